@@ -1,0 +1,41 @@
+"""The errors a user meets. Each says what was wrong, where, and what to do; nothing has changed when one is raised."""
+
+from __future__ import annotations
+
+
+class WhenceError(Exception):
+    """Any error that Whence raises on purpose."""
+
+
+class SqlError(WhenceError):
+    """SQL that cannot be read, bound or planned: shows line, column and the offending text."""
+
+    def __init__(self, message: str, *, line: int | None = None, column: int | None = None, text: str | None = None):
+        self.message, self.line, self.column, self.text = message, line, column, text
+        place = f"line {line}, column {column}: " if line is not None else ""
+        near = f" (near {text!r})" if text else ""
+        super().__init__(f"{place}{message}{near}")
+
+
+class NotStratifiable(SqlError):
+    """A view depends on itself through negation or a non-monotone aggregate; the message names the cycle."""
+
+
+class CatalogError(WhenceError):
+    """A table or view that is missing, exists already, or still has dependents."""
+
+
+class DataError(WhenceError):
+    """A row that does not fit its table: wrong arity, type or range; the message names table, row and column."""
+
+
+class MissingRowError(DataError):
+    """Under `strict=True`, a row to delete that is not there."""
+
+
+class EvaluationError(WhenceError):
+    """An expression failed on a row (overflow, bad cast, a user function that raised); the batch is undone."""
+
+
+class RecursionLimitError(WhenceError):
+    """A recursive view did not end within its limit; names the view and an input row that brings it about."""

@@ -1,0 +1,279 @@
+"""Values as int64 codes, and the dictionary behind the interned ones.
+
+The law every kernel relies on: within one type, two values are equal exactly when their codes are, NULL has the one
+code `NULL`, and for every type but TEXT and INTERVAL the order of codes is the order of values.
+
+| type              | code |
+|-------------------|------|
+| BOOLEAN           | 0, 1 |
+| INTEGER, BIGINT   | the number (the smallest int64 is NULL's, so it is refused) |
+| DECIMAL(p, s)     | the number times 10**s |
+| DOUBLE            | the float's bits, flipped so that they order like the floats; -0.0 is 0.0, every NaN is one NaN |
+| DATE              | days since 1970-01-01 |
+| TIMESTAMP         | microseconds since 1970-01-01 (no time zone) |
+| TEXT, INTERVAL    | position in the `Dictionary`; `Dictionary.order_of` gives codes that order like the values |
+"""
+
+from __future__ import annotations
+
+import bisect
+import datetime as dt
+import math
+from collections.abc import Hashable, Iterable
+from decimal import Decimal, InvalidOperation
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whence.errors import DataError
+from whence.model.types import Kind, Type
+
+NULL = -(2**63)
+_FLIP = np.int64(0x7FFFFFFFFFFFFFFF)
+_EPOCH_DAY = dt.date(1970, 1, 1)
+_EPOCH = dt.datetime(1970, 1, 1)
+_ORDER_SPAN = 1 << 62
+
+Codes = NDArray[np.int64]
+
+
+class Interval(NamedTuple):
+    """A SQL interval: calendar months and days, and a clock time in microseconds."""
+
+    months: int
+    days: int
+    micros: int
+
+    @property
+    def span(self) -> int:
+        """Microseconds, with 30 days a month: the value intervals are compared by."""
+        return ((self.months * 30) + self.days) * 86_400_000_000 + self.micros
+
+
+def floats_to_codes(values: NDArray[np.float64]) -> Codes:
+    """Order-preserving codes of floats (NULLs are the caller's business).
+
+    >>> floats_to_codes(np.array([-1.5, 0.0, 2.0])).argsort().tolist()
+    [0, 1, 2]
+    """
+    clean = np.asarray(values, np.float64) + 0.0  # -0.0 + 0.0 is 0.0
+    if np.isnan(clean).any():
+        clean = np.where(np.isnan(clean), np.nan, clean)
+    bits = clean.view(np.int64)
+    return bits ^ ((bits >> 63) & _FLIP)
+
+
+def codes_to_floats(codes: Codes) -> NDArray[np.float64]:
+    """The floats behind their codes; NULL comes out as NaN."""
+    codes = np.ascontiguousarray(codes, np.int64)
+    return (codes ^ ((codes >> 63) & _FLIP)).view(np.float64)
+
+
+class Dictionary:
+    """Interned values: each distinct hashable has one small code for ever. Append-only.
+
+    >>> d = Dictionary(); d.intern("b"), d.intern("a"), d.intern("b")
+    (0, 1, 0)
+    >>> order = d.order_of(np.array([0, 1, NULL])); bool(order[1] < order[0])
+    True
+    """
+
+    def __init__(self) -> None:
+        self._code: dict[Hashable, int] = {}
+        self._value: list[Any] = []
+        # Sparse order labels, kept only once something asks for order: sorted (key, code) and label by code.
+        self._sorted: list[tuple[Any, int]] = []
+        self._label: NDArray[np.int64] = np.empty(0, np.int64)
+        self._labelled = 0
+        self.order_version = 0  # rises when labels already handed out have changed
+
+    def __len__(self) -> int:
+        return len(self._value)
+
+    def intern(self, value: Hashable) -> int:
+        code = self._code.get(value)
+        if code is None:
+            code = self._code[value] = len(self._value)
+            self._value.append(value)
+        return code
+
+    def intern_all(self, values: Iterable[Any]) -> Codes:
+        """Codes of many values; None becomes NULL."""
+        get, intern = self._code.get, self.intern
+        out = []
+        for value in values:
+            if value is None:
+                out.append(NULL)
+            else:
+                code = get(value)
+                out.append(intern(value) if code is None else code)
+        return np.array(out, np.int64)
+
+    def find(self, value: Hashable) -> int | None:
+        return self._code.get(value)
+
+    def value(self, code: int) -> Any:
+        return self._value[code]
+
+    def values(self, codes: Codes) -> list[Any]:
+        """The values behind the codes, None for NULL."""
+        value = self._value
+        return [None if c == NULL else value[c] for c in codes.tolist()]
+
+    def order_of(self, codes: Codes) -> Codes:
+        """Labels that order like the values (NULL stays NULL). Valid while `order_version` stands."""
+        if self._labelled < len(self._value):
+            self._label_new()
+        out = np.full(len(codes), NULL, np.int64)
+        known = codes != NULL
+        out[known] = self._label[codes[known]]
+        return out
+
+    def _label_new(self) -> None:
+        first, total = self._labelled, len(self._value)
+        if total > len(self._label):
+            grown = np.empty(max(64, 2 * total), np.int64)
+            grown[:first] = self._label[:first]
+            self._label = grown
+        fresh = [(_order_key(self._value[c]), c) for c in range(first, total)]
+        if len(fresh) * 8 > first:
+            self._sorted = sorted(self._sorted + fresh)
+            self._relabel()
+        else:
+            for item in fresh:
+                at = bisect.bisect(self._sorted, item)
+                low = self._label[self._sorted[at - 1][1]] if at else -_ORDER_SPAN
+                high = self._label[self._sorted[at][1]] if at < len(self._sorted) else _ORDER_SPAN
+                self._sorted.insert(at, item)
+                middle = (int(low) + int(high)) // 2
+                if middle <= low:
+                    self._sorted = sorted(set(self._sorted) | set(fresh))
+                    self._relabel()
+                    break
+                self._label[item[1]] = middle
+        self._labelled = total
+
+    def _relabel(self) -> None:
+        step = 2 * _ORDER_SPAN // (len(self._sorted) + 1)
+        for position, (_, code) in enumerate(self._sorted, 1):
+            self._label[code] = -_ORDER_SPAN + position * step
+        if self._labelled:
+            self.order_version += 1
+
+
+def _order_key(value: Any) -> Any:
+    return (1, value.span, "") if isinstance(value, Interval) else (0, 0, value)
+
+
+def encode_value(value: Any, type: Type, dictionary: Dictionary) -> int:
+    """The code of one Python value as a value of `type`, or DataError if it does not fit.
+
+    >>> encode_value(3, Type(Kind.INTEGER), Dictionary())
+    3
+    """
+    if value is None:
+        return NULL
+    try:
+        return _ENCODERS[type.kind](value, type, dictionary)
+    except (TypeError, ValueError, OverflowError, InvalidOperation, AttributeError):
+        raise DataError(f"{value!r} ({value.__class__.__name__}) is not a value of type {type}") from None
+
+
+def decode_value(code: int, type: Type, dictionary: Dictionary) -> Any:
+    """The Python value behind a code."""
+    if code == NULL:
+        return None
+    match type.kind:
+        case Kind.BOOLEAN:
+            return bool(code)
+        case Kind.DOUBLE:
+            return float(codes_to_floats(np.array([code], np.int64))[0])
+        case Kind.DECIMAL:
+            return Decimal(int(code)).scaleb(-type.scale)
+        case Kind.TEXT | Kind.INTERVAL:
+            return dictionary.value(code)
+        case Kind.DATE:
+            return _EPOCH_DAY + dt.timedelta(days=int(code))
+        case Kind.TIMESTAMP:
+            return _EPOCH + dt.timedelta(microseconds=int(code))
+    return int(code)
+
+
+def _integer(value: Any, type: Type, _: Dictionary) -> int:
+    if isinstance(value, bool) or not (isinstance(value, (int, np.integer)) or float(value).is_integer()):
+        raise ValueError
+    if isinstance(value, str):
+        raise ValueError
+    number = int(value)
+    bound = 2**31 if type.kind is Kind.INTEGER else 2**63
+    if not -bound <= number < bound or number == NULL:
+        raise OverflowError
+    return number
+
+
+def _boolean(value: Any, *_: Any) -> int:
+    if not isinstance(value, (bool, np.bool_)):
+        raise ValueError
+    return int(value)
+
+
+def _double(value: Any, *_: Any) -> int:
+    if isinstance(value, (bool, str)):
+        raise ValueError
+    return int(floats_to_codes(np.array([float(value)]))[0])
+
+
+def _decimal(value: Any, type: Type, _: Dictionary) -> int:
+    if isinstance(value, bool) or (isinstance(value, float) and not math.isfinite(value)):
+        raise ValueError
+    exact = Decimal(str(value)) if isinstance(value, (float, str)) else Decimal(int(value) if isinstance(value, np.integer) else value)
+    scaled = exact.scaleb(type.scale).to_integral_value(rounding="ROUND_HALF_UP")
+    if abs(scaled) >= 10**type.precision:
+        raise OverflowError
+    return int(scaled)
+
+
+def _text(value: Any, _: Type, dictionary: Dictionary) -> int:
+    if not isinstance(value, str):
+        raise ValueError
+    return dictionary.intern(value)
+
+
+def _date(value: Any, *_: Any) -> int:
+    if isinstance(value, str):
+        value = dt.date.fromisoformat(value)
+    if isinstance(value, dt.datetime):
+        value = value.date()
+    return (value - _EPOCH_DAY).days
+
+
+def _timestamp(value: Any, *_: Any) -> int:
+    if isinstance(value, str):
+        value = dt.datetime.fromisoformat(value)
+    if isinstance(value, dt.date) and not isinstance(value, dt.datetime):
+        value = dt.datetime(value.year, value.month, value.day)
+    if value.tzinfo is not None:
+        value = value.astimezone(dt.timezone.utc).replace(tzinfo=None)
+    return (value - _EPOCH) // dt.timedelta(microseconds=1)
+
+
+def _interval(value: Any, _: Type, dictionary: Dictionary) -> int:
+    if isinstance(value, dt.timedelta):
+        value = Interval(0, value.days, value.seconds * 1_000_000 + value.microseconds)
+    if not isinstance(value, Interval):
+        raise ValueError
+    return dictionary.intern(value)
+
+
+_ENCODERS: dict[Kind, Any] = {
+    Kind.BOOLEAN: _boolean,
+    Kind.INTEGER: _integer,
+    Kind.BIGINT: _integer,
+    Kind.DOUBLE: _double,
+    Kind.DECIMAL: _decimal,
+    Kind.TEXT: _text,
+    Kind.DATE: _date,
+    Kind.TIMESTAMP: _timestamp,
+    Kind.INTERVAL: _interval,
+}

@@ -1,0 +1,103 @@
+"""SQL types and schemas: what a column may hold and how many columns a relation has.
+
+Every value of every type has one int64 *code* (see `codes.py`); equality of codes is equality of values within a type.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Kind(Enum):
+    """The family of a type; the name is its SQL spelling."""
+
+    BOOLEAN = "BOOLEAN"
+    INTEGER = "INTEGER"
+    BIGINT = "BIGINT"
+    DOUBLE = "DOUBLE"
+    DECIMAL = "DECIMAL"
+    TEXT = "TEXT"
+    DATE = "DATE"
+    TIMESTAMP = "TIMESTAMP"
+    INTERVAL = "INTERVAL"
+    NULL = "NULL"  # the type of a bare NULL, before it meets another type
+
+
+@dataclass(frozen=True)
+class Type:
+    """A SQL type; precision and scale are used by DECIMAL only (precision at most 18)."""
+
+    kind: Kind
+    precision: int = 0
+    scale: int = 0
+
+    def __str__(self) -> str:
+        if self.kind is Kind.DECIMAL:
+            return f"DECIMAL({self.precision},{self.scale})"
+        return self.kind.value
+
+    @property
+    def is_integer(self) -> bool:
+        return self.kind in (Kind.INTEGER, Kind.BIGINT)
+
+    @property
+    def is_numeric(self) -> bool:
+        return self.is_integer or self.kind in (Kind.DOUBLE, Kind.DECIMAL)
+
+    @property
+    def is_interned(self) -> bool:
+        """Codes of these types are positions in the dictionary, so their order is not the order of values."""
+        return self.kind in (Kind.TEXT, Kind.INTERVAL)
+
+
+BOOLEAN = Type(Kind.BOOLEAN)
+INTEGER = Type(Kind.INTEGER)
+BIGINT = Type(Kind.BIGINT)
+DOUBLE = Type(Kind.DOUBLE)
+TEXT = Type(Kind.TEXT)
+DATE = Type(Kind.DATE)
+TIMESTAMP = Type(Kind.TIMESTAMP)
+INTERVAL = Type(Kind.INTERVAL)
+NULLTYPE = Type(Kind.NULL)
+
+MAX_PRECISION = 18
+
+
+def decimal(precision: int = MAX_PRECISION, scale: int = 3) -> Type:
+    """DECIMAL(precision, scale), kept as an int64 of units of 10**-scale."""
+    return Type(Kind.DECIMAL, min(precision, MAX_PRECISION), scale)
+
+
+@dataclass(frozen=True)
+class Column:
+    """A named, typed column."""
+
+    name: str
+    type: Type
+    nullable: bool = True
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The columns of a relation, in order.
+
+    >>> Schema((Column("src", TEXT), Column("cost", INTEGER))).names
+    ('src', 'cost')
+    """
+
+    columns: tuple[Column, ...]
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(c.name for c in self.columns)
+
+    @property
+    def types(self) -> tuple[Type, ...]:
+        return tuple(c.type for c in self.columns)
+
+    def __str__(self) -> str:
+        return "(" + ", ".join(f"{c.name} {c.type}" for c in self.columns) + ")"

@@ -1,0 +1,76 @@
+"""A bound program: the tables, functions and views of a database, as the binder leaves them for the planner."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from whence.model.types import Schema, Type
+from whence.plan.logical import Node
+
+
+@dataclass(frozen=True)
+class Table:
+    """A base relation. `key` lists the PRIMARY KEY's columns; an insert on an existing key replaces the row."""
+
+    name: str
+    schema: Schema
+    key: tuple[int, ...] = ()
+    options: tuple[tuple[str, str], ...] = ()
+    sql: str = ""
+
+
+@dataclass(frozen=True)
+class View:
+    """A view: its bound query, its options (`WITH (policy = 'dred')`), and the SQL it came from.
+
+    `hidden` views stand for the recursive CTEs of a query (`name` is then `owner$cte`); users never list them.
+    """
+
+    name: str
+    schema: Schema
+    query: Node
+    options: tuple[tuple[str, str], ...] = ()
+    sql: str = ""
+    owner: str | None = None
+
+    @property
+    def hidden(self) -> bool:
+        return self.owner is not None
+
+    def option(self, name: str, default: str | None = None) -> str | None:
+        return dict(self.options).get(name, default)
+
+
+@dataclass(frozen=True)
+class ScalarFunction:
+    """A registered Python function of values to one value."""
+
+    name: str
+    function: Callable[..., Any]
+    args: tuple[Type, ...]
+    returns: Type
+
+
+@dataclass(frozen=True)
+class TableFunction:
+    """A registered Python function of values to rows."""
+
+    name: str
+    function: Callable[..., Any]
+    args: tuple[Type, ...]
+    returns: Schema
+
+
+@dataclass
+class Program:
+    """Everything a name may mean. Names are case-insensitive and kept lower-case."""
+
+    tables: dict[str, Table] = field(default_factory=dict)
+    views: dict[str, View] = field(default_factory=dict)
+    scalars: dict[str, ScalarFunction] = field(default_factory=dict)
+    table_functions: dict[str, TableFunction] = field(default_factory=dict)
+
+    def copy(self) -> Program:
+        return Program(dict(self.tables), dict(self.views), dict(self.scalars), dict(self.table_functions))
