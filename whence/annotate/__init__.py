@@ -37,6 +37,7 @@ class Algebra(Protocol):
     name: str
     zero: int
     one: int
+    additive: bool  # handles are plain integers that kernels may add up themselves
 
     def of_tid(self, tids: Codes) -> Codes: ...
     def times(self, a: Codes, b: Codes) -> Codes: ...

@@ -1,11 +1,16 @@
 """What every operator is: batches in, one batch out, and state that can go back to the last commit.
 
 The law of the whole engine: for every epoch, `output(inputs + deltas) = output(inputs) + apply(deltas)`.
+
+An operator that needs random access to an input asks for that input's **arrangement**: one `Relation` of its output,
+shared by all who need it. The dataflow adds an operator's delta to its arrangement right after it ran, so consumers see
+the *new* state of every input next to the deltas; a law that needs the old state subtracts the delta.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,23 +18,28 @@ from whence.annotate import Algebra
 from whence.model.codes import Codes
 from whence.model.types import Schema
 
+if TYPE_CHECKING:
+    from whence.engine.relation import Relation
+
 
 @dataclass(frozen=True)
 class Batch:
     """The updates of one relation in one epoch: C-contiguous codes [n, columns] and the change of each row's annotation.
 
-    A row may occur several times; `consolidate` (in `engine/batch.py`) makes each row unique and drops changes of zero.
+    A row may occur several times; `consolidate` (in `engine/batch.py`) makes each row unique and drops changes of zero;
+    `unique` says that this is known to have been done.
     """
 
     rows: Codes
     ann: Codes
+    unique: bool = False
 
     def __len__(self) -> int:
         return len(self.ann)
 
     @staticmethod
     def empty(columns: int) -> Batch:
-        return Batch(np.empty((0, columns), np.int64), np.empty(0, np.int64))
+        return Batch(np.empty((0, columns), np.int64), np.empty(0, np.int64), True)
 
 
 class Operator:
@@ -42,9 +52,29 @@ class Operator:
     schema: Schema
     inputs: list[Operator]
     algebra: Algebra
+    arranged: Relation | None = None  # the relation of this operator's output, if someone needs it
+    primed: bool = False  # has seen the contents of its inputs
+    dropped: bool = False  # no view needs it any more; its state stands still
+    follows: bool = False  # runs exactly when an input ran (not: when an input's delta is not empty)
 
     def apply(self, deltas: list[Batch]) -> Batch:
         raise TypeError(f"{type(self).__name__} does not say how it applies")
+
+    def prime(self, contents: list[Batch]) -> Batch:
+        """The first run, over all rows of the inputs (whose arrangements hold them already): all rows of the output."""
+        return self.apply(contents)
+
+    def recompute(self) -> Batch:
+        """All rows of the output, from this operator's state or from its inputs' contents; changes nothing."""
+        raise TypeError(f"{type(self).__name__} does not say its contents")
+
+    def contents(self) -> Batch:
+        """All rows of the output."""
+        return self.arranged.scan() if self.arranged is not None else self.recompute()
+
+    def needs(self) -> list[tuple[Operator, tuple[int, ...]]]:
+        """The arrangements of inputs, and the columns they are indexed by, that exist for this operator's sake."""
+        return []
 
     def commit(self) -> None:
         """Forget what undo would need."""

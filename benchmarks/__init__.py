@@ -1,0 +1,10 @@
+"""Measurements of Whence beside its peers, each peer doing the same work in the same run.
+
+| module | question |
+|---|---|
+| `recursive_peers` | what one link deleted or inserted costs in four recursive views, at 100 to 1,600 nodes |
+| `join_peers` | what a batch of 1,000 mixed updates costs in a three-way join with GROUP BY over a million rows |
+| `limits` | growth with unrelated state, bytes a row, time from import to the first answer |
+
+`transit_stub` and `star` make the data, `peers/` holds one runner a system, `report` prints, plots and saves.
+"""

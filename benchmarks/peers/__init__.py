@@ -1,0 +1,9 @@
+"""One runner a system, all with the interface of `common.Peer`: load, update, answer, each timed the same way.
+
+| peer | what it does on an update |
+|---|---|
+| `whence_peer` | maintains the view; public API only |
+| `pathway_peer` | maintains the view with `pw.iterate` (differential dataflow), in a process of its own |
+| `duckdb_peer` | recomputes with WITH RECURSIVE and takes the difference |
+| `scipy_peer` | recomputes with the fastest graph or matrix routine for the program at hand; no difference taken |
+"""

@@ -1,0 +1,123 @@
+"""SciPy recomputing from scratch: the strongest simple opponent, because it knows what the program means.
+
+A general engine runs rules; this peer is told by hand that `reachable` is a transitive closure and uses strongly
+connected components, that `cheapest` is all-pairs shortest paths and uses Dijkstra, and that `same_generation` is a
+fixpoint of sparse-by-dense matrix products. It keeps a matrix, makes no rows and takes no difference: all in its favour.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.sparse import csgraph
+
+from benchmarks.peers.common import Change, Digest, Rows, digest
+
+
+class ScipyPeer:
+    """Recomputes the whole view after every batch."""
+
+    name = "SciPy recompute"
+
+    def __init__(self, program: str, nodes: int) -> None:
+        self._program = program
+        self._nodes = nodes
+        self._links: dict[tuple[int, int], int] = {}
+        self._view: NDArray[np.float64] | NDArray[np.bool_] = np.zeros((nodes, nodes), dtype=bool)
+        self._compute = {
+            "reachable": closure,
+            "reachable_nonlinear": closure,
+            "cheapest": cheapest_costs,
+            "same_generation": same_generation,
+        }[program]
+
+    def load(self, tables: dict[str, Rows]) -> float:
+        """Time the first computation."""
+        return self.update([Change("link", +1, tables["link"])])
+
+    def update(self, batch: Sequence[Change]) -> float:
+        """Time the change of the links and the recomputation."""
+        started = time.perf_counter()
+        for change in batch:
+            for src, dst, cost in change.rows.tolist():
+                if change.sign > 0:
+                    self._links[src, dst] = cost
+                else:
+                    del self._links[src, dst]
+        ends = np.array(list(self._links), dtype=np.int32).reshape(-1, 2)
+        costs = np.fromiter(self._links.values(), dtype=np.float64, count=len(self._links))
+        self._view = self._compute(ends[:, 0], ends[:, 1], costs, self._nodes)
+        return time.perf_counter() - started
+
+    def digest(self) -> Digest:
+        """Fingerprint the rows."""
+        return digest(self.rows())
+
+    def rows(self) -> Rows:
+        """The matrix as rows."""
+        if self._view.dtype == bool:
+            return np.argwhere(self._view).astype(np.int64)
+        ends = np.argwhere(np.isfinite(self._view))
+        return np.column_stack([ends, self._view[ends[:, 0], ends[:, 1]]]).astype(np.int64)
+
+    def close(self) -> None:
+        """Nothing to let go of."""
+
+
+def closure(src: Rows, dst: Rows, costs: NDArray[np.float64], nodes: int) -> NDArray[np.bool_]:
+    """Which node reaches which over one link or more, by strongly connected components.
+
+    Nodes of a component reach each other (a component of one node reaches itself only by a loop); between components the
+    closure of their acyclic graph is taken in topological order and spread over the nodes.
+    """
+    graph = sparse.csr_array((np.ones(len(src), dtype=np.int8), (src, dst)), shape=(nodes, nodes))
+    count, label = csgraph.connected_components(graph, directed=True, connection="strong")
+    if count == 1 and nodes > 1:
+        return np.ones((nodes, nodes), dtype=bool)
+    between = np.zeros((count, count), dtype=bool)
+    between[label[src], label[dst]] = True
+    within = np.bincount(label, minlength=count) > 1
+    within |= between.diagonal()
+    np.fill_diagonal(between, False)
+    indegree = between.sum(axis=0)
+    order, ready = [], list(np.flatnonzero(indegree == 0))
+    while ready:
+        component = ready.pop()
+        order.append(component)
+        for after in np.flatnonzero(between[component]):
+            indegree[after] -= 1
+            if not indegree[after]:
+                ready.append(after)
+    reach = between.copy()
+    for component in reversed(order):
+        for after in np.flatnonzero(between[component]):
+            reach[component] |= reach[after]
+    np.fill_diagonal(reach, within)
+    return np.take(np.take(reach, label, axis=0), label, axis=1)
+
+
+def cheapest_costs(src: Rows, dst: Rows, costs: NDArray[np.float64], nodes: int) -> NDArray[np.float64]:
+    """The cheapest way from each node to each, the diagonal being the cheapest way out and back, infinity if none."""
+    graph = sparse.csr_array((costs, (src, dst)), shape=(nodes, nodes))
+    distance: NDArray[np.float64] = csgraph.shortest_path(graph, method="D", directed=True)
+    cycle = np.full(nodes, np.inf)
+    np.minimum.at(cycle, src, costs + distance[dst, src])
+    np.fill_diagonal(distance, cycle)
+    return distance
+
+
+def same_generation(src: Rows, dst: Rows, costs: NDArray[np.float64], nodes: int) -> NDArray[np.bool_]:
+    """Pairs reached from one node by walks of equal length: the least S with S = A'A + A'SA, new pairs only a round."""
+    down = sparse.csr_array((np.ones(len(src), dtype=np.float32), (dst, src)), shape=(nodes, nodes))
+    new: NDArray[np.bool_] = (down @ down.T).toarray() > 0
+    pairs = new.copy()
+    while new.any():
+        step = down @ new.astype(np.float32)
+        step = (down @ np.ascontiguousarray(step.T)).T
+        new = (step > 0) & ~pairs
+        pairs |= new
+    return pairs

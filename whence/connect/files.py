@@ -1,0 +1,279 @@
+"""Files in and out: CSV, JSON lines and Parquet as Arrow tables of a known schema, and files of updates.
+
+A file of updates has one JSON object a line, in either of two spellings, and is read lazily:
+
+    {"op": "+", "src": "A", "dst": "B"}          {"+": {"src": "A", "dst": "B"}}
+    {"op": "-", "src": "A", "dst": "B"}          {"-": {"src": "A", "dst": "B"}}
+
+An object without `op` is an insertion. Errors name the file and, where the format has lines, the line. An INTERVAL is
+written as an ISO 8601 duration (`P1M2DT3.5S`), which every format can carry.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+
+from whence.connect.arrow import arrow_schema
+from whence.connect.rows import encode, to_arrow
+from whence.errors import DataError
+from whence.model.codes import Dictionary, Interval
+from whence.model.types import TEXT, Column, Kind, Schema
+
+FORMATS = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".parquet": "parquet"}
+_SIGN = {"+": 1, "-": -1, "insert": 1, "delete": -1}
+_DURATION = re.compile(
+    r"P(?:(?P<Y>-?\d+)Y)?(?:(?P<M>-?\d+)M)?(?:(?P<D>-?\d+)D)?"
+    r"(?:T(?:(?P<h>-?\d+)H)?(?:(?P<m>-?\d+)M)?(?:(?P<s>-?\d+(?:\.\d+)?)S)?)?"
+)
+
+
+class Update(NamedTuple):
+    """One line of a file of updates: +1 or -1, the row by column name, and the line it stands on."""
+
+    sign: int
+    row: dict[str, Any]
+    line: int
+
+
+def format_of(path: str | Path) -> str:
+    """The format a file's name says it has.
+
+    >>> format_of("links.csv")
+    'csv'
+    """
+    suffix = Path(path).suffix.lower()
+    if suffix not in FORMATS:
+        raise DataError(f"{path}: a file's name must end in one of {', '.join(FORMATS)}")
+    return FORMATS[suffix]
+
+
+def read(path: str | Path, schema: Schema, batch: int = 65_536) -> Iterator[pa.Table]:
+    """The rows of a file, as Arrow tables of at most `batch` rows.
+
+    >>> import tempfile; folder = tempfile.TemporaryDirectory(); path = Path(folder.name) / "link.csv"
+    >>> _ = path.write_text("src,cost\\nA,1\\n")
+    >>> from whence.model.types import INTEGER
+    >>> [t.to_pylist() for t in read(path, Schema((Column("src", TEXT), Column("cost", INTEGER))))]
+    [[{'src': 'A', 'cost': 1}]]
+    """
+    kind = format_of(path)
+    if not Path(path).is_file():
+        raise DataError(f"{path}: no such file")
+    if kind == "jsonl":
+        yield from _read_json(path, schema, batch)
+        return
+    try:
+        for part in _read_csv(path, schema) if kind == "csv" else _read_parquet(path, batch):
+            yield _intervals_in(part, schema)
+    except (pa.ArrowInvalid, pa.ArrowKeyError, pa.ArrowNotImplementedError) as error:
+        raise DataError(f"{path}: {_said(error)}") from None
+
+
+def write(data: pa.Table, path: str | Path) -> None:
+    """An Arrow table to a file, in the format its name says.
+
+    >>> import tempfile; folder = tempfile.TemporaryDirectory(); path = Path(folder.name) / "a.jsonl"
+    >>> write(pa.table({"a": [1, None]}), path); path.read_text()
+    '{"a": 1}\\n{"a": null}\\n'
+    """
+    kind = format_of(path)
+    for i, field in enumerate(data.schema):
+        if field.type == pa.month_day_nano_interval():
+            spans = [None if v is None else Interval(v[0], v[1], v[2] // 1000) for v in data.column(i).to_pylist()]
+            text = pa.array([None if v is None else duration(v) for v in spans], pa.string())
+            data = data.set_column(i, field.name, text)
+    if kind == "parquet":
+        pyarrow.parquet.write_table(data, path)
+    elif kind == "csv":
+        pyarrow.csv.write_csv(data, path)
+    else:
+        with open(path, "w", encoding="utf-8") as out:
+            out.writelines(json_line(row) + "\n" for row in data.to_pylist())
+
+
+def json_line(row: dict[str, Any]) -> str:
+    """A row as one line of JSON; dates, times and decimals become text that reads back.
+
+    >>> json_line({"a": Decimal("1.50"), "b": "é"})
+    '{"a": "1.50", "b": "é"}'
+    """
+    return json.dumps(row, default=_plain, ensure_ascii=False)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Interval):
+        return duration(value)
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)
+
+
+def read_updates(path: str | Path, batch: int = 1) -> Iterator[list[Update]]:
+    """The updates of a file, lazily, `batch` lines at a time. Blank lines are passed over.
+
+    >>> import tempfile; folder = tempfile.TemporaryDirectory(); path = Path(folder.name) / "a.jsonl"
+    >>> _ = path.write_text('{"op": "+", "a": 1}\\n{"-": {"a": 1}}\\n')
+    >>> [(u.sign, u.row) for part in read_updates(path, batch=2) for u in part]
+    [(1, {'a': 1}), (-1, {'a': 1})]
+    """
+    pending: list[Update] = []
+    for line, item in _json_objects(path):
+        pending.append(_update(path, line, item))
+        if len(pending) >= batch:
+            yield pending
+            pending = []
+    if pending:
+        yield pending
+
+
+def _update(path: str | Path, line: int, item: dict[str, Any]) -> Update:
+    if len(item) == 1:
+        ((key, row),) = item.items()
+        if key in ("+", "-") and isinstance(row, dict):
+            return Update(_SIGN[key], row, line)
+    op = item.pop("op", "+")
+    if op not in _SIGN:
+        raise DataError(f'{path}, line {line}: "op" must be "+" or "-", not {op!r}')
+    return Update(_SIGN[op], item, line)
+
+
+def _json_objects(path: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    try:
+        with open(path, encoding="utf-8") as lines:
+            for number, text in enumerate(lines, 1):
+                if text.isspace():
+                    continue
+                try:
+                    item = json.loads(text, parse_float=Decimal)
+                except ValueError as error:
+                    raise DataError(f"{path}, line {number}: not JSON: {error}") from None
+                if not isinstance(item, dict):
+                    raise DataError(f"{path}, line {number}: expected an object, not {text.strip():.60}")
+                yield number, item
+    except FileNotFoundError:
+        raise DataError(f"{path}: no such file") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: cannot be read: {error}") from None
+
+
+def _read_json(path: str | Path, schema: Schema, batch: int) -> Iterator[pa.Table]:
+    rows: list[dict[str, Any]] = []
+    lines: list[int] = []
+    for line, item in _json_objects(path):
+        rows.append(item)
+        lines.append(line)
+        if len(rows) >= batch:
+            yield _json_table(path, rows, lines, schema)
+            rows, lines = [], []
+    if rows:
+        yield _json_table(path, rows, lines, schema)
+
+
+def _json_table(path: str | Path, rows: list[dict[str, Any]], lines: list[int], schema: Schema) -> pa.Table:
+    rows = [prepare(row, schema) for row in rows]
+    words = Dictionary()
+    try:
+        codes = encode(rows, schema, words, str(path))
+    except DataError:
+        for row, line in zip(rows, lines, strict=True):
+            try:
+                encode([row], schema, words, "")
+            except DataError as error:
+                said = str(error).partition("row 1")[2].lstrip(":, ")
+                raise DataError(f"{path}, line {line}: {said}") from None
+        raise
+    return to_arrow(codes, np.ones(len(codes), np.int64), schema, words)
+
+
+def prepare(row: dict[str, Any], schema: Schema) -> dict[str, Any]:
+    """A row read from JSON with its ISO durations as intervals (everything else is `encode`'s business)."""
+    for column in schema.columns:
+        if column.type.kind is Kind.INTERVAL and isinstance(row.get(column.name), str):
+            row = {**row, column.name: parse_duration(row[column.name])}
+    return row
+
+
+def _read_csv(path: str | Path, schema: Schema) -> Iterator[pa.Table]:
+    with open(path, encoding="utf-8", errors="replace") as text:
+        header = _header(text.readline())
+    names = {name: name.strip().lower() for name in header}
+    wanted = {f.name: f.type for f in arrow_schema(_without_intervals(schema))}
+    unknown = [name for name, low in names.items() if low not in wanted]
+    if unknown:
+        raise DataError(f"{path}: no column {', '.join(unknown)} in {schema}")
+    convert = pyarrow.csv.ConvertOptions(
+        column_types={name: wanted[low] for name, low in names.items()},
+        null_values=[""],
+        strings_can_be_null=True,
+        quoted_strings_can_be_null=False,
+    )
+    if not header:
+        return
+    with pyarrow.csv.open_csv(path, convert_options=convert) as reader:
+        for part in reader:
+            yield pa.Table.from_batches([part]).rename_columns([names[n] for n in part.schema.names])
+
+
+def _header(line: str) -> list[str]:
+    line = line.lstrip("\ufeff").rstrip("\r\n")
+    return next(csv.reader([line])) if line.strip() else []
+
+
+def _read_parquet(path: str | Path, batch: int) -> Iterator[pa.Table]:
+    with pyarrow.parquet.ParquetFile(path) as file:
+        for part in file.iter_batches(batch):
+            yield pa.Table.from_batches([part])
+
+
+def _without_intervals(schema: Schema) -> Schema:
+    return Schema(tuple(Column(c.name, TEXT) if c.type.kind is Kind.INTERVAL else c for c in schema.columns))
+
+
+def _intervals_in(data: pa.Table, schema: Schema) -> pa.Table:
+    spans = {c.name for c in schema.columns if c.type.kind is Kind.INTERVAL}
+    for i, field in enumerate(data.schema):
+        if field.name in spans and pa.types.is_string(field.type):
+            values = [None if v is None else parse_duration(v) for v in data.column(i).to_pylist()]
+            parts = [None if v is None else (v.months, v.days, v.micros * 1000) for v in values]
+            data = data.set_column(i, field.name, pa.array(parts, pa.month_day_nano_interval()))
+    return data
+
+
+def _said(error: Exception) -> str:
+    """Arrow's message without the part that speaks of Arrow."""
+    return str(error).splitlines()[0].replace("CSV conversion error", "cannot be converted")
+
+
+def duration(span: Interval) -> str:
+    """An interval as an ISO 8601 duration.
+
+    >>> duration(Interval(1, 2, 3_500_000))
+    'P1M2DT3.5S'
+    """
+    date = (f"{span.months}M" if span.months else "") + (f"{span.days}D" if span.days else "")
+    seconds = (Decimal(span.micros) / 1_000_000).normalize()
+    time = f"T{seconds:f}S" if span.micros or not date else ""
+    return f"P{date}{time}"
+
+
+def parse_duration(text: str) -> Interval:
+    """The interval of an ISO 8601 duration.
+
+    >>> parse_duration("P1Y2DT1H3.5S")
+    Interval(months=12, days=2, micros=3603500000)
+    """
+    found = _DURATION.fullmatch(text.strip())
+    if not found or len(text.strip()) < 3:
+        raise DataError(f"{text!r} is not an ISO 8601 duration such as P1M2DT3.5S")
+    part = {name: Decimal(value or 0) for name, value in found.groupdict().items()}
+    seconds = part["h"] * 3600 + part["m"] * 60 + part["s"]
+    return Interval(int(part["Y"] * 12 + part["M"]), int(part["D"]), int(seconds * 1_000_000))

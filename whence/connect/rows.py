@@ -1,0 +1,336 @@
+"""Rows in and out: tuples, dicts, Arrow, pandas and polars to codes, and codes back to any of them.
+
+The invariant: what comes out of `encode` fits its table (arity, types, ranges), or nothing does and a DataError names the
+table, the row (counted from 1), the column and the value.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import struct
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from whence.connect.arrow import arrow_schema, decode_column, encode_column
+from whence.errors import DataError
+from whence.model.codes import NULL, Codes, Dictionary, Interval, codes_to_floats, encode_value, floats_to_codes
+from whence.model.types import Kind, Schema, Type
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+
+Row = tuple[Any, ...]
+_NONE = type(None)
+_SMALL = 16  # up to so many rows a value at a time is quicker than a column at a time
+_EPOCH_DAY = dt.date(1970, 1, 1)
+_EPOCH = dt.datetime(1970, 1, 1)
+
+
+def encode(rows: Any, schema: Schema, dictionary: Dictionary, table: str) -> Codes:
+    """Codes [n, columns] of rows of any kind we take.
+
+    >>> from whence.model.types import Column, INTEGER, TEXT
+    >>> schema = Schema((Column("src", TEXT), Column("cost", INTEGER)))
+    >>> encode([("a", 1), {"src": "b", "cost": 2}], schema, Dictionary(), "link").tolist()
+    [[0, 1], [1, 2]]
+    >>> encode([("a", "x")], schema, Dictionary(), "link")
+    Traceback (most recent call last):
+    whence.errors.DataError: table link, row 1, column cost: 'x' (str) is not a value of type INTEGER
+    """
+    if isinstance(rows, list):
+        return _encode_rows(rows, schema, dictionary, table)
+    if isinstance(rows, dict) or (isinstance(rows, tuple) and not (rows and isinstance(rows[0], (tuple, dict)))):
+        return _encode_rows([rows], schema, dictionary, table)
+    columnar = as_arrow(rows)
+    if columnar is not None:
+        return _encode_table(columnar, schema, dictionary, table)
+    if isinstance(rows, (str, bytes)) or not isinstance(rows, Iterable):
+        raise DataError(f"table {table}: expected rows (tuples, dicts, Arrow, pandas, polars), not {rows!r:.80}")
+    return _encode_rows(list(rows), schema, dictionary, table)
+
+
+def as_arrow(rows: Any) -> pa.Table | None:
+    """The rows as an Arrow table if they are columnar (Arrow, pandas, polars, anything with the Arrow stream protocol).
+
+    >>> as_arrow(pa.table({"a": [1]})).num_rows, as_arrow([(1,)])
+    (1, None)
+    """
+    if isinstance(rows, pa.Table):
+        return rows
+    if isinstance(rows, pa.RecordBatch):
+        return pa.Table.from_batches([rows])
+    if isinstance(rows, pa.RecordBatchReader):
+        return rows.read_all()
+    if type(rows).__module__.partition(".")[0] == "pandas" and hasattr(rows, "columns"):
+        try:
+            return pa.Table.from_pandas(rows, preserve_index=False)
+        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+            raise DataError(f"this DataFrame has a column of mixed types: {error}") from None
+    if hasattr(rows, "__arrow_c_stream__"):
+        return pa.table(rows)
+    return None
+
+
+def _encode_rows(rows: Sequence[Any], schema: Schema, dictionary: Dictionary, table: str) -> Codes:
+    width = len(schema)
+    for number, row in enumerate(rows):
+        if row.__class__ is not tuple or len(row) != width:
+            head = rows[:number]
+            rows = [*head, *(_as_tuple(r, schema, table, number + i + 1) for i, r in enumerate(rows[number:]))]
+            break
+    try:
+        if len(rows) <= _SMALL:
+            encoders = [_QUICK[c.type.kind] for c in schema.columns]
+            types = schema.types
+            flat = [f(v, t, dictionary) for row in rows for f, v, t in zip(encoders, row, types, strict=True)]
+            return np.array(flat, np.int64).reshape(len(rows), width)
+        out = np.empty((len(rows), width), np.int64)
+        for i, column in enumerate(zip(*rows, strict=True)):
+            out[:, i] = _encode_values(column, schema.columns[i].type, dictionary)
+        return out
+    except DataError:
+        raise _fault(rows, schema, dictionary, table) from None
+
+
+def _as_tuple(row: Any, schema: Schema, table: str, number: int) -> Row:
+    if isinstance(row, Mapping):
+        values = [row.get(name) for name in schema.names]
+        if len(row) != len(values) or any(name not in row for name in schema.names):
+            lower = {str(k).lower(): v for k, v in row.items()}
+            values = [lower.pop(name, None) for name in schema.names]
+            if lower:
+                unknown = ", ".join(sorted(lower))
+                raise DataError(f"table {table}, row {number}: no column {unknown} in {schema}")
+        return tuple(values)
+    if isinstance(row, (str, bytes)) or not isinstance(row, Iterable):
+        raise DataError(f"table {table}, row {number}: {row!r:.80} is not a row {schema}")
+    values = list(row)
+    if len(values) != len(schema):
+        raise DataError(f"table {table}, row {number}: {len(values)} values for the {len(schema)} columns {schema}")
+    return tuple(values)
+
+
+def _fault(rows: Iterable[Row], schema: Schema, dictionary: Dictionary, table: str) -> DataError:
+    """The error of the first value that does not fit."""
+    for number, row in enumerate(rows, 1):
+        for column, value in zip(schema.columns, row, strict=True):
+            try:
+                encode_value(value, column.type, dictionary)
+            except DataError as error:
+                return DataError(f"table {table}, row {number}, column {column.name}: {error}")
+    return DataError(f"table {table}: a value does not fit {schema}")
+
+
+def _encode_values(values: Sequence[Any], type: Type, dictionary: Dictionary) -> Codes:
+    """A column of Python values, by the whole column where their classes allow it."""
+    kinds = set(map(_class_of, values))
+    clean = _NONE not in kinds
+    kinds.discard(_NONE)
+    match type.kind:
+        case Kind.TEXT if kinds == {str}:
+            return dictionary.intern_all(values)
+        case Kind.INTEGER | Kind.BIGINT if kinds == {int}:
+            try:
+                codes = np.array(values if clean else [NULL if v is None else v for v in values], np.int64)
+            except OverflowError:
+                raise DataError("out of range") from None
+            checked = codes if clean else codes[np.fromiter((v is not None for v in values), bool, len(values))]
+            low, high = checked.min(), checked.max()
+            if low == NULL or (type.kind is Kind.INTEGER and (low < -(2**31) or high >= 2**31)):
+                raise DataError("out of range")
+            return codes
+        case Kind.DOUBLE if clean and kinds <= {float, int}:
+            try:
+                return floats_to_codes(np.array(values, np.float64))
+            except OverflowError:
+                raise DataError("out of range") from None
+    quick = _QUICK[type.kind]
+    return np.array([quick(v, type, dictionary) for v in values], np.int64)
+
+
+def _class_of(value: Any) -> type:
+    return value.__class__  # type: ignore[no-any-return]  # a class is what __class__ is
+
+
+def _encode_table(data: pa.Table, schema: Schema, dictionary: Dictionary, table: str) -> Codes:
+    given = {name.lower(): i for i, name in enumerate(data.column_names)}
+    unknown = [name for name in data.column_names if name.lower() not in schema.names]
+    if unknown:
+        raise DataError(f"table {table}: no column {', '.join(unknown)} in {schema}")
+    out = np.empty((data.num_rows, len(schema)), np.int64)
+    for i, column in enumerate(schema.columns):
+        if column.name not in given:
+            out[:, i] = NULL
+            continue
+        values = data.column(given[column.name])
+        codes = encode_column(values, column.type, dictionary)
+        if codes is None:
+            try:
+                codes = _encode_values(values.to_pylist(), column.type, dictionary)
+            except DataError:
+                only = Schema((column,))
+                raise _fault(((v,) for v in values.to_pylist()), only, dictionary, table) from None
+        out[:, i] = codes
+    return out
+
+
+def check_not_null(codes: Codes, schema: Schema, table: str) -> None:
+    """DataError if a NOT NULL column holds NULL.
+
+    >>> from whence.model.types import Column, TEXT
+    >>> check_not_null(np.array([[NULL]]), Schema((Column("src", TEXT, nullable=False),)), "link")
+    Traceback (most recent call last):
+    whence.errors.DataError: table link, row 1, column src: NULL in a NOT NULL column
+    """
+    for i, column in enumerate(schema.columns):
+        if not column.nullable:
+            null = codes[:, i] == NULL
+            if null.any():
+                number = int(null.argmax()) + 1
+                raise DataError(f"table {table}, row {number}, column {column.name}: NULL in a NOT NULL column")
+
+
+# One value at a time, for small batches: the common classes inline, everything else through `encode_value`.
+
+_PACK, _UNPACK = struct.Struct("<d").pack, struct.Struct("<q").unpack
+_HIGH = 0x7FFFFFFFFFFFFFFF
+
+
+def _quick_integer(value: Any, type: Type, dictionary: Dictionary) -> int:
+    if value.__class__ is int and -0x80000000 <= value < 0x80000000:
+        return value
+    return encode_value(value, type, dictionary)
+
+
+def _quick_text(value: Any, type: Type, dictionary: Dictionary) -> int:
+    if value.__class__ is str:
+        return dictionary.intern(value)
+    return encode_value(value, type, dictionary)
+
+
+def _quick_double(value: Any, type: Type, dictionary: Dictionary) -> int:
+    if value.__class__ is float and not math.isnan(value):
+        bits: int = _UNPACK(_PACK(value + 0.0))[0]
+        return bits ^ _HIGH if bits < 0 else bits
+    return encode_value(value, type, dictionary)
+
+
+_QUICK: dict[Kind, Callable[[Any, Type, Dictionary], int]] = {kind: encode_value for kind in Kind}
+_QUICK.update(
+    {Kind.INTEGER: _quick_integer, Kind.BIGINT: _quick_integer, Kind.TEXT: _quick_text, Kind.DOUBLE: _quick_double}
+)
+
+
+# Rows out.
+
+
+def expand(rows: Codes, multiplicity: Codes) -> Codes:
+    """Each row as often as its multiplicity says.
+
+    >>> expand(np.array([[7], [8]]), np.array([2, 0])).tolist()
+    [[7], [7]]
+    """
+    if len(multiplicity) and (multiplicity.min() != 1 or multiplicity.max() != 1):
+        return np.repeat(rows, multiplicity, axis=0)
+    return rows
+
+
+def to_arrow(rows: Codes, multiplicity: Codes, schema: Schema, dictionary: Dictionary) -> pa.Table:
+    """An Arrow table of the rows, each as often as its multiplicity.
+
+    >>> from whence.model.types import Column, INTEGER
+    >>> to_arrow(np.array([[7]]), np.array([2]), Schema((Column("a", INTEGER),)), Dictionary()).to_pydict()
+    {'a': [7, 7]}
+    """
+    rows = expand(rows, multiplicity)
+    arrays = [decode_column(rows[:, i], c.type, dictionary) for i, c in enumerate(schema.columns)]
+    return pa.Table.from_arrays(arrays, schema=arrow_schema(schema))
+
+
+def to_pandas(table: pa.Table) -> pandas.DataFrame:
+    """A pandas DataFrame; dates stay dates and decimals stay exact."""
+    return table.to_pandas(date_as_object=True)
+
+
+def to_polars(table: pa.Table) -> polars.DataFrame:
+    """A polars DataFrame (an INTERVAL, which polars does not have, becomes a struct of months, days and micros)."""
+    import polars
+
+    for i, field in enumerate(table.schema):
+        if field.type == pa.month_day_nano_interval():
+            spans = [
+                None if v is None else {"months": v[0], "days": v[1], "micros": v[2] // 1000}
+                for v in table.column(i).to_pylist()
+            ]
+            struct_type = pa.struct([("months", pa.int64()), ("days", pa.int64()), ("micros", pa.int64())])
+            table = table.set_column(i, field.name, pa.array(spans, struct_type))
+    frame = polars.from_arrow(table)
+    assert isinstance(frame, polars.DataFrame)
+    return frame
+
+
+def to_tuples(rows: Codes, schema: Schema, dictionary: Dictionary) -> list[Row]:
+    """Python tuples of the rows.
+
+    >>> from whence.model.types import Column, INTEGER
+    >>> to_tuples(np.array([[7], [NULL]]), Schema((Column("a", INTEGER),)), Dictionary())
+    [(7,), (None,)]
+    """
+    if not len(schema):
+        return [()] * len(rows)
+    columns = [_values(rows[:, i], column.type, dictionary) for i, column in enumerate(schema.columns)]
+    return list(zip(*columns, strict=True))
+
+
+def to_dicts(rows: Iterable[Row], schema: Schema) -> list[dict[str, Any]]:
+    """Rows as dicts by column name.
+
+    >>> from whence.model.types import Column, INTEGER
+    >>> to_dicts([(7,)], Schema((Column("a", INTEGER),)))
+    [{'a': 7}]
+    """
+    names = schema.names
+    return [dict(zip(names, row, strict=True)) for row in rows]
+
+
+def _values(codes: Codes, type: Type, dictionary: Dictionary) -> list[Any]:
+    if type.is_interned:
+        return dictionary.values(codes)
+    numbers: list[Any] = codes_to_floats(codes).tolist() if type.kind is Kind.DOUBLE else codes.tolist()
+    one = _DECODE.get(type.kind)
+    if type.kind is Kind.DECIMAL:
+        scale = -type.scale
+        numbers = [Decimal(n).scaleb(scale) if n != NULL else n for n in numbers]
+    elif one is not None:
+        numbers = [one(n) if n != NULL else n for n in numbers]
+    null = codes == NULL
+    if null.any():
+        for i in np.flatnonzero(null).tolist():
+            numbers[i] = None
+    return numbers
+
+
+_DECODE: dict[Kind, Callable[[int], Any]] = {
+    Kind.BOOLEAN: bool,
+    Kind.DATE: lambda n: _EPOCH_DAY + dt.timedelta(days=n),
+    Kind.TIMESTAMP: lambda n: _EPOCH + dt.timedelta(microseconds=n),
+}
+
+__all__ = [
+    "Interval",
+    "as_arrow",
+    "check_not_null",
+    "encode",
+    "expand",
+    "to_arrow",
+    "to_dicts",
+    "to_pandas",
+    "to_polars",
+    "to_tuples",
+]

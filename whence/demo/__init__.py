@@ -1,0 +1,51 @@
+"""The programs behind `whence demo`: each is a script, and the steps that are shown on it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.resources import files
+
+
+@dataclass(frozen=True)
+class Step:
+    """Something that happens: what is said of it, and the SQL that does it."""
+
+    title: str
+    sql: str
+
+
+@dataclass(frozen=True)
+class Demo:
+    """A program, the views worth looking at, the one whose changes are shown, and what happens."""
+
+    name: str
+    views: tuple[str, ...]
+    steps: tuple[Step, ...]
+
+    @property
+    def program(self) -> str:
+        return (files(__package__) / f"{self.name}.sql").read_text(encoding="utf-8")
+
+
+DEMOS = {
+    "network": Demo(
+        "network",
+        ("reachable", "cheapest", "cut_off"),
+        (
+            Step("The bridge T2 - U1 is cut: east and west lose each other.", "DELETE FROM cable WHERE a = 'T2' AND b = 'U1'"),
+            Step("The bridge comes back, cheaper than before.", "INSERT INTO cable VALUES ('T2', 'U1', 30)"),
+            Step("A cable inside a ring is cut: everything is still reachable, some of it at a higher cost.",
+                 "DELETE FROM cable WHERE a = 'T1' AND b = 'T2'"),
+        ),
+    ),
+    "access": Demo(
+        "access",
+        ("can_see", "folders_seen"),
+        (
+            Step("Developers lose the grant on source.", "DELETE FROM granted WHERE role = 'developer' AND folder = 'source'"),
+            Step("They get it back for source/web only.", "INSERT INTO granted VALUES ('developer', 'source/web')"),
+            Step("Contractors leave the web group, and with it everything it gave them.",
+                 "DELETE FROM member WHERE principal = 'contractors' AND grp = 'web'"),
+        ),
+    ),
+}  # fmt: skip

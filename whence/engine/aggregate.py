@@ -1,0 +1,184 @@
+"""Aggregate: one row a group, kept up to date without looking at the group's other rows.
+
+Law: COUNT and SUM are linear, so a group's accumulators move by the delta's own sums; AVG is a function of both. MIN and
+MAX are not: an ordered index of (group, value) gives the next one when the best leaves. DISTINCT counts each (group,
+value) and passes on only its coming and going. A group's row changes from f(old accumulators) to f(new ones).
+State: a relation of groups with accumulators, plus the index or the counts where needed. Cost: O(1) a row of the delta,
+O(log n) for MIN and MAX, and two rows out for each group whose values changed.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from whence.engine.batch import consolidate
+from whence.engine.kernels import aggregate as ak
+from whence.engine.kernels.batches import add_up
+from whence.engine.operator import Batch, Operator
+from whence.engine.ordered import Ordered, Rank
+from whence.engine.relation import Relation
+from whence.errors import EvaluationError
+from whence.model.codes import NULL, Codes, Dictionary, decode_value
+from whence.model.types import Kind, Schema, Type
+from whence.plan.logical import Agg
+
+
+class Aggregate(Operator):
+    """GROUP BY `keys` with aggregates; without keys the one group is always there."""
+
+    def __init__(
+        self, input: Operator, keys: tuple[int, ...], aggs: tuple[Agg, ...], schema: Schema, dictionary: Dictionary
+    ):
+        self.schema, self.algebra, self.inputs = schema, input.algebra, [input]
+        self.keys, self.aggs, self.dictionary = keys, aggs, dictionary
+        self._key_cols = np.array(keys, np.int64)
+        specs = []
+        offset = 0
+        for number, agg in enumerate(aggs):
+            arg = input.schema.types[agg.column] if agg.column is not None else None
+            kept, shown, bound = _kind(agg, arg, schema.types[len(keys) + number])
+            specs.append([kept, -1 if agg.column is None else agg.column, offset, shown, bound, number])
+            offset += ak.WIDTH[kept]
+        self._specs = np.array(specs, np.int64).reshape(len(aggs), 6)
+        distinct = [n for n, a in enumerate(aggs) if a.distinct and a.function not in ("min", "max")]
+        direct = [n for n in range(len(aggs)) if n not in distinct]
+        self._direct = np.ascontiguousarray(self._specs[direct])
+        self._distinct = [(self._pair_spec(n), aggs[n].column, Relation(2, self.algebra)) for n in distinct]
+        self._best = [(self._specs[n], self._order(n)) for n in direct if aggs[n].function in ("min", "max")]
+        self.groups = Relation(len(keys), self.algebra, offset)
+        if not keys:
+            always = np.empty((1, 0), np.int64)
+            ids, _, _ = self.groups.apply(Batch(always, np.ones(1, np.int64), True))
+            for spec, _ in self._best:
+                self.groups.acc[ids, spec[2]] = NULL
+            self.groups.commit()
+
+    def _pair_spec(self, number: int) -> Codes:
+        spec = self._specs[number : number + 1].copy()
+        spec[0, 1] = 1  # over rows of (group, value)
+        return spec
+
+    def _order(self, number: int) -> Ordered:
+        agg = self.aggs[number]
+        assert agg.column is not None
+        interned = self.inputs[0].schema.types[agg.column].is_interned
+        return Ordered([Rank(0), Rank(1, interned, agg.function == "max", agg.function != "max")], self.dictionary)
+
+    def apply(self, deltas: list[Batch]) -> Batch:
+        (delta,) = deltas
+        mult = self.algebra.multiplicity(delta.ann)
+        number, keys, totals = ak.group_rows(delta.rows, self._key_cols, mult)
+        groups = self.groups
+        ids, old = groups.upsert(keys)
+        before = groups.save(ids)
+        gids = ids[number]
+        if len(self._direct):
+            ak.accumulate(groups.acc, self._direct, delta.rows, mult, gids)
+        for spec, column, pairs in self._distinct:
+            self._count_distinct(spec, column, pairs, delta.rows, mult, gids)
+        for spec, ordered in self._best:
+            self._keep_best(spec, ordered, delta.rows, mult, gids, ids)
+        new = old + totals
+        rows, ann = np.empty((2 * len(ids), len(self.schema)), np.int64), np.empty(2 * len(ids), np.int64)
+        where = np.zeros(1, np.int64)
+        n = ak.emit(keys, ids, old, before, new, groups.acc, self._specs, rows, ann, where)
+        if n < 0:
+            raise self._too_large(~n, keys[where[0]])
+        groups.settle(ids, new)
+        return Batch(rows[:n], ann[:n], True)
+
+    def prime(self, contents: list[Batch]) -> Batch:
+        if self.keys:
+            return self.apply(contents)
+        start, delta = self.recompute(), self.apply(contents)
+        both = Batch(np.concatenate((start.rows, delta.rows)), np.concatenate((start.ann, delta.ann)))
+        return consolidate(both, self.algebra)
+
+    def recompute(self) -> Batch:
+        groups = self.groups
+        ids = groups.ids()
+        keys, none, one = groups.rows[ids], np.zeros(len(ids), np.int64), np.ones(len(ids), np.int64)
+        rows, ann = np.empty((2 * len(ids), len(self.schema)), np.int64), np.empty(2 * len(ids), np.int64)
+        n = ak.emit(keys, ids, none, groups.acc, one, groups.acc, self._specs, rows, ann, none.copy() if len(none) else one)
+        return Batch(rows[:n], ann[:n], True)
+
+    def _count_distinct(
+        self, spec: Codes, column: int | None, pairs: Relation, rows: Codes, mult: Codes, gids: Codes
+    ) -> None:
+        values = rows[:, column]
+        known = values != NULL
+        both = np.column_stack((gids[known], values[known]))
+        changed, by = add_up(np.ascontiguousarray(both), mult[known])
+        if not len(by):
+            return
+        _, old, new = pairs.apply(Batch(changed, by, True))
+        flips = (new > 0).astype(np.int64) - (old > 0)
+        ak.accumulate(self.groups.acc, spec, changed, flips, np.ascontiguousarray(changed[:, 0]))
+
+    def _keep_best(self, spec: Codes, ordered: Ordered, rows: Codes, mult: Codes, gids: Codes, ids: Codes) -> None:
+        values = rows[:, spec[1]]
+        known = values != NULL
+        if known.any():
+            ordered.add(np.column_stack((gids[known], values[known])), mult[known])
+        lines = ordered.first(ids.reshape(-1, 1))
+        best = np.full(len(ids), NULL, np.int64)
+        there = lines >= 0
+        best[there] = ordered.column_at(lines[there], 1)
+        self.groups.acc[ids, spec[2]] = best
+
+    def _too_large(self, number: int, key: Codes) -> EvaluationError:
+        agg, type = self.aggs[number], self.schema.types[len(self.keys) + number]
+        names, types = self.schema.names, self.schema.types
+        group = ", ".join(
+            f"{names[c]} = {decode_value(int(key[c]), types[c], self.dictionary)!r}" for c in range(len(self.keys))
+        )
+        place = f" for the group {group}" if group else ""
+        return EvaluationError(f"{agg.function.upper()} does not fit {type}{place}; cast its argument to DOUBLE")
+
+    def commit(self) -> None:
+        self.groups.commit()
+        for _, _, pairs in self._distinct:
+            pairs.commit()
+        for _, ordered in self._best:
+            ordered.commit()
+
+    def undo(self) -> None:
+        for _, _, pairs in self._distinct:
+            pairs.undo()
+        for _, ordered in self._best:
+            ordered.undo()
+        self.groups.undo()
+
+    @property
+    def state_rows(self) -> int:
+        return len(self.groups) + sum(len(p) for _, _, p in self._distinct) + sum(len(o) for _, o in self._best)
+
+    @property
+    def state_bytes(self) -> int:
+        side = sum(p.nbytes for _, _, p in self._distinct) + sum(o.nbytes for _, o in self._best)
+        return self.groups.nbytes + side
+
+    def describe(self) -> str:
+        parts = [
+            f"{a.function}({'distinct ' if a.distinct else ''}{'*' if a.column is None else f'#{a.column}'})"
+            for a in self.aggs
+        ]
+        by = ", ".join(f"#{k}" for k in self.keys)
+        return f"aggregate {', '.join(parts)}" + (f" by {by}" if by else "")
+
+
+def _kind(agg: Agg, arg: Type | None, result: Type) -> tuple[int, int, int]:
+    """What to keep, what to show, and the bound or the scale."""
+    if agg.function == "count":
+        return ak.COUNT, ak.SHOW_COUNT, 0
+    if agg.function in ("min", "max"):
+        return ak.BEST, ak.SHOW_BEST, 0
+    assert arg is not None
+    if arg.kind is Kind.DOUBLE:
+        return ak.FLOAT, ak.SHOW_FLOAT if agg.function == "sum" else ak.SHOW_FLOAT_AVG, 0
+    if agg.function == "avg":
+        return ak.INT, ak.SHOW_INT_AVG, arg.scale
+    if result.kind is Kind.DOUBLE:
+        raise EvaluationError("SUM of exact numbers as DOUBLE is not kept; cast the argument")
+    bound = {Kind.INTEGER: 2**31 - 1, Kind.DECIMAL: 10**result.precision - 1}.get(result.kind, 2**63 - 1)
+    return ak.INT, ak.SHOW_INT, bound

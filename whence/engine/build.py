@@ -1,0 +1,93 @@
+"""From logical nodes to running operators; equal nodes become one operator.
+
+An operator that a view has dropped is never taken up again: its state stood still.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from whence.engine.aggregate import Aggregate
+from whence.engine.graph import Dataflow
+from whence.engine.join import Join
+from whence.engine.operator import Operator
+from whence.engine.project import Project
+from whence.engine.select import Select
+from whence.engine.union import Union
+from whence.engine.values import Values
+from whence.errors import CatalogError
+from whence.model.codes import Dictionary
+from whence.plan import logical
+
+
+class Builder:
+    """Builds plans on one dataflow. `resolve` gives the operator behind a view's name."""
+
+    def __init__(self, dataflow: Dataflow, dictionary: Dictionary, resolve: Callable[[str], Operator]):
+        self.dataflow, self.dictionary, self.resolve = dataflow, dictionary, resolve
+        self._built: dict[object, Operator] = {}
+
+    def build(self, node: logical.Node) -> Operator:
+        """The operator for a node, new or already running."""
+        match node:
+            case logical.Scan():
+                scan = self.dataflow.tables.get(node.table)
+                if scan is None:
+                    raise CatalogError(f"there is no table {node.table}")
+                return scan
+            case logical.Ref():
+                return self.resolve(node.view)
+        inputs = [self.build(i) for i in node.inputs]
+        key = (_shape(node), *(id(i) for i in inputs))
+        found = self._built.get(key)
+        if found is None or found.dropped:
+            found = self._built[key] = self._make(node, inputs)
+        return found
+
+    def forget(self) -> None:
+        """Let go of operators that were dropped."""
+        self._built = {k: op for k, op in self._built.items() if not op.dropped}
+
+    def _make(self, node: logical.Node, inputs: list[Operator]) -> Operator:
+        schema, words = node.schema, self.dictionary
+        match node:
+            case logical.Values():
+                return Values(node.rows, schema, self.dataflow.algebra, words)
+            case logical.Select():
+                return Select(inputs[0], node.predicate, words)
+            case logical.Project():
+                return Project(inputs[0], node.exprs, schema, words)
+            case logical.Union():
+                return Union(inputs, schema)
+            case logical.Aggregate():
+                return Aggregate(inputs[0], node.keys, node.aggs, schema, words)
+            case logical.Join(kind="inner"):
+                return Join(inputs[0], inputs[1], node.keys, node.residual, schema, words)
+        raise TypeError(f"{type(node).__name__} has no operator")
+
+
+def _shape(node: logical.Node) -> object:
+    """What distinguishes a node from others over the same inputs."""
+    types = node.schema.types
+    match node:
+        case logical.Values():
+            return ("values", types, tuple(tuple((type(v), v) for v in row) for row in node.rows))
+        case logical.Select():
+            return ("select", node.predicate)
+        case logical.Project():
+            return ("project", types, node.exprs)
+        case logical.Union():
+            return ("union", types)
+        case logical.Distinct():
+            return ("distinct",)
+        case logical.Join():
+            return ("join", node.kind, node.keys, node.residual)
+        case logical.SetOp():
+            return ("setop", node.kind, node.all)
+        case logical.Aggregate():
+            return ("aggregate", types, node.keys, node.aggs)
+        case logical.TopK():
+            return ("topk", node.order, node.limit, node.offset)
+        case logical.Lateral():
+            return ("lateral", types, node.function, node.args)
+    return node

@@ -1,0 +1,124 @@
+"""Text functions, once for each distinct tuple of arguments; positions count from 1, and characters are code points."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+from whence.engine.functions.common import Strict, each
+from whence.errors import EvaluationError
+from whence.model.codes import Codes, Dictionary, decode_value, encode_value
+from whence.plan.expr import Call
+
+
+@lru_cache(maxsize=1024)
+def _pattern(pattern: str, escape: str, ignore_case: bool) -> re.Pattern[str]:
+    out, chars = [], iter(pattern)
+    for char in chars:
+        if escape and char == escape:
+            follower = next(chars, None)
+            if follower is None:
+                raise EvaluationError(f"LIKE pattern {pattern!r} ends in its escape character")
+            out.append(re.escape(follower))
+        else:
+            out.append({"%": ".*", "_": "."}.get(char) or re.escape(char))
+    return re.compile("".join(out), re.DOTALL | (re.IGNORECASE if ignore_case else 0))
+
+
+def _like(text: str, pattern: str, escape: str = "") -> bool:
+    return _pattern(pattern, escape, False).fullmatch(text) is not None
+
+
+def _ilike(text: str, pattern: str, escape: str = "") -> bool:
+    return _pattern(pattern, escape, True).fullmatch(text) is not None
+
+
+def _substring(text: str, start: int, length: int | None = None) -> str:
+    if start < 0:
+        start = max(len(text) + start, 0) + 1 if len(text) + start >= 0 else len(text) + start + 1
+    first = start - 1
+    if length is None:
+        return text[max(first, 0) :]
+    if length < 0:
+        first, length = first + length, -length
+    return text[max(first, 0) : max(first + length, 0)]
+
+
+def _left(text: str, n: int) -> str:
+    return text[:n] if n >= 0 else text[: max(len(text) + n, 0)]
+
+
+def _right(text: str, n: int) -> str:
+    if n >= 0:
+        return text[len(text) - n :] if n < len(text) else text
+    return text[-n:]
+
+
+def _pad(text: str, width: int, fill: str, left: bool) -> str:
+    width = max(width, 0)
+    missing = width - len(text)
+    if missing <= 0:
+        return text[:width]
+    if not fill:
+        raise EvaluationError("insufficient padding: the fill is empty")
+    extra = (fill * (missing // len(fill) + 1))[:missing]
+    return extra + text if left else text + extra
+
+
+def _split_part(text: str, separator: str, n: int) -> str:
+    parts = text.split(separator) if separator else list(text)
+    if n < 0:
+        n += len(parts) + 1
+    n = n or 1
+    return parts[n - 1] if 1 <= n <= len(parts) else ""
+
+
+def _starts(text: str, prefix: str) -> bool:
+    return text.startswith(prefix)
+
+
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "||": lambda *parts: "".join(parts),
+    "like": _like,
+    "ilike": _ilike,
+    "lower": str.lower,
+    "upper": str.upper,
+    "length": len,
+    "substring": _substring,
+    "trim": lambda s, chars=" ": s.strip(chars),
+    "ltrim": lambda s, chars=" ": s.lstrip(chars),
+    "rtrim": lambda s, chars=" ": s.rstrip(chars),
+    "replace": lambda s, old, new: s.replace(old, new) if old else s,
+    "strpos": lambda s, part: s.find(part) + 1,
+    "left": _left,
+    "right": _right,
+    "starts_with": _starts,
+    "ends_with": lambda s, part: s.endswith(part),
+    "contains": lambda s, part: part in s,
+    "reverse": lambda s: s[::-1],
+    "repeat": lambda s, n: s * max(n, 0),
+    "lpad": lambda s, n, fill=" ": _pad(s, n, fill, True),
+    "rpad": lambda s, n, fill=" ": _pad(s, n, fill, False),
+    "split_part": _split_part,
+}
+
+
+def _build(function: Callable[..., Any]) -> Callable[[Call, Dictionary], Strict]:
+    def build(call: Call, dictionary: Dictionary) -> Strict:
+        types = [a.type for a in call.args]
+
+        def one(*codes: int) -> int:
+            values = [decode_value(c, t, dictionary) for c, t in zip(codes, types, strict=True)]
+            return encode_value(function(*values), call.type, dictionary)
+
+        def apply(*columns: Codes) -> Codes:
+            return each(one, list(columns), len(columns[0]))
+
+        return apply
+
+    return build
+
+
+OPS: dict[str, Callable[[Call, Dictionary], Strict]] = {name: _build(f) for name, f in _FUNCTIONS.items()}

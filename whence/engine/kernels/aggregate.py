@@ -1,0 +1,227 @@
+"""Accumulators of groups: adding rows to them, and the value they stand for.
+
+A group's accumulators are int64 columns; `specs` has a line for each aggregate: [what is kept, input column (-1: none),
+first accumulator column, what is shown, bound of an exact sum or power of ten of an average, the aggregate's number].
+
+| kept  | columns |
+|-------|---------|
+| COUNT | rows that are not NULL |
+| INT   | the same count, then the exact sum as high * 2**32 + low, for fewer than 2**31 rows |
+| FLOAT | the same count, then the finite sum as an unevaluated pair of doubles, counts of +inf, -inf and NaN |
+| BEST  | the code of the least or greatest value, kept by the ordered index |
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whence.engine.kernels.batches import number_rows
+from whence.engine.kernels.jit import kernel
+from whence.model.codes import Codes
+
+COUNT, INT, FLOAT, BEST = 0, 1, 2, 3
+SHOW_COUNT, SHOW_INT, SHOW_FLOAT, SHOW_INT_AVG, SHOW_FLOAT_AVG, SHOW_BEST = 0, 1, 2, 3, 4, 5
+WIDTH = {COUNT: 1, INT: 3, FLOAT: 6, BEST: 1}
+
+_NULL = -(2**63)
+_LOW = 0xFFFFFFFF
+_FLIP = 0x7FFFFFFFFFFFFFFF
+_TWO32 = 4294967296.0
+
+
+@kernel
+def group_rows(batch: Codes, cols: Codes, ann: Codes) -> tuple[Codes, Codes, Codes]:
+    """Group number of each row, the keys of each group, the total of its annotations."""
+    n = batch.shape[0]
+    keys = np.empty((n, cols.shape[0]), np.int64)
+    for i in range(n):
+        for c in range(cols.shape[0]):
+            keys[i, c] = batch[i, cols[c]]
+    number, first = number_rows(keys)
+    distinct = first.shape[0]
+    out = np.empty((distinct, cols.shape[0]), np.int64)
+    totals = np.zeros(distinct, np.int64)
+    for g in range(distinct):
+        for c in range(cols.shape[0]):
+            out[g, c] = keys[first[g], c]
+    for i in range(n):
+        totals[number[i]] += ann[i]
+    return number, out, totals
+
+
+@kernel
+def to_float(code: int, bits: Codes, real: NDArray[np.float64]) -> float:
+    bits[0] = code ^ ((code >> 63) & _FLIP)
+    return real[0]
+
+
+@kernel
+def to_code(value: float, bits: Codes, real: NDArray[np.float64]) -> int:
+    real[0] = np.nan if value != value else value + 0.0
+    return bits[0] ^ ((bits[0] >> 63) & _FLIP)
+
+
+@kernel
+def add_float(acc: Codes, g: int, o: int, x: float, m: int, bits: Codes, real: NDArray[np.float64]) -> None:
+    """Add x m times to the pair of doubles at acc[g, o:o+2] (two-sum; the product's error by Dekker's splitting)."""
+    bits[0] = acc[g, o]
+    high = real[0]
+    bits[0] = acc[g, o + 1]
+    low = real[0]
+    p = x * m
+    e = 0.0
+    if m != 1 and m != -1 and abs(x) < 1e290:
+        t = 134217729.0 * x
+        xh = t - (t - x)
+        xl = x - xh
+        t = 134217729.0 * m
+        mh = t - (t - m)
+        ml = m - mh
+        e = ((xh * mh - p) + xh * ml + xl * mh) + xl * ml
+    s = high + p
+    v = s - high
+    low += ((high - (s - v)) + (p - v)) + e
+    high = s + low
+    low -= high - s
+    real[0] = high
+    acc[g, o] = bits[0]
+    real[0] = low
+    acc[g, o + 1] = bits[0]
+
+
+@kernel
+def accumulate(acc: Codes, specs: Codes, batch: Codes, mult: Codes, gids: Codes) -> None:
+    """Add each row of a batch, times its multiplicity, to the accumulators of its group."""
+    real = np.empty(1, np.float64)
+    bits = real.view(np.int64)
+    for i in range(batch.shape[0]):
+        g = gids[i]
+        m = mult[i]
+        for a in range(specs.shape[0]):
+            kept = specs[a, 0]
+            if kept == BEST:
+                continue
+            col = specs[a, 1]
+            o = specs[a, 2]
+            x = batch[i, col] if col >= 0 else 0
+            if x == _NULL:
+                continue
+            acc[g, o] += m
+            if kept == INT:
+                low = acc[g, o + 2] + (x & _LOW) * m
+                acc[g, o + 1] += (x >> 32) * m + (low >> 32)
+                acc[g, o + 2] = low & _LOW
+            elif kept == FLOAT:
+                f = to_float(x, bits, real)
+                if f != f:
+                    acc[g, o + 5] += m
+                elif f == np.inf:
+                    acc[g, o + 3] += m
+                elif f == -np.inf:
+                    acc[g, o + 4] += m
+                else:
+                    add_float(acc, g, o + 1, f, m, bits, real)
+                if acc[g, o] == acc[g, o + 3] + acc[g, o + 4] + acc[g, o + 5]:  # nothing finite is left: no residue
+                    acc[g, o + 1] = 0
+                    acc[g, o + 2] = 0
+
+
+@kernel
+def show(
+    acc: Codes, g: int, specs: Codes, width: int, row: Codes, bits: Codes, real: NDArray[np.float64]
+) -> int:
+    """Write a group's values to row[width:]; gives the number of an aggregate that does not fit its type, or -1."""
+    for a in range(specs.shape[0]):
+        o = specs[a, 2]
+        shown = specs[a, 3]
+        n = acc[g, o]
+        value = _NULL
+        if shown == SHOW_COUNT or shown == SHOW_BEST:
+            value = n
+        elif n == 0:
+            value = _NULL
+        elif shown == SHOW_INT:
+            high = acc[g, o + 1]
+            if high < -2147483648 or high > 2147483647:
+                return specs[a, 5]
+            value = (high << 32) | acc[g, o + 2]
+            if value > specs[a, 4] or value < -specs[a, 4]:
+                return specs[a, 5]
+        elif shown == SHOW_INT_AVG:
+            high = acc[g, o + 1]
+            if high >= -2147483648 and high <= 2147483647:
+                total = float((high << 32) | acc[g, o + 2])
+            else:
+                total = float(high) * _TWO32 + float(acc[g, o + 2])
+            value = to_code(total / n / (10.0 ** specs[a, 4]), bits, real)
+        else:
+            bits[0] = acc[g, o + 1]
+            total = real[0]
+            if total - total != 0.0:
+                return specs[a, 5]
+            if acc[g, o + 5] > 0 or (acc[g, o + 3] > 0 and acc[g, o + 4] > 0):
+                total = np.nan
+            elif acc[g, o + 3] > 0:
+                total = np.inf
+            elif acc[g, o + 4] > 0:
+                total = -np.inf
+            if shown == SHOW_FLOAT_AVG:
+                total /= n
+            value = to_code(total, bits, real)
+        row[width + specs[a, 5]] = value
+    return -1
+
+
+@kernel
+def emit(
+    keys: Codes,
+    ids: Codes,
+    old_n: Codes,
+    old_acc: Codes,
+    new_n: Codes,
+    acc: Codes,
+    specs: Codes,
+    rows: Codes,
+    ann: Codes,
+    meta: Codes,
+) -> int:
+    """For each touched group its old row with -1 and its new one with +1, unless equal; how many, or ~aggregate."""
+    real = np.empty(1, np.float64)
+    bits = real.view(np.int64)
+    width = keys.shape[1]
+    columns = rows.shape[1]
+    before = np.empty(columns, np.int64)
+    after = np.empty(columns, np.int64)
+    n = 0
+    for i in range(keys.shape[0]):
+        for c in range(width):
+            before[c] = keys[i, c]
+            after[c] = keys[i, c]
+        was = old_n[i] > 0
+        now = new_n[i] > 0
+        if was:
+            show(old_acc, i, specs, width, before, bits, real)
+        if now:
+            bad = show(acc, ids[i], specs, width, after, bits, real)
+            if bad >= 0:
+                meta[0] = i
+                return ~bad
+        if was and now:
+            same = True
+            for c in range(width, columns):
+                if before[c] != after[c]:
+                    same = False
+            if same:
+                continue
+        if was:
+            for c in range(columns):
+                rows[n, c] = before[c]
+            ann[n] = -1
+            n += 1
+        if now:
+            for c in range(columns):
+                rows[n, c] = after[c]
+            ann[n] = 1
+            n += 1
+    return n

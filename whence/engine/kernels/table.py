@@ -1,0 +1,221 @@
+"""The hash table of rows: which slot a row is in, where a new one goes, how one leaves.
+
+A table is linear probing over words of (32 hash bits, row id + 1); 0 is empty. The hash bits filter comparisons, tell a
+word's home when a deletion shifts words back (so there are no tombstones) and let the table grow without reading rows.
+
+`meta` is [high water of row ids, length of the free stack, live rows]. A live row is one whose annotation is not zero.
+"""
+
+from __future__ import annotations
+
+from whence.engine.kernels.jit import kernel
+from whence.model.codes import Codes
+
+_LOW = 0xFFFFFFFF
+_K = -7046029254386353131  # 0x9E3779B97F4A7C15
+
+
+@kernel
+def hash_row(rows: Codes, i: int) -> int:
+    h = 0
+    for c in range(rows.shape[1]):
+        h = (h ^ rows[i, c]) * _K
+        h ^= h >> 29
+    return ((h * _K) >> 32) & _LOW
+
+
+@kernel
+def hash_key(rows: Codes, i: int, cols: Codes) -> int:
+    h = 0
+    for c in range(cols.shape[0]):
+        h = (h ^ rows[i, cols[c]]) * _K
+        h ^= h >> 29
+    return ((h * _K) >> 32) & _LOW
+
+
+@kernel
+def same_row(a: Codes, i: int, b: Codes, j: int) -> bool:
+    for c in range(a.shape[1]):
+        if a[i, c] != b[j, c]:
+            return False
+    return True
+
+
+@kernel
+def same_key(a: Codes, i: int, acols: Codes, b: Codes, j: int, bcols: Codes) -> bool:
+    for c in range(acols.shape[0]):
+        if a[i, acols[c]] != b[j, bcols[c]]:
+            return False
+    return True
+
+
+@kernel
+def find_word(slots: Codes, tag: int, word: int) -> int:
+    """The slot that holds a word, which must be there."""
+    mask = slots.shape[0] - 1
+    p = tag & mask
+    while slots[p] != word:
+        p = (p + 1) & mask
+    return p
+
+
+@kernel
+def remove_slot(slots: Codes, p: int) -> None:
+    """Empty a slot, moving later words back so that every word stays reachable from its home."""
+    mask = slots.shape[0] - 1
+    hole = p
+    j = p
+    while True:
+        j = (j + 1) & mask
+        s = slots[j]
+        if s == 0:
+            break
+        if ((j - (s >> 32)) & mask) >= ((j - hole) & mask):
+            slots[hole] = s
+            hole = j
+    slots[hole] = 0
+
+
+@kernel
+def put_word(slots: Codes, tag: int, row: int) -> None:
+    """Add a word that is known not to be there."""
+    mask = slots.shape[0] - 1
+    p = tag & mask
+    while slots[p] != 0:
+        p = (p + 1) & mask
+    slots[p] = (tag << 32) | (row + 1)
+
+
+@kernel
+def find_row(rows: Codes, slots: Codes, batch: Codes, i: int, tag: int) -> int:
+    """The id of a row, or the complement of the slot where it would go."""
+    mask = slots.shape[0] - 1
+    p = tag & mask
+    while True:
+        s = slots[p]
+        if s == 0:
+            return ~p
+        if ((s >> 32) & _LOW) == tag:
+            r = (s & _LOW) - 1
+            if same_row(rows, r, batch, i):
+                return r
+        p = (p + 1) & mask
+
+
+@kernel
+def insert_row(
+    rows: Codes, ann: Codes, acc: Codes, slots: Codes, free: Codes, meta: Codes, batch: Codes, i: int, tag: int, p: int, zero: int
+) -> int:
+    """Give a new row an id and put it in the empty slot p."""
+    if meta[1] > 0:
+        meta[1] -= 1
+        r = free[meta[1]]
+    else:
+        r = meta[0]
+        meta[0] += 1
+    meta[2] += 1
+    for c in range(rows.shape[1]):
+        rows[r, c] = batch[i, c]
+    for c in range(acc.shape[1]):
+        acc[r, c] = 0
+    ann[r] = zero
+    slots[p] = (tag << 32) | (r + 1)
+    return r
+
+
+@kernel
+def drop_row(rows: Codes, slots: Codes, free: Codes, meta: Codes, r: int) -> None:
+    """Take a row out of the table and remember its id for reuse; its columns stay until then."""
+    tag = hash_row(rows, r)
+    remove_slot(slots, find_word(slots, tag, (tag << 32) | (r + 1)))
+    free[meta[1]] = r
+    meta[1] += 1
+    meta[2] -= 1
+
+
+@kernel
+def upsert(
+    rows: Codes,
+    ann: Codes,
+    acc: Codes,
+    slots: Codes,
+    free: Codes,
+    meta: Codes,
+    batch: Codes,
+    zero: int,
+    ids: Codes,
+    old: Codes,
+    fresh: Codes,
+) -> int:
+    """Find or insert each row of a batch: its id, its annotation so far; ids of the new ones; how many are new."""
+    new = 0
+    for i in range(batch.shape[0]):
+        tag = hash_row(batch, i)
+        r = find_row(rows, slots, batch, i, tag)
+        if r < 0:
+            r = insert_row(rows, ann, acc, slots, free, meta, batch, i, tag, ~r, zero)
+            fresh[new] = r
+            new += 1
+        ids[i] = r
+        old[i] = ann[r]
+    return new
+
+
+@kernel
+def settle(
+    rows: Codes, ann: Codes, slots: Codes, free: Codes, meta: Codes, ids: Codes, new: Codes, zero: int, dead: Codes
+) -> int:
+    """Set annotations; rows that come to zero leave. Gives how many left and which."""
+    gone = 0
+    for i in range(ids.shape[0]):
+        r = ids[i]
+        ann[r] = new[i]
+        if new[i] == zero:
+            drop_row(rows, slots, free, meta, r)
+            dead[gone] = r
+            gone += 1
+    return gone
+
+
+@kernel
+def lookup(rows: Codes, slots: Codes, batch: Codes, ids: Codes) -> None:
+    """The id of each row of a batch, or -1."""
+    for i in range(batch.shape[0]):
+        r = find_row(rows, slots, batch, i, hash_row(batch, i))
+        ids[i] = r if r >= 0 else -1
+
+
+@kernel
+def restore(rows: Codes, ann: Codes, slots: Codes, batch: Codes, ids: Codes, old: Codes, new: Codes, zero: int) -> None:
+    """Undo one upsert and settle: rows that came leave, rows that left return to the same ids. Free stack: the caller."""
+    for i in range(ids.shape[0]):
+        r = ids[i]
+        if old[i] == zero:
+            if new[i] != zero:
+                tag = hash_row(rows, r)
+                remove_slot(slots, find_word(slots, tag, (tag << 32) | (r + 1)))
+        elif new[i] == zero:
+            for c in range(rows.shape[1]):
+                rows[r, c] = batch[i, c]
+            put_word(slots, hash_row(rows, r), r)
+        ann[r] = old[i]
+
+
+@kernel
+def rehash(slots: Codes, larger: Codes) -> None:
+    """Move all words to a larger, empty table."""
+    for p in range(slots.shape[0]):
+        s = slots[p]
+        if s != 0:
+            put_word(larger, (s >> 32) & _LOW, (s & _LOW) - 1)
+
+
+@kernel
+def live_ids(ann: Codes, high: int, zero: int, out: Codes) -> int:
+    """Ids of live rows, ascending. Relies on dead rows having annotation zero."""
+    n = 0
+    for r in range(high):
+        if ann[r] != zero:
+            out[n] = r
+            n += 1
+    return n

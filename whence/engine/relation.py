@@ -1,0 +1,239 @@
+"""A keyed multiset: each distinct row once with its annotation, found by the whole row or by any columns asked for.
+
+Invariant: a row is in the hash table and in every index exactly when its annotation is not zero. A row keeps its id while
+it lives; ids of rows that left are reused. `extra` columns of accumulators belong to the row and start at zero.
+A change costs what it touches: an upsert and a settle of the table, a link or unlink per index.
+
+Undo replays the log backwards: rows return to the very ids they had, so accumulators and other state that names ids
+stay valid. Whoever overwrites accumulators calls `save` first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whence.annotate import Algebra
+from whence.engine.kernels import index as ik
+from whence.engine.kernels import table as tk
+from whence.engine.operator import Batch
+from whence.model.codes import Codes
+
+T = TypeVar("T", np.int64, np.int32)
+
+
+class _Change(NamedTuple):
+    """A logged upsert and what settle made of it (None until then)."""
+
+    batch: Codes
+    ids: Codes
+    old: Codes
+    new: list[Codes]
+    meta: Codes
+
+
+class _Saved(NamedTuple):
+    """Accumulators as they were."""
+
+    ids: Codes
+    acc: Codes
+
+
+class Index:
+    """A secondary hash index of one relation."""
+
+    __slots__ = ("cols", "slots", "nxt", "prv", "keys")
+
+    def __init__(self, cols: tuple[int, ...], capacity: int):
+        self.cols = np.array(cols, np.int64)
+        self.slots = np.zeros(16, np.int64)
+        self.nxt: NDArray[np.int32] = np.empty(capacity, np.int32)
+        self.prv: NDArray[np.int32] = np.empty(capacity, np.int32)
+        self.keys = np.zeros(1, np.int64)
+
+    def link(self, rows: Codes, ids: Codes, n: int) -> None:
+        need = 2 * (int(self.keys[0]) + n)
+        if need > len(self.slots):
+            self.slots = _larger(self.slots, need)
+        ik.link(rows, self.cols, self.slots, self.nxt, self.prv, self.keys, ids, n)
+
+    def unlink(self, rows: Codes, ids: Codes, n: int) -> None:
+        ik.unlink(rows, self.cols, self.slots, self.nxt, self.prv, self.keys, ids, n)
+
+    def grow(self, capacity: int) -> None:
+        self.nxt = _resized(self.nxt, capacity)
+        self.prv = _resized(self.prv, capacity)
+
+    @property
+    def nbytes(self) -> int:
+        return self.slots.nbytes + self.nxt.nbytes + self.prv.nbytes
+
+
+class Relation:
+    """The multiset; see the module's invariant."""
+
+    def __init__(self, width: int, algebra: Algebra, extra: int = 0):
+        self.width, self.algebra, self.zero = width, algebra, algebra.zero
+        self.rows = np.empty((16, width), np.int64)
+        self.ann = np.full(16, self.zero, np.int64)
+        self.acc = np.zeros((16, extra), np.int64)
+        self.free = np.empty(16, np.int64)
+        self.slots = np.zeros(32, np.int64)
+        self.meta = np.zeros(3, np.int64)
+        self.indexes: dict[tuple[int, ...], Index] = {}
+        self._index_list: list[Index] = []
+        self._log: list[_Change | _Saved] = []
+        self._open: _Change
+
+    def __len__(self) -> int:
+        return int(self.meta[2])
+
+    # -- changing ----------------------------------------------------------------------------------------------------
+
+    def apply(self, batch: Batch) -> tuple[Codes, Codes, Codes]:
+        """Add a consolidated batch: row ids, annotations before, annotations after."""
+        ids, old = self.upsert(batch.rows)
+        new = self.algebra.plus(old, batch.ann)
+        self.settle(ids, new)
+        return ids, old, new
+
+    def upsert(self, rows: Codes) -> tuple[Codes, Codes]:
+        """Ids and annotations of distinct rows, new ones added with annotation zero; `settle` must follow."""
+        n = len(rows)
+        self.reserve(n)
+        ids, old, fresh = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
+        meta = self.meta.copy()
+        born = tk.upsert(
+            self.rows, self.ann, self.acc, self.slots, self.free, self.meta, rows, self.zero, ids, old, fresh
+        )
+        self._open = _Change(rows, ids, old, [], meta)
+        self._log.append(self._open)
+        if born:
+            for index in self._index_list:
+                index.link(self.rows, fresh, born)
+        return ids, old
+
+    def settle(self, ids: Codes, new: Codes) -> None:
+        """Give the rows of the last upsert their annotations; those that come to zero leave."""
+        dead = np.empty(len(ids), np.int64)
+        self._open.new.append(new)
+        gone = tk.settle(self.rows, self.ann, self.slots, self.free, self.meta, ids, new, self.zero, dead)
+        if gone:
+            for index in self._index_list:
+                index.unlink(self.rows, dead, gone)
+
+    def save(self, ids: Codes) -> Codes:
+        """The rows' accumulators, to be overwritten; undo brings them back."""
+        acc = self.acc[ids]
+        self._log.append(_Saved(ids, acc))
+        return acc
+
+    def commit(self) -> None:
+        self._log.clear()
+
+    def undo(self) -> None:
+        for entry in reversed(self._log):
+            if isinstance(entry, _Saved):
+                self.acc[entry.ids] = entry.acc
+            else:
+                self._restore(entry)
+        self._log.clear()
+
+    def _restore(self, entry: _Change) -> None:
+        zero = self.zero
+        new = entry.new[0] if entry.new else np.full(len(entry.ids), zero + 1, np.int64)
+        came, left = (entry.old == zero) & (new != zero), (entry.old != zero) & (new == zero)
+        born = entry.ids[came]
+        for index in self._index_list:
+            index.unlink(self.rows, born, len(born))
+        tk.restore(self.rows, self.ann, self.slots, entry.batch, entry.ids, entry.old, new, zero)
+        back = entry.ids[left]
+        for index in self._index_list:
+            index.link(self.rows, back, len(back))
+        stack = int(entry.meta[1])
+        popped = entry.ids[entry.old == zero][:stack]
+        self.free[stack - len(popped) : stack] = popped[::-1]
+        self.meta[:] = entry.meta
+
+    def reserve(self, more: int) -> None:
+        """Room for that many further rows."""
+        high, free, live = self.meta.tolist()
+        need = high + more - min(free, more)
+        capacity = len(self.ann)
+        if need > capacity:
+            capacity = max(2 * capacity, need + 16)
+            self.rows = _resized(self.rows, capacity)
+            self.acc = _resized(self.acc, capacity)
+            self.free = _resized(self.free, capacity)
+            ann = np.full(capacity, self.zero, np.int64)
+            ann[: len(self.ann)] = self.ann
+            self.ann = ann
+            for index in self._index_list:
+                index.grow(capacity)
+        if 3 * (live + more) > 2 * len(self.slots):
+            self.slots = _larger(self.slots, 2 * (live + more))
+
+    # -- finding -----------------------------------------------------------------------------------------------------
+
+    def index(self, cols: Sequence[int]) -> Index:
+        """The index on these columns, built if it is not there."""
+        key = tuple(cols)
+        found = self.indexes.get(key)
+        if found is None:
+            found = Index(key, len(self.ann))
+            ids = self.ids()
+            found.link(self.rows, ids, len(ids))
+            self.indexes[key] = found
+            self._index_list = list(self.indexes.values())
+        return found
+
+    def drop_index(self, cols: Sequence[int]) -> None:
+        self.indexes.pop(tuple(cols), None)
+        self._index_list = list(self.indexes.values())
+
+    def probe(self, cols: Sequence[int], keys: Codes, null_safe: bool = False) -> tuple[Codes, Codes]:
+        """(position in `keys`, row id) of all rows whose `cols` equal the key; NULL equals nothing unless null_safe."""
+        return self.matches(self.index(cols), keys, np.arange(keys.shape[1]), null_safe)
+
+    def matches(self, index: Index, batch: Codes, cols: Codes, null_safe: bool = False) -> tuple[Codes, Codes]:
+        """As `probe`, with the key in columns `cols` of a batch."""
+        return ik.probe(self.rows, index.cols, index.slots, index.nxt, batch, cols, int(null_safe))
+
+    def lookup(self, rows: Codes) -> Codes:
+        """Ids of whole rows, -1 for those that are not there."""
+        ids = np.empty(len(rows), np.int64)
+        tk.lookup(self.rows, self.slots, rows, ids)
+        return ids
+
+    def ids(self) -> Codes:
+        out = np.empty(len(self), np.int64)
+        tk.live_ids(self.ann, int(self.meta[0]), self.zero, out)
+        return out
+
+    def scan(self) -> Batch:
+        """All rows with their annotations."""
+        ids = self.ids()
+        return Batch(self.rows[ids], self.ann[ids], True)
+
+    @property
+    def nbytes(self) -> int:
+        own = self.rows.nbytes + self.ann.nbytes + self.acc.nbytes + self.free.nbytes + self.slots.nbytes
+        return own + sum(index.nbytes for index in self._index_list)
+
+
+def _resized(array: NDArray[T], capacity: int) -> NDArray[T]:
+    grown = np.empty((capacity, *array.shape[1:]), array.dtype)
+    grown[: len(array)] = array
+    return grown
+
+
+def _larger(slots: Codes, need: int) -> Codes:
+    size = len(slots)
+    while size < need:
+        size *= 2
+    grown = np.zeros(size, np.int64)
+    tk.rehash(slots, grown)
+    return grown

@@ -1,0 +1,44 @@
+"""Scan: a base table's port into the dataflow.
+
+Law: output = the table, so the delta passes through unchanged. State: the table itself, a relation that other operators
+index instead of copying. Cost: one hash operation a row of the batch, and one per index.
+"""
+
+from __future__ import annotations
+
+from whence.annotate import Algebra
+from whence.engine.batch import codes2d, consolidate
+from whence.engine.operator import Batch, Operator
+from whence.engine.relation import Relation
+from whence.model.types import Schema
+
+
+class Scan(Operator):
+    """A table. The dataflow gives it the epoch's delta and adds that to `relation`."""
+
+    primed = True
+
+    def __init__(self, name: str, schema: Schema, key: tuple[int, ...], algebra: Algebra):
+        self.name, self.schema, self.key, self.algebra = name, schema, key, algebra
+        self.inputs = []
+        self.relation = self.arranged = Relation(len(schema), algebra)
+        if key:
+            self.relation.index(key)
+
+    def apply(self, deltas: list[Batch]) -> Batch:
+        (delta,) = deltas
+        return consolidate(Batch(codes2d(delta.rows), codes2d(delta.ann), delta.unique), self.algebra)
+
+    def recompute(self) -> Batch:
+        return self.relation.scan()
+
+    @property
+    def state_rows(self) -> int:
+        return len(self.relation)
+
+    @property
+    def state_bytes(self) -> int:
+        return self.relation.nbytes
+
+    def describe(self) -> str:
+        return f"scan {self.name}"

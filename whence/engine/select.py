@@ -1,0 +1,33 @@
+"""Select: rows for which a predicate is true.
+
+Law: selection is linear, σ(A + dA) = σ(A) + σ(dA), so it has no state. Cost: the predicate on the batch.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from whence.engine.batch import take
+from whence.engine.evaluate import compile_expr
+from whence.engine.operator import Batch, Operator
+from whence.model.codes import Dictionary
+from whence.plan.expr import Expr
+
+
+class Select(Operator):
+    """Keeps the rows whose predicate is true; NULL is not true."""
+
+    def __init__(self, input: Operator, predicate: Expr, dictionary: Dictionary):
+        self.schema, self.algebra, self.inputs = input.schema, input.algebra, [input]
+        self.predicate = predicate
+        self._test = compile_expr(predicate, dictionary)
+
+    def apply(self, deltas: list[Batch]) -> Batch:
+        (delta,) = deltas
+        return take(delta, np.flatnonzero(self._test(delta.rows) == 1))
+
+    def recompute(self) -> Batch:
+        return self.apply([self.inputs[0].contents()])
+
+    def describe(self) -> str:
+        return f"select {self.predicate}"

@@ -1,0 +1,141 @@
+"""Ad-hoc SELECTs over tables and views: DuckDB reads the committed epoch's rows as Arrow.
+
+Only relations the query names are handed over, each kept as Arrow until its epoch has passed. DuckDB sees nothing else:
+no files, no Python variables. What it says when it refuses a query becomes our SqlError.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+from sqlglot import exp
+
+from whence.errors import EvaluationError, SqlError
+from whence.model.types import Kind, Type
+from whence.plan.program import Program, ScalarFunction
+from whence.sql.position import did_you_mean, error
+
+
+def relations_of(query: exp.Expr) -> list[exp.Table]:
+    """The tables and views a query names, without those it defines itself.
+
+    >>> import sqlglot
+    >>> [t.name for t in relations_of(sqlglot.parse_one("WITH a AS (SELECT * FROM b) SELECT * FROM a, c"))]
+    ['c', 'b']
+    """
+    own = {cte.alias_or_name.lower() for cte in query.find_all(exp.CTE)}
+    found = (t for t in query.find_all(exp.Table) if isinstance(t.this, exp.Identifier))
+    return [t for t in found if t.name.lower() not in own]
+
+
+class Adhoc:
+    """The DuckDB connection of one database."""
+
+    def __init__(self, read: Callable[[str], tuple[int, pa.Table]]) -> None:
+        self._read = read  # the relation's Arrow table and its epoch
+        self._connection: duckdb.DuckDBPyConnection | None = None
+        self._functions: dict[str, ScalarFunction] = {}
+        self._failed: list[tuple[str, Exception]] = []
+        self._guard = threading.Lock()
+
+    def run(self, query: exp.Expr, program: Program) -> pa.Table:
+        """The query's answer; names are checked before anything runs."""
+        names = self._check(query, program)
+        with self._guard:
+            connection = self._connect(program.scalars.values())
+            self._failed.clear()
+            for name in names:
+                connection.register(name, self._read(name)[1])
+            try:
+                relation = connection.sql(query.sql(dialect="duckdb"))
+                if relation is None:
+                    raise SqlError("this statement has no result")
+                return _plain(relation)
+            except duckdb.Error as failure:
+                if self._failed:
+                    name, cause = self._failed[0]
+                    raise EvaluationError(f"function {name} failed: {cause!r}") from cause
+                raise self._ours(failure) from None
+            finally:
+                for name in names:
+                    connection.unregister(name)
+
+    def close(self) -> None:
+        with self._guard:
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+
+    @staticmethod
+    def _check(query: exp.Expr, program: Program) -> set[str]:
+        known = {**program.tables, **{n: v for n, v in program.views.items() if not v.hidden}}
+        names = set()
+        for table in relations_of(query):
+            name = table.name.lower()
+            if name not in known:
+                raise error(f'there is no table or view "{name}"{did_you_mean(name, known)}', table)
+            names.add(name)
+        return names
+
+    def _connect(self, functions: Iterable[ScalarFunction]) -> duckdb.DuckDBPyConnection:
+        if self._connection is None:
+            config: dict[str, Any] = {"enable_external_access": "false", "python_enable_replacements": "false"}
+            self._connection = duckdb.connect(":memory:", config=config)
+            self._functions = {}
+        for function in functions:
+            if self._functions.get(function.name) is not function:
+                if function.name in self._functions:
+                    self._connection.remove_function(function.name)
+                self._connection.create_function(
+                    function.name,
+                    self._watched(function),
+                    [_duck_type(t) for t in function.args],
+                    _duck_type(function.returns),
+                    null_handling="special",
+                )
+                self._functions[function.name] = function
+        return self._connection
+
+    def _watched(self, function: ScalarFunction) -> Callable[..., Any]:
+        """The function, remembering what it raised: DuckDB only passes the text on."""
+
+        def call(*args: Any) -> Any:
+            try:
+                return function.function(*args)
+            except Exception as failure:
+                self._failed.append((function.name, failure))
+                raise
+
+        return call
+
+    @staticmethod
+    def _ours(failure: duckdb.Error) -> SqlError | EvaluationError:
+        text = str(failure)
+        said = re.sub(r"^\w+(?: \w+)? Error: ", "", text.splitlines()[0]) if text else type(failure).__name__
+        hint = next((" " + line.strip() for line in text.splitlines()[1:] if line.startswith(("Did you", "Candidate"))), "")
+        if isinstance(failure, (duckdb.ConversionException, duckdb.OutOfRangeException, duckdb.InvalidInputException)):
+            return EvaluationError(said + hint)
+        return SqlError(said + hint)
+
+
+def _duck_type(type: Type) -> Any:
+    names = {Kind.TEXT: "VARCHAR", Kind.DECIMAL: str(type)}
+    return duckdb.sqltype(names.get(type.kind, type.kind.value))
+
+
+def _plain(relation: duckdb.DuckDBPyRelation) -> pa.Table:
+    """The answer as Arrow, with DuckDB's 128-bit sums as BIGINT where they fit."""
+    types = [str(t) for t in relation.types]
+    table = relation.to_arrow_table()
+    for i, kind in enumerate(types):
+        if kind in ("HUGEINT", "UHUGEINT"):
+            try:
+                table = table.set_column(i, table.schema.field(i).name, table.column(i).cast(pa.int64()))
+            except pa.ArrowInvalid:
+                continue
+    return table

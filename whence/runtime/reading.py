@@ -1,0 +1,191 @@
+"""What a reader holds: a `Handle` on a table or view, whose answers follow the committed epochs, and a `Result`, which is
+one answer and never changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from whence.connect import files, rows
+from whence.errors import DataError
+from whence.model.codes import Codes, Dictionary, Interval
+from whence.model.types import Schema
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+    import rich.table
+
+Row = tuple[Any, ...]
+SHOWN = 20  # rows of a repr
+
+
+class Result:
+    """The answer of a statement: rows for a query, a count for INSERT, DELETE and UPDATE, a message for the rest.
+
+    >>> result = Result(pa.table({"a": [1, 2]}))
+    >>> result.columns, list(result), len(result)
+    (['a'], [(1,), (2,)], 2)
+    """
+
+    def __init__(self, table: pa.Table | None = None, *, message: str = "", count: int | None = None) -> None:
+        self._table = table if table is not None else pa.table({})
+        self.message = message
+        self.count = self._table.num_rows if count is None else count
+
+    @property
+    def columns(self) -> list[str]:
+        return list(self._table.column_names)
+
+    @property
+    def rows(self) -> list[Row]:
+        return python_rows(self._table)
+
+    @property
+    def is_rows(self) -> bool:
+        """Whether there is a table to show, even an empty one."""
+        return bool(self._table.num_columns)
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return int(self._table.num_rows)
+
+    def __eq__(self, other: object) -> bool:
+        return self.rows == (other.rows if isinstance(other, Result) else other)
+
+    __hash__ = None  # type: ignore[assignment]  # equal by its rows, which may be many
+
+    def to_arrow(self) -> pa.Table:
+        return self._table
+
+    def to_pandas(self) -> pandas.DataFrame:
+        return rows.to_pandas(self._table)
+
+    def to_polars(self) -> polars.DataFrame:
+        return rows.to_polars(self._table)
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        names = self.columns
+        return [dict(zip(names, row, strict=True)) for row in self.rows]
+
+    def __rich__(self) -> rich.table.Table | str:
+        return grid(self.columns, python_rows(self._table.slice(0, SHOWN)), len(self)) if self.is_rows else self.message
+
+    def __repr__(self) -> str:
+        return plain(self)
+
+
+class Handle:
+    """A table or view by name. Every call reads the last committed epoch.
+
+    >>> import whence
+    >>> db = whence.open(); _ = db.execute("CREATE TABLE a (x INT)"); _ = db.insert("a", [(1,), (1,)])
+    >>> db["a"].rows, len(db["a"]), (1,) in db["a"], db["a"].to_dicts()
+    ([(1,), (1,)], 2, True, [{'x': 1}, {'x': 1}])
+    """
+
+    def __init__(
+        self, name: str, schema: Schema, dictionary: Dictionary, read: Callable[[], tuple[Codes, Codes]]
+    ) -> None:
+        self.name, self.schema = name, schema
+        self._dictionary, self._read = dictionary, read
+
+    @property
+    def columns(self) -> list[str]:
+        return list(self.schema.names)
+
+    @property
+    def rows(self) -> list[Row]:
+        return rows.to_tuples(rows.expand(*self._read()), self.schema, self._dictionary)
+
+    def to_arrow(self) -> pa.Table:
+        return rows.to_arrow(*self._read(), self.schema, self._dictionary)
+
+    def to_pandas(self) -> pandas.DataFrame:
+        return rows.to_pandas(self.to_arrow())
+
+    def to_polars(self) -> polars.DataFrame:
+        return rows.to_polars(self.to_arrow())
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        return rows.to_dicts(self.rows, self.schema)
+
+    def write(self, path: str | Path) -> None:
+        """The rows to a CSV, JSON lines or Parquet file."""
+        files.write(self.to_arrow(), path)
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return int(self._read()[1].sum())
+
+    def __contains__(self, row: object) -> bool:
+        try:
+            wanted = rows.encode([row], self.schema, self._dictionary, self.name)
+        except DataError:
+            return False
+        codes, _ = self._read()
+        return bool((codes == wanted[0]).all(axis=1).any())
+
+    def __rich__(self) -> rich.table.Table:
+        codes, counts = self._read()
+        some = rows.expand(codes[:SHOWN], counts[:SHOWN])[:SHOWN]
+        return grid(self.columns, rows.to_tuples(some, self.schema, self._dictionary), int(counts.sum()), self.name)
+
+    def __repr__(self) -> str:
+        return plain(self)
+
+
+def python_rows(table: pa.Table) -> list[Row]:
+    """The rows of an Arrow table as tuples, intervals as ours."""
+    columns = []
+    for i, field in enumerate(table.schema):
+        values = table.column(i).to_pylist()
+        if field.type == pa.month_day_nano_interval():
+            values = [None if v is None else Interval(v[0], v[1], v[2] // 1000) for v in values]
+        columns.append(values)
+    return list(zip(*columns, strict=True)) if columns else []
+
+
+def grid(columns: list[str], shown: list[Row], total: int, title: str | None = None) -> rich.table.Table:
+    """A rich table of some rows, with a note of how many more there are."""
+    import rich.box
+    import rich.table
+    import rich.text
+
+    more = f"{len(shown):,} of {total:,} rows" if len(shown) < total else f"{total:,} row{'s' * (total != 1)}"
+    out = rich.table.Table(title=title, caption=more, box=rich.box.SIMPLE_HEAD, title_justify="left", caption_justify="left")
+    numeric = [bool(shown) and all(isinstance(r[i], (int, float)) or r[i] is None for r in shown) for i in range(len(columns))]
+    for name, right in zip(columns, numeric, strict=True):
+        out.add_column(rich.text.Text(name), justify="right" if right else "left", overflow="fold")
+    for row in shown:
+        out.add_row(*(cell(value) for value in row))
+    return out
+
+
+def cell(value: Any) -> Any:
+    """A value as it is shown in a table."""
+    import rich.text
+
+    if value is None:
+        return rich.text.Text("NULL", style="dim")
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return rich.text.Text(files.duration(value) if isinstance(value, Interval) else str(value))
+
+
+def plain(renderable: Any) -> str:
+    """Anything rich can show, as plain text."""
+    import io
+
+    import rich.console
+
+    out = io.StringIO()
+    rich.console.Console(file=out, width=120, no_color=True).print(renderable)
+    return "\n".join(line.rstrip() for line in out.getvalue().rstrip().splitlines())

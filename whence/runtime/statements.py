@@ -1,0 +1,78 @@
+"""A script, statement by statement. Each statement is carried out whole or not at all; consecutive CREATE VIEWs are one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from whence.connect.rows import encode
+from whence.errors import CatalogError, WhenceError
+from whence.model.codes import Codes
+from whence.runtime.reading import Result
+from whence.sql import statements as st
+from whence.sql.parse import parse
+
+if TYPE_CHECKING:
+    from whence.runtime.embedded import Embedded, Progress
+
+
+def execute(runtime: Embedded, sql: str, progress: Progress | None = None) -> Result:
+    """Carry out a script; the result of its last statement."""
+    result = Result(message="nothing to do")
+    for group in _together(parse(sql)):
+        result = _run(runtime, group, progress)
+    return result
+
+
+def _together(found: list[st.Statement]) -> Iterator[list[st.Statement]]:
+    views: list[st.Statement] = []
+    for statement in found:
+        if isinstance(statement, st.CreateView):
+            views.append(statement)
+            continue
+        if views:
+            yield views
+            views = []
+        yield [statement]
+    if views:
+        yield views
+
+
+def _run(runtime: Embedded, group: list[st.Statement], progress: Progress | None) -> Result:
+    match group[0]:
+        case st.CreateView():
+            names = runtime.create_views([s for s in group if isinstance(s, st.CreateView)], progress)
+            what = f"view{'s' * (len(names) != 1)} {', '.join(names)} created" if names else "exists already"
+            return Result(message=what)
+        case st.CreateTable() as create:
+            made = runtime.create_table(create.table, if_not_exists=create.if_not_exists)
+            return Result(message=f"table {create.table.name} {'created' if made else 'exists already'}")
+        case st.Drop() as drop:
+            gone = runtime.drop(drop.kind, drop.name, cascade=drop.cascade, if_exists=drop.if_exists)
+            return Result(message=f"dropped {', '.join(gone)}" if gone else "nothing to drop")
+        case st.Insert() as insert:
+            return _counted(_insert(runtime, insert), "inserted")
+        case st.Delete() as delete:
+            return _counted(_delete(runtime, delete), "deleted")
+        case st.Update() as update:
+            return _counted(_update(runtime, update), "updated")
+        case st.Query() as query:
+            return Result(runtime.query(query.query))
+        case st.Explain() as explain:
+            return _lines("plan", runtime.explain(explain.what))
+        case st.Describe() as describe:
+            return Result(runtime.describe(describe.name))
+        case st.Show() as show:
+            return Result(_show(runtime, show.what))
+    raise WhenceError(f"{type(group[0]).__name__} statements are not supported")
+
+
+def _counted(count: int, done: str) -> Result:
+    return Result(message=f"{count:,} row{'s' * (count != 1)} {done}", count=count)
+
+
+def _lines(column: str, text: str) -> Result:
+    return Result(pa.table({column: text.splitlines()}), message=text)

@@ -1,0 +1,412 @@
+"""Scalar expressions: sqlglot's trees to typed expressions over a scope.
+
+Aggregates and subqueries come out as the placeholders of `placeholders.py`; where they may not stand, they are refused
+here with the place's name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Protocol
+
+from sqlglot import exp
+
+from whence.model import types as t
+from whence.model.types import Kind, Type
+from whence.plan.expr import Call, Cast, Expr, Lit, Udf
+from whence.plan.logical import Node
+from whence.plan.program import Program
+from whence.sql import operators as op
+from whence.sql.functions import BUILTINS, NONDETERMINISTIC, argument, call_builtin, extract
+from whence.sql.literals import parse_interval
+from whence.sql.placeholders import AggRef, Sub, walk_expr
+from whence.sql.position import did_you_mean, error
+from whence.sql.scope import Scope, nullable
+from whence.sql.types import coerce, is_text_literal, type_of
+
+MAX_DEPTH = 150
+_ARITHMETIC = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.IntDiv: "//", exp.Mod: "%"}
+_COMPARISON = {
+    exp.EQ: "=",
+    exp.NEQ: "<>",
+    exp.LT: "<",
+    exp.LTE: "<=",
+    exp.GT: ">",
+    exp.GTE: ">=",
+    exp.NullSafeEQ: "is_not_distinct",
+    exp.NullSafeNEQ: "is_distinct",
+}
+AGGREGATES = frozenset(("count", "sum", "avg", "mean", "min", "max", "bool_and", "bool_or", "any_value", "count_if"))
+
+
+class Subqueries(Protocol):
+    """What an expression needs of the query binder: plans of the subqueries inside it."""
+
+    program: Program
+
+    def subquery(self, query: exp.Expr, scope: Scope) -> Node: ...
+
+
+@dataclass(frozen=True)
+class ExpressionBinder:
+    """Binds expressions over one scope. `aggregates` says whether aggregate functions may stand here."""
+
+    queries: Subqueries
+    scope: Scope
+    place: str
+    aggregates: bool = False
+    depth: int = 0
+
+    def condition(self, node: exp.Expr) -> Expr:
+        return op.boolean(self.bind(node), node)
+
+    def bind(self, node: exp.Expr) -> Expr:
+        if self.depth > MAX_DEPTH:
+            raise error(f"an expression is nested more than {MAX_DEPTH} levels deep", None)
+        handler = _HANDLERS.get(type(node))
+        inner = ExpressionBinder(self.queries, self.scope, self.place, self.aggregates, self.depth + 1)
+        if handler is not None:
+            return handler(inner, node)
+        if type(node) in _ARITHMETIC:
+            return op.arithmetic(_ARITHMETIC[type(node)], inner.bind(node.this), inner.bind(node.expression), node)
+        if type(node) in _COMPARISON:
+            return inner._comparison(node)
+        if isinstance(node, exp.Func) and node.sql_name().lower() in NONDETERMINISTIC:
+            raise _nondeterministic(node.sql_name().lower(), node)
+        raise error(f"unsupported expression ({type(node).__name__})", node)
+
+    # -- leaves
+
+    def _literal(self, node: exp.Expr) -> Expr:
+        return read_literal(node)
+
+    def _column(self, node: exp.Expr) -> Expr:
+        if isinstance(node.this, exp.Star):
+            raise error("* cannot stand here", node)
+        assert isinstance(node, exp.Column)
+        if node.args.get("table") is None and node.name.lower() in NONDETERMINISTIC:
+            if not self.scope.find(None, node.name.lower()):
+                raise _nondeterministic(node.name.lower(), node)
+        return self.scope.resolve(node)
+
+    def _interval(self, node: exp.Expr) -> Expr:
+        unit = node.args.get("unit")
+        try:
+            return Lit(t.INTERVAL, parse_interval(node.this.name, unit.name if unit is not None else None))
+        except (ValueError, AttributeError):
+            raise error("not an interval", node) from None
+
+    # -- operators
+
+    def _chain(self, node: exp.Expr) -> Expr:
+        """AND and OR, as long as the chain is, without recursion down its left side."""
+        kind, parts, at = type(node), list[exp.Expr](), node
+        while isinstance(at, (kind, exp.Paren)):
+            if isinstance(at, exp.Paren):
+                at = at.this
+                continue
+            parts.append(at.expression)
+            at = at.this
+        parts.append(at)
+        return op.logic(
+            "and" if kind is exp.And else "or", [self.condition(p) for p in reversed(parts)], node
+        )
+
+    def _not(self, node: exp.Expr) -> Expr:
+        return Call(t.BOOLEAN, "not", (self.condition(node.this),))
+
+    def _comparison(self, node: exp.Expr) -> Expr:
+        name = _COMPARISON[type(node)]
+        for side in (node.expression, node.this):
+            if isinstance(side, (exp.Any, exp.All)):
+                return self._quantified(name, node, side)
+        if isinstance(node.this, exp.Tuple) and isinstance(node.expression, exp.Tuple) and name in ("=", "<>"):
+            pairs = list(zip(node.this.expressions, node.expression.expressions, strict=False))
+            if len(node.this.expressions) != len(node.expression.expressions):
+                raise error("tuples of different lengths are compared", node)
+            equal = op.logic("and", [op.comparison("=", self.bind(a), self.bind(b), node) for a, b in pairs], node)
+            return equal if name == "=" else Call(t.BOOLEAN, "not", (equal,))
+        return op.comparison(name, self.bind(node.this), self.bind(node.expression), node)
+
+    def _quantified(self, name: str, node: exp.Expr, side: exp.Expr) -> Expr:
+        if side is node.expression and (type(side), name) in ((exp.Any, "="), (exp.All, "<>")):
+            found = self._in_query([node.this], side.this, node)
+            return found if name == "=" else Call(t.BOOLEAN, "not", (found,))
+        raise error("only = ANY and <> ALL are supported; rewrite with EXISTS or an aggregate", node)
+
+    def _pipes(self, node: exp.Expr) -> Expr:
+        left, right = self.bind(node.this), self.bind(node.expression)
+        return Call(t.TEXT, "||", (_text(left), _text(right)))
+
+    def _negative(self, node: exp.Expr) -> Expr:
+        return op.negated(self.bind(node.this), node)
+
+    def _is(self, node: exp.Expr) -> Expr:
+        value = self.bind(node.this)
+        if isinstance(node.expression, exp.Null):
+            return Call(t.BOOLEAN, "is_null", (value,))
+        return op.comparison("is_not_distinct", value, self.bind(node.expression), node)
+
+    def _between(self, node: exp.Expr) -> Expr:
+        value = self.bind(node.this)
+        low = op.comparison(">=", value, self.bind(node.args["low"]), node)
+        high = op.comparison("<=", value, self.bind(node.args["high"]), node)
+        if node.args.get("symmetric"):
+            raise error("BETWEEN SYMMETRIC is not supported", node)
+        return op.logic("and", [low, high], node)
+
+    def _like(self, node: exp.Expr) -> Expr:
+        args = (argument(self.bind(node.this), t.TEXT, node), argument(self.bind(node.expression), t.TEXT, node))
+        return Call(t.BOOLEAN, "ilike" if isinstance(node, exp.ILike) else "like", args)
+
+    def _cast(self, node: exp.Expr) -> Expr:
+        return op.cast(self.bind(node.this), type_of(node.args["to"]), isinstance(node, exp.TryCast), node)
+
+    def _case(self, node: exp.Expr) -> Expr:
+        subject = node.this
+        branches = []
+        for branch in node.args["ifs"]:
+            if subject is None:
+                test = self.condition(branch.this)
+            else:
+                test = op.comparison("=", self.bind(subject), self.bind(branch.this), branch)
+            branches.append((test, self.bind(branch.args["true"])))
+        default = node.args.get("default")
+        return op.case(branches, self.bind(default) if default is not None else None, node)
+
+    def _if(self, node: exp.Expr) -> Expr:
+        otherwise = node.args.get("false")
+        branch = (self.condition(node.this), self.bind(node.args["true"]))
+        return op.case([branch], self.bind(otherwise) if otherwise is not None else None, node)
+
+    def _paren(self, node: exp.Expr) -> Expr:
+        return self.bind(node.this)
+
+    # -- functions
+
+    def _extract(self, node: exp.Expr) -> Expr:
+        return extract(node.this.name, self.bind(node.expression), node)
+
+    def _substring(self, node: exp.Expr) -> Expr:
+        args = [node.this, node.args.get("start") or exp.Literal.number(1), node.args.get("length")]
+        return call_builtin("substring", [self.bind(a) for a in args if a is not None], node)
+
+    def _trim(self, node: exp.Expr) -> Expr:
+        name = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(str(node.args.get("position") or "").upper(), "trim")
+        args = [node.this] + ([node.expression] if node.expression is not None else [])
+        return call_builtin(name, [self.bind(a) for a in args], node)
+
+    def _position(self, node: exp.Expr) -> Expr:
+        return call_builtin("strpos", [self.bind(node.this), self.bind(node.args["substr"])], node)
+
+    def _power(self, node: exp.Expr) -> Expr:
+        return call_builtin("power", [self.bind(node.this), self.bind(node.expression)], node)
+
+    def _function(self, node: exp.Expr) -> Expr:
+        name = str(node.this).lower()
+        program = self.queries.program
+        if name in program.scalars:
+            return self._udf(name, node)
+        if name in AGGREGATES:
+            return self._aggregate(name, node, None)
+        if name in NONDETERMINISTIC:
+            raise _nondeterministic(name, node)
+        if name not in BUILTINS:
+            if name in program.table_functions:
+                raise error(f'"{name}" is a table function: it stands in FROM', node)
+            hint = did_you_mean(name, [*program.scalars, *BUILTINS, *AGGREGATES])
+            raise error(f'unknown function "{name}"{hint}', node)
+        for arg in node.expressions:
+            if isinstance(arg, (exp.Distinct, exp.Star, exp.Kwarg)):
+                raise error(f"{name} does not take this argument", node)
+        return call_builtin(name, [self.bind(a) for a in node.expressions], node)
+
+    def _udf(self, name: str, node: exp.Expr) -> Expr:
+        function = self.queries.program.scalars[name]
+        args = [self.bind(a) for a in node.expressions]
+        return Udf(function.returns, name, function.function, fit_arguments(name, args, function.args, node))
+
+    def _aggregate(self, name: str, node: exp.Expr, only: exp.Expr | None) -> Expr:
+        if not self.aggregates:
+            raise error(f"the aggregate {name} cannot stand in {self.place}", node)
+        args, distinct = list(node.expressions), False
+        if args and isinstance(args[0], exp.Distinct):
+            args, distinct = list(args[0].expressions), True
+        inner = ExpressionBinder(self.queries, self.scope, "another aggregate", False, self.depth)
+        test = inner.condition(only) if only is not None else None
+        if name == "count" and (not args or isinstance(args[0], exp.Star)):
+            if distinct:
+                raise error("COUNT(DISTINCT *) is not supported; name a column", node)
+            arg = None if test is None else op.case([(test, Lit(t.INTEGER, 1))], None, node)
+            return AggRef(t.BIGINT, "count", arg, False)
+        if len(args) != 1:
+            raise error(f"{name} takes one argument, not {len(args)}", node)
+        if isinstance(args[0], exp.Order):
+            raise error(f"{name} with ORDER BY is not supported", node)
+        value = inner.bind(args[0])
+        if any(isinstance(e, Sub) for e in walk_expr(value)):
+            raise error("a subquery inside an aggregate is not supported; join with it instead", node)
+        if name == "count_if":
+            test = op.logic("and", [test, op.boolean(value, node)], node) if test else op.boolean(value, node)
+            return AggRef(t.BIGINT, "count", op.case([(test, Lit(t.INTEGER, 1))], None, node), False)
+        if test is not None:
+            value = op.case([(test, value)], None, node)
+        return _aggregated(name, value, distinct, node)
+
+    def _filtered(self, node: exp.Expr) -> Expr:
+        if not isinstance(node.this, exp.Anonymous) or str(node.this.this).lower() not in AGGREGATES:
+            raise error("FILTER is for aggregates", node)
+        return self._aggregate(str(node.this.this).lower(), node.this, node.expression.this)
+
+    def _window(self, node: exp.Expr) -> Expr:
+        raise error("window functions (OVER) are not supported", node)
+
+    # -- subqueries
+
+    def _exists(self, node: exp.Expr) -> Expr:
+        return Sub(t.BOOLEAN, "exists", (), self._plan(node.this))
+
+    def _scalar(self, node: exp.Expr) -> Expr:
+        plan = self._plan(node)
+        if len(plan.schema) != 1:
+            raise error(f"a subquery used as a value has one column, not {len(plan.schema)}", node)
+        return Sub(plan.schema.columns[0].type, "scalar", (), plan)
+
+    def _in(self, node: exp.Expr) -> Expr:
+        query = node.args.get("query")
+        if query is not None:
+            values = node.this.expressions if isinstance(node.this, exp.Tuple) else [node.this]
+            return self._in_query(values, query, node)
+        if isinstance(node.this, exp.Tuple):
+            parts = [self.bind(exp.EQ(this=node.this.copy(), expression=item.copy())) for item in node.expressions]
+            return op.logic("or", parts, node)
+        if node.args.get("field") is not None or node.args.get("unnest") is not None:
+            raise error("IN takes a list in parentheses or a subquery", node)
+        if len(node.expressions) == 1 and isinstance(node.expressions[0], exp.Query):
+            return self._in_query([node.this], node.expressions[0], node)
+        return op.member(self.bind(node.this), [self.bind(e) for e in node.expressions], node)
+
+    def _in_query(self, values: list[exp.Expr], query: exp.Expr, node: exp.Expr) -> Expr:
+        plan = self._plan(query)
+        if len(plan.schema) != len(values):
+            raise error(f"IN compares {len(values)} with a subquery of {len(plan.schema)} columns", node)
+        operands = tuple(self.bind(v) for v in values)
+        unnullable = not any(nullable(e, self.scope) for e in operands)
+        unnullable = unnullable and not any(c.nullable for c in plan.schema.columns)
+        return Sub(t.BOOLEAN, "in", operands, plan, unnullable)
+
+    def _plan(self, query: exp.Expr) -> Node:
+        return self.queries.subquery(query, self.scope)
+
+
+def read_literal(node: exp.Expr) -> Lit:
+    """A quoted or numeric literal, TRUE, FALSE or NULL.
+
+    >>> str(read_literal(exp.Literal.number("0.05")).type)
+    'DECIMAL(2,2)'
+    """
+    if isinstance(node, exp.Null):
+        return Lit(t.NULLTYPE, None)
+    if isinstance(node, exp.Boolean):
+        return Lit(t.BOOLEAN, bool(node.this))
+    if node.is_string:
+        return Lit(t.TEXT, node.this)
+    text = str(node.this).replace("_", "")
+    if "e" in text.lower():
+        return Lit(t.DOUBLE, float(text))
+    if "." in text:
+        number = Decimal(text)
+        scale = max(0, -int(number.as_tuple().exponent))
+        precision = max(len(text.replace(".", "").lstrip("0")), scale, 1)
+        return Lit(t.decimal(precision, scale), number) if precision <= t.MAX_PRECISION else Lit(t.DOUBLE, float(text))
+    try:
+        value = int(text)
+    except ValueError:
+        raise error("not a number", node) from None
+    if value >= 2**63:
+        raise error("the number does not fit in a BIGINT", node)
+    return Lit(t.INTEGER if value < 2**31 else t.BIGINT, value)
+
+
+def fit_arguments(name: str, args: list[Expr], takes: tuple[Type, ...], node: exp.Expr) -> tuple[Expr, ...]:
+    """Arguments cast to what a registered function takes."""
+    if len(args) != len(takes):
+        raise error(f"{name} takes {len(takes)} arguments, not {len(args)}", node)
+    found = []
+    for at, (arg, type) in enumerate(zip(args, takes, strict=True), 1):
+        if arg.type.kind not in (Kind.NULL, type.kind) and not is_text_literal(arg):
+            if not (arg.type.is_numeric and type.is_numeric) and not (arg.type, type) == (t.DATE, t.TIMESTAMP):
+                raise error(f"{name} takes {type} as argument {at}, found {arg.type}", node)
+        found.append(coerce(arg, type, node))
+    return tuple(found)
+
+
+def _aggregated(name: str, value: Expr, distinct: bool, node: exp.Expr) -> AggRef:
+    kind = value.type.kind
+    match name:
+        case "count":
+            return AggRef(t.BIGINT, "count", value, distinct)
+        case "min" | "bool_and" | "any_value":
+            value = op.boolean(value, node) if name == "bool_and" else value
+            return AggRef(value.type, "min", value, False)
+        case "max" | "bool_or":
+            value = op.boolean(value, node) if name == "bool_or" else value
+            return AggRef(value.type, "max", value, False)
+    if kind is Kind.NULL or kind is Kind.BOOLEAN:
+        value = coerce(value, t.BIGINT, node)
+    if not value.type.is_numeric:
+        raise error(f"{name} is for numbers, found {value.type}", node)
+    if name in ("avg", "mean"):
+        return AggRef(t.DOUBLE, "avg", value, distinct)
+    returns = {Kind.DOUBLE: t.DOUBLE, Kind.DECIMAL: t.decimal(t.MAX_PRECISION, value.type.scale)}
+    return AggRef(returns.get(value.type.kind, t.BIGINT), "sum", value, distinct)
+
+
+def _nondeterministic(name: str, node: exp.Expr) -> Exception:
+    return error(
+        f"{name} gives another answer each time, so a view of it could not be kept; insert the value as data", node
+    )
+
+
+def _text(expr: Expr) -> Expr:
+    return expr if expr.type == t.TEXT else (Lit(t.TEXT, None) if expr.type.kind is Kind.NULL else _as_text(expr))
+
+
+def _as_text(expr: Expr) -> Expr:
+    return coerce(expr, t.TEXT) if isinstance(expr, Lit) and expr.type.is_integer else Cast(t.TEXT, expr)
+
+
+_HANDLERS: dict[type, Callable[[ExpressionBinder, exp.Expr], Expr]] = {
+    exp.Literal: ExpressionBinder._literal,
+    exp.Null: ExpressionBinder._literal,
+    exp.Boolean: ExpressionBinder._literal,
+    exp.Column: ExpressionBinder._column,
+    exp.Interval: ExpressionBinder._interval,
+    exp.And: ExpressionBinder._chain,
+    exp.Or: ExpressionBinder._chain,
+    exp.Not: ExpressionBinder._not,
+    exp.DPipe: ExpressionBinder._pipes,
+    exp.Neg: ExpressionBinder._negative,
+    exp.Is: ExpressionBinder._is,
+    exp.Between: ExpressionBinder._between,
+    exp.Like: ExpressionBinder._like,
+    exp.ILike: ExpressionBinder._like,
+    exp.Cast: ExpressionBinder._cast,
+    exp.TryCast: ExpressionBinder._cast,
+    exp.Case: ExpressionBinder._case,
+    exp.If: ExpressionBinder._if,
+    exp.Paren: ExpressionBinder._paren,
+    exp.Extract: ExpressionBinder._extract,
+    exp.Substring: ExpressionBinder._substring,
+    exp.Trim: ExpressionBinder._trim,
+    exp.StrPosition: ExpressionBinder._position,
+    exp.Pow: ExpressionBinder._power,
+    exp.Anonymous: ExpressionBinder._function,
+    exp.Filter: ExpressionBinder._filtered,
+    exp.Window: ExpressionBinder._window,
+    exp.Exists: ExpressionBinder._exists,
+    exp.Subquery: ExpressionBinder._scalar,
+    exp.In: ExpressionBinder._in,
+}

@@ -1,0 +1,360 @@
+"""SQL text to statements.
+
+The frame of a statement (CREATE VIEW … WITH (…) AS, DROP, EXPLAIN, SHOW) is read here token by token; queries,
+expressions and column definitions are sqlglot's. A script's statements are separated by semicolons, or, the way the
+papers print them, by nothing at all where the next one begins with CREATE or WITH RECURSIVE.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from sqlglot import exp
+from sqlglot.tokens import Token, TokenType
+
+from whence.errors import SqlError
+from whence.sql import statements as st
+from whence.sql.reader import Source
+from whence.sql.tables import read_table
+
+_NAMES = (TokenType.VAR, TokenType.IDENTIFIER)
+
+
+def parse(text: str) -> list[st.Statement]:
+    """The statements of a script, in order.
+
+    >>> [type(s).__name__ for s in parse("create table t (a int); create view v as select a from t")]
+    ['CreateTable', 'CreateView']
+    >>> parse("with recursive r(a) as (select a from t union select a from r)")[0].name
+    'r'
+    """
+    source = Source(text)
+    found: list[st.Statement] = []
+    for tokens in _split(source.tokens):
+        found.extend(_Reader(source, tokens).statements())
+    return found
+
+
+def parse_one(text: str) -> st.Statement:
+    """The one statement of a text."""
+    found = parse(text)
+    if len(found) != 1:
+        raise SqlError(f"expected one statement, found {len(found)}")
+    return found[0]
+
+
+def _split(tokens: Sequence[Token]) -> Iterator[list[Token]]:
+    depth, current = 0, list[Token]()
+    for at, token in enumerate(tokens):
+        kind = token.token_type
+        depth += (kind is TokenType.L_PAREN) - (kind is TokenType.R_PAREN)
+        if kind is TokenType.SEMICOLON and depth <= 0:
+            depth = 0
+            if current:
+                yield current
+            current = []
+            continue
+        if depth == 0 and current and _begins_another(tokens, at, current):
+            yield current
+            current = []
+        current.append(token)
+    if current:
+        yield current
+
+
+def _begins_another(tokens: Sequence[Token], at: int, current: list[Token]) -> bool:
+    """Whether a statement begins at this token although no semicolon ended the one before."""
+    if tokens[at].token_type is TokenType.CREATE:
+        return current[-1].text.upper() != "EXPLAIN"
+    following = tokens[at + 1].text.upper() if at + 1 < len(tokens) else ""
+    return (
+        tokens[at].token_type is TokenType.WITH
+        and following == "RECURSIVE"
+        and current[-1].token_type is TokenType.R_PAREN
+        and current[0].token_type in (TokenType.CREATE, TokenType.WITH)
+        and any(t.token_type is TokenType.ALIAS for t in current)
+    )
+
+
+class _Reader:
+    """A cursor over the tokens of one statement."""
+
+    def __init__(self, source: Source, tokens: Sequence[Token]) -> None:
+        self.source, self.tokens, self.at = source, tokens, 0
+
+    # -- the cursor
+
+    def peek(self, ahead: int = 0) -> str:
+        at = self.at + ahead
+        return self.tokens[at].text.upper() if at < len(self.tokens) else ""
+
+    def accept(self, *words: str) -> bool:
+        """Step over the words if they come next, all of them."""
+        if all(self.peek(i) == word for i, word in enumerate(words)):
+            self.at += len(words)
+            return True
+        return False
+
+    def expect(self, *words: str) -> None:
+        if not self.accept(*words):
+            raise self.error(f"expected {' '.join(words)}")
+
+    def error(self, message: str) -> SqlError:
+        if self.at < len(self.tokens):
+            return self.source.error(f"syntax error: {message}", self.tokens[self.at])
+        return self.source.error(f"syntax error: {message} after this", self.tokens[-1])
+
+    def name(self, what: str) -> str:
+        """An identifier; names are case-insensitive and kept lower-case."""
+        token = self.tokens[self.at] if self.at < len(self.tokens) else None
+        if token is None or not (token.token_type in _NAMES or token.text.isidentifier()):
+            raise self.error(f"expected the name of a {what}")
+        self.at += 1
+        if self.peek() == ".":
+            raise self.error("names have no schema or catalog part")
+        return token.text.lower()
+
+    def names(self, what: str) -> tuple[str, ...]:
+        """`(a, b, …)`"""
+        self.expect("(")
+        found = [self.name(what)]
+        while self.accept(","):
+            found.append(self.name(what))
+        self.expect(")")
+        return tuple(found)
+
+    def balanced(self) -> list[Token]:
+        """The tokens of a parenthesis, both ends included, stepped over."""
+        start, depth = self.at, 0
+        if self.peek() != "(":
+            raise self.error("expected (")
+        while self.at < len(self.tokens):
+            kind = self.tokens[self.at].token_type
+            depth += (kind is TokenType.L_PAREN) - (kind is TokenType.R_PAREN)
+            self.at += 1
+            if depth == 0:
+                return list(self.tokens[start : self.at])
+        raise self.source.error("syntax error: this parenthesis is not closed", self.tokens[start])
+
+    def rest(self) -> exp.Expr:
+        if self.at >= len(self.tokens):
+            raise self.error("expected a query")
+        return self.source.parse(self.tokens[self.at :])
+
+    def done(self) -> None:
+        if self.at < len(self.tokens):
+            raise self.source.error("syntax error: unexpected", self.tokens[self.at])
+
+    def options(self) -> tuple[tuple[str, str], ...]:
+        """`WITH (name = 'value', …)`, if it comes next; names are lower-cased."""
+        if not (self.peek() == "WITH" and self.peek(1) == "("):
+            return ()
+        self.at += 2
+        found = []
+        while True:
+            key = self.name("option")
+            self.expect("=")
+            if self.peek() in ("", ",", ")"):
+                raise self.error(f"expected a value for the option {key}")
+            sign = "-" if self.accept("-") else ""
+            value = self.tokens[self.at].text
+            self.at += 1
+            found.append((key, sign + value))
+            if not self.accept(","):
+                break
+        self.expect(")")
+        return tuple(found)
+
+    # -- statements
+
+    def statements(self) -> list[st.Statement]:
+        first, last = self.tokens[0], self.tokens[-1]
+        line, column = self.source.lines.at(first.start)
+        sql = self.source.text[first.start : last.end + 1]
+        return [replace(s, sql=s.sql or sql, line=line, column=column) for s in self._dispatch()]
+
+    def _dispatch(self) -> list[st.Statement]:
+        match self.peek():
+            case "CREATE":
+                return [self._create()]
+            case "WITH":
+                return self._with()
+            case "DROP":
+                return [self._drop()]
+            case "INSERT":
+                return [self._insert()]
+            case "DELETE":
+                return [self._delete()]
+            case "UPDATE":
+                return [self._update()]
+            case "EXPLAIN":
+                return [self._explain()]
+            case "DESCRIBE" | "DESC":
+                self.at += 1
+                named = st.Describe(name=self.name("table or view"))
+                self.done()
+                return [named]
+            case "SHOW":
+                return [self._show()]
+            case "SELECT" | "VALUES" | "(" | "FROM":
+                return [st.Query(query=self._query(self.rest()))]
+        raise self.error("expected CREATE, DROP, INSERT, DELETE, UPDATE, SELECT, WITH, EXPLAIN, DESCRIBE or SHOW")
+
+    def _query(self, tree: exp.Expr) -> exp.Expr:
+        if not isinstance(tree, (exp.Query, exp.Values)):
+            raise self.source.error("syntax error: expected a query", self.tokens[min(self.at, len(self.tokens) - 1)])
+        return tree
+
+    def _create(self) -> st.Statement:
+        self.expect("CREATE")
+        is_replace = self.accept("OR", "REPLACE")
+        if self.accept("TABLE"):
+            if is_replace:
+                raise self.source.error("CREATE OR REPLACE is for views; drop the table first", self.tokens[1])
+            exists = self.accept("IF", "NOT", "EXISTS")
+            token = self.tokens[min(self.at, len(self.tokens) - 1)]
+            name = self.name("table")
+            columns = self.source.parse([*self._create_table_prefix(token), *self.balanced()])
+            options = self.options()
+            self.done()
+            return st.CreateTable(table=read_table(name, columns, options), if_not_exists=exists)
+        if not (self.accept("RECURSIVE", "VIEW") or self.accept("MATERIALIZED", "VIEW") or self.accept("VIEW")):
+            raise self.error("expected TABLE or VIEW")
+        exists = self.accept("IF", "NOT", "EXISTS")
+        name = self.name("view")
+        columns_named = self.names("column") if self.peek() == "(" else None
+        options = self.options()
+        self.expect("AS")
+        return st.CreateView(
+            name=name,
+            columns=columns_named,
+            options=options,
+            query=self._query(self.rest()),
+            replace=is_replace,
+            if_not_exists=exists,
+        )
+
+    def _create_table_prefix(self, name: Token) -> list[Token]:
+        """The tokens that make sqlglot read the parenthesis after them as column definitions."""
+        return [self.tokens[0], next(t for t in self.tokens if t.text.upper() == "TABLE"), name]
+
+    def _with(self) -> list[st.Statement]:
+        """WITH … SELECT is a query; WITH RECURSIVE v AS (…) and nothing after declares v, as in paper 000."""
+        self.expect("WITH")
+        self.accept("RECURSIVE")
+        views: list[st.Statement] = []
+        while True:
+            start = self.tokens[min(self.at, len(self.tokens) - 1)]
+            name = self.name("view")
+            columns = self.names("column") if self.peek() == "(" else None
+            self.expect("AS")
+            for words in (("NOT", "MATERIALIZED"), ("MATERIALIZED",)):
+                if self.accept(*words):
+                    break
+            body = self.balanced()
+            sql = f"CREATE RECURSIVE VIEW {self.source.text[start.start : body[-1].end + 1]}"
+            views.append(st.CreateView(name=name, columns=columns, query=exp.Null(), sql=sql))
+            if self.at >= len(self.tokens):
+                break
+            if not self.accept(","):
+                self.at = 0
+                tree = self.rest()
+                if isinstance(tree, exp.Insert):
+                    return [self._inserted(tree)]
+                return [st.Query(query=self._query(tree))]
+        tree = self._declared()
+        return [replace(view, query=cte.this) for view, cte in zip(views, tree, strict=True)]  # type: ignore[type-var, call-arg]
+
+    def _declared(self) -> list[exp.Expr]:
+        """The CTEs of a WITH that no query follows: read it with the smallest query there is."""
+        select = Token(TokenType.SELECT, "select", start=self.tokens[-1].start, end=self.tokens[-1].end)
+        one = Token(TokenType.NUMBER, "1", start=self.tokens[-1].start, end=self.tokens[-1].end)
+        tree = self.source.parse([*self.tokens, select, one])
+        return list(tree.args["with_"].expressions)
+
+    def _drop(self) -> st.Statement:
+        self.expect("DROP")
+        if self.accept("TABLE"):
+            kind = "table"
+        elif self.accept("VIEW") or self.accept("MATERIALIZED", "VIEW"):
+            kind = "view"
+        else:
+            raise self.error("expected TABLE or VIEW")
+        exists = self.accept("IF", "EXISTS")
+        name = self.name(kind)
+        cascade = self.accept("CASCADE")
+        if not cascade:
+            self.accept("RESTRICT")
+        self.done()
+        return st.Drop(kind="table" if kind == "table" else "view", name=name, cascade=cascade, if_exists=exists)
+
+    def _insert(self) -> st.Statement:
+        tree = self.rest()
+        if not isinstance(tree, exp.Insert):
+            raise self.error("expected INSERT INTO a table")
+        return self._inserted(tree)
+
+    def _inserted(self, tree: exp.Insert) -> st.Statement:
+        for arg in ("alternative", "conflict", "returning", "overwrite", "by_name", "default"):
+            if tree.args.get(arg):
+                raise self.source.error(
+                    "only INSERT INTO table (columns) VALUES … or a query is supported (a row with an existing primary"
+                    " key replaces the old one)",
+                    self.tokens[0],
+                )
+        target, columns = tree.this, None
+        if isinstance(target, exp.Schema):
+            columns = tuple(c.name.lower() for c in target.expressions)
+            target = target.this
+        source = tree.expression
+        if source is None:
+            raise self.source.error("syntax error: expected VALUES or a query", self.tokens[-1])
+        if tree.args.get("with_") is not None:
+            source.set("with_", tree.args["with_"])
+        return st.Insert(table=target.name.lower(), columns=columns, source=source)
+
+    def _delete(self) -> st.Statement:
+        tree = self.rest()
+        if not isinstance(tree, exp.Delete) or tree.args.get("using") or tree.args.get("returning"):
+            raise self.source.error("only DELETE FROM table WHERE … is supported", self.tokens[0])
+        where = tree.args.get("where")
+        return st.Delete(table=tree.this.name.lower(), where=where.this if where else None)
+
+    def _update(self) -> st.Statement:
+        tree = self.rest()
+        if not isinstance(tree, exp.Update) or tree.args.get("from_") or tree.args.get("returning"):
+            raise self.source.error("only UPDATE table SET column = … WHERE … is supported", self.tokens[0])
+        where = tree.args.get("where")
+        pairs = []
+        for pair in tree.expressions:
+            if not (isinstance(pair, exp.EQ) and isinstance(pair.this, exp.Column)):
+                raise self.source.error("only SET column = expression is supported", self.tokens[0])
+            pairs.append((pair.this.name.lower(), pair.expression))
+        return st.Update(table=tree.this.name.lower(), assignments=tuple(pairs), where=where.this if where else None)
+
+    def _explain(self) -> st.Statement:
+        self.expect("EXPLAIN")
+        self.accept("ANALYZE")
+        if self.at == len(self.tokens) - 1 and self.peek() not in ("SELECT", "WITH"):
+            return st.Explain(what=self.name("view"))
+        inner = _Reader(self.source, self.tokens[self.at :]).statements() if self.at < len(self.tokens) else []
+        if len(inner) != 1 or not isinstance(inner[0], (st.Query, st.CreateView)):
+            raise self.error("expected a view's name, a query or a CREATE VIEW")
+        return st.Explain(what=inner[0])
+
+    def _show(self) -> st.Statement:
+        self.expect("SHOW")
+        what = self.peek()
+        self.at += 1
+        if what == "TABLES":
+            shown = st.Show(what="tables")
+        elif what == "VIEWS":
+            shown = st.Show(what="views")
+        elif what == "FUNCTIONS":
+            shown = st.Show(what="functions")
+        else:
+            self.at -= 1
+            raise self.error("expected TABLES, VIEWS or FUNCTIONS")
+        self.done()
+        return shown

@@ -1,0 +1,149 @@
+"""Expressions that exist only while binding: what a query's other parts must supply before the plan is whole.
+
+`Outer` is a column of an enclosing query, `AggRef` an aggregate of the query's own groups, `Sub` a subquery. None of them
+is left in a finished plan: grouping replaces the second, `subqueries.attach` the third, and with it the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields, replace
+from typing import Literal
+
+from whence.plan.expr import Col, Expr, rebuild
+from whence.plan.logical import Agg, Node
+
+
+@dataclass(frozen=True)
+class Outer(Expr):
+    """The column at `index` of the query `level` steps out (1 is the query around this one)."""
+
+    index: int
+    level: int
+
+    def __str__(self) -> str:
+        return f"outer{self.level}#{self.index}"
+
+
+@dataclass(frozen=True)
+class AggRef(Expr):
+    """An aggregate of an expression over the rows of a group (`arg` is None for COUNT(*))."""
+
+    function: Literal["count", "sum", "avg", "min", "max"]
+    arg: Expr | None
+    distinct: bool
+
+    def agg(self, column: int | None) -> Agg:
+        return Agg(self.function, column, self.distinct)
+
+
+@dataclass(frozen=True)
+class Sub(Expr):
+    """A subquery in an expression: EXISTS, `operands IN`, or a scalar."""
+
+    kind: Literal["exists", "in", "scalar"]
+    operands: tuple[Expr, ...]
+    node: Node
+    unnullable: bool = False  # for IN: neither side can be NULL, so two-valued logic is enough
+
+
+def map_expr(expr: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
+    """The expression with every sub-expression for which `change` gives another replaced, parents first.
+
+    Inside a subquery's plan the change is seen by the columns of the query it belongs to: `Outer(level=1)` is offered as
+    the column it stands for and, if the answer is no plain column of that query, kept as that answer seen from inside.
+    """
+    changed = change(expr)
+    if changed is not None:
+        return changed
+    match expr:
+        case Sub():
+            operands = tuple(map_expr(e, change) for e in expr.operands)
+            node = map_outer(expr.node, change)
+            return replace(expr, operands=operands, node=node)
+        case AggRef():
+            return expr if expr.arg is None else replace(expr, arg=map_expr(expr.arg, change))
+    return rebuild(expr, tuple(map_expr(c, change) for c in expr.children)) if expr.children else expr
+
+
+def map_outer(node: Node, change: Callable[[Expr], Expr | None], level: int = 1) -> Node:
+    """The plan with the columns of the query `level` steps out changed."""
+
+    def inside(expr: Expr) -> Expr | None:
+        if isinstance(expr, Outer) and expr.level >= level:
+            seen = Col(expr.type, expr.index) if expr.level == level else Outer(expr.type, expr.index, expr.level - level)
+            found = change(seen)
+            return expr if found is None else push_in(found, level)
+        if isinstance(expr, Sub):
+            operands = tuple(map_expr(e, inside) for e in expr.operands)
+            return replace(expr, operands=operands, node=map_outer(expr.node, change, level + 1))
+        return None
+
+    return map_exprs(node, lambda e: map_expr(e, inside))
+
+
+def push_in(expr: Expr, level: int) -> Expr:
+    """An expression of a query, as seen from a subquery `level` steps inside it."""
+
+    def change(e: Expr) -> Expr | None:
+        if isinstance(e, Col):
+            return Outer(e.type, e.index, level)
+        if isinstance(e, Outer):
+            return Outer(e.type, e.index, e.level + level)
+        return None
+
+    return map_expr(expr, change)
+
+
+def map_exprs(node: Node, change: Callable[[Expr], Expr]) -> Node:
+    """The plan with every expression in it changed."""
+    values: dict[str, object] = {}
+    for part in fields(node):
+        value = getattr(node, part.name)
+        if isinstance(value, Node):
+            values[part.name] = map_exprs(value, change)
+        elif isinstance(value, Expr):
+            values[part.name] = change(value)
+        elif isinstance(value, tuple) and value and isinstance(value[0], Node):
+            values[part.name] = tuple(map_exprs(n, change) for n in value)
+        elif isinstance(value, tuple) and value and isinstance(value[0], Expr):
+            values[part.name] = tuple(change(e) for e in value)
+    return replace(node, **values) if values else node  # type: ignore[arg-type]  # fields keep their own types
+
+
+def walk_expr(expr: Expr) -> Iterator[Expr]:
+    """The expression and what is in it, operands of subqueries and arguments of aggregates included."""
+    yield expr
+    parts = expr.operands if isinstance(expr, Sub) else expr.children
+    if isinstance(expr, AggRef) and expr.arg is not None:
+        parts = (expr.arg,)
+    for part in parts:
+        yield from walk_expr(part)
+
+
+def exprs_of(node: Node) -> Iterator[Expr]:
+    """Every expression in the plan."""
+    for part in fields(node):
+        value = getattr(node, part.name)
+        if isinstance(value, Expr):
+            yield value
+        elif isinstance(value, tuple) and value and isinstance(value[0], Expr):
+            yield from value
+    for child in node.inputs:
+        yield from exprs_of(child)
+
+
+def outers_of(expr: Expr) -> set[int]:
+    """The levels of the enclosing queries whose columns the expression reads."""
+    found: set[int] = set()
+    for e in walk_expr(expr):
+        if isinstance(e, Outer):
+            found.add(e.level)
+        elif isinstance(e, Sub):
+            found |= {level - 1 for level in correlation(e.node) if level > 1}
+    return found
+
+
+def correlation(node: Node) -> set[int]:
+    """The levels of the enclosing queries whose columns the plan reads."""
+    return set().union(*(outers_of(e) for e in exprs_of(node)))

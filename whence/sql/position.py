@@ -1,0 +1,79 @@
+"""Where in the script something stands, for messages: every error of the SQL room is raised through here.
+
+sqlglot leaves the offset of a token on identifiers, literals and function names; `mark_positions` turns the offsets into
+the 1-based line and column of the token's first character, so that nothing later needs the script itself.
+"""
+
+from __future__ import annotations
+
+import bisect
+import difflib
+from collections.abc import Iterable
+
+from sqlglot import exp
+
+from whence.errors import SqlError
+
+_TEXT_LIMIT = 80
+
+
+class Lines:
+    """Offsets of a text as lines and columns.
+
+    >>> Lines("ab\\ncd").at(4)
+    (2, 2)
+    """
+
+    def __init__(self, text: str) -> None:
+        self._starts = [0]
+        at = text.find("\n")
+        while at >= 0:
+            self._starts.append(at + 1)
+            at = text.find("\n", at + 1)
+
+    def at(self, offset: int) -> tuple[int, int]:
+        line = bisect.bisect_right(self._starts, offset)
+        return line, offset - self._starts[line - 1] + 1
+
+
+def mark_positions(tree: exp.Expr, lines: Lines) -> None:
+    """Rewrite the positions sqlglot left on the nodes as those of their first character."""
+    for node in tree.walk():
+        meta = node.meta if node._meta else None
+        if meta and "start" in meta and "marked" not in meta:
+            meta["line"], meta["col"] = lines.at(meta["start"])
+            meta["marked"] = True
+
+
+def position(node: exp.Expr | None) -> tuple[int | None, int | None]:
+    """Line and column of the first token under the node that has one, else of the nearest around it."""
+    if node is None:
+        return None, None
+    found = [n.meta for n in node.walk() if n._meta and "start" in n.meta]
+    if found:
+        first = min(found, key=lambda meta: meta["start"])
+        return first["line"], first["col"]
+    return position(node.parent)
+
+
+def error(message: str, node: exp.Expr | None = None, kind: type[SqlError] = SqlError) -> SqlError:
+    """The error to raise about a piece of SQL."""
+    line, column = position(node)
+    text = shorten(node.sql(dialect="duckdb")) if node is not None else None
+    return kind(message, line=line, column=column, text=text)
+
+
+def shorten(text: str) -> str:
+    """Text fit for a message: one line, not too long."""
+    text = " ".join(text.split())
+    return text if len(text) <= _TEXT_LIMIT else text[: _TEXT_LIMIT - 1] + "…"
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A hint to add to "unknown name" messages, or nothing.
+
+    >>> did_you_mean("lnik", ["link", "node"])
+    '; did you mean "link"?'
+    """
+    close = difflib.get_close_matches(name, sorted(set(known)), n=1, cutoff=0.6)
+    return f'; did you mean "{close[0]}"?' if close else ""

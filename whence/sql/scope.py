@@ -1,0 +1,135 @@
+"""Names in a query: which column of the current row, or of a query around it, a name means."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from whence.model.types import Column, Schema, Type
+from whence.plan.expr import Col, Expr
+from whence.sql.placeholders import Outer
+from whence.sql.position import did_you_mean, error
+
+
+@dataclass(frozen=True)
+class Field:
+    """A column in scope. One that USING has merged into another is `merged`: only a qualified name finds it."""
+
+    relation: str | None
+    name: str
+    type: Type
+    nullable: bool = True
+    merged: bool = False
+
+    @property
+    def column(self) -> Column:
+        return Column(self.name, self.type, self.nullable)
+
+
+@dataclass(frozen=True)
+class Scope:
+    """The columns of the current row by position, and the scope of the query around."""
+
+    fields: tuple[Field, ...] = ()
+    parent: Scope | None = None
+
+    @property
+    def schema(self) -> Schema:
+        return Schema(tuple(f.column for f in self.fields))
+
+    @property
+    def relations(self) -> list[str]:
+        return list(dict.fromkeys(f.relation for f in self.fields if f.relation is not None))
+
+    def resolve(self, node: exp.Column) -> Expr:
+        """The column that a name means, searched outwards."""
+        relation, name = (node.table or "").lower() or None, node.name.lower()
+        if node.args.get("db") is not None:
+            raise error("names have no schema or catalog part", node)
+        scope: Scope | None = self
+        level = 0
+        while scope is not None:
+            found = scope.find(relation, name)
+            if len(found) > 1:
+                owners = ", ".join(sorted(f"{scope.fields[i].relation}.{name}" for i in found))
+                raise error(f'column "{name}" is ambiguous: it may be {owners}', node)
+            if found:
+                field = scope.fields[found[0]]
+                return Outer(field.type, found[0], level) if level else Col(field.type, found[0])
+            scope, level = scope.parent, level + 1
+        raise self._unknown(relation, name, node)
+
+    def find(self, relation: str | None, name: str) -> list[int]:
+        """Positions of the columns a name may mean in this scope alone."""
+        if relation is None:
+            return [i for i, f in enumerate(self.fields) if f.name == name and not f.merged]
+        return [i for i, f in enumerate(self.fields) if f.name == name and f.relation == relation]
+
+    def star(self, relation: str | None, node: exp.Expr) -> list[int]:
+        """Positions that `*` or `relation.*` stands for."""
+        if relation is None:
+            found = [i for i, f in enumerate(self.fields) if not f.merged]
+        else:
+            found = [i for i, f in enumerate(self.fields) if f.relation == relation]
+            if not found:
+                raise error(f'unknown table "{relation}"{did_you_mean(relation, self.relations)}', node)
+        if not found:
+            raise error("* needs a FROM", node)
+        return found
+
+    def _unknown(self, relation: str | None, name: str, node: exp.Expr) -> Exception:
+        scopes, scope = [], self
+        while True:
+            scopes.append(scope)
+            if scope.parent is None:
+                break
+            scope = scope.parent
+        if relation is not None:
+            known = [r for s in scopes for r in s.relations]
+            if relation not in known:
+                return error(f'unknown table "{relation}"{did_you_mean(relation, known)}', node)
+            names = [f.name for s in scopes for f in s.fields if f.relation == relation]
+            return error(f'"{relation}" has no column "{name}"{did_you_mean(name, names)}', node)
+        names = [f.name for s in scopes for f in s.fields]
+        return error(f'unknown column "{name}"{did_you_mean(name, names)}', node)
+
+
+def fields_of(schema: Schema, relation: str | None) -> tuple[Field, ...]:
+    """A relation's columns as fields."""
+    return tuple(Field(relation, c.name, c.type, c.nullable) for c in schema.columns)
+
+
+def padded(fields: Iterable[Field]) -> tuple[Field, ...]:
+    """The fields of an outer join's optional side: any may be NULL."""
+    return tuple(replace(f, nullable=True) for f in fields)
+
+
+def unique_names(names: Iterable[str]) -> list[str]:
+    """Names made different from each other the way DuckDB does.
+
+    >>> unique_names(["a", "b", "a"])
+    ['a', 'b', 'a_1']
+    """
+    taken: set[str] = set()
+    found = []
+    for name in names:
+        candidate, count = name, 0
+        while candidate in taken:
+            count += 1
+            candidate = f"{name}_{count}"
+        taken.add(candidate)
+        found.append(candidate)
+    return found
+
+
+def nullable(expr: Expr, scope: Scope) -> bool:
+    """Whether the expression may be NULL, as far as it can be told from declarations."""
+    from whence.plan.expr import Lit
+
+    if isinstance(expr, Lit):
+        return expr.value is None
+    if isinstance(expr, Col) and expr.index < len(scope.fields):
+        return scope.fields[expr.index].nullable
+    return True

@@ -1,0 +1,91 @@
+"""Statements as the parser leaves them: what the user said, not yet what it means.
+
+Every statement keeps the text it came from and where that text began in the script (1-based line and column); the
+sqlglot expressions inside carry positions of their own (see `position.py`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from sqlglot import exp
+
+from whence.plan.program import Table
+
+
+@dataclass(frozen=True, kw_only=True)
+class Statement:
+    """One statement of a script."""
+
+    sql: str = ""
+    line: int = 1
+    column: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class CreateTable(Statement):
+    table: Table
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class CreateView(Statement):
+    """`columns` renames the query's columns; `options` are those of `WITH (…)`."""
+
+    name: str
+    query: exp.Expr = field(repr=False)
+    columns: tuple[str, ...] | None = None
+    options: tuple[tuple[str, str], ...] = ()
+    replace: bool = False
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drop(Statement):
+    kind: Literal["table", "view"]
+    name: str
+    cascade: bool = False
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Insert(Statement):
+    table: str
+    source: exp.Expr = field(repr=False)
+    columns: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Delete(Statement):
+    table: str
+    where: exp.Expr | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Update(Statement):
+    table: str
+    assignments: tuple[tuple[str, exp.Expr], ...] = field(repr=False)
+    where: exp.Expr | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Query(Statement):
+    query: exp.Expr = field(repr=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explain(Statement):
+    """EXPLAIN of a view by its name, of a query, or of a CREATE VIEW that is not carried out."""
+
+    what: str | Query | CreateView
+
+
+@dataclass(frozen=True, kw_only=True)
+class Describe(Statement):
+    name: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Show(Statement):
+    what: Literal["tables", "views", "functions"]

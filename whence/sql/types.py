@@ -1,0 +1,140 @@
+"""The type rules: which type two values share, what an operator gives, and how an expression is made to have a type.
+
+They are DuckDB's, except that integer arithmetic is always BIGINT and DECIMAL has at most 18 digits. An INTEGER becomes a
+BIGINT, and a DECIMAL one with more digits of the same scale, without a Cast: the codes are the same, so only the
+expression's type changes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sqlglot import exp
+
+from whence.model import types as t
+from whence.model.types import Kind, Type
+from whence.plan.expr import Cast, Expr, Lit
+from whence.sql.literals import cast_value
+from whence.sql.position import error
+
+_NAMES: dict[str, Type] = {
+    "BOOLEAN": t.BOOLEAN,
+    "INT": t.INTEGER,
+    "SMALLINT": t.INTEGER,
+    "TINYINT": t.INTEGER,
+    "BIGINT": t.BIGINT,
+    "DOUBLE": t.DOUBLE,
+    "FLOAT": t.DOUBLE,
+    "TEXT": t.TEXT,
+    "VARCHAR": t.TEXT,
+    "CHAR": t.TEXT,
+    "NCHAR": t.TEXT,
+    "NVARCHAR": t.TEXT,
+    "DATE": t.DATE,
+    "DATETIME": t.TIMESTAMP,
+    "TIMESTAMP": t.TIMESTAMP,
+    "TIMESTAMPNTZ": t.TIMESTAMP,
+    "INTERVAL": t.INTERVAL,
+}
+_DIGITS = {Kind.INTEGER: 10, Kind.BIGINT: t.MAX_PRECISION}
+
+
+def type_of(node: exp.Expr) -> Type:
+    """The type a `DataType` of sqlglot names."""
+    name = getattr(node.this, "value", str(node.this)) if isinstance(node, exp.DataType) else str(node)
+    if isinstance(node, exp.Interval):
+        return t.INTERVAL
+    if name == "DECIMAL":
+        given = [int(p.name) for p in node.expressions]
+        precision = given[0] if given else t.MAX_PRECISION
+        scale = given[1] if len(given) > 1 else (0 if given else 3)
+        if not 1 <= precision <= t.MAX_PRECISION or not 0 <= scale <= precision:
+            raise error(f"DECIMAL has 1 to {t.MAX_PRECISION} digits, of which at most all after the point", node)
+        return t.decimal(precision, scale)
+    if name in _NAMES:
+        return _NAMES[name]
+    supported = "BOOLEAN, INTEGER, BIGINT, DOUBLE, DECIMAL, TEXT, DATE, TIMESTAMP, INTERVAL"
+    raise error(f"unsupported type; the types are {supported}", node)
+
+
+def as_decimal(type: Type) -> Type:
+    """The DECIMAL that holds an integer type's values (as far as 18 digits go)."""
+    return type if type.kind is Kind.DECIMAL else t.decimal(_DIGITS[type.kind], 0)
+
+
+def common_type(a: Type, b: Type) -> Type | None:
+    """The type that both may become without a cast in the text, or None.
+
+    >>> str(common_type(t.INTEGER, t.decimal(4, 2)))
+    'DECIMAL(12,2)'
+    >>> common_type(t.TEXT, t.DATE) is None
+    True
+    """
+    if a == b or b.kind is Kind.NULL:
+        return a
+    if a.kind is Kind.NULL:
+        return b
+    if a.is_numeric and b.is_numeric:
+        if Kind.DOUBLE in (a.kind, b.kind):
+            return t.DOUBLE
+        if a.is_integer and b.is_integer:
+            return t.BIGINT
+        left, right = as_decimal(a), as_decimal(b)
+        scale = max(left.scale, right.scale)
+        whole = max(left.precision - left.scale, right.precision - right.scale)
+        return t.decimal(min(t.MAX_PRECISION, whole + scale), scale)
+    if {a.kind, b.kind} == {Kind.DATE, Kind.TIMESTAMP}:
+        return t.TIMESTAMP
+    if Kind.BOOLEAN in (a.kind, b.kind) and (a.is_integer or b.is_integer):
+        return b if a.kind is Kind.BOOLEAN else a
+    return None
+
+
+def is_text_literal(expr: Expr) -> bool:
+    """A quoted literal: it takes the type of what it meets."""
+    return isinstance(expr, Lit) and expr.type.kind is Kind.TEXT and expr.value is not None
+
+
+def meet(exprs: list[Expr], node: exp.Expr, what: str) -> tuple[list[Expr], Type]:
+    """The expressions at the one type they share; quoted literals follow the others."""
+    firm = [e for e in exprs if not is_text_literal(e)]
+    found = t.NULLTYPE
+    for expr in firm or exprs:
+        shared = common_type(found, expr.type)
+        if shared is None:
+            raise error(f"{what} of types {found} and {expr.type}: an explicit cast is required", node)
+        found = shared
+    if found.kind is Kind.NULL and len(firm) < len(exprs):
+        found = t.TEXT
+    return [coerce(e, found, node) for e in exprs], found
+
+
+def coerce(expr: Expr, type: Type, node: exp.Expr | None = None) -> Expr:
+    """The expression as a value of the type: itself, a literal converted now, or a Cast."""
+    have = expr.type
+    if have == type or type.kind is Kind.NULL:
+        return expr
+    if isinstance(expr, Lit):
+        try:
+            return Lit(type, cast_value(expr.value, have, type))
+        except (ValueError, OverflowError, ArithmeticError):
+            raise error(f"{expr.value!r} is not a value of type {type}", node) from None
+    if same_codes(have, type):
+        return replace(expr, type=type)
+    return Cast(type, expr)
+
+
+def same_codes(have: Type, type: Type) -> bool:
+    """Whether every value of the first type has the same code in the second."""
+    if have.kind is Kind.INTEGER and type.kind is Kind.BIGINT:
+        return True
+    return have.kind is type.kind is Kind.DECIMAL and have.scale == type.scale and have.precision <= type.precision
+
+
+def may_cast(have: Type, type: Type) -> bool:
+    """Whether CAST from one type to the other means anything."""
+    if have.kind is Kind.NULL or have == type or Kind.TEXT in (have.kind, type.kind):
+        return True
+    if have.is_numeric or have.kind is Kind.BOOLEAN:
+        return type.is_numeric or type.kind is Kind.BOOLEAN
+    return {have.kind, type.kind} <= {Kind.DATE, Kind.TIMESTAMP}
