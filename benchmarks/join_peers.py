@@ -3,11 +3,11 @@
     python -m benchmarks.join_peers --quick
     python -m benchmarks.join_peers --items 1000000 --json results/join.json
 
-A million items of a hundred thousand orders of ten thousand customers, revenue by region; batches of 1,000 insertions,
-deletions and updates over all three tables (see `star`), each batch one transaction. Whence and DuckDB get Arrow, Pathway
-its Python connector. The first batch warms each peer up and is not counted; answers are compared after every batch, and a
-difference ends the run. DuckDB's time is that of the batch and the query; its query alone, and Pathway's time after its
-rows were handed over, stand in the JSON and in lines of their own, and promises are judged by those smaller figures.
+A million items of a hundred thousand orders of ten thousand customers, revenue by region; batches of 1,000
+insertions, deletions and updates over all three tables (see `star`), each batch one transaction. Whence and DuckDB
+get Arrow, Pathway its Python connector. The first batch warms each peer up and is not counted; answers are compared
+after every batch, and a difference ends the run. DuckDB's time, like Whence's, is that of the batch and the
+answer; its query alone, and Pathway's time after its rows were handed over, stand in lines of their own.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PEERS = ("whence", "duckdb", "pathway")
 WORKLOAD = "three-way join with GROUP BY"
 
 PARTS = {"recompute": "DuckDB, query alone", "since_commit": "Pathway, after commit"}
-"""Attributes in which a peer keeps the part of its last update that counts against a promise."""
+"""Attributes in which a peer keeps the part of its last update that is shown in a line of its own."""
 
 
 def make_peer(name: str) -> Peer:
@@ -81,8 +81,10 @@ def measure(peer: Peer, tables: dict[str, Rows], batches: Sequence[list[Change]]
 def promises(every: Sequence[Series], size: int) -> list[Check]:
     """What the project promises about these figures; only a run with a million items can judge."""
     wanted = [
-        ("join, batches of 1,000: times faster than DuckDB's query", PARTS["recompute"], 20.0),
-        ("join, batches of 1,000: times faster than Pathway", PARTS["since_commit"], 1.0),
+        ("join, batches of 1,000: times faster than DuckDB", "DuckDB recompute", 20.0),
+        ("the same, DuckDB's query alone", PARTS["recompute"], 20.0),
+        ("join, batches of 1,000: times faster than Pathway", "Pathway", 1.0),
+        ("the same, Pathway after commit", PARTS["since_commit"], 1.0),
     ]
     found = [(what, report.ratio(every, WORKLOAD, size, peer), least) for what, peer, least in wanted]
     return [Check(what, measured, least) for what, measured, least in found if measured is not None]
@@ -90,9 +92,7 @@ def promises(every: Sequence[Series], size: int) -> list[Check]:
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.join_peers", description=(__doc__ or "").split("\n")[0]
-    )
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.join_peers", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--quick", action="store_true", help="20,000 items, 4 batches: a check that all of it runs")
     parser.add_argument("--items", type=int, default=1_000_000)
     parser.add_argument("--batches", type=int, default=20)

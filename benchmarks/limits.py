@@ -2,9 +2,9 @@
 
 | measurement | what is done | promise |
 |---|---|---|
-| state growth | the same single-link updates beside nothing and beside nine unrelated networks of the same size | at most 1.5 times the time |
+| state growth | the same single-link updates, alone and beside nine unrelated networks | at most 1.5 times the time |
 | memory | the bytes of all state, indexes counted, behind a `reachable` view of a million rows | at most 300 a row |
-| startup | a fresh process: import, the first CREATE VIEW, its first batch, its first answer | at most 2 s, nothing compiled |
+| startup | a fresh process: import, CREATE VIEW, its first batch and answer | at most 2 s, nothing compiled |
 
 Memory is what the database reports; the growth of the process is measured beside it, so that a report that forgets
 something shows. Startup is measured in processes of their own, after one that fills the kernel cache if set-up has not.
@@ -89,7 +89,7 @@ print(json.dumps([len(peer.rows()), peer.state_bytes(), resident() - before]))
 
 
 def memory_per_row(nodes: int) -> list[Check]:
-    """Bytes a row of a closure of nodes * nodes rows: as reported, and by the growth of a process that does only this."""
+    """Bytes a row of a closure of nodes * nodes rows: as reported, and by the growth of a process for it alone."""
     rows, reported, grown = json.loads(_python(MEMORY_SCRIPT.format(nodes=nodes)))
     return [
         Check(f"bytes a row of state, reported, {rows:,} rows", reported / rows, 300, at_least=False),

@@ -4,10 +4,11 @@
     python -m benchmarks.recursive_peers --nodes 100,400,800,1600 --json results/recursive.json
 
 Four views over the papers' transit-stub networks (see `transit_stub`): reachable, cheapest cost with MIN inside the
-recursion, same generation, and reachable written non-linearly. Every peer gets the same links in one batch, then the same
-single-link deletions, at least half of them bridges, each followed by its re-insertion. The first pair warms each peer up
-and is not counted. Up to `--verify` nodes all answers are compared after every update, above it at the end; a difference
-ends the run. A peer is left out above the size its `LIMITS` give, because a run should end within minutes.
+recursion, same generation, and reachable written non-linearly. Every peer gets the same links in one batch, then the
+same single-link deletions, at least half of them bridges, each followed by its re-insertion. The first pair warms
+each peer up and is not counted. Up to `--verify` nodes all answers are compared after every update, above it at the
+end; a difference ends the run. A peer is left out above the size its `LIMITS` give, because a run should end within
+minutes.
 
 `--state-growth`, `--memory` and `--startup` measure Whence alone; see `limits`.
 """
@@ -18,6 +19,7 @@ import argparse
 import gc
 import sys
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import cast
 
@@ -98,7 +100,7 @@ def measure(
         if verify or i == len(stream) - 1:
             digests.append(peer.digest())
     series.notes["rows"] = digests[-1].count
-    series.notes["changed"] = sum(a != b for a, b in zip(digests, digests[1:], strict=False)) if verify else None
+    series.notes["changed"] = sum(a != b for a, b in pairwise(digests)) if verify else None
     return series, digests, peer.rows() if verify else None
 
 

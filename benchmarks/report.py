@@ -72,7 +72,7 @@ def show(every: Sequence[Series], console: Console, unit: str = "nodes", split: 
         table.add_column(unit, justify="right")
         table.add_column("peer")
         kinds = ("delete", "insert") if split else ("batch",)
-        columns = ["load, s", *(f"{kind}, ms {what}" for kind in kinds for what in ("median", "mean"))]
+        columns = ["load s", *(f"{kind} ms {what}" for kind in kinds for what in ("median", "mean"))]
         for column in [*columns, "x Whence", "x load"]:
             table.add_column(column, justify="right")
         size_before = None

@@ -1,14 +1,14 @@
 """The papers' networks: GT-ITM-like transit-stub topologies, and streams of single-link updates over them.
 
 A transit domain has 4 transit nodes; each transit node serves 3 stubs of 8 nodes, so a domain has 4 * (1 + 3 * 8) = 100
-nodes and larger networks have more domains. A *link* is a directed tuple (src, dst, cost); every cable gives two of them.
-Dense networks have 4 links a node, sparse ones 2. Costs are latencies in ms: 50 between transit nodes, 10 between a
-transit node and a stub, 2 inside a stub.
+nodes and larger networks have more domains. A *link* is a directed tuple (src, dst, cost); every cable gives two of
+them. Dense networks have 4 links a node, sparse ones 2. Costs are latencies in ms: 50 between transit nodes, 10
+between a transit node and a stub, 2 inside a stub.
 
-Invariants: the same arguments give the same network; the network is connected in both directions; no link is doubled and
-none is a loop; the number of links is exactly nodes * links a node. The first cables are a spanning tree that follows the
-hierarchy, so a stub hangs on its transit node by one gateway cable, and those cables (and the tails inside sparse stubs)
-are the bridges whose deletion cuts rows off `reachable`.
+Invariants: the same arguments give the same network; the network is connected in both directions; no link is doubled
+and none is a loop; the number of links is exactly nodes * links a node. The first cables are a spanning tree that
+follows the hierarchy, so a stub hangs on its transit node by one gateway cable, and those cables (and the tails
+inside sparse stubs) are the bridges whose deletion cuts rows off `reachable`.
 """
 
 from __future__ import annotations
@@ -128,7 +128,8 @@ def updates(net: Network, count: int, seed: int = 0) -> list[Update]:
     """`count` deletions of single links, each followed by its re-insertion: 2 * count updates.
 
     Every other deletion takes a bridge, a link without which its dst cannot be reached from its src any more, so at
-    least half of the deletions change `reachable`; the others take any link. The network is whole again after each pair.
+    least half of the deletions change `reachable`; the others take any link. The network is whole again after each
+    pair.
 
     >>> net = network(100)
     >>> stream = updates(net, 4)

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ParamSpec
 
 import rich.progress
 import typer
@@ -33,6 +33,7 @@ app = typer.Typer(
 )
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
+P = ParamSpec("P")
 
 
 class Format(StrEnum):
@@ -46,7 +47,7 @@ class DemoName(StrEnum):
     access = "access"
 
 
-def _reported[**P](command: Callable[P, None]) -> Callable[P, None]:
+def _reported(command: Callable[P, None]) -> Callable[P, None]:
     """An error of ours is a red line and exit code 1, never a traceback."""
 
     @functools.wraps(command)

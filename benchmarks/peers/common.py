@@ -1,8 +1,8 @@
 """What all peers share: the programs, the interface, and digests that make answers comparable cheaply.
 
-Answers are compared as digests, (row count, sum of row hashes, sum of squared row hashes), because a digest can be kept
-up to date inside a dataflow without handing every changed row to Python: a peer that pushes its output is not charged for
-a delivery that the others do not make. Where a peer can list its rows, the rows are compared as well.
+Answers are compared as digests, (row count, sum of row hashes, sum of squared row hashes), because a digest can be
+kept up to date inside a dataflow without handing every changed row to Python: a peer that pushes its output is not
+charged for a delivery that the others do not make. Where a peer can list its rows, the rows are compared as well.
 """
 
 from __future__ import annotations

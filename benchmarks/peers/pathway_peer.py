@@ -5,8 +5,8 @@ batch at a time and waits until the output of that time is closed, which makes e
 not the throughput of many. Timing is done inside that process: sending rows to it is not counted.
 
 What is subscribed to is a digest of the view together with the number of input rows. The digest is kept inside the
-dataflow, so Pathway is not charged for calling Python once a changed row; the input count makes an output appear even if
-the view does not change, and one reduction over both closes a time only when the recursion has closed it.
+dataflow, so Pathway is not charged for calling Python once a changed row; the input count makes an output appear even
+if the view does not change, and one reduction over both closes a time only when the recursion has closed it.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -59,9 +60,9 @@ class PathwayProcess:
 
     def close(self) -> None:
         """End the process."""
-        if self._process.is_alive():
+        with suppress(OSError):
             self._pipe.send(("stop",))
-            self._process.join(timeout=30)
+        self._process.join(timeout=30)
         if self._process.is_alive():
             self._process.terminate()
         self._pipe.close()
@@ -186,9 +187,7 @@ def _reachable_nonlinear(pw: Any, link: Any) -> tuple[Any, Sequence[str]]:
 
 def _cheapest(pw: Any, link: Any) -> tuple[Any, Sequence[str]]:
     def step(best: Any, link: Any) -> dict[str, Any]:
-        further = link.join(best, link.dst == best.src).select(
-            src=link.src, dst=best.dst, cost=link.cost + best.cost
-        )
+        further = link.join(best, link.dst == best.src).select(src=link.src, dst=best.dst, cost=link.cost + best.cost)
         every = link.select(pw.this.src, pw.this.dst, pw.this.cost).concat_reindex(further)
         grouped = every.groupby(every.src, every.dst)
         return {"best": grouped.reduce(every.src, every.dst, cost=pw.reducers.min(every.cost))}
@@ -216,14 +215,15 @@ def _same_generation(pw: Any, link: Any) -> tuple[Any, Sequence[str]]:
 
 
 def _star(pw: Any, source: Any) -> tuple[Any, Sequence[str]]:
-    """The join benchmark's view; `source` carries three tables, told apart by `kind`, so that one commit is one time."""
-    customer = source.filter(source.kind == 0).select(id=source.a, region=source.b)
-    orders = source.filter(source.kind == 1).select(id=source.a, customer=source.b)
-    item = source.filter(source.kind == 2).select(order_id=source.b, quantity=source.c, price=source.d)
-    ordered = item.join(orders, item.order_id == orders.id).select(
+    """The join benchmark's view; `source` carries three tables, told apart by `kind`: one commit, one time."""
+    this = pw.this
+    customer = source.filter(this.kind == 0).select(customer=this.a, region=this.b)
+    orders = source.filter(this.kind == 1).select(order_id=this.a, customer=this.b)
+    item = source.filter(this.kind == 2).select(order_id=this.b, quantity=this.c, price=this.d)
+    ordered = item.join(orders, item.order_id == orders.order_id).select(
         customer=orders.customer, amount=item.quantity * item.price
     )
-    placed = ordered.join(customer, ordered.customer == customer.id).select(
+    placed = ordered.join(customer, ordered.customer == customer.customer).select(
         region=customer.region, amount=ordered.amount
     )
     view = placed.groupby(placed.region).reduce(

@@ -2,7 +2,8 @@
 
 A general engine runs rules; this peer is told by hand that `reachable` is a transitive closure and uses strongly
 connected components, that `cheapest` is all-pairs shortest paths and uses Dijkstra, and that `same_generation` is a
-fixpoint of sparse-by-dense matrix products. It keeps a matrix, makes no rows and takes no difference: all in its favour.
+fixpoint of sparse-by-dense matrix products. It keeps a matrix, makes no rows and takes no difference: all in its
+favour.
 """
 
 from __future__ import annotations
@@ -71,8 +72,8 @@ class ScipyPeer:
 def closure(src: Rows, dst: Rows, costs: NDArray[np.float64], nodes: int) -> NDArray[np.bool_]:
     """Which node reaches which over one link or more, by strongly connected components.
 
-    Nodes of a component reach each other (a component of one node reaches itself only by a loop); between components the
-    closure of their acyclic graph is taken in topological order and spread over the nodes.
+    Nodes of a component reach each other (a component of one node reaches itself only by a loop); between components
+    the closure of their acyclic graph is taken in topological order and spread over the nodes.
     """
     graph = sparse.csr_array((np.ones(len(src), dtype=np.int8), (src, dst)), shape=(nodes, nodes))
     count, label = csgraph.connected_components(graph, directed=True, connection="strong")

@@ -1,7 +1,7 @@
 """Whence, through its public API and nothing else.
 
-Views are maintained before `insert`, `delete` or a transaction returns, so the time of the call is the time of the update.
-Loads come as Arrow; single links as tuples, as a program that reacts to one event would hand them over.
+Views are maintained before `insert`, `delete` or a transaction returns, so the time of the call is the time of the
+update. Loads come as Arrow; single links as tuples, as a program that reacts to one event would hand them over.
 """
 
 from __future__ import annotations

@@ -99,7 +99,8 @@ class Aggregate(Operator):
         ids = groups.ids()
         keys, none, one = groups.rows[ids], np.zeros(len(ids), np.int64), np.ones(len(ids), np.int64)
         rows, ann = np.empty((2 * len(ids), len(self.schema)), np.int64), np.empty(2 * len(ids), np.int64)
-        n = ak.emit(keys, ids, none, groups.acc, one, groups.acc, self._specs, rows, ann, none.copy() if len(none) else one)
+        where = np.zeros(1, np.int64)
+        n = ak.emit(keys, ids, none, groups.acc, one, groups.acc, self._specs, rows, ann, where)
         return Batch(rows[:n], ann[:n], True)
 
     def _count_distinct(

@@ -10,9 +10,14 @@ from collections.abc import Callable
 from whence.engine.aggregate import Aggregate
 from whence.engine.graph import Dataflow
 from whence.engine.join import Join
+from whence.engine.lateral import Lateral
 from whence.engine.operator import Operator
+from whence.engine.outer import outer_join
 from whence.engine.project import Project
 from whence.engine.select import Select
+from whence.engine.semijoin import Semijoin
+from whence.engine.setop import Distinct, SetOp
+from whence.engine.topk import TopK
 from whence.engine.union import Union
 from whence.engine.values import Values
 from whence.errors import CatalogError
@@ -63,6 +68,18 @@ class Builder:
                 return Aggregate(inputs[0], node.keys, node.aggs, schema, words)
             case logical.Join(kind="inner"):
                 return Join(inputs[0], inputs[1], node.keys, node.residual, schema, words)
+            case logical.Join(kind="semi" | "anti" | "mark" as kind):
+                return Semijoin(inputs[0], inputs[1], kind, node.keys, node.residual, schema, words)
+            case logical.Join():
+                return outer_join(inputs[0], inputs[1], node, words)
+            case logical.Distinct():
+                return Distinct(inputs[0])
+            case logical.SetOp():
+                return SetOp(inputs[0], inputs[1], node.kind, node.all, schema)
+            case logical.TopK():
+                return TopK(inputs[0], node.order, node.limit, node.offset, words)
+            case logical.Lateral():
+                return Lateral(inputs[0], node.name, node.function, node.args, schema, words)
         raise TypeError(f"{type(node).__name__} has no operator")
 
 

@@ -90,7 +90,12 @@ def _strict(expr: Expr, args: tuple[Expr, ...], function: Strict, dictionary: Di
 
 
 def _explained(
-    error: EvaluationError, expr: Expr, args: tuple[Expr, ...], columns: list[Codes], function: Strict, dictionary: Dictionary
+    error: EvaluationError,
+    expr: Expr,
+    args: tuple[Expr, ...],
+    columns: list[Codes],
+    function: Strict,
+    dictionary: Dictionary,
 ) -> EvaluationError:
     """The error with the values of the first row that brings it about."""
     for i in range(len(columns[0]) if columns else 0):
@@ -98,7 +103,9 @@ def _explained(
         try:
             spread(function, row)
         except EvaluationError as single:
-            values = ", ".join(repr(decode_value(int(c[0]), a.type, dictionary)) for c, a in zip(row, args, strict=True))
+            values = ", ".join(
+                repr(decode_value(int(c[0]), a.type, dictionary)) for c, a in zip(row, args, strict=True)
+            )
             return EvaluationError(f"{single} in {expr} with {values}")
     return error
 

@@ -18,6 +18,7 @@ import numpy as np
 from whence.annotate.none import NONE
 from whence.engine.kernels import fixpoint as fx
 from whence.engine.kernels import store as st
+from whence.engine.kernels.record import Record
 from whence.engine.operator import Batch, Operator
 from whence.engine.plans import Compiled
 from whence.errors import EvaluationError, RecursionLimitError
@@ -39,70 +40,67 @@ class Memory:
         scalar[st.S_ATOMS], scalar[st.S_CHAIN] = compiled.atoms, compiled.chain
         scalar[st.S_HEAP] = any(r.kind == "best" for r in compiled.program.relations)
         scalar[st.S_POLICY], scalar[st.S_DEPTH], scalar[st.S_BUDGET] = policy, depth, budget
-        self.k = st.Store(
-            *self._slots(64),
-            np.full(256, -1, np.int64),
-            np.full(256, -1, np.int64),
-            compiled.relations,
-            compiled.indexes,
-            compiled.plans,
-            compiled.env,
-            np.zeros((64, 2), np.int64),
-            np.zeros((64, 2), np.int64),
-            np.full(64, -1, np.int32),
-            np.zeros((64, 1 + compiled.atoms + compiled.columns), np.int64),
-            scalar,
+        self.k = Record(
+            st.STORE,
+            **self._slots(64),
+            rows=np.full(256, -1, np.int64),
+            keys=np.full(256, -1, np.int64),
+            relations=compiled.relations,
+            indexes=compiled.indexes,
+            plans=compiled.plans,
+            env=compiled.env,
+            queue=np.zeros((64, 2), np.int64),
+            touched=np.zeros((64, 2), np.int64),
+            buckets=np.full(64, -1, np.int32),
+            foreign=np.zeros((64, 1 + compiled.atoms + compiled.columns), np.int64),
+            scalar=scalar,
         )
 
-    def _slots(self, capacity: int) -> tuple[Codes, np.ndarray[tuple[int, int], np.dtype[np.int32]]]:
+    def _slots(self, capacity: int) -> dict[str, np.ndarray]:
         cells = np.zeros((capacity, self.compiled.words), np.int64)
-        return cells, cells.view(np.int32)
+        return {"cells": cells, "meta": cells.view(np.int32)}
 
     @property
     def nbytes(self) -> int:
-        k = self.k
-        return int(sum(a.nbytes for a in k) - k.meta.nbytes)
+        return self.k.nbytes
 
     def drive(self, kernel: Callable[..., None], *args: object) -> int:
         """Call a kernel until it neither needs room nor is interrupted by anything the driver can mend."""
         scalar = self.k.scalar
         while True:
             scalar[st.S_STATUS] = st.OK
-            kernel(self.k, *args)
+            kernel(self.k.address, *args)
             status = int(scalar[st.S_STATUS])
             if status not in (st.GROW, st.FOREIGN_FULL):
                 return status
             self._grow()
 
     def _grow(self) -> None:
+        """Double whatever is nearly full; if nothing is, it was the buckets."""
         k, s = self.k, self.k.scalar
         used, waiting = int(s[st.S_ROWS]), int(s[st.S_TAIL] - s[st.S_HEAD])
         change: dict[str, np.ndarray] = {}
-        if used * 8 > len(k.cells) * 7:
-            cells, meta = self._slots(2 * len(k.cells))
-            cells[:used] = k.cells[:used]
-            change |= {"cells": cells, "meta": meta}
-        if waiting * 8 > len(k.queue) * 7 or waiting >= len(k.queue) - 2:
-            queue = np.zeros((2 * len(k.queue), 2), np.int64)
-            order = (int(s[st.S_HEAD]) + np.arange(waiting)) % len(k.queue)
-            queue[:waiting] = k.queue[order]
+        if _nearly(used, k.cells):
+            slots = self._slots(2 * len(k.cells))
+            slots["cells"][:used] = k.cells[:used]
+            change |= slots
+        if _nearly(waiting + 2, k.queue):
+            change["queue"] = queue = np.zeros((2 * len(k.queue), 2), np.int64)
+            queue[:waiting] = k.queue[(int(s[st.S_HEAD]) + np.arange(waiting)) % len(k.queue)]
             s[st.S_HEAD], s[st.S_TAIL] = 0, waiting
-            change["queue"] = queue
-        if int(s[st.S_TOUCHED]) * 8 > len(k.touched) * 7:
-            change["touched"] = np.concatenate([k.touched, np.zeros_like(k.touched)])
-        if int(s[st.S_FOREIGN]) * 8 > len(k.foreign) * 7:
-            change["foreign"] = np.concatenate([k.foreign, np.zeros_like(k.foreign)])
-        self.k = k._replace(**change)
-        rows_full = 2 * (used + 1) > len(k.rows) * 7 // 8
-        keys_full = 2 * (int(s[st.S_KEYS_USED]) + 8) > len(k.keys) * 7 // 8
-        if rows_full or keys_full:
-            none = np.empty(0, np.int64)
-            rows = np.full(2 * len(k.rows), -1, np.int64) if rows_full else k.rows
-            keys = np.full(2 * len(k.keys), -1, np.int64) if keys_full else k.keys
-            self.k = self.k._replace(rows=rows, keys=keys)
-            st.rehash(self.k, k.rows if rows_full else none, k.keys if keys_full else none)
-        elif not change:
-            self.k = self.k._replace(buckets=np.concatenate([k.buckets, np.full_like(k.buckets, -1)]))
+        for name, filled in (("touched", s[st.S_TOUCHED]), ("foreign", s[st.S_FOREIGN])):
+            if _nearly(int(filled), array := getattr(k, name)):
+                change[name] = np.concatenate([array, np.zeros_like(array)])
+        old = {"rows": np.empty(0, np.int64), "keys": np.empty(0, np.int64)}
+        for name, filled in (("rows", used + 1), ("keys", s[st.S_KEYS_USED] + 8)):
+            if _nearly(2 * int(filled), array := getattr(k, name)):
+                old[name] = array
+                change[name] = np.full(2 * len(array), -1, np.int64)
+        if not change:
+            change["buckets"] = np.concatenate([k.buckets, np.full_like(k.buckets, -1)])
+        k.replace(**change)
+        if len(old["rows"]) or len(old["keys"]):
+            st.rehash(k.address, old["rows"], old["keys"])
 
     def compact(self) -> None:
         """Forget dead rows once they are more than the live ones, so that memory follows the live state."""
@@ -110,25 +108,36 @@ class Memory:
         used, dead = int(s[st.S_ROWS]), int(s[st.S_DEAD])
         if dead < 4096 or dead < used - dead:
             return
-        live = used - dead
-        cells, meta = self._slots(max(64, live + live // 4))
-        size = 1 << max(8, (4 * live).bit_length())
-        fresh = k._replace(
-            cells=cells, meta=meta, rows=np.full(size, -1, np.int64), keys=np.full(size, -1, np.int64), scalar=s.copy()
+        # Dead rows on whose absence others stand are kept, so the new arrays must have room for all; they shrink after.
+        size = len(k.rows)
+        fresh = Record(st.STORE, **k.arrays)
+        fresh.replace(
+            **self._slots(used),
+            rows=np.full(size, -1, np.int64),
+            keys=np.full(len(k.keys), -1, np.int64),
+            scalar=s.copy(),
         )
-        while len(fresh.cells) < used and live + int(s[st.S_DEAD]) > len(fresh.cells):
-            cells, meta = self._slots(used)
-            fresh = fresh._replace(cells=cells, meta=meta)
-        st.compact(k, fresh, np.empty(used, np.int64))
+        st.compact(k.address, fresh.address, np.empty(used, np.int64))
+        kept = int(fresh.scalar[st.S_ROWS])
+        slots = self._slots(max(64, kept + kept // 4))
+        slots["cells"][:kept] = fresh.cells[:kept]
+        table = np.full(1 << max(8, (3 * kept).bit_length()), -1, np.int64)
+        old_rows, old_keys = fresh.rows, fresh.keys
+        fresh.replace(**slots, rows=table, keys=np.full_like(old_keys, -1))
+        st.rehash(fresh.address, old_rows, old_keys)
         self.k = fresh
 
     def live(self, relation: int) -> Codes:
         columns = len(self.compiled.program.relations[relation].schema)
-        count = st.live_rows(self.k, relation, np.empty((0, columns), np.int64))
+        count = st.live_rows(self.k.address, relation, np.empty((0, columns), np.int64))
         out = np.empty((count, columns), np.int64)
         if count:
-            st.live_rows(self.k, relation, out)
+            st.live_rows(self.k.address, relation, out)
         return out
+
+
+def _nearly(filled: int, array: np.ndarray) -> bool:
+    return filled * 8 > len(array) * 7
 
 
 class Fixpoint(Operator):
@@ -197,7 +206,7 @@ class Fixpoint(Operator):
             self._propagate()
         k = memory.k
         out = np.empty((2 * int(k.scalar[st.S_TOUCHED]), 2 + self._compiled.columns), np.int64)
-        out = out[: fx.collect(k, out)]
+        out = out[: fx.collect(k.address, out)]
         result = {}
         for relation in self._derived:
             mine = out if len(self._derived) == 1 else out[out[:, 0] == relation]

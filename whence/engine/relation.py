@@ -45,7 +45,7 @@ class _Saved(NamedTuple):
 class Index:
     """A secondary hash index of one relation."""
 
-    __slots__ = ("cols", "slots", "nxt", "prv", "keys")
+    __slots__ = ("cols", "keys", "nxt", "prv", "slots")
 
     def __init__(self, cols: tuple[int, ...], capacity: int):
         self.cols = np.array(cols, np.int64)

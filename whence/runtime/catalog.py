@@ -8,20 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+import numpy as np
+
+from whence.connect.rows import encode
 from whence.engine.build import Builder
+from whence.engine.evaluate import compile_expr
 from whence.engine.graph import Dataflow
-from whence.engine.operator import Operator
-from whence.errors import CatalogError, SqlError
-from whence.model.codes import Dictionary
-from whence.plan.logical import Lateral, walk
-from whence.plan.program import Program, ScalarFunction, Table, TableFunction, View
+from whence.engine.operator import Batch, Operator
+from whence.errors import CatalogError
+from whence.model.codes import Codes, Dictionary
+from whence.plan import logical
+from whence.plan.expr import Expr, Udf, walk
+from whence.plan.logical import Node
+from whence.plan.program import Program, ScalarFunction, TableFunction, View
 from whence.plan.rewrite import optimize
 from whence.plan.strata import Component, components, dependents
 from whence.sql import statements as st
-from whence.sql.bind import bind_views
+from whence.sql.bind import bind_table, bind_views
 from whence.sql.position import did_you_mean
 
 Progress = Callable[[str, int, int], None]  # view, steps done, steps in all
+_QUERY = "query"
 _NEW = "\0"  # begins the names of views that are being filled
 
 
@@ -34,22 +41,26 @@ class Catalog:
         self.program = Program()
         self.flow = Dataflow()
         self.components: list[Component] = []
-        self._creates: dict[str, st.CreateView] = {}
+        self._making: dict[str, Operator] = {}
+        self._builder = Builder(self.flow, self.dictionary, self._resolve)
 
     # -- tables and functions ----------------------------------------------------------------------------------------
 
-    def create_table(self, table: Table) -> None:
-        self._check_free(table.name)
+    def create_table(self, create: st.CreateTable) -> bool:
+        """Add a table; False if it is there already and IF NOT EXISTS is said."""
+        program = bind_table(create, self.program)
+        if program is self.program:
+            return False
+        table = create.table
         self.flow.table(table.name, table.schema, table.key)
-        program = self.program.copy()
-        program.tables[table.name] = table
         self.program = program
+        return True
 
     def register(self, function: ScalarFunction | TableFunction) -> None:
         """Make a function known. One that a view uses is not replaced: its rows would no longer be right."""
         name = function.name
-        users = sorted(v for v, create in self._creates.items() if name in _functions_of(create))
-        if users and (name in self.program.scalars or name in self.program.table_functions):
+        users = [v.owner or v.name for v in self.program.views.values() if name in _functions_of(v)]
+        if users:
             raise CatalogError(f'the function "{name}" is used by {", ".join(users)}; drop them first')
         program = self.program.copy()
         program.scalars.pop(name, None)
@@ -60,74 +71,75 @@ class Catalog:
             program.table_functions[name] = function
         self.program = program
 
-    def _check_free(self, name: str) -> None:
-        if name in self.program.tables or name in self.program.views:
-            kind = "table" if name in self.program.tables else "view"
-            raise CatalogError(f'there is a {kind} "{name}" already')
-
     # -- views -------------------------------------------------------------------------------------------------------
 
     def create_views(
         self, creates: list[st.CreateView], progress: Progress | None = None
     ) -> tuple[list[str], list[str]]:
         """Add views; the names of the new ones, and of those that were there and have been made anew."""
-        program = self.program
-        wanted: dict[str, st.CreateView] = {}
-        for create in creates:
-            name = create.name
-            if (create.if_not_exists and name in program.views) or (create.if_not_exists and name in wanted):
-                continue
-            if name in program.tables or (name in program.views and not create.replace):
-                self._check_free(name)
-            if name in wanted and not create.replace:
-                raise CatalogError(f'the view "{name}" is created twice')
-            wanted[name] = create
-        if not wanted:
-            return [], []
-        replaced = [name for name in wanted if name in program.views]
-        again = [name for name in self._depending(replaced) if name not in wanted]
-        base = self._without([*replaced, *again])
-        bound = self._bind(wanted, again, base)
-        fresh = [*wanted, *again]
-        self._install(bound, set(fresh), [*replaced, *again], progress)
-        self._creates.update(wanted)
-        return list(wanted), [*replaced, *again]
+        before = self.program.views
+        bound = bind_views(creates, self.program)
+        fresh = [name for name, view in bound.views.items() if before.get(name) is not view]
+        if fresh:
+            self._install(bound, [name for name in before if bound.views.get(name) is not before[name]], progress)
+        seen = [name for name in fresh if not bound.views[name].hidden]
+        return [name for name in seen if name not in before], [name for name in seen if name in before]
 
-    def _bind(self, wanted: dict[str, st.CreateView], again: list[str], base: Program) -> Program:
-        if not again:
-            return bind_views(list(wanted.values()), base)
-        try:
-            return bind_views([*wanted.values(), *(self._creates[name] for name in again)], base)
-        except SqlError as error:
-            try:
-                bind_views(list(wanted.values()), base)
-            except SqlError:
-                raise
-            raise CatalogError(f"{', '.join(again)} would no longer be valid: {error}") from error
-
-    def _install(self, bound: Program, fresh: set[str], gone: list[str], progress: Progress | None) -> None:
+    def _install(self, bound: Program, gone: list[str], progress: Progress | None) -> None:
         """Build and fill the fresh views, then let them take their places; on an error nothing has changed."""
         flow = self.flow
         ordered = components(bound)
-        views = {name: op for name, op in flow.views.items() if name not in _with_hidden(self.program, gone)}
+        kept = {name: op for name, op in flow.views.items() if name not in gone}
+        self._making = dict(kept)
         try:
-            builder = self._builder(bound, views)
-            made: dict[str, Operator] = {}
             for component in ordered:
-                names = [n for n in component.views if n not in views]
-                if not names:
+                if component.views[0] in kept:
                     continue
-                for name, op in self._build(component, bound, builder).items():
-                    builder.views[name] = made[name] = op
+                for name, op in self._build(component, bound).items():
                     flow.add_view(_NEW + name, op, _told(progress, name))
+                    self._making[name] = op
+            flow.views = self._making
         except BaseException:
-            for name in [n for n in flow.views if n.startswith(_NEW)]:
-                del flow.views[name]
-            flow.sweep()
+            flow.views = {name: op for name, op in flow.views.items() if not name.startswith(_NEW)}
             raise
-        flow.views = {**views, **made}
-        flow.sweep()
+        finally:
+            self._making = {}
+            flow.sweep()
+            self._builder.forget()
         self.program, self.components = bound, ordered
+
+    def _build(self, component: Component, program: Program) -> dict[str, Operator]:
+        if component.recursive:
+            from whence.engine.fixpoint import build_component
+
+            return build_component(component, program, self._builder)
+        (name,) = component.views
+        return {name: self._builder.build(optimize(program.views[name].query))}
+
+    def evaluate(self, plan: Node, hidden: dict[str, View]) -> Batch:
+        """The rows of a plan that is not kept, computed once over the committed tables and views."""
+        if not hidden and (rows := constant_rows(plan, self.dictionary)) is not None:
+            return Batch(rows, np.ones(len(rows), np.int64))
+        bound = self.program.copy()
+        bound.views |= {**hidden, _QUERY: View(_QUERY, plan.schema, plan)}
+        flow, kept = self.flow, self.flow.views
+        self._making = dict(kept)
+        try:
+            for component in components(bound):
+                if component.views[0] not in kept:
+                    for name, op in self._build(component, bound).items():
+                        flow.add_view(_NEW + name, op)
+                        self._making[name] = op
+            return flow.relation(_NEW + _QUERY).scan()
+        finally:
+            self._making = {}
+            flow.views = {name: op for name, op in flow.views.items() if not name.startswith(_NEW)}
+            flow.sweep()
+            self._builder.forget()
+
+    def _resolve(self, name: str) -> Operator:
+        """The operator behind a view while views are being made."""
+        return self._making[name]
 
     def drop(self, kind: str, name: str, cascade: bool = False, if_exists: bool = False) -> list[str]:
         """Remove a table or view and, with CASCADE, what depends on it; the names that are gone."""
@@ -152,11 +164,19 @@ class Catalog:
         if kind == "table":
             self.flow.remove_table(name)
         self.program, self.components = program, components(program)
-        for view in gone:
-            self._creates.pop(view, None)
         return gone
 
     # -- helpers -----------------------------------------------------------------------------------------------------
+
+    def stratum_of(self, name: str) -> tuple[int, Component]:
+        """The view's component and its place in the order they run in, from 1."""
+        return next((i, c) for i, c in enumerate(self.components, 1) if name in c.views)
+
+    def _depending(self, names: Iterable[str]) -> list[str]:
+        """The views users know that read any of these, directly or not, in the order they were made."""
+        found = {d for name in names for d in dependents(self.program, name)} - set(names)
+        owners = {self.program.views[d].owner or d for d in found}
+        return [name for name in self.program.views if name in owners and name not in names]
 
     def _visible(self) -> list[str]:
         return [name for name, view in self.program.views.items() if not view.hidden]
@@ -172,6 +192,36 @@ def _with_hidden(program: Program, names: Iterable[str]) -> set[str]:
     """The names and the hidden views that belong to them."""
     chosen = set(names)
     return chosen | {name for name, view in program.views.items() if view.owner in chosen}
+
+
+def constant_rows(plan: Node, dictionary: Dictionary) -> Codes | None:
+    """The rows of a plan that reads nothing (INSERT … VALUES), or None if it does."""
+    match plan:
+        case logical.Values():
+            return encode(list(plan.rows), plan.schema, dictionary, "VALUES")
+        case logical.Project():
+            rows = constant_rows(plan.input, dictionary)
+            if rows is None:
+                return None
+            columns = [compile_expr(e, dictionary)(rows) for e in plan.exprs]
+            return np.column_stack(columns) if columns else np.empty((len(rows), 0), np.int64)
+        case logical.Union():
+            parts = [constant_rows(branch, dictionary) for branch in plan.branches]
+            found = [part for part in parts if part is not None]
+            return np.concatenate(found) if len(found) == len(parts) else None
+    return None
+
+
+def _functions_of(view: View) -> set[str]:
+    """The names of the Python functions a view calls."""
+    found = set()
+    for node in logical.walk(view.query):
+        if isinstance(node, logical.Lateral):
+            found.add(node.name)
+        for value in vars(node).values():
+            exprs = value if isinstance(value, tuple) else (value,)
+            found |= {e.name for top in exprs if isinstance(top, Expr) for e in walk(top) if isinstance(e, Udf)}
+    return found
 
 
 def _told(progress: Progress | None, name: str) -> Callable[[int, int, str], None] | None:

@@ -25,13 +25,16 @@ from whence.engine.relation import Relation
 from whence.errors import CatalogError, WhenceError
 from whence.model.codes import Codes
 from whence.model.types import Schema
-from whence.plan.program import Program, ScalarFunction, Table, TableFunction
+from whence.plan.logical import Node
+from whence.plan.program import Program, ScalarFunction, TableFunction, View
+from whence.runtime import explaining
 from whence.runtime.adhoc import Adhoc
 from whence.runtime.catalog import Catalog, Progress
 from whence.runtime.changes import Changes, Feeds
 from whence.runtime.tables import Pending
 from whence.runtime.transaction import Transaction
 from whence.sql import statements as st
+from whence.sql.bind import bind_query_views
 from whence.sql.position import did_you_mean
 
 log = logging.getLogger("whence")
@@ -136,7 +139,7 @@ class Embedded:
     def schema(self, name: str) -> Schema:
         """The columns of a table or view."""
         self._check_open()
-        found: Table | None = self.program.tables.get(name)
+        found = self.program.tables.get(name)
         if found is not None:
             return found.schema
         view = self.program.views.get(name)
@@ -169,7 +172,9 @@ class Embedded:
 
     def size(self, name: str) -> int:
         """Rows, copies counted."""
-        return int(self.read(name)[1].sum())
+        with self._state:
+            relation = self._relation(name)
+            return int(relation.algebra.multiplicity(relation.ann[relation.ids()]).sum())
 
     def read_arrow(self, name: str) -> tuple[int, pa.Table]:
         """The rows as Arrow, kept until they change, and the epoch in which they last did."""
@@ -184,6 +189,23 @@ class Embedded:
         """The answer of an ad-hoc query over the last committed epoch."""
         self._check_open()
         return self._adhoc.run(query, self.program)
+
+    def evaluate(self, plan: Node, hidden: dict[str, View] | None = None) -> tuple[Codes, Codes]:
+        """The distinct rows of a bound plan over the last committed epoch, and how often each is there."""
+        with self._state:
+            batch = self.catalog.evaluate(plan, hidden or {})
+            return batch.rows, batch.ann
+
+    def explain(self, what: str | st.Query | st.CreateView) -> str:
+        """How a view is kept, or how a query would be planned."""
+        with self._state:
+            if not isinstance(what, str):
+                plan, hidden = bind_query_views(what.query, self.program)
+                return explaining.explain_query(plan, hidden)
+            self.schema(what)
+            if what in self.program.tables:
+                raise CatalogError(f'"{what}" is a table; EXPLAIN is for views and queries')
+            return explaining.explain_view(self, what)
 
     def changes(self, name: str, snapshot: bool) -> Changes:
         """A feed of what changes from now on, preceded by what is there if `snapshot`."""
@@ -207,14 +229,13 @@ class Embedded:
             with self._state:
                 yield self.catalog
 
-    def create_table(self, table: Table, if_not_exists: bool = False) -> bool:
+    def create_table(self, create: st.CreateTable) -> bool:
         """Declare a table; False if it is there already and that is allowed."""
         with self._declaring() as catalog:
-            if if_not_exists and table.name in catalog.program.tables:
-                return False
-            catalog.create_table(table)
-            log.info("table %s created", table.name)
-            return True
+            made = catalog.create_table(create)
+            if made:
+                log.info("table %s created", create.table.name)
+            return made
 
     def create_views(self, creates: list[st.CreateView], progress: Progress | None = None) -> list[str]:
         """Declare views, which may refer to each other in any order, and fill them."""
@@ -222,10 +243,10 @@ class Embedded:
             start = time.perf_counter()
             made, remade = catalog.create_views(creates, progress)
             self._forget(remade, "was replaced")
-            for name in made:
+            for name in [*made, *remade]:
                 rows = len(catalog.flow.relation(name))
                 log.info("view %s created with %d rows in %.1f ms", name, rows, (time.perf_counter() - start) * 1000)
-            return made
+            return [*made, *remade]
 
     def drop(self, kind: str, name: str, cascade: bool = False, if_exists: bool = False) -> list[str]:
         """Remove a table or view, with CASCADE also the views that depend on it; the names that are gone."""

@@ -3,7 +3,7 @@ one answer and never changes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,13 +11,14 @@ import pyarrow as pa
 
 from whence.connect import files, rows
 from whence.errors import DataError
-from whence.model.codes import Codes, Dictionary, Interval
-from whence.model.types import Schema
+from whence.model.codes import Interval
 
 if TYPE_CHECKING:
     import pandas
     import polars
     import rich.table
+
+    from whence.runtime.embedded import Embedded
 
 Row = tuple[Any, ...]
 SHOWN = 20  # rows of a repr
@@ -74,7 +75,11 @@ class Result:
         return [dict(zip(names, row, strict=True)) for row in self.rows]
 
     def __rich__(self) -> rich.table.Table | str:
-        return grid(self.columns, python_rows(self._table.slice(0, SHOWN)), len(self)) if self.is_rows else self.message
+        return self.as_grid(SHOWN) if self.is_rows else self.message
+
+    def as_grid(self, limit: int) -> rich.table.Table:
+        """A rich table of the first rows."""
+        return grid(self.columns, python_rows(self._table.slice(0, limit)), len(self))
 
     def __repr__(self) -> str:
         return plain(self)
@@ -89,11 +94,9 @@ class Handle:
     ([(1,), (1,)], 2, True, [{'x': 1}, {'x': 1}])
     """
 
-    def __init__(
-        self, name: str, schema: Schema, dictionary: Dictionary, read: Callable[[], tuple[Codes, Codes]]
-    ) -> None:
-        self.name, self.schema = name, schema
-        self._dictionary, self._read = dictionary, read
+    def __init__(self, runtime: Embedded, name: str) -> None:
+        self.name, self._runtime = name, runtime
+        self.schema = runtime.schema(name)
 
     @property
     def columns(self) -> list[str]:
@@ -101,10 +104,10 @@ class Handle:
 
     @property
     def rows(self) -> list[Row]:
-        return rows.to_tuples(rows.expand(*self._read()), self.schema, self._dictionary)
+        return rows.to_tuples(rows.expand(*self._runtime.read(self.name)), self.schema, self._runtime.dictionary)
 
     def to_arrow(self) -> pa.Table:
-        return rows.to_arrow(*self._read(), self.schema, self._dictionary)
+        return self._runtime.read_arrow(self.name)[1]
 
     def to_pandas(self) -> pandas.DataFrame:
         return rows.to_pandas(self.to_arrow())
@@ -123,20 +126,20 @@ class Handle:
         return iter(self.rows)
 
     def __len__(self) -> int:
-        return int(self._read()[1].sum())
+        return self._runtime.size(self.name)
 
     def __contains__(self, row: object) -> bool:
         try:
-            wanted = rows.encode([row], self.schema, self._dictionary, self.name)
+            wanted = rows.encode([row], self.schema, self._runtime.dictionary, self.name)
         except DataError:
             return False
-        codes, _ = self._read()
-        return bool((codes == wanted[0]).all(axis=1).any())
+        return bool(self._runtime.count(self.name, wanted)[0] > 0)
 
     def __rich__(self) -> rich.table.Table:
-        codes, counts = self._read()
+        codes, counts = self._runtime.read(self.name)
         some = rows.expand(codes[:SHOWN], counts[:SHOWN])[:SHOWN]
-        return grid(self.columns, rows.to_tuples(some, self.schema, self._dictionary), int(counts.sum()), self.name)
+        shown = rows.to_tuples(some, self.schema, self._runtime.dictionary)
+        return grid(self.columns, shown, int(counts.sum()), self.name)
 
     def __repr__(self) -> str:
         return plain(self)

@@ -5,26 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pyarrow as pa
 
-from whence.connect.rows import encode
-from whence.errors import CatalogError, WhenceError
-from whence.model.codes import Codes
+from whence.connect.rows import expand
+from whence.errors import WhenceError
+from whence.runtime import explaining
 from whence.runtime.reading import Result
+from whence.runtime.writing import computed, selected
 from whence.sql import statements as st
+from whence.sql.bind import bind_assignments, bind_insert, bind_predicate
 from whence.sql.parse import parse
 
 if TYPE_CHECKING:
     from whence.runtime.embedded import Embedded, Progress
 
 
-def execute(runtime: Embedded, sql: str, progress: Progress | None = None) -> Result:
-    """Carry out a script; the result of its last statement."""
-    result = Result(message="nothing to do")
+def execute(runtime: Embedded, sql: str, progress: Progress | None = None) -> Iterator[Result]:
+    """Carry out a script; yields the result of each statement when it is done (of each group of CREATE VIEWs)."""
     for group in _together(parse(sql)):
-        result = _run(runtime, group, progress)
-    return result
+        yield _run(runtime, group, progress)
 
 
 def _together(found: list[st.Statement]) -> Iterator[list[st.Statement]]:
@@ -48,7 +47,7 @@ def _run(runtime: Embedded, group: list[st.Statement], progress: Progress | None
             what = f"view{'s' * (len(names) != 1)} {', '.join(names)} created" if names else "exists already"
             return Result(message=what)
         case st.CreateTable() as create:
-            made = runtime.create_table(create.table, if_not_exists=create.if_not_exists)
+            made = runtime.create_table(create)
             return Result(message=f"table {create.table.name} {'created' if made else 'exists already'}")
         case st.Drop() as drop:
             gone = runtime.drop(drop.kind, drop.name, cascade=drop.cascade, if_exists=drop.if_exists)
@@ -64,9 +63,9 @@ def _run(runtime: Embedded, group: list[st.Statement], progress: Progress | None
         case st.Explain() as explain:
             return _lines("plan", runtime.explain(explain.what))
         case st.Describe() as describe:
-            return Result(runtime.describe(describe.name))
+            return Result(explaining.describe(runtime, describe.name))
         case st.Show() as show:
-            return Result(_show(runtime, show.what))
+            return Result(explaining.listing(runtime, show.what))
     raise WhenceError(f"{type(group[0]).__name__} statements are not supported")
 
 
@@ -76,3 +75,25 @@ def _counted(count: int, done: str) -> Result:
 
 def _lines(column: str, text: str) -> Result:
     return Result(pa.table({column: text.splitlines()}), message=text)
+
+
+def _insert(runtime: Embedded, insert: st.Insert) -> int:
+    plan = bind_insert(insert, runtime.program)
+    with runtime.transaction() as writes:
+        return writes.table(insert.table).insert(expand(*runtime.evaluate(plan)))
+
+
+def _delete(runtime: Embedded, delete: st.Delete) -> int:
+    predicate = bind_predicate(delete.where, delete.table, runtime.program)
+    with runtime.transaction() as writes:
+        pending = writes.table(delete.table)
+        return pending.remove(*selected(pending, predicate, runtime.dictionary))
+
+
+def _update(runtime: Embedded, update: st.Update) -> int:
+    predicate = bind_predicate(update.where, update.table, runtime.program)
+    exprs = bind_assignments(update, runtime.program)
+    with runtime.transaction() as writes:
+        pending = writes.table(update.table)
+        rows, counts = selected(pending, predicate, runtime.dictionary)
+        return pending.replace(rows, counts, computed(rows, exprs, runtime.dictionary))

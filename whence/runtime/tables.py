@@ -63,6 +63,12 @@ class Pending:
             self._add(asked.rows[hit], -taken[hit])
         return int(taken.sum())
 
+    def remove(self, rows: Codes, counts: Codes) -> int:
+        """Take away rows that are known to be there, as often as `counts` says."""
+        if len(rows):
+            self._add(rows, -counts)
+        return int(counts.sum())
+
     def replace(self, old: Codes, counts: Codes, new: Codes) -> int:
         """Put `new` in the place of `old`, row by row, each as often as `counts` says (UPDATE)."""
         table = self.table

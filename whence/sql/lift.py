@@ -9,8 +9,9 @@ is).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from whence.model.types import BOOLEAN, Schema
 from whence.plan.expr import Call, Col, Expr, conjuncts, shift
 from whence.plan.logical import Aggregate, Distinct, Join, Node, Project, Select, TopK, Union
 from whence.sql.placeholders import correlation, map_expr, outers_of, walk_expr
@@ -83,7 +84,7 @@ def _join(node: Join, exists: bool) -> Lifted:
         raise CannotLift("a correlated aggregate joined with something else is not supported")
     width = len(left.core.schema)
     outs = left.outs + [shift(e, width) for e in right.outs]
-    terms = [Call(_BOOL, "=", (outs[a], outs[len(left.outs) + b])) for a, b in node.keys]
+    terms = [Call(BOOLEAN, "=", (outs[a], outs[len(left.outs) + b])) for a, b in node.keys]
     terms += [_over(term, outs) for term in conjuncts(node.residual)]
     terms += [shift(term, width) for term in right.conds]
     correlated = [term for term in terms if outers_of(term)]
@@ -103,8 +104,7 @@ def _distinct(node: Distinct, exists: bool) -> Lifted:
     below = lift(node.input, exists)
     if exists:
         return below
-    pairs = [_equality(cond) for cond in below.conds]
-    return _rebuilt(below, pairs, lambda plan: Distinct(plan.schema, plan))
+    return _tied(below)
 
 
 def _aggregate(node: Aggregate) -> Lifted:
@@ -119,10 +119,6 @@ def _aggregate(node: Aggregate) -> Lifted:
     plan = project(below.core, [*inner, *below.outs])
     lead = len(inner)
     keys = (*range(lead), *(lead + k for k in node.keys))
-    from dataclasses import replace
-
-    from whence.model.types import Schema
-
     aggs = tuple(replace(a, column=None if a.column is None else a.column + lead) for a in node.aggs)
     schema = Schema((*plan.schema.columns[:lead], *node.schema.columns))
     core = Aggregate(schema, plan, keys, aggs)
@@ -150,10 +146,12 @@ def _union(node: Union, exists: bool) -> Lifted:
     return Lifted(core, columns(core)[:width], conds)
 
 
-def _rebuilt(below: Lifted, pairs: list[tuple[Expr, Expr]], make) -> Lifted:  # type: ignore[no-untyped-def]  # Node -> Node
+def _tied(below: Lifted) -> Lifted:
     if any(outers_of(e) for e in below.outs) or below.one_row:
         raise CannotLift("DISTINCT over columns of the query around it is not supported")
-    core = make(project(below.core, [*below.outs, *(b for _, b in pairs)]))
+    pairs = [_equality(cond) for cond in below.conds]
+    plan = project(below.core, [*below.outs, *(b for _, b in pairs)])
+    core = Distinct(plan.schema, plan)
     width = len(below.outs)
     return Lifted(core, columns(core)[:width], [_equal(a, Col(b.type, width + i)) for i, (a, b) in enumerate(pairs)])
 
@@ -172,7 +170,4 @@ def _reads_columns(expr: Expr) -> bool:
 
 
 def _equal(a: Expr, b: Expr) -> Expr:
-    return Call(_BOOL, "=", (a, b))
-
-
-from whence.model.types import BOOLEAN as _BOOL  # noqa: E402
+    return Call(BOOLEAN, "=", (a, b))

@@ -169,10 +169,11 @@ class _Reader:
     # -- statements
 
     def statements(self) -> list[st.Statement]:
-        first, last = self.tokens[0], self.tokens[-1]
-        line, column = self.source.lines.at(first.start)
-        sql = self.source.text[first.start : last.end + 1]
-        return [replace(s, sql=s.sql or sql, line=line, column=column) for s in self._dispatch()]
+        line, column = self.source.lines.at(self.tokens[0].start)
+        return [replace(s, sql=s.sql or self.text(), line=line, column=column) for s in self._dispatch()]
+
+    def text(self) -> str:
+        return self.source.text[self.tokens[0].start : self.tokens[-1].end + 1]
 
     def _dispatch(self) -> list[st.Statement]:
         match self.peek():
@@ -218,7 +219,7 @@ class _Reader:
             columns = self.source.parse([*self._create_table_prefix(token), *self.balanced()])
             options = self.options()
             self.done()
-            return st.CreateTable(table=read_table(name, columns, options), if_not_exists=exists)
+            return st.CreateTable(table=replace(read_table(name, columns, options), sql=self.text()), if_not_exists=exists)
         if not (self.accept("RECURSIVE", "VIEW") or self.accept("MATERIALIZED", "VIEW") or self.accept("VIEW")):
             raise self.error("expected TABLE or VIEW")
         exists = self.accept("IF", "NOT", "EXISTS")

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from whence.model import types as t
-from whence.plan.expr import Call, Case, Col, Expr, Lit, columns_of, shift
+from whence.plan.expr import Call, Case, Col, Expr, Lit, columns_of, rebuild
 from whence.plan.logical import Aggregate, JoinKind, Node, Project, Select, TopK, Union, Values
 from whence.sql.lift import CannotLift, Lifted, lift
 from whence.sql.operators import comparison
@@ -62,8 +62,6 @@ def attach(node: Node, exprs: Sequence[Expr], at: exp.Expr, positive: bool = Fal
         if not has_subquery(expr):
             return expr
         inner = positive and isinstance(expr, Call) and expr.op in ("and", "or")
-        from whence.plan.expr import rebuild
-
         return rebuild(expr, tuple(replaced(c, inner) for c in expr.children))
 
     changed = [replaced(e, positive) for e in exprs]
@@ -85,6 +83,12 @@ def _value(node: Node, sub: Sub, operands: tuple[Expr, ...], positive: bool, at:
     if sub.kind == "exists" or positive or sub.unnullable:
         return found, mark
     # Unknown, when not found: something unknown is on either side of a comparison that nothing known decides.
+    if len(operands) == 1:
+        found, any_row = _marked(found, inner, inner.conds)
+        found, any_null = _marked(found, inner, [*inner.conds, Call(t.BOOLEAN, "is_null", (inner.outs[0],))])
+        no_value = Call(t.BOOLEAN, "and", (Call(t.BOOLEAN, "is_null", operands), any_row))
+        unknown_here = Call(t.BOOLEAN, "or", (no_value, any_null))
+        return found, Case(t.BOOLEAN, ((mark, _TRUE), (unknown_here, _UNKNOWN)), _FALSE)
     maybe = [_maybe_equal(push_in(x, 1), y) for x, y in zip(operands, inner.outs, strict=True)]
     found, unknown = _marked(found, inner, inner.conds + maybe)
     return found, Case(t.BOOLEAN, ((mark, _TRUE), (unknown, _UNKNOWN)), _FALSE)
@@ -99,7 +103,7 @@ def _scalar(node: Node, sub: Sub, at: exp.Expr) -> tuple[Node, Expr]:
                 "a subquery used as a value must be sure to have one row: an aggregate without GROUP BY, or LIMIT 1", at
             )
         kind: JoinKind = "inner" if _exactly_one(inner.core) else "left"
-        return join(node, inner.core, kind), shift(_inward(inner.outs[0]), width)
+        return join(node, inner.core, kind), _across(inner.outs[0], width)
     if not inner.one_row:
         raise error("a correlated subquery used as a value must be an aggregate without GROUP BY", at)
     joined = join(node, inner.core, "left", [_across(cond, width) for cond in inner.conds])
@@ -191,10 +195,6 @@ def _across(cond: Expr, width: int) -> Expr:
         return Col(e.type, e.index + width) if isinstance(e, Col) else None
 
     return map_expr(cond, change)
-
-
-def _inward(expr: Expr) -> Expr:
-    return expr
 
 
 def _exactly_one(node: Node) -> bool:

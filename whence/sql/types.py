@@ -114,6 +114,8 @@ def coerce(expr: Expr, type: Type, node: exp.Expr | None = None) -> Expr:
     have = expr.type
     if have == type or type.kind is Kind.NULL:
         return expr
+    if have.kind is Kind.NULL:
+        return Lit(type, None)
     if isinstance(expr, Lit):
         try:
             return Lit(type, cast_value(expr.value, have, type))

@@ -102,7 +102,8 @@ def _divide(call: Call, _: Dictionary) -> Strict:
             shift = type.scale - left + right
             up, down = 10 ** max(shift, 0), 10 ** max(-shift, 0)
             exact = [
-                None if y == 0 else divide_half_up(x * up, y * down) for x, y in zip(a.tolist(), b.tolist(), strict=True)
+                None if y == 0 else divide_half_up(x * up, y * down)
+                for x, y in zip(a.tolist(), b.tolist(), strict=True)
             ]
             return from_objects(np.array(exact, object), type)
 

@@ -6,6 +6,7 @@ A value that does not fit is an error, or NULL under TRY_CAST. Text is trimmed a
 from __future__ import annotations
 
 import datetime as dt
+import math
 import re
 from collections.abc import Callable
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
@@ -16,7 +17,16 @@ import numpy as np
 from whence.engine.functions.common import Strict, bound, each, rescale
 from whence.engine.functions.dates import DAY
 from whence.errors import DataError, EvaluationError
-from whence.model.codes import NULL, Codes, Dictionary, Interval, codes_to_floats, decode_value, encode_value, floats_to_codes
+from whence.model.codes import (
+    NULL,
+    Codes,
+    Dictionary,
+    Interval,
+    codes_to_floats,
+    decode_value,
+    encode_value,
+    floats_to_codes,
+)
 from whence.model.types import Kind, Type
 from whence.plan.expr import Cast
 
@@ -106,7 +116,7 @@ def float_text(value: float) -> str:
     >>> float_text(1.0), float_text(1e20), float_text(0.1)
     ('1.0', '1e+20', '0.1')
     """
-    if value != value:
+    if math.isnan(value):
         return "nan"
     if value in (float("inf"), float("-inf")):
         return "inf" if value > 0 else "-inf"
@@ -148,7 +158,12 @@ def to_text(value: Any, type: Type) -> str:
 
 _TRUE, _FALSE = {"true", "t", "1", "yes", "y"}, {"false", "f", "0", "no", "n"}
 _UNITS = {"year": (12, 0, 0), "month": (1, 0, 0), "week": (0, 7, 0), "day": (0, 1, 0), "hour": (0, 0, 3_600_000_000)}
-_UNITS |= {"minute": (0, 0, 60_000_000), "second": (0, 0, 1_000_000), "millisecond": (0, 0, 1000), "microsecond": (0, 0, 1)}
+_UNITS |= {
+    "minute": (0, 0, 60_000_000),
+    "second": (0, 0, 1_000_000),
+    "millisecond": (0, 0, 1000),
+    "microsecond": (0, 0, 1),
+}
 _UNITS |= {"quarter": (3, 0, 0), "decade": (120, 0, 0), "century": (1200, 0, 0)}
 
 

@@ -35,7 +35,9 @@ def spans(call: Call, dictionary: Dictionary, columns: list[Codes]) -> list[Code
     known = flat != NULL
     distinct, at = np.unique(flat[known], return_inverse=True)
     number: dict[int, int] = {}
-    first = np.array([number.setdefault(v.span, int(c)) for v, c in zip(dictionary.values(distinct), distinct, strict=True)])
+    first = np.array(
+        [number.setdefault(v.span, int(c)) for v, c in zip(dictionary.values(distinct), distinct, strict=True)]
+    )
     if len(first):
         flat[known] = first[at]
     return [flat[i * width : (i + 1) * width] for i in range(len(columns))]

@@ -58,7 +58,7 @@ def to_float(code: int, bits: Codes, real: NDArray[np.float64]) -> float:
 
 @kernel
 def to_code(value: float, bits: Codes, real: NDArray[np.float64]) -> int:
-    real[0] = np.nan if value != value else value + 0.0
+    real[0] = np.nan if np.isnan(value) else value + 0.0
     return bits[0] ^ ((bits[0] >> 63) & _FLIP)
 
 
@@ -114,7 +114,7 @@ def accumulate(acc: Codes, specs: Codes, batch: Codes, mult: Codes, gids: Codes)
                 acc[g, o + 2] = low & _LOW
             elif kept == FLOAT:
                 f = to_float(x, bits, real)
-                if f != f:
+                if np.isnan(f):
                     acc[g, o + 5] += m
                 elif f == np.inf:
                     acc[g, o + 3] += m
@@ -128,9 +128,7 @@ def accumulate(acc: Codes, specs: Codes, batch: Codes, mult: Codes, gids: Codes)
 
 
 @kernel
-def show(
-    acc: Codes, g: int, specs: Codes, width: int, row: Codes, bits: Codes, real: NDArray[np.float64]
-) -> int:
+def show(acc: Codes, g: int, specs: Codes, width: int, row: Codes, bits: Codes, real: NDArray[np.float64]) -> int:
     """Write a group's values to row[width:]; gives the number of an aggregate that does not fit its type, or -1."""
     for a in range(specs.shape[0]):
         o = specs[a, 2]

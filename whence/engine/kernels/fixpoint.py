@@ -19,9 +19,10 @@ which is safe because deriving a live row again changes nothing.
 
 from __future__ import annotations
 
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
 
+from whence.engine.kernels.record import kernel
 from whence.engine.kernels.store import (
     ABSENCE,
     ALIVE,
@@ -73,6 +74,7 @@ from whence.engine.kernels.store import (
     add_row,
     find,
     find_chain,
+    store,
 )
 
 NULL = -(2**63)
@@ -101,18 +103,18 @@ def _as_bits(typingctx, number):  # type: ignore[no-untyped-def]
     return types.int64(types.float64), codegen
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _to_float(code):  # type: ignore[no-untyped-def]
     return _as_float(code ^ ((code >> 63) & 0x7FFFFFFFFFFFFFFF))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _of_float(number):  # type: ignore[no-untyped-def]
     bits = _as_bits(number + 0.0)
     return bits ^ ((bits >> 63) & 0x7FFFFFFFFFFFFFFF)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _compute(k, rule, op, to, a, b):  # type: ignore[no-untyped-def]
     """One operation on the binding: a test says whether it holds, a computation sets a variable and holds."""
     env = k.env
@@ -178,7 +180,7 @@ def _compute(k, rule, op, to, a, b):  # type: ignore[no-untyped-def]
     return True
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _bind(k, rule, row, at):  # type: ignore[no-untyped-def]
     """Take a row into the binding: variables, then checks, then operations; `at` is where the plan lists them."""
     plans, env, cells = k.plans, k.env, k.cells
@@ -202,7 +204,7 @@ def _bind(k, rule, row, at):  # type: ignore[no-untyped-def]
     return True
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _has_room(k):  # type: ignore[no-untyped-def]
     """Whether one more row can be queued and touched; else GROW. One queue place stays free for an interrupted item."""
     if k.scalar[S_TAIL] - k.scalar[S_HEAD] >= len(k.queue) - 2 or k.scalar[S_TOUCHED] >= len(k.touched):
@@ -211,7 +213,7 @@ def _has_room(k):  # type: ignore[no-untyped-def]
     return True
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _push(k, priority, row):  # type: ignore[no-untyped-def]
     """Queue a row; the caller has seen that there is room."""
     queue, scalar = k.queue, k.scalar
@@ -231,7 +233,7 @@ def _push(k, priority, row):  # type: ignore[no-untyped-def]
     queue[tail, 1] = row
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _pop_heap(k):  # type: ignore[no-untyped-def]
     """Drop the heap's first entry."""
     queue, scalar = k.queue, k.scalar
@@ -254,7 +256,7 @@ def _pop_heap(k):  # type: ignore[no-untyped-def]
     queue[at, 1] = row
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _priority(k, row, relation):  # type: ignore[no-untyped-def]
     """Best values first; rows without a value before all."""
     if k.relations[relation, R_KIND] != BEST:
@@ -265,7 +267,7 @@ def _priority(k, row, relation):  # type: ignore[no-untyped-def]
     return -(value + 1)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _touch(k, row, alive):  # type: ignore[no-untyped-def]
     """Note what a row was before its first change in this epoch."""
     scalar, meta = k.scalar, k.meta
@@ -283,7 +285,7 @@ def _touch(k, row, alive):  # type: ignore[no-untyped-def]
     meta[row, m] = tag | TOUCHED
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _unlink(k, row):  # type: ignore[no-untyped-def]
     """Take a row out of the dependents lists of its chosen derivation."""
     meta, scalar = k.meta, k.scalar
@@ -301,7 +303,7 @@ def _unlink(k, row):  # type: ignore[no-untyped-def]
             meta[row, m + 4 + j] = -1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _link(k, row, rule, bodies):  # type: ignore[no-untyped-def]
     """Choose a derivation: the rule, and the body rows found in the scalars from `bodies` on."""
     meta, scalar = k.meta, k.scalar
@@ -320,7 +322,7 @@ def _link(k, row, rule, bodies):  # type: ignore[no-untyped-def]
             meta[support, m + 3] = entry
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _rank_of(k, bodies):  # type: ignore[no-untyped-def]
     """One more than the largest rank among the derived rows of a body."""
     rank = 0
@@ -332,7 +334,7 @@ def _rank_of(k, bodies):  # type: ignore[no-untyped-def]
     return rank + 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _better(sign, a, b):  # type: ignore[no-untyped-def]
     """Whether value a beats b under MIN (sign 1) or MAX (sign -1); NULL is beaten by everything."""
     if a == NULL:
@@ -342,7 +344,7 @@ def _better(sign, a, b):  # type: ignore[no-untyped-def]
     return a < b if sign > 0 else a > b
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def emit(k, rule, relation):  # type: ignore[no-untyped-def]
     """A derivation of the row in the scratch (key, then value) by the rows in S_BODIES. False if it must be done anew."""
     scalar, meta, cells = k.scalar, k.meta, k.cells
@@ -411,7 +413,7 @@ def emit(k, rule, relation):  # type: ignore[no-untyped-def]
     return True
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _overdelete(k, relation):  # type: ignore[no-untyped-def]
     """DRED: the row in the scratch has a derivation through a dead row, so it dies for now."""
     scalar, meta = k.scalar, k.meta
@@ -426,7 +428,7 @@ def _overdelete(k, relation):  # type: ignore[no-untyped-def]
     return _kill(k, row)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _kill(k, row):  # type: ignore[no-untyped-def]
     """DRED: withdraw a live derived row and queue it, so that what was derived from it follows."""
     scalar, meta = k.scalar, k.meta
@@ -441,7 +443,7 @@ def _kill(k, row):  # type: ignore[no-untyped-def]
     return True
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _leaf(k, plan, mode, target):  # type: ignore[no-untyped-def]
     """A complete binding. Says whether to go on: 1 next binding, 0 stop (found, or interrupted)."""
     plans, env, scalar = k.plans, k.env, k.scalar
@@ -497,7 +499,7 @@ def _leaf(k, plan, mode, target):  # type: ignore[no-untyped-def]
     return 1 if _overdelete(k, relation) else 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _usable(k, row, mode, rank):  # type: ignore[no-untyped-def]
     """Whether a row may stand in the body of the derivation looked for."""
     m = k.scalar[S_META]
@@ -513,7 +515,7 @@ def _usable(k, row, mode, rank):  # type: ignore[no-untyped-def]
     return not (mode == SEARCH_ANY and tag & REVIVED and k.scalar[S_HEAP])
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def run(k, plan, mode, row):  # type: ignore[no-untyped-def]
     """Enumerate the bindings of a plan that start from `row` (a body row, or the head row of a search).
 
@@ -583,7 +585,7 @@ def run(k, plan, mode, row):  # type: ignore[no-untyped-def]
     return True
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _search(k, row, mode):  # type: ignore[no-untyped-def]
     """Look for a derivation of a row through the rules of its relation. False if interrupted."""
     scalar = k.scalar
@@ -599,12 +601,13 @@ def _search(k, row, mode):  # type: ignore[no-untyped-def]
     return True
 
 
-@njit(cache=True, nogil=True)
-def feed(k, rows, deleting):  # type: ignore[no-untyped-def]
+@kernel
+def feed(address, rows, deleting):  # type: ignore[no-untyped-def]
     """Apply external changes [n, 2 + columns] (relation, change of multiplicity, cells) and queue the rows that flip.
 
     With `deleting`, those that can only remove derivations (positive rows lost, absences ended); else the others.
     """
+    k = store(address)
     scalar, meta = k.scalar, k.meta
     m = scalar[S_META]
     for i in range(scalar[S_CURSOR], len(rows)):
@@ -643,7 +646,7 @@ def feed(k, rows, deleting):  # type: ignore[no-untyped-def]
     scalar[S_CURSOR] = len(rows)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _suspect(k, row):  # type: ignore[no-untyped-def]
     """Everything whose chosen derivation has `row` in its body goes into the bucket of its rank."""
     scalar, meta, buckets = k.scalar, k.meta, k.buckets
@@ -663,9 +666,10 @@ def _suspect(k, row):  # type: ignore[no-untyped-def]
     return True
 
 
-@njit(cache=True, nogil=True)
-def withdraw(k):  # type: ignore[no-untyped-def]
+@kernel
+def withdraw(address):  # type: ignore[no-untyped-def]
     """SUPPORT, step 1: the queue holds the external rows that died; withdraw what stands on them alone."""
+    k = store(address)
     scalar, meta, buckets = k.scalar, k.meta, k.buckets
     m, body = scalar[S_META], scalar[S_BODY]
     while scalar[S_HEAD] < scalar[S_TAIL]:
@@ -704,9 +708,10 @@ def withdraw(k):  # type: ignore[no-untyped-def]
     scalar[S_MAXRANK] = 0
 
 
-@njit(cache=True, nogil=True)
-def overdelete(k):  # type: ignore[no-untyped-def]
+@kernel
+def overdelete(address):  # type: ignore[no-untyped-def]
     """DRED, step 1: the queue holds rows that died; whatever has a derivation through them dies too."""
+    k = store(address)
     scalar = k.scalar
     while scalar[S_HEAD] < scalar[S_TAIL]:
         heap = scalar[S_HEAP] != 0
@@ -722,9 +727,10 @@ def overdelete(k):  # type: ignore[no-untyped-def]
             scalar[S_HEAD] += 1
 
 
-@njit(cache=True, nogil=True)
-def rederive(k):  # type: ignore[no-untyped-def]
+@kernel
+def rederive(address):  # type: ignore[no-untyped-def]
     """Step 2: every withdrawn row that may have another derivation is searched for again among live rows."""
+    k = store(address)
     scalar, meta = k.scalar, k.meta
     m = scalar[S_META]
     while scalar[S_CURSOR] < scalar[S_TOUCHED]:
@@ -749,9 +755,10 @@ def rederive(k):  # type: ignore[no-untyped-def]
         scalar[S_CURSOR] += 1
 
 
-@njit(cache=True, nogil=True)
-def propagate(k):  # type: ignore[no-untyped-def]
+@kernel
+def propagate(address):  # type: ignore[no-untyped-def]
     """Step 3: join every queued row forward until the queue is empty."""
+    k = store(address)
     scalar, meta = k.scalar, k.meta
     m = scalar[S_META]
     while scalar[S_HEAD] < scalar[S_TAIL]:
@@ -777,9 +784,10 @@ def propagate(k):  # type: ignore[no-untyped-def]
             scalar[S_HEAD] += 1
 
 
-@njit(cache=True, nogil=True)
-def emit_block(k, rule, relation, rows, bodies):  # type: ignore[no-untyped-def]
+@kernel
+def emit_block(address, rule, relation, rows, bodies):  # type: ignore[no-untyped-def]
     """Derivations whose heads Python has computed: rows [n, columns], their body rows [n, K]; then propagate."""
+    k = store(address)
     scalar = k.scalar
     while scalar[S_CURSOR] < len(rows):
         i = scalar[S_CURSOR]
@@ -792,9 +800,10 @@ def emit_block(k, rule, relation, rows, bodies):  # type: ignore[no-untyped-def]
         scalar[S_CURSOR] += 1
 
 
-@njit(cache=True, nogil=True)
-def collect(k, out):  # type: ignore[no-untyped-def]
+@kernel
+def collect(address, out):  # type: ignore[no-untyped-def]
     """End an epoch: write the net changes [2 * touched, 2 + columns] (relation, change, cells) and forget the rest."""
+    k = store(address)
     scalar, meta = k.scalar, k.meta
     m = scalar[S_META]
     n = 0

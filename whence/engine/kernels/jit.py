@@ -7,7 +7,7 @@ all schemas. Numba's cache watches only a kernel's own file: after editing a hel
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from numba import njit
 
@@ -16,5 +16,4 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def kernel(function: F) -> F:
     """The function, compiled."""
-    compiled: F = njit(cache=True, nogil=True)(function)
-    return compiled
+    return cast(F, njit(cache=True, nogil=True)(function))

@@ -83,7 +83,15 @@ def copy_line(store: Codes, count: Codes, to: int, at: int) -> None:
 
 @kernel
 def add(
-    store: Codes, count: Codes, size: Codes, top: Codes, spare: Codes, meta: Codes, batch: Codes, change: Codes, start: int
+    store: Codes,
+    count: Codes,
+    size: Codes,
+    top: Codes,
+    spare: Codes,
+    meta: Codes,
+    batch: Codes,
+    change: Codes,
+    start: int,
 ) -> int:
     """Add counts to rows from position `start` on; gives the position reached, short of the end when leaves run out."""
     width = store.shape[1]
@@ -95,10 +103,10 @@ def add(
         if meta[0] == 0:
             place_leaf(top, meta, 0, new_leaf(size, spare, meta))
         place, at = seek(store, size, top, meta, batch, i, width)
-        if at == size[top[place]] and place + 1 < meta[0]:
-            if compare(store, top[place + 1] * LEAF, batch, i, width) == 0:
-                place += 1
-                at = 0
+        after = place + 1
+        if at == size[top[place]] and after < meta[0] and compare(store, top[after] * LEAF, batch, i, width) == 0:
+            place = after
+            at = 0
         leaf = top[place]
         line = leaf * LEAF + at
         if at < size[leaf] and compare(store, line, batch, i, width) == 0:

@@ -20,32 +20,31 @@ forgets dead rows.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from whence.engine.kernels.record import RecordType, at_address, kernel
 
 Ints = NDArray[np.int64]
 
-
-class Store(NamedTuple):
-    """Arrays of a component. What may grow between two kernel calls is replaced as a whole by the driver."""
-
-    cells: Ints  # [slots, words]
-    meta: NDArray[np.int32]  # the same memory, [slots, 2 * words]
-    rows: Ints  # hash table of rows
-    keys: Ints  # hash table of index keys
-    relations: Ints  # [relation, field], fields R_*
-    indexes: Ints  # [index, 3 + columns], fields X_*
-    plans: Ints  # flattened join plans, see rules' encoder in engine/plans.py
-    env: Ints  # [rule, variable]: the current binding; constants stand there for ever
-    queue: Ints  # [capacity, 2] (priority, row): a ring for sets, a heap where there is MIN or MAX
-    touched: Ints  # [capacity, 2] (row and whether it was alive, value before) of rows changed this epoch
-    buckets: NDArray[np.int32]  # suspects by rank
-    foreign: Ints  # [capacity, 1 + atoms + columns]: bindings whose head only Python can compute
-    scalar: Ints  # counters, limits and scratch, S_*
-
+STORE = RecordType(
+    (
+        ("cells", "int64", 2),  # [slots, words]
+        ("meta", "int32", 2),  # the same memory, [slots, 2 * words]
+        ("rows", "int64", 1),  # hash table of rows
+        ("keys", "int64", 1),  # hash table of index keys
+        ("relations", "int64", 2),  # [relation, field], fields R_*
+        ("indexes", "int64", 2),  # [index, 3 + columns], fields X_*
+        ("plans", "int64", 1),  # flattened join plans, written by engine/plans.py
+        ("env", "int64", 2),  # [rule, variable]: the current binding; constants stand there for ever
+        ("queue", "int64", 2),  # (priority, row): a ring for sets, a heap where there is MIN or MAX
+        ("touched", "int64", 2),  # (row and whether it was alive, value before) of rows changed this epoch
+        ("buckets", "int32", 1),  # suspects by rank
+        ("foreign", "int64", 2),  # [.., 1 + atoms + columns]: bindings whose head only Python can compute
+        ("scalar", "int64", 1),  # counters, limits and scratch, S_*
+    )
+)
+store = at_address(STORE)
 
 # relations
 R_WIDTH, R_KEYS, R_KIND, R_SIGN, R_INDEX, R_INDEXES, R_FORWARD, R_FORWARDS, R_BACKWARD, R_BACKWARDS = range(10)
@@ -103,14 +102,14 @@ SUPPORT, DRED = range(2)
 _MULTIPLIER = -7046029254386353131  # 2**64 / golden ratio, as a signed number
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def mix(h, value):  # type: ignore[no-untyped-def]
     """One step of the hash."""
     h = (h ^ value) * _MULTIPLIER
     return h ^ ((h >> 32) & 0xFFFFFFFF)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def find(k, relation, n):  # type: ignore[no-untyped-def]
     """The slot whose first `n` cells are the scratch key, or -1, leaving in S_SLOT and S_HASH where it would go."""
     scalar, table, cells, meta = k.scalar, k.rows, k.cells, k.meta
@@ -140,7 +139,7 @@ def find(k, relation, n):  # type: ignore[no-untyped-def]
         at = (at + 1) & mask
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def find_chain(k, index):  # type: ignore[no-untyped-def]
     """The first slot of the chain whose indexed columns are the scratch key, or -1; S_SLOT and S_HASH as in `find`."""
     scalar, table, cells, indexes = k.scalar, k.keys, k.cells, k.indexes
@@ -169,7 +168,7 @@ def find_chain(k, index):  # type: ignore[no-untyped-def]
         at = (at + 1) & mask
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def add_row(k, relation):  # type: ignore[no-untyped-def]
     """A new dead row with the scratch key, right after `find` missed it; linked into its relation's indexes.
 
@@ -200,7 +199,7 @@ def add_row(k, relation):  # type: ignore[no-untyped-def]
     return row
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def link_indexes(k, row, relation):  # type: ignore[no-untyped-def]
     """Put a row into the chains of its relation's indexes, behind each chain's first row."""
     scalar, meta, indexes = k.scalar, k.meta, k.indexes
@@ -220,9 +219,10 @@ def link_indexes(k, row, relation):  # type: ignore[no-untyped-def]
             meta[head, chain] = row
 
 
-@njit(cache=True, nogil=True)
-def rehash(k, old_rows, old_keys):  # type: ignore[no-untyped-def]
-    """Fill the (larger, empty) hash tables of `k` from the old ones."""
+@kernel
+def rehash(address, old_rows, old_keys):  # type: ignore[no-untyped-def]
+    """Fill the (larger, empty) hash tables of a store from the old ones."""
+    k = store(address)
     scalar, indexes = k.scalar, k.indexes
     for i in range(len(old_rows)):
         if old_rows[i] >= 0:
@@ -242,9 +242,10 @@ def rehash(k, old_rows, old_keys):  # type: ignore[no-untyped-def]
             k.keys[scalar[S_SLOT]] = (scalar[S_HASH] << 32) | row
 
 
-@njit(cache=True, nogil=True)
-def compact(old, k, moved):  # type: ignore[no-untyped-def]
-    """Copy into the empty store `k` the rows that live or on whose absence others stand; `moved` maps slots."""
+@kernel
+def compact(old_address, address, moved):  # type: ignore[no-untyped-def]
+    """Copy into an empty store the rows that live or on whose absence others stand; `moved` maps slots."""
+    old, k = store(old_address), store(address)
     scalar = k.scalar
     m, body = scalar[S_META], scalar[S_BODY]
     n = 0
@@ -280,9 +281,10 @@ def compact(old, k, moved):  # type: ignore[no-untyped-def]
         link_indexes(k, to, relation)
 
 
-@njit(cache=True, nogil=True)
-def live_rows(k, relation, out):  # type: ignore[no-untyped-def]
+@kernel
+def live_rows(address, relation, out):  # type: ignore[no-untyped-def]
     """The live rows of a relation, into out[n, columns]; how many (with out empty, only counts)."""
+    k = store(address)
     m = k.scalar[S_META]
     n = 0
     for row in range(k.scalar[S_ROWS]):

@@ -104,7 +104,17 @@ def find_row(rows: Codes, slots: Codes, batch: Codes, i: int, tag: int) -> int:
 
 @kernel
 def insert_row(
-    rows: Codes, ann: Codes, acc: Codes, slots: Codes, free: Codes, meta: Codes, batch: Codes, i: int, tag: int, p: int, zero: int
+    rows: Codes,
+    ann: Codes,
+    acc: Codes,
+    slots: Codes,
+    free: Codes,
+    meta: Codes,
+    batch: Codes,
+    i: int,
+    tag: int,
+    p: int,
+    zero: int,
 ) -> int:
     """Give a new row an id and put it in the empty slot p."""
     if meta[1] > 0:

@@ -1,0 +1,125 @@
+"""A record of arrays that kernels pass by address.
+
+Numba passes a tuple of arrays to an inner function as a hundred scalars, on every call. A `Record` instead is one pointer
+to a small header of (data, rows, columns) triples; `record.name` in a kernel reads the triple and is an ordinary array.
+The driver owns the arrays and keeps them alive; kernels compiled by `kernel` count no references.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.core import cgutils
+from numba.core.typing.templates import AttributeTemplate
+from numba.extending import infer_getattr, intrinsic, lower_getattr_generic, models, register_model
+from numba.np.arrayobj import make_array, populate_array
+
+kernel = njit(cache=True, nogil=True, _nrt=False)
+
+_WORD = ir.IntType(64)
+
+
+class RecordType(types.Type):  # type: ignore[misc]  # numba has no stubs
+    """The Numba type of a record: the names, dtypes and dimensions of its arrays."""
+
+    def __init__(self, fields: tuple[tuple[str, str, int], ...]):
+        self.fields = fields
+        super().__init__(name=f"Record({fields})")
+
+    def array(self, name: str) -> tuple[int, Any]:
+        for position, (field, dtype, dimensions) in enumerate(self.fields):
+            if field == name:
+                return position, types.Array(getattr(types, dtype), dimensions, "C")
+        raise AttributeError(name)
+
+
+@register_model(RecordType)
+class _RecordModel(models.PrimitiveModel):  # type: ignore[misc]
+    def __init__(self, dmm: Any, fe_type: Any):
+        super().__init__(dmm, fe_type, _WORD)
+
+
+@infer_getattr
+class _RecordFields(AttributeTemplate):  # type: ignore[misc]
+    key = RecordType
+
+    def generic_resolve(self, record: RecordType, name: str) -> Any:
+        return record.array(name)[1]
+
+
+@lower_getattr_generic(RecordType)
+def _lower_field(context: Any, builder: Any, record: RecordType, value: Any, name: str) -> Any:
+    position, array_type = record.array(name)
+    header = builder.inttoptr(value, _WORD.as_pointer())
+
+    def word(offset: int) -> Any:
+        return builder.load(cgutils.gep_inbounds(builder, header, 3 * position + offset))
+
+    element = context.get_data_type(array_type.dtype)
+    size = context.get_constant(types.intp, context.get_abi_sizeof(element))
+    rows, columns = word(1), word(2)
+    array = make_array(array_type)(context, builder)
+    flat = array_type.ndim == 1
+    populate_array(
+        array,
+        data=builder.inttoptr(word(0), element.as_pointer()),
+        shape=[rows] if flat else [rows, columns],
+        strides=[size] if flat else [builder.mul(columns, size), size],
+        itemsize=size,
+        meminfo=None,
+    )
+    return array._getvalue()
+
+
+def at_address(record: RecordType) -> Any:
+    """An intrinsic that takes a header's address for a record."""
+
+    @intrinsic
+    def cast(typing_context, address):  # type: ignore[no-untyped-def]
+        def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+            return args[0]
+
+        return record(types.int64), codegen
+
+    return cast
+
+
+class Record:
+    """The driver's side: named arrays, and the header that kernels read. Assigning an array updates the header."""
+
+    def __init__(self, record: RecordType, **arrays: np.ndarray):
+        self.header = np.zeros(3 * len(record.fields), np.int64)
+        self._record = record
+        self._arrays: dict[str, np.ndarray] = {}
+        self.replace(**arrays)
+
+    def replace(self, **arrays: np.ndarray) -> None:
+        for name, array in arrays.items():
+            position, expected = self._record.array(name)
+            if not array.flags.c_contiguous or array.ndim != expected.ndim or str(array.dtype) != str(expected.dtype):
+                raise TypeError(f"{name}: {array.dtype}, {array.ndim} dimensions")
+            self._arrays[name] = array
+            columns = array.shape[1] if array.ndim == 2 else 1
+            self.header[3 * position : 3 * position + 3] = array.ctypes.data, len(array), columns
+
+    def __getattr__(self, name: str) -> np.ndarray:
+        try:
+            return self.__dict__["_arrays"][name]  # type: ignore[no-any-return]
+        except KeyError:
+            raise AttributeError(name) from None
+
+    @property
+    def arrays(self) -> dict[str, np.ndarray]:
+        return dict(self._arrays)
+
+    @property
+    def address(self) -> int:
+        return int(self.header.ctypes.data)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays; two views of one memory count once."""
+        return sum({a.ctypes.data: a.nbytes for a in self._arrays.values()}.values())

@@ -1,0 +1,53 @@
+"""Compiles every kernel, so that no user waits for it: run once when the project is set up (`python -m …kernels.warm`)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from whence.annotate.counting import COUNTING
+from whence.engine.batch import consolidate
+from whence.engine.kernels import aggregate, batches, index, table
+from whence.engine.operator import Batch
+from whence.engine.ordered import Ordered, Rank
+from whence.engine.relation import Relation
+from whence.model.codes import Dictionary
+
+
+def warm() -> None:
+    """Call each kernel once on a tiny input; later calls, in any process, load the compiled code from the disk cache."""
+    rows = np.array([[1, 2], [1, 3], [1, 2]], np.int64)
+    ones = np.ones(3, np.int64)
+    _relation(consolidate(Batch(rows, ones), COUNTING))
+    first = np.zeros(1, np.int64)
+    batches.join_batches(rows, first, rows, first)
+    batches.number_rows(rows)
+    number, keys, totals = aggregate.group_rows(rows, first, ones)
+    batches.sum_by(number, ones, len(keys))
+    at, ids = np.zeros(1, np.int64), np.zeros(1, np.int64)
+    pair, a, b = np.empty((1, 4), np.int64), at.copy(), at.copy()
+    index.pair_rows(rows, ones, at, rows, ones, ids, 0, pair, a, b)
+    specs = np.array([[aggregate.FLOAT, 1, 0, aggregate.SHOW_FLOAT, 0, 0]], np.int64)
+    acc = np.zeros((3, 6), np.int64)
+    aggregate.accumulate(acc, specs, rows, ones, number)
+    out = np.empty((2, 2), np.int64)
+    aggregate.emit(keys, ids, at, acc, totals, acc, specs, out, np.empty(2, np.int64), at.copy())
+    ordered = Ordered([Rank(0), Rank(1)], Dictionary())
+    ordered.add(rows, ones)
+    ordered.first(rows[:, :1].copy())
+    ordered.head(1)
+
+
+def _relation(batch: Batch) -> None:
+    relation = Relation(2, COUNTING)
+    relation.index((0,))
+    relation.apply(batch)
+    relation.apply(Batch(batch.rows, -batch.ann, True))
+    relation.undo()
+    relation.probe((0,), batch.rows[:, :1].copy())
+    relation.lookup(batch.rows)
+    relation.scan()
+    table.rehash(relation.slots, np.zeros(2 * len(relation.slots), np.int64))
+
+
+if __name__ == "__main__":
+    warm()

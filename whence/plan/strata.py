@@ -1,0 +1,165 @@
+"""The order in which views are computed: strongly connected components of the view graph, and what recursion may do.
+
+Inside a component rows may only ever lead to more rows; a reference to a member through negation, EXCEPT's right side,
+an aggregate that is not MIN or MAX, or a top-k is refused, and the message names the cycle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from whence.errors import NotStratifiable
+from whence.plan.logical import Aggregate, Join, Node, Ref, SetOp, TopK, walk
+from whence.plan.program import Program, View
+
+_NEGATIVE_RIGHT = {"anti": "NOT EXISTS or NOT IN", "mark": "a subquery in an expression", "left": "a LEFT JOIN"}
+
+
+@dataclass(frozen=True)
+class Component:
+    """Views that depend on each other, or one view alone; `recursive` if any depends on itself."""
+
+    views: tuple[str, ...]
+    recursive: bool
+
+
+def references(view: View) -> set[str]:
+    """The views that a view's query refers to."""
+    return {node.view for node in walk(view.query) if isinstance(node, Ref)}
+
+
+def dependents(program: Program, name: str) -> list[str]:
+    """The views that depend on a table or view, directly or through others, those nearest first (hidden ones too)."""
+    from whence.plan.logical import Scan
+
+    reached: list[str] = []
+    frontier = [name]
+    while frontier:
+        found = []
+        for view in program.views.values():
+            used = {n.view if isinstance(n, Ref) else n.table for n in walk(view.query) if isinstance(n, (Ref, Scan))}
+            if used & set(frontier) and view.name not in reached and view.name != name:
+                found.append(view.name)
+        reached += found
+        frontier = found
+    return reached
+
+
+def components(program: Program) -> list[Component]:
+    """The components in dependency order; NotStratifiable if a recursive one is not monotone."""
+    graph = {name: sorted(references(view) & set(program.views)) for name, view in program.views.items()}
+    found = []
+    for members in _tarjan(graph):
+        recursive = len(members) > 1 or members[0] in graph[members[0]]
+        if recursive:
+            _check(program, members, graph)
+        order = tuple(name for name in program.views if name in members)
+        found.append(Component(order, recursive))
+    return found
+
+
+def _tarjan(graph: dict[str, list[str]]) -> list[list[str]]:
+    """Strongly connected components, dependencies first, without recursion."""
+    index: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    on_stack: set[str] = set()
+    found: list[list[str]] = []
+    for root in graph:
+        if root in index:
+            continue
+        work: list[tuple[str, Iterator[str]]] = [(root, iter(graph[root]))]
+        index[root] = low[root] = len(index)
+        stack.append(root)
+        on_stack.add(root)
+        while work:
+            name, edges = work[-1]
+            for target in edges:
+                if target not in index:
+                    index[target] = low[target] = len(index)
+                    stack.append(target)
+                    on_stack.add(target)
+                    work.append((target, iter(graph[target])))
+                    break
+                if target in on_stack:
+                    low[name] = min(low[name], index[target])
+            else:
+                work.pop()
+                if work:
+                    low[work[-1][0]] = min(low[work[-1][0]], low[name])
+                if low[name] == index[name]:
+                    at = stack.index(name)
+                    found.append(stack[at:])
+                    on_stack -= set(stack[at:])
+                    del stack[at:]
+    return found
+
+
+def _check(program: Program, members: list[str], graph: dict[str, list[str]]) -> None:
+    for name in members:
+        for target, reason in _non_monotone(program.views[name].query, set(members), None):
+            path = _path(graph, target, name, set(members))
+            cycle = " -> ".join(_shown(n) for n in [name, *path])
+            raise NotStratifiable(
+                f"the recursion {cycle} goes through {reason} in {_shown(name)}: rows found later could make earlier ones"
+                " wrong. Compute what is negated or aggregated in a view of its own that does not depend on this one"
+            )
+
+
+def _non_monotone(node: Node, members: set[str], reason: str | None) -> Iterator[tuple[str, str]]:
+    """References to members in a position where more rows may mean fewer, with the name of that position."""
+    if isinstance(node, Ref):
+        if reason is not None and node.view in members:
+            yield node.view, reason
+        return
+    for i, child in enumerate(node.inputs):
+        yield from _non_monotone(child, members, reason or _position(node, i))
+
+
+def _position(node: Node, side: int) -> str | None:
+    match node:
+        case Join(kind="full"):
+            return "a FULL JOIN"
+        case Join(kind="right"):
+            return "a RIGHT JOIN" if side == 0 else None
+        case Join() if side == 1:
+            return _NEGATIVE_RIGHT.get(node.kind)
+        case SetOp(kind="except") if side == 1:
+            return "EXCEPT"
+        case SetOp(all=True):
+            return f"{node.kind.upper()} ALL"
+        case TopK():
+            return "LIMIT"
+        case Aggregate():
+            for agg in node.aggs:
+                if agg.function not in ("min", "max"):
+                    return agg.function.upper() + ("(DISTINCT)" if agg.distinct else "")
+            if not node.keys:
+                return "an aggregate without GROUP BY"
+    return None
+
+
+def _path(graph: dict[str, list[str]], start: str, goal: str, members: set[str]) -> list[str]:
+    """A shortest way from one member to another along references."""
+    came: dict[str, str | None] = {start: None}
+    frontier = [start]
+    while frontier and goal not in came:
+        following = []
+        for name in frontier:
+            for target in graph[name]:
+                if target in members and target not in came:
+                    came[target] = name
+                    following.append(target)
+        frontier = following
+    path: list[str] = []
+    at: str | None = goal
+    while at is not None:
+        path.append(at)
+        at = came[at]
+    return path[::-1]
+
+
+def _shown(name: str) -> str:
+    """A hidden view by the name its author gave it."""
+    return name.partition("$")[2] or name

@@ -1,0 +1,203 @@
+"""How a view is kept, as text and as figures: plans as trees, operators with their state, strata, algebra and policy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pyarrow as pa
+
+from whence.engine.operator import Operator
+from whence.plan import logical
+from whence.plan.logical import Node
+from whence.plan.program import View
+
+T = TypeVar("T")
+
+if TYPE_CHECKING:
+    from whence.runtime.embedded import Embedded
+
+
+def explain_view(runtime: Embedded, name: str) -> str:
+    """Everything about a view that EXPLAIN says."""
+    catalog, program = runtime.catalog, runtime.program
+    view = program.views[name]
+    op = catalog.flow.views[name]
+    number, component = catalog.stratum_of(name)
+    lines = [f"view {name} {view.schema}"]
+    if component.recursive:
+        others = [n for n in component.views if n != name]
+        policy = view.option("policy") or "support"
+        lines.append(f"stratum {number} of {len(catalog.components)}, recursive{_with(others)}, policy {policy}")
+    else:
+        lines.append(f"stratum {number} of {len(catalog.components)}")
+    lines.append(f"algebra {op.algebra.name}")
+    lines.append("logical plan")
+    lines += tree(view.query, describe_node, lambda n: n.inputs, "  ")
+    lines.append("physical plan")
+    lines += tree(op, describe_operator, lambda o: o.inputs, "  ")
+    return "\n".join(lines)
+
+
+def explain_query(query: Node, hidden: dict[str, View]) -> str:
+    """The logical plan of a query that is not kept, and of its recursive CTEs."""
+    lines = ["logical plan", *tree(query, describe_node, lambda n: n.inputs, "  ")]
+    for name, view in hidden.items():
+        lines += [f"recursive {name.partition('$')[2]}", *tree(view.query, describe_node, lambda n: n.inputs, "  ")]
+    return "\n".join(lines)
+
+
+def _with(names: list[str]) -> str:
+    return f" with {', '.join(names)}" if names else ""
+
+
+def tree(root: T, say: Callable[[T], str], children: Callable[[T], Iterable[T]], indent: str = "") -> list[str]:
+    """A tree as lines; what was shown already is only named.
+
+    >>> tree(("a", [("b", [])]), lambda n: n[0], lambda n: n[1])
+    ['a', '└─ b']
+    """
+    seen: set[int] = set()
+
+    def lines(node: T, head: str, rest: str) -> list[str]:
+        under = list(children(node))
+        if id(node) in seen and under:
+            return [f"{head}{say(node)} (shown above)"]
+        seen.add(id(node))
+        out = [f"{head}{say(node)}"]
+        for i, child in enumerate(under):
+            last = i == len(under) - 1
+            out += lines(child, rest + ("└─ " if last else "├─ "), rest + ("   " if last else "│  "))
+        return out
+
+    return lines(root, indent, indent)
+
+
+def describe_node(node: Node) -> str:
+    """One line for a logical node."""
+    match node:
+        case logical.Scan():
+            return f"scan {node.table}"
+        case logical.Ref():
+            return f"view {node.view}"
+        case logical.Values():
+            return f"values, {len(node.rows)} row{'s' * (len(node.rows) != 1)}"
+        case logical.Select():
+            return f"select {node.predicate}"
+        case logical.Project():
+            named = zip(node.schema.names, node.exprs, strict=True)
+            return "project " + ", ".join(f"{expr} AS {name}" for name, expr in named)
+        case logical.Join():
+            keys = " AND ".join(f"left #{a} = right #{b}" for a, b in node.keys) or "all pairs"
+            return f"{node.kind} join on {keys}" + (f", where {node.residual}" if node.residual is not None else "")
+        case logical.Union():
+            return "union all"
+        case logical.SetOp():
+            return f"{node.kind}{' all' if node.all else ''}"
+        case logical.Aggregate():
+            aggs = ", ".join(_aggregate(a) for a in node.aggs)
+            return f"aggregate {aggs or 'nothing'} by {', '.join(f'#{k}' for k in node.keys) or 'nothing'}"
+        case logical.TopK():
+            order = ", ".join(f"#{o.column}{' desc' if o.descending else ''}" for o in node.order)
+            size = "all" if node.limit is None else str(node.limit)
+            return f"first {size}" + (f" after {node.offset}" if node.offset else "") + f" by {order or 'all columns'}"
+        case logical.Lateral():
+            return f"each row with {node.name}({', '.join(map(str, node.args))})"
+    return type(node).__name__.lower()
+
+
+def _aggregate(agg: logical.Agg) -> str:
+    column = "*" if agg.column is None else f"#{agg.column}"
+    return f"{agg.function}({'distinct ' if agg.distinct else ''}{column})"
+
+
+def describe_operator(op: Operator) -> str:
+    """One line for an operator: what it does, what it holds, and the relation kept of its output."""
+    out = op.describe()
+    if op.state_rows or op.state_bytes:
+        out += f"  [{op.state_rows:,} rows, {_bytes(op.state_bytes)}]"
+    if op.arranged is not None and not _is_table(op):
+        indexes = "".join(f", index on {', '.join(f'#{c}' for c in cols)}" for cols in op.arranged.indexes)
+        out += f"  [kept: {len(op.arranged):,} rows, {_bytes(op.arranged.nbytes)}{indexes}]"
+    return out
+
+
+def _is_table(op: Operator) -> bool:
+    return getattr(op, "relation", None) is op.arranged
+
+
+def _bytes(n: int) -> str:
+    for unit in ("B", "kB", "MB"):
+        if n < 1000:
+            return f"{n:.0f} {unit}" if unit == "B" else f"{n:.1f} {unit}"
+        n = n / 1000  # type: ignore[assignment]  # a float from here on, only to be shown
+    return f"{n:.1f} GB"
+
+
+def state(runtime: Embedded) -> list[dict[str, Any]]:
+    """Rows and bytes of every table and operator; an operator that several views share is listed once, under the first."""
+    flow = runtime.catalog.flow
+    out: list[dict[str, Any]] = [
+        {"relation": name, "operator": "table", "rows": len(scan.relation), "bytes": scan.relation.nbytes}
+        for name, scan in flow.tables.items()
+    ]
+    seen: set[int] = {id(scan) for scan in flow.tables.values()}
+    for name, top in flow.views.items():
+        stack = [top]
+        while stack:
+            op = stack.pop()
+            if id(op) in seen:
+                continue
+            seen.add(id(op))
+            kept = op.arranged
+            rows, size = op.state_rows, op.state_bytes
+            if kept is not None:
+                rows, size = max(rows, len(kept)), size + kept.nbytes
+            out.append({"relation": name, "operator": op.describe(), "rows": rows, "bytes": size})
+            stack.extend(op.inputs)
+    return out
+
+
+def metrics(runtime: Embedded) -> dict[str, Any]:
+    """Counters since the database was opened."""
+    flow = runtime.catalog.flow
+    return {
+        "epoch": runtime.epoch,
+        "epoch_seconds": runtime.seconds,
+        "rows_in": runtime.rows_in,
+        "rows_out": runtime.rows_out,
+        "tables": {name: len(scan.relation) for name, scan in flow.tables.items()},
+        "views": {name: len(flow.relation(name)) for name in runtime.views()},
+        "operators": len(flow.order),
+        "state_bytes": flow.state_bytes,
+        "dictionary": len(runtime.dictionary),
+    }
+
+
+def describe(runtime: Embedded, name: str) -> pa.Table:
+    """A table or view's columns, one a row."""
+    schema = runtime.schema(name)
+    table = runtime.program.tables.get(name)
+    key = table.key if table is not None else ()
+    return pa.table(
+        {
+            "column": list(schema.names),
+            "type": [str(t) for t in schema.types],
+            "null": [c.nullable for c in schema.columns],
+            "key": pa.array([i in key for i in range(len(schema))], pa.bool_()),
+        }
+    )
+
+
+def listing(runtime: Embedded, what: str) -> pa.Table:
+    """What SHOW TABLES, VIEWS and FUNCTIONS say."""
+    program, text = runtime.program, pa.string()
+    if what == "functions":
+        found: list[Any] = [*program.scalars.values(), *program.table_functions.values()]
+        args = [f"({', '.join(map(str, f.args))})" for f in found]
+        columns = [[f.name for f in found], args, [str(f.returns) for f in found]]
+        return pa.table([pa.array(c, text) for c in columns], names=["function", "arguments", "returns"])
+    names = list(program.tables) if what == "tables" else runtime.views()
+    rows = pa.array([runtime.size(name) for name in names], pa.int64())
+    columns = [str(runtime.schema(name)) for name in names]
+    return pa.table([pa.array(names, text), rows, pa.array(columns, text)], names=[what[:-1], "rows", "columns"])

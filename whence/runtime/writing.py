@@ -1,0 +1,78 @@
+"""Which rows of a table a DELETE or UPDATE means, and what an UPDATE makes of them. They see the transaction's own writes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from whence.connect.rows import encode
+from whence.engine.evaluate import compile_expr
+from whence.errors import DataError
+from whence.model.codes import Codes, Dictionary
+from whence.model.types import BOOLEAN, Schema
+from whence.plan.expr import Col, Expr, Lit
+from whence.plan.program import Table
+from whence.runtime.tables import Pending
+from whence.sql import statements as st
+from whence.sql.bind import bind_predicate
+from whence.sql.parse import parse_one
+
+if TYPE_CHECKING:
+    from whence.runtime.embedded import Embedded
+
+
+def matching(pending: Pending, where: Mapping[str, Any] | str | None, runtime: Embedded) -> tuple[Codes, Codes]:
+    """The distinct rows that match columns and values, or a SQL condition, and how often each is there."""
+    if isinstance(where, str):
+        statement = parse_one(f"DELETE FROM {pending.table.name} WHERE {where}")
+        if not isinstance(statement, st.Delete) or statement.where is None:
+            raise DataError(f"{where!r} is not a condition")
+        return selected(pending, bind_predicate(statement.where, pending.table, runtime.program), runtime.dictionary)
+    rows, counts = pending.contents()
+    if where:
+        columns, codes = _given(where, pending.table, runtime.dictionary)
+        keep = (rows[:, columns] == codes).all(axis=1)
+        rows, counts = rows[keep], counts[keep]
+    return rows, counts
+
+
+def selected(pending: Pending, predicate: Expr, dictionary: Dictionary) -> tuple[Codes, Codes]:
+    """The distinct rows for which a predicate is true, and how often each is there."""
+    rows, counts = pending.contents()
+    if not len(rows) or predicate == Lit(BOOLEAN, True):
+        return rows, counts
+    keep = compile_expr(predicate, dictionary)(rows) == 1
+    return rows[keep], counts[keep]
+
+
+def new_values(rows: Codes, values: Mapping[str, Any], table: Table, dictionary: Dictionary) -> Codes:
+    """The rows with some columns set to constants."""
+    columns, codes = _given(values, table, dictionary)
+    out = rows.copy()
+    out[:, columns] = codes
+    return out
+
+
+def computed(rows: Codes, exprs: tuple[Expr, ...], dictionary: Dictionary) -> Codes:
+    """New rows from expressions over the old ones, one a column."""
+    out = rows.copy()
+    if len(rows):
+        for at, expr in enumerate(exprs):
+            if not (isinstance(expr, Col) and expr.index == at):
+                out[:, at] = compile_expr(expr, dictionary)(rows)
+    return out
+
+
+def _given(values: Mapping[str, Any], table: Table, dictionary: Dictionary) -> tuple[list[int], Codes]:
+    names = table.schema.names
+    lower = {str(name).lower(): value for name, value in values.items()}
+    for name in lower:
+        if name not in names:
+            raise DataError(f"table {table.name}: no column {name} in {table.schema}")
+    columns = [names.index(name) for name in lower]
+    part = Schema(tuple(table.schema.columns[i] for i in columns))
+    if not columns:
+        return [], np.empty(0, np.int64)
+    return columns, encode([tuple(lower.values())], part, dictionary, table.name)[0]

@@ -1,0 +1,174 @@
+"""What the rest of Whence asks of the binder: statements against a `Program`, to plans and expressions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sqlglot import exp
+
+from whence.errors import CatalogError, SqlError
+from whence.model import types as t
+from whence.model.types import Kind, Schema, Type
+from whence.plan.expr import Col, Expr, Lit
+from whence.plan.logical import Node, Project
+from whence.plan.program import Program, Table, View
+from whence.sql import statements as st
+from whence.sql.expressions import ExpressionBinder
+from whence.sql.operators import cast
+from whence.sql.plans import columns
+from whence.sql.position import did_you_mean, error
+from whence.sql.queries import QueryBinder, Session, settled
+from whence.sql.reader import deep_stack
+from whence.sql.scope import Scope, fields_of
+from whence.sql.subqueries import has_subquery
+from whence.sql.types import coerce, is_text_literal
+from whence.sql.views import bind_views, resolve
+
+__all__ = [
+    "bind_assignments",
+    "bind_insert",
+    "bind_predicate",
+    "bind_query",
+    "bind_query_views",
+    "bind_table",
+    "bind_views",
+]
+
+
+def bind_table(create: st.CreateTable, program: Program) -> Program:
+    """A copy of the program with the table added (the same program, if it exists and IF NOT EXISTS is said)."""
+    name = create.table.name
+    if name in program.views:
+        raise CatalogError(f'"{name}" is a view; a table needs another name')
+    if name in program.tables:
+        if create.if_not_exists:
+            return program
+        raise CatalogError(f'table "{name}" exists already')
+    found = program.copy()
+    found.tables[name] = create.table
+    return found
+
+
+def bind_query_views(query: exp.Expr, program: Program, name: str = "query") -> tuple[Node, dict[str, View]]:
+    """A query's plan and the hidden views of its recursive CTEs, to which the plan refers. Rows keep their ORDER BY."""
+    session = Session()
+    binder = QueryBinder(program, session, name)
+    with _guarded():
+        if query.find(exp.With) is None:
+            return settled(binder.query(query, None, keep_order=True)), {}
+        from whence.sql.queries import Unresolved
+
+        session.provisional = True
+        try:
+            binder.query(query, None)  # finds the recursive CTEs
+        except Unresolved:
+            pass
+        session.provisional = False
+        plans = resolve(session) if session.pending else {}
+        plan = settled(binder.query(query, None, keep_order=True))
+    hidden = {n: View(n, p.schema, p, owner=session.pending[n].owner) for n, p in plans.items()}
+    return plan, hidden
+
+
+def bind_query(query: exp.Expr, program: Program) -> Node:
+    """The plan of a query whose WITH is not recursive (see `bind_query_views`)."""
+    plan, hidden = bind_query_views(query, program)
+    if hidden:
+        raise error("WITH RECURSIVE cannot stand here; create a view of it", query)
+    return plan
+
+
+def bind_predicate(where: exp.Expr | None, table: str | Table, program: Program) -> Expr:
+    """The WHERE of a DELETE or UPDATE, over the table's columns; without one, TRUE."""
+    if where is None:
+        return Lit(t.BOOLEAN, True)
+    found = _table(table, program)
+    place = ExpressionBinder(
+        QueryBinder(program, Session()), Scope(fields_of(found.schema, found.name)), "the WHERE of DELETE or UPDATE"
+    )
+    with _guarded():
+        predicate = place.condition(where)
+    if has_subquery(predicate):
+        raise error("a subquery in the WHERE of DELETE or UPDATE is not supported; query first", where)
+    return predicate
+
+
+def bind_assignments(update: st.Update, program: Program) -> tuple[Expr, ...]:
+    """The new value of every column of the table, over its old ones."""
+    table = _table(update.table, program)
+    scope = Scope(fields_of(table.schema, table.name))
+    place = ExpressionBinder(QueryBinder(program, Session()), scope, "SET")
+    found: list[Expr] = [Col(c.type, i) for i, c in enumerate(table.schema.columns)]
+    done: set[str] = set()
+    for name, value in update.assignments:
+        at = _column(table, name, value)
+        if name in done:
+            raise error(f'column "{name}" is set twice', value)
+        done.add(name)
+        with _guarded():
+            expr = place.bind(value)
+        if has_subquery(expr):
+            raise error("a subquery in SET is not supported", value)
+        found[at] = assigned(expr, table.schema.columns[at].type, table.schema.columns[at].name, value)
+    return tuple(found)
+
+
+def bind_insert(insert: st.Insert, program: Program) -> Node:
+    """The rows to insert, with the table's columns in its order; columns that are not named are NULL."""
+    table = _table(insert.table, program)
+    named = insert.columns if insert.columns is not None else table.schema.names
+    places = [_column(table, name, insert.source) for name in named]
+    if len(set(places)) < len(places):
+        raise error("a column is named twice", insert.source)
+    source = bind_query(insert.source, program)
+    if len(source.schema) != len(places):
+        raise error(f"{len(places)} columns are to be inserted, {len(source.schema)} are given", insert.source)
+    given = dict(zip(places, columns(source), strict=True))
+    exprs: list[Expr] = []
+    for i, column in enumerate(table.schema.columns):
+        value = given.get(i, Lit(t.NULLTYPE, None))
+        exprs.append(assigned(value, column.type, column.name, insert.source))
+    schema = Schema(table.schema.columns)
+    if exprs == columns(source) and source.schema.types == schema.types and source.schema == schema:
+        return source
+    return Project(schema, source, tuple(exprs))
+
+
+def assigned(expr: Expr, type: Type, column: str, node: exp.Expr) -> Expr:
+    """A value made to fit a column, as assignment does: by a cast where types are of one family, or text is read."""
+    have = expr.type
+    if have.kind is Kind.NULL:
+        return Lit(type, None)
+    fits = have == type or is_text_literal(expr) or Kind.TEXT in (have.kind, type.kind)
+    fits = fits or (have.is_numeric and type.is_numeric) or {have.kind, type.kind} <= {Kind.DATE, Kind.TIMESTAMP}
+    if not fits:
+        raise error(f'column "{column}" is {type}, the value {have}; an explicit cast is required', node)
+    return coerce(expr, type, node) if isinstance(expr, Lit) else cast(expr, type, False, node)
+
+
+def _table(table: str | Table, program: Program) -> Table:
+    if isinstance(table, Table):
+        return table
+    name = table.lower()
+    if name in program.tables:
+        return program.tables[name]
+    if name in program.views:
+        raise CatalogError(f'"{name}" is a view; only tables can be changed')
+    raise CatalogError(f'unknown table "{name}"{did_you_mean(name, program.tables)}')
+
+
+def _column(table: Table, name: str, node: exp.Expr) -> int:
+    if name not in table.schema.names:
+        raise error(f'table "{table.name}" has no column "{name}"{did_you_mean(name, table.schema.names)}', node)
+    return table.schema.names.index(name)
+
+
+@contextmanager
+def _guarded() -> Iterator[None]:
+    """Deep queries end in an error of ours, never in Python's."""
+    try:
+        with deep_stack():
+            yield
+    except RecursionError:
+        raise SqlError("the query is nested too deeply") from None

@@ -1,0 +1,296 @@
+"""Queries: SELECT, set operations, VALUES and WITH, over the relations that a name may mean.
+
+A `Session` is the work of binding one batch of statements. Views whose schema is not known yet raise `Unresolved`; a set
+operation bound `provisional`ly leaves out the branches that do, which is how the schema of a recursive view is found
+from its non-recursive branches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from sqlglot import exp
+
+from whence.model import types as t
+from whence.model.types import Column, Kind, Schema, Type
+from whence.plan.expr import Expr, Lit
+from whence.plan.logical import Distinct, Node, Project, Ref, Scan, SetOp, Union, Values
+from whence.plan.program import Program
+from whence.sql.expressions import ExpressionBinder
+from whence.sql.placeholders import correlation
+from whence.sql.plans import ONE_ROW, columns, distinct, project, relabel
+from whence.sql.position import did_you_mean, error
+from whence.sql.scope import Scope
+from whence.sql.select import bind_select, set_order
+from whence.sql.types import coerce, common_type
+
+
+class Unresolved(Exception):
+    """A view whose schema is not known yet was referred to."""
+
+
+@dataclass
+class Pending:
+    """A view being bound: its query in the binder it is to be bound with, and the names given to its columns."""
+
+    query: exp.Expr
+    binder: QueryBinder
+    columns: tuple[str, ...] | None
+    owner: str | None = None
+
+
+@dataclass
+class Session:
+    """The views being bound together, and what is known of their schemas so far."""
+
+    pending: dict[str, Pending] = field(default_factory=dict)
+    schemas: dict[str, Schema | None] = field(default_factory=dict)
+    provisional: bool = False
+    hidden: dict[int, str] = field(default_factory=dict)  # id of a CTE's tree -> name of its view
+
+
+@dataclass
+class Cte:
+    """A plain CTE: bound when first used, and inlined."""
+
+    tree: exp.Expr
+    binder: QueryBinder
+    plan: Node | None = None
+
+
+@dataclass(frozen=True)
+class QueryBinder:
+    """Binds queries: the program, the session, and the CTEs in sight (a plain one, or the view of a recursive one)."""
+
+    program: Program
+    session: Session
+    owner: str = "query"
+    ctes: dict[str, Cte | str] = field(default_factory=dict)
+
+    def query(self, tree: exp.Expr, parent: Scope | None, keep_order: bool = False) -> Node:
+        """The plan of a query; `parent` is the scope of the query around it, if it may see that."""
+        binder = self._with(tree)
+        while isinstance(tree, exp.Subquery) and not any(tree.args.get(a) for a in ("order", "limit", "offset")):
+            tree = tree.this
+            binder = binder._with(tree)
+        if isinstance(tree, exp.Select):
+            return bind_select(binder, tree, parent, keep_order)
+        if isinstance(tree, exp.SetOperation):
+            return set_order(tree, binder._set_operation(tree, parent), keep_order)
+        if isinstance(tree, exp.Values):
+            return binder._values(tree, parent)
+        if isinstance(tree, exp.Subquery):
+            return set_order(tree, binder.query(tree.this, parent), keep_order)
+        if isinstance(tree, exp.Table):
+            return binder.relation(tree)
+        raise error("expected a query", tree)
+
+    def subquery(self, query: exp.Expr, scope: Scope) -> Node:
+        """The plan of a subquery inside an expression."""
+        return self.query(query, scope)
+
+    # -- relations
+
+    def relation(self, node: exp.Expr) -> Node:
+        """What a name in FROM means: a CTE, a view or a table."""
+        name = node.name.lower()
+        if node.args.get("db") is not None:
+            raise error("names have no schema or catalog part", node)
+        if name in self.ctes:
+            return self._cte(self.ctes[name])
+        if name in self.session.schemas and not self.session.pending[name].owner:
+            return self._ref(name)
+        if name in self.program.views and not self.program.views[name].hidden:
+            return Ref(self.program.views[name].schema, name)
+        if name in self.program.tables:
+            return Scan(self.program.tables[name].schema, name)
+        views = [n for n, v in self.program.views.items() if not v.hidden]
+        known = [*self.ctes, *self.program.tables, *views, *self.session.pending]
+        raise error(f'unknown table or view "{name}"{did_you_mean(name, known)}', node)
+
+    def _ref(self, view: str) -> Node:
+        schema = self.session.schemas[view]
+        if schema is None:
+            raise Unresolved(view)
+        return Ref(schema, view)
+
+    def _cte(self, cte: Cte | str) -> Node:
+        if isinstance(cte, str):
+            return self._ref(cte)
+        if cte.plan is None or self.session.pending:  # schemas of views being bound may have changed since
+            alias = cte.tree.args["alias"]
+            cte.plan = named(cte.binder.query(cte.tree.this, None), [c.name.lower() for c in alias.columns], cte.tree)
+        return cte.plan
+
+    def _with(self, tree: exp.Expr) -> QueryBinder:
+        """The binder that also sees the CTEs of the query's WITH."""
+        clause = tree.args.get("with_")
+        if clause is None:
+            return self
+        recursive = _recursive(clause) if clause.args.get("recursive") else set()
+        env: dict[str, Cte | str] = dict(self.ctes)
+        inner = replace(self, ctes=env)
+        for cte in clause.expressions:
+            if cte.alias.lower() in recursive:
+                env[cte.alias.lower()] = self._hidden(cte, inner)
+        for cte in clause.expressions:
+            name = cte.alias.lower()
+            if name not in recursive:
+                env[name] = Cte(cte, replace(self, ctes=dict(env) if not recursive else env))
+        return inner
+
+    def _hidden(self, cte: exp.Expr, binder: QueryBinder) -> str:
+        """The hidden view that stands for a recursive CTE."""
+        session = self.session
+        name = session.hidden.get(id(cte))
+        if name is None:
+            base = f"{self.owner}${cte.alias.lower()}"
+            name, count = base, 1
+            while name in session.pending:
+                count += 1
+                name = f"{base}_{count}"
+            session.hidden[id(cte)] = name
+            session.schemas[name] = None
+        given = tuple(c.name.lower() for c in cte.args["alias"].columns) or None
+        session.pending[name] = Pending(cte.this, binder, given, self.owner)
+        return name
+
+    # -- set operations
+
+    def _set_operation(self, tree: exp.SetOperation, parent: Scope | None) -> Node:
+        steps: list[exp.SetOperation] = []
+        first: exp.Expr = tree
+        while isinstance(first, exp.SetOperation) and (first is tree or not _has_own_clauses(first)):
+            if first.args.get("by_name"):
+                raise error("UNION BY NAME is not supported", first)
+            steps.append(first)
+            first = first.this
+        node = self._branch(first, parent, None)
+        for step in reversed(steps):
+            other = self._branch(step.expression, parent, step)
+            if node is None or other is None:
+                node = _first_names(first, node or other)
+                continue
+            node = _combined(step, node, other)
+        if node is None:
+            raise Unresolved("every branch")
+        return node
+
+    def _branch(self, tree: exp.Expr, parent: Scope | None, step: exp.Expr | None) -> Node | None:
+        """A branch, or None if it is not known yet and the rest may stand for it."""
+        try:
+            return self.query(tree, parent)
+        except Unresolved:
+            if not self.session.provisional:
+                raise
+            return None
+
+    # -- VALUES
+
+    def _values(self, tree: exp.Expr, parent: Scope | None) -> Node:
+        place = ExpressionBinder(self, Scope((), parent), "VALUES")
+        rows = [[place.bind(e) for e in row.expressions] if isinstance(row, exp.Tuple) else [place.bind(row)]
+                for row in tree.expressions]
+        width = len(rows[0])
+        for row, source in zip(rows, tree.expressions, strict=True):
+            if len(row) != width:
+                raise error(f"VALUES rows differ in length: {width} and {len(row)}", source)
+        types = [t.NULLTYPE] * width
+        for row in rows:
+            types = [set_type(a, e.type) for a, e in zip(types, row, strict=True)]
+        names = [f"col{i}" for i in range(width)]
+        cast_rows = [[coerce(e, type, tree) for e, type in zip(row, types, strict=True)] for row in rows]
+        if all(isinstance(e, Lit) for row in cast_rows for e in row):
+            schema = Schema(tuple(Column(n, type) for n, type in zip(names, types, strict=True)))
+            return Values(schema, tuple(tuple(e.value for e in row) for row in cast_rows))  # type: ignore[attr-defined]
+        plans: list[Node] = [project(ONE_ROW, row, names) for row in cast_rows]
+        return plans[0] if len(plans) == 1 else Union(plans[0].schema, tuple(plans))
+
+
+def _combined(step: exp.SetOperation, left: Node, right: Node) -> Node:
+    if len(left.schema) != len(right.schema):
+        name = type(step).__name__.upper()
+        raise error(f"{name} of queries with {len(left.schema)} and {len(right.schema)} columns", step)
+    pairs = zip(left.schema.types, right.schema.types, strict=True)
+    types = [set_type(a, b) for a, b in pairs]
+    may_be_null = [a.nullable or b.nullable for a, b in zip(left.schema.columns, right.schema.columns, strict=True)]
+    whole = zip(left.schema.names, types, may_be_null, strict=True)
+    schema = Schema(tuple(Column(n, type, null) for n, type, null in whole))
+    left, right = cast_plan(left, types), cast_plan(right, types)
+    every = not step.args.get("distinct")
+    if isinstance(step, exp.Union):
+        if isinstance(left, Distinct) and isinstance(left.input, Union) and not every:
+            left = left.input
+        branches = left.branches if isinstance(left, Union) else (left,)
+        union = Union(schema, (*branches, right))
+        return union if every else distinct(union)
+    return SetOp(schema, left, right, "intersect" if isinstance(step, exp.Intersect) else "except", every)
+
+
+def _has_own_clauses(tree: exp.Expr) -> bool:
+    return any(tree.args.get(a) for a in ("with_", "order", "limit", "offset"))
+
+
+def _first_names(first: exp.Expr, node: Node | None) -> Node | None:
+    """A provisional plan under the names its first branch gives, as far as they can be read off its text."""
+    while isinstance(first, exp.Subquery):
+        first = first.this
+    names = [e.alias_or_name.lower() for e in first.expressions] if isinstance(first, exp.Select) else []
+    if node is None or len(names) != len(node.schema) or "*" in names or "" in names:
+        return node
+    return relabel(node, Schema(tuple(replace(c, name=n) for c, n in zip(node.schema.columns, names, strict=True))))
+
+
+def set_type(a: Type, b: Type) -> Type:
+    """The type of a column of a set operation: what both share, else text."""
+    return common_type(a, b) or t.TEXT
+
+
+def cast_plan(node: Node, types: Sequence[Type]) -> Node:
+    """The plan with its columns cast to the types, inside it where that is free."""
+    if node.schema.types == tuple(types):
+        return node
+    schema = Schema(tuple(replace(c, type=type) for c, type in zip(node.schema.columns, types, strict=True)))
+    if isinstance(node, Union):
+        return Union(schema, tuple(cast_plan(b, types) for b in node.branches))
+    if isinstance(node, Project):
+        return Project(schema, node.input, tuple(coerce(e, x) for e, x in zip(node.exprs, types, strict=True)))
+    exprs: list[Expr] = [coerce(e, x) for e, x in zip(columns(node), types, strict=True)]
+    return Project(schema, node, tuple(exprs))
+
+
+def named(node: Node, names: Sequence[str], at: exp.Expr | None) -> Node:
+    """The plan with its columns renamed by a list that must have their number (or be empty)."""
+    if not names:
+        return node
+    if len(names) != len(node.schema):
+        raise error(f"{len(names)} column names are given for {len(node.schema)} columns", at)
+    if len(set(names)) < len(names):
+        raise error("a column name is given twice", at)
+    return relabel(node, Schema(tuple(replace(c, name=n) for c, n in zip(node.schema.columns, names, strict=True))))
+
+
+def settled(node: Node) -> Node:
+    """The plan with columns that are only ever NULL given a type, as DuckDB does."""
+    types = [t.INTEGER if x.kind is Kind.NULL else x for x in node.schema.types]
+    if correlation(node):
+        raise error("a query refers to a column of a query around it where it cannot", None)
+    return cast_plan(node, types)
+
+
+def _recursive(clause: exp.Expr) -> set[str]:
+    """Names of the CTEs of a WITH that reach themselves."""
+    uses: dict[str, set[str]] = {}
+    names = {cte.alias.lower() for cte in clause.expressions}
+    for cte in clause.expressions:
+        uses[cte.alias.lower()] = {table.name.lower() for table in cte.this.find_all(exp.Table)} & names
+    found = set()
+    for name in names:
+        reached, frontier = set[str](), set(uses[name])
+        while frontier:
+            reached |= frontier
+            frontier = set().union(*(uses[n] for n in frontier)) - reached
+        if name in reached:
+            found.add(name)
+    return found

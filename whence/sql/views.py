@@ -1,0 +1,175 @@
+"""CREATE VIEW: views bound together, so that they may refer to each other in any order, and to themselves.
+
+First every view gets a schema from those of its branches that can be bound; then all are bound over and over, their
+column types only ever widening, until nothing changes. A replaced view takes those that depend on it along.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from whence.errors import CatalogError, SqlError
+from whence.model import types as t
+from whence.model.types import Kind, Schema
+from whence.plan.logical import Node, Ref, walk
+from whence.plan.program import Program, View
+from whence.sql.parse import parse_one
+from whence.sql.plans import relabel
+from whence.sql.position import error
+from whence.sql.queries import Pending, QueryBinder, Session, Unresolved, cast_plan, named, set_type, settled
+from whence.sql.reader import deep_stack
+from whence.sql.statements import CreateView
+
+_MAX_ROUNDS = 32
+
+
+def bind_views(creates: Sequence[CreateView], program: Program) -> Program:
+    """A copy of the program with the views added or replaced; the program given is left alone.
+
+    >>> from whence.sql.parse import parse
+    >>> views = parse("create view a as select 1 as x union select x + 1 from b where x < 5; create view b as from a")
+    >>> str(bind_views(views, Program()).views["b"].schema)
+    '(x BIGINT)'
+    """
+    wanted = _wanted(creates, program)
+    again = _dependents(set(wanted) & set(program.views), program, set(wanted))
+    base = program.copy()
+    for name in [*wanted, *again]:
+        base.views.pop(name, None)
+    base.views = {n: v for n, v in base.views.items() if v.owner not in wanted and v.owner not in again}
+    session = Session()
+    for create in [*wanted.values(), *again.values()]:
+        binder = QueryBinder(base, session, create.name)
+        session.pending[create.name] = Pending(create.query, binder, create.columns)
+        session.schemas[create.name] = None
+    try:
+        with deep_stack():
+            plans = resolve(session)
+    except RecursionError:
+        raise SqlError("the query is nested too deeply") from None
+    except SqlError as failure:
+        raise _blamed(failure, again) from None
+    statements = {**wanted, **again}
+    for name, plan in plans.items():
+        pending = session.pending[name]
+        options, sql = (), ""
+        if pending.owner is None:
+            options, sql = statements[name].options, statements[name].sql
+        elif pending.owner in statements:
+            options = statements[pending.owner].options
+        base.views[name] = View(name, plan.schema, plan, options, sql, pending.owner)
+    return base
+
+
+def resolve(session: Session) -> dict[str, Node]:
+    """The plans of the session's views, with their schemas settled."""
+    _find_schemas(session)
+    for _ in range(_MAX_ROUNDS):
+        plans: dict[str, Node] = {}
+        stable = True
+        while len(plans) < len(session.pending):  # binding may find hidden views
+            for name in [n for n in session.pending if n not in plans]:
+                if session.schemas[name] is None:
+                    _find_schemas(session)
+                plan = _bind(session, name)
+                known = session.schemas[name]
+                assert known is not None
+                widened = _widen(known, plan.schema)
+                stable = stable and widened == known
+                session.schemas[name] = widened
+                plans[name] = plan
+        if not stable:
+            continue
+        found: dict[str, Node] = {}
+        unsettled = [n for n, s in session.schemas.items() if s and any(c.kind is Kind.NULL for c in s.types)]
+        if unsettled:
+            for name in unsettled:
+                session.schemas[name] = _without_nulls(session.schemas[name])
+            continue
+        for name, plan in plans.items():
+            schema = session.schemas[name]
+            assert schema is not None
+            found[name] = relabel(cast_plan(settled(plan), schema.types), schema)
+        return found
+    names = ", ".join(sorted(n for n, p in session.pending.items() if p.owner is None))
+    raise SqlError(f"the column types of the recursive views {names} keep growing; cast them in every branch")
+
+
+def _find_schemas(session: Session) -> None:
+    """A first schema for every view, from the branches that can be bound without the others."""
+    session.provisional = True
+    try:
+        progress = True
+        while progress:
+            progress = False
+            for name in list(session.pending):
+                if session.schemas[name] is not None:
+                    continue
+                known = len(session.pending)
+                try:
+                    session.schemas[name] = _bind(session, name).schema
+                    progress = True
+                except Unresolved:
+                    progress = progress or len(session.pending) > known
+    finally:
+        session.provisional = False
+    missing = [n for n, s in session.schemas.items() if s is None]
+    if missing:
+        first = session.pending[missing[0]]
+        shown = ", ".join(f'"{m.partition("$")[2] or m}"' for m in missing)
+        raise error(f"{shown} has no branch that does not refer to itself, so it has no columns and no rows", first.query)
+
+
+def _bind(session: Session, name: str) -> Node:
+    pending = session.pending[name]
+    plan = pending.binder.query(pending.query, None)
+    return named(plan, pending.columns or (), pending.query)
+
+
+def _widen(old: Schema, new: Schema) -> Schema:
+    if len(old) != len(new):
+        return new
+    pairs = zip(old.columns, new.columns, strict=True)
+    return Schema(tuple(replace(b, type=set_type(a.type, b.type), nullable=a.nullable or b.nullable) for a, b in pairs))
+
+
+def _without_nulls(schema: Schema | None) -> Schema | None:
+    assert schema is not None
+    return Schema(tuple(replace(c, type=t.INTEGER) if c.type.kind is Kind.NULL else c for c in schema.columns))
+
+
+def _wanted(creates: Sequence[CreateView], program: Program) -> dict[str, CreateView]:
+    wanted: dict[str, CreateView] = {}
+    for create in creates:
+        if create.name in program.tables:
+            raise CatalogError(f'"{create.name}" is a table; a view needs another name')
+        taken = create.name in wanted or create.name in program.views
+        if taken and create.if_not_exists:
+            continue
+        if taken and not create.replace:
+            raise CatalogError(f'view "{create.name}" exists already; use CREATE OR REPLACE VIEW')
+        wanted[create.name] = create
+    return wanted
+
+
+def _dependents(replaced: set[str], program: Program, wanted: set[str]) -> dict[str, CreateView]:
+    """The statements of the views that depend on the replaced ones, read again from their text."""
+    reached, frontier = set(replaced), set(replaced)
+    while frontier:
+        found = set()
+        for name, view in program.views.items():
+            if {n.view for n in walk(view.query) if isinstance(n, Ref)} & frontier:
+                found.add(view.owner or name)
+        frontier = found - reached
+        reached |= found
+    statements = {}
+    for name in reached - wanted:
+        statement = parse_one(program.views[name].sql)
+        assert isinstance(statement, CreateView)
+        statements[name] = replace(statement, options=program.views[name].options)
+    return statements
+
+
+def _blamed(failure: SqlError, again: dict[str, CreateView]) -> SqlError:
+    return failure
