@@ -47,7 +47,7 @@ LIMITS = {
 """The largest network a peer is given unless `--no-limits`; what is not named has no limit."""
 
 
-class Disagreement(Exception):
+class DisagreementError(Exception):
     """Two peers gave different answers: the figures would mean nothing."""
 
 
@@ -99,20 +99,20 @@ def measure(
             (series.deletes if update.sign < 0 else series.inserts).append(seconds)
         if verify or i == len(stream) - 1:
             digests.append(peer.digest())
-    series.notes["rows"] = digests[-1].count
+    series.notes["rows"] = digests[-1].rows
     series.notes["changed"] = sum(a != b for a, b in pairwise(digests)) if verify else None
     return series, digests, peer.rows() if verify else None
 
 
 def compare(program: str, answers: dict[str, tuple[list[Digest], Rows | None]]) -> None:
-    """Raise `Disagreement` unless all peers had the same answers, step by step."""
+    """Raise `DisagreementError` unless all peers had the same answers, step by step."""
     first, (expected, expected_rows) = next(iter(answers.items()))
     for name, (digests, rows) in answers.items():
         for step, (a, b) in enumerate(zip(expected, digests, strict=True)):
             if a != b:
-                raise Disagreement(f"{program}, state {step}: {first} has {a}, {name} has {b}")
+                raise DisagreementError(f"{program}, state {step}: {first} has {a}, {name} has {b}")
         if rows is not None and expected_rows is not None and _set(rows) != _set(expected_rows):
-            raise Disagreement(f"{program}: {first} and {name} end with different rows")
+            raise DisagreementError(f"{program}: {first} and {name} end with different rows")
 
 
 def _set(rows: Rows) -> set[tuple[int, ...]]:
@@ -208,7 +208,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     else:
         try:
             every = run(options, console)
-        except Disagreement as wrong:
+        except DisagreementError as wrong:
             console.print(f"[red]the answers differ: {wrong}")
             return 1
         checks = promises(every)

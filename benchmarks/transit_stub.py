@@ -113,7 +113,7 @@ def _random_tree(group: Sequence[int], cost: int, rng: random.Random) -> Iterato
         yield group[i], group[rng.randrange(i)], cost
 
 
-def _extra_cables(domains: Sequence[_Domain], rng: random.Random) -> Iterator[tuple[int, int, int]]:
+def _extra_cables(domains: list[_Domain], rng: random.Random) -> Iterator[tuple[int, int, int]]:
     """Redundant cables in random order: mostly inside stubs, the rest inside domains and between them."""
     extra = [(a, b, STUB_COST) for d in domains for stub in d.stubs for a, b in combinations(stub, 2)]
     extra += [(a, b, TRANSIT_COST) for d in domains for a, b in combinations(d.transit, 2)]

@@ -55,7 +55,7 @@ def _reported(command: Callable[P, None]) -> Callable[P, None]:
         try:
             command(*args, **kwargs)
         except WhenceError as error:
-            err.print(Text(f"error: {error}", style="red"))
+            err.print(Text(f"error: {error}", style="red"), soft_wrap=True)
             raise typer.Exit(1) from None
         except BrokenPipeError:
             sys.stderr.close()  # the reader of a pipe has gone: nobody is left to tell
@@ -74,7 +74,9 @@ def _version(asked: bool) -> None:
 @app.callback()
 def options(
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log what happens to stderr.")] = False,
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Say the version.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say the version.")
+    ] = False,
 ) -> None:
     if verbose:
         logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(message)s")
@@ -87,7 +89,9 @@ def run(
     program: Annotated[Path, typer.Argument(help="A script of CREATE TABLE and CREATE VIEW statements.")],
     source: Annotated[
         list[str] | None,
-        typer.Option("--source", "-s", metavar="TABLE=FILE", help="Updates for a table: .jsonl, or rows: .csv, .parquet."),
+        typer.Option(
+            "--source", "-s", metavar="TABLE=FILE", help="Updates for a table: .jsonl, or rows: .csv, .parquet."
+        ),
     ] = None,
     view: Annotated[list[str] | None, typer.Option("--view", help="Show only these views (default: all).")] = None,
     batch: Annotated[int, typer.Option("--batch", min=1, help="Lines of an update file that make one epoch.")] = 1,
@@ -96,17 +100,19 @@ def run(
 ) -> None:
     """Run a program over files of updates and show the views as they change.
 
-    An update file has one JSON object a line, the row by column and what happens to it:
+    An update file has one JSON object a line: the row by column, and + or - in "op", or around the row.
 
-        {"op": "+", "src": "A", "dst": "B"}      or      {"+": {"src": "A", "dst": "B"}}
+        {"op": "+", "src": "A", "dst": "B"}
 
-        {"op": "-", "src": "A", "dst": "B"}      or      {"-": {"src": "A", "dst": "B"}}
+        {"-": {"src": "A", "dst": "B"}}
 
     Examples:
 
         whence run network.sql --source link=links.jsonl
 
-        whence run network.sql -s link=links.jsonl --view reachable --batch 100 --format jsonl > changes.jsonl
+        whence run network.sql -s link=links.csv --view reachable
+
+        whence run network.sql -s link=links.jsonl --batch 100 --format jsonl
     """
     inputs = [_source(text) for text in source or []]
     with whence.open() as db:
@@ -161,7 +167,8 @@ def _apply(db: whence.Database, table: str, path: Path, updates: list[files.Upda
                 elif not db.delete(table, [row]):
                     err.print(Text(f"{path}, line {update.line}: no such row to delete", style="yellow"))
             except DataError as error:
-                raise DataError(f"{path}, line {update.line}: {error}") from None
+                said = str(error).replace(", row 1", "", 1)
+                raise DataError(f"{path}, line {update.line}: {said}") from None
 
 
 class _Printer:
@@ -170,7 +177,7 @@ class _Printer:
     def __init__(self, format: Format, limit: int, feeds: list[Changes]) -> None:
         self.format, self.limit, self.feeds = format, limit, feeds
         if format is Format.csv:
-            self._csv = csv.writer(sys.stdout)
+            self._csv = csv.writer(sys.stdout, lineterminator="\n")
             self._csv.writerow(["epoch", "op", *feeds[0].columns])
 
     def epoch(self, seconds: float) -> None:
@@ -228,7 +235,9 @@ def _load(db: whence.Database, text: str) -> None:
 @_reported
 def sql(
     program: Annotated[Path | None, typer.Argument(help="A script to run first.")] = None,
-    command: Annotated[str | None, typer.Option("--command", "-c", help="Run this SQL, print its results, leave.")] = None,
+    command: Annotated[
+        str | None, typer.Option("--command", "-c", help="Run this SQL, print its results, leave.")
+    ] = None,
     format: Annotated[Format, typer.Option("--format", help="How results are printed.")] = Format.table,
 ) -> None:
     r"""Open an interactive SQL shell, or run SQL with -c.

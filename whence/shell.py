@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
+import functools
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,7 +43,7 @@ def print_result(result: Result, out: Console, format: str = "table") -> None:
         for row in result.to_dicts():
             print(json_line(row))
     elif format == "csv":
-        writer = csv.writer(sys.stdout)
+        writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerow(result.columns)
         writer.writerows(result.rows)
     elif result.columns == ["plan"]:
@@ -67,12 +70,12 @@ def interact(db: Database, out: Console, err: Console, format: str) -> None:
         if not pending and line.strip().startswith("\\"):
             if line.strip() == "\\q":
                 return
-            _guarded(db, out, err, lambda text=line.strip(): _meta(db, text, out, format))  # type: ignore[misc]  # bound now
+            _guarded(db, out, err, functools.partial(_meta, db, line.strip(), out, format))
             continue
         pending += line + "\n"
         if complete(pending):
             text, pending = pending, ""
-            _guarded(db, out, err, lambda text=text: run_script(db, text, out, format))  # type: ignore[misc]  # bound now
+            _guarded(db, out, err, functools.partial(run_script, db, text, out, format))
         elif not pending.strip():
             pending = ""
 
@@ -105,14 +108,13 @@ def print_sql(out: Console, text: str) -> None:
     out.print(Syntax(text.strip(), "sql", background_color="default", word_wrap=True))
 
 
-def _guarded(db: Database, out: Console, err: Console, action: object) -> None:
+def _guarded(db: Database, out: Console, err: Console, action: Callable[[], None]) -> None:
     start = time.perf_counter()
     try:
-        assert callable(action)
         action()
         out.print(Text(f"{(time.perf_counter() - start) * 1000:.1f} ms, epoch {db.epoch}", style="dim"))
     except WhenceError as error:
-        err.print(Text(f"error: {error}", style="red"))
+        err.print(Text(f"error: {error}", style="red"), soft_wrap=True)
     except KeyboardInterrupt:
         err.print(Text("interrupted; nothing was changed by this statement", style="yellow"))
 
@@ -142,10 +144,8 @@ def _history() -> None:
         import readline
     except ImportError:  # not on every platform
         return
-    try:
+    with contextlib.suppress(OSError):
         readline.read_history_file(HISTORY)
-    except OSError:
-        pass
     readline.set_history_length(1000)
     atexit.register(_save_history)
 
@@ -153,7 +153,5 @@ def _history() -> None:
 def _save_history() -> None:
     import readline
 
-    try:
+    with contextlib.suppress(OSError):
         readline.write_history_file(HISTORY)
-    except OSError:
-        pass

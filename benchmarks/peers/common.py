@@ -26,7 +26,7 @@ SQUARE_MODULUS = 998244353
 class Digest(NamedTuple):
     """An order-free fingerprint of a set of rows; equal sets have equal digests."""
 
-    count: int
+    rows: int
     hash_sum: int
     square_sum: int
 

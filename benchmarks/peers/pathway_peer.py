@@ -101,7 +101,7 @@ def _serve(pipe: Connection, graph: str, columns: tuple[str, ...], keep_rows: bo
     latest = Digest(0, 0, 0)
     kept: dict[Any, tuple[int, ...]] = {}
 
-    class Feed(pw.io.python.ConnectorSubject):  # type: ignore[misc]  # the base class is untyped
+    class Feed(pw.io.python.ConnectorSubject):
         """Turns messages into commits."""
 
         @property
@@ -135,7 +135,7 @@ def _serve(pipe: Connection, graph: str, columns: tuple[str, ...], keep_rows: bo
     def on_digest(key: Any, row: dict[str, int], time: int, is_addition: bool) -> None:
         nonlocal latest
         if is_addition:
-            latest = Digest(row["count"], row["hash_sum"], row["square_sum"])
+            latest = Digest(row["rows"], row["hash_sum"], row["square_sum"])
 
     def on_row(key: Any, row: dict[str, int], time: int, is_addition: bool) -> None:
         if is_addition:
@@ -157,7 +157,7 @@ def _digest(pw: Any, view: Any, columns: Sequence[str], source: Any) -> Any:
     hashed = view.select(hashed=total % HASH_MODULUS, seen=1, fed=0)
     both = hashed.concat_reindex(source.select(hashed=0, seen=0, fed=1))
     return both.reduce(
-        count=pw.reducers.sum(both.seen),
+        rows=pw.reducers.sum(both.seen),
         fed=pw.reducers.sum(both.fed),
         hash_sum=pw.reducers.sum(both.hashed),
         square_sum=pw.reducers.sum((both.hashed * both.hashed) % SQUARE_MODULUS),

@@ -9,7 +9,7 @@ favour.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,10 @@ from scipy import sparse
 from scipy.sparse import csgraph
 
 from benchmarks.peers.common import Change, Digest, Rows, digest
+
+Ends = NDArray[np.int32]
+Costs = NDArray[np.float64]
+Matrix = NDArray[np.float64] | NDArray[np.bool_]
 
 
 class ScipyPeer:
@@ -27,14 +31,15 @@ class ScipyPeer:
     def __init__(self, program: str, nodes: int) -> None:
         self._program = program
         self._nodes = nodes
-        self._links: dict[tuple[int, int], int] = {}
-        self._view: NDArray[np.float64] | NDArray[np.bool_] = np.zeros((nodes, nodes), dtype=bool)
-        self._compute = {
+        self._links: Rows = np.empty((0, 3), dtype=np.int64)
+        self._view: Matrix = np.zeros((nodes, nodes), dtype=bool)
+        compute: dict[str, Callable[[Ends, Ends, Costs, int], Matrix]] = {
             "reachable": closure,
             "reachable_nonlinear": closure,
             "cheapest": cheapest_costs,
             "same_generation": same_generation,
-        }[program]
+        }
+        self._compute = compute[program]
 
     def load(self, tables: dict[str, Rows]) -> float:
         """Time the first computation."""
@@ -44,14 +49,13 @@ class ScipyPeer:
         """Time the change of the links and the recomputation."""
         started = time.perf_counter()
         for change in batch:
-            for src, dst, cost in change.rows.tolist():
-                if change.sign > 0:
-                    self._links[src, dst] = cost
-                else:
-                    del self._links[src, dst]
-        ends = np.array(list(self._links), dtype=np.int32).reshape(-1, 2)
-        costs = np.fromiter(self._links.values(), dtype=np.float64, count=len(self._links))
-        self._view = self._compute(ends[:, 0], ends[:, 1], costs, self._nodes)
+            if change.sign > 0:
+                self._links = np.concatenate([self._links, change.rows])
+            else:
+                gone = [np.flatnonzero((self._links == row).all(axis=1))[0] for row in change.rows]
+                self._links = np.delete(self._links, gone, axis=0)
+        src, dst = self._links[:, 0].astype(np.int32), self._links[:, 1].astype(np.int32)
+        self._view = self._compute(src, dst, self._links[:, 2].astype(np.float64), self._nodes)
         return time.perf_counter() - started
 
     def digest(self) -> Digest:
@@ -69,7 +73,7 @@ class ScipyPeer:
         """Nothing to let go of."""
 
 
-def closure(src: Rows, dst: Rows, costs: NDArray[np.float64], nodes: int) -> NDArray[np.bool_]:
+def closure(src: Ends, dst: Ends, costs: Costs, nodes: int) -> NDArray[np.bool_]:
     """Which node reaches which over one link or more, by strongly connected components.
 
     Nodes of a component reach each other (a component of one node reaches itself only by a loop); between components
@@ -98,10 +102,11 @@ def closure(src: Rows, dst: Rows, costs: NDArray[np.float64], nodes: int) -> NDA
         for after in np.flatnonzero(between[component]):
             reach[component] |= reach[after]
     np.fill_diagonal(reach, within)
-    return np.take(np.take(reach, label, axis=0), label, axis=1)
+    spread: NDArray[np.bool_] = np.take(np.take(reach, label, axis=0), label, axis=1)
+    return spread
 
 
-def cheapest_costs(src: Rows, dst: Rows, costs: NDArray[np.float64], nodes: int) -> NDArray[np.float64]:
+def cheapest_costs(src: Ends, dst: Ends, costs: Costs, nodes: int) -> NDArray[np.float64]:
     """The cheapest way from each node to each, the diagonal being the cheapest way out and back, infinity if none."""
     graph = sparse.csr_array((costs, (src, dst)), shape=(nodes, nodes))
     distance: NDArray[np.float64] = csgraph.shortest_path(graph, method="D", directed=True)
@@ -111,7 +116,7 @@ def cheapest_costs(src: Rows, dst: Rows, costs: NDArray[np.float64], nodes: int)
     return distance
 
 
-def same_generation(src: Rows, dst: Rows, costs: NDArray[np.float64], nodes: int) -> NDArray[np.bool_]:
+def same_generation(src: Ends, dst: Ends, costs: Costs, nodes: int) -> NDArray[np.bool_]:
     """Pairs reached from one node by walks of equal length: the least S with S = A'A + A'SA, new pairs only a round."""
     down = sparse.csr_array((np.ones(len(src), dtype=np.float32), (dst, src)), shape=(nodes, nodes))
     new: NDArray[np.bool_] = (down @ down.T).toarray() > 0

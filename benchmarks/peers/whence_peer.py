@@ -74,6 +74,10 @@ class WhencePeer:
         """The view as it is committed."""
         return as_rows([column.to_numpy() for column in self.db[self._view].to_arrow().columns])
 
+    def state_bytes(self) -> int:
+        """Bytes of all tables, operators and indexes, as the database reports them."""
+        return int(self.db.metrics()["state_bytes"])
+
     def close(self) -> None:
         """Close the database."""
         self.db.close()

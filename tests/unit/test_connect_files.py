@@ -29,7 +29,16 @@ from whence.model.types import (
 TYPES = (BOOLEAN, INTEGER, DOUBLE, decimal(9, 2), TEXT, DATE, TIMESTAMP, INTERVAL)
 ALL = Schema(tuple(Column(f"c{i}", type) for i, type in enumerate(TYPES)))
 ROWS = [
-    (True, 1, 0.1, Decimal("1.10"), 'a,"b"\n', dt.date(2024, 2, 29), dt.datetime(2024, 1, 1, 2, 3, 4, 5), Interval(13, 2, 3_500_000)),
+    (
+        True,
+        1,
+        0.1,
+        Decimal("1.10"),
+        'a,"b"\n',
+        dt.date(2024, 2, 29),
+        dt.datetime(2024, 1, 1, 2, 3, 4, 5),
+        Interval(13, 2, 3_500_000),
+    ),
     (None,) * 8,
     (False, -1, -2.5e300, Decimal("-0.01"), "", dt.date(1969, 1, 1), dt.datetime(1969, 1, 1), Interval(0, 0, 0)),
 ]
@@ -41,7 +50,11 @@ def test_a_table_goes_round(tmp_path: Path, suffix: str) -> None:
     words = Dictionary()
     table = to_arrow(encode(ROWS, ALL, words, "t"), np.ones(3, np.int64), ALL, words)
     write(table, tmp_path / f"t.{suffix}")
-    back = [row for part in read(tmp_path / f"t.{suffix}", ALL) for row in to_tuples(encode(part, ALL, words, "t"), ALL, words)]
+    back = [
+        row
+        for part in read(tmp_path / f"t.{suffix}", ALL)
+        for row in to_tuples(encode(part, ALL, words, "t"), ALL, words)
+    ]
     assert back == ROWS
 
 

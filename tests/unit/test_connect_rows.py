@@ -57,7 +57,17 @@ ROWS = [
         Interval(1, -2, 3),
     ),
     (None,) * 9,
-    (False, 2**31 - 1, -(2**53), 0.0, Decimal("0.00"), "", dt.date(2024, 1, 1), dt.datetime(1960, 1, 1), Interval(0, 0, 0)),
+    (
+        False,
+        2**31 - 1,
+        -(2**53),
+        0.0,
+        Decimal("0.00"),
+        "",
+        dt.date(2024, 1, 1),
+        dt.datetime(1960, 1, 1),
+        Interval(0, 0, 0),
+    ),
 ]
 
 
@@ -77,7 +87,9 @@ def test_every_type_goes_round_as_tuples(copies: int) -> None:
     assert codes[: len(ROWS)].tolist() == encode(ROWS, ALL, words, "t").tolist()
 
 
-@pytest.mark.parametrize("kind", ["tuples", "dicts", "table", "batch", "reader", "pandas", "polars", "generator", "chunks"])
+@pytest.mark.parametrize(
+    "kind", ["tuples", "dicts", "table", "batch", "reader", "pandas", "polars", "generator", "chunks"]
+)
 def test_every_container_gives_the_same_codes(kind: str) -> None:
     words = Dictionary()
     codes = encode(ROWS, ALL, words, "t")
@@ -143,16 +155,25 @@ def test_the_smallest_bigint_is_refused_because_it_is_null() -> None:
 def test_floats_that_are_one_value_have_one_code() -> None:
     for copies in (1, 30):
         codes = encode([(0.0,), (-0.0,), (math.nan,), (-math.nan,), (3,)] * copies, of(DOUBLE), Dictionary(), "t")
-        assert codes[0] == codes[1] and codes[2] == codes[3]
+        assert codes[0] == codes[1]
+        assert codes[2] == codes[3]
         assert to_tuples(codes[4:5], of(DOUBLE), Dictionary()) == [(3.0,)]
     table = pa.table({"a": pa.array([math.nan, None, 1.0])})
-    assert to_arrow(encode(table, of(DOUBLE), Dictionary(), "t"), ones(3), of(DOUBLE), Dictionary())["a"].null_count == 1
+    assert (
+        to_arrow(encode(table, of(DOUBLE), Dictionary(), "t"), ones(3), of(DOUBLE), Dictionary())["a"].null_count == 1
+    )
 
 
 def test_decimals_are_exact_rounded_half_up_and_bounded() -> None:
     schema, words = of(decimal(18, 3)), Dictionary()
     exact = [Decimal("999999999999999.999"), Decimal("-0.001"), Decimal("1.0005"), 2, 0.1]
-    wanted = [(Decimal("999999999999999.999"),), (Decimal("-0.001"),), (Decimal("1.001"),), (Decimal("2.000"),), (Decimal("0.100"),)]
+    wanted = [
+        (Decimal("999999999999999.999"),),
+        (Decimal("-0.001"),),
+        (Decimal("1.001"),),
+        (Decimal("2.000"),),
+        (Decimal("0.100"),),
+    ]
     assert to_tuples(encode([(v,) for v in exact], schema, words, "t"), schema, words) == wanted
     arrow = pa.table({"a": pa.array([Decimal("1.0005"), None], pa.decimal128(20, 4))})
     assert to_tuples(encode(arrow, schema, words, "t"), schema, words) == [(Decimal("1.001"),), (None,)]

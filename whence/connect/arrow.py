@@ -1,8 +1,8 @@
 """One Arrow column to codes and back, a whole column at a time.
 
-Integers, floats, dates and timestamps move as numpy arrays with a null mask; text is dictionary-encoded by Arrow and only
-its distinct values are interned; decimals are moved as their unscaled integers, so they stay exact. A column that has no
-fast way (`None` from `encode_column`) is encoded value by value by the caller, which also finds the offending row.
+Integers, floats, dates and timestamps move as numpy arrays with a null mask; text is dictionary-encoded by Arrow and
+only its distinct values are interned; decimals are moved as their unscaled integers, so they stay exact. A column that
+has no fast way (`None` from `encode_column`) is encoded value by value by the caller, which also finds the bad row.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Rows in and out: tuples, dicts, Arrow, pandas and polars to codes, and codes back to any of them.
 
-The invariant: what comes out of `encode` fits its table (arity, types, ranges), or nothing does and a DataError names the
-table, the row (counted from 1), the column and the value.
+The invariant: what comes out of `encode` fits its table (arity, types, ranges), or nothing does and a DataError names
+the table, the row (counted from 1), the column and the value.
 """
 
 from __future__ import annotations
@@ -221,7 +221,7 @@ def _quick_double(value: Any, type: Type, dictionary: Dictionary) -> int:
     return encode_value(value, type, dictionary)
 
 
-_QUICK: dict[Kind, Callable[[Any, Type, Dictionary], int]] = {kind: encode_value for kind in Kind}
+_QUICK: dict[Kind, Callable[[Any, Type, Dictionary], int]] = dict.fromkeys(Kind, encode_value)
 _QUICK.update(
     {Kind.INTEGER: _quick_integer, Kind.BIGINT: _quick_integer, Kind.TEXT: _quick_text, Kind.DOUBLE: _quick_double}
 )

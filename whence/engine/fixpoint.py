@@ -15,6 +15,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from whence.annotate.counting import COUNTING
 from whence.annotate.none import NONE
 from whence.engine.kernels import fixpoint as fx
 from whence.engine.kernels import store as st
@@ -187,7 +188,7 @@ class Fixpoint(Operator):
         for relation, delta in zip(self._externals, deltas, strict=True):
             if len(delta):
                 part = np.zeros((len(delta), 2 + self._compiled.columns), np.int64)
-                part[:, 0], part[:, 1] = relation, self.inputs[0].algebra.multiplicity(delta.ann)
+                part[:, 0], part[:, 1] = relation, delta.ann
                 part[:, 2 : 2 + delta.rows.shape[1]] = delta.rows
                 parts.append(part)
         return np.concatenate(parts) if parts else np.zeros((0, 2 + self._compiled.columns), np.int64)
@@ -344,10 +345,10 @@ class Fixpoint(Operator):
 
 
 class Port(Operator):
-    """One relation of a fixpoint, as an operator others can read."""
+    """One relation of a fixpoint, as an operator others can read: a set, so a multiset of rows that count one each."""
 
     follows = True
-    algebra = NONE
+    algebra = COUNTING
 
     def __init__(self, fixpoint: Fixpoint, relation: int):
         self.fixpoint, self.relation = fixpoint, relation

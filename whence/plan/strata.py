@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from whence.errors import NotStratifiable
-from whence.plan.logical import Aggregate, Join, Node, Ref, SetOp, TopK, walk
+from whence.plan.logical import Aggregate, Join, Node, Ref, Scan, SetOp, TopK, walk
 from whence.plan.program import Program, View
 
 _NEGATIVE_RIGHT = {"anti": "NOT EXISTS or NOT IN", "mark": "a subquery in an expression", "left": "a LEFT JOIN"}
@@ -31,8 +31,6 @@ def references(view: View) -> set[str]:
 
 def dependents(program: Program, name: str) -> list[str]:
     """The views that depend on a table or view, directly or through others, those nearest first (hidden ones too)."""
-    from whence.plan.logical import Scan
-
     reached: list[str] = []
     frontier = [name]
     while frontier:
@@ -102,8 +100,8 @@ def _check(program: Program, members: list[str], graph: dict[str, list[str]]) ->
             path = _path(graph, target, name, set(members))
             cycle = " -> ".join(_shown(n) for n in [name, *path])
             raise NotStratifiable(
-                f"the recursion {cycle} goes through {reason} in {_shown(name)}: rows found later could make earlier ones"
-                " wrong. Compute what is negated or aggregated in a view of its own that does not depend on this one"
+                f"the recursion {cycle} goes through {reason} in {_shown(name)}: rows found later could make"
+                " earlier ones wrong. Compute what is negated or aggregated in a view that does not depend on this one"
             )
 
 

@@ -12,11 +12,15 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import duckdb
+import duckdb.func
+import numpy as np
 import pyarrow as pa
 from sqlglot import exp
 
 from whence.errors import EvaluationError, SqlError
+from whence.model.codes import NULL, Codes, Dictionary
 from whence.model.types import Kind, Type
+from whence.plan.logical import Order, TopK
 from whence.plan.program import Program, ScalarFunction
 from whence.sql.position import did_you_mean, error
 
@@ -33,11 +37,31 @@ def relations_of(query: exp.Expr) -> list[exp.Table]:
     return [t for t in found if t.name.lower() not in own]
 
 
+def uses_table_function(query: exp.Expr, program: Program) -> bool:
+    """Whether a query calls one of our table functions."""
+    calls = (t.this for t in query.find_all(exp.Table, exp.Lateral) if isinstance(t.this, exp.Func))
+    return any(call.name.lower() in program.table_functions for call in calls)
+
+
+def sort_order(rows: Codes, top: TopK, dictionary: Dictionary) -> Codes:
+    """The positions of rows in the order of a top-k."""
+    keys: list[Codes] = []
+    wanted = [*top.order, *(Order(i) for i in range(rows.shape[1]))]
+    for order in reversed(wanted):
+        codes, interned = rows[:, order.column], top.schema.types[order.column].is_interned
+        codes = dictionary.order_of(codes) if interned else codes
+        null = codes == NULL
+        _, rank = np.unique(codes, return_inverse=True)
+        rank = -rank if order.descending else rank
+        keys.append(np.where(null, np.int64(-(2**62) if order.nulls_first else 2**62), rank))
+    return np.lexsort(keys).astype(np.int64)
+
+
 class Adhoc:
     """The DuckDB connection of one database."""
 
-    def __init__(self, read: Callable[[str], tuple[int, pa.Table]]) -> None:
-        self._read = read  # the relation's Arrow table and its epoch
+    def __init__(self, read: Callable[[Iterable[str]], dict[str, pa.Table]]) -> None:
+        self._read = read  # the relations of one epoch as Arrow
         self._connection: duckdb.DuckDBPyConnection | None = None
         self._functions: dict[str, ScalarFunction] = {}
         self._failed: list[tuple[str, Exception]] = []
@@ -49,8 +73,8 @@ class Adhoc:
         with self._guard:
             connection = self._connect(program.scalars.values())
             self._failed.clear()
-            for name in names:
-                connection.register(name, self._read(name)[1])
+            for name, table in self._read(names).items():
+                connection.register(name, table)
             try:
                 relation = connection.sql(query.sql(dialect="duckdb"))
                 if relation is None:
@@ -96,7 +120,7 @@ class Adhoc:
                     self._watched(function),
                     [_duck_type(t) for t in function.args],
                     _duck_type(function.returns),
-                    null_handling="special",
+                    null_handling=duckdb.func.SPECIAL,
                 )
                 self._functions[function.name] = function
         return self._connection
@@ -117,7 +141,9 @@ class Adhoc:
     def _ours(failure: duckdb.Error) -> SqlError | EvaluationError:
         text = str(failure)
         said = re.sub(r"^\w+(?: \w+)? Error: ", "", text.splitlines()[0]) if text else type(failure).__name__
-        hint = next((" " + line.strip() for line in text.splitlines()[1:] if line.startswith(("Did you", "Candidate"))), "")
+        hint = next(
+            (" " + line.strip() for line in text.splitlines()[1:] if line.startswith(("Did you", "Candidate"))), ""
+        )
         if isinstance(failure, (duckdb.ConversionException, duckdb.OutOfRangeException, duckdb.InvalidInputException)):
             return EvaluationError(said + hint)
         return SqlError(said + hint)

@@ -1,4 +1,4 @@
-"""What the database knows by name, and the running plan behind it; a change of either that fails leaves both as they were.
+"""What the database knows by name, and the running plan behind it; a change that fails leaves both as they were.
 
 A script's views are bound together, ordered into components, and filled under names nobody sees; only when the last one
 stands do they take their places. Replacing a view binds again, in the same step, everything that depends on it.
@@ -12,6 +12,7 @@ import numpy as np
 
 from whence.connect.rows import encode
 from whence.engine.build import Builder
+from whence.engine.components import build_component
 from whence.engine.evaluate import compile_expr
 from whence.engine.graph import Dataflow
 from whence.engine.operator import Batch, Operator
@@ -110,9 +111,7 @@ class Catalog:
 
     def _build(self, component: Component, program: Program) -> dict[str, Operator]:
         if component.recursive:
-            from whence.engine.fixpoint import build_component
-
-            return build_component(component, program, self._builder)
+            return build_component(component, program, self._builder, self.recursion_limit)
         (name,) = component.views
         return {name: self._builder.build(optimize(program.views[name].query))}
 

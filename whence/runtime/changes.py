@@ -1,7 +1,7 @@
 """The changes of a view, epoch by epoch, as they happen.
 
-The invariant: for one iterator, the snapshot it began from plus every change it has yielded equals the view as of the last
-epoch it has reached. Within an epoch a row occurs with one sign only, withdrawals before additions.
+The invariant: for one iterator, the snapshot it began from plus every change it has yielded equals the view as of the
+last epoch it has reached. Within an epoch a row occurs with one sign only, withdrawals before additions.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Change(NamedTuple):
 
 
 class Changes:
-    """The changes of one view since this object was made. Iterating ends when it has caught up, and may be taken up again.
+    """The changes of one view since this object was made. Iterating ends when it has caught up, and may be resumed.
 
     >>> import whence
     >>> db = whence.open(); _ = db.execute("CREATE TABLE a (x INT); CREATE VIEW b AS SELECT DISTINCT x FROM a")

@@ -11,6 +11,7 @@ from typing import Any, Self
 import pyarrow as pa
 
 from whence.connect import files, rows
+from whence.engine.components import DEPTH_LIMIT
 from whence.errors import DataError, SqlError, WhenceError
 from whence.model.codes import Codes
 from whence.model.types import Schema, Type
@@ -24,13 +25,11 @@ from whence.runtime.writing import matching, new_values
 from whence.sql import statements as st
 from whence.sql.parse import parse_one
 
-RECURSION_LIMIT = 100_000
 
-
-def open(path: str | Path | None = None, *, recursion_limit: int = RECURSION_LIMIT) -> Database:
+def open(path: str | Path | None = None, *, recursion_limit: int = DEPTH_LIMIT) -> Database:
     """A new database in memory.
 
-    `recursion_limit` is how deep a derivation through a recursive view may become before the view is held to have no end.
+    `recursion_limit` is how deep a derivation through a recursive view may become before it is held to have no end.
 
     >>> with open() as db:
     ...     _ = db.execute("CREATE TABLE link (src TEXT, dst TEXT)")

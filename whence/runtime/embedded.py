@@ -1,8 +1,8 @@
 """The embedded runtime: tables, views and epochs in this process.
 
-One writer at a time, any number of readers. A writer's pending rows lie beside the committed state until `commit` pushes
-them through the dataflow; readers are kept out only for that moment, so what they see is always a whole epoch. The law:
-after epoch e every view equals its definition over the tables as of e, and an epoch that fails has not happened.
+One writer at a time, any number of readers. A writer's pending rows lie beside the committed state until the commit
+pushes them through the dataflow; readers are kept out only for that moment, so what they see is always a whole epoch.
+The law: after epoch e every view equals its definition over the tables as of e; an epoch that fails has not happened.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 import numpy as np
@@ -25,10 +25,10 @@ from whence.engine.relation import Relation
 from whence.errors import CatalogError, WhenceError
 from whence.model.codes import Codes
 from whence.model.types import Schema
-from whence.plan.logical import Node
+from whence.plan.logical import Node, TopK
 from whence.plan.program import Program, ScalarFunction, TableFunction, View
 from whence.runtime import explaining
-from whence.runtime.adhoc import Adhoc
+from whence.runtime.adhoc import Adhoc, sort_order, uses_table_function
 from whence.runtime.catalog import Catalog, Progress
 from whence.runtime.changes import Changes, Feeds
 from whence.runtime.tables import Pending
@@ -54,7 +54,7 @@ class Embedded:
         self._state = threading.RLock()  # held while the committed state changes or is read
         self._open: Transaction | None = None
         self._feeds = Feeds()
-        self._adhoc = Adhoc(self.read_arrow)
+        self._adhoc = Adhoc(self._read_all)
         self._arrow: dict[str, tuple[int, pa.Table]] = {}
         self._changed: dict[str, int] = {}
 
@@ -185,10 +185,24 @@ class Embedded:
                 kept = self._arrow[name] = (changed, rows_.to_arrow(*self.read(name), schema, self.dictionary))
             return kept
 
+    def _read_all(self, names: Iterable[str]) -> dict[str, pa.Table]:
+        with self._state:
+            return {name: self.read_arrow(name)[1] for name in names}
+
     def query(self, query: exp.Expr) -> pa.Table:
-        """The answer of an ad-hoc query over the last committed epoch."""
+        """The answer of an ad-hoc query over the last committed epoch.
+
+        DuckDB does not know our table functions: a query that uses one runs on our own operators, once.
+        """
         self._check_open()
-        return self._adhoc.run(query, self.program)
+        if not uses_table_function(query, self.program):
+            return self._adhoc.run(query, self.program)
+        plan, hidden = bind_query_views(query, self.program)
+        rows, counts = self.evaluate(plan, hidden)
+        if isinstance(plan, TopK):
+            order = sort_order(rows, plan, self.dictionary)
+            rows, counts = rows[order], counts[order]
+        return rows_.to_arrow(rows, counts, plan.schema, self.dictionary)
 
     def evaluate(self, plan: Node, hidden: dict[str, View] | None = None) -> tuple[Codes, Codes]:
         """The distinct rows of a bound plan over the last committed epoch, and how often each is there."""

@@ -1,4 +1,4 @@
-"""How a view is kept, as text and as figures: plans as trees, operators with their state, strata, algebra and policy."""
+"""How a view is kept, as text and figures: plans as trees, operators with their state, strata, algebra, policy."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def _bytes(n: int) -> str:
 
 
 def state(runtime: Embedded) -> list[dict[str, Any]]:
-    """Rows and bytes of every table and operator; an operator that several views share is listed once, under the first."""
+    """Rows and bytes of every table and operator; an operator that views share is listed once, under the first."""
     flow = runtime.catalog.flow
     out: list[dict[str, Any]] = [
         {"relation": name, "operator": "table", "rows": len(scan.relation), "bytes": scan.relation.nbytes}
@@ -199,5 +199,5 @@ def listing(runtime: Embedded, what: str) -> pa.Table:
         return pa.table([pa.array(c, text) for c in columns], names=["function", "arguments", "returns"])
     names = list(program.tables) if what == "tables" else runtime.views()
     rows = pa.array([runtime.size(name) for name in names], pa.int64())
-    columns = [str(runtime.schema(name)) for name in names]
-    return pa.table([pa.array(names, text), rows, pa.array(columns, text)], names=[what[:-1], "rows", "columns"])
+    schemas = pa.array([str(runtime.schema(name)) for name in names], text)
+    return pa.table([pa.array(names, text), rows, schemas], names=[what[:-1], "rows", "columns"])

@@ -1,5 +1,5 @@
-"""What a reader holds: a `Handle` on a table or view, whose answers follow the committed epochs, and a `Result`, which is
-one answer and never changes."""
+"""What a reader holds: a `Handle` on a table or view, whose answers follow the committed epochs, and a `Result`, which
+is one answer and never changes."""
 
 from __future__ import annotations
 
@@ -163,8 +163,12 @@ def grid(columns: list[str], shown: list[Row], total: int, title: str | None = N
     import rich.text
 
     more = f"{len(shown):,} of {total:,} rows" if len(shown) < total else f"{total:,} row{'s' * (total != 1)}"
-    out = rich.table.Table(title=title, caption=more, box=rich.box.SIMPLE_HEAD, title_justify="left", caption_justify="left")
-    numeric = [bool(shown) and all(isinstance(r[i], (int, float)) or r[i] is None for r in shown) for i in range(len(columns))]
+    out = rich.table.Table(
+        title=title, caption=more, box=rich.box.SIMPLE_HEAD, title_justify="left", caption_justify="left"
+    )
+    numeric = [
+        bool(shown) and all(isinstance(r[i], (int, float)) or r[i] is None for r in shown) for i in range(len(columns))
+    ]
     for name, right in zip(columns, numeric, strict=True):
         out.add_column(rich.text.Text(name), justify="right" if right else "left", overflow="fold")
     for row in shown:

@@ -1,4 +1,4 @@
-"""A script, statement by statement. Each statement is carried out whole or not at all; consecutive CREATE VIEWs are one."""
+"""A script, statement by statement. Each is carried out whole or not at all; consecutive CREATE VIEWs are one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from whence.sql.bind import bind_assignments, bind_insert, bind_predicate
 from whence.sql.parse import parse
 
 if TYPE_CHECKING:
-    from whence.runtime.embedded import Embedded, Progress
+    from whence.runtime.catalog import Progress
+    from whence.runtime.embedded import Embedded
 
 
 def execute(runtime: Embedded, sql: str, progress: Progress | None = None) -> Iterator[Result]:

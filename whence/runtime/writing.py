@@ -1,4 +1,4 @@
-"""Which rows of a table a DELETE or UPDATE means, and what an UPDATE makes of them. They see the transaction's own writes."""
+"""Which rows a DELETE or UPDATE means, the transaction's own writes included, and what an UPDATE makes of them."""
 
 from __future__ import annotations
 

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from typing import Any
 
 from sqlglot import exp
 
 from whence.errors import CatalogError, SqlError
 from whence.model import types as t
-from whence.model.types import Kind, Schema, Type
+from whence.model.types import Kind, Type
 from whence.plan.expr import Col, Expr, Lit
-from whence.plan.logical import Node, Project
+from whence.plan.logical import Node, Project, Values
+from whence.plan.nodes import columns
 from whence.plan.program import Program, Table, View
+from whence.plan.rewrite.fold_constants import fold
 from whence.sql import statements as st
 from whence.sql.expressions import ExpressionBinder
 from whence.sql.operators import cast
-from whence.sql.plans import columns
 from whence.sql.position import did_you_mean, error
-from whence.sql.queries import QueryBinder, Session, settled
+from whence.sql.queries import QueryBinder, Session, UnresolvedError, settled
 from whence.sql.reader import deep_stack
 from whence.sql.scope import Scope, fields_of
 from whence.sql.subqueries import has_subquery
@@ -57,13 +59,9 @@ def bind_query_views(query: exp.Expr, program: Program, name: str = "query") -> 
     with _guarded():
         if query.find(exp.With) is None:
             return settled(binder.query(query, None, keep_order=True)), {}
-        from whence.sql.queries import Unresolved
-
         session.provisional = True
-        try:
+        with suppress(UnresolvedError):
             binder.query(query, None)  # finds the recursive CTEs
-        except Unresolved:
-            pass
         session.provisional = False
         plans = resolve(session) if session.pending else {}
         plan = settled(binder.query(query, None, keep_order=True))
@@ -121,6 +119,9 @@ def bind_insert(insert: st.Insert, program: Program) -> Node:
     places = [_column(table, name, insert.source) for name in named]
     if len(set(places)) < len(places):
         raise error("a column is named twice", insert.source)
+    constant = _constant_rows(insert, table, places, program)
+    if constant is not None:
+        return constant
     source = bind_query(insert.source, program)
     if len(source.schema) != len(places):
         raise error(f"{len(places)} columns are to be inserted, {len(source.schema)} are given", insert.source)
@@ -129,10 +130,29 @@ def bind_insert(insert: st.Insert, program: Program) -> Node:
     for i, column in enumerate(table.schema.columns):
         value = given.get(i, Lit(t.NULLTYPE, None))
         exprs.append(assigned(value, column.type, column.name, insert.source))
-    schema = Schema(table.schema.columns)
-    if exprs == columns(source) and source.schema.types == schema.types and source.schema == schema:
-        return source
-    return Project(schema, source, tuple(exprs))
+    return Project(table.schema, source, tuple(exprs))
+
+
+def _constant_rows(insert: st.Insert, table: Table, places: list[int], program: Program) -> Node | None:
+    """The rows of a plain VALUES, each value read as one of its column's type; None if some value is no constant."""
+    if not isinstance(insert.source, exp.Values) or insert.source.args.get("with_"):
+        return None
+    place = ExpressionBinder(QueryBinder(program, Session()), Scope(), "VALUES")
+    targets = [table.schema.columns[i] for i in places]
+    rows = []
+    for source in insert.source.expressions:
+        given = source.expressions if isinstance(source, exp.Tuple) else [source]
+        if len(given) != len(places):
+            raise error(f"{len(places)} columns are to be inserted, {len(given)} are given", source)
+        row: list[Any] = [None] * len(table.schema)
+        for at, node, column in zip(places, given, targets, strict=True):
+            with _guarded():
+                value = fold(assigned(fold(place.bind(node)), column.type, column.name, node))
+            if not isinstance(value, Lit):
+                return None
+            row[at] = value.value
+        rows.append(tuple(row))
+    return Values(table.schema, tuple(rows))
 
 
 def assigned(expr: Expr, type: Type, column: str, node: exp.Expr) -> Expr:

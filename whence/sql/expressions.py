@@ -8,27 +8,36 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Protocol
 
 from sqlglot import exp
 
+from whence.errors import SqlError
 from whence.model import types as t
 from whence.model.types import Kind, Type
 from whence.plan.expr import Call, Cast, Expr, Lit, Udf
 from whence.plan.logical import Node
 from whence.plan.program import Program
 from whence.sql import operators as op
+from whence.sql.aggregates import AGGREGATES, aggregated
 from whence.sql.functions import BUILTINS, NONDETERMINISTIC, argument, call_builtin, extract
-from whence.sql.literals import parse_interval
+from whence.sql.literals import parse_interval, read_literal
 from whence.sql.placeholders import AggRef, Sub, walk_expr
-from whence.sql.position import did_you_mean, error
+from whence.sql.position import did_you_mean, error, position
 from whence.sql.scope import Scope, nullable
 from whence.sql.types import coerce, is_text_literal, type_of
 
 MAX_DEPTH = 150
-_ARITHMETIC = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.IntDiv: "//", exp.Mod: "%"}
-_COMPARISON = {
+_LATER = Lit(t.BOOLEAN, None)  # a test whose subquery is not known yet; see `QueryBinder.test`
+_ARITHMETIC: dict[type[exp.Expr], str] = {
+    exp.Add: "+",
+    exp.Sub: "-",
+    exp.Mul: "*",
+    exp.Div: "/",
+    exp.IntDiv: "//",
+    exp.Mod: "%",
+}
+_COMPARISON: dict[type[exp.Expr], str] = {
     exp.EQ: "=",
     exp.NEQ: "<>",
     exp.LT: "<",
@@ -38,15 +47,17 @@ _COMPARISON = {
     exp.NullSafeEQ: "is_not_distinct",
     exp.NullSafeNEQ: "is_distinct",
 }
-AGGREGATES = frozenset(("count", "sum", "avg", "mean", "min", "max", "bool_and", "bool_or", "any_value", "count_if"))
 
 
 class Subqueries(Protocol):
     """What an expression needs of the query binder: plans of the subqueries inside it."""
 
-    program: Program
+    @property
+    def program(self) -> Program: ...
 
     def subquery(self, query: exp.Expr, scope: Scope) -> Node: ...
+
+    def test(self, query: exp.Expr, scope: Scope) -> Node | None: ...
 
 
 @dataclass(frozen=True)
@@ -64,7 +75,8 @@ class ExpressionBinder:
 
     def bind(self, node: exp.Expr) -> Expr:
         if self.depth > MAX_DEPTH:
-            raise error(f"an expression is nested more than {MAX_DEPTH} levels deep", None)
+            line, column = position(node)
+            raise SqlError(f"an expression is nested more than {MAX_DEPTH} levels deep", line=line, column=column)
         handler = _HANDLERS.get(type(node))
         inner = ExpressionBinder(self.queries, self.scope, self.place, self.aggregates, self.depth + 1)
         if handler is not None:
@@ -75,6 +87,8 @@ class ExpressionBinder:
             return inner._comparison(node)
         if isinstance(node, exp.Func) and node.sql_name().lower() in NONDETERMINISTIC:
             raise _nondeterministic(node.sql_name().lower(), node)
+        if isinstance(node, (exp.Placeholder, exp.Parameter)):
+            raise error("parameters are not supported; write the value", node)
         raise error(f"unsupported expression ({type(node).__name__})", node)
 
     # -- leaves
@@ -86,9 +100,9 @@ class ExpressionBinder:
         if isinstance(node.this, exp.Star):
             raise error("* cannot stand here", node)
         assert isinstance(node, exp.Column)
-        if node.args.get("table") is None and node.name.lower() in NONDETERMINISTIC:
-            if not self.scope.find(None, node.name.lower()):
-                raise _nondeterministic(node.name.lower(), node)
+        name = node.name.lower()
+        if name in NONDETERMINISTIC and node.args.get("table") is None and not self.scope.find(None, name):
+            raise _nondeterministic(name, node)
         return self.scope.resolve(node)
 
     def _interval(self, node: exp.Expr) -> Expr:
@@ -110,9 +124,7 @@ class ExpressionBinder:
             parts.append(at.expression)
             at = at.this
         parts.append(at)
-        return op.logic(
-            "and" if kind is exp.And else "or", [self.condition(p) for p in reversed(parts)], node
-        )
+        return op.logic("and" if kind is exp.And else "or", [self.condition(p) for p in reversed(parts)], node)
 
     def _not(self, node: exp.Expr) -> Expr:
         return Call(t.BOOLEAN, "not", (self.condition(node.this),))
@@ -253,7 +265,7 @@ class ExpressionBinder:
             return AggRef(t.BIGINT, "count", op.case([(test, Lit(t.INTEGER, 1))], None, node), False)
         if test is not None:
             value = op.case([(test, value)], None, node)
-        return _aggregated(name, value, distinct, node)
+        return aggregated(name, value, distinct, node)
 
     def _filtered(self, node: exp.Expr) -> Expr:
         if not isinstance(node.this, exp.Anonymous) or str(node.this.this).lower() not in AGGREGATES:
@@ -266,10 +278,11 @@ class ExpressionBinder:
     # -- subqueries
 
     def _exists(self, node: exp.Expr) -> Expr:
-        return Sub(t.BOOLEAN, "exists", (), self._plan(node.this))
+        plan = self.queries.test(node.this, self.scope)
+        return _LATER if plan is None else Sub(t.BOOLEAN, "exists", (), plan)
 
     def _scalar(self, node: exp.Expr) -> Expr:
-        plan = self._plan(node)
+        plan = self.queries.subquery(node, self.scope)
         if len(plan.schema) != 1:
             raise error(f"a subquery used as a value has one column, not {len(plan.schema)}", node)
         return Sub(plan.schema.columns[0].type, "scalar", (), plan)
@@ -289,45 +302,15 @@ class ExpressionBinder:
         return op.member(self.bind(node.this), [self.bind(e) for e in node.expressions], node)
 
     def _in_query(self, values: list[exp.Expr], query: exp.Expr, node: exp.Expr) -> Expr:
-        plan = self._plan(query)
+        plan = self.queries.test(query, self.scope)
+        if plan is None:
+            return _LATER
         if len(plan.schema) != len(values):
             raise error(f"IN compares {len(values)} with a subquery of {len(plan.schema)} columns", node)
         operands = tuple(self.bind(v) for v in values)
         unnullable = not any(nullable(e, self.scope) for e in operands)
         unnullable = unnullable and not any(c.nullable for c in plan.schema.columns)
         return Sub(t.BOOLEAN, "in", operands, plan, unnullable)
-
-    def _plan(self, query: exp.Expr) -> Node:
-        return self.queries.subquery(query, self.scope)
-
-
-def read_literal(node: exp.Expr) -> Lit:
-    """A quoted or numeric literal, TRUE, FALSE or NULL.
-
-    >>> str(read_literal(exp.Literal.number("0.05")).type)
-    'DECIMAL(2,2)'
-    """
-    if isinstance(node, exp.Null):
-        return Lit(t.NULLTYPE, None)
-    if isinstance(node, exp.Boolean):
-        return Lit(t.BOOLEAN, bool(node.this))
-    if node.is_string:
-        return Lit(t.TEXT, node.this)
-    text = str(node.this).replace("_", "")
-    if "e" in text.lower():
-        return Lit(t.DOUBLE, float(text))
-    if "." in text:
-        number = Decimal(text)
-        scale = max(0, -int(number.as_tuple().exponent))
-        precision = max(len(text.replace(".", "").lstrip("0")), scale, 1)
-        return Lit(t.decimal(precision, scale), number) if precision <= t.MAX_PRECISION else Lit(t.DOUBLE, float(text))
-    try:
-        value = int(text)
-    except ValueError:
-        raise error("not a number", node) from None
-    if value >= 2**63:
-        raise error("the number does not fit in a BIGINT", node)
-    return Lit(t.INTEGER if value < 2**31 else t.BIGINT, value)
 
 
 def fit_arguments(name: str, args: list[Expr], takes: tuple[Type, ...], node: exp.Expr) -> tuple[Expr, ...]:
@@ -336,32 +319,12 @@ def fit_arguments(name: str, args: list[Expr], takes: tuple[Type, ...], node: ex
         raise error(f"{name} takes {len(takes)} arguments, not {len(args)}", node)
     found = []
     for at, (arg, type) in enumerate(zip(args, takes, strict=True), 1):
-        if arg.type.kind not in (Kind.NULL, type.kind) and not is_text_literal(arg):
-            if not (arg.type.is_numeric and type.is_numeric) and not (arg.type, type) == (t.DATE, t.TIMESTAMP):
-                raise error(f"{name} takes {type} as argument {at}, found {arg.type}", node)
+        alike = arg.type.kind in (Kind.NULL, type.kind) or is_text_literal(arg)
+        alike = alike or (arg.type.is_numeric and type.is_numeric) or (arg.type, type) == (t.DATE, t.TIMESTAMP)
+        if not alike:
+            raise error(f"{name} takes {type} as argument {at}, found {arg.type}", node)
         found.append(coerce(arg, type, node))
     return tuple(found)
-
-
-def _aggregated(name: str, value: Expr, distinct: bool, node: exp.Expr) -> AggRef:
-    kind = value.type.kind
-    match name:
-        case "count":
-            return AggRef(t.BIGINT, "count", value, distinct)
-        case "min" | "bool_and" | "any_value":
-            value = op.boolean(value, node) if name == "bool_and" else value
-            return AggRef(value.type, "min", value, False)
-        case "max" | "bool_or":
-            value = op.boolean(value, node) if name == "bool_or" else value
-            return AggRef(value.type, "max", value, False)
-    if kind is Kind.NULL or kind is Kind.BOOLEAN:
-        value = coerce(value, t.BIGINT, node)
-    if not value.type.is_numeric:
-        raise error(f"{name} is for numbers, found {value.type}", node)
-    if name in ("avg", "mean"):
-        return AggRef(t.DOUBLE, "avg", value, distinct)
-    returns = {Kind.DOUBLE: t.DOUBLE, Kind.DECIMAL: t.decimal(t.MAX_PRECISION, value.type.scale)}
-    return AggRef(returns.get(value.type.kind, t.BIGINT), "sum", value, distinct)
 
 
 def _nondeterministic(name: str, node: exp.Expr) -> Exception:

@@ -32,12 +32,49 @@ class Builtin:
 
 BUILTINS: dict[str, Builtin] = {}
 NONDETERMINISTIC = frozenset(
-    "now random rand uuid gen_random_uuid current_timestamp current_date current_time today localtime localtimestamp"
-    " transaction_timestamp get_current_timestamp get_current_time setseed nextval current_datetime".split()
+    [
+        "now",
+        "random",
+        "rand",
+        "uuid",
+        "gen_random_uuid",
+        "current_timestamp",
+        "current_date",
+        "current_time",
+        "today",
+        "localtime",
+        "localtimestamp",
+        "transaction_timestamp",
+        "get_current_timestamp",
+        "get_current_time",
+        "setseed",
+        "nextval",
+        "current_datetime",
+    ]
 )
 _PARTS = frozenset(
-    "year quarter month week day hour minute second millisecond microsecond decade century dayofweek isodow dayofyear"
-    " epoch dow doy weekday isoyear".split()
+    [
+        "year",
+        "quarter",
+        "month",
+        "week",
+        "day",
+        "hour",
+        "minute",
+        "second",
+        "millisecond",
+        "microsecond",
+        "decade",
+        "century",
+        "dayofweek",
+        "isodow",
+        "dayofyear",
+        "epoch",
+        "dow",
+        "doy",
+        "weekday",
+        "isoyear",
+    ]
 )
 _PART_NAMES = {"dow": "dayofweek", "doy": "dayofyear", "weekday": "dayofweek"}
 

@@ -10,8 +10,8 @@ from sqlglot import exp
 from whence.model.types import Column, Schema
 from whence.plan.expr import Col, Expr
 from whence.plan.logical import Aggregate, Node
+from whence.plan.nodes import project
 from whence.sql.placeholders import AggRef, map_expr, walk_expr
-from whence.sql.plans import project
 from whence.sql.position import error
 from whence.sql.scope import Scope
 from whence.sql.subqueries import attach
@@ -73,5 +73,3 @@ def _plain(agg: AggRef) -> AggRef:
     if agg.arg is not None and agg.function in ("min", "max"):
         return replace(agg, type=agg.arg.type)
     return agg
-
-

@@ -13,12 +13,12 @@ from dataclasses import dataclass, field, replace
 
 from whence.model.types import BOOLEAN, Schema
 from whence.plan.expr import Call, Col, Expr, conjuncts, shift
-from whence.plan.logical import Aggregate, Distinct, Join, Node, Project, Select, TopK, Union
+from whence.plan.logical import Aggregate, Distinct, Join, Node, Project, Select, Union
+from whence.plan.nodes import columns, join, project, select
 from whence.sql.placeholders import correlation, map_expr, outers_of, walk_expr
-from whence.sql.plans import columns, join, project, select
 
 
-class CannotLift(Exception):
+class LiftError(Exception):
     """The correlation stands where it cannot be lifted from; the message says where."""
 
 
@@ -35,8 +35,6 @@ class Lifted:
 
 def lift(node: Node, exists: bool) -> Lifted:
     """Lift the correlation out of a plan; with `exists` only whether there are rows matters."""
-    if exists and isinstance(node, TopK) and (node.limit is None or node.limit > 0) and not node.offset:
-        return lift(node.input, exists)
     if not correlation(node):
         return Lifted(node, columns(node))
     match node:
@@ -54,7 +52,7 @@ def lift(node: Node, exists: bool) -> Lifted:
             return _aggregate(node)
         case Union():
             return _union(node, exists)
-    raise CannotLift(f"a reference to the query around it under {type(node).__name__.lower()} is not supported")
+    raise LiftError(f"a reference to the query around it under {type(node).__name__.lower()} is not supported")
 
 
 def _over(expr: Expr, outs: Sequence[Expr]) -> Expr:
@@ -69,7 +67,7 @@ def _retyped(expr: Expr, like: Expr) -> Expr:
 def _select(node: Select, exists: bool) -> Lifted:
     below = lift(node.input, exists)
     if below.one_row:
-        raise CannotLift("HAVING in a correlated subquery without GROUP BY is not supported")
+        raise LiftError("HAVING in a correlated subquery without GROUP BY is not supported")
     terms = [_over(term, below.outs) for term in conjuncts(node.predicate)]
     below.core = select(below.core, [term for term in terms if not outers_of(term)])
     below.conds += [term for term in terms if outers_of(term)]
@@ -78,20 +76,20 @@ def _select(node: Select, exists: bool) -> Lifted:
 
 def _join(node: Join, exists: bool) -> Lifted:
     if node.kind in ("right", "full"):
-        raise CannotLift(f"a reference to the query around it under a {node.kind} join is not supported")
+        raise LiftError(f"a reference to the query around it under a {node.kind} join is not supported")
     left, right = lift(node.left, exists), lift(node.right, exists or node.kind == "semi")
     if left.one_row or (right.one_row and node.kind != "inner"):
-        raise CannotLift("a correlated aggregate joined with something else is not supported")
+        raise LiftError("a correlated aggregate joined with something else is not supported")
     width = len(left.core.schema)
     outs = left.outs + [shift(e, width) for e in right.outs]
-    terms = [Call(BOOLEAN, "=", (outs[a], outs[len(left.outs) + b])) for a, b in node.keys]
+    terms: list[Expr] = [Call(BOOLEAN, "=", (outs[a], outs[len(left.outs) + b])) for a, b in node.keys]
     terms += [_over(term, outs) for term in conjuncts(node.residual)]
     terms += [shift(term, width) for term in right.conds]
     correlated = [term for term in terms if outers_of(term)]
     kind = node.kind
     if correlated and kind != "inner":
         if kind != "semi" or not exists:
-            raise CannotLift(f"a reference to the query around it in the condition of a {kind} join is not supported")
+            raise LiftError(f"a reference to the query around it in the condition of a {kind} join is not supported")
         kind = "inner"  # only existence matters, so doubles do no harm
     core = join(left.core, right.core, kind, [term for term in terms if not outers_of(term)])
     shown = outs if node.kind in ("inner", "left") else list(left.outs)
@@ -111,11 +109,11 @@ def _aggregate(node: Aggregate) -> Lifted:
     """An equality with the query around becomes a group key: the groups of one outer row are those with its value."""
     below = lift(node.input, exists=False)
     if below.one_row:
-        raise CannotLift("an aggregate of a correlated aggregate is not supported")
+        raise LiftError("an aggregate of a correlated aggregate is not supported")
     pairs = [_equality(cond) for cond in below.conds]
     inner = [b for _, b in pairs]
     if any(outers_of(e) for e in below.outs):
-        raise CannotLift("an aggregate of the query around it is not supported inside a correlated subquery")
+        raise LiftError("an aggregate of the query around it is not supported inside a correlated subquery")
     plan = project(below.core, [*inner, *below.outs])
     lead = len(inner)
     keys = (*range(lead), *(lead + k for k in node.keys))
@@ -134,11 +132,11 @@ def _union(node: Union, exists: bool) -> Lifted:
     branches = [lift(branch, exists) for branch in node.branches]
     ties = [[_equality(cond) for cond in b.conds] for b in branches]
     if any([a for a, _ in tie] != [a for a, _ in ties[0]] for tie in ties) or any(b.one_row for b in branches):
-        raise CannotLift("branches of a UNION that refer to the query around it in different ways are not supported")
+        raise LiftError("branches of a UNION that refer to the query around it in different ways are not supported")
     plans = []
     for branch, tie in zip(branches, ties, strict=True):
         if any(outers_of(e) for e in branch.outs):
-            raise CannotLift("a UNION whose branches return columns of the query around it is not supported")
+            raise LiftError("a UNION whose branches return columns of the query around it is not supported")
         plans.append(project(branch.core, [*branch.outs, *(b for _, b in tie)]))
     core = Union(plans[0].schema, tuple(plans))
     width = len(node.schema)
@@ -148,7 +146,7 @@ def _union(node: Union, exists: bool) -> Lifted:
 
 def _tied(below: Lifted) -> Lifted:
     if any(outers_of(e) for e in below.outs) or below.one_row:
-        raise CannotLift("DISTINCT over columns of the query around it is not supported")
+        raise LiftError("DISTINCT over columns of the query around it is not supported")
     pairs = [_equality(cond) for cond in below.conds]
     plan = project(below.core, [*below.outs, *(b for _, b in pairs)])
     core = Distinct(plan.schema, plan)
@@ -162,7 +160,7 @@ def _equality(cond: Expr) -> tuple[Expr, Expr]:
         for a, b in (cond.args, cond.args[::-1]):
             if outers_of(a) and not _reads_columns(a) and not outers_of(b):
                 return a, b
-    raise CannotLift("here the subquery may refer to the query around it only by equality (inner = outer)")
+    raise LiftError("here the subquery may refer to the query around it only by equality (inner = outer)")
 
 
 def _reads_columns(expr: Expr) -> bool:

@@ -7,8 +7,13 @@ import re
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
 from typing import Any
 
+from sqlglot import exp
+
+from whence.model import types as t
 from whence.model.codes import Interval
 from whence.model.types import Kind, Type
+from whence.plan.expr import Lit
+from whence.sql.position import error
 
 _SECOND = 1_000_000
 _UNITS: dict[str, tuple[int, int, int]] = {
@@ -171,4 +176,33 @@ def _decimal(value: Any, type: Type) -> Decimal:
 
 def _moment(text: str) -> dt.datetime:
     moment = dt.datetime.fromisoformat(text.strip())
-    return moment.astimezone(dt.timezone.utc).replace(tzinfo=None) if moment.tzinfo else moment
+    return moment.astimezone(dt.UTC).replace(tzinfo=None) if moment.tzinfo else moment
+
+
+def read_literal(node: exp.Expr) -> Lit:
+    """A quoted or numeric literal, TRUE, FALSE or NULL.
+
+    >>> str(read_literal(exp.Literal.number("0.05")).type)
+    'DECIMAL(2,2)'
+    """
+    if isinstance(node, exp.Null):
+        return Lit(t.NULLTYPE, None)
+    if isinstance(node, exp.Boolean):
+        return Lit(t.BOOLEAN, bool(node.this))
+    if node.is_string:
+        return Lit(t.TEXT, node.this)
+    text = str(node.this).replace("_", "")
+    if "e" in text.lower():
+        return Lit(t.DOUBLE, float(text))
+    if "." in text:
+        number = Decimal(text)
+        scale = max(0, -int(number.as_tuple().exponent))
+        precision = max(len(text.replace(".", "").lstrip("0")), scale, 1)
+        return Lit(t.decimal(precision, scale), number) if precision <= t.MAX_PRECISION else Lit(t.DOUBLE, float(text))
+    try:
+        value = int(text)
+    except ValueError:
+        raise error("not a number", node) from None
+    if value >= 2**63:
+        raise error("the number does not fit in a BIGINT", node)
+    return Lit(t.INTEGER if value < 2**31 else t.BIGINT, value)

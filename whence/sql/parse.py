@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from sqlglot import exp
-from sqlglot.tokens import Token, TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
 from whence.errors import SqlError
 from whence.sql import statements as st
@@ -219,7 +219,9 @@ class _Reader:
             columns = self.source.parse([*self._create_table_prefix(token), *self.balanced()])
             options = self.options()
             self.done()
-            return st.CreateTable(table=replace(read_table(name, columns, options), sql=self.text()), if_not_exists=exists)
+            return st.CreateTable(
+                table=replace(read_table(name, columns, options), sql=self.text()), if_not_exists=exists
+            )
         if not (self.accept("RECURSIVE", "VIEW") or self.accept("MATERIALIZED", "VIEW") or self.accept("VIEW")):
             raise self.error("expected TABLE or VIEW")
         exists = self.accept("IF", "NOT", "EXISTS")
@@ -244,7 +246,7 @@ class _Reader:
         """WITH … SELECT is a query; WITH RECURSIVE v AS (…) and nothing after declares v, as in paper 000."""
         self.expect("WITH")
         self.accept("RECURSIVE")
-        views: list[st.Statement] = []
+        views: list[st.CreateView] = []
         while True:
             start = self.tokens[min(self.at, len(self.tokens) - 1)]
             name = self.name("view")
@@ -264,8 +266,7 @@ class _Reader:
                 if isinstance(tree, exp.Insert):
                     return [self._inserted(tree)]
                 return [st.Query(query=self._query(tree))]
-        tree = self._declared()
-        return [replace(view, query=cte.this) for view, cte in zip(views, tree, strict=True)]  # type: ignore[type-var, call-arg]
+        return [replace(view, query=cte.this) for view, cte in zip(views, self._declared(), strict=True)]
 
     def _declared(self) -> list[exp.Expr]:
         """The CTEs of a WITH that no query follows: read it with the smallest query there is."""

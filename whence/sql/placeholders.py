@@ -1,7 +1,7 @@
 """Expressions that exist only while binding: what a query's other parts must supply before the plan is whole.
 
-`Outer` is a column of an enclosing query, `AggRef` an aggregate of the query's own groups, `Sub` a subquery. None of them
-is left in a finished plan: grouping replaces the second, `subqueries.attach` the third, and with it the first.
+`Outer` is a column of an enclosing query, `AggRef` an aggregate of the query's own groups, `Sub` a subquery. None of
+them is left in a finished plan: grouping replaces the second, `subqueries.attach` the third, and with it the first.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class Sub(Expr):
 def map_expr(expr: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
     """The expression with every sub-expression for which `change` gives another replaced, parents first.
 
-    Inside a subquery's plan the change is seen by the columns of the query it belongs to: `Outer(level=1)` is offered as
-    the column it stands for and, if the answer is no plain column of that query, kept as that answer seen from inside.
+    Inside a subquery's plan the change is seen by the columns of the query it belongs to: `Outer(level=1)` is offered
+    as the column it stands for, and the answer is kept as it is seen from inside.
     """
     changed = change(expr)
     if changed is not None:
@@ -71,7 +71,9 @@ def map_outer(node: Node, change: Callable[[Expr], Expr | None], level: int = 1)
 
     def inside(expr: Expr) -> Expr | None:
         if isinstance(expr, Outer) and expr.level >= level:
-            seen = Col(expr.type, expr.index) if expr.level == level else Outer(expr.type, expr.index, expr.level - level)
+            seen = (
+                Col(expr.type, expr.index) if expr.level == level else Outer(expr.type, expr.index, expr.level - level)
+            )
             found = change(seen)
             return expr if found is None else push_in(found, level)
         if isinstance(expr, Sub):

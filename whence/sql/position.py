@@ -1,7 +1,7 @@
 """Where in the script something stands, for messages: every error of the SQL room is raised through here.
 
-sqlglot leaves the offset of a token on identifiers, literals and function names; `mark_positions` turns the offsets into
-the 1-based line and column of the token's first character, so that nothing later needs the script itself.
+sqlglot leaves the offset of a token on identifiers, literals and function names; `mark_positions` turns the offsets
+into the 1-based line and column of the token's first character, so that nothing later needs the script itself.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Queries: SELECT, set operations, VALUES and WITH, over the relations that a name may mean.
 
-A `Session` is the work of binding one batch of statements. Views whose schema is not known yet raise `Unresolved`; a set
-operation bound `provisional`ly leaves out the branches that do, which is how the schema of a recursive view is found
-from its non-recursive branches.
+A `Session` is the work of binding one batch of statements. Views whose schema is not known yet raise
+`UnresolvedError`; a set operation bound `provisional`ly leaves out the branches that do, which is how the schema of a
+recursive view is found from its non-recursive branches.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from whence.model import types as t
 from whence.model.types import Column, Kind, Schema, Type
 from whence.plan.expr import Expr, Lit
 from whence.plan.logical import Distinct, Node, Project, Ref, Scan, SetOp, Union, Values
+from whence.plan.nodes import ONE_ROW, columns, distinct, project, relabel
 from whence.plan.program import Program
 from whence.sql.expressions import ExpressionBinder
 from whence.sql.placeholders import correlation
-from whence.sql.plans import ONE_ROW, columns, distinct, project, relabel
 from whence.sql.position import did_you_mean, error
 from whence.sql.scope import Scope
 from whence.sql.select import bind_select, set_order
 from whence.sql.types import coerce, common_type
 
 
-class Unresolved(Exception):
+class UnresolvedError(Exception):
     """A view whose schema is not known yet was referred to."""
 
 
@@ -48,6 +48,7 @@ class Session:
     schemas: dict[str, Schema | None] = field(default_factory=dict)
     provisional: bool = False
     hidden: dict[int, str] = field(default_factory=dict)  # id of a CTE's tree -> name of its view
+    current: str | None = None  # the view being bound, for messages
 
 
 @dataclass
@@ -90,6 +91,15 @@ class QueryBinder:
         """The plan of a subquery inside an expression."""
         return self.query(query, scope)
 
+    def test(self, query: exp.Expr, scope: Scope) -> Node | None:
+        """The plan of a subquery that is only tested, or None if it is not known yet and a schema is all that is asked."""
+        try:
+            return self.query(query, scope)
+        except UnresolvedError:
+            if not self.session.provisional:
+                raise
+            return None
+
     # -- relations
 
     def relation(self, node: exp.Expr) -> Node:
@@ -112,7 +122,7 @@ class QueryBinder:
     def _ref(self, view: str) -> Node:
         schema = self.session.schemas[view]
         if schema is None:
-            raise Unresolved(view)
+            raise UnresolvedError(view)
         return Ref(schema, view)
 
     def _cte(self, cte: Cte | str) -> Node:
@@ -174,14 +184,14 @@ class QueryBinder:
                 continue
             node = _combined(step, node, other)
         if node is None:
-            raise Unresolved("every branch")
+            raise UnresolvedError("every branch")
         return node
 
     def _branch(self, tree: exp.Expr, parent: Scope | None, step: exp.Expr | None) -> Node | None:
         """A branch, or None if it is not known yet and the rest may stand for it."""
         try:
             return self.query(tree, parent)
-        except Unresolved:
+        except UnresolvedError:
             if not self.session.provisional:
                 raise
             return None
@@ -190,8 +200,10 @@ class QueryBinder:
 
     def _values(self, tree: exp.Expr, parent: Scope | None) -> Node:
         place = ExpressionBinder(self, Scope((), parent), "VALUES")
-        rows = [[place.bind(e) for e in row.expressions] if isinstance(row, exp.Tuple) else [place.bind(row)]
-                for row in tree.expressions]
+        rows = [
+            [place.bind(e) for e in row.expressions] if isinstance(row, exp.Tuple) else [place.bind(row)]
+            for row in tree.expressions
+        ]
         width = len(rows[0])
         for row, source in zip(rows, tree.expressions, strict=True):
             if len(row) != width:

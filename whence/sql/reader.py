@@ -8,14 +8,16 @@ here, before anything recursive meets it.
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import ParseError, TokenError
-from sqlglot.tokens import Token, TokenType
+from sqlglot.parsers.duckdb import DuckDBParser
+from sqlglot.tokenizer_core import Token, TokenType
 
 from whence.errors import SqlError
 from whence.sql.position import Lines, mark_positions, shorten
@@ -38,11 +40,11 @@ class WhenceDialect(DuckDB):
 _DIALECT = WhenceDialect()
 
 
-class _Parser(DuckDB.Parser):
-    FUNCTIONS: ClassVar[dict] = {}
-    FUNCTION_PARSERS = {
+class _Parser(DuckDBParser):
+    FUNCTIONS: ClassVar[dict[str, Any]] = {}
+    FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
         name: parser
-        for name, parser in DuckDB.Parser.FUNCTION_PARSERS.items()
+        for name, parser in DuckDBParser.FUNCTION_PARSERS.items()
         if name in ("CAST", "TRY_CAST", "EXTRACT", "SUBSTRING", "TRIM", "POSITION")
     }
 
@@ -106,7 +108,7 @@ class Source:
             raise self.error("nested too deeply to be read", tokens[0]) from None
         if len(found) != 1 or found[0] is None:
             raise self.error("expected one statement", tokens[0])
-        tree = found[0]
+        tree: exp.Expr = found[0]
         mark_positions(tree, self.lines)
         return tree
 
@@ -150,10 +152,29 @@ def _unterminated(text: str) -> int:
 
 @contextmanager
 def deep_stack() -> Iterator[None]:
-    """Room for recursive descent: nesting is bounded by MAX_NESTING, each level of which costs some twenty frames."""
-    limit = sys.getrecursionlimit()
-    sys.setrecursionlimit(max(limit, _STACK))
+    """Room for recursive descent: nesting is bounded by MAX_NESTING, each level of which costs some twenty frames.
+
+    The limit is the whole process's, so the last thread to leave puts it back.
+    """
+    with _stack.lock:
+        if not _stack.users:
+            _stack.before = sys.getrecursionlimit()
+            sys.setrecursionlimit(max(_stack.before, _STACK))
+        _stack.users += 1
     try:
         yield
     finally:
-        sys.setrecursionlimit(limit)
+        with _stack.lock:
+            _stack.users -= 1
+            if not _stack.users:
+                sys.setrecursionlimit(_stack.before)
+
+
+class _Stack:
+    """Who needs a deep stack now, and what the limit was before."""
+
+    def __init__(self) -> None:
+        self.lock, self.users, self.before = threading.Lock(), 0, 1000
+
+
+_stack = _Stack()

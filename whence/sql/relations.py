@@ -1,7 +1,7 @@
 """FROM: tables, views, CTEs, subqueries, VALUES, table functions, and the joins between them.
 
-Items separated by commas are folded apart, each with the joins written after it, and only then crossed, so that an outer
-join reaches no further left than its own item. A table function is applied to everything before it.
+Items separated by commas are folded apart, each with the joins written after it, and only then crossed, so that an
+outer join reaches no further left than its own item. A table function is applied to everything before it.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from sqlglot import exp
 from whence.model.types import Schema
 from whence.plan.expr import Call, Col, Expr, conjuncts
 from whence.plan.logical import JoinKind, Lateral, Node
+from whence.plan.nodes import ONE_ROW, columns, join, project
 from whence.sql.expressions import ExpressionBinder, fit_arguments
 from whence.sql.operators import comparable, comparison
-from whence.sql.plans import ONE_ROW, columns, join, project
 from whence.sql.position import did_you_mean, error
 from whence.sql.scope import Field, Scope, fields_of, padded, unique_names
 from whence.sql.subqueries import filter_rows, has_subquery
@@ -39,12 +39,7 @@ def bind_from(binder: QueryBinder, query: exp.Expr, parent: Scope | None) -> Bou
     clause = query.args.get("from_")
     if clause is None:
         return Bound(ONE_ROW, ())
-    bound = _From(binder, parent).items(clause.this, query.args.get("joins") or [])
-    seen: dict[str, None] = {}
-    for field in bound.fields:
-        if field.relation is not None:
-            seen.setdefault(field.relation)
-    return bound
+    return _From(binder, parent).items(clause.this, query.args.get("joins") or [])
 
 
 @dataclass(frozen=True)
@@ -58,9 +53,9 @@ class _From:
         for step in joins:
             kind = self._kind(step)
             if kind is None:  # a comma
-                before, current = self._crossed(before, current), Bound(ONE_ROW, ())
+                before = self._crossed(before, current)
                 if _is_function(step.this):
-                    before, current = None, self.item(step.this, before)
+                    current, before = self.item(step.this, before), None
                 else:
                     current = self.item(step.this, None)
             elif _is_function(step.this):
@@ -70,10 +65,7 @@ class _From:
                 current = self._filtered(current, step)
             else:
                 current = self._joined(current, self.item(step.this, None), kind, step)
-            self._check_names(current)
-        found = self._crossed(before, current)
-        self._check_names(found)
-        return found
+        return self._crossed(before, current)
 
     def item(self, node: exp.Expr, before: Bound | None) -> Bound:
         """One item; a table function appends its columns to those of `before`."""
@@ -97,7 +89,7 @@ class _From:
             names = unique_names(inner.fields[i].name for i in visible)
             plan = project(inner.node, [columns(inner.node)[i] for i in visible], names)
         elif isinstance(node, (exp.Query, exp.Values)):
-            plan = self.binder.query(node, None)
+            plan = self.binder.query(node, self.parent)
         elif isinstance(node, exp.Lateral):
             raise error("LATERAL is supported for table functions, not for subqueries; use a join", node)
         else:
@@ -176,7 +168,7 @@ class _From:
         if on is not None:
             place = ExpressionBinder(self.binder, Scope(both, self.parent), "ON")
             terms = conjuncts(place.condition(on))
-        if any(has_subquery(term) for term in terms):
+        if on is not None and any(has_subquery(term) for term in terms):
             if kind != "inner":
                 raise error("a subquery in the ON of an outer join is not supported", on)
             crossed = join(left.node, right.node, "inner")
@@ -222,9 +214,6 @@ class _From:
 
     def _equal(self, a: Field, i: int, b: Field, j: int, step: exp.Expr) -> Expr:
         return comparison("=", Col(a.type, i), Col(b.type, j), step)
-
-    def _check_names(self, bound: Bound) -> None:
-        """Nothing to refuse: equal aliases are found ambiguous when a column of theirs is named."""
 
 
 def _exact(bound: Bound) -> Node:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from whence.model.types import Column, Schema, Type
-from whence.plan.expr import Col, Expr
+from whence.plan.expr import Col, Expr, Lit
 from whence.sql.placeholders import Outer
 from whence.sql.position import did_you_mean, error
 
@@ -126,8 +126,6 @@ def unique_names(names: Iterable[str]) -> list[str]:
 
 def nullable(expr: Expr, scope: Scope) -> bool:
     """Whether the expression may be NULL, as far as it can be told from declarations."""
-    from whence.plan.expr import Lit
-
     if isinstance(expr, Lit):
         return expr.value is None
     if isinstance(expr, Col) and expr.index < len(scope.fields):

@@ -1,4 +1,4 @@
-"""One SELECT: FROM, WHERE, grouping, HAVING, the select list, DISTINCT, ORDER BY and LIMIT, in the order SQL runs them."""
+"""One SELECT: FROM, WHERE, grouping, HAVING, the select list, DISTINCT, ORDER BY and LIMIT, in SQL's own order."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from sqlglot import exp
 
 from whence.plan.expr import Col, Expr, conjuncts
 from whence.plan.logical import Node, Order, TopK
+from whence.plan.nodes import columns, distinct, project
 from whence.sql.expressions import ExpressionBinder
 from whence.sql.grouping import Grouped, group_rows, has_aggregate
-from whence.sql.plans import columns, distinct, project
 from whence.sql.position import error
 from whence.sql.relations import bind_from
 from whence.sql.scope import Scope, unique_names
@@ -207,9 +207,9 @@ def _dealias(node: exp.Expr, aliases: dict[str, exp.Expr], scope: Scope) -> exp.
     """The expression with names that only the select list knows replaced by what they stand for."""
 
     def change(n: exp.Expr) -> exp.Expr:
-        if isinstance(n, exp.Column) and not n.table and n.name.lower() in aliases:
-            if not scope.find(None, n.name.lower()):
-                return exp.Paren(this=aliases[n.name.lower()].copy())
+        name = n.name.lower() if isinstance(n, exp.Column) and not n.table else None
+        if name is not None and name in aliases and not scope.find(None, name):
+            return exp.Paren(this=aliases[name].copy())
         return n
 
     return node.transform(change)

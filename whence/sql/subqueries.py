@@ -15,10 +15,10 @@ from sqlglot import exp
 from whence.model import types as t
 from whence.plan.expr import Call, Case, Col, Expr, Lit, columns_of, rebuild
 from whence.plan.logical import Aggregate, JoinKind, Node, Project, Select, TopK, Union, Values
-from whence.sql.lift import CannotLift, Lifted, lift
+from whence.plan.nodes import columns, distinct, join, negation, project, select
+from whence.sql.lift import Lifted, LiftError, lift
 from whence.sql.operators import comparison
 from whence.sql.placeholders import Outer, Sub, map_expr, push_in, walk_expr
-from whence.sql.plans import columns, distinct, join, negation, project, select
 from whence.sql.position import error
 
 _TRUE, _FALSE, _UNKNOWN = Lit(t.BOOLEAN, True), Lit(t.BOOLEAN, False), Lit(t.BOOLEAN, None)
@@ -137,12 +137,21 @@ def _not_in(node: Node, sub: Sub, at: exp.Expr) -> Node:
 
 def _lifted(sub: Sub, exists: bool, at: exp.Expr) -> Lifted:
     try:
-        inner = lift(sub.node, exists)
-    except CannotLift as reason:
+        inner = lift(_uncut(sub.node) if sub.kind == "exists" else sub.node, exists)
+    except LiftError as reason:
         raise error(f"this correlated subquery cannot be kept as a view: {reason}", at) from None
     if exists and inner.counts and inner.conds:
         raise error("a correlated COUNT without GROUP BY is not supported in EXISTS or IN", at)
     return inner
+
+
+def _uncut(node: Node) -> Node:
+    """A plan that has rows exactly when this one has: LIMIT does not matter to EXISTS, unless it is 0."""
+    if isinstance(node, Project):
+        return _uncut(node.input)
+    if isinstance(node, TopK) and (node.limit is None or node.limit > 0) and not node.offset:
+        return _uncut(node.input)
+    return node
 
 
 def _equalities(operands: Sequence[Expr], inner: Lifted) -> list[Expr]:
@@ -207,5 +216,3 @@ def _at_most_one(node: Node) -> bool:
     if isinstance(node, (Project, Select)):
         return _at_most_one(node.input)
     return _exactly_one(node) or (isinstance(node, TopK) and node.limit is not None and node.limit <= 1)
-
-

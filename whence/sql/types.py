@@ -1,7 +1,7 @@
 """The type rules: which type two values share, what an operator gives, and how an expression is made to have a type.
 
-They are DuckDB's, except that integer arithmetic is always BIGINT and DECIMAL has at most 18 digits. An INTEGER becomes a
-BIGINT, and a DECIMAL one with more digits of the same scale, without a Cast: the codes are the same, so only the
+They are DuckDB's, except that integer arithmetic is always BIGINT and DECIMAL has at most 18 digits. An INTEGER becomes
+a BIGINT, and a DECIMAL one with more digits of the same scale, without a Cast: the codes are the same, so only the
 expression's type changes.
 """
 

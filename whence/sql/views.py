@@ -13,15 +13,15 @@ from whence.errors import CatalogError, SqlError
 from whence.model import types as t
 from whence.model.types import Kind, Schema
 from whence.plan.logical import Node, Ref, walk
+from whence.plan.nodes import relabel
 from whence.plan.program import Program, View
 from whence.sql.parse import parse_one
-from whence.sql.plans import relabel
 from whence.sql.position import error
-from whence.sql.queries import Pending, QueryBinder, Session, Unresolved, cast_plan, named, set_type, settled
+from whence.sql.queries import Pending, QueryBinder, Session, UnresolvedError, cast_plan, named, set_type, settled
 from whence.sql.reader import deep_stack
 from whence.sql.statements import CreateView
 
-_MAX_ROUNDS = 32
+_MORE_ROUNDS = 8
 
 
 def bind_views(creates: Sequence[CreateView], program: Program) -> Program:
@@ -49,11 +49,12 @@ def bind_views(creates: Sequence[CreateView], program: Program) -> Program:
     except RecursionError:
         raise SqlError("the query is nested too deeply") from None
     except SqlError as failure:
-        raise _blamed(failure, again) from None
+        raise _blamed(failure, session, wanted) from None
     statements = {**wanted, **again}
     for name, plan in plans.items():
         pending = session.pending[name]
-        options, sql = (), ""
+        options: tuple[tuple[str, str], ...] = ()
+        sql = ""
         if pending.owner is None:
             options, sql = statements[name].options, statements[name].sql
         elif pending.owner in statements:
@@ -65,7 +66,7 @@ def bind_views(creates: Sequence[CreateView], program: Program) -> Program:
 def resolve(session: Session) -> dict[str, Node]:
     """The plans of the session's views, with their schemas settled."""
     _find_schemas(session)
-    for _ in range(_MAX_ROUNDS):
+    for _ in range(_MORE_ROUNDS + len(session.pending)):
         plans: dict[str, Node] = {}
         stable = True
         while len(plans) < len(session.pending):  # binding may find hidden views
@@ -110,7 +111,7 @@ def _find_schemas(session: Session) -> None:
                 try:
                     session.schemas[name] = _bind(session, name).schema
                     progress = True
-                except Unresolved:
+                except UnresolvedError:
                     progress = progress or len(session.pending) > known
     finally:
         session.provisional = False
@@ -118,11 +119,14 @@ def _find_schemas(session: Session) -> None:
     if missing:
         first = session.pending[missing[0]]
         shown = ", ".join(f'"{m.partition("$")[2] or m}"' for m in missing)
-        raise error(f"{shown} has no branch that does not refer to itself, so it has no columns and no rows", first.query)
+        raise error(
+            f"{shown} has no branch that does not refer to itself, so it has no columns and no rows", first.query
+        )
 
 
 def _bind(session: Session, name: str) -> Node:
     pending = session.pending[name]
+    session.current = pending.owner or name
     plan = pending.binder.query(pending.query, None)
     return named(plan, pending.columns or (), pending.query)
 
@@ -171,5 +175,11 @@ def _dependents(replaced: set[str], program: Program, wanted: set[str]) -> dict[
     return statements
 
 
-def _blamed(failure: SqlError, again: dict[str, CreateView]) -> SqlError:
-    return failure
+def _blamed(failure: SqlError, session: Session, wanted: dict[str, CreateView]) -> SqlError:
+    """The error as it is, or, if it is in a view that only had to follow, with the replaced view named."""
+    at = session.current
+    if at is None or at in wanted:
+        return failure
+    replaced = ", ".join(f'"{name}"' for name in sorted(wanted))
+    message = f'replacing {replaced} breaks the view "{at}": {failure.message}'
+    return type(failure)(message, line=failure.line, column=failure.column, text=failure.text)

@@ -1,0 +1,205 @@
+"""Which expressions the fixpoint kernels compute themselves, and how a MIN or MAX value moves through one.
+
+A kernel works on codes: integers, decimals of one scale, dates and timestamps are numbers there; doubles are decoded; text
+can only be compared for equality. Everything else is *foreign* and is computed by Python, a column at a time.
+"""
+
+from __future__ import annotations
+
+from whence.model.types import BIGINT, BOOLEAN, Kind, Type
+from whence.plan.expr import Call, Cast, Col, Expr, Lit, columns_of
+from whence.plan.rule_model import Op
+
+_COMPARE = ("=", "<>", "<", "<=", ">", ">=")
+
+
+def strip(expr: Expr) -> Expr:
+    """The expression without casts that leave every code as it is."""
+    while isinstance(expr, Cast) and _keeps_codes(expr.arg.type, expr.type):
+        expr = expr.arg
+    return expr
+
+
+def _keeps_codes(source: Type, target: Type) -> bool:
+    if source == target:
+        return True
+    return source.kind is Kind.INTEGER and target.kind is Kind.BIGINT
+
+
+def is_value(expr: Expr) -> bool:
+    """Whether a kernel can compute the expression."""
+    expr = strip(expr)
+    match expr:
+        case Col() | Lit():
+            return True
+        case Cast():
+            return _scaling(expr) is not None and is_value(expr.arg)
+        case Call(op="least" | "greatest"):
+            return not expr.type.is_interned and all(_same(a.type, expr.type) and is_value(a) for a in expr.args)
+        case Call(op="+" | "-" | "*"):
+            return len(expr.args) == 2 and _arithmetic(expr) is not None and all(map(is_value, expr.args))
+    return False
+
+
+def is_test(expr: Expr) -> bool:
+    """Whether a kernel can decide the condition."""
+    match expr:
+        case Call(op="is_not_distinct"):
+            return all(map(is_value, expr.args)) and _same(expr.args[0].type, expr.args[1].type)
+        case Call(op="is_null"):
+            return is_value(expr.args[0])
+        case Call(op="not", args=(Call(op="is_null", args=(arg,)),)):
+            return is_value(arg)
+        case Call(op=op) if op in _COMPARE:
+            left, right = expr.args[0].type, expr.args[1].type
+            ordered = op in ("=", "<>") or not left.is_interned
+            return ordered and left.kind is not Kind.INTERVAL and _same(left, right) and all(map(is_value, expr.args))
+    return expr.type.kind is Kind.BOOLEAN and is_value(expr)
+
+
+def _same(a: Type, b: Type) -> bool:
+    return a.scale == b.scale and (a.kind is b.kind or (a.is_integer and b.is_integer))
+
+
+def _arithmetic(expr: Call) -> str | None:
+    """The kernel operation behind + - *, or None."""
+    left, right = expr.args[0].type, expr.args[1].type
+    kinds = {left.kind, right.kind, expr.type.kind}
+    if kinds == {Kind.DOUBLE}:
+        return expr.op + "f"
+    if expr.op != "*" and left.kind is Kind.DATE and right.is_integer and expr.type.kind is Kind.DATE:
+        return expr.op
+    if not kinds <= {Kind.INTEGER, Kind.BIGINT, Kind.DECIMAL} or expr.type.kind is Kind.INTEGER:
+        return None
+    if expr.op == "*":
+        return expr.op if left.scale + right.scale == expr.type.scale else None
+    return expr.op if left.scale == right.scale == expr.type.scale else None
+
+
+def _scaling(expr: Cast) -> tuple[str, int] | None:
+    """A cast between numbers as an operation with a constant."""
+    source, target = expr.arg.type, expr.type
+    exact = source.is_integer or source.kind is Kind.DECIMAL
+    if exact and target.kind is Kind.DOUBLE:
+        return "to_float", 10**source.scale
+    if exact and target.kind is Kind.DECIMAL and target.scale >= source.scale and source.kind is not Kind.BIGINT:
+        return "*", 10 ** (target.scale - source.scale)
+    return None
+
+
+class Emitter:
+    """Turns native expressions into operations on variables."""
+
+    def __init__(self, variable: dict[int, int], variables: int):
+        self._variable = variable  # by column
+        self.variables = variables
+        self.ops: list[Op] = []
+        self.constants: list[tuple[int, object, Type]] = []
+        self._known: dict[object, int] = {}
+
+    def fresh(self) -> int:
+        self.variables += 1
+        return self.variables - 1
+
+    def constant(self, value: object, type: Type) -> int:
+        key = (value, type)
+        if key not in self._known:
+            self._known[key] = self.fresh()
+            self.constants.append((self._known[key], value, type))
+        return self._known[key]
+
+    def value(self, expr: Expr) -> int:
+        """The variable that holds an expression's value."""
+        expr = strip(expr)
+        if isinstance(expr, Col):
+            return self._variable[expr.index]
+        if isinstance(expr, Lit):
+            return self.constant(expr.value, expr.type)
+        if expr not in self._known:
+            self._known[expr] = self._compute(expr)
+        return self._known[expr]
+
+    def _compute(self, expr: Expr) -> int:
+        if isinstance(expr, Cast):
+            scaling = _scaling(expr)
+            assert scaling is not None
+            return self._op(scaling[0], self.value(expr.arg), self.constant(scaling[1], BIGINT))
+        assert isinstance(expr, Call)
+        if expr.op in ("least", "greatest"):
+            so_far = self.value(expr.args[0])
+            for arg in expr.args[1:]:
+                so_far = self._op(expr.op, so_far, self.value(arg))
+            return so_far
+        name = _arithmetic(expr)
+        assert name is not None
+        return self._op(name, self.value(expr.args[0]), self.value(expr.args[1]))
+
+    def _op(self, name: str, a: int, b: int) -> int:
+        to = self.fresh()
+        self.ops.append(Op(name, a, b, to))
+        return to
+
+    def test(self, expr: Expr) -> None:
+        """A condition that must be true."""
+        match expr:
+            case Call(op="is_not_distinct"):
+                self.ops.append(Op("same", self.value(expr.args[0]), self.value(expr.args[1])))
+            case Call(op="is_null"):
+                self.ops.append(Op("is_null", self.value(expr.args[0])))
+            case Call(op="not", args=(Call(op="is_null", args=(arg,)),)):
+                self.ops.append(Op("not_null", self.value(arg)))
+            case Call(op=op) if op in _COMPARE:
+                self.ops.append(Op(op, self.value(expr.args[0]), self.value(expr.args[1])))
+            case _:
+                self.ops.append(Op("=", self.value(expr), self.constant(True, BOOLEAN)))
+
+
+def direction(expr: Expr, column: int) -> int | None:
+    """How an expression moves with a column: +1 up, -1 down, 0 not at all, None if that cannot be told.
+
+    >>> direction(Call(BIGINT, "-", (Lit(BIGINT, 9), Col(BIGINT, 0))), 0)
+    -1
+    """
+    if column not in columns_of(expr):
+        return 0
+    expr = strip(expr)
+    match expr:
+        case Col():
+            return 1
+        case Cast(arg=arg) if expr.type.is_numeric and arg.type.is_numeric:
+            return direction(arg, column)
+        case Call(op="+" | "least" | "greatest"):
+            return _agree([direction(a, column) for a in expr.args])
+        case Call(op="-", args=(a, b)):
+            down = direction(b, column)
+            return _agree([direction(a, column), None if down is None else -down])
+        case Call(op="neg", args=(a,)):
+            up = direction(a, column)
+            return None if up is None else -up
+        case Call(op="*", args=(a, b)):
+            for moving, factor in ((a, b), (b, a)):
+                if isinstance(factor, Lit) and factor.value is not None and factor.value > 0:
+                    return direction(moving, column)
+    return None
+
+
+def strict(expr: Expr, column: int) -> bool:
+    """Whether different values of the column always give different results, so that ties are ties of the column."""
+    expr = strip(expr)
+    match expr:
+        case Col():
+            return expr.index == column
+        case Cast(arg=arg):
+            return strict(arg, column)
+        case Call(op="+" | "-" | "*", args=(a, b)):
+            return (strict(a, column) and column not in columns_of(b)) or (
+                strict(b, column) and column not in columns_of(a)
+            )
+        case Call(op="neg", args=(a,)):
+            return strict(a, column)
+    return False
+
+
+def _agree(directions: list[int | None]) -> int | None:
+    moving = {d for d in directions if d != 0}
+    return moving.pop() if len(moving) == 1 else (None if moving else 0)

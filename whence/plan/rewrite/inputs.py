@@ -1,0 +1,26 @@
+"""The one step every rewrite repeats: the same node over other inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from whence.plan.logical import Aggregate, Distinct, Join, Lateral, Node, Project, Select, SetOp, TopK, Union
+
+
+def with_inputs(node: Node, inputs: Sequence[Node]) -> Node:
+    """The node over other inputs, which have the same columns."""
+    match node:
+        case Join() | SetOp():
+            return replace(node, left=inputs[0], right=inputs[1])
+        case Union():
+            return replace(node, branches=tuple(inputs))
+        case Select() | Project() | Distinct() | Aggregate() | TopK() | Lateral():
+            return replace(node, input=inputs[0])
+    return node
+
+
+def bottom_up(node: Node, change: Callable[[Node], Node]) -> Node:
+    """The plan with every node changed, inputs before the nodes over them."""
+    inputs = [bottom_up(child, change) for child in node.inputs]
+    return change(with_inputs(node, inputs) if inputs else node)

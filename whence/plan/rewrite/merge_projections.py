@@ -1,0 +1,43 @@
+"""Adjacent projections become one, adjacent selections one, and projections that change nothing go."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from whence.plan.expr import Col, Expr, Lit, substitute, walk
+from whence.plan.logical import Distinct, Node, Project, Select
+from whence.plan.nodes import columns, relabel, select
+from whence.plan.rewrite.inputs import bottom_up
+
+
+def merge_projections(node: Node) -> Node:
+    """The plan with what is adjacent and alike merged."""
+    return bottom_up(node, _merge)
+
+
+def _merge(node: Node) -> Node:
+    match node:
+        case Select(input=Select() as below):
+            return select(below.input, [below.predicate, node.predicate])
+        case Project(input=Project() as below) if _may_merge(node, below):
+            return _merge(_composed(node, below))
+        case Project() if list(node.exprs) == columns(node.input):
+            return relabel(node.input, node.schema) if node.schema != node.input.schema else node.input
+        case Distinct(input=Distinct() as below):
+            return relabel(below, node.schema)
+    return node
+
+
+def _composed(node: Project, below: Project) -> Project:
+    exprs = tuple(substitute(e, lambda c: _retyped(below.exprs[c.index], c)) for e in node.exprs)
+    return Project(node.schema, below.input, exprs)
+
+
+def _retyped(expr: Expr, like: Col) -> Expr:
+    return Col(like.type, expr.index) if isinstance(expr, Col) else expr
+
+
+def _may_merge(node: Project, below: Project) -> bool:
+    """Whether nothing costly would be computed twice."""
+    used = Counter(e.index for expr in node.exprs for e in walk(expr) if isinstance(e, Col))
+    return all(count == 1 or isinstance(below.exprs[i], (Col, Lit)) for i, count in used.items())

@@ -1,0 +1,132 @@
+"""Inner joins in an order without cross products, where there is one.
+
+A tree of inner joins is a set of relations and a set of conditions; any order of the relations gives the same rows.
+Each connected group of relations is joined left to right, always taking the first one in the text that an equality
+ties to those already joined, and the groups are crossed last.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from whence.model.types import BOOLEAN
+from whence.plan.expr import Call, Col, Expr, columns_of, conjuncts, substitute
+from whence.plan.logical import Join, Node, Project
+from whence.plan.nodes import join
+from whence.plan.rewrite.inputs import with_inputs
+
+
+@dataclass
+class _Tree:
+    """The relations under a tree of inner joins; columns are numbered through all of them."""
+
+    leaves: list[Node] = field(default_factory=list)
+    starts: list[int] = field(default_factory=list)
+    terms: list[Expr] = field(default_factory=list)
+    width: int = 0
+
+    def leaf_of(self, column: int) -> int:
+        return max(i for i, start in enumerate(self.starts) if start <= column and self.leaves[i].schema.columns)
+
+
+def order_joins(node: Node) -> Node:
+    """The plan with its inner joins ordered."""
+    if _is_inner(node):
+        tree = _Tree()
+        shown = _flatten(node, tree)
+        if len(tree.leaves) > 2:
+            tree.leaves = [order_joins(leaf) for leaf in tree.leaves]
+            return _ordered(node, tree, shown)
+    inputs = [order_joins(child) for child in node.inputs]
+    return with_inputs(node, inputs) if inputs else node
+
+
+def _is_inner(node: Node) -> bool:
+    return isinstance(node, Join) and node.kind == "inner"
+
+
+def _flatten(node: Node, tree: _Tree) -> list[int]:
+    """Add the node's relations to the tree; gives the tree's number of each of its columns."""
+    if isinstance(node, Join) and node.kind == "inner":
+        left, right = _flatten(node.left, tree), _flatten(node.right, tree)
+        shown = left + right
+        for a, b in node.keys:
+            types = node.left.schema.columns[a].type, node.right.schema.columns[b].type
+            tree.terms.append(Call(BOOLEAN, "=", (Col(types[0], left[a]), Col(types[1], right[b]))))
+        tree.terms += [substitute(t, lambda c: Col(c.type, shown[c.index])) for t in conjuncts(node.residual)]
+        return shown
+    if isinstance(node, Project) and _is_inner(node.input) and all(isinstance(e, Col) for e in node.exprs):
+        below = _flatten(node.input, tree)
+        return [below[e.index] for e in node.exprs if isinstance(e, Col)]
+    start = tree.width
+    tree.leaves.append(node)
+    tree.starts.append(start)
+    tree.width += len(node.schema)
+    return list(range(start, tree.width))
+
+
+def _ordered(node: Node, tree: _Tree, shown: list[int]) -> Node:
+    ties: list[set[int]] = []
+    for term in tree.terms:
+        ties.append({tree.leaf_of(c) for c in columns_of(term)})
+    todo = list(range(len(tree.leaves)))
+    pending = list(range(len(tree.terms)))
+    plan: Node | None = None
+    place: dict[int, int] = {}
+    while todo:  # one connected group at a time
+        group = {todo[0]}
+        made, made_place = tree.leaves[todo.pop(0)], dict[int, int]()
+        _add(made_place, tree, min(group), 0)
+        while True:
+            following = next((i for i in todo if _tied(i, group, tree, ties)), None)
+            if following is None:
+                break
+            todo.remove(following)
+            group.add(following)
+            made, pending = _join_next(made, made_place, tree.leaves[following], following, tree, ties, pending, group)
+        if plan is None:
+            plan, place = made, made_place
+        else:
+            width = len(plan.schema)
+            place.update({column: at + width for column, at in made_place.items()})
+            ready = [i for i in pending if all(c in place for c in columns_of(tree.terms[i]))]
+            pending = [i for i in pending if i not in ready]
+            plan = join(plan, made, "inner", [_moved(tree.terms[i], place) for i in ready])
+    assert plan is not None
+    if [place[c] for c in shown] == list(range(len(plan.schema))):
+        return plan
+    types = node.schema.types
+    return Project(node.schema, plan, tuple(Col(t, place[c]) for t, c in zip(types, shown, strict=True)))
+
+
+def _join_next(
+    made: Node,
+    place: dict[int, int],
+    leaf: Node,
+    number: int,
+    tree: _Tree,
+    ties: list[set[int]],
+    pending: list[int],
+    group: set[int],
+) -> tuple[Node, list[int]]:
+    _add(place, tree, number, len(made.schema))
+    ready = [i for i in pending if ties[i] <= group and number in ties[i]]
+    joined = join(made, leaf, "inner", [_moved(tree.terms[i], place) for i in ready])
+    return joined, [i for i in pending if i not in ready]
+
+
+def _tied(leaf: int, group: set[int], tree: _Tree, ties: list[set[int]]) -> bool:
+    """Whether an equality ties the relation to the group."""
+    for term, tie in zip(tree.terms, ties, strict=True):
+        if isinstance(term, Call) and term.op == "=" and leaf in tie and tie - {leaf} and tie - {leaf} <= group:
+            return True
+    return False
+
+
+def _add(place: dict[int, int], tree: _Tree, leaf: int, at: int) -> None:
+    for i in range(len(tree.leaves[leaf].schema)):
+        place[tree.starts[leaf] + i] = at + i
+
+
+def _moved(term: Expr, place: dict[int, int]) -> Expr:
+    return substitute(term, lambda c: Col(c.type, place[c.index]))

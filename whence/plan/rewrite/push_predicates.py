@@ -1,0 +1,132 @@
+"""Conditions moved as near to the tables as they may go; equalities across a join become its keys.
+
+A condition may pass an operator when it is true of a row above exactly when it is true of the rows below that make it.
+So it never passes the padded side of an outer join, a top-k, or an aggregate whose keys it does not stick to. Inside ON
+it may move only into the side that is not kept whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from whence.plan.expr import Call, Col, Expr, columns_of, conjuncts, shift, substitute
+from whence.plan.logical import Aggregate, Distinct, Join, Lateral, Node, Project, Select, SetOp, Union
+from whence.plan.nodes import columns, conjunction, join_schema, key_pair, project, select
+from whence.plan.rewrite.inputs import with_inputs
+
+
+def push_predicates(node: Node) -> Node:
+    """The plan with its conditions pushed down."""
+    return _push(node, [])
+
+
+def _push(node: Node, terms: list[Expr]) -> Node:
+    """The node's rows for which the terms, over its columns, are true."""
+    match node:
+        case Select():
+            return _push(node.input, terms + conjuncts(node.predicate))
+        case Project():
+            below = [substitute(term, lambda c: _retyped(node.exprs[c.index], c)) for term in terms]
+            return replace(node, input=_push(node.input, below))
+        case Distinct():
+            return replace(node, input=_push(node.input, terms))
+        case Union() | SetOp():
+            return with_inputs(node, [_push(child, terms) for child in node.inputs])
+        case Aggregate():
+            keys = range(len(node.keys)) if node.keys else ()
+            down, stay = _split(terms, keys)
+            below = [substitute(term, lambda c: Col(c.type, node.keys[c.index])) for term in down]
+            return select(replace(node, input=_push(node.input, below)), stay)
+        case Lateral():
+            down, stay = _split(terms, range(len(node.input.schema)))
+            return select(replace(node, input=_push(node.input, down)), stay)
+        case Join():
+            return _push_join(node, terms)
+    inputs = [_push(child, []) for child in node.inputs]
+    return select(with_inputs(node, inputs) if inputs else node, terms)
+
+
+def _retyped(expr: Expr, like: Col) -> Expr:
+    return Col(like.type, expr.index) if isinstance(expr, Col) else expr
+
+
+def _split(terms: Sequence[Expr], allowed: Sequence[int] | range) -> tuple[list[Expr], list[Expr]]:
+    """The terms that read the allowed columns only (and some), and the others."""
+    fits = [bool(columns_of(term)) and columns_of(term) <= set(allowed) for term in terms]
+    down = [term for term, fit in zip(terms, fits, strict=True) if fit]
+    return down, [term for term, fit in zip(terms, fits, strict=True) if not fit]
+
+
+def _push_join(node: Join, terms: list[Expr]) -> Node:
+    width = len(node.left.schema)
+    on = conjuncts(node.residual)
+    to_left: list[Expr] = []
+    to_right: list[Expr] = []
+    if node.kind == "inner":
+        on, terms = on + terms, []
+    ours, theirs = range(width), range(width, width + len(node.right.schema))
+    if node.kind in ("left", "semi", "anti", "mark"):
+        to_left, terms = _split(terms, ours)
+    elif node.kind == "right":
+        moved, terms = _split(terms, theirs)
+        to_right += [shift(term, -width) for term in moved]
+    if node.kind in ("inner", "right", "semi"):
+        moved, on = _split(on, ours)
+        to_left += moved
+    if node.kind in ("inner", "left", "semi", "anti", "mark"):
+        moved, on = _split(on, theirs)
+        to_right += [shift(term, -width) for term in moved]
+    left, right = _push(node.left, to_left), _push(node.right, to_right)
+    return select(_keyed(node, left, right, on), terms)
+
+
+def _keyed(node: Join, left: Node, right: Node, on: list[Expr]) -> Node:
+    """The join with every equality between its sides as a key; sides that are expressions are computed first."""
+    width, far = len(left.schema), len(right.schema)
+    keys = list(node.keys)
+    rest: list[Expr] = []
+    extra_left: list[Expr] = []
+    extra_right: list[Expr] = []
+    for term in on:
+        pair = key_pair(term, width)
+        sides = _sides(term, width) if pair is None else None
+        if pair is not None:
+            if pair not in keys:
+                keys.append(pair)
+        elif sides is not None:
+            keys.append((_place(sides[0], extra_left, width), _place(shift(sides[1], -width), extra_right, far)))
+        else:
+            rest.append(term)
+    if not extra_left and not extra_right:
+        return replace(node, left=left, right=right, keys=tuple(keys), residual=conjunction(rest))
+    more = len(extra_left)
+    left = project(left, [*columns(left), *extra_left]) if extra_left else left
+    right = project(right, [*columns(right), *extra_right]) if extra_right else right
+    rest = [substitute(t, lambda c: Col(c.type, c.index + more if c.index >= width else c.index)) for t in rest]
+    joined = Join(join_schema(left, right, node.kind), left, right, node.kind, tuple(keys), conjunction(rest))
+    kept = [*range(width)]
+    if node.kind == "mark":
+        kept.append(width + more)
+    elif node.kind not in ("semi", "anti"):
+        kept += range(width + more, width + more + far)
+    return Project(node.schema, joined, tuple(columns(joined)[i] for i in kept))
+
+
+def _sides(term: Expr, width: int) -> tuple[Expr, Expr] | None:
+    """The left and right side of an equality of an expression over each."""
+    if isinstance(term, Call) and term.op == "=":
+        for a, b in (term.args, term.args[::-1]):
+            left, right = columns_of(a), columns_of(b)
+            if left and right and max(left) < width <= min(right):
+                return a, b
+    return None
+
+
+def _place(expr: Expr, extra: list[Expr], width: int) -> int:
+    """The column an expression has among the side's own and those computed for the join."""
+    if isinstance(expr, Col):
+        return expr.index
+    if expr not in extra:
+        extra.append(expr)
+    return width + extra.index(expr)
