@@ -21,15 +21,12 @@ from pathlib import Path
 from rich.console import Console
 
 from benchmarks import report
-from benchmarks.peers.common import Change, Digest, Peer, Rows, installed
+from benchmarks.peers.common import PARTS, Change, Digest, Peer, Rows, installed
 from benchmarks.report import Check, Series
 from benchmarks.star import COLUMNS, QUERY, SCRIPT, VIEW, Star
 
 PEERS = ("whence", "duckdb", "pathway")
 WORKLOAD = "three-way join with GROUP BY"
-
-PARTS = {"recompute": "DuckDB, query alone", "since_commit": "Pathway, after commit"}
-"""Attributes in which a peer keeps the part of its last update that is shown in a line of its own."""
 
 
 def make_peer(name: str) -> Peer:
@@ -61,21 +58,17 @@ def _pathway() -> Peer:
 
 
 def measure(peer: Peer, tables: dict[str, Rows], batches: Sequence[list[Change]]) -> tuple[list[Series], list[Digest]]:
-    """Run one peer through the load and all batches; its series, one more for a part of it, and all its answers."""
-    items = len(tables["item"])
-    whole = Series(WORKLOAD, peer.name, items, peer.load(tables))
-    part_name = next((name for name in PARTS if hasattr(peer, name)), None)
-    part = Series(WORKLOAD, PARTS[part_name], items, whole.load) if part_name else None
+    """Run one peer through the load and all batches; its series, other readings of them, and all its answers."""
+    readings = report.readings(peer, WORKLOAD, len(tables["item"]), peer.load(tables))
     digests = [peer.digest()]
     for i, batch in enumerate(batches):
         gc.collect(0)
         seconds = peer.update(batch)
         if i:
-            whole.inserts.append(seconds)
-            if part is not None and part_name is not None:
-                part.inserts.append(getattr(peer, part_name))
+            for attribute, series in readings.items():
+                series.inserts.append(getattr(peer, attribute) if attribute else seconds)
         digests.append(peer.digest())
-    return [whole, part] if part is not None else [whole], digests
+    return list(readings.values()), digests
 
 
 def promises(every: Sequence[Series], size: int) -> list[Check]:

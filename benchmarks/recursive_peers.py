@@ -27,7 +27,7 @@ import numpy as np
 from rich.console import Console
 
 from benchmarks import limits, report
-from benchmarks.peers.common import RECURSIONS, Change, Digest, Peer, Rows, installed
+from benchmarks.peers.common import PARTS, RECURSIONS, Change, Digest, Peer, Rows, installed
 from benchmarks.report import Check, Series
 from benchmarks.transit_stub import Network, Update, network, updates
 
@@ -88,20 +88,24 @@ def _scipy(program: str, nodes: int) -> Peer:
 
 def measure(
     peer: Peer, program: str, net: Network, stream: Sequence[Update], verify: bool
-) -> tuple[Series, list[Digest], Rows | None]:
+) -> tuple[list[Series], list[Digest], Rows | None]:
     """Run one peer through a load and a stream; the digests are of every state if `verify`, else of the last one."""
-    series = Series(RECURSIONS[program].title, peer.name, net.nodes, peer.load({"link": np.array(net.links)}))
+    load = peer.load({"link": np.array(net.links)})
+    readings = report.readings(peer, RECURSIONS[program].title, net.nodes, load)
     digests = [peer.digest()] if verify else []
     for i, update in enumerate(stream):
         gc.collect(0)
         seconds = peer.update([Change("link", update.sign, np.array([update.link]))])
         if i >= 2:
-            (series.deletes if update.sign < 0 else series.inserts).append(seconds)
+            for attribute, series in readings.items():
+                times = series.deletes if update.sign < 0 else series.inserts
+                times.append(getattr(peer, attribute) if attribute else seconds)
         if verify or i == len(stream) - 1:
             digests.append(peer.digest())
-    series.notes["rows"] = digests[-1].rows
-    series.notes["changed"] = sum(a != b for a, b in pairwise(digests)) if verify else None
-    return series, digests, peer.rows() if verify else None
+    for series in readings.values():
+        series.notes["rows"] = digests[-1].rows
+        series.notes["changed"] = sum(a != b for a, b in pairwise(digests)) if verify else None
+    return list(readings.values()), digests, peer.rows() if verify else None
 
 
 def compare(program: str, answers: dict[str, tuple[list[Digest], Rows | None]]) -> None:
@@ -137,7 +141,7 @@ def run(options: argparse.Namespace, console: Console) -> list[Series]:
                     finally:
                         peer.close()
                 answers[name] = cast(tuple[list[Digest], Rows | None], tuple(answer))
-                every.append(series)
+                every += series
             if answers:
                 compare(program, answers)
     return every
@@ -149,7 +153,9 @@ def promises(every: Sequence[Series]) -> list[Check]:
     wanted = [
         ("reachable, 400 nodes: times faster than Pathway", linear, 400, "Pathway", False, 20.0),
         ("reachable, 800 nodes: times faster than SciPy", linear, 800, "SciPy recompute", False, 1.0),
+        ("the same, SciPy with difference", linear, 800, PARTS["with_difference"], False, 1.0),
         ("reachable, 1,600 nodes: times faster than SciPy", linear, 1600, "SciPy recompute", False, 1.0),
+        ("the same, SciPy with difference", linear, 1600, PARTS["with_difference"], False, 1.0),
         ("cheapest, 400 nodes: times faster than Pathway", cheapest, 400, "Pathway", False, 40.0),
         ("cheapest, 400 nodes: times faster than SciPy", cheapest, 400, "SciPy recompute", False, 2.0),
         ("loading reachable, 400 nodes: times faster than Pathway", linear, 400, "Pathway", True, 10.0),

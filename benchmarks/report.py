@@ -18,6 +18,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.peers.common import PARTS, Peer
+
 RESULTS = Path("results")
 
 WHENCE = "Whence"
@@ -39,6 +41,12 @@ class Series:
     def mean(self) -> float:
         """Mean seconds of an update of either kind."""
         return statistics.fmean(self.deletes + self.inserts)
+
+
+def readings(peer: Peer, workload: str, size: int, load: float) -> dict[str, Series]:
+    """Empty series for a peer's times, under "", and for each further reading it keeps, under the attribute's name."""
+    kept = {"": peer.name} | {attribute: name for attribute, name in PARTS.items() if hasattr(peer, attribute)}
+    return {attribute: Series(workload, name, size, load) for attribute, name in kept.items()}
 
 
 @dataclass(frozen=True)
@@ -70,7 +78,7 @@ def show(every: Sequence[Series], console: Console, unit: str = "nodes", split: 
     for workload in dict.fromkeys(s.workload for s in every):
         table = Table(title=workload, title_justify="left")
         table.add_column(unit, justify="right")
-        table.add_column("peer")
+        table.add_column("peer", no_wrap=True)
         kinds = ("delete", "insert") if split else ("batch",)
         columns = ["load s", *(f"{kind} ms {what}" for kind in kinds for what in ("median", "mean"))]
         for column in [*columns, "x Whence", "x load"]:

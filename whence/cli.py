@@ -165,7 +165,9 @@ def _apply(db: whence.Database, table: str, path: Path, updates: list[files.Upda
                 if update.sign > 0:
                     db.insert(table, [row])
                 elif not db.delete(table, [row]):
-                    err.print(Text(f"{path}, line {update.line}: no such row to delete", style="yellow"))
+                    err.print(
+                        Text(f"{path}, line {update.line}: no such row to delete", style="yellow"), soft_wrap=True
+                    )
             except DataError as error:
                 said = str(error).replace(", row 1", "", 1)
                 raise DataError(f"{path}, line {update.line}: {said}") from None

@@ -5,5 +5,5 @@
 | `whence_peer` | maintains the view; public API only |
 | `pathway_peer` | maintains the view with `pw.iterate` (differential dataflow), in a process of its own |
 | `duckdb_peer` | recomputes with WITH RECURSIVE and takes the difference |
-| `scipy_peer` | recomputes with the fastest graph or matrix routine for the program at hand; no difference taken |
+| `scipy_peer` | recomputes with the fastest graph or matrix routine for the program at hand |
 """

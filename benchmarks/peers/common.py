@@ -75,6 +75,14 @@ class Peer(Protocol):
         """Let go of processes and memory."""
 
 
+PARTS = {
+    "recompute": "DuckDB, query alone",
+    "since_commit": "Pathway, after commit",
+    "with_difference": "SciPy and difference",
+}
+"""Attributes in which a peer keeps another reading of its last update, and the names of the lines that show them."""
+
+
 @dataclass(frozen=True)
 class Recursion:
     """A recursive view over link(src, dst, cost): its name, its SQL as Whence reads it, and its columns."""

@@ -68,6 +68,11 @@ class PathwayJoin(PathwayProcess):
     def __init__(self) -> None:
         super().__init__("star", ("kind", "a", "b", "c", "d"))
 
+    @property
+    def since_commit(self) -> float:
+        """Seconds of the last batch after its rows were handed over."""
+        return self._since_commit
+
     def load(self, tables: dict[str, Rows]) -> float:
         """Time the first commit."""
         return self.update([Change(table, +1, rows) for table, rows in tables.items()])

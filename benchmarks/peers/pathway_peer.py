@@ -42,12 +42,12 @@ class PathwayProcess:
         child.close()
         self._keep_rows = keep_rows
         self._digest = Digest(0, 0, 0)
-        self.since_commit = 0.0
+        self._since_commit = 0.0
         """Seconds of the last batch that passed after its rows were handed to the connector."""
 
     def apply(self, signs: Rows, rows: Rows) -> float:
         """Commit signed rows as one time; seconds from the first row handed over until the output is closed."""
-        seconds, self.since_commit, self._digest = self._ask(("apply", signs, rows))
+        seconds, self._since_commit, self._digest = self._ask(("apply", signs, rows))
         return float(seconds)
 
     def digest(self) -> Digest:

@@ -226,7 +226,7 @@ class _Compiler:
 
     def _native_rule(self, head: int, body: Body, out: tuple[Expr, ...]) -> Rule:
         """A rule whose every test and column a kernel computes. Columns that must be equal share a variable."""
-        variable, constants, pending = _unify(body)
+        variable, constants, pending = unify(body)
         emitter = Emitter(variable, max(variable.values(), default=-1) + 1)
         emitter.constants += [(variable[column], literal.value, literal.type) for column, literal in constants]
         atoms = []
@@ -287,7 +287,7 @@ class _Compiler:
         for column, name in self._value_columns(body).items():
             sign = self.result.relations[self._number[name]].sign
             for test in body.tests:
-                if column in columns_of(test) and not _lets_better_pass(test, column, sign):
+                if column in columns_of(test) and not lets_better_pass(test, column, sign):
                     self._refuse_value(test, name)
             for e, _ in (k for a in body.absences for k in a.keys):
                 if column in columns_of(e):
@@ -309,7 +309,7 @@ class _Compiler:
         )
 
 
-def _lets_better_pass(test: Expr, column: int, sign: int) -> bool:
+def lets_better_pass(test: Expr, column: int, sign: int) -> bool:
     if isinstance(test, Call) and test.op in ("<", "<=", ">", ">="):
         left, right = direction(test.args[0], column), direction(test.args[1], column)
         if left is None or right is None:
@@ -323,7 +323,7 @@ def _typed(schema: Schema, start: int) -> list[tuple[int, Type]]:
     return [(start + i, t) for i, t in enumerate(schema.types)]
 
 
-def _unify(body: Body) -> tuple[dict[int, int], list[tuple[int, Lit]], list[Expr]]:
+def unify(body: Body) -> tuple[dict[int, int], list[tuple[int, Lit]], list[Expr]]:
     """Variables for the body's columns, one for columns that must be equal; columns equal to constants; other tests."""
     parent = list(range(body.width))
 

@@ -44,6 +44,14 @@ def dependents(program: Program, name: str) -> list[str]:
     return reached
 
 
+def changed_views(before: Program, after: Program) -> set[str]:
+    """The views of a program that are not as they were before, or read one that is not."""
+    changed = {name for name, view in after.views.items() if before.views.get(name) != view}
+    while more := {n for n, v in after.views.items() if n not in changed and references(v) & changed}:
+        changed |= more
+    return changed
+
+
 def components(program: Program) -> list[Component]:
     """The components in dependency order; NotStratifiable if a recursive one is not monotone."""
     graph = {name: sorted(references(view) & set(program.views)) for name, view in program.views.items()}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import threading
+import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -110,6 +111,7 @@ class Adhoc:
         if self._connection is None:
             config: dict[str, Any] = {"enable_external_access": "false", "python_enable_replacements": "false"}
             self._connection = duckdb.connect(":memory:", config=config)
+            weakref.finalize(self, self._connection.close)  # or DuckDB complains of functions at exit
             self._functions = {}
         for function in functions:
             if self._functions.get(function.name) is not function:
@@ -117,25 +119,13 @@ class Adhoc:
                     self._connection.remove_function(function.name)
                 self._connection.create_function(
                     function.name,
-                    self._watched(function),
+                    _watched(function, self._failed),
                     [_duck_type(t) for t in function.args],
                     _duck_type(function.returns),
                     null_handling=duckdb.func.SPECIAL,
                 )
                 self._functions[function.name] = function
         return self._connection
-
-    def _watched(self, function: ScalarFunction) -> Callable[..., Any]:
-        """The function, remembering what it raised: DuckDB only passes the text on."""
-
-        def call(*args: Any) -> Any:
-            try:
-                return function.function(*args)
-            except Exception as failure:
-                self._failed.append((function.name, failure))
-                raise
-
-        return call
 
     @staticmethod
     def _ours(failure: duckdb.Error) -> SqlError | EvaluationError:
@@ -147,6 +137,22 @@ class Adhoc:
         if isinstance(failure, (duckdb.ConversionException, duckdb.OutOfRangeException, duckdb.InvalidInputException)):
             return EvaluationError(said + hint)
         return SqlError(said + hint)
+
+
+def _watched(function: ScalarFunction, failed: list[tuple[str, Exception]]) -> Callable[..., Any]:
+    """The function, remembering what it raised: DuckDB only passes the text on.
+
+    It must not hold the connection, which holds it: DuckDB's half of such a cycle is hidden from the collector.
+    """
+
+    def call(*args: Any) -> Any:
+        try:
+            return function.function(*args)
+        except Exception as failure:
+            failed.append((function.name, failure))
+            raise
+
+    return call
 
 
 def _duck_type(type: Type) -> Any:

@@ -23,7 +23,8 @@ from whence.plan.expr import Expr, Udf, walk
 from whence.plan.logical import Node
 from whence.plan.program import Program, ScalarFunction, TableFunction, View
 from whence.plan.rewrite import optimize
-from whence.plan.strata import Component, components, dependents
+from whence.plan.select_aggregates import select_aggregates
+from whence.plan.strata import Component, changed_views, components, dependents
 from whence.sql import statements as st
 from whence.sql.bind import bind_table, bind_views
 from whence.sql.position import did_you_mean
@@ -39,7 +40,8 @@ class Catalog:
     def __init__(self, recursion_limit: int) -> None:
         self.recursion_limit = recursion_limit
         self.dictionary = Dictionary()
-        self.program = Program()
+        self.program = Program()  # as the user wrote it
+        self.planned = Program()  # as it runs, see plan/select_aggregates.py
         self.flow = Dataflow()
         self.components: list[Component] = []
         self._making: dict[str, Operator] = {}
@@ -82,21 +84,23 @@ class Catalog:
         bound = bind_views(creates, self.program)
         fresh = [name for name, view in bound.views.items() if before.get(name) is not view]
         if fresh:
-            self._install(bound, [name for name in before if bound.views.get(name) is not before[name]], progress)
+            self._install(bound, progress)
         seen = [name for name in fresh if not bound.views[name].hidden]
         return [name for name in seen if name not in before], [name for name in seen if name in before]
 
-    def _install(self, bound: Program, gone: list[str], progress: Progress | None) -> None:
-        """Build and fill the fresh views, then let them take their places; on an error nothing has changed."""
+    def _install(self, bound: Program, progress: Progress | None = None) -> None:
+        """Plan a program, build and fill what is new in it, and let that take its place; on an error nothing changes."""
         flow = self.flow
-        ordered = components(bound)
-        kept = {name: op for name, op in flow.views.items() if name not in gone}
+        planned = select_aggregates(bound)
+        ordered = components(planned)
+        new = changed_views(self.planned, planned)
+        kept = {name: op for name, op in flow.views.items() if name in planned.views and name not in new}
         self._making = dict(kept)
         try:
             for component in ordered:
                 if component.views[0] in kept:
                     continue
-                for name, op in self._build(component, bound).items():
+                for name, op in self._build(component, planned).items():
                     flow.add_view(_NEW + name, op, _told(progress, name))
                     self._making[name] = op
             flow.views = self._making
@@ -107,7 +111,7 @@ class Catalog:
             self._making = {}
             flow.sweep()
             self._builder.forget()
-        self.program, self.components = bound, ordered
+        self.program, self.planned, self.components = bound, planned, ordered
 
     def _build(self, component: Component, program: Program) -> dict[str, Operator]:
         if component.recursive:
@@ -119,7 +123,7 @@ class Catalog:
         """The rows of a plan that is not kept, computed once over the committed tables and views."""
         if not hidden and (rows := constant_rows(plan, self.dictionary)) is not None:
             return Batch(rows, np.ones(len(rows), np.int64))
-        bound = self.program.copy()
+        bound = self.planned.copy()
         bound.views |= {**hidden, _QUERY: View(_QUERY, plan.schema, plan)}
         flow, kept = self.flow, self.flow.views
         self._making = dict(kept)
@@ -155,14 +159,11 @@ class Catalog:
             verb = "depends" if len(others) == 1 else "depend"
             raise CatalogError(f'{", ".join(others)} {verb} on "{name}"; drop them first, or use CASCADE')
         gone = [name, *others]
-        hidden = _with_hidden(self.program, gone)
         program = self._without(gone)
         program.tables.pop(name, None)
-        self.flow.views = {n: op for n, op in self.flow.views.items() if n not in hidden}
-        self.flow.sweep()
+        self._install(program)
         if kind == "table":
             self.flow.remove_table(name)
-        self.program, self.components = program, components(program)
         return gone
 
     # -- helpers -----------------------------------------------------------------------------------------------------

@@ -164,7 +164,12 @@ def grid(columns: list[str], shown: list[Row], total: int, title: str | None = N
 
     more = f"{len(shown):,} of {total:,} rows" if len(shown) < total else f"{total:,} row{'s' * (total != 1)}"
     out = rich.table.Table(
-        title=title, caption=more, box=rich.box.SIMPLE_HEAD, title_justify="left", caption_justify="left"
+        title=title,
+        caption=more,
+        box=rich.box.SIMPLE_HEAD,
+        title_justify="left",
+        caption_justify="left",
+        min_width=max(len(title or ""), len(more)),
     )
     numeric = [
         bool(shown) and all(isinstance(r[i], (int, float)) or r[i] is None for r in shown) for i in range(len(columns))

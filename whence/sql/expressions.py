@@ -202,7 +202,10 @@ class ExpressionBinder:
         return extract(node.this.name, self.bind(node.expression), node)
 
     def _substring(self, node: exp.Expr) -> Expr:
-        args = [node.this, node.args.get("start") or exp.Literal.number(1), node.args.get("length")]
+        start, length = node.args.get("start"), node.args.get("length")
+        if start is None and length is not None:  # SUBSTRING(s FOR n)
+            start = exp.Literal.number(1)
+        args = [node.this, start, length]
         return call_builtin("substring", [self.bind(a) for a in args if a is not None], node)
 
     def _trim(self, node: exp.Expr) -> Expr:

@@ -92,7 +92,7 @@ class QueryBinder:
         return self.query(query, scope)
 
     def test(self, query: exp.Expr, scope: Scope) -> Node | None:
-        """The plan of a subquery that is only tested, or None if it is not known yet and a schema is all that is asked."""
+        """The plan of a subquery that is only tested; None while it is not known and only a schema is asked for."""
         try:
             return self.query(query, scope)
         except UnresolvedError:

@@ -1,0 +1,119 @@
+"""Statements from text: every kind, the papers' way of writing, and what cannot be read."""
+
+from __future__ import annotations
+
+import pytest
+
+from whence.errors import SqlError
+from whence.model.types import BIGINT, BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, decimal
+from whence.sql import statements as st
+from whence.sql.parse import parse
+
+
+def test_create_table_has_types_keys_and_options() -> None:
+    (create,) = parse(
+        "CREATE TABLE IF NOT EXISTS T (a INT, b VARCHAR NOT NULL, c NUMERIC(10, 2), d DATETIME, e REAL, f BOOL,"
+        " g DATE, h INT8, PRIMARY KEY (a, b)) WITH (ttl = '60 s', size = 5)"
+    )
+    assert isinstance(create, st.CreateTable)
+    assert create.if_not_exists
+    table = create.table
+    assert (table.name, table.key, table.options) == ("t", (0, 1), (("ttl", "60 s"), ("size", "5")))
+    assert table.schema.types == (INTEGER, TEXT, decimal(10, 2), TIMESTAMP, DOUBLE, BOOLEAN, DATE, BIGINT)
+    assert [c.nullable for c in table.schema.columns] == [False, False] + [True] * 6
+    assert table.sql == create.sql
+
+
+def test_an_inline_primary_key() -> None:
+    (create,) = parse("create table t (a int primary key, b int)")
+    assert isinstance(create, st.CreateTable)
+    assert create.table.key == (0,)
+
+
+def test_create_view_with_columns_and_options() -> None:
+    (view,) = parse("create or replace view v (x, y) with (policy = 'dred') as select 1, 2")
+    assert isinstance(view, st.CreateView)
+    assert (view.name, view.columns, view.options, view.replace) == ("v", ("x", "y"), (("policy", "dred"),), True)
+
+
+def test_the_papers_way_of_writing_programs() -> None:
+    views = parse("""
+        with recursive path(src,dst,vec,length) as
+        ( select src,dst,src ||'.'|| dst,1 from link
+        union
+           select link.src,path.dst,link.src ||'.'|| vec, length+1
+           from link, path where link.dst = path.src)
+        create view minHops(src,dst,length) as
+          (select src,dst,min(length) from path group by src,dst)
+        create view shortestPath(src,dst,vec,length) as
+          (select P.src,P.dst,vec,P.length from path P, minHops H
+           where P.src = H.src and P.dst = H.dst and P.length = H.length)
+        with recursive reachable(src,dst) as (select src, dst from link union select src, dst from reachable)
+    """)
+    assert [v.name for v in views if isinstance(v, st.CreateView)] == ["path", "minhops", "shortestpath", "reachable"]
+    again = parse(views[0].sql)[0]
+    assert isinstance(again, st.CreateView)
+    assert (again.name, again.columns) == ("path", ("src", "dst", "vec", "length"))
+
+
+def test_the_other_statements() -> None:
+    script = """drop view if exists v cascade; insert into t (a) values (1); delete from t where a = 1;
+        update t set a = 2; with x as (select 1) select * from x; explain v; explain select 1;
+        explain create view z as select 2; describe x; show functions;"""
+    drop, insert, delete, update, query, by_name, of_query, of_view, describe, show = parse(script)
+    assert drop == st.Drop(
+        kind="view", name="v", cascade=True, if_exists=True, sql="drop view if exists v cascade", line=1, column=1
+    )
+    assert isinstance(insert, st.Insert)
+    assert (insert.table, insert.columns) == ("t", ("a",))
+    assert isinstance(delete, st.Delete)
+    assert delete.where is not None
+    assert isinstance(update, st.Update)
+    assert update.assignments[0][0] == "a"
+    assert isinstance(query, st.Query)
+    assert isinstance(by_name, st.Explain)
+    assert by_name.what == "v"
+    assert isinstance(of_query, st.Explain)
+    assert isinstance(of_query.what, st.Query)
+    assert isinstance(of_view, st.Explain)
+    assert isinstance(of_view.what, st.CreateView)
+    assert isinstance(describe, st.Describe)
+    assert show == st.Show(what="functions", sql="show functions", line=3, column=56)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "column", "near"),
+    [
+        ("select a from\n  where x", 2, 3, "where"),
+        ("select 1;\nselec 2", 2, 1, "selec"),
+        ("select 'abc", 1, 8, "'abc"),
+        ("create table t (a foo)", 1, 17, "foo"),
+        ("create table t (a int,\n a int)", 2, 2, "a INT"),
+        ("create view v select 1", 1, 15, "select"),
+        ("create table t (a int, primary key (b))", 1, 37, "b"),
+        ("select a b c from t", 1, 12, "c"),
+        ("select 1)", 1, 9, ")"),
+        ("drop index x", 1, 6, "index"),
+        ("/* open", 1, 1, "/* open"),
+    ],
+)
+def test_errors_say_where(text: str, line: int, column: int, near: str) -> None:
+    with pytest.raises(SqlError) as caught:
+        parse(text)
+    assert (caught.value.line, caught.value.column) == (line, column)
+    assert near in (caught.value.text or "")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "select " + "(" * 1000 + "1" + ")" * 1000,
+        "select " + "not " * 1000 + "true",
+        "select " + "case when true then " * 1000 + "1" + " end" * 1000,
+        "select 1 -- " + "x" * 10_000_000,
+    ],
+    ids=["parentheses", "not", "case", "10 MB"],
+)
+def test_hostile_input_is_refused_in_our_words(text: str) -> None:
+    with pytest.raises(SqlError):
+        parse(text)
