@@ -147,11 +147,19 @@ def test_growth_benchmark_runs() -> None:
 
 
 @pytest.mark.skipif(not installed("pathway"), reason="pathway is not installed")
-def test_pathway_agrees_with_scipy() -> None:
+def test_pathway_agrees_with_scipy(tmp_path: Path) -> None:
     pytest.importorskip("scipy")
     from benchmarks import recursive_peers
 
-    arguments = ["--quick", "--programs", "reachable,cheapest", "--peers", "scipy,pathway"]
+    arguments = [
+        "--quick",
+        "--programs",
+        "reachable,cheapest",
+        "--peers",
+        "scipy,pathway",
+        "--plot",
+        str(tmp_path / "plot.png"),
+    ]
     assert recursive_peers.main(arguments) == 0
 
 

@@ -178,5 +178,5 @@ def test_what_happens_is_logged(db: whence.Database, caplog: pytest.LogCaptureFi
         db.execute("CREATE VIEW total AS SELECT item FROM sale")
         db.insert("sale", [("tea", 3)])
     assert [r.levelname for r in caplog.records] == ["INFO", "DEBUG"]
-    assert "view total created with 2 rows" in caplog.text
+    assert "view total created with 3 rows" in caplog.text
     assert "epoch 2 committed" in caplog.text

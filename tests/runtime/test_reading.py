@@ -110,6 +110,14 @@ def test_scalar_functions_serve_views_and_queries(db: whence.Database) -> None:
     assert db.execute("SHOW FUNCTIONS").rows == [("shout", "(TEXT)", "TEXT")]
 
 
+def test_a_function_of_ours_comes_before_a_built_in_one(db: whence.Database) -> None:
+    db.create_function("lower", lambda text: text + "!", args=["TEXT"], returns="TEXT")
+    db.execute("CREATE VIEW v AS SELECT DISTINCT lower(item) AS item FROM sale")
+    assert sorted(db["v"]) == [("cake!",), ("tea!",)]
+    result = db.query("SELECT lower(item) FROM sale WHERE lower(item) = 'cake!'")
+    assert (result.rows, result.columns) == ([("cake!",)], ["LOWER(item)"])
+
+
 def test_a_function_that_raises_undoes_the_batch(db: whence.Database) -> None:
     db.create_function("inverse", lambda x: 1 / x, args=["INT"], returns="DOUBLE")
     db.execute("CREATE TABLE n (x INT); CREATE VIEW i AS SELECT inverse(x) AS y FROM n")

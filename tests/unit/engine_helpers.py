@@ -71,7 +71,6 @@ class Bench:
             rows = [r for r, n in delta.items() if n]
             counts = np.array([delta[r] for r in rows], np.int64)
             out[table] = Batch(encode(rows, self.schemas[table], self.dictionary), counts)
-            self.delta = net
         self._net = net
         return out
 

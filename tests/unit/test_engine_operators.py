@@ -121,7 +121,9 @@ AGGS = (
     lo.Agg("min", 1),
     lo.Agg("max", 1),
 )
-AGG_SQL = "count(*), count(c1), count(DISTINCT c1), sum(c1), sum(DISTINCT c1), avg(c1), avg(DISTINCT c1), min(c1), max(c1)"
+AGG_SQL = (
+    "count(*), count(c1), count(DISTINCT c1), sum(c1), sum(DISTINCT c1), avg(c1), avg(DISTINCT c1), min(c1), max(c1)"
+)
 
 
 @pytest.mark.parametrize("grouped", [True, False])
@@ -160,11 +162,13 @@ def test_aggregate_types(steps):
         import math
 
         for row in bench.rows("v"):
-            values = [r[1] for r, n in bench.tables["t"].items() for _ in range(n) if r[0] == row[0] and r[1] is not None]
+            values = [
+                r[1] for r, n in bench.tables["t"].items() for _ in range(n) if r[0] == row[0] and r[1] is not None
+            ]
             assert row[-1] == (math.fsum(values) if values else None)
 
 
-@pytest.mark.parametrize("limit,offset", [(2, 0), (3, 2), (None, 2), (0, 0), (None, 0)])
+@pytest.mark.parametrize(("limit", "offset"), [(2, 0), (3, 2), (None, 2), (0, 0), (None, 0)])
 @pytest.mark.parametrize("descending", [False, True])
 @pytest.mark.parametrize("nulls_first", [False, True])
 @fast

@@ -1,7 +1,8 @@
 """Counting: an annotation is a row's signed multiplicity; derivations add and joins multiply.
 
-The ring of integers: changes are integers too, so `plus` both merges derivations and applies changes, and `total` of a
-run is its sum. Exact for every non-recursive view; through recursion a row could support itself, so policies take over.
+The ring of integers: changes are integers too, so `plus` both merges derivations and applies changes, and `total` of
+a run is its sum. Exact for every non-recursive view; through recursion a row could support itself, so policies take
+over.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """None: an annotation is 1 for a row that is present and nothing more; changes are +1 and -1.
 
-For relations that are sets by construction. Changes still add (so a row withdrawn and derived again in one epoch cancels),
-but two derivations at once are one row, so `plus` stops at 1 and never goes below 0.
+For relations that are sets by construction. Changes still add (so a row withdrawn and derived again in one epoch
+cancels), but two derivations at once are one row, so `plus` stops at 1 and never goes below 0.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ class Nothing(Counting):
     name = "none"
 
     def plus(self, a: Codes, b: Codes) -> Codes:
-        return np.clip(a + b, 0, 1)
+        present: Codes = np.clip(a + b, 0, 1)
+        return present
 
     def multiplicity(self, a: Codes) -> Codes:
         return self.holds(a)

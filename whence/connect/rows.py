@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import polars
 
 Row = tuple[Any, ...]
+_CLASS = type  # where a parameter has that name
 _NONE = type(None)
 _SMALL = 16  # up to so many rows a value at a time is quicker than a column at a time
 _EPOCH_DAY = dt.date(1970, 1, 1)
@@ -78,12 +79,7 @@ def as_arrow(rows: Any) -> pa.Table | None:
 
 
 def _encode_rows(rows: Sequence[Any], schema: Schema, dictionary: Dictionary, table: str) -> Codes:
-    width = len(schema)
-    for number, row in enumerate(rows):
-        if row.__class__ is not tuple or len(row) != width:
-            head = rows[:number]
-            rows = [*head, *(_as_tuple(r, schema, table, number + i + 1) for i, r in enumerate(rows[number:]))]
-            break
+    rows, width = as_tuples(rows, schema, table), len(schema)
     try:
         if len(rows) <= _SMALL:
             encoders = [_QUICK[c.type.kind] for c in schema.columns]
@@ -96,6 +92,21 @@ def _encode_rows(rows: Sequence[Any], schema: Schema, dictionary: Dictionary, ta
         return out
     except DataError:
         raise _fault(rows, schema, dictionary, table) from None
+
+
+def as_tuples(rows: Sequence[Any], schema: Schema, table: str) -> Sequence[Row]:
+    """Rows of any kind as tuples of the right length.
+
+    >>> from whence.model.types import Column, INTEGER
+    >>> as_tuples([{"A": 1}, [2]], Schema((Column("a", INTEGER),)), "t")
+    [(1,), (2,)]
+    """
+    width = len(schema)
+    for number, row in enumerate(rows):
+        if row.__class__ is not tuple or len(row) != width:
+            rest = (_as_tuple(r, schema, table, number + i + 1) for i, r in enumerate(rows[number:]))
+            return [*rows[:number], *rest]
+    return rows
 
 
 def _as_tuple(row: Any, schema: Schema, table: str, number: int) -> Row:
@@ -129,7 +140,7 @@ def _fault(rows: Iterable[Row], schema: Schema, dictionary: Dictionary, table: s
 
 def _encode_values(values: Sequence[Any], type: Type, dictionary: Dictionary) -> Codes:
     """A column of Python values, by the whole column where their classes allow it."""
-    kinds = set(map(_class_of, values))
+    kinds = set(map(_CLASS, values))
     clean = _NONE not in kinds
     kinds.discard(_NONE)
     match type.kind:
@@ -152,10 +163,6 @@ def _encode_values(values: Sequence[Any], type: Type, dictionary: Dictionary) ->
                 raise DataError("out of range") from None
     quick = _QUICK[type.kind]
     return np.array([quick(v, type, dictionary) for v in values], np.int64)
-
-
-def _class_of(value: Any) -> type:
-    return value.__class__  # type: ignore[no-any-return]  # a class is what __class__ is
 
 
 def _encode_table(data: pa.Table, schema: Schema, dictionary: Dictionary, table: str) -> Codes:
@@ -325,6 +332,7 @@ _DECODE: dict[Kind, Callable[[int], Any]] = {
 __all__ = [
     "Interval",
     "as_arrow",
+    "as_tuples",
     "check_not_null",
     "encode",
     "expand",

@@ -1,10 +1,10 @@
 """Aggregate: one row a group, kept up to date without looking at the group's other rows.
 
-Law: COUNT and SUM are linear, so a group's accumulators move by the delta's own sums; AVG is a function of both. MIN and
-MAX are not: an ordered index of (group, value) gives the next one when the best leaves. DISTINCT counts each (group,
-value) and passes on only its coming and going. A group's row changes from f(old accumulators) to f(new ones).
-State: a relation of groups with accumulators, plus the index or the counts where needed. Cost: O(1) a row of the delta,
-O(log n) for MIN and MAX, and two rows out for each group whose values changed.
+Law: COUNT and SUM are linear, so a group's accumulators move by the delta's own sums; AVG is a function of both. MIN
+and MAX are not: an ordered index of (group, value) gives the next one when the best leaves. DISTINCT counts each
+(group, value) and passes on only its coming and going. A group's row changes from f(old accumulators) to f(new ones).
+State: a relation of groups with accumulators, plus the index or the counts where needed. Cost: O(1) a row of the
+delta, O(log n) for MIN and MAX, and two rows out for each group whose values changed.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Expressions, compiled to functions from a batch's rows to one column of codes.
 
-A compiled expression is strict unless it says otherwise: it sees only rows whose arguments are all known, and the others
-are NULL. CASE, COALESCE, AND and OR evaluate an operand only for the rows that need it, so an operand cannot fail for a
-row that another operand decides. Errors are EvaluationError, and say the expression and the values.
+A compiled expression is strict unless it says otherwise: it sees only rows whose arguments are all known, and the
+others are NULL. CASE, COALESCE, AND and OR evaluate an operand only for the rows that need it, so an operand cannot
+fail for a row that another operand decides. Errors are EvaluationError, and say the expression and the values.
 """
 
 from __future__ import annotations

@@ -128,10 +128,12 @@ class Memory:
         st.rehash(fresh.address, old_rows, old_keys)
         self.k = fresh
 
+    def count(self, relation: int) -> int:
+        return int(st.live_rows(self.k.address, relation, np.empty((0, 1), np.int64)))
+
     def live(self, relation: int) -> Codes:
-        columns = len(self.compiled.program.relations[relation].schema)
-        count = st.live_rows(self.k.address, relation, np.empty((0, columns), np.int64))
-        out = np.empty((count, columns), np.int64)
+        count = self.count(relation)
+        out = np.empty((count, len(self.compiled.program.relations[relation].schema)), np.int64)
         if count:
             st.live_rows(self.k.address, relation, out)
         return out
@@ -323,7 +325,17 @@ class Fixpoint(Operator):
     # -- reading -----------------------------------------------------------------------------------------------------
 
     def live(self, relation: int) -> Codes:
+        """The rows of a relation."""
         return self._memory.live(relation)
+
+    def count(self, relation: int) -> int:
+        return self._memory.count(relation)
+
+    def holds(self, relation: int, rows: Codes) -> Codes:
+        """1 for each row that is there, else 0."""
+        out = np.zeros(len(rows), np.int64)
+        st.contains(self._memory.k.address, relation, np.ascontiguousarray(rows), out)
+        return out
 
     @property
     def state_rows(self) -> int:
@@ -348,6 +360,7 @@ class Port(Operator):
     """One relation of a fixpoint, as an operator others can read: a set, so a multiset of rows that count one each."""
 
     follows = True
+    keeps_output = True
     algebra = COUNTING
 
     def __init__(self, fixpoint: Fixpoint, relation: int):
@@ -364,6 +377,13 @@ class Port(Operator):
     def recompute(self) -> Batch:
         rows = self.fixpoint.live(self.relation)
         return Batch(rows, np.ones(len(rows), np.int64), True)
+
+    def count_of(self, rows: Codes) -> Codes:
+        return self.fixpoint.holds(self.relation, rows)
+
+    @property
+    def size(self) -> int:
+        return self.fixpoint.count(self.relation)
 
     def describe(self) -> str:
         return f"port {self.fixpoint.program.relations[self.relation].name}"

@@ -1,9 +1,9 @@
 """The dataflow: operators in topological order, the views that read them, and the epoch that runs through them.
 
-Invariant between epochs: every operator's state, every arrangement and every view equals its definition over the tables.
-An operator whose inputs did not change is skipped. After `run` comes `commit` or `undo`; an error in `run` leaves the
-caller to `undo`, which restores everything that ran. Operators live as long as a view needs them, an arrangement or an
-index as long as an operator or a view does.
+Invariant between epochs: every operator's state, every arrangement and every view equals its definition over the
+tables. An operator whose inputs did not change is skipped. After `run` comes `commit` or `undo`; an error in `run`
+leaves the caller to `undo`, which restores everything that ran. Operators live as long as a view needs them, an
+arrangement or an index as long as an operator or a view does.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ class Dataflow:
         """Keep an operator's output as a view, back-filling what is new; on an error nothing has changed."""
         had = op.arranged
         try:
-            relation = arrangement(op)
+            if not op.keeps_output:
+                arrangement(op)
             self._prime(op, progress)
         except BaseException:
             if had is None:
@@ -57,17 +58,14 @@ class Dataflow:
                 new.dropped = id(new) not in running and not isinstance(new, Scan)
             self.sweep()
             raise
-        relation.commit()
+        if op.arranged is not None:
+            op.arranged.commit()
         self.views[name] = op
 
     def remove_view(self, name: str) -> None:
         """Forget a view and everything that only it needed."""
         del self.views[name]
         self.sweep()
-
-    def relation(self, view: str) -> Relation:
-        """The materialised rows of a view."""
-        return arrangement(self.views[view])
 
     def _prime(self, op: Operator, progress: Progress | None) -> None:
         fresh = [o for o in _upwards([op]) if not o.primed]
@@ -106,7 +104,7 @@ class Dataflow:
         for op in self.order:
             op.dropped = id(op) not in alive
         self.order = [o for o in self.order if not o.dropped]
-        wanted: dict[int, set[tuple[int, ...]]] = {id(o): set() for o in self.views.values()}
+        wanted: dict[int, set[tuple[int, ...]]] = {id(o): set() for o in self.views.values() if not o.keeps_output}
         for op in used:
             for target, cols in op.needs():
                 wanted.setdefault(id(target), set()).add(cols)

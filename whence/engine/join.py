@@ -1,8 +1,9 @@
 """Join: pairs of a left and a right row whose keys are equal and for which the residual is true.
 
-Law: multiplication distributes over addition, so d(A·B) = dA·B + A·dB + dA·dB over the old states. Arrangements show the
-new states here, hence d(A·B) = dA·B' + A'·dB - dA·dB, with the last term only when both sides changed; the two sides may
-be the same relation. State: none of its own, an index on each input's arrangement. Cost: the deltas and their matches.
+Law: multiplication distributes over addition, so d(A·B) = dA·B + A·dB + dA·dB over the old states. Arrangements show
+the new states here, hence d(A·B) = dA·B' + A'·dB - dA·dB, with the last term only when both sides changed; the two
+sides may be the same relation. State: none of its own, an index on each input's arrangement. Cost: the deltas and
+their matches.
 """
 
 from __future__ import annotations

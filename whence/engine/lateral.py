@@ -1,7 +1,8 @@
 """Lateral: each input row with each row that a table function yields for it.
 
-Law: linear in its input, since the function is deterministic: the rows it yields for an input row are the same when that
-row goes as when it came. No state. Cost: one call for each distinct tuple of arguments in the batch, and the rows out.
+Law: linear in its input, since the function is deterministic: the rows it yields for an input row are the same when
+that row goes as when it came. No state. Cost: one call for each distinct tuple of arguments in the batch, and the
+rows out.
 """
 
 from __future__ import annotations

@@ -53,6 +53,7 @@ class Operator:
     inputs: list[Operator]
     algebra: Algebra
     arranged: Relation | None = None  # the relation of this operator's output, if someone needs it
+    keeps_output: bool = False  # its own state can be read row by row: a view of it needs no relation
     primed: bool = False  # has seen the contents of its inputs
     dropped: bool = False  # no view needs it any more; its state stands still
     follows: bool = False  # runs exactly when an input ran (not: when an input's delta is not empty)
@@ -71,6 +72,17 @@ class Operator:
     def contents(self) -> Batch:
         """All rows of the output."""
         return self.arranged.scan() if self.arranged is not None else self.recompute()
+
+    def count_of(self, rows: Codes) -> Codes:
+        """How often each of these rows is in the output. Asked of views only, which are arranged or keep their output."""
+        assert self.arranged is not None
+        ids = self.arranged.lookup(rows)
+        return np.where(ids >= 0, self.algebra.multiplicity(self.arranged.ann[ids]), 0)
+
+    @property
+    def size(self) -> int:
+        """Rows of the output, copies counted; asked of views only."""
+        return int(self.algebra.multiplicity(self.contents().ann).sum())
 
     def needs(self) -> list[tuple[Operator, tuple[int, ...]]]:
         """The arrangements of inputs, and the columns they are indexed by, that exist for this operator's sake."""

@@ -1,9 +1,10 @@
 """An ordered multiset of coded rows, in any column order, direction and place of NULLs.
 
-Each column is mapped to a *rank*, an int64 whose order is the order wanted: a code is its own rank, `~` turns it round, and
-subtracting 1 with wrap-around takes NULL (the least int64) past the greatest value. All three can be undone, so ranks are
-stored instead of codes. Interned values rank by `Dictionary.order_of`; their codes are stored behind the ranks, and the
-whole is rebuilt when the dictionary has moved its labels. Undo adds the inverse changes, so it too is safe against that.
+Each column is mapped to a *rank*, an int64 whose order is the order wanted: a code is its own rank, `~` turns it
+round, and subtracting 1 with wrap-around takes NULL (the least int64) past the greatest value. All three can be
+undone, so ranks are stored instead of codes. Interned values rank by `Dictionary.order_of`; their codes are stored
+behind the ranks, and the whole is rebuilt when the dictionary has moved its labels. Undo adds the inverse changes, so
+it too is safe against that.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ def outer_join(left: Operator, right: Operator, node: Node, dictionary: Dictiona
             turned = substitute(
                 node.residual, lambda c: Col(c.type, c.index + right_width if c.index < width else c.index - width)
             )
-        keys = tuple((r, l) for l, r in node.keys)
+        keys = tuple((b, a) for a, b in node.keys)
         alone = Semijoin(right, left, "anti", keys, turned, right.schema, dictionary)
         padded = [Lit(types[c], None) if c < width else Col(types[c], c - width) for c in range(len(types))]
         parts.append(Project(alone, tuple(padded), schema, dictionary))

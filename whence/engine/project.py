@@ -1,7 +1,7 @@
 """Project: one row of expressions for each row in.
 
-Law: projection is linear, π(A + dA) = π(A) + π(dA); rows that become equal add up their annotations downstream. No state.
-Cost: the expressions on the batch; a permutation of columns is one gather.
+Law: projection is linear, π(A + dA) = π(A) + π(dA); rows that become equal add up their annotations downstream. No
+state. Cost: the expressions on the batch; a permutation of columns is one gather.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A keyed multiset: each distinct row once with its annotation, found by the whole row or by any columns asked for.
 
-Invariant: a row is in the hash table and in every index exactly when its annotation is not zero. A row keeps its id while
-it lives; ids of rows that left are reused. `extra` columns of accumulators belong to the row and start at zero.
+Invariant: a row is in the hash table and in every index exactly when its annotation is not zero. A row keeps its id
+while it lives; ids of rows that left are reused. `extra` columns of accumulators belong to the row and start at zero.
 A change costs what it touches: an upsert and a settle of the table, a link or unlink per index.
 
 Undo replays the log backwards: rows return to the very ids they had, so accumulators and other state that names ids

@@ -1,10 +1,10 @@
 """Semijoin: left rows that have a match on the right (semi), have none (anti), or with the answer appended (mark).
 
-Law: the output is L·φ, where φ(l) says whether l's number of matches m(l) is positive; d(L·φ) = dL·φ + L'·dφ with φ before
-the epoch and L' after it. Only the columns of l that the keys and the residual read decide m, so it is kept once for each
-distinct combination of them, its *pattern*. State: a relation of patterns, with the number of left rows that have each
-and m; indexes on the arrangements of both inputs. Cost: the deltas, the patterns that match the right delta, the left rows
-of patterns whose φ changes, and the right matches of a pattern when it first appears.
+Law: the output is L·φ, where φ(l) says whether l's number of matches m(l) is positive; d(L·φ) = dL·φ + L'·dφ with φ
+before the epoch and L' after it. Only the columns of l that the keys and the residual read decide m, so it is kept
+once for each distinct combination of them, its *pattern*. State: a relation of patterns, with the number of left rows
+that have each and m; indexes on the arrangements of both inputs. Cost: the deltas, the patterns that match the right
+delta, the left rows of patterns whose φ changes, and the right matches of a pattern when it first appears.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Set operations: DISTINCT, INTERSECT and EXCEPT, with or without ALL, as one function of two counts.
 
-Law: none of them is linear, but each row's output is a function f(l, r) of how often it is on the left and on the right,
-so d(output) of a row is f(new counts) - f(old counts). NULLs are equal here. State: a relation of rows with the two counts.
-Cost: one hash operation a row of the deltas.
+Law: none of them is linear, but each row's output is a function f(l, r) of how often it is on the left and on the
+right, so d(output) of a row is f(new counts) - f(old counts). NULLs are equal here. State: a relation of rows with
+the two counts. Cost: one hash operation a row of the deltas.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from whence.model.codes import Codes
 from whence.model.types import Schema
 
 _FUNCTIONS: dict[tuple[str, bool], Callable[[Codes, Codes], Codes]] = {
-    ("distinct", False): lambda l, r: (l > 0).astype(np.int64),
-    ("intersect", False): lambda l, r: ((l > 0) & (r > 0)).astype(np.int64),
-    ("intersect", True): lambda l, r: np.maximum(np.minimum(l, r), 0),
-    ("except", False): lambda l, r: ((l > 0) & (r <= 0)).astype(np.int64),
-    ("except", True): lambda l, r: np.maximum(l - np.maximum(r, 0), 0),
+    ("distinct", False): lambda a, b: (a > 0).astype(np.int64),
+    ("intersect", False): lambda a, b: ((a > 0) & (b > 0)).astype(np.int64),
+    ("intersect", True): lambda a, b: np.maximum(np.minimum(a, b), 0),
+    ("except", False): lambda a, b: ((a > 0) & (b <= 0)).astype(np.int64),
+    ("except", True): lambda a, b: np.maximum(a - np.maximum(b, 0), 0),
 }
 
 
@@ -64,7 +64,7 @@ class Distinct(Operator):
 
 
 class SetOp(Operator):
-    """INTERSECT and EXCEPT. A row's annotation here is its left plus its right count, so that it stays while either is."""
+    """INTERSECT and EXCEPT. A row's annotation is its left plus its right count: it stays while either is."""
 
     def __init__(self, left: Operator, right: Operator, kind: str, all: bool, schema: Schema):
         self.schema, self.algebra, self.inputs = schema, left.algebra, [left, right]

@@ -2,8 +2,8 @@
 
 Law: the output is the first offset + limit rows minus the first offset rows; each *head* is a function of the ordered
 multiset, and its delta is the new head minus the old one. State: an ordered index of the input and the two heads.
-Cost: O(log n) a row of the delta, and offset + limit rows when a changed row sorts into the head (nothing but the index
-otherwise). Without a limit only the first `offset` rows are looked at.
+Cost: O(log n) a row of the delta, and offset + limit rows when a changed row sorts into the head (nothing but the
+index otherwise). Without a limit only the first `offset` rows are looked at.
 """
 
 from __future__ import annotations

@@ -25,6 +25,8 @@ from whence.plan.logical import Order, TopK
 from whence.plan.program import Program, ScalarFunction
 from whence.sql.position import did_you_mean, error
 
+_OURS = "whence_"  # begins the names our functions have in DuckDB
+
 
 def relations_of(query: exp.Expr) -> list[exp.Table]:
     """The tables and views a query names, without those it defines itself.
@@ -72,7 +74,8 @@ class Adhoc:
         """The query's answer; names are checked before anything runs."""
         names = self._check(query, program)
         with self._guard:
-            connection = self._connect(program.scalars.values())
+            query, called = _with_our_functions(query, program)
+            connection = self._connect(called)
             self._failed.clear()
             for name, table in self._read(names).items():
                 connection.register(name, table)
@@ -116,9 +119,9 @@ class Adhoc:
         for function in functions:
             if self._functions.get(function.name) is not function:
                 if function.name in self._functions:
-                    self._connection.remove_function(function.name)
+                    self._connection.remove_function(_OURS + function.name)
                 self._connection.create_function(
-                    function.name,
+                    _OURS + function.name,
                     _watched(function, self._failed),
                     [_duck_type(t) for t in function.args],
                     _duck_type(function.returns),
@@ -137,6 +140,22 @@ class Adhoc:
         if isinstance(failure, (duckdb.ConversionException, duckdb.OutOfRangeException, duckdb.InvalidInputException)):
             return EvaluationError(said + hint)
         return SqlError(said + hint)
+
+
+def _with_our_functions(query: exp.Expr, program: Program) -> tuple[exp.Expr, list[ScalarFunction]]:
+    """The query with our functions under names DuckDB has none of, columns called as before, and those functions."""
+    called = {call.name.lower() for call in query.find_all(exp.Anonymous)} & set(program.scalars)
+    if not called:
+        return query, []
+    query = query.copy()
+    for select in query.find_all(exp.Select):
+        for item in select.expressions:
+            if not isinstance(item, exp.Alias) and any(c.name.lower() in called for c in item.find_all(exp.Anonymous)):
+                item.replace(exp.alias_(item.copy(), item.sql(dialect="duckdb"), quoted=True))
+    for call in query.find_all(exp.Anonymous):
+        if call.name.lower() in called:
+            call.set("this", _OURS + call.name.lower())
+    return query, [program.scalars[name] for name in sorted(called)]
 
 
 def _watched(function: ScalarFunction, failed: list[tuple[str, Exception]]) -> Callable[..., Any]:

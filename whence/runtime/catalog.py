@@ -89,7 +89,7 @@ class Catalog:
         return [name for name in seen if name not in before], [name for name in seen if name in before]
 
     def _install(self, bound: Program, progress: Progress | None = None) -> None:
-        """Plan a program, build and fill what is new in it, and let that take its place; on an error nothing changes."""
+        """Plan a program, build and fill what is new, and let that take its place; on an error nothing changes."""
         flow = self.flow
         planned = select_aggregates(bound)
         ordered = components(planned)
@@ -133,7 +133,7 @@ class Catalog:
                     for name, op in self._build(component, bound).items():
                         flow.add_view(_NEW + name, op)
                         self._making[name] = op
-            return flow.relation(_NEW + _QUERY).scan()
+            return flow.views[_NEW + _QUERY].contents()
         finally:
             self._making = {}
             flow.views = {name: op for name, op in flow.views.items() if not name.startswith(_NEW)}

@@ -13,15 +13,13 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-import numpy as np
 import pyarrow as pa
 from sqlglot import exp
 
 from whence.annotate.counting import COUNTING
 from whence.connect import rows as rows_
 from whence.engine.batch import consolidate
-from whence.engine.operator import Batch
-from whence.engine.relation import Relation
+from whence.engine.operator import Batch, Operator
 from whence.errors import CatalogError, WhenceError
 from whence.model.codes import Codes
 from whence.model.types import Schema
@@ -119,7 +117,7 @@ class Embedded:
                 self._changed[name] = epoch
                 self.rows_in += len(delta.ann)
                 if name in self._feeds:
-                    self._push(name, consolidate(delta, COUNTING))
+                    self._push(name, delta)
             for name, change in changes.items():
                 self._changed[name] = epoch
                 self.rows_out += len(change.ann)
@@ -131,6 +129,7 @@ class Embedded:
             log.debug("epoch %d committed in %.3f ms: %s", epoch, (time.perf_counter() - start) * 1000, what)
 
     def _push(self, name: str, change: Batch) -> None:
+        change = consolidate(change, COUNTING)
         if len(change.ann):
             self._feeds.push(name, self.epoch, change.rows, change.ann)
 
@@ -151,30 +150,27 @@ class Embedded:
     def views(self) -> list[str]:
         return [name for name, view in self.program.views.items() if not view.hidden]
 
-    def _relation(self, name: str) -> Relation:
+    def _operator(self, name: str) -> Operator:
         self.schema(name)
         flow = self.catalog.flow
-        return flow.tables[name].relation if name in flow.tables else flow.relation(name)
+        return flow.tables.get(name) or flow.views[name]
 
     def read(self, name: str) -> tuple[Codes, Codes]:
         """The distinct rows of the last committed epoch, and how often each is there."""
         with self._state:
-            relation = self._relation(name)
-            batch = relation.scan()
-            return batch.rows, relation.algebra.multiplicity(batch.ann)
+            op = self._operator(name)
+            batch = op.contents()
+            return batch.rows, op.algebra.multiplicity(batch.ann)
 
     def count(self, name: str, wanted: Codes) -> Codes:
         """How often each of these rows is there."""
         with self._state:
-            relation = self._relation(name)
-            ids = relation.lookup(wanted)
-            return np.where(ids >= 0, relation.algebra.multiplicity(relation.ann[ids]), 0)
+            return self._operator(name).count_of(wanted)
 
     def size(self, name: str) -> int:
         """Rows, copies counted."""
         with self._state:
-            relation = self._relation(name)
-            return int(relation.algebra.multiplicity(relation.ann[relation.ids()]).sum())
+            return self._operator(name).size
 
     def read_arrow(self, name: str) -> tuple[int, pa.Table]:
         """The rows as Arrow, kept until they change, and the epoch in which they last did."""
@@ -197,12 +193,13 @@ class Embedded:
         self._check_open()
         if not uses_table_function(query, self.program):
             return self._adhoc.run(query, self.program)
-        plan, hidden = bind_query_views(query, self.program)
-        rows, counts = self.evaluate(plan, hidden)
-        if isinstance(plan, TopK):
-            order = sort_order(rows, plan, self.dictionary)
-            rows, counts = rows[order], counts[order]
-        return rows_.to_arrow(rows, counts, plan.schema, self.dictionary)
+        with self._writer, self._state:  # it may add to the dictionary, as only writers do
+            plan, hidden = bind_query_views(query, self.program)
+            rows, counts = self.evaluate(plan, hidden)
+            if isinstance(plan, TopK):
+                order = sort_order(rows, plan, self.dictionary)
+                rows, counts = rows[order], counts[order]
+            return rows_.to_arrow(rows, counts, plan.schema, self.dictionary)
 
     def evaluate(self, plan: Node, hidden: dict[str, View] | None = None) -> tuple[Codes, Codes]:
         """The distinct rows of a bound plan over the last committed epoch, and how often each is there."""
@@ -258,7 +255,7 @@ class Embedded:
             made, remade = catalog.create_views(creates, progress)
             self._forget(remade, "was replaced")
             for name in [*made, *remade]:
-                rows = len(catalog.flow.relation(name))
+                rows = catalog.flow.views[name].size
                 log.info("view %s created with %d rows in %.1f ms", name, rows, (time.perf_counter() - start) * 1000)
             return [*made, *remade]
 

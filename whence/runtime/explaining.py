@@ -117,7 +117,7 @@ def describe_operator(op: Operator) -> str:
     if op.state_rows or op.state_bytes:
         out += f"  [{op.state_rows:,} rows, {_bytes(op.state_bytes)}]"
     if op.arranged is not None and not _is_table(op):
-        indexes = "".join(f", index on {', '.join(f'#{c}' for c in cols)}" for cols in op.arranged.indexes)
+        indexes = "".join(f", index ({', '.join(f'#{c}' for c in cols)})" for cols in op.arranged.indexes)
         out += f"  [kept: {len(op.arranged):,} rows, {_bytes(op.arranged.nbytes)}{indexes}]"
     return out
 
@@ -167,7 +167,7 @@ def metrics(runtime: Embedded) -> dict[str, Any]:
         "rows_in": runtime.rows_in,
         "rows_out": runtime.rows_out,
         "tables": {name: len(scan.relation) for name, scan in flow.tables.items()},
-        "views": {name: len(flow.relation(name)) for name in runtime.views()},
+        "views": {name: flow.views[name].size for name in runtime.views()},
         "operators": len(flow.order),
         "state_bytes": flow.state_bytes,
         "dictionary": len(runtime.dictionary),

@@ -12,6 +12,7 @@ import pyarrow as pa
 from whence.connect import files, rows
 from whence.errors import DataError
 from whence.model.codes import Interval
+from whence.model.types import Kind
 
 if TYPE_CHECKING:
     import pandas
@@ -129,8 +130,14 @@ class Handle:
         return self._runtime.size(self.name)
 
     def __contains__(self, row: object) -> bool:
+        known = self._runtime.dictionary
         try:
-            wanted = rows.encode([row], self.schema, self._runtime.dictionary, self.name)
+            (values,) = rows.as_tuples([row], self.schema, self.name)
+            pairs = list(zip(values, self.schema.types, strict=True))
+            # Text that was never met is in no row, and a reader must not add it to the dictionary.
+            if any(isinstance(v, str) and t.kind is Kind.TEXT and known.find(v) is None for v, t in pairs):
+                return False
+            wanted = rows.encode([values], self.schema, known, self.name)
         except DataError:
             return False
         return bool(self._runtime.count(self.name, wanted)[0] > 0)

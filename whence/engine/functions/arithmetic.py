@@ -1,7 +1,7 @@
 """Arithmetic: int64 and DECIMAL exactly, with overflow an error; DOUBLE as IEEE has it; dates with days and intervals.
 
 Fast paths work on whole columns of int64; where a bound cannot rule out an overflow, Python integers decide.
-Division by zero is NULL, as in DuckDB.
+Dividing by zero is as in DuckDB: IEEE's infinity or NaN for DOUBLE, an error for // and for % of exact numbers.
 """
 
 from __future__ import annotations
@@ -101,10 +101,8 @@ def _divide(call: Call, _: Dictionary) -> Strict:
         def apply(a: Codes, b: Codes) -> Codes:
             shift = type.scale - left + right
             up, down = 10 ** max(shift, 0), 10 ** max(-shift, 0)
-            exact = [
-                None if y == 0 else divide_half_up(x * up, y * down)
-                for x, y in zip(a.tolist(), b.tolist(), strict=True)
-            ]
+            _refuse_zero(b == 0)
+            exact = [divide_half_up(x * up, y * down) for x, y in zip(a.tolist(), b.tolist(), strict=True)]
             return from_objects(np.array(exact, object), type)
 
         return apply
@@ -121,9 +119,7 @@ def _float_quotient(call: Call) -> Strict:
     def apply(a: Codes, b: Codes) -> Codes:
         x, y = number(a, 0), number(b, 1)
         with np.errstate(all="ignore"):
-            out = floats_to_codes(x / y)
-        out[y == 0] = NULL
-        return out
+            return floats_to_codes(x / y)
 
     return apply
 
@@ -132,20 +128,22 @@ def _integer_quotient(call: Call, _: Dictionary) -> Strict:
     """// rounds towards zero."""
     type = call.type
     if type.kind is Kind.DOUBLE:
-        return _nonzero(_floats(lambda x, y: np.trunc(x / y)))
+        truncated = _floats(lambda x, y: np.trunc(x / y))
+
+        def whole(a: Codes, b: Codes) -> Codes:
+            _refuse_zero(codes_to_floats(b) == 0)
+            return truncated(a, b)
+
+        return whole
     scales = _scales(call)
     top = max(scales)
 
     def apply(a: Codes, b: Codes) -> Codes:
+        _refuse_zero(b == 0)
         wide = Type(Kind.BIGINT)
         a, b = rescale(a, scales[0], top, wide), rescale(b, scales[1], top, wide)
-        zero = b == 0
-        divisor = np.where(zero, 1, b)
-        quotient = np.abs(a) // np.abs(divisor)
-        out = np.where((a < 0) != (b < 0), -quotient, quotient)
-        out = rescale(out, 0, type.scale, type)
-        out[zero] = NULL
-        return out
+        quotient = np.abs(a) // np.abs(b)
+        return rescale(np.where((a < 0) != (b < 0), -quotient, quotient), 0, type.scale, type)
 
     return apply
 
@@ -154,28 +152,19 @@ def _remainder(call: Call, _: Dictionary) -> Strict:
     """% has the sign of the dividend."""
     type = call.type
     if type.kind is Kind.DOUBLE:
-        return _nonzero(_floats(np.fmod))
+        return _floats(np.fmod)
     scales = _scales(call)
 
     def apply(a: Codes, b: Codes) -> Codes:
-        a, b = _aligned(a, scales[0], type), _aligned(b, scales[1], type)
-        zero = b == 0
-        out = np.fmod(a, np.where(zero, 1, b))
-        out[zero] = NULL
-        return out
+        _refuse_zero(b == 0)
+        return np.fmod(_aligned(a, scales[0], type), _aligned(b, scales[1], type))
 
     return apply
 
 
-def _nonzero(function: Strict) -> Strict:
-    nought = int(floats_to_codes(np.zeros(1))[0])
-
-    def apply(a: Codes, b: Codes) -> Codes:
-        out = function(a, b)
-        out[b == nought] = NULL
-        return out
-
-    return apply
+def _refuse_zero(zero: NDArray[np.bool_]) -> None:
+    if zero.any():
+        raise EvaluationError("division by zero")
 
 
 def _negate(call: Call, dictionary: Dictionary) -> Strict:

@@ -1,4 +1,5 @@
-"""Casts between all types, as DuckDB does them: to an integer from DOUBLE half to even, from DECIMAL half away from zero.
+"""Casts between all types, as DuckDB does them: to an integer from DOUBLE half to even, from DECIMAL half away from
+zero.
 
 A value that does not fit is an error, or NULL under TRY_CAST. Text is trimmed and read once for each distinct value.
 """

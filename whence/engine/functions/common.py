@@ -18,10 +18,16 @@ from whence.model.types import Kind, Type
 
 Strict = Callable[..., Codes]
 Column = Callable[..., Codes]
+_least, _greatest = np.minimum.reduce, np.maximum.reduce
 
 
 def spread(function: Strict, columns: list[Codes]) -> Codes:
     """A strict function on columns with NULLs: NULL wherever an argument is."""
+    for column in columns:
+        if not len(column) or _least(column) == NULL:  # NULL is the least code
+            break
+    else:
+        return function(*columns)
     null = columns[0] == NULL
     for column in columns[1:]:
         null |= column == NULL
@@ -50,14 +56,14 @@ def each(function: Callable[..., int], columns: list[Codes], n: int) -> Codes:
 def bound(type: Type) -> int:
     """The largest code of an exact number type."""
     if type.kind is Kind.DECIMAL:
-        return 10 ** int(type.precision) - 1
+        return int(10 ** int(type.precision) - 1)
     return 2**31 - 1 if type.kind is Kind.INTEGER else 2**63 - 1
 
 
 def within(codes: Codes, type: Type) -> Codes:
     """The codes, if all of them fit the type."""
     limit = bound(type)
-    if len(codes) and (codes.max() > limit or codes.min() < -limit - (type.kind is Kind.INTEGER)):
+    if len(codes) and (_greatest(codes) > limit or _least(codes) < -limit - (type.kind is Kind.INTEGER)):
         raise EvaluationError(f"out of range for {type}")
     return codes
 

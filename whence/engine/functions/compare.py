@@ -46,7 +46,7 @@ def spans(call: Call, dictionary: Dictionary, columns: list[Codes]) -> list[Code
 def _equal(call: Call, dictionary: Dictionary) -> Strict:
     def apply(a: Codes, b: Codes) -> Codes:
         a, b = spans(call, dictionary, [a, b])
-        return (a == b).astype(np.int64)
+        return np.equal(a, b).astype(np.int64)
 
     return apply
 
@@ -64,7 +64,7 @@ def _distinct(call: Call, dictionary: Dictionary) -> Column:
 def _not_distinct(call: Call, dictionary: Dictionary) -> Column:
     def apply(a: Codes, b: Codes) -> Codes:
         a, b = spans(call, dictionary, [a, b])
-        return (a == b).astype(np.int64)
+        return np.equal(a, b).astype(np.int64)
 
     return apply
 

@@ -42,7 +42,8 @@ def add_months(days: Codes, months: Codes) -> Codes:
     month, day = _months_of(days)
     target = month + months
     first = _first_day(target)
-    return first + np.minimum(day, _first_day(target + 1) - first - 1)
+    last: Codes = _first_day(target + 1) - first - 1
+    return first + np.where(day < last, day, last)
 
 
 def _shift(micros: Codes, interval: Codes, sign: int, dictionary: Dictionary) -> Codes:
@@ -218,7 +219,7 @@ def _trunc(call: Call, dictionary: Dictionary) -> Strict:
 
 
 def _diff(call: Call, dictionary: Dictionary) -> Strict:
-    """Boundaries of the part crossed from the first to the second."""
+    """Boundaries of the part crossed from the first to the second; weeks are whole spans of seven days."""
     part = call.op.partition(":")[2].lower()
     kinds = [a.type.kind for a in call.args]
 
@@ -226,15 +227,17 @@ def _diff(call: Call, dictionary: Dictionary) -> Strict:
         days, micros = _fields(codes, kind, dictionary)
         if part in _CLOCK:
             return (days * DAY + micros) // _CLOCK[part]
-        if part == "day":
+        if part in ("day", "week"):
             return days
-        if part == "week":
-            return (days + 3) // 7
         if part in _MONTHS:
             return (_months_of(days)[0] + 1970 * 12) // _MONTHS[part]
         raise EvaluationError(f"there is no date part {part}")
 
-    return lambda a, b: count(b, kinds[1]) - count(a, kinds[0])
+    def apply(a: Codes, b: Codes) -> Codes:
+        gap = count(b, kinds[1]) - count(a, kinds[0])
+        return np.sign(gap) * (np.abs(gap) // 7) if part == "week" else gap
+
+    return apply
 
 
 OPS: dict[str, Callable[[Call, Dictionary], Strict]] = {"extract": _extract, "date_trunc": _trunc, "date_diff": _diff}

@@ -1,4 +1,7 @@
-"""Functions of one or two numbers. Rounding is half away from zero; a result outside the type is an error."""
+"""Functions of one or two numbers.
+
+Rounding is half away from zero; a result outside an exact type is an error, DOUBLE is IEEE.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whence.engine.functions.common import Strict, each, rescale, within
-from whence.errors import EvaluationError
 from whence.model.codes import Codes, Dictionary, codes_to_floats, floats_to_codes
 from whence.model.types import Kind, Type
 from whence.plan.expr import Call
@@ -34,21 +36,6 @@ def _float(function: Callable[..., Floats]) -> Callable[[Call, Dictionary], Stri
         return apply
 
     return build
-
-
-def _sqrt(x: Floats) -> Floats:
-    if (x < 0).any():
-        raise EvaluationError("square root of a negative number")
-    return np.sqrt(x)
-
-
-def _log(function: Callable[[Floats], Floats]) -> Callable[[Floats], Floats]:
-    def apply(x: Floats) -> Floats:
-        if (x <= 0).any():
-            raise EvaluationError("logarithm of a number that is not positive")
-        return function(x)
-
-    return apply
 
 
 def _abs(call: Call, _: Dictionary) -> Strict:
@@ -136,9 +123,9 @@ OPS: dict[str, Callable[[Call, Dictionary], Strict]] = {
     "round": _round,
     "floor": _whole(np.floor, False),
     "ceil": _whole(np.ceil, True),
-    "sqrt": _float(_sqrt),
+    "sqrt": _float(np.sqrt),
     "power": _float(np.power),
-    "ln": _float(_log(np.log)),
-    "log10": _float(_log(np.log10)),
+    "ln": _float(np.log),
+    "log10": _float(np.log10),
     "exp": _float(np.exp),
 }

@@ -71,7 +71,6 @@ def _split_part(text: str, separator: str, n: int) -> str:
     parts = text.split(separator) if separator else list(text)
     if n < 0:
         n += len(parts) + 1
-    n = n or 1
     return parts[n - 1] if 1 <= n <= len(parts) else ""
 
 

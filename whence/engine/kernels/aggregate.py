@@ -1,7 +1,8 @@
 """Accumulators of groups: adding rows to them, and the value they stand for.
 
-A group's accumulators are int64 columns; `specs` has a line for each aggregate: [what is kept, input column (-1: none),
-first accumulator column, what is shown, bound of an exact sum or power of ten of an average, the aggregate's number].
+A group's accumulators are int64 columns; `specs` has a line for each aggregate: [what is kept, input column (-1:
+none), first accumulator column, what is shown, bound of an exact sum or power of ten of an average, the aggregate's
+number].
 
 | kept  | columns |
 |-------|---------|
@@ -53,13 +54,13 @@ def group_rows(batch: Codes, cols: Codes, ann: Codes) -> tuple[Codes, Codes, Cod
 @kernel
 def to_float(code: int, bits: Codes, real: NDArray[np.float64]) -> float:
     bits[0] = code ^ ((code >> 63) & _FLIP)
-    return real[0]
+    return float(real[0])
 
 
 @kernel
 def to_code(value: float, bits: Codes, real: NDArray[np.float64]) -> int:
     real[0] = np.nan if np.isnan(value) else value + 0.0
-    return bits[0] ^ ((bits[0] >> 63) & _FLIP)
+    return int(bits[0] ^ ((bits[0] >> 63) & _FLIP))
 
 
 @kernel
@@ -142,10 +143,10 @@ def show(acc: Codes, g: int, specs: Codes, width: int, row: Codes, bits: Codes, 
         elif shown == SHOW_INT:
             high = acc[g, o + 1]
             if high < -2147483648 or high > 2147483647:
-                return specs[a, 5]
+                return int(specs[a, 5])
             value = (high << 32) | acc[g, o + 2]
             if value > specs[a, 4] or value < -specs[a, 4]:
-                return specs[a, 5]
+                return int(specs[a, 5])
         elif shown == SHOW_INT_AVG:
             high = acc[g, o + 1]
             if high >= -2147483648 and high <= 2147483647:
@@ -157,7 +158,7 @@ def show(acc: Codes, g: int, specs: Codes, width: int, row: Codes, bits: Codes, 
             bits[0] = acc[g, o + 1]
             total = real[0]
             if total - total != 0.0:
-                return specs[a, 5]
+                return int(specs[a, 5])
             if acc[g, o + 5] > 0 or (acc[g, o + 3] > 0 and acc[g, o + 4] > 0):
                 total = np.nan
             elif acc[g, o + 3] > 0:

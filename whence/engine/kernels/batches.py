@@ -14,7 +14,7 @@ _LOW = 0xFFFFFFFF
 
 @kernel
 def number_rows(batch: Codes) -> tuple[Codes, Codes]:
-    """For each row the number of its distinct value, in order of first occurrence; for each value its first position."""
+    """The number of each row's value, in order of first occurrence, and the first position of each value."""
     n = batch.shape[0]
     size = 16
     while size < 2 * n:

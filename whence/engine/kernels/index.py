@@ -1,7 +1,7 @@
 """Secondary hash indexes: from the values of some columns to the chain of rows that have them.
 
-The table's words point to the head of a chain; `nxt` and `prv` link the rows of one key, so a row is unlinked without a
-search and the cost of a probe follows its matches. `keys[0]` counts the distinct keys.
+The table's words point to the head of a chain; `nxt` and `prv` link the rows of one key, so a row is unlinked without
+a search and the cost of a probe follows its matches. `keys[0]` counts the distinct keys.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ def find_key(rows: Codes, cols: Codes, slots: Codes, batch: Codes, i: int, bcols
     while True:
         s = slots[p]
         if s == 0:
-            return ~p
+            return int(~p)
         if ((s >> 32) & _LOW) == tag and same_key(rows, (s & _LOW) - 1, cols, batch, i, bcols):
-            return p
+            return int(p)
         p = (p + 1) & mask
 
 

@@ -1,7 +1,8 @@
 """How every kernel is compiled: cached on disk, without the GIL, one signature.
 
-A kernel sees only C-contiguous, writeable int64 arrays (int32 for chains) and int64 scalars, so that it compiles once for
-all schemas. Numba's cache watches only a kernel's own file: after editing a helper, delete `__pycache__` of its users.
+A kernel sees only C-contiguous, writeable int64 arrays (int32 for chains) and int64 scalars, so that it compiles once
+for all schemas. Numba's cache watches only a kernel's own file: after editing a helper, delete `__pycache__` of its
+users.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """An ordered multiset of fixed-width rows: leaves of up to 64 sorted rows, and the leaves' order in one array.
 
-Leaf l owns lines [64 l, 64 l + size[l]) of `store` and `count`; `top` lists the leaves in order. Finding is a binary search
-over leaves, then in a leaf; a full leaf splits, an empty one leaves. Inserting moves at most 63 rows and, once every 32
-inserts or so, the tail of `top`: with n rows, O(log n + n / 2**11) words moved, small against a cache miss up to 10**7 rows.
+Leaf l owns lines [64 l, 64 l + size[l]) of `store` and `count`; `top` lists the leaves in order. Finding is a binary
+search over leaves, then in a leaf; a full leaf splits, an empty one leaves. Inserting moves at most 63 rows and, once
+every 32 inserts or so, the tail of `top`: with n rows, O(log n + n / 2**11) words moved, small against a cache miss
+up to 10**7 rows.
 
 `meta` is [leaves in use, leaves ever used, free leaves, distinct rows].
 """
@@ -63,7 +64,7 @@ def new_leaf(size: Codes, spare: Codes, meta: Codes) -> int:
         leaf = meta[1]
         meta[1] += 1
     size[leaf] = 0
-    return leaf
+    return int(leaf)
 
 
 @kernel
@@ -143,7 +144,7 @@ def add(
         count[line] = change[i]
         size[leaf] += 1
         meta[3] += 1
-    return batch.shape[0]
+    return int(batch.shape[0])
 
 
 @kernel

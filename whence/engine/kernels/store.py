@@ -295,3 +295,18 @@ def live_rows(address, relation, out):  # type: ignore[no-untyped-def]
                     out[n, c] = k.cells[row, c]
             n += 1
     return n
+
+
+@kernel
+def contains(address, relation, rows, out):  # type: ignore[no-untyped-def]
+    """For each row [n, columns] whether it is live in a relation."""
+    k = store(address)
+    keys = k.relations[relation, R_KEYS]
+    for i in range(len(rows)):
+        for c in range(keys):
+            k.scalar[S_SCRATCH + c] = rows[i, c]
+        row = find(k, relation, keys)
+        if row >= 0 and k.meta[row, k.scalar[S_META]] & ALIVE:
+            out[i] = 1
+            if keys < rows.shape[1] and k.cells[row, keys] != rows[i, keys]:
+                out[i] = 0

@@ -1,7 +1,8 @@
 """The hash table of rows: which slot a row is in, where a new one goes, how one leaves.
 
-A table is linear probing over words of (32 hash bits, row id + 1); 0 is empty. The hash bits filter comparisons, tell a
-word's home when a deletion shifts words back (so there are no tombstones) and let the table grow without reading rows.
+A table is linear probing over words of (32 hash bits, row id + 1); 0 is empty. The hash bits filter comparisons, tell
+a word's home when a deletion shifts words back (so there are no tombstones) and let the table grow without reading
+rows.
 
 `meta` is [high water of row ids, length of the free stack, live rows]. A live row is one whose annotation is not zero.
 """
@@ -56,7 +57,7 @@ def find_word(slots: Codes, tag: int, word: int) -> int:
     p = tag & mask
     while slots[p] != word:
         p = (p + 1) & mask
-    return p
+    return int(p)
 
 
 @kernel
@@ -94,11 +95,11 @@ def find_row(rows: Codes, slots: Codes, batch: Codes, i: int, tag: int) -> int:
     while True:
         s = slots[p]
         if s == 0:
-            return ~p
+            return int(~p)
         if ((s >> 32) & _LOW) == tag:
             r = (s & _LOW) - 1
             if same_row(rows, r, batch, i):
-                return r
+                return int(r)
         p = (p + 1) & mask
 
 
@@ -130,7 +131,7 @@ def insert_row(
         acc[r, c] = 0
     ann[r] = zero
     slots[p] = (tag << 32) | (r + 1)
-    return r
+    return int(r)
 
 
 @kernel
@@ -197,7 +198,7 @@ def lookup(rows: Codes, slots: Codes, batch: Codes, ids: Codes) -> None:
 
 @kernel
 def restore(rows: Codes, ann: Codes, slots: Codes, batch: Codes, ids: Codes, old: Codes, new: Codes, zero: int) -> None:
-    """Undo one upsert and settle: rows that came leave, rows that left return to the same ids. Free stack: the caller."""
+    """Undo an upsert and its settle: rows that came leave, rows that left return to the same ids."""
     for i in range(ids.shape[0]):
         r = ids[i]
         if old[i] == zero:

@@ -1,4 +1,4 @@
-"""Compiles every kernel, so that no user waits for it: run once when the project is set up (`python -m …kernels.warm`)."""
+"""Compiles every kernel, so that no user waits for it: `python -m whence.engine.kernels.warm` at set-up."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from whence.model.codes import Dictionary
 
 
 def warm() -> None:
-    """Call each kernel once on a tiny input; later calls, in any process, load the compiled code from the disk cache."""
+    """Call each kernel once on a tiny input; later processes load the compiled code from the disk cache."""
     rows = np.array([[1, 2], [1, 3], [1, 2]], np.int64)
     ones = np.ones(3, np.int64)
     _relation(consolidate(Batch(rows, ones), COUNTING))
