@@ -57,7 +57,7 @@ class Bench:
         self.kept[name] = self.rows(name)
 
     def rows(self, name: str) -> Counter[Row]:
-        return decode(self.flow.relation(name).scan(), self.nodes[name].schema, self.dictionary)
+        return decode(self.flow.views[name].contents(), self.nodes[name].schema, self.dictionary)
 
     def batch(self, changes: list[tuple[str, Row, int]]) -> dict[str, Batch]:
         """Deletions of absent rows are left out."""

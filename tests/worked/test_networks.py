@@ -105,10 +105,6 @@ HOPS_AND_COSTS = """
        where P.src = C.src and P.dst = C.dst and P.cost = C.cost)
 """
 
-selection = pytest.mark.xfail(
-    reason="needs aggregate selection of MIN and MAX over a path that has no end on a cyclic network", strict=False
-)
-
 
 def walks(links: list[Row], limit: int) -> Iterator[tuple[str, str, str, int, int]]:
     """Every walk of at most so many links: source, destination, route, hops, cost (links without one cost 1)."""
@@ -139,7 +135,6 @@ def shortest(links: list[Row], by: int) -> list[Row]:
     return [(w[0], w[1], w[2], w[by]) for w in walks(links, len(NODES)) if least[w[:2]] == w[by]]
 
 
-@selection
 @every_policy
 def test_the_papers_shortest_path_on_a_cyclic_network(policy: str) -> None:
     db = whence.open(recursion_limit=1000)
@@ -165,7 +160,6 @@ def test_the_papers_shortest_path_on_a_cyclic_network(policy: str) -> None:
     assert_rows(db["shortestPath"], [("A", "B", "A.B", 1), ("A", "C", "A.B.C", 2), ("B", "C", "B.C", 1)])
 
 
-@selection
 @every_policy
 @pytest.mark.parametrize("seed", range(2))
 def test_the_papers_shortest_path_under_random_updates(policy: str, seed: int) -> None:
@@ -182,7 +176,6 @@ def test_the_papers_shortest_path_under_random_updates(policy: str, seed: int) -
     drive(twin, stream(seed, {"link": link}, steps=12, start=4))
 
 
-@selection
 @every_policy
 @pytest.mark.parametrize("seed", range(2))
 def test_hop_count_and_cheapest_cost_at_once(policy: str, seed: int) -> None:
@@ -202,7 +195,6 @@ def test_hop_count_and_cheapest_cost_at_once(policy: str, seed: int) -> None:
     drive(twin, stream(seed, {"link": lambda r: (*link(r), r.choice([1, 2, 5]))}, steps=10, start=4))
 
 
-@selection
 @every_policy
 def test_hop_count_and_cheapest_cost_written_out(policy: str) -> None:
     db = whence.open(recursion_limit=1000)

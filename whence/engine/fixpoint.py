@@ -290,10 +290,9 @@ class Fixpoint(Operator):
         """Name the view and an input row of the batch that the derivation without end stands on."""
         memory = self._memory
         k = memory.k
-        culprit = int(k.scalar[st.S_CULPRIT])
-        if self.policy != "support" or culprit < 0:
-            text = "raise the recursion limit if it is meant to go on"
-            raise RecursionLimitError(f"the recursive view {self.name} does not end within its limit: {text}")
+        culprit = max(0, int(k.scalar[st.S_CULPRIT]))
+        if self.policy != "support":
+            self._refuse_by_support()
         m, body = int(k.scalar[st.S_META]), int(k.scalar[st.S_BODY])
         seen, stack, view, guilty = set(), [culprit], "", -1
         while stack:
@@ -322,6 +321,21 @@ class Fixpoint(Operator):
             "nothing was changed; raise recursion_limit if it is meant to go on"
         )
 
+    def _refuse_by_support(self) -> None:
+        """DRed keeps no derivations to follow back; run the same epoch under support, which meets the same limit."""
+        assert self._pending is not None
+        witness = Fixpoint(
+            self.program,
+            self.inputs,
+            self.dictionary,
+            self._pipelines,
+            name=self.name,
+            depth_limit=self.depth_limit,
+            row_limit=self.row_limit,
+        )
+        witness._run(self._before(self._pending))
+        witness._run(self._pending)
+
     # -- reading -----------------------------------------------------------------------------------------------------
 
     def live(self, relation: int) -> Codes:
@@ -336,6 +350,10 @@ class Fixpoint(Operator):
         out = np.zeros(len(rows), np.int64)
         st.contains(self._memory.k.address, relation, np.ascontiguousarray(rows), out)
         return out
+
+    def recompute(self) -> Batch:
+        """Nothing itself: what it keeps is read through its ports."""
+        return Batch.empty(0)
 
     @property
     def state_rows(self) -> int:

@@ -1,4 +1,7 @@
-"""Union: all rows of all inputs (UNION ALL). Law: addition, d(A + B) = dA + dB. No state; cost: a copy of the batches."""
+"""Union: all rows of all inputs (UNION ALL).
+
+Law: addition, d(A + B) = dA + dB. No state; cost: a copy of the batches.
+"""
 
 from __future__ import annotations
 
