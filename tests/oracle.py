@@ -144,7 +144,6 @@ class Recompute:
         self.views = {v.name: v for v in views}
         for name, columns in tables.items():
             self.con.execute(f"CREATE TABLE {name} ({columns})")
-        self.strata = _strata(self.views)
 
     def load(self, name: str, rows: list[Row]) -> None:
         self.con.execute(f"DELETE FROM {name}")
@@ -156,7 +155,7 @@ class Recompute:
     def run(self, schemas: dict[str, str], given: dict[str, list[Row]]) -> dict[str, list[Row]]:
         """Every view's rows; views in `given` are taken as they are, and others may read them."""
         found = {}
-        for stratum in self.strata:
+        for stratum in _strata(self.views):
             names = [n for n in stratum if n not in given]
             for name in stratum:
                 if name in given or len(stratum) > 1 or self._own(name):

@@ -53,6 +53,7 @@ class Memory:
             queue=np.zeros((64, 2), np.int64),
             touched=np.zeros((64, 2), np.int64),
             buckets=np.full(64, -1, np.int32),
+            hopes=np.zeros((4096, 2), np.int32),
             foreign=np.zeros((64, 1 + compiled.atoms + compiled.columns), np.int64),
             scalar=scalar,
         )
@@ -102,6 +103,12 @@ class Memory:
         k.replace(**change)
         if len(old["rows"]) or len(old["keys"]):
             st.rehash(k.address, old["rows"], old["keys"])
+
+    def make_hopeful(self) -> None:
+        """Room to remember hopes follows the largest withdrawal seen; without room, rows are simply searched again."""
+        wanted = 4 * int(self.k.scalar[st.S_TOUCHED])
+        if wanted > len(self.k.hopes):
+            self.k.replace(hopes=np.zeros((2 * wanted, 2), np.int32))
 
     def compact(self) -> None:
         """Forget dead rows once they are more than the live ones, so that memory follows the live state."""
@@ -203,6 +210,7 @@ class Fixpoint(Operator):
             self._call(fx.feed, changes, True, restart=True)
             self._call(fx.withdraw if self.policy == "support" else fx.overdelete)
             self._call(fx.rederive, restart=True)
+            memory.make_hopeful()
             self._propagate()
         if not removes.all():
             self._call(fx.feed, changes, False, restart=True)
@@ -233,6 +241,11 @@ class Fixpoint(Operator):
             self._refuse()
         if status == st.OVERFLOW:
             raise EvaluationError(f"a number went out of BIGINT's range while deriving {self.name}")
+        if status == st.MISSING:
+            raise EvaluationError(
+                f"a group of {self.name} whose best value is NULL reached LEAST or GREATEST inside the recursion: these "
+                "skip NULL, so a group could get worse by getting a value; give it one with COALESCE"
+            )
 
     def _propagate(self) -> None:
         """Forward to the end; bindings that only Python can finish are finished between two runs of the kernel."""

@@ -37,7 +37,7 @@ _OPS = {
     "least": fx.LEAST,
     "greatest": fx.GREATEST,
     "to_float": fx.TO_FLOAT,
-    "copy": fx.COPY,
+    "must_be": fx.MUST_BE,
 }
 _KINDS = {"external": st.EXTERNAL, "absence": st.ABSENCE, "set": st.SET, "best": st.BEST}
 

@@ -14,9 +14,11 @@ _COMPARE = ("=", "<>", "<", "<=", ">", ">=")
 
 
 def strip(expr: Expr) -> Expr:
-    """The expression without casts that leave every code as it is."""
+    """The expression without casts that leave every code as it is; -x as 0 - x."""
     while isinstance(expr, Cast) and _keeps_codes(expr.arg.type, expr.type):
         expr = expr.arg
+    if isinstance(expr, Call) and expr.op == "neg":
+        return Call(expr.type, "-", (Lit(expr.args[0].type, 0), expr.args[0]))
     return expr
 
 
@@ -139,6 +141,10 @@ class Emitter:
         self.ops.append(Op(name, a, b, to))
         return to
 
+    def must_be(self, expr: Expr) -> None:
+        """A value without which the rule is an error."""
+        self.ops.append(Op("must_be", self.value(expr)))
+
     def test(self, expr: Expr) -> None:
         """A condition that must be true."""
         match expr:
@@ -173,9 +179,6 @@ def direction(expr: Expr, column: int) -> int | None:
         case Call(op="-", args=(a, b)):
             down = direction(b, column)
             return _agree([direction(a, column), None if down is None else -down])
-        case Call(op="neg", args=(a,)):
-            up = direction(a, column)
-            return None if up is None else -up
         case Call(op="*", args=(a, b)):
             for moving, factor in ((a, b), (b, a)):
                 if isinstance(factor, Lit) and factor.value is not None and factor.value > 0:
@@ -195,8 +198,6 @@ def strict(expr: Expr, column: int) -> bool:
             return (strict(a, column) and column not in columns_of(b)) or (
                 strict(b, column) and column not in columns_of(a)
             )
-        case Call(op="neg", args=(a,)):
-            return strict(a, column)
     return False
 
 

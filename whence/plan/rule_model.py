@@ -18,9 +18,10 @@ from whence.plan.logical import Node
 
 RelationKind = Literal["external", "absence", "set", "best"]
 
-# Native operations. Tests: both sides not NULL, but for same / not_null / is_null. `least`/`greatest` ignore NULL.
-TESTS = ("=", "<>", "<", "<=", ">", ">=", "same", "not_null", "is_null")
-COMPUTATIONS = ("+", "-", "*", "+f", "-f", "*f", "least", "greatest", "to_float", "copy")
+# Native operations. Tests: both sides not NULL, but for same / not_null / is_null; must_be makes NULL an error.
+# `least`/`greatest` ignore NULL.
+TESTS = ("=", "<>", "<", "<=", ">", ">=", "same", "not_null", "is_null", "must_be")
+COMPUTATIONS = ("+", "-", "*", "+f", "-f", "*f", "least", "greatest", "to_float")
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class Op:
 
     @property
     def reads(self) -> tuple[int, ...]:
-        return (self.a,) if self.name in ("not_null", "is_null", "copy") else (self.a, self.b)
+        return (self.a,) if self.name in ("not_null", "is_null", "must_be") else (self.a, self.b)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,9 @@ from whence.errors import NotStratifiable
 from whence.model.types import BIGINT, BOOLEAN, Column, Schema, Type
 from whence.plan.conjunctive import Absence, Body, Derived, External, Flattener, Function, columns
 from whence.plan.expr import Call, Col, Expr, Lit, columns_of, rebuild, substitute
+from whence.plan.expr import walk as walk_expr
 from whence.plan.externals import foreign_in, project_used, push_down
+from whence.plan.linearize import linearize
 from whence.plan.logical import Agg, Aggregate, Lateral, Node, Project, Ref, Scan, Select, Union, walk
 from whence.plan.native import Emitter, direction, is_test, strip
 from whence.plan.program import Program
@@ -125,7 +127,7 @@ class _Compiler:
 
     def _define(self, name: str, query: Node) -> None:
         self._view = name
-        for body in self.flat.flatten(query):
+        for body in linearize(name, self.flat.flatten(query)):
             self._rule(self._number[name], body)
 
     def _rule(self, head: int, body: Body) -> None:
@@ -241,6 +243,9 @@ class _Compiler:
             at += len(source.schema)
         for test in pending:
             emitter.test(test)
+        for column in self._value_columns(body):
+            if any(_chooses(e, column) for e in out):
+                emitter.must_be(Col(BIGINT, column))
         for absence in body.absences:
             atoms.append(self._absence(absence, emitter))
         terms = tuple(emitter.value(e) for e in out)
@@ -317,6 +322,11 @@ def lets_better_pass(test: Expr, column: int, sign: int) -> bool:
         falls = test.op in ("<", "<=")
         return all(d in (0, wanted) for d, wanted in ((left, sign if falls else -sign), (right, -sign if falls else sign)))
     return False
+
+
+def _chooses(expr: Expr, column: int) -> bool:
+    """Whether LEAST or GREATEST, which skip NULL, see the column."""
+    return any(isinstance(e, Call) and e.op in ("least", "greatest") and column in columns_of(e) for e in walk_expr(expr))
 
 
 def _typed(schema: Schema, start: int) -> list[tuple[int, Type]]:

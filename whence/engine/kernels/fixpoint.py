@@ -6,7 +6,8 @@ rank, so chosen derivations form no cycle and a row whose derivation stands is d
 1. withdraw: rows that lost their derivation are looked at in order of rank. If another derivation gives the same row (and
    the same MIN/MAX value) from rows of smaller rank, it is chosen and nothing else happens; else the row dies too.
    Everything of smaller rank is settled by then, so each row is looked at once.
-2. rederive: only when all are withdrawn is each dead row that had another derivation searched for again, from live rows.
+2. rederive: only when all are withdrawn is each dead row searched for again, if a row of too large a rank that might have
+   derived it still lives.
 3. propagate: what came back, then what is new, is joined forward until nothing changes.
 
 No row is ever revived by a row that is itself about to die, so a region cut off goes at once and no cost counts up.
@@ -31,6 +32,7 @@ from whence.engine.kernels.store import (
     FOREIGN_FULL,
     GROW,
     LIMIT,
+    MISSING,
     OVERFLOW,
     R_BACKWARD,
     R_BACKWARDS,
@@ -57,6 +59,7 @@ from whence.engine.kernels.store import (
     S_FOUND,
     S_HEAD,
     S_HEAP,
+    S_HOPES,
     S_MAXRANK,
     S_META,
     S_POLICY,
@@ -83,8 +86,8 @@ FORWARD, SEARCH_SAME, SEARCH_ANY, OVERDELETE = range(4)
 # Steps of a plan
 PROBE, LOOKUP, ABSENT = range(3)
 # Tests and computations on bound variables
-EQ, NE, LT, LE, GT, GE, SAME, NOT_NULL, IS_NULL = range(9)
-ADD, SUB, MUL, FADD, FSUB, FMUL, LEAST, GREATEST, TO_FLOAT, COPY = range(16, 26)
+EQ, NE, LT, LE, GT, GE, SAME, NOT_NULL, IS_NULL, MUST_BE = range(10)
+ADD, SUB, MUL, FADD, FSUB, FMUL, LEAST, GREATEST, TO_FLOAT = range(16, 25)
 
 
 @intrinsic
@@ -123,9 +126,10 @@ def _compute(k, rule, op, to, a, b):  # type: ignore[no-untyped-def]
         return x != NULL
     if op == IS_NULL:
         return x == NULL
-    if op == COPY:
-        env[rule, to] = x
-        return True
+    if op == MUST_BE:
+        if x == NULL:
+            k.scalar[S_STATUS] = MISSING
+        return x != NULL
     if op == TO_FLOAT:
         env[rule, to] = NULL if x == NULL else _of_float(float(x) / float(env[rule, b]))
         return True
@@ -509,7 +513,12 @@ def _usable(k, row, mode, rank):  # type: ignore[no-untyped-def]
     if not tag & ALIVE:
         return False
     if mode == SEARCH_SAME and k.relations[tag & RELATION, R_KIND] >= SET and k.meta[row, m + 1] >= rank:
-        k.scalar[S_CANDIDATE] = 1
+        n = k.scalar[S_HOPES]
+        if n < len(k.hopes):
+            k.hopes[n, 0] = row
+            k.scalar[S_HOPES] = n + 1
+        else:
+            k.scalar[S_CANDIDATE] = 1
         return False
     # Under MIN and MAX a row just revived may still improve: it will say so itself when its turn comes.
     return not (mode == SEARCH_ANY and tag & REVIVED and k.scalar[S_HEAP])
@@ -689,9 +698,12 @@ def withdraw(address):  # type: ignore[no-untyped-def]
         if meta[row, m] & ALIVE:
             if not _has_room(k):
                 return
+            hopes = scalar[S_HOPES]
             if not _search(k, row, SEARCH_SAME):
+                scalar[S_HOPES] = hopes
                 return
             if scalar[S_FOUND]:
+                scalar[S_HOPES] = hopes
                 buckets[scalar[S_BUCKET]] = meta[row, m + 4 + body]
                 _link(k, row, scalar[S_FOUND] - 1, S_CHOSEN)
                 continue
@@ -699,6 +711,8 @@ def withdraw(address):  # type: ignore[no-untyped-def]
             meta[row, m] = (meta[row, m] & ~ALIVE) | WITHDRAWN
             if scalar[S_CANDIDATE]:
                 meta[row, m] |= RETRY
+            for i in range(hopes, scalar[S_HOPES]):
+                k.hopes[i, 1] = row
             scalar[S_DEAD] += 1
             scalar[S_WITHDRAWN] += 1
         if not _suspect(k, row):  # first withdrawn, then its dependents: redone as a whole if interrupted
@@ -733,6 +747,10 @@ def rederive(address):  # type: ignore[no-untyped-def]
     k = store(address)
     scalar, meta = k.scalar, k.meta
     m = scalar[S_META]
+    for i in range(scalar[S_HOPES]):
+        if meta[k.hopes[i, 0], m] & ALIVE:
+            meta[k.hopes[i, 1], m] |= RETRY
+    scalar[S_HOPES] = 0
     while scalar[S_CURSOR] < scalar[S_TOUCHED]:
         row = k.touched[scalar[S_CURSOR], 0] >> 1
         tag = meta[row, m]

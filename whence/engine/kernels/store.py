@@ -40,6 +40,7 @@ STORE = RecordType(
         ("queue", "int64", 2),  # (priority, row): a ring for sets, a heap where there is MIN or MAX
         ("touched", "int64", 2),  # (row and whether it was alive, value before) of rows changed this epoch
         ("buckets", "int32", 1),  # suspects by rank
+        ("hopes", "int32", 2),  # (a live row of too large a rank, the withdrawn row it might yet derive)
         ("foreign", "int64", 2),  # [.., 1 + atoms + columns]: bindings whose head only Python can compute
         ("scalar", "int64", 1),  # counters, limits and scratch, S_*
     )
@@ -87,7 +88,8 @@ RELATION = 0xFFFF
     S_FOUND,  # search: whether one was found
     S_BUCKET,  # the rank at which an interrupted withdrawal goes on
     S_WORK,  # derivations looked at, for metrics
-) = range(27)
+    S_HOPES,  # entries in hopes
+) = range(28)
 S_SCRATCH = 32  # key under construction
 S_STACK = 96  # rows bound at each step of the running plan
 S_BODIES = 112  # body rows of the running derivation, by atom
@@ -96,7 +98,7 @@ S_FIELDS = 160
 MAX_BODY = 8
 MAX_COLUMNS = 60
 
-OK, GROW, LIMIT, FOREIGN_FULL, OVERFLOW = range(5)
+OK, GROW, LIMIT, FOREIGN_FULL, OVERFLOW, MISSING = range(6)
 SUPPORT, DRED = range(2)
 
 _MULTIPLIER = -7046029254386353131  # 2**64 / golden ratio, as a signed number
