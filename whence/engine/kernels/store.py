@@ -115,12 +115,14 @@ def mix(h, value):  # type: ignore[no-untyped-def]
 def find(k, relation, n):  # type: ignore[no-untyped-def]
     """The slot whose first `n` cells are the scratch key, or -1, leaving in S_SLOT and S_HASH where it would go."""
     scalar, table, cells, meta = k.scalar, k.rows, k.cells, k.meta
-    h = mix(relation + 1, n)
-    for c in range(n):
+    last = scalar[S_SCRATCH + n - 1] if n else 0
+    h = mix(relation + 1, last >> 3)
+    for c in range(n - 1):
         h = mix(h, scalar[S_SCRATCH + c])
-    tag = (h >> 32) & 0x7FFFFFFF
+    # Neighbouring codes of the last column share a cache line: what is derived together is looked up together.
+    tag = ((h >> 32) ^ (last << 24)) & 0x7FFFFFFF
     mask = len(table) - 1
-    at = h & mask
+    at = (h & mask & ~7) | (last & 7)
     m = scalar[S_META]
     while True:
         entry = table[at]
