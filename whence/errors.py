@@ -17,7 +17,7 @@ class SqlError(WhenceError):
         super().__init__(f"{place}{message}{near}")
 
 
-class NotStratifiable(SqlError):
+class NotStratifiable(SqlError):  # noqa: N818  # the field's own word
     """A view depends on itself through negation or a non-monotone aggregate; the message names the cycle."""
 
 

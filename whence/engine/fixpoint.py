@@ -1,8 +1,8 @@
 """Fixpoint: a recursive component kept at its least fixpoint.
 
-Law: after every epoch the derived relations are exactly the rows that have a derivation from the external rows that does
-not go through themselves; under MIN and MAX, exactly the best value of each group. Relations in here are sets; external
-rows come with multiplicities, and count as present while theirs is positive.
+Law: after every epoch the derived relations are exactly the rows that have a derivation from the external rows that
+does not go through themselves; under MIN and MAX, exactly the best value of each group. Relations in here are sets;
+external rows come with multiplicities, and count as present while theirs is positive.
 
 State is one `Store` (`kernels/store.py`); what a deletion removes is the policy's business (`kernels/fixpoint.py`).
 An update costs what it derives, withdraws and looks up again, not what the component holds. Rows that only Python can
@@ -151,7 +151,8 @@ def _nearly(filled: int, array: np.ndarray) -> bool:
 
 
 class Fixpoint(Operator):
-    """Keeps the relations of a `RuleProgram`; input i is its i-th external relation. Outputs are read through `Port`s."""
+    """Keeps the relations of a `RuleProgram`; input i is its i-th external relation; outputs are read through
+    `Port`s."""
 
     algebra = NONE
 
@@ -243,7 +244,7 @@ class Fixpoint(Operator):
             raise EvaluationError(f"a number went out of BIGINT's range while deriving {self.name}")
         if status == st.MISSING:
             raise EvaluationError(
-                f"a group of {self.name} whose best value is NULL reached LEAST or GREATEST inside the recursion: these "
+                f"a group of {self.name} whose best value is NULL reached LEAST or GREATEST in the recursion: these "
                 "skip NULL, so a group could get worse by getting a value; give it one with COALESCE"
             )
 

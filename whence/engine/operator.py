@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Batch:
-    """The updates of one relation in one epoch: C-contiguous codes [n, columns] and the change of each row's annotation.
+    """The updates of one relation in one epoch: C-contiguous codes [n, columns] and the change of each row's
+    annotation.
 
     A row may occur several times; `consolidate` (in `engine/batch.py`) makes each row unique and drops changes of zero;
     `unique` says that this is known to have been done.
@@ -45,8 +46,8 @@ class Batch:
 class Operator:
     """A node of the running plan. Subclasses keep their state private and say its size.
 
-    In an epoch `apply` is called at most once, in topological order, with one batch per input (maybe empty). Then either
-    `commit` or `undo`: undo restores the state before `apply`, exactly, whether `apply` returned or raised.
+    In an epoch `apply` is called at most once, in topological order, with one batch per input (maybe empty). Then
+    either `commit` or `undo`: undo restores the state before `apply`, exactly, whether `apply` returned or raised.
     """
 
     schema: Schema
@@ -74,7 +75,7 @@ class Operator:
         return self.arranged.scan() if self.arranged is not None else self.recompute()
 
     def count_of(self, rows: Codes) -> Codes:
-        """How often each of these rows is in the output. Asked of views only, which are arranged or keep their output."""
+        """How often each of these rows is in the output; asked of views only, which are arranged or keep theirs."""
         assert self.arranged is not None
         ids = self.arranged.lookup(rows)
         return np.where(ids >= 0, self.algebra.multiplicity(self.arranged.ann[ids]), 0)

@@ -1,9 +1,9 @@
 """Rules as the integers the fixpoint kernels run: join orders, indexes, and where each operation is done.
 
 For every rule there is one *forward* plan for each body atom (a changed row of that atom is given, the others are
-joined) and one *backward* plan (the head is given, a derivation is looked for). A step binds one atom: by looking up the
-one row whose key is bound, by probing an index on the bound columns, or by seeing that an absence holds. An index exists
-only because a step probes it.
+joined) and one *backward* plan (the head is given, a derivation is looked for). A step binds one atom: by looking up
+the one row whose key is bound, by probing an index on the bound columns, or by seeing that an absence holds. An index
+exists only because a step probes it.
 """
 
 from __future__ import annotations

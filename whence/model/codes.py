@@ -175,7 +175,7 @@ def encode_value(value: Any, type: Type, dictionary: Dictionary) -> int:
     if value is None:
         return NULL
     try:
-        return _ENCODERS[type.kind](value, type, dictionary)
+        return int(_ENCODERS[type.kind](value, type, dictionary))
     except (TypeError, ValueError, OverflowError, InvalidOperation, AttributeError):
         raise DataError(f"{value!r} ({value.__class__.__name__}) is not a value of type {type}") from None
 
@@ -227,7 +227,11 @@ def _double(value: Any, *_: Any) -> int:
 def _decimal(value: Any, type: Type, _: Dictionary) -> int:
     if isinstance(value, bool) or (isinstance(value, float) and not math.isfinite(value)):
         raise ValueError
-    exact = Decimal(str(value)) if isinstance(value, (float, str)) else Decimal(int(value) if isinstance(value, np.integer) else value)
+    exact = (
+        Decimal(str(value))
+        if isinstance(value, (float, str))
+        else Decimal(int(value) if isinstance(value, np.integer) else value)
+    )
     scaled = exact.scaleb(type.scale).to_integral_value(rounding="ROUND_HALF_UP")
     if abs(scaled) >= 10**type.precision:
         raise OverflowError
@@ -245,7 +249,7 @@ def _date(value: Any, *_: Any) -> int:
         value = dt.date.fromisoformat(value)
     if isinstance(value, dt.datetime):
         value = value.date()
-    return (value - _EPOCH_DAY).days
+    return int((value - _EPOCH_DAY).days)
 
 
 def _timestamp(value: Any, *_: Any) -> int:
@@ -254,8 +258,8 @@ def _timestamp(value: Any, *_: Any) -> int:
     if isinstance(value, dt.date) and not isinstance(value, dt.datetime):
         value = dt.datetime(value.year, value.month, value.day)
     if value.tzinfo is not None:
-        value = value.astimezone(dt.timezone.utc).replace(tzinfo=None)
-    return (value - _EPOCH) // dt.timedelta(microseconds=1)
+        value = value.astimezone(dt.UTC).replace(tzinfo=None)
+    return int((value - _EPOCH) // dt.timedelta(microseconds=1))
 
 
 def _interval(value: Any, _: Type, dictionary: Dictionary) -> int:

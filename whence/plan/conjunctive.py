@@ -1,9 +1,9 @@
 """Queries as unions of conjunctive bodies: the form in which recursion is understood.
 
-A body is a list of sources whose columns stand side by side, tests that must all hold over them, absences (rows that must
-not be there), and one expression a column of the result. Inside recursion relations are sets, so UNION ALL is UNION, a
-semi-join is a join, and DISTINCT says nothing. Only what touches the component is taken apart; everything else stays a
-query of its own, an external source.
+A body is a list of sources whose columns stand side by side, tests that must all hold over them, absences (rows that
+must not be there), and one expression a column of the result. Inside recursion relations are sets, so UNION ALL is
+UNION, a semi-join is a join, and DISTINCT says nothing. Only what touches the component is taken apart; everything else
+stays a query of its own, an external source.
 """
 
 from __future__ import annotations
@@ -276,7 +276,7 @@ def _select_right(node: Join, width: int) -> Node:
     for term in conjuncts(node.residual):
         if any(c < width for c in columns_of(term)):
             raise SqlError(
-                f"inside recursion NOT EXISTS and LEFT JOIN may compare the recursive row by equality only, not by {term}"
+                f"inside recursion NOT EXISTS and LEFT JOIN may compare the recursive row by equality only, not {term}"
             )
         right = Select(right.schema, right, substitute(term, lambda c: Col(c.type, c.index - width)))
     return right

@@ -66,7 +66,7 @@ class Call(Expr):
         return self.args
 
     def __str__(self) -> str:
-        if len(self.args) == 2 and not self.op[0].isalpha() or self.op in ("and", "or"):
+        if (len(self.args) == 2 and not self.op[0].isalpha()) or self.op in ("and", "or"):
             return "(" + f" {self.op} ".join(map(str, self.args)) + ")"
         return f"{self.op}({', '.join(map(str, self.args))})"
 

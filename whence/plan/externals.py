@@ -1,7 +1,7 @@
 """Work that a recursive body can leave to queries outside the recursion.
 
-A test or a computation over external sources only is done before the fixpoint: their sources become one query that has it.
-What is left in the body joins the recursive rows, by equality where it can.
+A test or a computation over external sources only is done before the fixpoint: their sources become one query that has
+it. What is left in the body joins the recursive rows, by equality where it can.
 """
 
 from __future__ import annotations
@@ -191,7 +191,9 @@ def project_used(body: Body) -> Body:
         sources.append(source)
         at += len(keep)
     moved = body.map(lambda e: substitute(e, lambda c: Col(c.type, mapping[c.index])))
-    return replace(moved, sources=tuple(s if isinstance(m, External) else m for s, m in zip(sources, moved.sources, strict=True)))
+    return replace(
+        moved, sources=tuple(s if isinstance(m, External) else m for s, m in zip(sources, moved.sources, strict=True))
+    )
 
 
 def _drop_idle_aggregates(body: Body) -> Body:

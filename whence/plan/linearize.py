@@ -3,8 +3,8 @@
     r(x, z) <- r(x, y), r(y, z)    becomes    r(x, z) <- base(x, y), r(y, z)
 
 when that is the view's only recursive rule: every chain of base rows that the first composes from two halves the second
-composes from its first row and the rest. A row then has as many candidate derivations as x has base rows, not as many as
-there are nodes between.
+composes from its first row and the rest. A row then has as many candidate derivations as x has base rows, not as many
+as there are nodes between.
 """
 
 from __future__ import annotations
@@ -36,7 +36,11 @@ def linearize(name: str, bodies: list[Body]) -> list[Body]:
 
 def _doubles(name: str, body: Body) -> bool:
     """r(X, Z) <- r(X, Y), r(Y, Z): the second half of one row equals the first half of the other, and nothing else."""
-    if body.absences or [s.name for s in body.sources if isinstance(s, Derived)] != [name, name] or len(body.sources) != 2:
+    if (
+        body.absences
+        or [s.name for s in body.sources if isinstance(s, Derived)] != [name, name]
+        or len(body.sources) != 2
+    ):
         return False
     width = len(body.sources[0].schema)
     half = width // 2

@@ -1,7 +1,7 @@
 """The logical algebra: what a query means, before anyone decides how to keep it up to date.
 
-Nodes are frozen and compare by value, so two views that contain the same sub-query contain equal nodes, and the physical
-plan keeps one operator for both. Columns are positions; names live in the schemas for people.
+Nodes are frozen and compare by value, so two views that contain the same sub-query contain equal nodes, and the
+physical plan keeps one operator for both. Columns are positions; names live in the schemas for people.
 
 | node      | rows out |
 |-----------|----------|
@@ -10,7 +10,7 @@ plan keeps one operator for both. Columns are positions; names live in the schem
 | Values    | constants |
 | Select    | rows for which the predicate is true |
 | Project   | one row of expressions for each row in |
-| Join      | inner/left/right/full: pairs for which the keys are equal (NULL never is) and the residual is true, padded;
+| Join      | inner/left/right/full: pairs with equal keys (NULL never is) for which the residual is true, padded;
               semi/anti: left rows that have some / no match; mark: left rows with a BOOLEAN "has a match" appended |
 | Union     | all rows of all inputs (UNION ALL; UNION is Distinct over it) |
 | Distinct  | each row once |
@@ -55,7 +55,7 @@ class Ref(Node):
 
 @dataclass(frozen=True)
 class Values(Node):
-    """Constant rows, each a tuple of Python values of the schema's types. `SELECT 1` is a projection of one empty row."""
+    """Constant rows, tuples of Python values of the schema's types. `SELECT 1` is a projection of one empty row."""
 
     rows: tuple[tuple[Any, ...], ...]
 

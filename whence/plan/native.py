@@ -1,7 +1,7 @@
 """Which expressions the fixpoint kernels compute themselves, and how a MIN or MAX value moves through one.
 
-A kernel works on codes: integers, decimals of one scale, dates and timestamps are numbers there; doubles are decoded; text
-can only be compared for equality. Everything else is *foreign* and is computed by Python, a column at a time.
+A kernel works on codes: integers, decimals of one scale, dates and timestamps are numbers there; doubles are decoded;
+text can only be compared for equality. Everything else is *foreign* and is computed by Python, a column at a time.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
 
 A term is a variable number; variables are rule-local. An atom over an `absence` relation holds when no row matches.
 Operations test or compute variables natively (see `OPS`). What only Python can compute (text functions, user functions,
-table functions) is a `Foreign` pipeline, and its rule derives a relation of its own: the bound arguments followed by what
-was computed from them, so that a deletion never has to run it backwards.
+table functions) is a `Foreign` pipeline, and its rule derives a relation of its own: the bound arguments followed by
+what was computed from them, so that a deletion never has to run it backwards.
 """
 
 from __future__ import annotations
@@ -92,7 +92,8 @@ class RuleRelation:
 
 @dataclass
 class RuleProgram:
-    """The rules of one component; `outputs` maps a name other plans may refer to (a view, or `view$min0`) to a relation,
+    """The rules of one component; `outputs` maps a name other plans may refer to (a view, or `view$min0`) to a
+    relation,
     and `after` gives the views that are plain queries over those outputs, in order."""
 
     relations: list[RuleRelation] = field(default_factory=list)

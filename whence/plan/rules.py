@@ -5,7 +5,8 @@ best value of each group; every other view that can be written out in terms of t
 recursion is keys and best values only, and those views are plain queries over the finished fixpoint.
 
 What may be done with a best value inside its own recursion is what keeps the least fixpoint well defined: it may become
-the value of another aggregate through an expression that moves the same way, or be compared so that better still passes.
+the value of another aggregate through an expression that moves the same way, or be compared so that better still
+passes.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from whence.plan.logical import Agg, Aggregate, Lateral, Node, Project, Ref, Sca
 from whence.plan.native import Emitter, direction, is_test, strip
 from whence.plan.program import Program
 from whence.plan.rewrite import optimize
+from whence.plan.rewrite.inputs import with_inputs
 from whence.plan.rule_model import Atom, Foreign, Rule, RuleProgram, RuleRelation
 
 BINDING = "$binding"
@@ -115,13 +117,7 @@ class _Compiler:
             return _regroup(node, self._groups[node])
         if not node.inputs:
             return node
-        changed = {}
-        for name in ("input", "left", "right"):
-            if hasattr(node, name):
-                changed[name] = self._over_outputs(getattr(node, name))
-        if isinstance(node, Union):
-            changed["branches"] = tuple(map(self._over_outputs, node.branches))
-        return replace(node, **changed)
+        return with_inputs(node, tuple(map(self._over_outputs, node.inputs)))
 
     # -- rules -------------------------------------------------------------------------------------------------------
 
@@ -165,12 +161,16 @@ class _Compiler:
         schema = Schema(pipeline.schema.columns[1:])
         number = self._relation(name, RuleRelation(name, schema, "set", view=self._view))
         # The rule that derives the computed rows, over the given sources.
-        moved, at = {}, 0
+        moved: dict[int, int] = {}
+        at = 0
         for i, source in enumerate(body.sources):
             if i not in functions:
                 moved |= {starts[i] + c: at + c for c in range(len(source.schema))}
                 at += len(source.schema)
-        shift = lambda e: substitute(e, lambda c: Col(c.type, moved[c.index]))  # noqa: E731
+
+        def shift(expr: Expr) -> Expr:
+            return substitute(expr, lambda c: Col(c.type, moved[c.index]))
+
         types = {c: t for s, start in zip(body.sources, starts, strict=True) for c, t in _typed(s.schema, start)}
         stage = Body(tuple(given), tuple(map(shift, early)), tuple(shift(Col(types[c], c)) for c in terms))
         stage = project_used(stage)
@@ -259,7 +259,9 @@ class _Compiler:
 
     def _external(self, node: Node, kind: str) -> int:
         node = optimize(node)
-        name = next((n.table if isinstance(n, Scan) else n.view for n in walk(node) if isinstance(n, (Scan, Ref))), "values")
+        name = next(
+            (n.table if isinstance(n, Scan) else n.view for n in walk(node) if isinstance(n, (Scan, Ref))), "values"
+        )
         relation = RuleRelation(name, node.schema, "absence" if kind == "absence" else "external", source=node)
         return self._relation((node, kind), relation)
 
@@ -309,7 +311,7 @@ class _Compiler:
         function = "MIN" if agg.startswith("min") else "MAX"
         raise NotStratifiable(
             f"the recursion {' -> '.join((*self.views, self.views[0]))} uses the value of {function} in {view} where a "
-            f"better value could undo what a worse one derived (in {expr}); inside its own recursion it may only become "
+            f"better value could undo what a worse one derived (in {expr}); in its own recursion it may only become "
             "the value of a MIN or MAX through +, -, LEAST, GREATEST, or be compared so that better values still pass"
         )
 
@@ -320,13 +322,17 @@ def lets_better_pass(test: Expr, column: int, sign: int) -> bool:
         if left is None or right is None:
             return False
         falls = test.op in ("<", "<=")
-        return all(d in (0, wanted) for d, wanted in ((left, sign if falls else -sign), (right, -sign if falls else sign)))
+        return all(
+            d in (0, wanted) for d, wanted in ((left, sign if falls else -sign), (right, -sign if falls else sign))
+        )
     return False
 
 
 def _chooses(expr: Expr, column: int) -> bool:
     """Whether LEAST or GREATEST, which skip NULL, see the column."""
-    return any(isinstance(e, Call) and e.op in ("least", "greatest") and column in columns_of(e) for e in walk_expr(expr))
+    return any(
+        isinstance(e, Call) and e.op in ("least", "greatest") and column in columns_of(e) for e in walk_expr(expr)
+    )
 
 
 def _typed(schema: Schema, start: int) -> list[tuple[int, Type]]:
@@ -354,10 +360,11 @@ def unify(body: Body) -> tuple[dict[int, int], list[tuple[int, Lit]], list[Expr]
                 parent[root(a.index)] = root(b.index)
                 continue
             for column, other in ((a, b), (b, a)):
-                if isinstance(column, Col) and isinstance(other, Lit) and other.value is not None:
-                    if all(root(c) != root(column.index) for c, _ in constants):
-                        constants.append((column.index, replace(other, type=_wider(column.type, other.type))))
-                        break
+                if not (isinstance(column, Col) and isinstance(other, Lit)) or other.value is None:
+                    continue
+                if all(root(c) != root(column.index) for c, _ in constants):
+                    constants.append((column.index, replace(other, type=_wider(column.type, other.type))))
+                    break
             else:
                 pending.append(test)
         else:
@@ -417,9 +424,7 @@ def _regroup(node: Aggregate, named: list[tuple[str, Schema]]) -> Node:
     keys = len(node.keys)
     branches = []
     for position, (name, schema) in enumerate(named):
-        values = tuple(
-            Col(t, keys) if i == position else Lit(t, None) for i, t in enumerate(node.schema.types[keys:])
-        )
+        values = tuple(Col(t, keys) if i == position else Lit(t, None) for i, t in enumerate(node.schema.types[keys:]))
         branches.append(Project(node.schema, Ref(schema, name), (*columns(Schema(schema.columns[:keys])), *values)))
     aggs = tuple(Agg("min", keys + i) for i in range(len(named)))
     return Aggregate(node.schema, Union(node.schema, tuple(branches)), tuple(range(keys)), aggs)

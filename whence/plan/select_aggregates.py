@@ -1,13 +1,14 @@
 """Aggregate selection: a recursive view that is only ever read through MIN or MAX keeps only the rows those can see.
 
 The paper's `path` has infinitely many rows on a cyclic network, but `minHops` and `shortestPath` read only the paths of
-least length. Where that can be proved, `path` is planned as two strata: for each aggregate the recursion of keys and best
-values alone, and then the recursion of `path` as written, each row of it required to be best in one of the aggregates.
+least length. Where that can be proved, `path` is planned as two strata: for each aggregate the recursion of keys and
+best values alone, and then the recursion of `path` as written, each row of it required to be best in one of the
+aggregates.
 
-Proof obligations, for keys G and value v of each aggregate, in every rule of the view: G of the head depends on nothing of
-a recursive row but its G; v moves strictly with the recursive row's v (or there is nothing beside G and v); conditions
-read nothing else of it and let better values pass. Then a row that is best is derived from rows that are best, so
-nothing that is kept is lost. Every reader must be such an aggregate, or join the view with one on G and v.
+Proof obligations, for keys G and value v of each aggregate, in every rule of the view: G of the head depends on nothing
+of a recursive row but its G; v moves strictly with the recursive row's v (or there is nothing beside G and v);
+conditions read nothing else of it and let better values pass. Then a row that is best is derived from rows that are
+best, so nothing that is kept is lost. Every reader must be such an aggregate, or join the view with one on G and v.
 `WITH (aggregate_selection = 'off')` on the view keeps it whole.
 """
 
@@ -22,6 +23,7 @@ from whence.plan.expr import Call, Col, Expr, Lit, columns_of
 from whence.plan.logical import Agg, Aggregate, Distinct, Join, Node, Project, Ref, Select, Union, walk
 from whence.plan.native import direction, strict
 from whence.plan.program import Program, View
+from whence.plan.rewrite.inputs import with_inputs
 from whence.plan.rules import lets_better_pass, unify
 
 
@@ -103,12 +105,12 @@ class _Reader:
         flat = Flattener({self.view.name: self.view.query}, {self.view.name: self.view.schema}, self._group)
         try:
             return all(self._guarded(body) for body in flat.flatten(query))
-        except (SqlError, _NotSelected):
+        except (SqlError, _NotSelectedError):
             return False
 
     def _group(self, node: Aggregate) -> list[tuple[str, Schema]]:
         if not _selecting(node, self.view.name) and not self.allows(node.input):
-            raise _NotSelected
+            raise _NotSelectedError
         name = f"group{len(self._groups)}"
         self._groups[name] = node
         return [(name, node.schema)]
@@ -127,7 +129,8 @@ class _Reader:
         for source, start in zip(body.sources, starts, strict=True):
             if isinstance(source, Derived) and source.name == self.view.name:
                 wanted = [
-                    {("key", k): variable[start + k] for k in s.keys} | {(s.function, s.value): variable[start + s.value]}
+                    {("key", k): variable[start + k] for k in s.keys}
+                    | {(s.function, s.value): variable[start + s.value]}
                     for s in self.found
                 ]
                 if not any(w.items() <= g.items() for w in wanted for g in guards):
@@ -155,7 +158,7 @@ class _Reader:
         return [*(("key", k) for k in keys), *((s.function, s.value) for s in made)]
 
 
-class _NotSelected(Exception):
+class _NotSelectedError(Exception):
     """A GROUP BY reads the view where no selection can see."""
 
 
@@ -208,9 +211,7 @@ def _selected(view: View, program: Program) -> dict[str, View]:
 def _best(view: View, selection: Selection, name: str, schema: Schema) -> Node:
     """The recursion of keys and best value alone: the view's query over itself, everything else forgotten."""
     kept = (*selection.keys, selection.value)
-    padded = tuple(
-        Col(t, kept.index(c)) if c in kept else Lit(t, None) for c, t in enumerate(view.schema.types)
-    )
+    padded = tuple(Col(t, kept.index(c)) if c in kept else Lit(t, None) for c, t in enumerate(view.schema.types))
     itself = Project(view.schema, Ref(schema, name), padded)
     query = _with_reference(view.query, view.name, itself)
     rows = Project(schema, query, tuple(Col(view.schema.types[c], c) for c in kept))
@@ -236,9 +237,4 @@ def _with_reference(node: Node, name: str, by: Node) -> Node:
     """The query with every reference to a view replaced."""
     if isinstance(node, Ref):
         return by if node.view == name else node
-    changed: dict[str, object] = {
-        field: _with_reference(getattr(node, field), name, by) for field in ("input", "left", "right") if hasattr(node, field)
-    }
-    if isinstance(node, Union):
-        changed["branches"] = tuple(_with_reference(b, name, by) for b in node.branches)
-    return replace(node, **changed) if changed else node  # type: ignore[arg-type]  # the fields are the node's own
+    return with_inputs(node, tuple(_with_reference(i, name, by) for i in node.inputs))

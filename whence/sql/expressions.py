@@ -171,7 +171,8 @@ class ExpressionBinder:
 
     def _like(self, node: exp.Expr) -> Expr:
         args = (argument(self.bind(node.this), t.TEXT, node), argument(self.bind(node.expression), t.TEXT, node))
-        return Call(t.BOOLEAN, "ilike" if isinstance(node, exp.ILike) else "like", args)
+        found = Call(t.BOOLEAN, "ilike" if isinstance(node, exp.ILike) else "like", args)
+        return Call(t.BOOLEAN, "not", (found,)) if node.args.get("negate") else found
 
     def _cast(self, node: exp.Expr) -> Expr:
         return op.cast(self.bind(node.this), type_of(node.args["to"]), isinstance(node, exp.TryCast), node)

@@ -3,11 +3,11 @@
 Laws. Every live derived row has a *chosen derivation* of live rows (SUPPORT), each derived row of it having a smaller
 rank, so chosen derivations form no cycle and a row whose derivation stands is derivable. When rows die:
 
-1. withdraw: rows that lost their derivation are looked at in order of rank. If another derivation gives the same row (and
-   the same MIN/MAX value) from rows of smaller rank, it is chosen and nothing else happens; else the row dies too.
+1. withdraw: rows that lost their derivation are looked at in order of rank. If another derivation gives the same row
+   (and the same MIN/MAX value) from rows of smaller rank, it is chosen and nothing else happens; else the row dies too.
    Everything of smaller rank is settled by then, so each row is looked at once.
-2. rederive: only when all are withdrawn is each dead row searched for again, if a row of too large a rank that might have
-   derived it still lives.
+2. rederive: only when all are withdrawn is each dead row searched for again, if a row of too large a rank that might
+   have derived it still lives.
 3. propagate: what came back, then what is new, is joined forward until nothing changes.
 
 No row is ever revived by a row that is itself about to die, so a region cut off goes at once and no cost counts up.
@@ -19,6 +19,8 @@ which is safe because deriving a live row again changes nothing.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 from numba import types
 from numba.extending import intrinsic
@@ -90,35 +92,36 @@ EQ, NE, LT, LE, GT, GE, SAME, NOT_NULL, IS_NULL, MUST_BE = range(10)
 ADD, SUB, MUL, FADD, FSUB, FMUL, LEAST, GREATEST, TO_FLOAT = range(16, 25)
 
 
-@intrinsic
-def _as_float(typingctx, bits):  # type: ignore[no-untyped-def]
-    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        return builder.bitcast(args[0], context.get_value_type(types.float64))
+def _bitcast(source: Any, target: Any) -> Any:
+    """An intrinsic that reads the same 64 bits as another type."""
 
-    return types.float64(types.int64), codegen
+    @intrinsic
+    def cast(typing_context, value):
+        def codegen(context, builder, signature, args):
+            return builder.bitcast(args[0], context.get_value_type(target))
+
+        return target(source), codegen
+
+    return cast
 
 
-@intrinsic
-def _as_bits(typingctx, number):  # type: ignore[no-untyped-def]
-    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        return builder.bitcast(args[0], context.get_value_type(types.int64))
-
-    return types.int64(types.float64), codegen
+_as_float = _bitcast(types.int64, types.float64)
+_as_bits = _bitcast(types.float64, types.int64)
 
 
 @kernel
-def _to_float(code):  # type: ignore[no-untyped-def]
+def _to_float(code):
     return _as_float(code ^ ((code >> 63) & 0x7FFFFFFFFFFFFFFF))
 
 
 @kernel
-def _of_float(number):  # type: ignore[no-untyped-def]
+def _of_float(number):
     bits = _as_bits(number + 0.0)
     return bits ^ ((bits >> 63) & 0x7FFFFFFFFFFFFFFF)
 
 
 @kernel
-def _compute(k, rule, op, to, a, b):  # type: ignore[no-untyped-def]
+def _compute(k, rule, op, to, a, b):
     """One operation on the binding: a test says whether it holds, a computation sets a variable and holds."""
     env = k.env
     x = env[rule, a]
@@ -185,7 +188,7 @@ def _compute(k, rule, op, to, a, b):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _bind(k, rule, row, at):  # type: ignore[no-untyped-def]
+def _bind(k, rule, row, at):
     """Take a row into the binding: variables, then checks, then operations; `at` is where the plan lists them."""
     plans, env, cells = k.plans, k.env, k.cells
     n = plans[at]
@@ -209,7 +212,7 @@ def _bind(k, rule, row, at):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _has_room(k):  # type: ignore[no-untyped-def]
+def _has_room(k):
     """Whether one more row can be queued and touched; else GROW. One queue place stays free for an interrupted item."""
     if k.scalar[S_TAIL] - k.scalar[S_HEAD] >= len(k.queue) - 2 or k.scalar[S_TOUCHED] >= len(k.touched):
         k.scalar[S_STATUS] = GROW
@@ -218,7 +221,7 @@ def _has_room(k):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _push(k, priority, row):  # type: ignore[no-untyped-def]
+def _push(k, priority, row):
     """Queue a row; the caller has seen that there is room."""
     queue, scalar = k.queue, k.scalar
     tail = scalar[S_TAIL]
@@ -238,7 +241,7 @@ def _push(k, priority, row):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _pop_heap(k):  # type: ignore[no-untyped-def]
+def _pop_heap(k):
     """Drop the heap's first entry."""
     queue, scalar = k.queue, k.scalar
     size = scalar[S_TAIL] - 1
@@ -261,7 +264,7 @@ def _pop_heap(k):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _priority(k, row, relation):  # type: ignore[no-untyped-def]
+def _priority(k, row, relation):
     """Best values first; rows without a value before all."""
     if k.relations[relation, R_KIND] != BEST:
         return NULL
@@ -272,7 +275,7 @@ def _priority(k, row, relation):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _touch(k, row, alive):  # type: ignore[no-untyped-def]
+def _touch(k, row, alive):
     """Note what a row was before its first change in this epoch."""
     scalar, meta = k.scalar, k.meta
     m = scalar[S_META]
@@ -290,7 +293,7 @@ def _touch(k, row, alive):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _unlink(k, row):  # type: ignore[no-untyped-def]
+def _unlink(k, row):
     """Take a row out of the dependents lists of its chosen derivation."""
     meta, scalar = k.meta, k.scalar
     m, body = scalar[S_META], scalar[S_BODY]
@@ -308,7 +311,7 @@ def _unlink(k, row):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _link(k, row, rule, bodies):  # type: ignore[no-untyped-def]
+def _link(k, row, rule, bodies):
     """Choose a derivation: the rule, and the body rows found in the scalars from `bodies` on."""
     meta, scalar = k.meta, k.scalar
     m, body = scalar[S_META], scalar[S_BODY]
@@ -327,7 +330,7 @@ def _link(k, row, rule, bodies):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _rank_of(k, bodies):  # type: ignore[no-untyped-def]
+def _rank_of(k, bodies):
     """One more than the largest rank among the derived rows of a body."""
     rank = 0
     m = k.scalar[S_META]
@@ -339,7 +342,7 @@ def _rank_of(k, bodies):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _better(sign, a, b):  # type: ignore[no-untyped-def]
+def _better(sign, a, b):
     """Whether value a beats b under MIN (sign 1) or MAX (sign -1); NULL is beaten by everything."""
     if a == NULL:
         return False
@@ -349,8 +352,8 @@ def _better(sign, a, b):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def emit(k, rule, relation):  # type: ignore[no-untyped-def]
-    """A derivation of the row in the scratch (key, then value) by the rows in S_BODIES. False if it must be done anew."""
+def emit(k, rule, relation):
+    """A derivation of the row in the scratch (key, then value) by the rows in S_BODIES; False if to be done anew."""
     scalar, meta, cells = k.scalar, k.meta, k.cells
     if not _has_room(k):
         return False
@@ -418,7 +421,7 @@ def emit(k, rule, relation):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _overdelete(k, relation):  # type: ignore[no-untyped-def]
+def _overdelete(k, relation):
     """DRED: the row in the scratch has a derivation through a dead row, so it dies for now."""
     scalar, meta = k.scalar, k.meta
     m = scalar[S_META]
@@ -433,7 +436,7 @@ def _overdelete(k, relation):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _kill(k, row):  # type: ignore[no-untyped-def]
+def _kill(k, row):
     """DRED: withdraw a live derived row and queue it, so that what was derived from it follows."""
     scalar, meta = k.scalar, k.meta
     m = scalar[S_META]
@@ -448,7 +451,7 @@ def _kill(k, row):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _leaf(k, plan, mode, target):  # type: ignore[no-untyped-def]
+def _leaf(k, plan, mode, target):
     """A complete binding. Says whether to go on: 1 next binding, 0 stop (found, or interrupted)."""
     plans, env, scalar = k.plans, k.env, k.scalar
     rule, relation, head, foreign = plans[plan], plans[plan + 3], plans[plan + 4], plans[plan + 5]
@@ -504,7 +507,7 @@ def _leaf(k, plan, mode, target):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _usable(k, row, mode, rank):  # type: ignore[no-untyped-def]
+def _usable(k, row, mode, rank):
     """Whether a row may stand in the body of the derivation looked for."""
     m = k.scalar[S_META]
     tag = k.meta[row, m]
@@ -525,7 +528,7 @@ def _usable(k, row, mode, rank):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def run(k, plan, mode, row):  # type: ignore[no-untyped-def]
+def run(k, plan, mode, row):
     """Enumerate the bindings of a plan that start from `row` (a body row, or the head row of a search).
 
     A nested loop with an explicit stack: `S_STACK + depth` is the row now bound at that step. False if interrupted.
@@ -595,7 +598,7 @@ def run(k, plan, mode, row):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _search(k, row, mode):  # type: ignore[no-untyped-def]
+def _search(k, row, mode):
     """Look for a derivation of a row through the rules of its relation. False if interrupted."""
     scalar = k.scalar
     relation = k.meta[row, scalar[S_META]] & RELATION
@@ -611,7 +614,7 @@ def _search(k, row, mode):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def feed(address, rows, deleting):  # type: ignore[no-untyped-def]
+def feed(address, rows, deleting):
     """Apply external changes [n, 2 + columns] (relation, change of multiplicity, cells) and queue the rows that flip.
 
     With `deleting`, those that can only remove derivations (positive rows lost, absences ended); else the others.
@@ -656,7 +659,7 @@ def feed(address, rows, deleting):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _suspect(k, row):  # type: ignore[no-untyped-def]
+def _suspect(k, row):
     """Everything whose chosen derivation has `row` in its body goes into the bucket of its rank."""
     scalar, meta, buckets = k.scalar, k.meta, k.buckets
     m, body = scalar[S_META], scalar[S_BODY]
@@ -676,7 +679,7 @@ def _suspect(k, row):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def withdraw(address):  # type: ignore[no-untyped-def]
+def withdraw(address):
     """SUPPORT, step 1: the queue holds the external rows that died; withdraw what stands on them alone."""
     k = store(address)
     scalar, meta, buckets = k.scalar, k.meta, k.buckets
@@ -723,7 +726,7 @@ def withdraw(address):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def overdelete(address):  # type: ignore[no-untyped-def]
+def overdelete(address):
     """DRED, step 1: the queue holds rows that died; whatever has a derivation through them dies too."""
     k = store(address)
     scalar = k.scalar
@@ -742,7 +745,7 @@ def overdelete(address):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def rederive(address):  # type: ignore[no-untyped-def]
+def rederive(address):
     """Step 2: every withdrawn row that may have another derivation is searched for again among live rows."""
     k = store(address)
     scalar, meta = k.scalar, k.meta
@@ -774,7 +777,7 @@ def rederive(address):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def propagate(address):  # type: ignore[no-untyped-def]
+def propagate(address):
     """Step 3: join every queued row forward until the queue is empty."""
     k = store(address)
     scalar, meta = k.scalar, k.meta
@@ -803,7 +806,7 @@ def propagate(address):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def emit_block(address, rule, relation, rows, bodies):  # type: ignore[no-untyped-def]
+def emit_block(address, rule, relation, rows, bodies):
     """Derivations whose heads Python has computed: rows [n, columns], their body rows [n, K]; then propagate."""
     k = store(address)
     scalar = k.scalar
@@ -819,7 +822,7 @@ def emit_block(address, rule, relation, rows, bodies):  # type: ignore[no-untype
 
 
 @kernel
-def collect(address, out):  # type: ignore[no-untyped-def]
+def collect(address, out):
     """End an epoch: write the net changes [2 * touched, 2 + columns] (relation, change, cells) and forget the rest."""
     k = store(address)
     scalar, meta = k.scalar, k.meta

@@ -1,8 +1,8 @@
 """A record of arrays that kernels pass by address.
 
-Numba passes a tuple of arrays to an inner function as a hundred scalars, on every call. A `Record` instead is one pointer
-to a small header of (data, rows, columns) triples; `record.name` in a kernel reads the triple and is an ordinary array.
-The driver owns the arrays and keeps them alive; kernels compiled by `kernel` count no references.
+Numba passes a tuple of arrays to an inner function as a hundred scalars, on every call. A `Record` instead is one
+pointer to a small header of (data, rows, columns) triples; `record.name` in a kernel reads the triple and is an
+ordinary array. The driver owns the arrays and keeps them alive; kernels compiled by `kernel` count no references.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from numba.core.typing.templates import AttributeTemplate
 from numba.extending import infer_getattr, intrinsic, lower_getattr_generic, models, register_model
 from numba.np.arrayobj import make_array, populate_array
 
-kernel = njit(cache=True, nogil=True, _nrt=False)
+kernel: Any = njit(cache=True, nogil=True, _nrt=False)  # type: ignore[call-overload]  # _nrt is not in its signature
 
 _WORD = ir.IntType(64)
 
 
-class RecordType(types.Type):  # type: ignore[misc]  # numba has no stubs
+class RecordType(types.Type):
     """The Numba type of a record: the names, dtypes and dimensions of its arrays."""
 
     def __init__(self, fields: tuple[tuple[str, str, int], ...]):
@@ -37,16 +37,16 @@ class RecordType(types.Type):  # type: ignore[misc]  # numba has no stubs
 
 
 @register_model(RecordType)
-class _RecordModel(models.PrimitiveModel):  # type: ignore[misc]
+class _RecordModel(models.PrimitiveModel):
     def __init__(self, dmm: Any, fe_type: Any):
         super().__init__(dmm, fe_type, _WORD)
 
 
 @infer_getattr
-class _RecordFields(AttributeTemplate):  # type: ignore[misc]
+class _RecordFields(AttributeTemplate):
     key = RecordType
 
-    def generic_resolve(self, record: RecordType, name: str) -> Any:
+    def generic_resolve(self, record: RecordType, name: str) -> Any:  # type: ignore[override]  # a marker there
         return record.array(name)[1]
 
 
@@ -78,8 +78,8 @@ def at_address(record: RecordType) -> Any:
     """An intrinsic that takes a header's address for a record."""
 
     @intrinsic
-    def cast(typing_context, address):  # type: ignore[no-untyped-def]
-        def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+    def cast(typing_context, address):
+        def codegen(context, builder, signature, args):
             return args[0]
 
         return record(types.int64), codegen

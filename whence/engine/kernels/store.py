@@ -1,21 +1,21 @@
 """The memory of one recursive component, as the kernels see it.
 
-All rows of all relations of a component, external ones included, stand in one array of fixed-size slots, so that a row and
-everything known of it share a cache line. `cells` (int64) and `meta` (int32) are two views of that array:
+All rows of all relations of a component, external ones included, stand in one array of fixed-size slots, so that a row
+and everything known of it share a cache line. `cells` (int64) and `meta` (int32) are two views of that array:
 
     | cells: one int64 a column … | tag | rank | rule | dependents | body[K] | next[K] | prev[K] | chain[N] |
 
     tag          relation number, and flags above bit 16
-    rank         of a derived row: one more than the largest rank in its derivation; of an external row: its multiplicity
+    rank         of a derived row: one more than the largest rank in its derivation; of an external row: how often it is
     rule         the rule of the chosen derivation, -1 for none
     dependents   head of the list of entries `row * K + position` whose chosen derivation has this row in its body
     body         the rows of the chosen derivation; next/prev link this row's entries into their dependents lists
     chain        next row with the same key, for each index of the relation
 
-A slot is never moved: a dead row keeps its slot, its place in the tables and its chains, and is revived if it is derived
-again. `rows` maps (relation, key columns) to a slot and `keys` maps (index, indexed columns) to the first slot of a
-chain; both are open-addressing tables of `tag << 32 | slot`. Compaction (`fixpoint.Fixpoint`) is the only thing that
-forgets dead rows.
+A slot is never moved: a dead row keeps its slot, its place in the tables and its chains, and is revived if it is
+derived again. `rows` maps (relation, key columns) to a slot and `keys` maps (index, indexed columns) to the first slot
+of a chain; both are open-addressing tables of `tag << 32 | slot`. Compaction (`fixpoint.Fixpoint`) is the only thing
+that forgets dead rows.
 """
 
 from __future__ import annotations
@@ -105,14 +105,14 @@ _MULTIPLIER = -7046029254386353131  # 2**64 / golden ratio, as a signed number
 
 
 @kernel
-def mix(h, value):  # type: ignore[no-untyped-def]
+def mix(h, value):
     """One step of the hash."""
     h = (h ^ value) * _MULTIPLIER
     return h ^ ((h >> 32) & 0xFFFFFFFF)
 
 
 @kernel
-def find(k, relation, n):  # type: ignore[no-untyped-def]
+def find(k, relation, n):
     """The slot whose first `n` cells are the scratch key, or -1, leaving in S_SLOT and S_HASH where it would go."""
     scalar, table, cells, meta = k.scalar, k.rows, k.cells, k.meta
     last = scalar[S_SCRATCH + n - 1] if n else 0
@@ -144,7 +144,7 @@ def find(k, relation, n):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def find_chain(k, index):  # type: ignore[no-untyped-def]
+def find_chain(k, index):
     """The first slot of the chain whose indexed columns are the scratch key, or -1; S_SLOT and S_HASH as in `find`."""
     scalar, table, cells, indexes = k.scalar, k.keys, k.cells, k.indexes
     n = indexes[index, X_COUNT]
@@ -173,7 +173,7 @@ def find_chain(k, index):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def add_row(k, relation):  # type: ignore[no-untyped-def]
+def add_row(k, relation):
     """A new dead row with the scratch key, right after `find` missed it; linked into its relation's indexes.
 
     The caller fills the cells after the key. Returns -1 and sets S_STATUS if there is no room.
@@ -204,7 +204,7 @@ def add_row(k, relation):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def link_indexes(k, row, relation):  # type: ignore[no-untyped-def]
+def link_indexes(k, row, relation):
     """Put a row into the chains of its relation's indexes, behind each chain's first row."""
     scalar, meta, indexes = k.scalar, k.meta, k.indexes
     first = k.relations[relation, R_INDEX]
@@ -224,7 +224,7 @@ def link_indexes(k, row, relation):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def rehash(address, old_rows, old_keys):  # type: ignore[no-untyped-def]
+def rehash(address, old_rows, old_keys):
     """Fill the (larger, empty) hash tables of a store from the old ones."""
     k = store(address)
     scalar, indexes = k.scalar, k.indexes
@@ -247,7 +247,7 @@ def rehash(address, old_rows, old_keys):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def compact(old_address, address, moved):  # type: ignore[no-untyped-def]
+def compact(old_address, address, moved):
     """Copy into an empty store the rows that live or on whose absence others stand; `moved` maps slots."""
     old, k = store(old_address), store(address)
     scalar = k.scalar
@@ -286,7 +286,7 @@ def compact(old_address, address, moved):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def live_rows(address, relation, out):  # type: ignore[no-untyped-def]
+def live_rows(address, relation, out):
     """The live rows of a relation, into out[n, columns]; how many (with out empty, only counts)."""
     k = store(address)
     m = k.scalar[S_META]
@@ -302,7 +302,7 @@ def live_rows(address, relation, out):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def contains(address, relation, rows, out):  # type: ignore[no-untyped-def]
+def contains(address, relation, rows, out):
     """For each row [n, columns] whether it is live in a relation."""
     k = store(address)
     keys = k.relations[relation, R_KEYS]
