@@ -101,12 +101,15 @@ class Bench:
             assert Counter({r: n for r, n in again.items() if n}) == self.rows(view)
 
 
+CON = duckdb.connect(config={"threads": 1})
+
+
 def duck(bench: Bench, sql: str) -> Counter[Row]:
-    """The query's answer over the bench's tables."""
-    con = duckdb.connect()
+    """The query's answer over the bench's tables, given to DuckDB as temporary tables."""
     for name, of in bench.schemas.items():
-        con.execute(f"CREATE TABLE {name} ({', '.join(f'{c.name} {c.type}' for c in of.columns)})")
+        CON.execute(f"CREATE OR REPLACE TEMP TABLE {name} ({', '.join(f'{c.name} {c.type}' for c in of.columns)})")
         rows = [row for row, n in bench.tables[name].items() for _ in range(n)]
         if rows:
-            con.executemany(f"INSERT INTO {name} VALUES ({', '.join('?' * len(of))})", rows)
-    return Counter(con.execute(sql).fetchall())
+            line = f"({', '.join('?' * len(of))})"
+            CON.execute(f"INSERT INTO {name} VALUES {', '.join([line] * len(rows))}", [v for row in rows for v in row])
+    return Counter(CON.execute(sql).fetchall())

@@ -21,7 +21,7 @@ PAIR = schema(INTEGER, INTEGER)
 value = st.one_of(st.none(), st.integers(0, 3))
 change = st.tuples(st.sampled_from(["a", "b"]), st.tuples(value, value), st.sampled_from([1, 1, -1, -1]))
 batches = st.lists(st.lists(change, max_size=8), min_size=1, max_size=6)
-fast = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+fast = settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 
 FOUR = schema(INTEGER, INTEGER, INTEGER, INTEGER)
 RESIDUAL = Call(BOOLEAN, "<", (Col(INTEGER, 1), Col(INTEGER, 3)))

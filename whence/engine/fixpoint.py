@@ -36,6 +36,7 @@ class Memory:
 
     def __init__(self, compiled: Compiled, policy: int, depth: int, budget: int):
         self.compiled = compiled
+        self._witnesses = 0  # dead rows that the last compaction had to keep
         scalar = np.zeros(st.S_FIELDS, np.int64)
         scalar[st.S_META], scalar[st.S_BODY] = compiled.meta, compiled.body
         scalar[st.S_ATOMS], scalar[st.S_CHAIN] = compiled.atoms, compiled.chain
@@ -75,9 +76,9 @@ class Memory:
             status = int(scalar[st.S_STATUS])
             if status not in (st.GROW, st.FOREIGN_FULL):
                 return status
-            self._grow()
+            self.grow()
 
-    def _grow(self) -> None:
+    def grow(self) -> None:
         """Double whatever is nearly full; if nothing is, it was the buckets."""
         k, s = self.k, self.k.scalar
         used, waiting = int(s[st.S_ROWS]), int(s[st.S_TAIL] - s[st.S_HEAD])
@@ -110,19 +111,18 @@ class Memory:
         if wanted > len(self.k.hopes):
             self.k.replace(hopes=np.zeros((2 * wanted, 2), np.int32))
 
-    def compact(self) -> None:
+    def compact(self, at_least: int = 4096) -> None:
         """Forget dead rows once they are more than the live ones, so that memory follows the live state."""
         k, s = self.k, self.k.scalar
         used, dead = int(s[st.S_ROWS]), int(s[st.S_DEAD])
-        if dead < 4096 or dead < used - dead:
+        if dead - self._witnesses < max(at_least, used - dead):
             return
-        # Dead rows on whose absence others stand are kept, so the new arrays must have room for all; they shrink after.
-        size = len(k.rows)
+        # Dead rows on whose absence others stand are kept, so there must be room for all at first.
         fresh = Record(st.STORE, **k.arrays)
         fresh.replace(
             **self._slots(used),
-            rows=np.full(size, -1, np.int64),
-            keys=np.full(len(k.keys), -1, np.int64),
+            rows=np.full_like(k.rows, -1),
+            keys=np.full_like(k.keys, -1),
             scalar=s.copy(),
         )
         st.compact(k.address, fresh.address, np.empty(used, np.int64))
@@ -134,6 +134,7 @@ class Memory:
         fresh.replace(**slots, rows=table, keys=np.full_like(old_keys, -1))
         st.rehash(fresh.address, old_rows, old_keys)
         self.k = fresh
+        self._witnesses = int(fresh.scalar[st.S_DEAD])
 
     def count(self, relation: int) -> int:
         return int(st.live_rows(self.k.address, relation, np.empty((0, 1), np.int64)))
@@ -181,7 +182,7 @@ class Fixpoint(Operator):
 
     def _start(self) -> None:
         self._compiled = Compiled(self.program, self.dictionary, POLICIES[self.policy])
-        self._memory = Memory(self._compiled, POLICIES[self.policy], self.depth_limit, self.row_limit)
+        self.memory = Memory(self._compiled, POLICIES[self.policy], self.depth_limit, self.row_limit)
 
     # -- an epoch ----------------------------------------------------------------------------------------------------
 
@@ -204,7 +205,7 @@ class Fixpoint(Operator):
         return np.concatenate(parts) if parts else np.zeros((0, 2 + self._compiled.columns), np.int64)
 
     def _run(self, changes: Codes) -> dict[int, Batch]:
-        memory = self._memory
+        memory = self.memory
         memory.k.scalar[st.S_BUDGET] = int(memory.k.scalar[st.S_ROWS]) + self.row_limit
         removes = (changes[:, 1] < 0) != np.isin(changes[:, 0], [i for i in self._externals if self._absence(i)])
         if removes.any():
@@ -233,7 +234,7 @@ class Fixpoint(Operator):
         return self.program.relations[relation].kind == "absence"
 
     def _call(self, kernel: Callable[..., None], *args: object, restart: bool = False) -> None:
-        memory = self._memory
+        memory = self.memory
         if restart:
             memory.k.scalar[st.S_CURSOR] = 0
         memory.k.scalar[st.S_CULPRIT] = -1
@@ -251,9 +252,9 @@ class Fixpoint(Operator):
     def _propagate(self) -> None:
         """Forward to the end; bindings that only Python can finish are finished between two runs of the kernel."""
         self._call(fx.propagate)
-        scalar = self._memory.k.scalar
+        scalar = self.memory.k.scalar
         while scalar[st.S_FOREIGN]:
-            block = self._memory.k.foreign[: int(scalar[st.S_FOREIGN])].copy()
+            block = self.memory.k.foreign[: int(scalar[st.S_FOREIGN])].copy()
             scalar[st.S_FOREIGN] = 0
             atoms = self._compiled.atoms
             for rule in np.unique(block[:, 0]).tolist():
@@ -271,7 +272,7 @@ class Fixpoint(Operator):
 
     def commit(self) -> None:
         self._pending = None
-        self._memory.compact()
+        self.memory.compact()
 
     def undo(self) -> None:
         """A finished epoch is undone by its inverse; one that broke off in the middle, by deriving everything anew."""
@@ -302,7 +303,7 @@ class Fixpoint(Operator):
 
     def _refuse(self) -> None:
         """Name the view and an input row of the batch that the derivation without end stands on."""
-        memory = self._memory
+        memory = self.memory
         k = memory.k
         culprit = max(0, int(k.scalar[st.S_CULPRIT]))
         if self.policy != "support":
@@ -354,15 +355,15 @@ class Fixpoint(Operator):
 
     def live(self, relation: int) -> Codes:
         """The rows of a relation."""
-        return self._memory.live(relation)
+        return self.memory.live(relation)
 
     def count(self, relation: int) -> int:
-        return self._memory.count(relation)
+        return self.memory.count(relation)
 
     def holds(self, relation: int, rows: Codes) -> Codes:
         """1 for each row that is there, else 0."""
         out = np.zeros(len(rows), np.int64)
-        st.contains(self._memory.k.address, relation, np.ascontiguousarray(rows), out)
+        st.contains(self.memory.k.address, relation, np.ascontiguousarray(rows), out)
         return out
 
     def recompute(self) -> Batch:
@@ -371,17 +372,17 @@ class Fixpoint(Operator):
 
     @property
     def state_rows(self) -> int:
-        s = self._memory.k.scalar
+        s = self.memory.k.scalar
         return int(s[st.S_ROWS] - s[st.S_DEAD])
 
     @property
     def state_bytes(self) -> int:
-        return self._memory.nbytes
+        return self.memory.nbytes
 
     @property
     def derivations(self) -> int:
         """How many derivations have been looked at, ever."""
-        return int(self._memory.k.scalar[st.S_WORK])
+        return int(self.memory.k.scalar[st.S_WORK])
 
     def describe(self) -> str:
         derived = ", ".join(self.program.relations[i].name for i in self._derived)

@@ -6,11 +6,15 @@ import numpy as np
 
 from whence.annotate.counting import COUNTING
 from whence.engine.batch import consolidate
+from whence.engine.fixpoint import POLICIES, Fixpoint
 from whence.engine.kernels import aggregate, batches, index, table
+from whence.engine.kernels import fixpoint as fixpoint_kernels
 from whence.engine.operator import Batch
 from whence.engine.ordered import Ordered, Rank
 from whence.engine.relation import Relation
 from whence.model.codes import Dictionary
+from whence.model.types import BIGINT, Column, Schema
+from whence.plan.rule_model import Atom, Rule, RuleProgram, RuleRelation
 
 
 def warm() -> None:
@@ -35,6 +39,28 @@ def warm() -> None:
     ordered.add(rows, ones)
     ordered.first(rows[:, :1].copy())
     ordered.head(1)
+    for policy in POLICIES:
+        _fixpoint(policy)
+
+
+def _fixpoint(policy: str) -> None:
+    """A closure of two links, one of which comes and goes, and every other call on its store."""
+    pair = Schema((Column("a", BIGINT), Column("b", BIGINT)))
+    link, closure = RuleRelation("link", pair, "external"), RuleRelation("closure", pair, "set")
+    base = Rule(1, (0, 1), (Atom(0, (0, 1)),), (), (), 2)
+    step = Rule(1, (0, 2), (Atom(0, (0, 1)), Atom(1, (1, 2))), (), (), 3)
+    program = RuleProgram([link, closure], [base, step])
+    fixpoint = Fixpoint(program, [], Dictionary(), {}, name="closure", policy=policy)
+    rows = np.array([[1, 2], [2, 3]], np.int64)
+    for change in (1, -1):
+        fixpoint.apply([Batch(rows, np.full(2, change, np.int64))])
+    fixpoint.holds(1, fixpoint.live(1))
+    memory = fixpoint.memory
+    none = np.empty((0, 2), np.int64)
+    memory.drive(fixpoint_kernels.emit_block, 0, 1, none, none)
+    for _ in range(2):
+        memory.grow()
+    memory.compact(at_least=0)
 
 
 def _relation(batch: Batch) -> None:
