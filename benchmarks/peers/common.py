@@ -78,7 +78,8 @@ class Peer(Protocol):
 PARTS = {
     "recompute": "DuckDB, query alone",
     "since_commit": "Pathway, after commit",
-    "with_difference": "SciPy and difference",
+    "matrix_only": "SciPy, matrix alone",
+    "with_difference": "SciPy, matrix and difference",
 }
 """Attributes in which a peer keeps another reading of its last update, and the names of the lines that show them."""
 

@@ -8,7 +8,7 @@ number].
 |-------|---------|
 | COUNT | rows that are not NULL |
 | INT   | the same count, then the exact sum as high * 2**32 + low, for fewer than 2**31 rows |
-| FLOAT | the same count, then the finite sum as an unevaluated pair of doubles, counts of +inf, -inf and NaN |
+| FLOAT | the same count, then the finite sum as three doubles to be added, counts of +inf, -inf and NaN |
 | BEST  | the code of the least or greatest value, kept by the ordered index |
 """
 
@@ -23,7 +23,7 @@ from whence.model.codes import Codes
 
 COUNT, INT, FLOAT, BEST = 0, 1, 2, 3
 SHOW_COUNT, SHOW_INT, SHOW_FLOAT, SHOW_INT_AVG, SHOW_FLOAT_AVG, SHOW_BEST = 0, 1, 2, 3, 4, 5
-WIDTH = {COUNT: 1, INT: 3, FLOAT: 6, BEST: 1}
+WIDTH = {COUNT: 1, INT: 3, FLOAT: 7, BEST: 1}
 
 _NULL = -(2**63)
 _LOW = 0xFFFFFFFF
@@ -64,14 +64,28 @@ def to_code(value: float, bits: Codes, real: NDArray[np.float64]) -> int:
 
 
 @kernel
-def add_float(acc: Codes, g: int, o: int, x: float, m: int, bits: Codes, real: NDArray[np.float64]) -> None:
-    """Add x m times to the pair of doubles at acc[g, o:o+2] (two-sum; the product's error by Dekker's splitting)."""
-    bits[0] = acc[g, o]
-    high = real[0]
-    bits[0] = acc[g, o + 1]
-    low = real[0]
+def add_term(sums: NDArray[np.float64], x: float) -> None:
+    """Add x to three doubles of falling magnitude, passing each addition's exact error on (two-sum)."""
+    for k in range(2):
+        s = sums[k] + x
+        v = s - sums[k]
+        x = (sums[k] - (s - v)) + (x - v)
+        sums[k] = s
+    sums[2] += x
+    for k in (1, 0, 1):  # let the larger ones take what they can hold
+        s = sums[k] + sums[k + 1]
+        v = s - sums[k]
+        sums[k + 1] = (sums[k] - (s - v)) + (sums[k + 1] - v)
+        sums[k] = s
+
+
+@kernel
+def add_float(acc: Codes, g: int, o: int, x: float, m: int, words: Codes, sums: NDArray[np.float64]) -> None:
+    """Add x m times to the sum at acc[g, o:o+3]; the product's error is exact too (Dekker's splitting)."""
+    for k in range(3):
+        words[k] = acc[g, o + k]
     p = x * m
-    e = 0.0
+    add_term(sums, p)
     if m != 1 and m != -1 and abs(x) < 1e290:
         t = 134217729.0 * x
         xh = t - (t - x)
@@ -79,16 +93,9 @@ def add_float(acc: Codes, g: int, o: int, x: float, m: int, bits: Codes, real: N
         t = 134217729.0 * m
         mh = t - (t - m)
         ml = m - mh
-        e = ((xh * mh - p) + xh * ml + xl * mh) + xl * ml
-    s = high + p
-    v = s - high
-    low += ((high - (s - v)) + (p - v)) + e
-    high = s + low
-    low -= high - s
-    real[0] = high
-    acc[g, o] = bits[0]
-    real[0] = low
-    acc[g, o + 1] = bits[0]
+        add_term(sums, ((xh * mh - p) + xh * ml + xl * mh) + xl * ml)
+    for k in range(3):
+        acc[g, o + k] = words[k]
 
 
 @kernel
@@ -96,6 +103,8 @@ def accumulate(acc: Codes, specs: Codes, batch: Codes, mult: Codes, gids: Codes)
     """Add each row of a batch, times its multiplicity, to the accumulators of its group."""
     real = np.empty(1, np.float64)
     bits = real.view(np.int64)
+    sums = np.empty(3, np.float64)
+    words = sums.view(np.int64)
     for i in range(batch.shape[0]):
         g = gids[i]
         m = mult[i]
@@ -116,16 +125,17 @@ def accumulate(acc: Codes, specs: Codes, batch: Codes, mult: Codes, gids: Codes)
             elif kept == FLOAT:
                 f = to_float(x, bits, real)
                 if np.isnan(f):
-                    acc[g, o + 5] += m
+                    acc[g, o + 6] += m
                 elif f == np.inf:
-                    acc[g, o + 3] += m
-                elif f == -np.inf:
                     acc[g, o + 4] += m
+                elif f == -np.inf:
+                    acc[g, o + 5] += m
                 else:
-                    add_float(acc, g, o + 1, f, m, bits, real)
-                if acc[g, o] == acc[g, o + 3] + acc[g, o + 4] + acc[g, o + 5]:  # nothing finite is left: no residue
+                    add_float(acc, g, o + 1, f, m, words, sums)
+                if acc[g, o] == acc[g, o + 4] + acc[g, o + 5] + acc[g, o + 6]:  # nothing finite is left: no residue
                     acc[g, o + 1] = 0
                     acc[g, o + 2] = 0
+                    acc[g, o + 3] = 0
 
 
 @kernel
@@ -159,11 +169,11 @@ def show(acc: Codes, g: int, specs: Codes, width: int, row: Codes, bits: Codes, 
             total = real[0]
             if total - total != 0.0:
                 return int(specs[a, 5])
-            if acc[g, o + 5] > 0 or (acc[g, o + 3] > 0 and acc[g, o + 4] > 0):
+            if acc[g, o + 6] > 0 or (acc[g, o + 4] > 0 and acc[g, o + 5] > 0):
                 total = np.nan
-            elif acc[g, o + 3] > 0:
-                total = np.inf
             elif acc[g, o + 4] > 0:
+                total = np.inf
+            elif acc[g, o + 5] > 0:
                 total = -np.inf
             if shown == SHOW_FLOAT_AVG:
                 total /= n

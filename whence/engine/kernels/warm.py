@@ -31,7 +31,7 @@ def warm() -> None:
     pair, a, b = np.empty((1, 4), np.int64), at.copy(), at.copy()
     index.pair_rows(rows, ones, at, rows, ones, ids, 0, pair, a, b)
     specs = np.array([[aggregate.FLOAT, 1, 0, aggregate.SHOW_FLOAT, 0, 0]], np.int64)
-    acc = np.zeros((3, 6), np.int64)
+    acc = np.zeros((3, 7), np.int64)
     aggregate.accumulate(acc, specs, rows, ones, number)
     out = np.empty((2, 2), np.int64)
     aggregate.emit(keys, ids, at, acc, totals, acc, specs, out, np.empty(2, np.int64), at.copy())
