@@ -17,6 +17,7 @@ import numpy as np
 
 from whence.annotate.counting import COUNTING
 from whence.annotate.none import NONE
+from whence.engine.batch import consolidate
 from whence.engine.kernels import fixpoint as fx
 from whence.engine.kernels import store as st
 from whence.engine.kernels.record import Record
@@ -196,7 +197,9 @@ class Fixpoint(Operator):
 
     def _changes(self, deltas: list[Batch]) -> Codes:
         parts = []
-        for relation, delta in zip(self._externals, deltas, strict=True):
+        for relation, change in zip(self._externals, deltas, strict=True):
+            # A row that goes and comes in one batch (an UPDATE of a column nobody reads here) must not be felt.
+            delta = consolidate(change, COUNTING)
             if len(delta):
                 part = np.zeros((len(delta), 2 + self._compiled.columns), np.int64)
                 part[:, 0], part[:, 1] = relation, delta.ann

@@ -15,6 +15,7 @@ import numpy as np
 from whence.engine.kernels import fixpoint as fx
 from whence.engine.kernels import store as st
 from whence.engine.kernels.store import Ints
+from whence.errors import SqlError
 from whence.model.codes import Dictionary, encode_value
 from whence.plan.rule_model import Atom, Op, Rule, RuleProgram
 
@@ -70,6 +71,7 @@ class Compiled:
 
     def __init__(self, program: RuleProgram, dictionary: Dictionary, policy: int):
         self.program = program
+        self._check_size()
         self.body = 0 if policy == st.DRED else max(len(r.atoms) for r in program.rules)
         self.atoms = max(len(r.atoms) for r in program.rules)
         self._indexes: dict[tuple[int, tuple[int, ...]], int] = {}
@@ -88,6 +90,18 @@ class Compiled:
         for number, rule in enumerate(program.rules):
             for variable, value, type in rule.constants:
                 self.env[number, variable] = encode_value(value, type, dictionary)
+
+    def _check_size(self) -> None:
+        """The kernels' scratch has room for so much and no more."""
+        atoms = max(len(r.atoms) for r in self.program.rules)
+        widest = max(self.program.relations, key=lambda r: len(r.schema))
+        if atoms > st.MAX_ATOMS:
+            raise SqlError(
+                f"a recursive query joins {atoms} relations; at most {st.MAX_ATOMS} are possible: "
+                "put those that do not recurse into a view of their own"
+            )
+        if len(widest.schema) > st.MAX_COLUMNS:
+            raise SqlError(f"{widest.name} has more than {st.MAX_COLUMNS} columns inside a recursion")
 
     def _plan(self, number: int, rule: Rule, position: int) -> Plan:
         known = {v for v, _, _ in rule.constants}

@@ -44,14 +44,14 @@ def select_aggregates(program: Program) -> Program:
     """The program with hidden views for every recursive view that aggregate selection can cut down."""
     planned = program.copy()
     for view in program.views.values():
-        if view.option("aggregate_selection") != "off":
-            for name, replacement in _selected(view, program).items():
-                planned.views[name] = replacement
+        planned.views |= _selected(view, program)
     return planned
 
 
 def selections(view: View, program: Program) -> list[Selection]:
     """The aggregates a recursive view may be cut down to; none if it must be kept whole."""
+    if view.option("aggregate_selection") == "off":
+        return []
     if not any(isinstance(n, Ref) and n.view == view.name for n in walk(view.query)):
         return []
     if any(isinstance(n, Aggregate) and _mentions(n, view.name) for n in walk(view.query)):

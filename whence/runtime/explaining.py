@@ -11,6 +11,7 @@ from whence.engine.operator import Operator
 from whence.plan import logical
 from whence.plan.logical import Node
 from whence.plan.program import View
+from whence.plan.select_aggregates import selections
 
 T = TypeVar("T")
 
@@ -31,6 +32,10 @@ def explain_view(runtime: Embedded, name: str) -> str:
         lines.append(f"stratum {number} of {len(catalog.components)}, recursive{_with(others)}, policy {policy}")
     else:
         lines.append(f"stratum {number} of {len(catalog.components)}")
+    for selection in selections(view, program):
+        keys = ", ".join(view.schema.names[k] for k in selection.keys)
+        best = f"{selection.function.upper()}({view.schema.names[selection.value]})"
+        lines.append(f"aggregate selection: only rows with the {best} of their {keys} are kept")
     lines.append(f"algebra {op.algebra.name}")
     lines.append("logical plan")
     lines += tree(view.query, describe_node, lambda n: n.inputs, "  ")

@@ -95,8 +95,8 @@ S_STACK = 96  # rows bound at each step of the running plan
 S_BODIES = 112  # body rows of the running derivation, by atom
 S_CHOSEN = 128  # body rows of the best derivation found by a search
 S_FIELDS = 160
-MAX_BODY = 8
-MAX_COLUMNS = 60
+MAX_ATOMS = 16
+MAX_COLUMNS = 63
 
 OK, GROW, LIMIT, FOREIGN_FULL, OVERFLOW, MISSING = range(6)
 SUPPORT, DRED = range(2)
