@@ -421,5 +421,9 @@ class Port(Operator):
     def size(self) -> int:
         return self.fixpoint.count(self.relation)
 
+    @property
+    def annotation(self) -> str:
+        return self.fixpoint.algebra.name
+
     def describe(self) -> str:
         return f"port {self.fixpoint.program.relations[self.relation].name}"

@@ -103,6 +103,11 @@ class Operator:
     def state_bytes(self) -> int:
         return 0
 
+    @property
+    def annotation(self) -> str:
+        """The algebra by which the output is kept up to date."""
+        return self.algebra.name
+
     def describe(self) -> str:
         """One line for EXPLAIN's physical plan."""
         return type(self).__name__.lower()

@@ -36,7 +36,7 @@ def explain_view(runtime: Embedded, name: str) -> str:
         keys = ", ".join(view.schema.names[k] for k in selection.keys)
         best = f"{selection.function.upper()}({view.schema.names[selection.value]})"
         lines.append(f"aggregate selection: only rows with the {best} of their {keys} are kept")
-    lines.append(f"algebra {op.algebra.name}")
+    lines.append(f"algebra {op.annotation}")
     lines.append("logical plan")
     lines += tree(view.query, describe_node, lambda n: n.inputs, "  ")
     lines.append("physical plan")
