@@ -1,10 +1,10 @@
 """The oracle: a program in Whence beside the same program recomputed from scratch, compared after every batch.
 
-A `Twin` holds both. Its base tables are kept a second time in plain Python, so that a fault in Whence's own tables shows
-too. After each batch `check` recomputes every view: by the Python function a test gives for it, or else by DuckDB from
-the view's own text. Views that depend on themselves are iterated there from nothing until they stand still (as sets),
-which says what non-linear and mutual recursion, negation between strata, and MIN or MAX inside recursion mean, none of
-which DuckDB's own WITH RECURSIVE can express.
+A `Twin` holds both. Its base tables are kept a second time in plain Python, so that a fault in Whence's own tables
+shows too. After each batch `check` recomputes every view: by the Python function a test gives for it, or else by DuckDB
+from the view's own text. Views that depend on themselves are iterated there from nothing until they stand still (as
+sets), which says what non-linear and mutual recursion, negation between strata, and MIN or MAX inside recursion mean,
+none of which DuckDB's own WITH RECURSIVE can express.
 """
 
 from __future__ import annotations
@@ -294,6 +294,10 @@ class Twin:
             self.setup(db)
         return db
 
+    def close(self) -> None:
+        self.db.close()
+        self.again.con.close()
+
     # -- writing
 
     def apply(self, batch: Batch) -> None:
@@ -313,11 +317,15 @@ class Twin:
 
     def abort(self, batch: Batch) -> None:
         """The updates in a transaction that fails: nothing may have changed."""
-        with pytest.raises(KeyError, match="stop"), self.db.transaction():
+        with pytest.raises(KeyError, match="stop"):
+            self._fail(batch)
+        self.check()
+
+    def _fail(self, batch: Batch) -> None:
+        with self.db.transaction():
             for table, row, sign in batch:
                 write(self.db, table, row, sign)
             raise KeyError("stop")
-        self.check()
 
     def _note(self, table: str, row: Row, sign: int) -> None:
         rows, key = self._rows[table], self._keys[table]

@@ -158,7 +158,8 @@ class Runner:
 
     def _insert(self, found: re.Match[str]) -> str:
         keyed = self.again.rows(
-            f"SELECT 1 FROM duckdb_constraints() WHERE table_name = '{found[1].lower()}' AND constraint_type = 'PRIMARY KEY'"
+            f"SELECT 1 FROM duckdb_constraints() WHERE table_name = '{found[1].lower()}' "
+            "AND constraint_type = 'PRIMARY KEY'"
         )
         return f"INSERT OR REPLACE INTO {found[1]}" if keyed else found[0]
 

@@ -1,4 +1,4 @@
-"""Access control: nested groups and roles, grants that run down a folder tree, denials inside and above the recursion."""
+"""Access control: nested groups and roles, grants that run down a folder tree, denials in and above the recursion."""
 
 from __future__ import annotations
 

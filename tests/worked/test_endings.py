@@ -7,7 +7,7 @@ import re
 import pytest
 
 import whence
-from tests.oracle import Row, Twin, assert_rows, every_policy, stream, with_policy
+from tests.oracle import Row, Twin, assert_rows, every_policy, load, stream, with_policy
 
 CHEAPEST = """
     CREATE TABLE link (src INT, dst INT, cost INT);
@@ -109,16 +109,19 @@ REFUSED = {
     ),
     "COUNT of itself": (
         """CREATE VIEW popular(x) AS
-             SELECT dst FROM link UNION SELECT x FROM (SELECT x, COUNT(*) AS n FROM popular GROUP BY x) AS c WHERE n > 1""",
+             SELECT dst FROM link
+             UNION SELECT x FROM (SELECT x, COUNT(*) AS n FROM popular GROUP BY x) AS c WHERE n > 1""",
         ["popular"],
     ),
     "SUM through two views": (
-        """CREATE VIEW share(x, n) AS SELECT src, 1 FROM link UNION SELECT l.dst, t.n FROM link l JOIN total t ON t.x = l.src;
+        """CREATE VIEW share(x, n) AS
+             SELECT src, 1 FROM link UNION SELECT l.dst, t.n FROM link l JOIN total t ON t.x = l.src;
            CREATE VIEW total(x, n) AS SELECT x, SUM(n) FROM share GROUP BY x""",
         ["share", "total"],
     ),
     "LEFT JOIN with itself": (
-        "CREATE VIEW pad(x, y) AS SELECT src, dst FROM link UNION SELECT l.src, p.x FROM link AS l LEFT JOIN pad AS p ON p.x = l.dst",
+        """CREATE VIEW pad(x, y) AS
+             SELECT src, dst FROM link UNION SELECT l.src, p.x FROM link AS l LEFT JOIN pad AS p ON p.x = l.dst""",
         ["pad"],
     ),
     "LIMIT of itself": (
@@ -178,10 +181,15 @@ def test_a_counter_without_end_is_stopped_and_the_batch_undone(policy: str, wher
     before, epoch = snapshot(db), db.epoch
     feeds = {name: db.changes(name) for name in db.views}
     for _ in range(2):
-        with pytest.raises(whence.RecursionLimitError) as stopped, db.transaction():
-            db.insert("other", [(1,), (5,)])
-            db.delete("seed", [(1, "go")])
-            db.insert("seed", [(3, "go"), (4711, "go"), (60, "stop")])
+        with pytest.raises(whence.RecursionLimitError) as stopped:
+            load(
+                db,
+                [
+                    *(("other", row, 1) for row in [(1,), (5,)]),
+                    ("seed", (1, "go"), -1),
+                    *(("seed", row, 1) for row in [(3, "go"), (4711, "go"), (60, "stop")]),
+                ],
+            )
         message = str(stopped.value)
         assert "counter" in message
         assert re.search(r"seed.*4711|4711.*seed", message), f"no input row of the batch is named: {message}"

@@ -252,7 +252,9 @@ def test_highest_bandwidth_written_out(policy: str) -> None:
     got = {(a, b): w for a, b, w in twin.db["widest"]}
     assert (got["A", "C"], got["A", "A"], got["B", "A"], got["C", "B"]) == (4, 4, 4, 7)
     twin.delete("link", ("B", "C", 4))
-    assert_rows(twin.db["widest"], [("A", "B", 10), ("A", "C", 3), ("A", "A", 3), ("C", "A", 7), ("C", "B", 7), ("C", "C", 3)])
+    assert_rows(
+        twin.db["widest"], [("A", "B", 10), ("A", "C", 3), ("A", "A", 3), ("C", "A", 7), ("C", "B", 7), ("C", "C", 3)]
+    )
 
 
 @every_policy

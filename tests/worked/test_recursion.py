@@ -35,7 +35,8 @@ PROGRAMS = {
         CREATE VIEW even(a, b) AS SELECT l.src, o.b FROM link AS l JOIN odd AS o ON l.dst = o.a;
         CREATE VIEW both_ways AS SELECT a, b FROM odd INTERSECT SELECT a, b FROM even""",
     "three views in a ring": f"""{LINKS}
-        CREATE VIEW ones(a) AS SELECT src FROM link WHERE dst = 0 UNION SELECT l.src FROM link l, threes t WHERE l.dst = t.a;
+        CREATE VIEW ones(a) AS
+          SELECT src FROM link WHERE dst = 0 UNION SELECT l.src FROM link l, threes t WHERE l.dst = t.a;
         CREATE VIEW twos(a) AS SELECT l.src FROM link l, ones o WHERE l.dst = o.a;
         CREATE VIEW threes(a) AS SELECT l.src FROM link l, twos w WHERE l.dst = w.a""",
     "several base and recursive branches": """
@@ -98,7 +99,8 @@ PROGRAMS = {
         CREATE VIEW tc(a, b) AS SELECT src, dst FROM link UNION SELECT t.a, l.dst FROM tc t JOIN link l ON l.src = t.b;
         CREATE VIEW apart(a, b) AS
           SELECT x.n, y.n FROM node x, node y WHERE NOT EXISTS (SELECT 1 FROM tc WHERE tc.a = x.n AND tc.b = y.n);
-        CREATE VIEW chain(a, b) AS SELECT a, b FROM apart UNION SELECT c.a, p.b FROM chain c JOIN apart p ON c.b = p.a""",
+        CREATE VIEW chain(a, b) AS
+          SELECT a, b FROM apart UNION SELECT c.a, p.b FROM chain c JOIN apart p ON c.b = p.a""",
     "an aggregate below and above": f"""{LINKS}
         CREATE VIEW degree(node, n) AS SELECT src, COUNT(*) FROM link GROUP BY src;
         CREATE VIEW via(a, b) AS
@@ -119,6 +121,7 @@ PROGRAMS = {
           UNION
           (SELECT b, a FROM hop EXCEPT SELECT node, node FROM closed)""",
 }
+WITH_NULLS = ["non-linear closure", "negation of base rows inside", "filters and computed columns"]
 MAKERS = {"link": pair, "ferry": pair, "closed": lambda rng: (rng.randrange(6),)}
 
 
@@ -131,7 +134,9 @@ def test_shapes(shape: str, policy: str) -> None:
 
 
 @every_policy
-@pytest.mark.parametrize("shape", ["non-linear closure", "negation of base rows inside", "filters and computed columns"])
+@pytest.mark.parametrize(
+    "shape", ["non-linear closure", "negation of base rows inside", "filters and computed columns"]
+)
 def test_shapes_with_nulls(shape: str, policy: str) -> None:
     makers = {"link": pair_or_null, "closed": lambda rng: (rng.choice([None, *range(4)]),)}
     makers = {name: make for name, make in makers.items() if f"TABLE {name} " in PROGRAMS[shape]}

@@ -23,6 +23,7 @@ from whence.engine.values import Values
 from whence.errors import CatalogError
 from whence.model.codes import Dictionary
 from whence.plan import logical
+from whence.plan.many_way import many_way
 
 
 class Builder:
@@ -42,11 +43,14 @@ class Builder:
                 return scan
             case logical.Ref():
                 return self.resolve(node.view)
-        inputs = [self.build(i) for i in node.inputs]
-        key = (_shape(node), *(id(i) for i in inputs))
+        join = many_way(node)
+        inputs = [self.build(i) for i in (node.inputs if join is None else join.sources)]
+        shape = _shape(node) if join is None else ("inner", join.schema.types, join.classes, join.tests, join.out)
+        key = (shape, *(id(i) for i in inputs))
         found = self._built.get(key)
         if found is None or found.dropped:
-            found = self._built[key] = self._make(node, inputs)
+            found = self._make(node, inputs) if join is None else Join(inputs, join, self.dictionary)
+            self._built[key] = found
         return found
 
     def forget(self) -> None:
@@ -66,8 +70,6 @@ class Builder:
                 return Union(inputs, schema)
             case logical.Aggregate():
                 return Aggregate(inputs[0], node.keys, node.aggs, schema, words)
-            case logical.Join(kind="inner"):
-                return Join(inputs[0], inputs[1], node.keys, node.residual, schema, words)
             case logical.Join(kind="semi" | "anti" | "mark" as kind):
                 return Semijoin(inputs[0], inputs[1], kind, node.keys, node.residual, schema, words)
             case logical.Join():

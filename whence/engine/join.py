@@ -1,12 +1,16 @@
-"""Join: pairs of a left and a right row whose keys are equal and for which the residual is true.
+"""Join: rows of any number of inputs, side by side, that agree where they must and pass the tests.
 
-Law: multiplication distributes over addition, so d(A·B) = dA·B + A·dB + dA·dB over the old states. Arrangements show
-the new states here, hence d(A·B) = dA·B' + A'·dB - dA·dB, with the last term only when both sides changed; the two
-sides may be the same relation. State: none of its own, an index on each input's arrangement. Cost: the deltas and
-their matches.
+Law: multiplication distributes over addition, so the change of a product A·B·C is dA·B·C + A'·dB·C + A'·B'·dC, where a
+prime marks the new state. Each input has a *path*: its delta is extended by one other input after the other, through
+indexes on columns already known, so that a join of many inputs keeps no intermediate result. Arrangements show new
+states; where the law wants an old one, what the delta adds is taken off again. State: none of its own, indexes on the
+inputs' arrangements. Cost: the deltas and what they match along their paths.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,76 +21,134 @@ from whence.engine.kernels.batches import join_batches
 from whence.engine.kernels.index import pair_rows
 from whence.engine.operator import Batch, Operator
 from whence.engine.relation import Index, Relation
-from whence.model.codes import Dictionary
-from whence.model.types import Schema
-from whence.plan.expr import Expr
+from whence.model.codes import Codes, Dictionary
+from whence.plan.expr import Col, Expr, columns_of, substitute
+from whence.plan.many_way import ManyWay
+
+Test = Callable[[Codes], Codes]
+
+
+@dataclass
+class _Step:
+    """Extend a path by an input whose columns `cols` equal those at positions `known` of the path's row."""
+
+    input: int
+    known: Codes
+    cols: Codes
+    relation: Relation
+    index: Index
+    tests: list[Test]  # conditions that can be decided from here on
+
+
+@dataclass
+class _Path:
+    """From a delta of one input to joined rows; `first` are tests of its own, `out` the positions of output columns."""
+
+    first: list[Test]
+    steps: list[_Step]
+    out: Codes
 
 
 class Join(Operator):
-    """Inner join; without keys every pair is tried."""
+    """Inner join of two or more inputs; without anything to agree on, every combination is tried."""
 
-    def __init__(
-        self,
-        left: Operator,
-        right: Operator,
-        keys: tuple[tuple[int, int], ...],
-        residual: Expr | None,
-        schema: Schema,
-        dictionary: Dictionary,
-    ):
-        self.schema, self.algebra, self.inputs = schema, left.algebra, [left, right]
-        self.keys, self.residual = keys, residual
-        self._lcols, self._rcols = tuple(k for k, _ in keys), tuple(k for _, k in keys)
-        self._lkey, self._rkey = np.array(self._lcols, np.int64), np.array(self._rcols, np.int64)
-        self._left, self._lindex = arranged_by(left, self._lcols)
-        self._right, self._rindex = arranged_by(right, self._rcols)
-        self._test = compile_expr(residual, dictionary) if residual is not None else None
+    def __init__(self, inputs: list[Operator], join: ManyWay, dictionary: Dictionary):
+        self.schema, self.algebra, self.inputs, self.join = join.schema, inputs[0].algebra, inputs, join
+        self._start = np.cumsum([0, *(len(i.schema) for i in inputs)]).tolist()
+        self._paths = [self._path(i, dictionary) for i in range(len(inputs))]
+
+    def _path(self, first: int, dictionary: Dictionary) -> _Path:
+        """Next comes the input that agrees with what is known in the most columns."""
+        position = {c: c - self._start[first] for c in range(self._start[first], self._start[first + 1])}
+        waiting = list(self.join.tests)
+        path = _Path(self._ready(waiting, position, dictionary), [], np.empty(0, np.int64))
+        left = [i for i in range(len(self.inputs)) if i != first]
+        while left:
+            chosen = max(left, key=lambda i: len(self._agreeing(i, position)))
+            left.remove(chosen)
+            pairs = self._agreeing(chosen, position)
+            known, cols = tuple(k for k, _ in pairs), tuple(c for _, c in pairs)
+            relation, index = arranged_by(self.inputs[chosen], cols)
+            width, start = len(position), self._start[chosen]
+            position |= {c: width + c - start for c in range(start, self._start[chosen + 1])}
+            tests = self._ready(waiting, position, dictionary)
+            path.steps.append(
+                _Step(chosen, np.array(known, np.int64), np.array(cols, np.int64), relation, index, tests)
+            )
+        path.out = np.array([position[c] for c in self.join.out], np.int64)
+        return path
+
+    def _agreeing(self, input: int, position: dict[int, int]) -> list[tuple[int, int]]:
+        """(position of a known column, column of the input) pairs that must be equal, one a class, in column order."""
+        start, end = self._start[input], self._start[input + 1]
+        pairs = []
+        for members in self.join.classes:
+            known = [c for c in members if c in position]
+            if known:
+                pairs += [(position[known[0]], c - start) for c in members if start <= c < end]
+        return sorted(pairs, key=lambda p: p[1])
+
+    def _ready(self, waiting: list[Expr], position: dict[int, int], dictionary: Dictionary) -> list[Test]:
+        found = [t for t in waiting if columns_of(t) <= position.keys()]
+        for test in found:
+            waiting.remove(test)
+        return [compile_expr(substitute(t, lambda c: Col(c.type, position[c.index])), dictionary) for t in found]
 
     def needs(self) -> list[tuple[Operator, tuple[int, ...]]]:
-        return [(self.inputs[0], self._lcols), (self.inputs[1], self._rcols)]
+        return [(self.inputs[s.input], tuple(s.cols.tolist())) for path in self._paths for s in path.steps]
 
     def apply(self, deltas: list[Batch]) -> Batch:
-        left, right = deltas
-        parts: list[Batch] = []
-        if len(left.ann):
-            parts.append(self._pair(left, self._right, self._rindex, 0))
-        if len(right.ann):
-            parts.append(self._pair(right, self._left, self._lindex, 1))
-            if len(left.ann):
-                parts.append(self._both(left, right))
-        return self._filter(concat(parts, len(self.schema)))
+        parts = [self._follow(i, delta, deltas) for i, delta in enumerate(deltas) if len(delta.ann)]
+        return concat(parts, len(self.schema))
 
     def prime(self, contents: list[Batch]) -> Batch:
-        left, right = contents
-        if len(left) <= len(right):
-            return self._filter(self._pair(left, self._right, self._rindex, 0))
-        return self._filter(self._pair(right, self._left, self._lindex, 1))
+        smallest = min(range(len(contents)), key=lambda i: len(contents[i]))
+        return self._follow(smallest, contents[smallest], None)
 
     def recompute(self) -> Batch:
-        return self._filter(self._pair(self.inputs[0].contents(), self._right, self._rindex, 0))
+        return self._follow(0, self.inputs[0].contents(), None)
 
-    def _pair(self, delta: Batch, other: Relation, index: Index, flip: int) -> Batch:
-        at, ids = other.matches(index, delta.rows, self._rkey if flip else self._lkey)
+    def _follow(self, first: int, delta: Batch, deltas: list[Batch] | None) -> Batch:
+        """A delta's path. Inputs after it are read as they were before this epoch's deltas, if there are any."""
+        path = self._paths[first]
+        batch = _passing(delta, path.first)
+        for step in path.steps:
+            if not len(batch.ann):
+                break
+            at, ids = step.relation.matches(step.index, batch.rows, step.known)
+            longer = self._extend(batch, at, step.relation.rows, step.relation.ann, ids)
+            if deltas is not None and step.input > first and len(deltas[step.input].ann):
+                new = deltas[step.input]
+                at, ids = join_batches(batch.rows, step.known, new.rows, step.cols)
+                added = self._extend(batch, at, new.rows, new.ann, ids)
+                taken = self.algebra.change(added.ann, np.full(len(added), self.algebra.zero, np.int64))
+                longer = concat([longer, Batch(added.rows, taken)], longer.rows.shape[1])
+            batch = _passing(longer, step.tests)
+        if not len(batch.ann):
+            return Batch.empty(len(self.schema))
+        return Batch(np.ascontiguousarray(batch.rows[:, path.out]), batch.ann)
+
+    def _extend(self, batch: Batch, at: Codes, rows: Codes, ann: Codes, ids: Codes) -> Batch:
         n = len(at)
-        out, a, b = np.empty((n, len(self.schema)), np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
-        pair_rows(delta.rows, delta.ann, at, other.rows, other.ann, ids, flip, out, a, b)
-        times = self.algebra.times
-        return Batch(out, times(b, a) if flip else times(a, b), delta.unique)
-
-    def _both(self, left: Batch, right: Batch) -> Batch:
-        at, ids = join_batches(left.rows, self._lkey, right.rows, self._rkey)
-        n = len(at)
-        out, a, b = np.empty((n, len(self.schema)), np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
-        pair_rows(left.rows, left.ann, at, right.rows, right.ann, ids, 0, out, a, b)
-        twice = self.algebra.times(a, b)
-        return Batch(out, self.algebra.change(twice, np.full(n, self.algebra.zero, np.int64)))
-
-    def _filter(self, batch: Batch) -> Batch:
-        if self._test is None or not len(batch.ann):
-            return batch
-        keep = np.flatnonzero(self._test(batch.rows) == 1)
-        return Batch(batch.rows[keep], batch.ann[keep], batch.unique)
+        out = np.empty((n, batch.rows.shape[1] + rows.shape[1]), np.int64)
+        a, b = np.empty(n, np.int64), np.empty(n, np.int64)
+        pair_rows(batch.rows, batch.ann, at, rows, ann, ids, out, a, b)
+        return Batch(out, self.algebra.times(a, b))
 
     def describe(self) -> str:
-        on = " and ".join(f"left.{a} = right.{b}" for a, b in self.keys) or "every pair"
-        return f"join on {on}" + (f" where {self.residual}" if self.residual is not None else "")
+        on = ", ".join(" = ".join(self._name(c) for c in members) for members in self.join.classes) or "every pair"
+        tests = "".join(f" where {t}" for t in self.join.tests[:1]) + (" …" if len(self.join.tests) > 1 else "")
+        return f"join of {len(self.inputs)} on {on}{tests}"
+
+    def _name(self, column: int) -> str:
+        owner = max(i for i, start in enumerate(self._start[:-1]) if start <= column)
+        return f"{owner + 1}.{self.inputs[owner].schema.names[column - self._start[owner]]}"
+
+
+def _passing(batch: Batch, tests: list[Test]) -> Batch:
+    for test in tests:
+        if not len(batch.ann):
+            break
+        keep = np.flatnonzero(test(batch.rows) == 1)
+        batch = Batch(batch.rows[keep], batch.ann[keep], batch.unique)
+    return batch

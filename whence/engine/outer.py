@@ -14,13 +14,14 @@ from whence.engine.union import Union
 from whence.model.codes import Dictionary
 from whence.plan.expr import Col, Expr, Lit, substitute
 from whence.plan.logical import Join as Node
+from whence.plan.many_way import two_way
 
 
 def outer_join(left: Operator, right: Operator, node: Node, dictionary: Dictionary) -> Operator:
     """The operators of a LEFT, RIGHT or FULL join."""
     schema, types, width = node.schema, node.schema.types, len(left.schema)
     right_width = len(right.schema)
-    parts: list[Operator] = [Join(left, right, node.keys, node.residual, schema, dictionary)]
+    parts: list[Operator] = [Join([left, right], two_way(node), dictionary)]
     if node.kind in ("left", "full"):
         alone = Semijoin(left, right, "anti", node.keys, node.residual, left.schema, dictionary)
         padded: list[Expr] = [Col(types[c], c) if c < width else Lit(types[c], None) for c in range(len(types))]

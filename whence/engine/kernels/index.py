@@ -114,19 +114,17 @@ def probe(
 
 @kernel
 def pair_rows(
-    batch: Codes, ann: Codes, at: Codes, rows: Codes, rann: Codes, ids: Codes, flip: int, out: Codes, a: Codes, b: Codes
+    batch: Codes, ann: Codes, at: Codes, rows: Codes, rann: Codes, ids: Codes, out: Codes, a: Codes, b: Codes
 ) -> None:
-    """Joined rows: batch row then stored row (the other way round under `flip`), and the two annotations of each."""
+    """Joined rows, batch row then stored row, and the two annotations of each."""
     bw = batch.shape[1]
     rw = rows.shape[1]
-    left = rw if flip != 0 else 0
-    right = 0 if flip != 0 else bw
     for k in range(at.shape[0]):
         i = at[k]
         r = ids[k]
         for c in range(bw):
-            out[k, left + c] = batch[i, c]
+            out[k, c] = batch[i, c]
         for c in range(rw):
-            out[k, right + c] = rows[r, c]
+            out[k, bw + c] = rows[r, c]
         a[k] = ann[i]
         b[k] = rann[r]

@@ -29,7 +29,7 @@ def warm() -> None:
     batches.sum_by(number, ones, len(keys))
     at, ids = np.zeros(1, np.int64), np.zeros(1, np.int64)
     pair, a, b = np.empty((1, 4), np.int64), at.copy(), at.copy()
-    index.pair_rows(rows, ones, at, rows, ones, ids, 0, pair, a, b)
+    index.pair_rows(rows, ones, at, rows, ones, ids, pair, a, b)
     specs = np.array([[aggregate.FLOAT, 1, 0, aggregate.SHOW_FLOAT, 0, 0]], np.int64)
     acc = np.zeros((3, 7), np.int64)
     aggregate.accumulate(acc, specs, rows, ones, number)
