@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import duckdb
+import duckdb.func
 import pytest
 
 import whence
@@ -272,7 +273,7 @@ class Twin:
         for f in self.functions:
             types = [duckdb.sqltype(t) for t in f.args]
             self.again.con.create_function(
-                f.name, f.function, types, duckdb.sqltype(f.returns), null_handling="special"
+                f.name, f.function, types, duckdb.sqltype(f.returns), null_handling=duckdb.func.SPECIAL
             )
         self._names = [v.name for v in self.views]
         self._feeds = {n: self.db.changes(n) for n in self._names}
@@ -360,8 +361,8 @@ class Twin:
 
     def check(self) -> None:
         """Tables, views and changes are what they should be."""
-        for name, rows in self._rows.items():
-            assert_rows(self.db[name].rows, rows.elements(), f"table {name}")
+        for name, there in self._rows.items():
+            assert_rows(self.db[name].rows, there.elements(), f"table {name}")
         for name, rows in self.expected().items():
             got = self.db[name].rows
             assert_rows(got, rows, f"view {name}")

@@ -1,10 +1,10 @@
 """The documentation is run: what it shows is what happens.
 
-Each file is one session. Its ```python blocks share a namespace and run in order in an empty folder, the ones in doctest
-style with their output compared (`...` stands for anything). Its ```sql blocks share a database of their own and run in
-order; a block after `<!-- error: TEXT -->` must be refused with a message that has TEXT in it. Lines of its ```console
-blocks must be among what the command prints, times aside; a line `...` says that there is more. A block after
-`<!-- skip -->` is left alone.
+Each file is one session. Its ```python blocks share a namespace and run in order in an empty folder, the ones in
+doctest style with their output compared (`...` stands for anything). Its ```sql blocks share a database of their own
+and run in order; a block after `<!-- error: TEXT -->` must be refused with a message that has TEXT in it. Lines of its
+```console blocks must be among what the command prints, times aside; a line `...` says that there is more. A block
+after `<!-- skip -->` is left alone.
 """
 
 from __future__ import annotations

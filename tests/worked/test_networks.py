@@ -123,9 +123,9 @@ def walks(links: list[Row], limit: int) -> Iterator[tuple[str, str, str, int, in
 def best(links: list[Row], by: int) -> dict[Row, int]:
     """The least of a walk's fields (3 hops, 4 cost) for every pair."""
     found: dict[Row, int] = {}
-    for walk in walks(links, len(NODES)):
-        key = walk[:2]
-        found[key] = min(walk[by], found.get(key, walk[by]))
+    for src, dst, _, *measures in walks(links, len(NODES)):
+        value = measures[by - 3]
+        found[src, dst] = min(value, found.get((src, dst), value))
     return found
 
 

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from whence.model.codes import NULL, Codes, Dictionary, Interval, codes_to_floats, floats_to_codes
@@ -76,9 +75,7 @@ def _encode(column: pa.ChunkedArray, type: Type, dictionary: Dictionary) -> Code
         case Kind.BOOLEAN if pa.types.is_boolean(arrow):
             return _numpy(column.cast(pa.int8()), np.int64)
         case Kind.INTEGER | Kind.BIGINT if pa.types.is_integer(arrow) or pa.types.is_floating(arrow):
-            column = column.cast(pa.int64())
-            bound = 2**31 if type.kind is Kind.INTEGER else 2**63 - 1
-            return _numpy(column, np.int64) if _within(column, -bound, 2**31 - 1 if bound == 2**31 else bound) else None
+            return _encode_integer(column, type)
         case Kind.DOUBLE if pa.types.is_integer(arrow) or pa.types.is_floating(arrow) or pa.types.is_decimal(arrow):
             null = _null_mask(column)
             codes = floats_to_codes(column.cast(pa.float64(), safe=False).fill_null(0.0).to_numpy())
@@ -110,11 +107,19 @@ def _numpy(column: pa.ChunkedArray, dtype: Any) -> Codes:
     return codes
 
 
-def _within(column: pa.ChunkedArray, low: int, high: int) -> bool:
-    if len(column) == column.null_count:
-        return True
-    found = pc.min_max(column)
-    return bool(found["min"].as_py() >= low and found["max"].as_py() <= high)
+def _encode_integer(column: pa.ChunkedArray, type: Type) -> Codes | None:
+    """Whole numbers within the type's range; NULL's own code is no number."""
+    plain = column.num_chunks == 1 and not column.null_count and column.type in (pa.int64(), pa.int32())
+    if plain:
+        codes: Codes = column.chunk(0).to_numpy().astype(np.int64, copy=False)
+        known = codes
+    else:
+        codes = _numpy(column.cast(pa.int64()), np.int64)
+        null = _null_mask(column)
+        known = codes if null is None else codes[~null]
+    low, high = (-(2**31), 2**31 - 1) if type.kind is Kind.INTEGER else (NULL + 1, 2**63 - 1)
+    fits = not len(known) or (known.min() >= low and known.max() <= high)
+    return codes if fits else None
 
 
 def _encode_text(column: pa.ChunkedArray, dictionary: Dictionary) -> Codes | None:
