@@ -271,7 +271,7 @@ class Twin:
             unkeyed[name] = re.sub(r"\s+PRIMARY\s+KEY", "", columns, flags=re.I)
         self.again = Recompute(unkeyed, self.views, self.optimize)
         for f in self.functions:
-            types = [duckdb.sqltype(t) for t in f.args]
+            types: list[Any] = [duckdb.sqltype(t) for t in f.args]
             self.again.con.create_function(
                 f.name, f.function, types, duckdb.sqltype(f.returns), null_handling=duckdb.func.SPECIAL
             )

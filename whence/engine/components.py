@@ -13,11 +13,14 @@ from whence.model.codes import Codes, Dictionary
 from whence.plan.logical import Node
 from whence.plan.program import Program
 from whence.plan.rewrite import optimize
+from whence.plan.rule_model import RuleProgram
 from whence.plan.rules import BINDING, compile_rules
 from whence.plan.strata import Component
+from whence.plan.support import can_support
 
-DEPTH_LIMIT = 100_000
-ROW_LIMIT = 20_000_000
+DEPTH_LIMIT = 100_000  # steps of a derivation
+ROW_LIMIT = 20_000_000  # rows derived in one epoch
+FOREIGN_ROW_LIMIT = 2_000_000  # the same where Python computes some of them, which is slower and keeps their text
 
 
 def build_component(
@@ -37,8 +40,9 @@ def build_component(
         builder.dictionary,
         pipelines,
         name=", ".join(program.views[v].owner or v for v in component.views),
-        policy=_policy(component, program),
-        depth_limit=_limit(component, program, depth_limit),
+        policy=_policy(component, program, rules),
+        depth_limit=_limit(component, program, "recursion_limit", depth_limit),
+        row_limit=_limit(component, program, "recursion_rows", FOREIGN_ROW_LIMIT if pipelines else ROW_LIMIT),
     )
     ports: dict[str, Operator] = {name: Port(fixpoint, relation) for name, relation in rules.outputs.items()}
     outside = builder.resolve
@@ -51,22 +55,30 @@ def build_component(
     return {name: ports[name] for name in component.views}
 
 
-def _policy(component: Component, program: Program) -> str:
-    named = {p for v in component.views if (p := program.views[v].option("policy"))}
+def _policy(component: Component, program: Program, rules: RuleProgram) -> str:
+    """The policy the views ask for; else support, where it is sound for their rules."""
+    named = {p.lower() for v in component.views if (p := program.views[v].option("policy"))}
     if len(named) > 1:
         raise SqlError(f"{', '.join(component.views)} recurse together and must have one policy, not {sorted(named)}")
-    policy = named.pop().lower() if named else "support"
+    if not named:
+        return "support" if can_support(rules) else "dred"
+    policy = named.pop()
     if policy not in POLICIES:
         raise SqlError(f"there is no policy {policy!r}; choose one of {', '.join(POLICIES)}")
+    if policy == "support" and not can_support(rules):
+        raise SqlError(
+            f"the policy support cannot keep {', '.join(component.views)}: a MIN or MAX value may improve through a "
+            "row that stands on its older value; leave the policy out or choose dred"
+        )
     return policy
 
 
-def _limit(component: Component, program: Program, default: int) -> int:
-    given = [v for view in component.views if (v := program.views[view].option("recursion_limit"))]
+def _limit(component: Component, program: Program, option: str, default: int) -> int:
+    given = [v for view in component.views if (v := program.views[view].option(option))]
     try:
         return max((int(v) for v in given), default=default)
     except ValueError:
-        raise SqlError(f"recursion_limit must be a whole number, not {given[0]!r}") from None
+        raise SqlError(f"{option} must be a whole number, not {given[0]!r}") from None
 
 
 def pipeline(node: Node, dictionary: Dictionary) -> Pipeline:

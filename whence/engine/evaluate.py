@@ -141,6 +141,7 @@ def _coalesce(expr: Call, dictionary: Dictionary) -> Compiled:
             missing = np.flatnonzero(out == NULL)
             if not len(missing):
                 break
+            out = out.copy()  # it may be a column of the rows themselves
             out[missing] = arg(rows[missing])
         return out
 
@@ -164,6 +165,7 @@ def _connective(expr: Call, dictionary: Dictionary) -> Compiled:
                 if not len(at):
                     break
                 right, left = arg(rows[at]), out[at]
+                out = out.copy()  # it may be a column of the rows themselves
                 out[at] = np.where((right == stop) | (left == 1 - stop), right, left)
         return out
 

@@ -27,6 +27,7 @@ from whence.errors import EvaluationError, RecursionLimitError
 from whence.model.codes import Codes, Dictionary, decode_value
 from whence.model.types import Schema
 from whence.plan.rule_model import RuleProgram
+from whence.plan.support import can_support
 
 POLICIES = {"support": st.SUPPORT, "dred": st.DRED}
 Pipeline = Callable[[Codes], Codes]
@@ -42,6 +43,7 @@ class Memory:
         scalar[st.S_META], scalar[st.S_BODY] = compiled.meta, compiled.body
         scalar[st.S_ATOMS], scalar[st.S_CHAIN] = compiled.atoms, compiled.chain
         scalar[st.S_HEAP] = any(r.kind == "best" for r in compiled.program.relations)
+        scalar[st.S_FORGETS] = not can_support(compiled.program)
         scalar[st.S_POLICY], scalar[st.S_DEPTH], scalar[st.S_BUDGET] = policy, depth, budget
         self.k = Record(
             st.STORE,
@@ -423,7 +425,7 @@ class Port(Operator):
 
     @property
     def annotation(self) -> str:
-        return self.fixpoint.algebra.name
+        return f"{self.fixpoint.algebra.name}, policy {self.fixpoint.policy}"
 
     def describe(self) -> str:
         return f"port {self.fixpoint.program.relations[self.relation].name}"

@@ -105,7 +105,7 @@ class Operator:
 
     @property
     def annotation(self) -> str:
-        """The algebra by which the output is kept up to date."""
+        """How the output is kept up to date: the algebra, and inside recursion the policy."""
         return self.algebra.name
 
     def describe(self) -> str:

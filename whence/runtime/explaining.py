@@ -28,8 +28,7 @@ def explain_view(runtime: Embedded, name: str) -> str:
     lines = [f"view {name} {view.schema}"]
     if component.recursive:
         others = [n for n in component.views if n != name]
-        policy = view.option("policy") or "support"
-        lines.append(f"stratum {number} of {len(catalog.components)}, recursive{_with(others)}, policy {policy}")
+        lines.append(f"stratum {number} of {len(catalog.components)}, recursive{_with(others)}")
     else:
         lines.append(f"stratum {number} of {len(catalog.components)}")
     for selection in selections(view, program):

@@ -58,6 +58,7 @@ from whence.engine.kernels.store import (
     S_DEAD,
     S_DEPTH,
     S_FOREIGN,
+    S_FORGETS,
     S_FOUND,
     S_HEAD,
     S_HEAP,
@@ -430,7 +431,7 @@ def _overdelete(k, relation):
     row = find(k, relation, keys)
     if row < 0 or not meta[row, m] & ALIVE:
         return True
-    if k.relations[relation, R_KIND] == BEST and k.cells[row, keys] != value:
+    if k.relations[relation, R_KIND] == BEST and k.cells[row, keys] != value and not scalar[S_FORGETS]:
         return True
     return _kill(k, row)
 

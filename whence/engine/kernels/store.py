@@ -89,7 +89,8 @@ RELATION = 0xFFFF
     S_BUCKET,  # the rank at which an interrupted withdrawal goes on
     S_WORK,  # derivations looked at, for metrics
     S_HOPES,  # entries in hopes
-) = range(28)
+    S_FORGETS,  # 1 if a best value may stand on an older value of its own group, see plan/support.py
+) = range(29)
 S_SCRATCH = 32  # key under construction
 S_STACK = 96  # rows bound at each step of the running plan
 S_BODIES = 112  # body rows of the running derivation, by atom
