@@ -165,6 +165,22 @@ class Program:
         x, y = sources["x"].name, sources["y"].name
         self.view(f"SELECT {chosen} FROM {x} AS x {kind} {y} AS y ON {on}{where}", types)
 
+    def many_way(self) -> None:
+        """Three or four relations in FROM, joined by what WHERE says; some may not be joined at all."""
+        names = "xyzw"[: self.draw(st.integers(3, 4))]
+        sources = {alias: self.pick(self.relations) for alias in names}
+        tests = []
+        for at, alias in enumerate(names[1:], 1):
+            other = names[self.draw(st.integers(0, at - 1))]
+            pairs = [(a, b) for a in sources[other].columns("INT", other) for b in sources[alias].columns("INT", alias)]
+            if pairs and self.draw(st.integers(0, 4)):
+                tests.append(" = ".join(self.pick(pairs)))
+        if self.chance():
+            tests.append(self.test(sources, 0))
+        chosen, types = self.outputs(sources)
+        where = f" WHERE {' AND '.join(tests)}" if tests else ""
+        self.view(f"SELECT {chosen} FROM {', '.join(f'{r.name} AS {a}' for a, r in sources.items())}{where}", types)
+
     def set_operation(self) -> None:
         x, y = self.pick(self.relations), self.pick(self.relations)
         types = tuple(self.draw(st.lists(st.sampled_from(["INT", *DOMAIN]), min_size=1, max_size=2)))
@@ -309,7 +325,15 @@ class Program:
         )
 
 
-FLAT = (Program.select, Program.join, Program.set_operation, Program.aggregate, Program.subquery, Program.top)
+FLAT = (
+    Program.select,
+    Program.join,
+    Program.many_way,
+    Program.set_operation,
+    Program.aggregate,
+    Program.subquery,
+    Program.top,
+)
 RECURSIVE = (
     Program.closure,
     Program.guarded,
@@ -383,13 +407,13 @@ def batches(draw: Any, tables: list[Relation]) -> list[list[Update]]:
     return found
 
 
-@profile(100)
+@profile(150)
 @given(cases(recursive=False))
 def test_random_queries(case: Case) -> None:
     case.run()
 
 
-@profile(100)
+@profile(150)
 @given(cases(recursive=True))
 def test_random_recursive_programs(case: Case) -> None:
     case.run()

@@ -211,8 +211,12 @@ class Flattener:
             return matched
         if kind == "full":
             raise SqlError("a FULL JOIN cannot read the view it defines")
-        right = _select_right(node, width)
+        right, outer = _split_residual(node, width)
         unmatched = [_without(b, right, node.keys, False) for b in self.flatten(node.left)]
+        if outer:  # without these no row can match, whatever the right side holds
+            holds = outer[0] if len(outer) == 1 else Call(BOOLEAN, "and", tuple(outer))
+            fails = Call(BOOLEAN, "not", (Call(BOOLEAN, "coalesce", (holds, Lit(BOOLEAN, False))),))
+            unmatched += [_filtered(b, [fails]) for b in self.flatten(node.left)]
         if kind == "left":
             pads = tuple(Lit(t, None) for t in node.right.schema.types)
             unmatched = [replace(b, out=(*b.out, *pads)) for b in unmatched]
@@ -270,13 +274,17 @@ def _swap(node: Join) -> Join:
     return Join(schema, node.right, node.left, "left", tuple((b, a) for a, b in node.keys), residual)
 
 
-def _select_right(node: Join, width: int) -> Node:
-    """The right side of a join that is asked for absence, with the part of the condition that is its own."""
-    right = node.right
+def _split_residual(node: Join, width: int) -> tuple[Node, list[Expr]]:
+    """The condition of a join that is asked for absence: the right side with its own part, and the left side's part."""
+    right, outer = node.right, []
     for term in conjuncts(node.residual):
-        if any(c < width for c in columns_of(term)):
+        sides = {c < width for c in columns_of(term)}
+        if sides == {True, False}:
             raise SqlError(
                 f"inside recursion NOT EXISTS and LEFT JOIN may compare the recursive row by equality only, not {term}"
             )
-        right = Select(right.schema, right, substitute(term, lambda c: Col(c.type, c.index - width)))
-    return right
+        if True in sides:
+            outer.append(term)
+        else:
+            right = Select(right.schema, right, substitute(term, lambda c: Col(c.type, c.index - width)))
+    return right, outer
