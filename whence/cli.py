@@ -160,8 +160,8 @@ def _apply(db: whence.Database, table: str, path: Path, updates: list[files.Upda
     schema = db[table].schema
     with db.transaction():
         for update in updates:
-            row = files.prepare(update.row, schema)
             try:
+                row = files.prepare(update.row, schema)
                 if update.sign > 0:
                     db.insert(table, [row])
                 elif not db.delete(table, [row]):

@@ -87,6 +87,12 @@ def test_run_takes_tables_of_rows_too(files: Path) -> None:
         ),
         ('{"op": "+", "item": "a"}\nnonsense\n', "sale.jsonl, line 2: not JSON"),
         ('{"op": "?", "item": "a"}\n', 'line 1: "op" must be "+" or "-"'),
+        ('{"op": ["+"], "item": "a"}\n', 'line 1: "op" must be "+" or "-"'),
+        ("[" * 100_000 + "\n", "sale.jsonl, line 1: not JSON"),
+        ('\n["a", 1]\n', "sale.jsonl, line 2: expected an object"),
+        ('{"+": 5}\n', "sale.jsonl, line 1: table sale: no column +"),
+        ('{"+": {"item": "a", "prize": 5}}\n', "sale.jsonl, line 1: table sale: no column prize"),
+        ('{"item": "a", "price": 1e30}\n', "sale.jsonl, line 1: table sale, column price"),
     ],
 )
 def test_errors_in_updates_name_file_and_line(files: Path, text: str, says: str) -> None:
@@ -95,6 +101,18 @@ def test_errors_in_updates_name_file_and_line(files: Path, text: str, says: str)
     assert result.exit_code == 1
     assert says in result.stderr
     assert "Traceback" not in result.output
+
+
+def test_a_bad_duration_in_an_update_names_file_and_line(tmp_path: Path) -> None:
+    (tmp_path / "p.sql").write_text("CREATE TABLE wait (span INTERVAL)")
+    for name, text, place in (
+        ("w.jsonl", '{"span": "P1D"}\n{"span": "soon"}\n', "w.jsonl, line 2"),
+        ("w.csv", "span\nP1D\nsoon\n", "w.csv, column span"),
+    ):
+        (tmp_path / name).write_text(text)
+        result = call("run", tmp_path / "p.sql", "-s", f"wait={tmp_path / name}")
+        assert result.exit_code == 1
+        assert f"{place}: 'soon' is not an ISO 8601 duration" in result.stderr
 
 
 def test_a_row_that_is_not_there_is_a_warning(files: Path) -> None:
@@ -110,6 +128,9 @@ def test_a_row_that_is_not_there_is_a_warning(files: Path) -> None:
         (["run", "nowhere.sql"], 1, "nowhere.sql: cannot be read"),
         (["run", "{program}", "-s", "sale"], 2, "is not TABLE=FILE"),
         (["run", "{program}", "-s", "sale=x.txt"], 1, "must end in one of"),
+        (["run", "{program}", "-s", "sale=x.jsonl"], 1, "x.jsonl: no such file"),
+        (["run", "{program}", "-s", "sale=x.csv"], 1, "x.csv: no such file"),
+        (["run", "{program}", "-s", "sale=x.parquet"], 1, "x.parquet: no such file"),
         (["run", "{program}", "-s", "nope=x.jsonl"], 1, 'there is no table or view "nope"'),
         (["run", "{program}", "--view", "nope"], 1, 'there is no table or view "nope"'),
         (["run"], 2, "Missing argument"),

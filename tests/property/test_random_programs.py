@@ -14,7 +14,7 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.oracle import POLICIES, Row, Twin, Update
+from tests.oracle import POLICIES, Row, Twin, Update, drive
 
 FUZZ = bool(os.environ.get("WHENCE_FUZZ"))
 DOMAIN: dict[str, list[Any]] = {
@@ -362,9 +362,7 @@ class Case:
 
     def run(self) -> None:
         twin = Twin(self.sql, self.policy)
-        for batch in self.batches:
-            twin.apply(batch)
-        twin.check_splits(self.batches)
+        drive(twin, self.batches)
         twin.close()
 
 
@@ -407,13 +405,13 @@ def batches(draw: Any, tables: list[Relation]) -> list[list[Update]]:
     return found
 
 
-@profile(150)
+@profile(100)
 @given(cases(recursive=False))
 def test_random_queries(case: Case) -> None:
     case.run()
 
 
-@profile(150)
+@profile(100)
 @given(cases(recursive=True))
 def test_random_recursive_programs(case: Case) -> None:
     case.run()

@@ -110,6 +110,27 @@ def test_scalar_functions_serve_views_and_queries(db: whence.Database) -> None:
     assert db.execute("SHOW FUNCTIONS").rows == [("shout", "(TEXT)", "TEXT")]
 
 
+def test_functions_of_any_number_of_arguments_serve_queries(db: whence.Database) -> None:
+    db.create_function("seven", lambda: 7, args=[], returns="INT")
+    db.create_function("joined", lambda a, b, c: f"{a}{b}{c}", args=["TEXT", "INT", "DOUBLE"], returns="TEXT")
+    db.create_function("ratio", lambda a, b: a / b, args=["INT", "INT"], returns="DOUBLE")
+    assert db.query("SELECT seven(), joined('x', NULL, 0.5), ratio(1, 2)").rows == [(7, "xNone0.5", 0.5)]
+    with pytest.raises(EvaluationError, match="function ratio failed: ZeroDivisionError"):
+        db.query("SELECT ratio(1, 0)")
+    with pytest.raises(SqlError, match=r"'joined\("):
+        db.query("SELECT joined('x')")
+
+
+def test_a_date_that_python_has_not_is_our_error(db: whence.Database) -> None:
+    for sql in ("SELECT DATE '9999-12-31' + 1 AS d", "SELECT TIMESTAMP '9999-12-31 00:00:00' + INTERVAL 2 DAY AS d"):
+        result = db.query(sql)
+        for read in (lambda result=result: result.rows, lambda result=result: repr(result)):
+            with pytest.raises(EvaluationError, match="column d holds a value that Python cannot"):
+                read()
+    with pytest.raises(EvaluationError, match="pandas cannot"):
+        db.query("SELECT DATE '9999-12-31' + 1 AS d").to_pandas()
+
+
 def test_a_function_of_ours_comes_before_a_built_in_one(db: whence.Database) -> None:
     db.create_function("lower", lambda text: text + "!", args=["TEXT"], returns="TEXT")
     db.execute("CREATE VIEW v AS SELECT DISTINCT lower(item) AS item FROM sale")
@@ -155,6 +176,17 @@ def test_table_functions_in_views_and_queries(db: whence.Database) -> None:
     assert sorted(db["counted"].rows) == [("tea", 0), ("tea", 1), ("tea", 2)]
     assert db.query("SELECT n FROM sale, upto(price) ORDER BY n DESC LIMIT 2").rows == [(2,), (1,)]
     assert len(upto(2)) == 2
+
+
+@pytest.mark.parametrize("row", [(1,), (1, 2, 3), ()])
+def test_a_table_function_with_a_row_of_the_wrong_width(db: whence.Database, row: tuple[int, ...]) -> None:
+    db.create_table_function("pair", lambda n: [(n, n), row], args=["INT"], returns="(a INT, b INT)")
+    says = rf"pair\(3\) yielded a row of {len(row)} values, .*; it should have the 2 of \(a INTEGER, b INTEGER\)"
+    with pytest.raises(EvaluationError, match=says):
+        db.execute("CREATE VIEW paired AS SELECT * FROM sale, pair(price)")
+    with pytest.raises(EvaluationError, match=says):
+        db.query("SELECT * FROM pair(3)")
+    assert "paired" not in db.views
 
 
 def test_insert_from_a_query(db: whence.Database) -> None:

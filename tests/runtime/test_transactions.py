@@ -119,6 +119,33 @@ def test_deletes_see_what_the_transaction_wrote(db: whence.Database) -> None:
     assert db["sale"].rows == [("tea", 10)]
 
 
+def test_insert_from_a_query_sees_what_the_transaction_wrote(db: whence.Database) -> None:
+    db.insert("sale", [("tea", 1), ("cake", 5)])
+    operators = db.metrics()["operators"]
+    with db.transaction():
+        db.insert("sale", [("tea", 2)])
+        db.delete("sale", [("cake", 5)])
+        assert db.execute("INSERT INTO sale SELECT item, price + 10 FROM sale").count == 2
+        joined = "SELECT a.item, COUNT(DISTINCT b.price) FROM sale AS a JOIN sale AS b USING (item) GROUP BY a.item"
+        assert db.execute(f"INSERT INTO stock {joined}").count == 1
+        assert db.execute("INSERT INTO sale SELECT item, n FROM stock").count == 1
+        assert db.execute("INSERT INTO sale SELECT 'view', price FROM total WHERE item = 'cake'").count == 1
+        assert sorted(db["sale"].rows) == [("cake", 5), ("tea", 1)]
+    assert sorted(db["sale"].rows) == [("tea", 1), ("tea", 2), ("tea", 4), ("tea", 11), ("tea", 12), ("view", 5)]
+    assert db["stock"].rows == [("tea", 4)]
+    assert sorted(db["total"].rows) == [("tea", 30), ("view", 5)]
+    assert (db.epoch, db.metrics()["operators"]) == (2, operators)
+
+
+def test_an_insert_from_a_query_that_fails_leaves_the_transaction_as_it_was(db: whence.Database) -> None:
+    with db.transaction():
+        db.insert("sale", [("tea", 2)])
+        with pytest.raises(EvaluationError):
+            db.execute("INSERT INTO sale SELECT item, CAST(item AS INT) FROM sale")
+        assert db.execute("INSERT INTO sale SELECT item, price + 1 FROM sale").count == 1
+    assert sorted(db["sale"].rows) == [("tea", 2), ("tea", 3)]
+
+
 def test_deleting_what_is_not_there(db: whence.Database) -> None:
     db.insert("sale", [("tea", 1), ("tea", 1)])
     assert db.delete("sale", [("tea", 1)] * 3 + [("x", 0)]) == 2

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from whence.connect.rows import check_not_null, encode, to_arrow, to_dicts, to_pandas, to_polars, to_tuples
-from whence.errors import DataError
+from whence.errors import DataError, EvaluationError
 from whence.model.codes import Dictionary, Interval
 from whence.model.types import (
     BIGINT,
@@ -226,3 +226,36 @@ def test_not_null_names_the_first_offender() -> None:
     check_not_null(encode([("x", None)], schema, words, "t"), schema, "t")
     with pytest.raises(DataError, match="table t, row 2, column a: NULL in a NOT NULL column"):
         check_not_null(encode([("x", None), (None, "y")], schema, words, "t"), schema, "t")
+
+
+@pytest.mark.parametrize(
+    ("type", "values"),
+    [
+        (DATE, pa.array([0, 2**31 - 1], pa.int32()).cast(pa.date32())),
+        (DATE, pa.array([0, -800_000], pa.int32()).cast(pa.date32())),
+        (DATE, pa.array([0, 10**15], pa.date64())),
+        (DATE, pa.array([0, 10**18], pa.timestamp("us"))),
+        (TIMESTAMP, pa.array([0, 10**18], pa.timestamp("us"))),
+        (TIMESTAMP, pa.array([0, 10**18], pa.timestamp("s"))),
+        (TIMESTAMP, pa.array([0, 10**17], pa.timestamp("ms", "UTC"))),
+        (TIMESTAMP, pa.array([0, 2**31 - 1], pa.int32()).cast(pa.date32())),
+    ],
+    ids=str,
+)
+def test_arrow_dates_outside_the_years_1_to_9999_are_refused(type: Type, values: pa.Array) -> None:
+    with pytest.raises(DataError, match=r"table t, row 2, column d: .*years 1 to 9999"):
+        encode(pa.table({"d": values}), Schema((Column("d", type),)), Dictionary(), "t")
+
+
+def test_the_first_and_the_last_moment_go_round() -> None:
+    schema = Schema((Column("d", DATE), Column("s", TIMESTAMP)))
+    rows = [(dt.date.min, dt.datetime.min), (dt.date.max, dt.datetime.max), (None, None)]
+    for given in (rows, rows * 10, pa.table({"d": [r[0] for r in rows], "s": [r[1] for r in rows]})):
+        words = Dictionary()
+        assert to_tuples(encode(given, schema, words, "t"), schema, words)[:3] == rows
+
+
+def test_codes_of_no_date_are_an_error_of_ours() -> None:
+    for type in (DATE, TIMESTAMP):
+        with pytest.raises(EvaluationError, match="outside the years 1 to 9999"):
+            to_tuples(np.array([[2**62]]), Schema((Column("d", type),)), Dictionary())

@@ -10,15 +10,15 @@ from whence.sql import statements as st
 from whence.sql.parse import parse
 
 
-def test_create_table_has_types_keys_and_options() -> None:
+def test_create_table_has_types_and_keys() -> None:
     (create,) = parse(
         "CREATE TABLE IF NOT EXISTS T (a INT, b VARCHAR NOT NULL, c NUMERIC(10, 2), d DATETIME, e REAL, f BOOL,"
-        " g DATE, h INT8, PRIMARY KEY (a, b)) WITH (ttl = '60 s', size = 5)"
+        " g DATE, h INT8, PRIMARY KEY (a, b))"
     )
     assert isinstance(create, st.CreateTable)
     assert create.if_not_exists
     table = create.table
-    assert (table.name, table.key, table.options) == ("t", (0, 1), (("ttl", "60 s"), ("size", "5")))
+    assert (table.name, table.key) == ("t", (0, 1))
     assert table.schema.types == (INTEGER, TEXT, decimal(10, 2), TIMESTAMP, DOUBLE, BOOLEAN, DATE, BIGINT)
     assert [c.nullable for c in table.schema.columns] == [False, False] + [True] * 6
     assert table.sql == create.sql
@@ -34,6 +34,52 @@ def test_create_view_with_columns_and_options() -> None:
     (view,) = parse("create or replace view v (x, y) with (policy = 'dred') as select 1, 2")
     assert isinstance(view, st.CreateView)
     assert (view.name, view.columns, view.options, view.replace) == ("v", ("x", "y"), (("policy", "dred"),), True)
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ("policy = 'DRed'", "dred"),
+        ("recursion_limit = 50", "50"),
+        ("recursion_rows = '7'", "7"),
+        ("aggregate_selection = 'Off'", "off"),
+    ],
+)
+def test_options_are_read_as_the_planner_takes_them(given: str, kept: str) -> None:
+    (view,) = parse(f"create view v with ({given}) as select 1")
+    assert isinstance(view, st.CreateView)
+    assert view.options == ((given.split(" ", maxsplit=1)[0], kept),)
+
+
+@pytest.mark.parametrize(
+    ("given", "column", "says"),
+    [
+        ("polcy = 'dred'", 21, 'no option "polcy"; did you mean "policy"? Its options are policy, recursion_limit,'),
+        ("fish = 1", 21, 'no option "fish". Its options are policy, recursion_limit, recursion_rows, aggregate_sel'),
+        ("ttl = '1 h'", 21, 'no option "ttl"'),
+        ("provenance = 'on'", 21, "not available yet"),
+        ("policy = 'hope'", 30, "it is 'support' or 'dred'"),
+        ("aggregate_selection = 1", 43, "it is 'on' or 'off'"),
+        ("recursion_limit = 0", 39, "a whole number above zero, not '0'"),
+        ("recursion_rows = -5", 38, "a whole number above zero, not '-5'"),
+        ("recursion_rows = 2.5", 38, "a whole number above zero, not '2.5'"),
+        ("recursion_limit = '5 000'", 39, "a whole number above zero"),
+        ("policy = 'dred', POLICY = 'dred'", 38, "given twice"),
+        ("policy", 27, "expected ="),
+        ("policy =", 29, "expected a value"),
+    ],
+)
+def test_options_that_are_none(given: str, column: int, says: str) -> None:
+    with pytest.raises(SqlError) as failed:
+        parse(f"create view v with ({given}) as select 1")
+    assert failed.value.column == column
+    assert says in str(failed.value)
+
+
+@pytest.mark.parametrize(("given", "says"), [("ttl = '60 s'", "not available yet"), ("size = 5", "no options yet")])
+def test_tables_have_no_options_yet(given: str, says: str) -> None:
+    with pytest.raises(SqlError, match=says):
+        parse(f"create table t (a int) with ({given})")
 
 
 def test_the_papers_way_of_writing_programs() -> None:

@@ -13,7 +13,17 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from whence.model.codes import NULL, Codes, Dictionary, Interval, codes_to_floats, floats_to_codes
+from whence.model.codes import (
+    DAY,
+    FIRST_DAY,
+    LAST_DAY,
+    NULL,
+    Codes,
+    Dictionary,
+    Interval,
+    codes_to_floats,
+    floats_to_codes,
+)
 from whence.model.types import Kind, Schema, Type
 
 _PLAIN: dict[Kind, pa.DataType] = {
@@ -85,9 +95,9 @@ def _encode(column: pa.ChunkedArray, type: Type, dictionary: Dictionary) -> Code
         case Kind.DECIMAL if pa.types.is_decimal(arrow) or pa.types.is_integer(arrow):
             return _encode_decimal(column.cast(pa.decimal128(38, type.scale)), type)
         case Kind.DATE if pa.types.is_date(arrow):
-            return _numpy(column.cast(pa.date32()).cast(pa.int32()), np.int64)
+            return _between(_numpy(column.cast(pa.date32()).cast(pa.int32()), np.int64), FIRST_DAY, LAST_DAY)
         case Kind.TIMESTAMP if pa.types.is_timestamp(arrow) or pa.types.is_date(arrow):
-            return _encode_timestamp(column)
+            return _between(_encode_timestamp(column), FIRST_DAY * DAY, LAST_DAY * DAY + DAY - 1)
         case Kind.INTERVAL if arrow == pa.month_day_nano_interval():
             spans = (None if v is None else Interval(v[0], v[1], v[2] // 1000) for v in column.to_pylist())
             return dictionary.intern_all(spans)
@@ -159,7 +169,13 @@ def _encode_decimal(column: pa.ChunkedArray, type: Type) -> Codes | None:
     return out
 
 
-def _encode_timestamp(column: pa.ChunkedArray) -> Codes | None:
+def _between(codes: Codes, low: int, high: int) -> Codes | None:
+    """The codes, if all but NULL are in the range."""
+    fits = (codes >= low) & (codes <= high) | (codes == NULL)
+    return codes if fits.all() else None
+
+
+def _encode_timestamp(column: pa.ChunkedArray) -> Codes:
     if pa.types.is_timestamp(column.type) and column.type.unit == "ns":
         codes = _numpy(column.cast(pa.int64()), np.int64)
         return np.where(codes == NULL, NULL, codes // 1000)

@@ -75,7 +75,7 @@ def read(path: str | Path, schema: Schema, batch: int = 65_536) -> Iterator[pa.T
         return
     try:
         for part in _read_csv(path, schema) if kind == "csv" else _read_parquet(path, batch):
-            yield _intervals_in(part, schema)
+            yield _intervals_in(part, schema, path)
     except (pa.ArrowInvalid, pa.ArrowKeyError, pa.ArrowNotImplementedError) as error:
         raise DataError(f"{path}: {_said(error)}") from None
 
@@ -141,7 +141,7 @@ def _update(path: str | Path, line: int, item: dict[str, Any]) -> Update:
         if key in ("+", "-") and isinstance(row, dict):
             return Update(_SIGN[key], row, line)
     op = item.pop("op", "+")
-    if op not in _SIGN:
+    if not isinstance(op, str) or op not in _SIGN:
         raise DataError(f'{path}, line {line}: "op" must be "+" or "-", not {op!r}')
     return Update(_SIGN[op], item, line)
 
@@ -154,7 +154,7 @@ def _json_objects(path: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:
                     continue
                 try:
                     item = json.loads(text, parse_float=Decimal)
-                except ValueError as error:
+                except (ValueError, RecursionError) as error:
                     raise DataError(f"{path}, line {number}: not JSON: {error}") from None
                 if not isinstance(item, dict):
                     raise DataError(f"{path}, line {number}: expected an object, not {text.strip():.60}")
@@ -179,16 +179,15 @@ def _read_json(path: str | Path, schema: Schema, batch: int) -> Iterator[pa.Tabl
 
 
 def _json_table(path: str | Path, rows: list[dict[str, Any]], lines: list[int], schema: Schema) -> pa.Table:
-    rows = [prepare(row, schema) for row in rows]
     words = Dictionary()
     try:
-        codes = encode(rows, schema, words, str(path))
+        codes = encode([prepare(row, schema) for row in rows], schema, words, str(path))
     except DataError:
         for row, line in zip(rows, lines, strict=True):
             try:
-                encode([row], schema, words, "")
+                encode([prepare(row, schema)], schema, words, "")
             except DataError as error:
-                said = str(error).partition("row 1")[2].lstrip(":, ")
+                said = str(error).removeprefix("table , row 1").lstrip(":, ")
                 raise DataError(f"{path}, line {line}: {said}") from None
         raise
     return to_arrow(codes, np.ones(len(codes), np.int64), schema, words)
@@ -238,11 +237,14 @@ def _without_intervals(schema: Schema) -> Schema:
     return Schema(tuple(Column(c.name, TEXT) if c.type.kind is Kind.INTERVAL else c for c in schema.columns))
 
 
-def _intervals_in(data: pa.Table, schema: Schema) -> pa.Table:
+def _intervals_in(data: pa.Table, schema: Schema, path: str | Path) -> pa.Table:
     spans = {c.name for c in schema.columns if c.type.kind is Kind.INTERVAL}
     for i, field in enumerate(data.schema):
         if field.name in spans and pa.types.is_string(field.type):
-            values = [None if v is None else parse_duration(v) for v in data.column(i).to_pylist()]
+            try:
+                values = [None if v is None else parse_duration(v) for v in data.column(i).to_pylist()]
+            except DataError as error:
+                raise DataError(f"{path}, column {field.name}: {error}") from None
             parts = [None if v is None else (v.months, v.days, v.micros * 1000) for v in values]
             data = data.set_column(i, field.name, pa.array(parts, pa.month_day_nano_interval()))
     return data
@@ -276,4 +278,7 @@ def parse_duration(text: str) -> Interval:
         raise DataError(f"{text!r} is not an ISO 8601 duration such as P1M2DT3.5S")
     part = {name: Decimal(value or 0) for name, value in found.groupdict().items()}
     seconds = part["h"] * 3600 + part["m"] * 60 + part["s"]
-    return Interval(int(part["Y"] * 12 + part["M"]), int(part["D"]), int(seconds * 1_000_000))
+    span = Interval(int(part["Y"] * 12 + part["M"]), int(part["D"]), int(seconds * 1_000_000))
+    if not span.fits:
+        raise DataError(f"{text!r} is too long a duration")
+    return span

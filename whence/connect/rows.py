@@ -6,7 +6,6 @@ the table, the row (counted from 1), the column and the value.
 
 from __future__ import annotations
 
-import datetime as dt
 import math
 import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,9 +16,19 @@ import numpy as np
 import pyarrow as pa
 
 from whence.connect.arrow import arrow_schema, decode_column, encode_column
-from whence.errors import DataError
-from whence.model.codes import NULL, Codes, Dictionary, Interval, codes_to_floats, encode_value, floats_to_codes
-from whence.model.types import Kind, Schema, Type
+from whence.errors import DataError, EvaluationError
+from whence.model.codes import (
+    NULL,
+    Codes,
+    Dictionary,
+    Interval,
+    codes_to_floats,
+    decode_date,
+    decode_timestamp,
+    encode_value,
+    floats_to_codes,
+)
+from whence.model.types import Column, Kind, Schema, Type
 
 if TYPE_CHECKING:
     import pandas
@@ -29,8 +38,6 @@ Row = tuple[Any, ...]
 _CLASS = type  # where a parameter has that name
 _NONE = type(None)
 _SMALL = 16  # up to so many rows a value at a time is quicker than a column at a time
-_EPOCH_DAY = dt.date(1970, 1, 1)
-_EPOCH = dt.datetime(1970, 1, 1)
 
 
 def encode(rows: Any, schema: Schema, dictionary: Dictionary, table: str) -> Codes:
@@ -177,14 +184,33 @@ def _encode_table(data: pa.Table, schema: Schema, dictionary: Dictionary, table:
             continue
         values = data.column(given[column.name])
         codes = encode_column(values, column.type, dictionary)
-        if codes is None:
-            try:
-                codes = _encode_values(values.to_pylist(), column.type, dictionary)
-            except DataError:
-                only = Schema((column,))
-                raise _fault(((v,) for v in values.to_pylist()), only, dictionary, table) from None
-        out[:, i] = codes
+        out[:, i] = _encode_slowly(values, column, dictionary, table) if codes is None else codes
     return out
+
+
+def _encode_slowly(values: pa.ChunkedArray, column: Column, dictionary: Dictionary, table: str) -> Codes:
+    """A column value by value; DataError names the first that does not fit."""
+    try:
+        found = values.to_pylist()
+    except (ValueError, OverflowError):
+        raise _strange(values, column, table) from None
+    try:
+        return _encode_values(found, column.type, dictionary)
+    except DataError:
+        raise _fault(((v,) for v in found), Schema((column,)), dictionary, table) from None
+
+
+def _strange(values: pa.ChunkedArray, column: Column, table: str) -> DataError:
+    """The error of the first value that Python has none for, such as a date in the year 10000."""
+    for number, value in enumerate(values, 1):
+        try:
+            value.as_py()
+        except (ValueError, OverflowError) as error:
+            dated = pa.types.is_timestamp(values.type) or pa.types.is_date(values.type)
+            said = "outside the years 1 to 9999" if dated and isinstance(error, OverflowError) else str(error)
+            place = f"table {table}, row {number}, column {column.name}"
+            return DataError(f"{place}: a value that is not of type {column.type}: {said}")
+    return DataError(f"table {table}, column {column.name}: a value is not of type {column.type}")
 
 
 def check_not_null(codes: Codes, schema: Schema, table: str) -> None:
@@ -262,7 +288,10 @@ def to_arrow(rows: Codes, multiplicity: Codes, schema: Schema, dictionary: Dicti
 
 def to_pandas(table: pa.Table) -> pandas.DataFrame:
     """A pandas DataFrame; dates stay dates and decimals stay exact."""
-    return table.to_pandas(date_as_object=True)
+    try:
+        return table.to_pandas(date_as_object=True)
+    except (ValueError, OverflowError) as error:
+        raise EvaluationError(f"the rows hold a value that pandas cannot: {error}") from None
 
 
 def to_polars(table: pa.Table) -> polars.DataFrame:
@@ -325,8 +354,8 @@ def _values(codes: Codes, type: Type, dictionary: Dictionary) -> list[Any]:
 
 _DECODE: dict[Kind, Callable[[int], Any]] = {
     Kind.BOOLEAN: bool,
-    Kind.DATE: lambda n: _EPOCH_DAY + dt.timedelta(days=n),
-    Kind.TIMESTAMP: lambda n: _EPOCH + dt.timedelta(microseconds=n),
+    Kind.DATE: decode_date,
+    Kind.TIMESTAMP: decode_timestamp,
 }
 
 __all__ = [

@@ -20,138 +20,16 @@ from whence.annotate.none import NONE
 from whence.engine.batch import consolidate
 from whence.engine.kernels import fixpoint as fx
 from whence.engine.kernels import store as st
-from whence.engine.kernels.record import Record
+from whence.engine.memory import Memory
 from whence.engine.operator import Batch, Operator
 from whence.engine.plans import Compiled
 from whence.errors import EvaluationError, RecursionLimitError
 from whence.model.codes import Codes, Dictionary, decode_value
 from whence.model.types import Schema
 from whence.plan.rule_model import RuleProgram
-from whence.plan.support import can_support
 
 POLICIES = {"support": st.SUPPORT, "dred": st.DRED}
 Pipeline = Callable[[Codes], Codes]
-
-
-class Memory:
-    """The growing arrays of a component and the calls that work on them."""
-
-    def __init__(self, compiled: Compiled, policy: int, depth: int, budget: int):
-        self.compiled = compiled
-        self._witnesses = 0  # dead rows that the last compaction had to keep
-        scalar = np.zeros(st.S_FIELDS, np.int64)
-        scalar[st.S_META], scalar[st.S_BODY] = compiled.meta, compiled.body
-        scalar[st.S_ATOMS], scalar[st.S_CHAIN] = compiled.atoms, compiled.chain
-        scalar[st.S_HEAP] = any(r.kind == "best" for r in compiled.program.relations)
-        scalar[st.S_FORGETS] = not can_support(compiled.program)
-        scalar[st.S_POLICY], scalar[st.S_DEPTH], scalar[st.S_BUDGET] = policy, depth, budget
-        self.k = Record(
-            st.STORE,
-            **self._slots(64),
-            rows=np.full(256, -1, np.int64),
-            keys=np.full(256, -1, np.int64),
-            relations=compiled.relations,
-            indexes=compiled.indexes,
-            plans=compiled.plans,
-            env=compiled.env,
-            queue=np.zeros((64, 2), np.int64),
-            touched=np.zeros((64, 2), np.int64),
-            buckets=np.full(64, -1, np.int32),
-            hopes=np.zeros((4096, 2), np.int32),
-            foreign=np.zeros((64, 1 + compiled.atoms + compiled.columns), np.int64),
-            scalar=scalar,
-        )
-
-    def _slots(self, capacity: int) -> dict[str, np.ndarray]:
-        cells = np.zeros((capacity, self.compiled.words), np.int64)
-        return {"cells": cells, "meta": cells.view(np.int32)}
-
-    @property
-    def nbytes(self) -> int:
-        return self.k.nbytes
-
-    def drive(self, kernel: Callable[..., None], *args: object) -> int:
-        """Call a kernel until it neither needs room nor is interrupted by anything the driver can mend."""
-        scalar = self.k.scalar
-        while True:
-            scalar[st.S_STATUS] = st.OK
-            kernel(self.k.address, *args)
-            status = int(scalar[st.S_STATUS])
-            if status not in (st.GROW, st.FOREIGN_FULL):
-                return status
-            self.grow()
-
-    def grow(self) -> None:
-        """Double whatever is nearly full; if nothing is, it was the buckets."""
-        k, s = self.k, self.k.scalar
-        used, waiting = int(s[st.S_ROWS]), int(s[st.S_TAIL] - s[st.S_HEAD])
-        change: dict[str, np.ndarray] = {}
-        if _nearly(used, k.cells):
-            slots = self._slots(2 * len(k.cells))
-            slots["cells"][:used] = k.cells[:used]
-            change |= slots
-        if _nearly(waiting + 2, k.queue):
-            change["queue"] = queue = np.zeros((2 * len(k.queue), 2), np.int64)
-            queue[:waiting] = k.queue[(int(s[st.S_HEAD]) + np.arange(waiting)) % len(k.queue)]
-            s[st.S_HEAD], s[st.S_TAIL] = 0, waiting
-        for name, filled in (("touched", s[st.S_TOUCHED]), ("foreign", s[st.S_FOREIGN])):
-            if _nearly(int(filled), array := getattr(k, name)):
-                change[name] = np.concatenate([array, np.zeros_like(array)])
-        old = {"rows": np.empty(0, np.int64), "keys": np.empty(0, np.int64)}
-        for name, filled in (("rows", used + 1), ("keys", s[st.S_KEYS_USED] + 8)):
-            if _nearly(2 * int(filled), array := getattr(k, name)):
-                old[name] = array
-                change[name] = np.full(2 * len(array), -1, np.int64)
-        if not change:
-            change["buckets"] = np.concatenate([k.buckets, np.full_like(k.buckets, -1)])
-        k.replace(**change)
-        if len(old["rows"]) or len(old["keys"]):
-            st.rehash(k.address, old["rows"], old["keys"])
-
-    def make_hopeful(self) -> None:
-        """Room to remember hopes follows the largest withdrawal seen; without room, rows are simply searched again."""
-        wanted = 4 * int(self.k.scalar[st.S_TOUCHED])
-        if wanted > len(self.k.hopes):
-            self.k.replace(hopes=np.zeros((2 * wanted, 2), np.int32))
-
-    def compact(self, at_least: int = 4096) -> None:
-        """Forget dead rows once they are more than the live ones, so that memory follows the live state."""
-        k, s = self.k, self.k.scalar
-        used, dead = int(s[st.S_ROWS]), int(s[st.S_DEAD])
-        if dead - self._witnesses < max(at_least, used - dead):
-            return
-        # Dead rows on whose absence others stand are kept, so there must be room for all at first.
-        fresh = Record(st.STORE, **k.arrays)
-        fresh.replace(
-            **self._slots(used),
-            rows=np.full_like(k.rows, -1),
-            keys=np.full_like(k.keys, -1),
-            scalar=s.copy(),
-        )
-        st.compact(k.address, fresh.address, np.empty(used, np.int64))
-        kept = int(fresh.scalar[st.S_ROWS])
-        slots = self._slots(max(64, kept + kept // 4))
-        slots["cells"][:kept] = fresh.cells[:kept]
-        table = np.full(1 << max(8, (3 * kept).bit_length()), -1, np.int64)
-        old_rows, old_keys = fresh.rows, fresh.keys
-        fresh.replace(**slots, rows=table, keys=np.full_like(old_keys, -1))
-        st.rehash(fresh.address, old_rows, old_keys)
-        self.k = fresh
-        self._witnesses = int(fresh.scalar[st.S_DEAD])
-
-    def count(self, relation: int) -> int:
-        return int(st.live_rows(self.k.address, relation, np.empty((0, 1), np.int64)))
-
-    def live(self, relation: int) -> Codes:
-        count = self.count(relation)
-        out = np.empty((count, len(self.compiled.program.relations[relation].schema)), np.int64)
-        if count:
-            st.live_rows(self.k.address, relation, out)
-        return out
-
-
-def _nearly(filled: int, array: np.ndarray) -> bool:
-    return filled * 8 > len(array) * 7
 
 
 class Fixpoint(Operator):

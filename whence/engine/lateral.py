@@ -81,7 +81,13 @@ class TableCall:
             raise
         except Exception as error:
             raise EvaluationError(f"{shown} raised {type(error).__name__}: {error}") from error
+        for row in rows:
+            if len(row) != len(types):
+                raise EvaluationError(
+                    f"{shown} yielded a row of {len(row)} values, {row!r:.80};"
+                    f" it should have the {len(types)} of {self.returns}"
+                )
         try:
             return [tuple(encode_value(v, t, words) for v, t in zip(row, types, strict=True)) for row in rows]
-        except (DataError, ValueError) as error:
+        except DataError as error:
             raise EvaluationError(f"{shown} yielded a row that is not {self.returns}: {error}") from None

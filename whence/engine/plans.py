@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from whence.engine.kernels import fixpoint as fx
+from whence.engine.kernels import binding as op_codes
+from whence.engine.kernels import search
 from whence.engine.kernels import store as st
 from whence.engine.kernels.store import Ints
 from whence.errors import SqlError
@@ -20,25 +21,25 @@ from whence.model.codes import Dictionary, encode_value
 from whence.plan.rule_model import Atom, Op, Rule, RuleProgram
 
 _OPS = {
-    "=": fx.EQ,
-    "<>": fx.NE,
-    "<": fx.LT,
-    "<=": fx.LE,
-    ">": fx.GT,
-    ">=": fx.GE,
-    "same": fx.SAME,
-    "not_null": fx.NOT_NULL,
-    "is_null": fx.IS_NULL,
-    "+": fx.ADD,
-    "-": fx.SUB,
-    "*": fx.MUL,
-    "+f": fx.FADD,
-    "-f": fx.FSUB,
-    "*f": fx.FMUL,
-    "least": fx.LEAST,
-    "greatest": fx.GREATEST,
-    "to_float": fx.TO_FLOAT,
-    "must_be": fx.MUST_BE,
+    "=": op_codes.EQ,
+    "<>": op_codes.NE,
+    "<": op_codes.LT,
+    "<=": op_codes.LE,
+    ">": op_codes.GT,
+    ">=": op_codes.GE,
+    "same": op_codes.SAME,
+    "not_null": op_codes.NOT_NULL,
+    "is_null": op_codes.IS_NULL,
+    "+": op_codes.ADD,
+    "-": op_codes.SUB,
+    "*": op_codes.MUL,
+    "+f": op_codes.FADD,
+    "-f": op_codes.FSUB,
+    "*f": op_codes.FMUL,
+    "least": op_codes.LEAST,
+    "greatest": op_codes.GREATEST,
+    "to_float": op_codes.TO_FLOAT,
+    "must_be": op_codes.MUST_BE,
 }
 _KINDS = {"external": st.EXTERNAL, "absence": st.ABSENCE, "set": st.SET, "best": st.BEST}
 
@@ -120,11 +121,11 @@ class Compiled:
             relation = relations[atom.relation]
             bound = tuple(c for c, v in enumerate(atom.terms[: relation.keys]) if v is not None and v in known)
             if relation.kind == "absence":
-                kind = fx.ABSENT
+                kind = search.ABSENT
             elif len(bound) == relation.keys:
-                kind = fx.LOOKUP
+                kind = search.LOOKUP
             else:
-                kind = fx.PROBE
+                kind = search.PROBE
                 self._indexes.setdefault((atom.relation, bound), -1)
             key = [v for c in bound if (v := atom.terms[c]) is not None]
             plan.steps.append(Step(kind, best, bound, key, *self._take(atom.terms, known, waiting, bound)))
@@ -225,7 +226,7 @@ class Compiled:
         for step in plan.steps:
             steps.append(len(code))
             relation = rule.atoms[step.atom].relation
-            index = self._indexes[relation, step.bound] if step.kind == fx.PROBE else 0
+            index = self._indexes[relation, step.bound] if step.kind == search.PROBE else 0
             chain = int(self.indexes[index, st.X_CHAIN])
             code += [step.kind, relation, index, step.atom, chain, len(step.key), *step.key]
             _encode_section(step.binds, step.checks, step.ops, code)

@@ -9,8 +9,8 @@ code `NULL`, and for every type but TEXT and INTERVAL the order of codes is the 
 | INTEGER, BIGINT   | the number (the smallest int64 is NULL's, so it is refused) |
 | DECIMAL(p, s)     | the number times 10**s |
 | DOUBLE            | the float's bits, flipped so that they order like the floats; -0.0 is 0.0, every NaN is one NaN |
-| DATE              | days since 1970-01-01 |
-| TIMESTAMP         | microseconds since 1970-01-01 (no time zone) |
+| DATE              | days since 1970-01-01, years 1 to 9999 |
+| TIMESTAMP         | microseconds since 1970-01-01 (no time zone), years 1 to 9999 |
 | TEXT, INTERVAL    | position in the `Dictionary`; `Dictionary.order_of` gives codes that order like the values |
 """
 
@@ -19,6 +19,7 @@ from __future__ import annotations
 import bisect
 import datetime as dt
 import math
+import threading
 from collections.abc import Hashable, Iterable
 from decimal import Decimal, InvalidOperation
 from typing import Any, NamedTuple
@@ -26,7 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from whence.errors import DataError
+from whence.errors import DataError, EvaluationError
 from whence.model.types import Kind, Type
 
 NULL = -(2**63)
@@ -34,6 +35,10 @@ _FLIP = np.int64(0x7FFFFFFFFFFFFFFF)
 _EPOCH_DAY = dt.date(1970, 1, 1)
 _EPOCH = dt.datetime(1970, 1, 1)
 _ORDER_SPAN = 1 << 62
+_UNKNOWN = -1  # no code of a dictionary
+
+DAY = 86_400_000_000  # microseconds
+FIRST_DAY, LAST_DAY = (dt.date.min - _EPOCH_DAY).days, (dt.date.max - _EPOCH_DAY).days
 
 Codes = NDArray[np.int64]
 
@@ -48,7 +53,12 @@ class Interval(NamedTuple):
     @property
     def span(self) -> int:
         """Microseconds, with 30 days a month: the value intervals are compared by."""
-        return ((self.months * 30) + self.days) * 86_400_000_000 + self.micros
+        return ((self.months * 30) + self.days) * DAY + self.micros
+
+    @property
+    def fits(self) -> bool:
+        """Whether Arrow can hold it: months and days in 32 bits, the clock time in 64 bits of nanoseconds."""
+        return all(-(2**31) <= n < 2**31 for n in self[:2]) and abs(self.micros) < 2**63 // 1000
 
 
 def floats_to_codes(values: NDArray[np.float64]) -> Codes:
@@ -71,7 +81,7 @@ def codes_to_floats(codes: Codes) -> NDArray[np.float64]:
 
 
 class Dictionary:
-    """Interned values: each distinct hashable has one small code for ever. Append-only.
+    """Interned values: each distinct hashable has one small code for ever. Append-only, and safe among threads.
 
     >>> d = Dictionary(); d.intern("b"), d.intern("a"), d.intern("b")
     (0, 1, 0)
@@ -82,6 +92,7 @@ class Dictionary:
     def __init__(self) -> None:
         self._code: dict[Hashable, int] = {}
         self._value: list[Any] = []
+        self._adding = threading.Lock()  # held by whoever gives out a code or a label; looking one up needs no lock
         # Sparse order labels, kept only once something asks for order: sorted (key, code) and label by code.
         self._sorted: list[tuple[Any, int]] = []
         self._label: NDArray[np.int64] = np.empty(0, np.int64)
@@ -93,21 +104,30 @@ class Dictionary:
 
     def intern(self, value: Hashable) -> int:
         code = self._code.get(value)
+        return self._add(value) if code is None else code
+
+    def _add(self, value: Hashable) -> int:
+        with self._adding:
+            return self._give(value)
+
+    def _give(self, value: Hashable) -> int:
+        """The code of a value that had none a moment ago; another thread may have been quicker."""
+        code = self._code.get(value)
         if code is None:
-            code = self._code[value] = len(self._value)
-            self._value.append(value)
+            code = len(self._value)
+            self._value.append(value)  # first, for whoever finds the code looks here
+            self._code[value] = code
         return code
 
     def intern_all(self, values: Iterable[Any]) -> Codes:
         """Codes of many values; None becomes NULL."""
-        get, intern = self._code.get, self.intern
-        out = []
-        for value in values:
-            if value is None:
-                out.append(NULL)
-            else:
-                code = get(value)
-                out.append(intern(value) if code is None else code)
+        values = values if isinstance(values, (list, tuple)) else list(values)
+        get = self._code.get
+        out = [NULL if value is None else get(value, _UNKNOWN) for value in values]
+        if _UNKNOWN in out:
+            with self._adding:
+                give = self._give
+                out = [give(values[i]) if code == _UNKNOWN else code for i, code in enumerate(out)]
         return np.array(out, np.int64)
 
     def find(self, value: Hashable) -> int | None:
@@ -124,7 +144,8 @@ class Dictionary:
     def order_of(self, codes: Codes) -> Codes:
         """Labels that order like the values (NULL stays NULL). Valid while `order_version` stands."""
         if self._labelled < len(self._value):
-            self._label_new()
+            with self._adding:
+                self._label_new()
         out = np.full(len(codes), NULL, np.int64)
         known = codes != NULL
         out[known] = self._label[codes[known]]
@@ -194,10 +215,32 @@ def decode_value(code: int, type: Type, dictionary: Dictionary) -> Any:
         case Kind.TEXT | Kind.INTERVAL:
             return dictionary.value(code)
         case Kind.DATE:
-            return _EPOCH_DAY + dt.timedelta(days=int(code))
+            return decode_date(int(code))
         case Kind.TIMESTAMP:
-            return _EPOCH + dt.timedelta(microseconds=int(code))
+            return decode_timestamp(int(code))
     return int(code)
+
+
+def decode_date(days: int) -> dt.date:
+    """The date of a code.
+
+    >>> decode_date(0)
+    datetime.date(1970, 1, 1)
+    """
+    try:
+        return _EPOCH_DAY + dt.timedelta(days=days)
+    except OverflowError:
+        raise EvaluationError(f"a date outside the years 1 to 9999 ({days} days after 1970-01-01)") from None
+
+
+def decode_timestamp(micros: int) -> dt.datetime:
+    """The timestamp of a code."""
+    try:
+        return _EPOCH + dt.timedelta(microseconds=micros)
+    except OverflowError:
+        raise EvaluationError(
+            f"a timestamp outside the years 1 to 9999 ({micros} microseconds after 1970-01-01)"
+        ) from None
 
 
 def _integer(value: Any, type: Type, _: Dictionary) -> int:
@@ -267,6 +310,8 @@ def _interval(value: Any, _: Type, dictionary: Dictionary) -> int:
         value = Interval(0, value.days, value.seconds * 1_000_000 + value.microseconds)
     if not isinstance(value, Interval):
         raise ValueError
+    if not value.fits:
+        raise OverflowError
     return dictionary.intern(value)
 
 

@@ -7,7 +7,7 @@ text can only be compared for equality. Everything else is *foreign* and is comp
 from __future__ import annotations
 
 from whence.model.types import BIGINT, BOOLEAN, Kind, Type
-from whence.plan.expr import Call, Cast, Col, Expr, Lit, columns_of
+from whence.plan.expr import Call, Cast, Col, Expr, Lit, columns_of, walk
 from whence.plan.rule_model import Op
 
 _COMPARE = ("=", "<>", "<", "<=", ">", ">=")
@@ -204,3 +204,20 @@ def strict(expr: Expr, column: int) -> bool:
 def _agree(directions: list[int | None]) -> int | None:
     moving = {d for d in directions if d != 0}
     return moving.pop() if len(moving) == 1 else (None if moving else 0)
+
+
+def lets_better_pass(test: Expr, column: int, sign: int) -> bool:
+    if isinstance(test, Call) and test.op in ("<", "<=", ">", ">="):
+        left, right = direction(test.args[0], column), direction(test.args[1], column)
+        if left is None or right is None:
+            return False
+        falls = test.op in ("<", "<=")
+        return all(
+            d in (0, wanted) for d, wanted in ((left, sign if falls else -sign), (right, -sign if falls else sign))
+        )
+    return False
+
+
+def skips_null(expr: Expr, column: int) -> bool:
+    """Whether LEAST or GREATEST, which skip NULL, see the column."""
+    return any(isinstance(e, Call) and e.op in ("least", "greatest") and column in columns_of(e) for e in walk(expr))

@@ -17,15 +17,15 @@ from whence.errors import NotStratifiable
 from whence.model.types import BIGINT, BOOLEAN, Column, Schema, Type
 from whence.plan.conjunctive import Absence, Body, Derived, External, Flattener, Function, columns
 from whence.plan.expr import Call, Col, Expr, Lit, columns_of, rebuild, substitute
-from whence.plan.expr import walk as walk_expr
 from whence.plan.externals import foreign_in, project_used, push_down
 from whence.plan.linearize import linearize
 from whence.plan.logical import Agg, Aggregate, Lateral, Node, Project, Ref, Scan, Select, Union, walk
-from whence.plan.native import Emitter, direction, is_test, strip
+from whence.plan.native import Emitter, direction, is_test, lets_better_pass, skips_null
 from whence.plan.program import Program
 from whence.plan.rewrite import optimize
 from whence.plan.rewrite.inputs import with_inputs
 from whence.plan.rule_model import Atom, Foreign, Rule, RuleProgram, RuleRelation
+from whence.plan.unify import unify
 
 BINDING = "$binding"
 
@@ -244,7 +244,7 @@ class _Compiler:
         for test in pending:
             emitter.test(test)
         for column in self._value_columns(body):
-            if any(_chooses(e, column) for e in out):
+            if any(skips_null(e, column) for e in out):
                 emitter.must_be(Col(BIGINT, column))
         for absence in body.absences:
             atoms.append(self._absence(absence, emitter))
@@ -316,66 +316,8 @@ class _Compiler:
         )
 
 
-def lets_better_pass(test: Expr, column: int, sign: int) -> bool:
-    if isinstance(test, Call) and test.op in ("<", "<=", ">", ">="):
-        left, right = direction(test.args[0], column), direction(test.args[1], column)
-        if left is None or right is None:
-            return False
-        falls = test.op in ("<", "<=")
-        return all(
-            d in (0, wanted) for d, wanted in ((left, sign if falls else -sign), (right, -sign if falls else sign))
-        )
-    return False
-
-
-def _chooses(expr: Expr, column: int) -> bool:
-    """Whether LEAST or GREATEST, which skip NULL, see the column."""
-    return any(
-        isinstance(e, Call) and e.op in ("least", "greatest") and column in columns_of(e) for e in walk_expr(expr)
-    )
-
-
 def _typed(schema: Schema, start: int) -> list[tuple[int, Type]]:
     return [(start + i, t) for i, t in enumerate(schema.types)]
-
-
-def unify(body: Body) -> tuple[dict[int, int], list[tuple[int, Lit]], list[Expr]]:
-    """Variables for the body's columns, one for columns that must be equal; columns equal to constants; other tests."""
-    parent = list(range(body.width))
-
-    def root(c: int) -> int:
-        while parent[c] != c:
-            parent[c] = parent[parent[c]]
-            c = parent[c]
-        return c
-
-    pending: list[Expr] = []
-    constants: list[tuple[int, Lit]] = []
-    for test in body.tests:
-        if isinstance(test, Call) and test.op in ("=", "is_not_distinct"):
-            a, b = strip(test.args[0]), strip(test.args[1])
-            if isinstance(a, Col) and isinstance(b, Col):
-                if test.op == "=":
-                    pending.append(Call(BOOLEAN, "not", (Call(BOOLEAN, "is_null", (a,)),)))
-                parent[root(a.index)] = root(b.index)
-                continue
-            for column, other in ((a, b), (b, a)):
-                if not (isinstance(column, Col) and isinstance(other, Lit)) or other.value is None:
-                    continue
-                if all(root(c) != root(column.index) for c, _ in constants):
-                    constants.append((column.index, replace(other, type=_wider(column.type, other.type))))
-                    break
-            else:
-                pending.append(test)
-        else:
-            pending.append(test)
-    roots = {root(c): None for c in range(body.width)}
-    number = {r: i for i, r in enumerate(roots)}
-    return {c: number[root(c)] for c in range(body.width)}, constants, pending
-
-
-def _wider(a: Type, b: Type) -> Type:
-    return BIGINT if a.is_integer and b.is_integer else b
 
 
 def _shared(variable: dict[int, int], column: int) -> bool:

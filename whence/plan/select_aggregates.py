@@ -21,10 +21,10 @@ from whence.model.types import BOOLEAN, Schema
 from whence.plan.conjunctive import Body, Derived, External, Flattener, columns
 from whence.plan.expr import Call, Col, Expr, Lit, columns_of
 from whence.plan.logical import Agg, Aggregate, Distinct, Join, Node, Project, Ref, Select, Union, walk
-from whence.plan.native import direction, strict
+from whence.plan.native import direction, lets_better_pass, strict
 from whence.plan.program import Program, View
 from whence.plan.rewrite.inputs import with_inputs
-from whence.plan.rules import lets_better_pass, unify
+from whence.plan.unify import unify
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ no files, no Python variables. What it says when it refuses a query becomes our 
 
 from __future__ import annotations
 
+import inspect
 import re
 import threading
 import weakref
@@ -18,12 +19,13 @@ import numpy as np
 import pyarrow as pa
 from sqlglot import exp
 
-from whence.errors import EvaluationError, SqlError
+from whence.errors import EvaluationError, SqlError, WhenceError
 from whence.model.codes import NULL, Codes, Dictionary
 from whence.model.types import Kind, Type
 from whence.plan.logical import Order, TopK
 from whence.plan.program import Program, ScalarFunction
 from whence.sql.position import did_you_mean, error
+from whence.sql.select import check_limit
 
 _OURS = "whence_"  # begins the names our functions have in DuckDB
 
@@ -75,29 +77,36 @@ class Adhoc:
         names = self._check(query, program)
         with self._guard:
             query, called = _with_our_functions(query, program)
-            connection = self._connect(called)
+            tables = self._read(names)
             self._failed.clear()
-            for name, table in self._read(names).items():
-                connection.register(name, table)
             try:
-                relation = connection.sql(query.sql(dialect="duckdb"))
-                if relation is None:
-                    raise SqlError("this statement has no result")
-                return _plain(relation)
-            except duckdb.Error as failure:
+                return self._answer(query.sql(dialect="duckdb"), self._connect(called), tables)
+            except WhenceError:
+                raise
+            except Exception as failure:  # DuckDB's own, and what its bindings and Arrow raise beside
                 if self._failed:
                     name, cause = self._failed[0]
                     raise EvaluationError(f"function {name} failed: {cause!r}") from cause
                 raise self._ours(failure) from None
-            finally:
-                for name in names:
-                    connection.unregister(name)
 
     def close(self) -> None:
         with self._guard:
             if self._connection is not None:
                 self._connection.close()
                 self._connection = None
+
+    @staticmethod
+    def _answer(sql: str, connection: duckdb.DuckDBPyConnection, tables: dict[str, pa.Table]) -> pa.Table:
+        try:
+            for name, table in tables.items():
+                connection.register(name, table)
+            relation = connection.sql(sql)
+            if relation is None:
+                raise SqlError("this statement has no result")
+            return _plain(relation)
+        finally:
+            for name in tables:
+                connection.unregister(name)
 
     @staticmethod
     def _check(query: exp.Expr, program: Program) -> set[str]:
@@ -108,6 +117,8 @@ class Adhoc:
             if name not in known:
                 raise error(f'there is no table or view "{name}"{did_you_mean(name, known)}', table)
             names.add(name)
+        for fetch in query.find_all(exp.Fetch):  # DuckDB has none; sqlglot would write it as a LIMIT
+            check_limit(fetch)
         return names
 
     def _connect(self, functions: Iterable[ScalarFunction]) -> duckdb.DuckDBPyConnection:
@@ -131,8 +142,8 @@ class Adhoc:
         return self._connection
 
     @staticmethod
-    def _ours(failure: duckdb.Error) -> SqlError | EvaluationError:
-        text = str(failure)
+    def _ours(failure: Exception) -> SqlError | EvaluationError:
+        text = str(failure).replace(_OURS, "")
         said = re.sub(r"^\w+(?: \w+)? Error: ", "", text.splitlines()[0]) if text else type(failure).__name__
         hint = next(
             (" " + line.strip() for line in text.splitlines()[1:] if line.startswith(("Did you", "Candidate"))), ""
@@ -171,6 +182,8 @@ def _watched(function: ScalarFunction, failed: list[tuple[str, Exception]]) -> C
             failed.append((function.name, failure))
             raise
 
+    named = [inspect.Parameter(f"a{i}", inspect.Parameter.POSITIONAL_ONLY) for i in range(len(function.args))]
+    call.__signature__ = inspect.Signature(named)  # type: ignore[attr-defined]  # DuckDB counts the parameters
     return call
 
 

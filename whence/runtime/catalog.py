@@ -16,6 +16,7 @@ from whence.engine.components import build_component
 from whence.engine.evaluate import compile_expr
 from whence.engine.graph import Dataflow
 from whence.engine.operator import Batch, Operator
+from whence.engine.scan import Scan
 from whence.errors import CatalogError
 from whence.model.codes import Codes, Dictionary
 from whence.plan import logical
@@ -29,6 +30,7 @@ from whence.sql import statements as st
 from whence.sql.bind import bind_table, bind_views
 from whence.sql.position import did_you_mean
 
+Written = Callable[[str], Batch | None]
 Progress = Callable[[str, int, int], None]  # view, steps done, steps in all
 _QUERY = "query"
 _NEW = "\0"  # begins the names of views that are being filled
@@ -119,15 +121,21 @@ class Catalog:
         (name,) = component.views
         return {name: self._builder.build(optimize(program.views[name].query))}
 
-    def evaluate(self, plan: Node, hidden: dict[str, View]) -> Batch:
-        """The rows of a plan that is not kept, computed once over the committed tables and views."""
+    def evaluate(self, plan: Node, hidden: dict[str, View], written: Written | None = None) -> Batch:
+        """The rows of a plan that is not kept, computed once over the committed views and the tables.
+
+        `written` gives the rows of a table that the asking transaction has written to; the other tables are as
+        committed.
+        """
         if not hidden and (rows := constant_rows(plan, self.dictionary)) is not None:
             return Batch(rows, np.ones(len(rows), np.int64))
         bound = self.planned.copy()
         bound.views |= {**hidden, _QUERY: View(_QUERY, plan.schema, plan)}
-        flow, kept = self.flow, self.flow.views
+        flow, kept, tables = self.flow, self.flow.views, self.flow.tables
         self._making = dict(kept)
         try:
+            if written is not None:
+                flow.tables = {**tables, **self._overlaid(plan, written)}
             for component in components(bound):
                 if component.views[0] not in kept:
                     for name, op in self._build(component, bound).items():
@@ -136,9 +144,22 @@ class Catalog:
             return flow.views[_NEW + _QUERY].contents()
         finally:
             self._making = {}
+            flow.tables = tables
             flow.views = {name: op for name, op in flow.views.items() if not name.startswith(_NEW)}
             flow.sweep()
             self._builder.forget()
+
+    def _overlaid(self, plan: Node, written: Written) -> dict[str, Scan]:
+        """Stand-ins for the tables a plan reads that have been written to."""
+        found = {}
+        for name in {node.table for node in logical.walk(plan) if isinstance(node, logical.Scan)}:
+            rows = written(name)
+            if rows is not None:
+                table = self.program.tables[name]
+                found[name] = Scan(name, table.schema, table.key, self.flow.algebra)
+                found[name].relation.apply(rows)
+                found[name].relation.commit()
+        return found
 
     def _resolve(self, name: str) -> Operator:
         """The operator behind a view while views are being made."""

@@ -201,10 +201,15 @@ class Embedded:
                 rows, counts = rows[order], counts[order]
             return rows_.to_arrow(rows, counts, plan.schema, self.dictionary)
 
-    def evaluate(self, plan: Node, hidden: dict[str, View] | None = None) -> tuple[Codes, Codes]:
-        """The distinct rows of a bound plan over the last committed epoch, and how often each is there."""
+    def evaluate(
+        self, plan: Node, hidden: dict[str, View] | None = None, writes: Transaction | None = None
+    ) -> tuple[Codes, Codes]:
+        """The distinct rows of a bound plan over the last committed epoch, and how often each is there.
+
+        The tables are taken as the open transaction sees them, if it is given; views always as committed.
+        """
         with self._state:
-            batch = self.catalog.evaluate(plan, hidden or {})
+            batch = self.catalog.evaluate(plan, hidden or {}, writes.contents if writes is not None else None)
             return batch.rows, batch.ann
 
     def explain(self, what: str | st.Query | st.CreateView) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from whence.connect import files, rows
-from whence.errors import DataError
+from whence.errors import DataError, EvaluationError
 from whence.model.codes import Interval
 from whence.model.types import Kind
 
@@ -156,7 +156,10 @@ def python_rows(table: pa.Table) -> list[Row]:
     """The rows of an Arrow table as tuples, intervals as ours."""
     columns = []
     for i, field in enumerate(table.schema):
-        values = table.column(i).to_pylist()
+        try:
+            values = table.column(i).to_pylist()
+        except (ValueError, OverflowError) as error:
+            raise EvaluationError(f"column {field.name} holds a value that Python cannot: {error}") from None
         if field.type == pa.month_day_nano_interval():
             values = [None if v is None else Interval(v[0], v[1], v[2] // 1000) for v in values]
         columns.append(values)

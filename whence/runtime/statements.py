@@ -81,7 +81,7 @@ def _lines(column: str, text: str) -> Result:
 def _insert(runtime: Embedded, insert: st.Insert) -> int:
     plan = bind_insert(insert, runtime.program)
     with runtime.transaction() as writes:
-        return writes.table(insert.table).insert(expand(*runtime.evaluate(plan)))
+        return writes.table(insert.table).insert(expand(*runtime.evaluate(plan, writes=writes)))
 
 
 def _delete(runtime: Embedded, delete: st.Delete) -> int:

@@ -31,6 +31,11 @@ class Transaction:
             found = self._pending[name] = self._open(name)
         return found
 
+    def contents(self, name: str) -> Batch | None:
+        """The rows of a table as this transaction sees it; None if it has written nothing there."""
+        pending = self._pending.get(name)
+        return Batch(*pending.contents()) if pending is not None and pending.mark() else None
+
     def mark(self) -> Mark:
         return {name: pending.mark() for name, pending in self._pending.items()}
 

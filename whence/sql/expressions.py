@@ -109,7 +109,9 @@ class ExpressionBinder:
         unit = node.args.get("unit")
         try:
             return Lit(t.INTERVAL, parse_interval(node.this.name, unit.name if unit is not None else None))
-        except (ValueError, AttributeError):
+        except ValueError as failure:
+            raise error(str(failure), node) from None
+        except AttributeError:
             raise error("not an interval", node) from None
 
     # -- operators

@@ -10,7 +10,7 @@ from typing import Any
 from sqlglot import exp
 
 from whence.model import types as t
-from whence.model.codes import Interval
+from whence.model.codes import NULL, Interval
 from whence.model.types import Kind, Type
 from whence.plan.expr import Lit
 from whence.sql.position import error
@@ -98,7 +98,10 @@ def parse_interval(text: str, unit: str | None = None) -> Interval:
         at = part.end()
     if at == 0 and not text.strip():
         raise ValueError("an empty interval")
-    return Interval(months, days, micros)
+    found = Interval(months, days, micros)
+    if not found.fits:
+        raise ValueError(f"too long an interval: {text!r}")
+    return found
 
 
 def cast_value(value: Any, have: Type, type: Type) -> Any:
@@ -158,7 +161,7 @@ def _integer(value: Any, type: Type) -> int:
     except InvalidOperation:
         raise ValueError(value) from None
     limit = _LIMITS[type.kind]
-    if not -limit < number < limit:
+    if not -limit <= number < limit or number == NULL:
         raise OverflowError(value)
     return number
 

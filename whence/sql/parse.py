@@ -15,6 +15,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from whence.errors import SqlError
 from whence.sql import statements as st
+from whence.sql.options import Target, check_name, read_value
 from whence.sql.reader import Source
 from whence.sql.tables import read_table
 
@@ -146,25 +147,32 @@ class _Reader:
         if self.at < len(self.tokens):
             raise self.source.error("syntax error: unexpected", self.tokens[self.at])
 
-    def options(self) -> tuple[tuple[str, str], ...]:
+    def options(self, target: Target) -> tuple[tuple[str, str], ...]:
         """`WITH (name = 'value', …)`, if it comes next; names are lower-cased."""
         if not (self.peek() == "WITH" and self.peek(1) == "("):
             return ()
         self.at += 2
-        found = []
+        found: dict[str, str] = {}
         while True:
+            at = self.at
             key = self.name("option")
-            self.expect("=")
-            if self.peek() in ("", ",", ")"):
-                raise self.error(f"expected a value for the option {key}")
-            sign = "-" if self.accept("-") else ""
-            value = self.tokens[self.at].text
+            try:
+                check_name(target, key)
+                if key in found:
+                    raise ValueError(f'the option "{key}" is given twice')
+                self.expect("=")
+                if self.peek() in ("", ",", ")"):
+                    raise self.error(f"expected a value for the option {key}")
+                at = self.at
+                sign = "-" if self.accept("-") else ""
+                found[key] = read_value(target, key, sign + self.tokens[self.at].text)
+            except ValueError as failure:
+                raise self.source.error(str(failure), self.tokens[at]) from None
             self.at += 1
-            found.append((key, sign + value))
             if not self.accept(","):
                 break
         self.expect(")")
-        return tuple(found)
+        return tuple(found.items())
 
     # -- statements
 
@@ -217,7 +225,7 @@ class _Reader:
             token = self.tokens[min(self.at, len(self.tokens) - 1)]
             name = self.name("table")
             columns = self.source.parse([*self._create_table_prefix(token), *self.balanced()])
-            options = self.options()
+            options = self.options("table")
             self.done()
             return st.CreateTable(
                 table=replace(read_table(name, columns, options), sql=self.text()), if_not_exists=exists
@@ -227,7 +235,7 @@ class _Reader:
         exists = self.accept("IF", "NOT", "EXISTS")
         name = self.name("view")
         columns_named = self.names("column") if self.peek() == "(" else None
-        options = self.options()
+        options = self.options("view")
         self.expect("AS")
         return st.CreateView(
             name=name,
@@ -337,7 +345,8 @@ class _Reader:
 
     def _explain(self) -> st.Statement:
         self.expect("EXPLAIN")
-        self.accept("ANALYZE")
+        if self.peek() == "ANALYZE":
+            raise self.source.error("EXPLAIN ANALYZE is not available yet; use EXPLAIN", self.tokens[self.at])
         if self.at == len(self.tokens) - 1 and self.peek() not in ("SELECT", "WITH"):
             return st.Explain(what=self.name("view"))
         inner = _Reader(self.source, self.tokens[self.at :]).statements() if self.at < len(self.tokens) else []

@@ -27,6 +27,7 @@ MAX_NESTING = 100
 _STACK = 20_000
 _OPENING = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE, TokenType.CASE)
 _CLOSING = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE, TokenType.END)
+_JOIN_SAYS = ("on", "using", "method", "side")  # without any of them sqlglot writes a join as a comma
 _PREFIX = (TokenType.NOT, TokenType.DASH, TokenType.TILDE, TokenType.PLUS)
 
 
@@ -40,6 +41,13 @@ class WhenceDialect(DuckDB):
 _DIALECT = WhenceDialect()
 
 
+class BareJoinError(Exception):
+    """A JOIN that does not say what it joins on, and where."""
+
+    def __init__(self, token: Token) -> None:
+        self.token = token
+
+
 class _Parser(DuckDBParser):
     FUNCTIONS: ClassVar[dict[str, Any]] = {}
     FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
@@ -47,6 +55,17 @@ class _Parser(DuckDBParser):
         for name, parser in DuckDBParser.FUNCTION_PARSERS.items()
         if name in ("CAST", "TRY_CAST", "EXTRACT", "SUBSTRING", "TRIM", "POSITION")
     }
+
+    def _parse_join(self, *args: Any, **kwargs: Any) -> exp.Join | None:
+        """A join; sqlglot has one node for a comma and for a JOIN without ON, so the latter is refused here."""
+        comma = self._curr is not None and self._curr.token_type is TokenType.COMMA
+        at = self._curr
+        join = super()._parse_join(*args, **kwargs)
+        if join is None or comma or any(join.args.get(arg) for arg in _JOIN_SAYS):
+            return join
+        if join.args.get("kind") in (None, "INNER"):
+            raise BareJoinError(at)
+        return join
 
 
 class Source:
@@ -104,6 +123,8 @@ class Source:
                 found = parser.parse(list(tokens), self.text)
         except ParseError as failure:
             raise self._syntax_error(failure, tokens) from None
+        except BareJoinError as failure:
+            raise self.error("JOIN needs ON or USING; write CROSS JOIN for all pairs", failure.token) from None
         except RecursionError:
             raise self.error("nested too deeply to be read", tokens[0]) from None
         if len(found) != 1 or found[0] is None:

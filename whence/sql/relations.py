@@ -133,12 +133,12 @@ class _From:
         constrained = step.args.get("on") is not None or step.args.get("using") or method == "NATURAL"
         if kind == "CROSS":
             return "inner"
-        if kind in ("SEMI", "ANTI"):
-            return "semi" if kind == "SEMI" else "anti"
         if not constrained:
             if side or kind:
-                raise error("a join needs ON, USING or NATURAL", step)
+                raise error("JOIN needs ON or USING; write CROSS JOIN for all pairs", step)
             return None
+        if kind in ("SEMI", "ANTI"):
+            return "semi" if kind == "SEMI" else "anti"
         kinds: dict[str, JoinKind] = {"LEFT": "left", "RIGHT": "right", "FULL": "full"}
         return kinds.get(side, "inner")
 

@@ -153,10 +153,19 @@ def set_order(query: exp.Expr, node: Node, keep_order: bool) -> Node:
     return top(node, query, orders, places)
 
 
+def check_limit(node: exp.Expr) -> None:
+    """Refuse a LIMIT or FETCH that is not by a number of rows."""
+    said = node.args.get("limit_options")
+    for arg, name in (("percent", "PERCENT"), ("with_ties", "WITH TIES")):
+        if said is not None and said.args.get(arg):
+            raise error(f"LIMIT and FETCH take a number of rows; {name} is not supported", node)
+
+
 def _count(query: exp.Expr, clause: str) -> int | None:
     node = query.args.get(clause)
     if node is None:
         return None
+    check_limit(node)
     value = node.args.get("count") if isinstance(node, exp.Fetch) else node.expression
     if isinstance(value, exp.Var) and value.name.upper() == "ALL":
         return None

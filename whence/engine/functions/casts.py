@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from whence.engine.functions.common import Strict, bound, each, rescale
-from whence.engine.functions.dates import DAY
 from whence.errors import DataError, EvaluationError
 from whence.model.codes import (
+    DAY,
     NULL,
     Codes,
     Dictionary,

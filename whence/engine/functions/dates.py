@@ -1,6 +1,7 @@
 """Dates, timestamps and intervals: calendar months are added first, then days, then clock time.
 
-Adding months keeps the day of the month, or takes the last one of a shorter month.
+Adding months keeps the day of the month, or takes the last one of a shorter month. Every function is given dates of the
+years 1 to 9999 and intervals that fit, so nothing in here overflows before a result outside them is refused.
 """
 
 from __future__ import annotations
@@ -12,11 +13,24 @@ from numpy.typing import NDArray
 
 from whence.engine.functions.common import Strict, each
 from whence.errors import EvaluationError
-from whence.model.codes import Codes, Dictionary, Interval, codes_to_floats, floats_to_codes
+from whence.model.codes import DAY, FIRST_DAY, LAST_DAY, Codes, Dictionary, Interval, codes_to_floats, floats_to_codes
 from whence.model.types import Kind, Type
 from whence.plan.expr import Call
 
-DAY = 86_400_000_000
+
+def in_years(days: Codes) -> Codes:
+    """The days, if all of them are in the years 1 to 9999."""
+    if len(days) and (days.min() < FIRST_DAY or days.max() > LAST_DAY):
+        raise EvaluationError("out of range: a date is in the years 1 to 9999")
+    return days
+
+
+def _interned(dictionary: Dictionary, months: int, days: int, micros: int) -> int:
+    """The code of an interval, if it fits."""
+    found = Interval(months, days, micros)
+    if not found.fits:
+        raise EvaluationError("out of range for INTERVAL")
+    return dictionary.intern(found)
 
 
 def _parts(codes: Codes, dictionary: Dictionary) -> tuple[Codes, Codes, Codes]:
@@ -48,8 +62,8 @@ def add_months(days: Codes, months: Codes) -> Codes:
 
 def _shift(micros: Codes, interval: Codes, sign: int, dictionary: Dictionary) -> Codes:
     months, days, clock = _parts(interval, dictionary)
-    day, time = micros // DAY, micros % DAY
-    return (add_months(day, sign * months) + sign * days) * DAY + time + sign * clock
+    day, time = micros // DAY, micros % DAY + sign * clock
+    return in_years(add_months(day, sign * months) + sign * days + time // DAY) * DAY + time % DAY
 
 
 def additive(call: Call, dictionary: Dictionary, sign: int) -> Strict:
@@ -58,9 +72,9 @@ def additive(call: Call, dictionary: Dictionary, sign: int) -> Strict:
     to_date = call.type.kind is Kind.DATE
     match kinds:
         case (Kind.DATE, Kind.INTEGER | Kind.BIGINT):
-            return lambda a, b: a + sign * b
+            return lambda a, b: in_years(a + sign * b)
         case (Kind.INTEGER | Kind.BIGINT, Kind.DATE):
-            return lambda a, b: a + b
+            return lambda a, b: in_years(a + b)
         case (Kind.DATE, Kind.DATE):
             return lambda a, b: a - b
         case (Kind.DATE | Kind.TIMESTAMP, Kind.INTERVAL):
@@ -75,14 +89,14 @@ def additive(call: Call, dictionary: Dictionary, sign: int) -> Strict:
             def difference(a: int, b: int) -> int:
                 gap = a * left - b * right
                 days = abs(gap) // DAY * (1 if gap >= 0 else -1)
-                return dictionary.intern(Interval(0, days, gap - days * DAY))
+                return _interned(dictionary, 0, days, gap - days * DAY)
 
             return lambda a, b: each(difference, [a, b], len(a))
         case (Kind.INTERVAL, Kind.INTERVAL):
 
             def total(a: int, b: int) -> int:
                 x, y = dictionary.value(a), dictionary.value(b)
-                return dictionary.intern(Interval(*(p + sign * q for p, q in zip(x, y, strict=True))))
+                return _interned(dictionary, *(p + sign * q for p, q in zip(x, y, strict=True)))
 
             return lambda a, b: each(total, [a, b], len(a))
     raise EvaluationError(f"{call.op} is not defined for {kinds[0].value} and {kinds[1].value}")
@@ -97,14 +111,14 @@ def scaled(call: Call, dictionary: Dictionary) -> Strict:
         interval, factor = (a, b) if first else (b, a)
         if other.kind is Kind.DOUBLE:
             factor = int(codes_to_floats(np.array([factor], np.int64))[0])
-        return dictionary.intern(Interval(*(p * factor for p in dictionary.value(interval))))
+        return _interned(dictionary, *(p * factor for p in dictionary.value(interval)))
 
     return lambda a, b: each(times, [a, b], len(a))
 
 
 def negated(dictionary: Dictionary) -> Strict:
     def negative(a: int) -> int:
-        return dictionary.intern(Interval(*(-p for p in dictionary.value(a))))
+        return _interned(dictionary, *(-p for p in dictionary.value(a)))
 
     return lambda a: each(negative, [a], len(a))
 
@@ -212,7 +226,7 @@ def _trunc(call: Call, dictionary: Dictionary) -> Strict:
             return (days - (days + 3) % 7) * unit
         if part in _MONTHS:
             month = _months_of(days)[0] + 1970 * 12
-            return _first_day(month // _MONTHS[part] * _MONTHS[part] - 1970 * 12) * unit
+            return in_years(_first_day(month // _MONTHS[part] * _MONTHS[part] - 1970 * 12)) * unit
         raise EvaluationError(f"there is no date part {part}")
 
     return apply

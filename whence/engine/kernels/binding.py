@@ -1,0 +1,136 @@
+"""Binding: taking a row into the variables of a rule, and the tests and computations that variables allow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numba import types
+from numba.extending import intrinsic
+
+from whence.engine.kernels.record import kernel
+from whence.engine.kernels.store import MISSING, OVERFLOW, S_STATUS
+
+NULL = -(2**63)
+
+# Tests and computations on bound variables
+EQ, NE, LT, LE, GT, GE, SAME, NOT_NULL, IS_NULL, MUST_BE = range(10)
+ADD, SUB, MUL, FADD, FSUB, FMUL, LEAST, GREATEST, TO_FLOAT = range(16, 25)
+
+
+def _bitcast(source: Any, target: Any) -> Any:
+    """An intrinsic that reads the same 64 bits as another type."""
+
+    @intrinsic
+    def cast(typing_context, value):
+        def codegen(context, builder, signature, args):
+            return builder.bitcast(args[0], context.get_value_type(target))
+
+        return target(source), codegen
+
+    return cast
+
+
+_as_float = _bitcast(types.int64, types.float64)
+_as_bits = _bitcast(types.float64, types.int64)
+
+
+@kernel
+def _to_float(code):
+    return _as_float(code ^ ((code >> 63) & 0x7FFFFFFFFFFFFFFF))
+
+
+@kernel
+def _of_float(number):
+    bits = _as_bits(number + 0.0)
+    return bits ^ ((bits >> 63) & 0x7FFFFFFFFFFFFFFF)
+
+
+@kernel
+def _compute(k, rule, op, to, a, b):
+    """One operation on the binding: a test says whether it holds, a computation sets a variable and holds."""
+    env = k.env
+    x = env[rule, a]
+    if op == NOT_NULL:
+        return x != NULL
+    if op == IS_NULL:
+        return x == NULL
+    if op == MUST_BE:
+        if x == NULL:
+            k.scalar[S_STATUS] = MISSING
+        return x != NULL
+    if op == TO_FLOAT:
+        env[rule, to] = NULL if x == NULL else _of_float(float(x) / float(env[rule, b]))
+        return True
+    y = env[rule, b]
+    if op == SAME:
+        return x == y
+    if op < ADD:
+        if x == NULL or y == NULL:
+            return False
+        if op == EQ:
+            return x == y
+        if op == NE:
+            return x != y
+        if op == LT:
+            return x < y
+        if op == LE:
+            return x <= y
+        if op == GT:
+            return x > y
+        return x >= y
+    if x == NULL or y == NULL:
+        if op >= LEAST:
+            env[rule, to] = y if x == NULL else x
+        else:
+            env[rule, to] = NULL
+        return True
+    z = x
+    if op == ADD:
+        z = x + y
+        if ((x ^ z) & (y ^ z)) < 0 or z == NULL:
+            k.scalar[S_STATUS] = OVERFLOW
+    elif op == SUB:
+        z = x - y
+        if ((x ^ y) & (x ^ z)) < 0 or z == NULL:
+            k.scalar[S_STATUS] = OVERFLOW
+    elif op == MUL:
+        z = x * y
+        wide = float(x) * float(y)
+        if wide > 9.2e18 or wide < -9.2e18:
+            k.scalar[S_STATUS] = OVERFLOW
+    elif op == FADD:
+        z = _of_float(_to_float(x) + _to_float(y))
+    elif op == FSUB:
+        z = _of_float(_to_float(x) - _to_float(y))
+    elif op == FMUL:
+        z = _of_float(_to_float(x) * _to_float(y))
+    elif op == LEAST:
+        z = min(x, y)
+    else:
+        z = max(x, y)
+    env[rule, to] = z
+    return True
+
+
+@kernel
+def bind(k, rule, row, at):
+    """Take a row into the binding: variables, then checks, then operations; `at` is where the plan lists them."""
+    plans, env, cells = k.plans, k.env, k.cells
+    n = plans[at]
+    at += 1
+    for _ in range(n):
+        env[rule, plans[at + 1]] = cells[row, plans[at]]
+        at += 2
+    n = plans[at]
+    at += 1
+    for _ in range(n):
+        if env[rule, plans[at + 1]] != cells[row, plans[at]]:
+            return False
+        at += 2
+    n = plans[at]
+    at += 1
+    for _ in range(n):
+        if not _compute(k, rule, plans[at], plans[at + 1], plans[at + 2], plans[at + 3]):
+            return False
+        at += 4
+    return True
