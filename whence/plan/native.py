@@ -69,8 +69,6 @@ def _arithmetic(expr: Call) -> str | None:
     kinds = {left.kind, right.kind, expr.type.kind}
     if kinds == {Kind.DOUBLE}:
         return expr.op + "f"
-    if expr.op != "*" and left.kind is Kind.DATE and right.is_integer and expr.type.kind is Kind.DATE:
-        return expr.op
     if not kinds <= {Kind.INTEGER, Kind.BIGINT, Kind.DECIMAL} or expr.type.kind is Kind.INTEGER:
         return None
     if expr.op == "*":
