@@ -24,6 +24,7 @@ from whence.model.codes import NULL, Codes, Dictionary
 from whence.model.types import Kind, Type
 from whence.plan.logical import Order, TopK
 from whence.plan.program import Program, ScalarFunction
+from whence.sql.bind import bind_query_views
 from whence.sql.position import did_you_mean, error
 from whence.sql.select import check_limit
 
@@ -62,6 +63,17 @@ def sort_order(rows: Codes, top: TopK, dictionary: Dictionary) -> Codes:
     return np.lexsort(keys).astype(np.int64)
 
 
+def _placed(query: exp.Expr, program: Program) -> SqlError | None:
+    """What our own binder has against a query that DuckDB refused, if it can say where: DuckDB's positions are lost."""
+    try:
+        bind_query_views(query, program)
+    except SqlError as refusal:
+        return refusal if refusal.line is not None else None
+    except WhenceError:
+        pass
+    return None
+
+
 class Adhoc:
     """The DuckDB connection of one database."""
 
@@ -87,7 +99,7 @@ class Adhoc:
                 if self._failed:
                     name, cause = self._failed[0]
                     raise EvaluationError(f"function {name} failed: {cause!r}") from cause
-                raise self._ours(failure) from None
+                raise _placed(query, program) or self._ours(failure) from None
 
     def close(self) -> None:
         with self._guard:
