@@ -57,6 +57,13 @@ def _assemble(schema: Schema, sources: list[Node], tests: list[Expr], out: list[
             continue
         met = [c for c in classes if c & set(pair)]
         classes = [c for c in classes if c not in met] + [set(pair).union(*met)]
+    types = [t for s in sources for t in s.schema.types]
+    for members in map(sorted, classes):  # columns of one source must agree whichever source a path begins with
+        first: dict[int, int] = {}
+        for c in members:
+            if first.setdefault(owner[c], c) != c:
+                own = Col(types[c], first[owner[c]]), Col(types[c], c)
+                rest.append(Call(BOOLEAN, "=", own))
     picked = tuple(e.index for e in out if isinstance(e, Col))
     return ManyWay(schema, tuple(sources), tuple(tuple(sorted(c)) for c in classes), tuple(rest), picked)
 

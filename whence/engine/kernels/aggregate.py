@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whence.engine.kernels.batches import number_rows
-from whence.engine.kernels.jit import kernel
+from whence.engine.kernels.jit import allocating, kernel
 from whence.model.codes import Codes
 
 COUNT, INT, FLOAT, BEST = 0, 1, 2, 3
@@ -31,7 +31,7 @@ _FLIP = 0x7FFFFFFFFFFFFFFF
 _TWO32 = 4294967296.0
 
 
-@kernel
+@allocating
 def group_rows(batch: Codes, cols: Codes, ann: Codes) -> tuple[Codes, Codes, Codes]:
     """Group number of each row, the keys of each group, the total of its annotations."""
     n = batch.shape[0]
@@ -98,7 +98,7 @@ def add_float(acc: Codes, g: int, o: int, x: float, m: int, words: Codes, sums: 
         acc[g, o + k] = words[k]
 
 
-@kernel
+@allocating
 def accumulate(acc: Codes, specs: Codes, batch: Codes, mult: Codes, gids: Codes) -> None:
     """Add each row of a batch, times its multiplicity, to the accumulators of its group."""
     real = np.empty(1, np.float64)
@@ -182,7 +182,7 @@ def show(acc: Codes, g: int, specs: Codes, width: int, row: Codes, bits: Codes, 
     return -1
 
 
-@kernel
+@allocating
 def emit(
     keys: Codes,
     ids: Codes,

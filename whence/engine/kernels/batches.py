@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from whence.engine.kernels.index import has_null
-from whence.engine.kernels.jit import kernel
+from whence.engine.kernels.jit import allocating
 from whence.engine.kernels.table import find_row, hash_key, hash_row, same_key
 from whence.model.codes import Codes
 
 _LOW = 0xFFFFFFFF
 
 
-@kernel
+@allocating
 def number_rows(batch: Codes) -> tuple[Codes, Codes]:
     """The number of each row's value, in order of first occurrence, and the first position of each value."""
     n = batch.shape[0]
@@ -36,7 +36,7 @@ def number_rows(batch: Codes) -> tuple[Codes, Codes]:
     return number, first[:distinct]
 
 
-@kernel
+@allocating
 def sum_by(number: Codes, values: Codes, distinct: int) -> Codes:
     """Sums of values by group number."""
     out = np.zeros(distinct, np.int64)
@@ -45,7 +45,7 @@ def sum_by(number: Codes, values: Codes, distinct: int) -> Codes:
     return out
 
 
-@kernel
+@allocating
 def add_up(batch: Codes, ann: Codes) -> tuple[Codes, Codes]:
     """Distinct rows with the sum of their changes, without zeros, in order of first occurrence."""
     number, first = number_rows(batch)
@@ -66,7 +66,7 @@ def add_up(batch: Codes, ann: Codes) -> tuple[Codes, Codes]:
     return rows, out
 
 
-@kernel
+@allocating
 def join_batches(left: Codes, lcols: Codes, right: Codes, rcols: Codes) -> tuple[Codes, Codes]:
     """Pairs of positions of two batches with equal keys; NULL equals nothing."""
     n = right.shape[0]

@@ -7,7 +7,7 @@ from typing import Any
 from numba import types
 from numba.extending import intrinsic
 
-from whence.engine.kernels.record import kernel
+from whence.engine.kernels.jit import kernel
 from whence.engine.kernels.store import MISSING, OVERFLOW, S_STATUS
 
 NULL = -(2**63)

@@ -4,7 +4,7 @@ from a row to those whose chosen derivation it is part of."""
 from __future__ import annotations
 
 from whence.engine.kernels.binding import NULL
-from whence.engine.kernels.record import kernel
+from whence.engine.kernels.jit import kernel
 from whence.engine.kernels.store import (
     ALIVE,
     BEST,

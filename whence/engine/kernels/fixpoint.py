@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from whence.engine.kernels.binding import NULL
 from whence.engine.kernels.derive import emit, has_room, link, pop_heap, priority_of, push, rank_of, touch, unlink
-from whence.engine.kernels.record import kernel
+from whence.engine.kernels.jit import kernel
 from whence.engine.kernels.search import FORWARD, OVERDELETE, SEARCH_ANY, SEARCH_SAME, run, search
 from whence.engine.kernels.store import (
     ABSENCE,
@@ -62,6 +62,7 @@ from whence.engine.kernels.store import (
     SET,
     TOUCHED,
     WITHDRAWN,
+    Ints,
     add_row,
     find,
     store,
@@ -69,7 +70,7 @@ from whence.engine.kernels.store import (
 
 
 @kernel
-def feed(address, rows, deleting):
+def feed(address: int, rows: Ints, deleting: bool) -> None:
     """Apply external changes [n, 2 + columns] (relation, change of multiplicity, cells) and queue the rows that flip.
 
     With `deleting`, those that can only remove derivations (positive rows lost, absences ended); else the others.
@@ -134,7 +135,7 @@ def _suspect(k, row):
 
 
 @kernel
-def withdraw(address):
+def withdraw(address: int) -> None:
     """SUPPORT, step 1: the queue holds the external rows that died; withdraw what stands on them alone."""
     k = store(address)
     scalar, meta, buckets = k.scalar, k.meta, k.buckets
@@ -181,7 +182,7 @@ def withdraw(address):
 
 
 @kernel
-def overdelete(address):
+def overdelete(address: int) -> None:
     """DRED, step 1: the queue holds rows that died; whatever has a derivation through them dies too."""
     k = store(address)
     scalar = k.scalar
@@ -200,7 +201,7 @@ def overdelete(address):
 
 
 @kernel
-def rederive(address):
+def rederive(address: int) -> None:
     """Step 2: every withdrawn row that may have another derivation is searched for again among live rows."""
     k = store(address)
     scalar, meta = k.scalar, k.meta
@@ -232,7 +233,7 @@ def rederive(address):
 
 
 @kernel
-def propagate(address):
+def propagate(address: int) -> None:
     """Step 3: join every queued row forward until the queue is empty."""
     k = store(address)
     scalar, meta = k.scalar, k.meta
@@ -261,7 +262,7 @@ def propagate(address):
 
 
 @kernel
-def emit_block(address, rule, relation, rows, bodies):
+def emit_block(address: int, rule: int, relation: int, rows: Ints, bodies: Ints) -> None:
     """Derivations whose heads Python has computed: rows [n, columns], their body rows [n, K]; then propagate."""
     k = store(address)
     scalar = k.scalar
@@ -277,7 +278,7 @@ def emit_block(address, rule, relation, rows, bodies):
 
 
 @kernel
-def collect(address, out):
+def collect(address: int, out: Ints) -> int:
     """End an epoch: write the net changes [2 * touched, 2 + columns] (relation, change, cells) and forget the rest."""
     k = store(address)
     scalar, meta = k.scalar, k.meta

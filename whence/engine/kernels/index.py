@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from whence.engine.kernels.jit import kernel
-from whence.engine.kernels.table import find_word, hash_key, remove_slot, same_key
+from whence.engine.kernels.jit import allocating, kernel
+from whence.engine.kernels.table import find_word, hash_key, remove_slot, same_key, touch_rows
 from whence.model.codes import Codes
 
 Links = NDArray[np.int32]
@@ -80,35 +80,47 @@ def has_null(batch: Codes, i: int, cols: Codes) -> bool:
     return False
 
 
-@kernel
+@allocating
 def probe(
     rows: Codes, cols: Codes, slots: Codes, nxt: Links, batch: Codes, bcols: Codes, null_safe: int
 ) -> tuple[Codes, Codes]:
     """All pairs (position in the batch, row id) with equal keys."""
-    room = batch.shape[0] + 16
+    many = batch.shape[0]
+    tags = np.empty(many + 1, np.int64)
+    for i in range(many):
+        tags[i] = hash_key(batch, i, bcols)
+    tags[many] = touch_rows(rows, slots, tags[:many])
+    # Chains are followed side by side, a link of each at a time, so that here too cache misses overlap.
+    room = 2 * many + 16
     at = np.empty(room, np.int64)
     ids = np.empty(room, np.int64)
     n = 0
-    for i in range(batch.shape[0]):
+    for i in range(many):
         if null_safe == 0 and has_null(batch, i, bcols):
             continue
-        p = find_key(rows, cols, slots, batch, i, bcols, hash_key(batch, i, bcols))
-        if p < 0:
-            continue
-        r = (slots[p] & _LOW) - 1
-        while r >= 0:
-            if n == room:
-                room *= 2
-                at_ = np.empty(room, np.int64)
-                ids_ = np.empty(room, np.int64)
-                at_[:n] = at
-                ids_[:n] = ids
-                at = at_
-                ids = ids_
+        p = find_key(rows, cols, slots, batch, i, bcols, tags[i])
+        if p >= 0:
             at[n] = i
-            ids[n] = r
+            ids[n] = (slots[p] & _LOW) - 1
             n += 1
-            r = np.int64(nxt[r])
+    start = 0
+    while start < n:
+        end = n
+        if room < 2 * end - start:
+            room = 2 * (2 * end - start)
+            at_ = np.empty(room, np.int64)
+            ids_ = np.empty(room, np.int64)
+            at_[:n] = at[:n]
+            ids_[:n] = ids[:n]
+            at = at_
+            ids = ids_
+        for k in range(start, end):
+            r = nxt[ids[k]]
+            if r >= 0:
+                at[n] = at[k]
+                ids[n] = r
+                n += 1
+        start = end
     return at[:n], ids[:n]
 
 

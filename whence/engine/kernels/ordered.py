@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from whence.engine.kernels.jit import kernel
+from whence.engine.kernels.jit import allocating, kernel
 from whence.model.codes import Codes
 
 LEAF = 64
@@ -165,7 +165,7 @@ def first_lines(store: Codes, size: Codes, top: Codes, meta: Codes, prefixes: Co
                 out[i] = line
 
 
-@kernel
+@allocating
 def first_rows(store: Codes, count: Codes, size: Codes, top: Codes, meta: Codes, limit: int) -> tuple[Codes, Codes]:
     """The first rows up to a total count, which the last one's count is cut to (all rows under a negative limit)."""
     room = meta[3] if limit < 0 else min(meta[3], limit)

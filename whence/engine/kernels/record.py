@@ -2,7 +2,7 @@
 
 Numba passes a tuple of arrays to an inner function as a hundred scalars, on every call. A `Record` instead is one
 pointer to a small header of (data, rows, columns) triples; `record.name` in a kernel reads the triple and is an
-ordinary array. The driver owns the arrays and keeps them alive; kernels compiled by `kernel` count no references.
+ordinary array. The driver owns the arrays and keeps them alive.
 """
 
 from __future__ import annotations
@@ -11,13 +11,11 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.core import cgutils
 from numba.core.typing.templates import AttributeTemplate
 from numba.extending import infer_getattr, intrinsic, lower_getattr_generic, models, register_model
 from numba.np.arrayobj import make_array, populate_array
-
-kernel: Any = njit(cache=True, nogil=True, _nrt=False)  # type: ignore[call-overload]  # _nrt is not in its signature
 
 _WORD = ir.IntType(64)
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from whence.engine.kernels.binding import bind
 from whence.engine.kernels.derive import better, emit, kill, overdelete_row
-from whence.engine.kernels.record import kernel
+from whence.engine.kernels.jit import kernel
 from whence.engine.kernels.store import (
     ALIVE,
     BEST,

@@ -23,7 +23,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from whence.engine.kernels.record import RecordType, at_address, kernel
+from whence.engine.kernels.jit import kernel
+from whence.engine.kernels.record import RecordType, at_address
 
 Ints = NDArray[np.int64]
 
@@ -225,7 +226,7 @@ def link_indexes(k, row, relation):
 
 
 @kernel
-def rehash(address, old_rows, old_keys):
+def rehash(address: int, old_rows: Ints, old_keys: Ints) -> None:
     """Fill the (larger, empty) hash tables of a store from the old ones."""
     k = store(address)
     scalar, indexes = k.scalar, k.indexes
@@ -248,7 +249,7 @@ def rehash(address, old_rows, old_keys):
 
 
 @kernel
-def compact(old_address, address, moved):
+def compact(old_address: int, address: int, moved: Ints) -> None:
     """Copy into an empty store the rows that live or on whose absence others stand; `moved` maps slots."""
     old, k = store(old_address), store(address)
     scalar = k.scalar
@@ -287,7 +288,7 @@ def compact(old_address, address, moved):
 
 
 @kernel
-def live_rows(address, relation, out):
+def live_rows(address: int, relation: int, out: Ints) -> int:
     """The live rows of a relation, into out[n, columns]; how many (with out empty, only counts)."""
     k = store(address)
     m = k.scalar[S_META]
@@ -303,7 +304,7 @@ def live_rows(address, relation, out):
 
 
 @kernel
-def contains(address, relation, rows, out):
+def contains(address: int, relation: int, rows: Ints, out: Ints) -> None:
     """For each row [n, columns] whether it is live in a relation."""
     k = store(address)
     keys = k.relations[relation, R_KEYS]

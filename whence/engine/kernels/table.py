@@ -104,6 +104,23 @@ def find_row(rows: Codes, slots: Codes, batch: Codes, i: int, tag: int) -> int:
 
 
 @kernel
+def touch_rows(rows: Codes, slots: Codes, tags: Codes) -> int:
+    """Read the slots, then the rows, that a batch of look-ups will want, so that their cache misses overlap.
+
+    What it returns has no meaning, but must be kept somewhere or the reads are optimised away."""
+    mask = slots.shape[0] - 1
+    seen = 0
+    for i in range(tags.shape[0]):
+        seen ^= slots[tags[i] & mask]
+    if rows.shape[1]:
+        for i in range(tags.shape[0]):
+            s = slots[tags[i] & mask]
+            if ((s >> 32) & _LOW) == tags[i]:
+                seen ^= rows[(s & _LOW) - 1, 0]
+    return seen
+
+
+@kernel
 def insert_row(
     rows: Codes,
     ann: Codes,
@@ -161,7 +178,11 @@ def upsert(
     """Find or insert each row of a batch: its id, its annotation so far; ids of the new ones; how many are new."""
     new = 0
     for i in range(batch.shape[0]):
-        tag = hash_row(batch, i)
+        ids[i] = hash_row(batch, i)
+    if batch.shape[0]:
+        old[0] = touch_rows(rows, slots, ids)
+    for i in range(batch.shape[0]):
+        tag = ids[i]
         r = find_row(rows, slots, batch, i, tag)
         if r < 0:
             r = insert_row(rows, ann, acc, slots, free, meta, batch, i, tag, ~r, zero)
@@ -192,7 +213,11 @@ def settle(
 def lookup(rows: Codes, slots: Codes, batch: Codes, ids: Codes) -> None:
     """The id of each row of a batch, or -1."""
     for i in range(batch.shape[0]):
-        r = find_row(rows, slots, batch, i, hash_row(batch, i))
+        ids[i] = hash_row(batch, i)
+    if touch_rows(rows, slots, ids) == -1:  # never mind what it is; see touch_rows
+        ids[0] = hash_row(batch, 0)
+    for i in range(batch.shape[0]):
+        r = find_row(rows, slots, batch, i, ids[i])
         ids[i] = r if r >= 0 else -1
 
 

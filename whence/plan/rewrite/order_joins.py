@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from whence.model.types import BOOLEAN
 from whence.plan.expr import Call, Col, Expr, columns_of, conjuncts, substitute
 from whence.plan.logical import Join, Node, Project
-from whence.plan.nodes import join
+from whence.plan.nodes import join, select
 from whence.plan.rewrite.inputs import with_inputs
 
 
@@ -93,6 +93,7 @@ def _ordered(node: Node, tree: _Tree, shown: list[int]) -> Node:
             pending = [i for i in pending if i not in ready]
             plan = join(plan, made, "inner", [_moved(tree.terms[i], place) for i in ready])
     assert plan is not None
+    plan = select(plan, [_moved(tree.terms[i], place) for i in pending])  # conditions of no column
     if [place[c] for c in shown] == list(range(len(plan.schema))):
         return plan
     types = node.schema.types
