@@ -88,11 +88,11 @@ class Adhoc:
         """The query's answer; names are checked before anything runs."""
         names = self._check(query, program)
         with self._guard:
-            query, called = _with_our_functions(query, program)
+            ours, called = _with_our_functions(query, program)
             tables = self._read(names)
             self._failed.clear()
             try:
-                return self._answer(query.sql(dialect="duckdb"), self._connect(called), tables)
+                return self._answer(ours.sql(dialect="duckdb"), self._connect(called), tables)
             except WhenceError:
                 raise
             except Exception as failure:  # DuckDB's own, and what its bindings and Arrow raise beside
