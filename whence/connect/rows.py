@@ -174,7 +174,8 @@ def _encode_values(values: Sequence[Any], type: Type, dictionary: Dictionary) ->
 
 def _encode_table(data: pa.Table, schema: Schema, dictionary: Dictionary, table: str) -> Codes:
     given = {name.lower(): i for i, name in enumerate(data.column_names)}
-    unknown = [name for name in data.column_names if name.lower() not in schema.names]
+    known = set(schema.names)
+    unknown = [name for name in data.column_names if name.lower() not in known]
     if unknown:
         raise DataError(f"table {table}: no column {', '.join(unknown)} in {schema}")
     out = np.empty((data.num_rows, len(schema)), np.int64)
