@@ -42,7 +42,6 @@ LIMITS = {
     ("duckdb", "cheapest"): 400,
     ("duckdb", "same_generation"): 400,
     ("duckdb", "reachable_nonlinear"): 800,
-    ("whence", "reachable_nonlinear"): 400,
 }
 """The largest network a peer is given unless `--no-limits`; what is not named has no limit."""
 

@@ -1,0 +1,91 @@
+"""Writes the figures of `results/*.json` into docs/benchmarks.md: `python -m benchmarks.page`.
+
+The page keeps its prose; what stands between `<!-- NAME -->` and `<!-- end -->` is made anew.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+PAGE = Path("docs/benchmarks.md")
+RESULTS = Path("results")
+LEAN = ("SciPy, matrix alone", "SciPy, matrix and difference")
+
+
+def main() -> None:
+    """Fill the page from the last runs."""
+    runs = {
+        name: json.loads((RESULTS / f"{name}.json").read_text()) for name in ("recursive_peers", "limits", "join_peers")
+    }
+    made = {
+        "recursive": recursive([s for s in runs["recursive_peers"]["series"] if s["peer"] not in LEAN]),
+        "lean": recursive(
+            [s for s in runs["recursive_peers"]["series"] if s["peer"] in ("Whence", *LEAN)], "reachable (linear)"
+        ),
+        "join": joins(runs["join_peers"]["series"]),
+        "promises": promises([c for run in runs.values() for c in run["checks"]]),
+    }
+    text = PAGE.read_text()
+    for name, table in made.items():
+        start = text.index(f"<!-- {name} -->\n") + len(f"<!-- {name} -->\n")
+        end = text.index("<!-- end -->", start)
+        text = f"{text[:start]}{table}\n{text[end:]}"
+    PAGE.write_text(text)
+
+
+def recursive(series: list[dict[str, Any]], only: str | None = None) -> str:
+    """One table a program: a row a peer, a column a size."""
+    parts = []
+    for workload in dict.fromkeys(s["workload"] for s in series):
+        if only is not None and workload != only:
+            continue
+        mine = [s for s in series if s["workload"] == workload]
+        sizes = sorted({s["size"] for s in mine})
+        lines = [
+            f"**{workload}**",
+            "",
+            "| peer | " + " | ".join(f"{n:,} nodes" for n in sizes) + " |",
+            "|---|" + "---|" * len(sizes),
+        ]
+        for peer in dict.fromkeys(s["peer"] for s in mine):
+            found = {s["size"]: s for s in mine if s["peer"] == peer}
+            lines.append(f"| {peer} | " + " | ".join(_cell(found.get(n)) for n in sizes) + " |")
+        parts.append("\n".join(lines))
+    return "\n\n".join(parts)
+
+
+def _cell(series: dict[str, Any] | None) -> str:
+    if series is None:
+        return "–"
+    deletes, inserts = fmean(series["deletes"]) * 1000, fmean(series["inserts"]) * 1000
+    return f"{_number(deletes)} / {_number(inserts)} ms; {_number(series['load'])} s"
+
+
+def joins(series: list[dict[str, Any]]) -> str:
+    """A row a peer."""
+    whence = fmean(next(s for s in series if s["peer"] == "Whence")["inserts"])
+    lines = ["| peer | ms a batch, mean | times Whence | load, s |", "|---|---|---|---|"]
+    for s in series:
+        mean = fmean(s["inserts"])
+        lines.append(f"| {s['peer']} | {_number(mean * 1000)} | {mean / whence:.1f} | {_number(s['load'])} |")
+    return "\n".join(lines)
+
+
+def promises(checks: list[dict[str, Any]]) -> str:
+    """What was asked, what was measured."""
+    lines = ["| promise | wanted | measured | |", "|---|---|---|---|"]
+    for c in checks:
+        sign, kept = "≥" if c["at_least"] else "≤", "kept" if c["kept"] else "not kept"
+        lines.append(f"| {c['what']} | {sign} {c['wanted']:g} | {_number(c['measured'])} | {kept} |")
+    return "\n".join(lines)
+
+
+def _number(value: float) -> str:
+    return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+if __name__ == "__main__":
+    main()
