@@ -33,8 +33,7 @@ Pipeline = Callable[[Codes], Codes]
 
 
 class Fixpoint(Operator):
-    """Keeps the relations of a `RuleProgram`; input i is its i-th external relation; outputs are read through
-    `Port`s."""
+    """Keeps the relations of a `RuleProgram`: input i is its i-th external relation, outputs are read by `Port`s."""
 
     algebra = NONE
 
@@ -121,7 +120,7 @@ class Fixpoint(Operator):
         if restart:
             memory.k.scalar[st.S_CURSOR] = 0
         memory.k.scalar[st.S_CULPRIT] = -1
-        status = memory.drive(kernel, *args)
+        status = memory.drive(kernel, *args, watch=self.watch)
         if status == st.LIMIT:
             self._refuse()
         if status == st.OVERFLOW:
@@ -174,15 +173,10 @@ class Fixpoint(Operator):
             self._run(inverse)
 
     def _before(self, changes: Codes) -> Codes:
-        """The external rows as they were before this epoch's changes, with their multiplicities."""
-        rows = self._changes([i.contents() for i in self.inputs])
+        """The external rows before this epoch's changes, which the inputs still hold: they are undone after this."""
         inverse = changes.copy()
         inverse[:, 1] *= -1
-        return np.concatenate([rows, inverse]) if self._inputs_are_new else rows
-
-    # An input's contents are read while the dataflow is being undone: operators undo after their consumers, so they
-    # still hold this epoch's changes.
-    _inputs_are_new = True
+        return np.concatenate([self._changes([i.contents() for i in self.inputs]), inverse])
 
     def _refuse(self) -> None:
         """Name the view and an input row of the batch that the derivation without end stands on."""

@@ -9,6 +9,7 @@ arrangement or an index as long as an operator or a view does.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from whence.annotate import Algebra
 from whence.annotate.counting import COUNTING
@@ -74,6 +75,7 @@ class Dataflow:
         for done, new in enumerate(fresh):
             if progress is not None:
                 progress(done, len(fresh), new.describe())
+                new.watch = partial(progress, done, len(fresh))
             ins = []
             for i in new.inputs:
                 if id(i) not in kept:
@@ -85,7 +87,7 @@ class Dataflow:
                 new.arranged.apply(out)
                 new.arranged.commit()
             new.commit()
-            new.primed = True
+            new.primed, new.watch = True, None
             kept[id(new)] = out
             for i in new.inputs:
                 left[id(i)] -= 1

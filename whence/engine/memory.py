@@ -12,6 +12,8 @@ from whence.engine.plans import Compiled
 from whence.model.codes import Codes
 from whence.plan.support import can_support
 
+WORTH_TELLING = 100_000  # rows from which growth is progress
+
 
 class Memory:
     """The growing arrays of a component and the calls that work on them."""
@@ -50,7 +52,7 @@ class Memory:
     def nbytes(self) -> int:
         return self.k.nbytes
 
-    def drive(self, kernel: Callable[..., None], *args: object) -> int:
+    def drive(self, kernel: Callable[..., None], *args: object, watch: Callable[[str], None] | None = None) -> int:
         """Call a kernel until it neither needs room nor is interrupted by anything the driver can mend."""
         scalar = self.k.scalar
         while True:
@@ -60,6 +62,8 @@ class Memory:
             if status not in (st.GROW, st.FOREIGN_FULL):
                 return status
             self.grow()
+            if watch is not None and (rows := int(scalar[st.S_ROWS])) >= WORTH_TELLING:
+                watch(f"{rows:,} rows")
 
     def grow(self) -> None:
         """Double whatever is nearly full; if nothing is, it was the buckets."""

@@ -9,6 +9,7 @@ the *new* state of every input next to the deltas; a law that needs the old stat
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -55,6 +56,7 @@ class Operator:
     algebra: Algebra
     arranged: Relation | None = None  # the relation of this operator's output, if someone needs it
     keeps_output: bool = False  # its own state can be read row by row: a view of it needs no relation
+    watch: Callable[[str], None] | None = None  # told how far a long first run has come
     primed: bool = False  # has seen the contents of its inputs
     dropped: bool = False  # no view needs it any more; its state stands still
     follows: bool = False  # runs exactly when an input ran (not: when an input's delta is not empty)

@@ -249,4 +249,4 @@ def _told(progress: Progress | None, name: str) -> Callable[[int, int, str], Non
     if progress is None:
         return None
     tell = progress
-    return lambda done, total, _: tell(name, done, total)
+    return lambda done, total, what: tell(f"{name}: {what}" if what.endswith("rows") else name, done, total)
