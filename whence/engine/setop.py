@@ -27,7 +27,27 @@ _FUNCTIONS: dict[tuple[str, bool], Callable[[Codes, Codes], Codes]] = {
 }
 
 
-class Distinct(Operator):
+class _Counting(Operator):
+    """An operator whose state is one relation of counts."""
+
+    counts: Relation
+
+    def commit(self) -> None:
+        self.counts.commit()
+
+    def undo(self) -> None:
+        self.counts.undo()
+
+    @property
+    def state_rows(self) -> int:
+        return len(self.counts)
+
+    @property
+    def state_bytes(self) -> int:
+        return self.counts.nbytes
+
+
+class Distinct(_Counting):
     """Each row once."""
 
     def __init__(self, input: Operator):
@@ -48,22 +68,8 @@ class Distinct(Operator):
         all_ = self.counts.scan()
         return Batch(all_.rows, np.full(len(all_), self.algebra.one, np.int64), True)
 
-    def commit(self) -> None:
-        self.counts.commit()
 
-    def undo(self) -> None:
-        self.counts.undo()
-
-    @property
-    def state_rows(self) -> int:
-        return len(self.counts)
-
-    @property
-    def state_bytes(self) -> int:
-        return self.counts.nbytes
-
-
-class SetOp(Operator):
+class SetOp(_Counting):
     """INTERSECT and EXCEPT. A row's annotation is its left plus its right count: it stays while either is."""
 
     def __init__(self, left: Operator, right: Operator, kind: str, all: bool, schema: Schema):
@@ -94,20 +100,6 @@ class SetOp(Operator):
         out = self._function(self.counts.acc[ids, 0], self.counts.acc[ids, 1])
         keep = np.flatnonzero(out)
         return Batch(self.counts.rows[ids[keep]], out[keep], True)
-
-    def commit(self) -> None:
-        self.counts.commit()
-
-    def undo(self) -> None:
-        self.counts.undo()
-
-    @property
-    def state_rows(self) -> int:
-        return len(self.counts)
-
-    @property
-    def state_bytes(self) -> int:
-        return self.counts.nbytes
 
     def describe(self) -> str:
         return self.kind + (" all" if self.all else "")
