@@ -153,3 +153,60 @@ def test_the_examples_run(name: str, capsys: pytest.CaptureFixture[str]) -> None
     code = compile((EXAMPLES / f"{name}.py").read_text(), f"{name}.py", "exec")
     exec(code, {"__name__": "__main__", "__file__": str(EXAMPLES / f"{name}.py")})
     assert capsys.readouterr().out
+
+
+@pytest.mark.parametrize("policy", ["support", "dred"])
+def test_what_came_in_many_epochs_comes_back_in_one(policy: str) -> None:
+    """The way back from a refused epoch may be longer than any epoch may be."""
+    db = whence.open()
+    db.execute(f"""
+        CREATE TABLE e (a INT, b INT);
+        CREATE VIEW r WITH (recursion_rows = 60, policy = '{policy}') AS
+          SELECT a, b FROM e UNION SELECT r.a, e.b FROM r JOIN e ON r.b = e.a""")
+    for start in range(0, 500, 100):
+        db.insert("e", [(start + i, start + i + 1) for i in range(6)])
+    links, pairs = sorted(db["e"]), sorted(db["r"])
+    with pytest.raises(whence.RecursionLimitError, match="view r does not end"):
+        db.insert("e", [(1000 + i, 1001 + i) for i in range(30)])
+    assert (sorted(db["e"]), sorted(db["r"])) == (links, pairs)
+    db.insert("e", [(2000, 2001)])
+    assert sorted(db["r"]) == [*pairs, (2000, 2001)]
+
+
+@pytest.mark.parametrize("policy", ["support", "dred"])
+def test_an_epoch_undone_for_another_view_ignores_the_limit_on_the_way_back(policy: str) -> None:
+    db = whence.open()
+    db.execute(f"""
+        CREATE TABLE s (a INT); CREATE TABLE e (a INT, b INT); CREATE TABLE x (v BIGINT);
+        CREATE VIEW r WITH (recursion_limit = 5, policy = '{policy}') AS
+          SELECT a FROM s UNION SELECT e.b FROM r JOIN e ON r.a = e.a;
+        CREATE VIEW z AS SELECT SUM(x.v) AS s, COUNT(*) AS n FROM x, (SELECT COUNT(*) AS n FROM r) q""")
+    db.insert("s", [(1,)])
+    db.insert("e", [(1, 5), (5, 6)])
+    db.insert("e", [(1, 2), (2, 3), (3, 4), (4, 5)])
+    db.insert("x", [(2**62,)])
+    before = [sorted(db[name]) for name in ("e", "x", "r", "z")]
+
+    def overflow() -> None:
+        with db.transaction():
+            db.delete("e", [(1, 5), (5, 6)])
+            db.insert("x", [(2**62,), (2**62,)])
+
+    with pytest.raises(whence.EvaluationError):
+        overflow()
+    assert [sorted(db[name]) for name in ("e", "x", "r", "z")] == before
+
+
+def test_two_hundred_views_recurse_together() -> None:
+    views = 200
+    db = whence.open()
+    steps = [
+        f"CREATE VIEW v{i} AS SELECT e.a, v{(i - 1) % views}.b FROM e JOIN v{(i - 1) % views} ON e.b = v{(i - 1) % views}.a"
+        for i in range(1, views)
+    ]
+    first = f"CREATE VIEW v0 AS SELECT a, b FROM e UNION SELECT e.a, w.b FROM e JOIN v{views - 1} AS w ON e.b = w.a"
+    db.execute(";".join(["CREATE TABLE e (a INT, b INT)", first, *steps]))
+    db.insert("e", [(i, i + 1) for i in range(views + 5)])
+    assert sorted(db[f"v{views - 1}"]) == [(i, i + views) for i in range(6)]
+    db.delete("e", [(views + 4, views + 5)])
+    assert sorted(db[f"v{views - 1}"]) == [(i, i + views) for i in range(5)]

@@ -30,6 +30,7 @@ from whence.plan.rule_model import RuleProgram
 
 POLICIES = {"support": st.SUPPORT, "dred": st.DRED}
 Pipeline = Callable[[Codes], Codes]
+_NO_LIMIT = 2**31 - 1
 
 
 class Fixpoint(Operator):
@@ -62,7 +63,7 @@ class Fixpoint(Operator):
 
     def _start(self) -> None:
         self._compiled = Compiled(self.program, self.dictionary, POLICIES[self.policy])
-        self.memory = Memory(self._compiled, POLICIES[self.policy], self.depth_limit, self.row_limit)
+        self.memory = Memory(self._compiled, POLICIES[self.policy])
 
     # -- an epoch ----------------------------------------------------------------------------------------------------
 
@@ -86,9 +87,12 @@ class Fixpoint(Operator):
                 parts.append(part)
         return np.concatenate(parts) if parts else np.zeros((0, 2 + self._compiled.columns), np.int64)
 
-    def _run(self, changes: Codes) -> dict[int, Batch]:
+    def _run(self, changes: Codes, limited: bool = True) -> dict[int, Batch]:
+        """To the fixpoint after some changes; without limits where it is known to exist, on the way back."""
         memory = self.memory
-        memory.k.scalar[st.S_BUDGET] = int(memory.k.scalar[st.S_ROWS]) + self.row_limit
+        scalar = memory.k.scalar
+        scalar[st.S_DEPTH] = min(self.depth_limit, _NO_LIMIT) if limited else _NO_LIMIT
+        scalar[st.S_BUDGET] = int(scalar[st.S_ROWS]) + self.row_limit if limited else _NO_LIMIT
         removes = (changes[:, 1] < 0) != np.isin(changes[:, 0], [i for i in self._externals if self._absence(i)])
         if removes.any():
             self._call(fx.feed, changes, True, restart=True)
@@ -165,12 +169,12 @@ class Fixpoint(Operator):
         if self._broken:
             before = self._before(changes)
             self._start()
-            self._run(before)
+            self._run(before, limited=False)
             self._broken = False
         else:
             inverse = changes.copy()
             inverse[:, 1] *= -1
-            self._run(inverse)
+            self._run(inverse, limited=False)
 
     def _before(self, changes: Codes) -> Codes:
         """The external rows before this epoch's changes, which the inputs still hold: they are undone after this."""
@@ -225,7 +229,7 @@ class Fixpoint(Operator):
             depth_limit=self.depth_limit,
             row_limit=self.row_limit,
         )
-        witness._run(self._before(self._pending))
+        witness._run(self._before(self._pending), limited=False)
         witness._run(self._pending)
 
     # -- reading -----------------------------------------------------------------------------------------------------

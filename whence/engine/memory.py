@@ -18,7 +18,7 @@ WORTH_TELLING = 100_000  # rows from which growth is progress
 class Memory:
     """The growing arrays of a component and the calls that work on them."""
 
-    def __init__(self, compiled: Compiled, policy: int, depth: int, budget: int):
+    def __init__(self, compiled: Compiled, policy: int):
         self.compiled = compiled
         self._witnesses = 0  # dead rows that the last compaction had to keep
         scalar = np.zeros(st.S_FIELDS, np.int64)
@@ -26,7 +26,7 @@ class Memory:
         scalar[st.S_ATOMS], scalar[st.S_CHAIN] = compiled.atoms, compiled.chain
         scalar[st.S_HEAP] = any(r.kind == "best" for r in compiled.program.relations)
         scalar[st.S_FORGETS] = not can_support(compiled.program)
-        scalar[st.S_POLICY], scalar[st.S_DEPTH], scalar[st.S_BUDGET] = policy, depth, budget
+        scalar[st.S_POLICY] = policy
         self.k = Record(
             st.STORE,
             **self._slots(64),

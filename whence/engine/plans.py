@@ -180,6 +180,8 @@ class Compiled:
     def _number_indexes(self) -> None:
         """Indexes of one relation stand together; each has a chain word in the slots of its relation."""
         keys = sorted(self._indexes)
+        if max(len(keys), len(self.program.relations)) >= st.MAX_INDEXES:
+            raise SqlError(f"{len(keys)} indexes would be needed by views that recurse together; that is too many")
         counts: dict[int, int] = {}
         width = max((len(c) for _, c in keys), default=0)
         table = np.zeros((max(1, len(keys)), st.X_COLUMNS + width), np.int64)

@@ -98,6 +98,7 @@ S_BODIES = 112  # body rows of the running derivation, by atom
 S_CHOSEN = 128  # body rows of the best derivation found by a search
 S_FIELDS = 160
 MAX_ATOMS = 16
+MAX_INDEXES = 1 << 15
 MAX_COLUMNS = 63
 
 OK, GROW, LIMIT, FOREIGN_FULL, OVERFLOW, MISSING = range(6)
@@ -153,7 +154,7 @@ def find_chain(k, index):
     h = mix(-(index + 1), n)
     for c in range(n):
         h = mix(h, scalar[S_SCRATCH + c])
-    tag = (index << 24) | ((h >> 40) & 0xFFFFFF)  # the index number itself, so that no other index's entry can pass
+    tag = (index << 16) | ((h >> 40) & 0xFFFF)  # the index number itself, so that no other index's entry can pass
     mask = len(table) - 1
     at = h & mask
     while True:
@@ -241,7 +242,7 @@ def rehash(address: int, old_rows: Ints, old_keys: Ints) -> None:
             k.rows[scalar[S_SLOT]] = (scalar[S_HASH] << 32) | row
     for i in range(len(old_keys)):
         if old_keys[i] >= 0:
-            row, index = old_keys[i] & 0xFFFFFFFF, old_keys[i] >> 56
+            row, index = old_keys[i] & 0xFFFFFFFF, old_keys[i] >> 48
             for c in range(indexes[index, X_COUNT]):
                 scalar[S_SCRATCH + c] = k.cells[row, indexes[index, X_COLUMNS + c]]
             find_chain(k, index)
