@@ -134,7 +134,8 @@ class Aggregate(Operator):
             f"{names[c]} = {decode_value(int(key[c]), types[c], self.dictionary)!r}" for c in range(len(self.keys))
         )
         place = f" for the group {group}" if group else ""
-        return EvaluationError(f"{agg.function.upper()} does not fit {type}{place}; cast its argument to DOUBLE")
+        advice = "" if type.kind is Kind.DOUBLE else "; cast its argument to DOUBLE"
+        return EvaluationError(f"{agg.function.upper()} does not fit {type}{place}{advice}")
 
     def commit(self) -> None:
         self.groups.commit()

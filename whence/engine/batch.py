@@ -5,11 +5,14 @@ A consolidated batch has each row once and no change of zero (`Batch.unique` say
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from whence.annotate import Algebra
 from whence.engine.kernels.batches import add_up, number_rows
 from whence.engine.operator import Batch
+from whence.errors import EvaluationError
 from whence.model.codes import Codes
 
 
@@ -17,6 +20,18 @@ def codes2d(rows: Codes) -> Codes:
     """The rows as every kernel wants them: C-contiguous, writeable int64."""
     rows = np.ascontiguousarray(rows, np.int64)
     return rows if rows.flags.writeable else rows.copy()
+
+
+def carefully(batch: Batch, algebra: Algebra, compute: Callable[[Batch], Batch]) -> Batch:
+    """`compute(batch)`; if an expression fails, once more without the rows that come and go within the batch.
+
+    A row that never was must not be an error, and to look for such rows first would cost every batch."""
+    try:
+        return compute(batch)
+    except EvaluationError:
+        if batch.unique:
+            raise
+        return compute(consolidate(batch, algebra))
 
 
 def consolidate(batch: Batch, algebra: Algebra) -> Batch:

@@ -15,12 +15,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from whence.engine.arrange import arranged_by
-from whence.engine.batch import concat
+from whence.engine.batch import concat, consolidate
 from whence.engine.evaluate import compile_expr
 from whence.engine.kernels.batches import join_batches
 from whence.engine.kernels.index import pair_rows
 from whence.engine.operator import Batch, Operator
 from whence.engine.relation import Index, Relation
+from whence.errors import EvaluationError
 from whence.model.codes import Codes, Dictionary
 from whence.plan.expr import Col, Expr, columns_of, substitute
 from whence.plan.many_way import ManyWay
@@ -47,6 +48,7 @@ class _Path:
     first: list[Test]
     steps: list[_Step]
     out: Codes
+    whole: Codes  # the positions of all columns, in the order of the inputs
 
 
 class Join(Operator):
@@ -56,12 +58,13 @@ class Join(Operator):
         self.schema, self.algebra, self.inputs, self.join = join.schema, inputs[0].algebra, inputs, join
         self._start = np.cumsum([0, *(len(i.schema) for i in inputs)]).tolist()
         self._paths = [self._path(i, dictionary) for i in range(len(inputs))]
+        self._tests = [compile_expr(t, dictionary) for t in join.tests]
 
     def _path(self, first: int, dictionary: Dictionary) -> _Path:
         """Next comes the input that agrees with what is known in the most columns."""
         position = {c: c - self._start[first] for c in range(self._start[first], self._start[first + 1])}
         waiting = list(self.join.tests)
-        path = _Path(self._ready(waiting, position, dictionary), [], np.empty(0, np.int64))
+        path = _Path(self._ready(waiting, position, dictionary), [], *2 * (np.empty(0, np.int64),))
         left = [i for i in range(len(self.inputs)) if i != first]
         while left:
             chosen = max(left, key=lambda i: len(self._agreeing(i, position)))
@@ -76,6 +79,7 @@ class Join(Operator):
                 _Step(chosen, np.array(known, np.int64), np.array(cols, np.int64), relation, index, tests)
             )
         path.out = np.array([position[c] for c in self.join.out], np.int64)
+        path.whole = np.array([position[c] for c in range(len(position))], np.int64)
         return path
 
     def _agreeing(self, input: int, position: dict[int, int]) -> list[tuple[int, int]]:
@@ -98,8 +102,16 @@ class Join(Operator):
         return [(self.inputs[s.input], tuple(s.cols.tolist())) for path in self._paths for s in path.steps]
 
     def apply(self, deltas: list[Batch]) -> Batch:
-        parts = [self._follow(i, delta, deltas) for i, delta in enumerate(deltas) if len(delta.ann)]
-        return concat(parts, len(self.schema))
+        changed = [(i, delta) for i, delta in enumerate(deltas) if len(delta.ann)]
+        try:
+            parts = [self._follow(i, delta, deltas) for i, delta in changed]
+            return concat(parts, len(self.schema))
+        except EvaluationError:
+            # Perhaps on a combination that comes and goes within the epoch: decide only when those are gone.
+            parts = [self._follow(i, delta, deltas, decide=False) for i, delta in changed]
+            whole = consolidate(concat(parts, self._start[-1]), self.algebra)
+            passed = _passing(whole, self._tests)
+            return Batch(np.ascontiguousarray(passed.rows[:, np.array(self.join.out, np.int64)]), passed.ann)
 
     def prime(self, contents: list[Batch]) -> Batch:
         smallest = min(range(len(contents)), key=lambda i: len(contents[i]))
@@ -108,10 +120,12 @@ class Join(Operator):
     def recompute(self) -> Batch:
         return self._follow(0, self.inputs[0].contents(), None)
 
-    def _follow(self, first: int, delta: Batch, deltas: list[Batch] | None) -> Batch:
-        """A delta's path. Inputs after it are read as they were before this epoch's deltas, if there are any."""
+    def _follow(self, first: int, delta: Batch, deltas: list[Batch] | None, decide: bool = True) -> Batch:
+        """A delta's path. Inputs after it are read as they were before this epoch's deltas, if there are any.
+
+        Without `decide`, no test is made and all columns are given."""
         path = self._paths[first]
-        batch = _passing(delta, path.first)
+        batch = _passing(delta, path.first) if decide else delta
         for step in path.steps:
             if not len(batch.ann):
                 break
@@ -123,10 +137,11 @@ class Join(Operator):
                 added = self._extend(batch, at, new.rows, new.ann, ids)
                 taken = self.algebra.change(added.ann, np.full(len(added), self.algebra.zero, np.int64))
                 longer = concat([longer, Batch(added.rows, taken)], longer.rows.shape[1])
-            batch = _passing(longer, step.tests)
+            batch = _passing(longer, step.tests) if decide else longer
+        out = path.out if decide else path.whole
         if not len(batch.ann):
-            return Batch.empty(len(self.schema))
-        return Batch(np.ascontiguousarray(batch.rows[:, path.out]), batch.ann)
+            return Batch.empty(len(out))
+        return Batch(np.ascontiguousarray(batch.rows[:, out]), batch.ann)
 
     def _extend(self, batch: Batch, at: Codes, rows: Codes, ann: Codes, ids: Codes) -> Batch:
         n = len(at)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from whence.engine.batch import carefully
 from whence.engine.evaluate import compile_expr
 from whence.engine.operator import Batch, Operator
 from whence.errors import DataError, EvaluationError, WhenceError
@@ -36,7 +37,9 @@ class Lateral(Operator):
         self.call = TableCall(name, function, args, Schema(schema.columns[len(input.schema) :]), dictionary)
 
     def apply(self, deltas: list[Batch]) -> Batch:
-        (delta,) = deltas
+        return carefully(deltas[0], self.algebra, self._called)
+
+    def _called(self, delta: Batch) -> Batch:
         at, right = self.call(delta.rows)
         return Batch(np.concatenate((delta.rows[at], right), axis=1), delta.ann[at])
 

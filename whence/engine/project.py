@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from whence.engine.batch import carefully
 from whence.engine.evaluate import compile_expr
 from whence.engine.operator import Batch, Operator
 from whence.model.codes import Dictionary
@@ -31,6 +32,9 @@ class Project(Operator):
         if self._gather:
             rows = np.ascontiguousarray(delta.rows[:, self._columns])
             return Batch(rows, delta.ann, delta.unique and self._keeps)
+        return carefully(delta, self.algebra, self._computed)
+
+    def _computed(self, delta: Batch) -> Batch:
         rows = np.empty((len(delta.ann), len(self._compute)), np.int64)
         if len(delta.ann):
             for c, compute in enumerate(self._compute):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from whence.engine.batch import take
+from whence.engine.batch import carefully, take
 from whence.engine.evaluate import compile_expr
 from whence.engine.operator import Batch, Operator
 from whence.model.codes import Dictionary
@@ -23,7 +23,9 @@ class Select(Operator):
         self._test = compile_expr(predicate, dictionary)
 
     def apply(self, deltas: list[Batch]) -> Batch:
-        (delta,) = deltas
+        return carefully(deltas[0], self.algebra, self._passing)
+
+    def _passing(self, delta: Batch) -> Batch:
         return take(delta, np.flatnonzero(self._test(delta.rows) == 1))
 
     def recompute(self) -> Batch:

@@ -14,12 +14,13 @@ from typing import Literal
 import numpy as np
 
 from whence.engine.arrange import arranged_by
-from whence.engine.batch import concat
+from whence.engine.batch import concat, consolidate
 from whence.engine.evaluate import compile_expr
 from whence.engine.kernels.aggregate import group_rows
 from whence.engine.kernels.batches import number_rows, sum_by
 from whence.engine.operator import Batch, Operator
 from whence.engine.relation import Relation
+from whence.errors import EvaluationError
 from whence.model.codes import Codes, Dictionary
 from whence.model.types import Schema
 from whence.plan.expr import Col, Expr, columns_of, substitute
@@ -53,8 +54,8 @@ class Semijoin(Operator):
         self._pall = np.arange(len(self._pattern))
         self._left, self._lindex = arranged_by(left, self._pattern)
         self._right, self._rindex = arranged_by(right, self._rcols)
-        self.patterns = Relation(len(self._pattern), self.algebra, 1)
-        self._index = self.patterns.index(tuple(range(len(keys))))
+        self._former: Relation | None = None
+        self._forget()
         self._test = None
         if residual is not None:
             place = {c: i for i, c in enumerate(self._pattern)}
@@ -67,7 +68,28 @@ class Semijoin(Operator):
     def needs(self) -> list[tuple[Operator, tuple[int, ...]]]:
         return [(self.inputs[0], self._pattern), (self.inputs[1], self._rcols)]
 
+    def _forget(self) -> None:
+        self.patterns = Relation(len(self._pattern), self.algebra, 1)
+        self._index = self.patterns.index(tuple(range(len(self.keys))))
+
     def apply(self, deltas: list[Batch]) -> Batch:
+        try:
+            return self._apply(deltas)
+        except EvaluationError:
+            return self._anew(deltas[0])
+
+    def _anew(self, left: Batch) -> Batch:
+        """A test failed, perhaps on a pair that never was in any epoch: take the answer from the new states alone."""
+        self.patterns.undo()
+        now = self.inputs[0].contents()
+        before = self._answers(concat([now, Batch(left.rows, self._negative(left.ann))], now.rows.shape[1]))
+        self._former = self.patterns
+        self._forget()
+        after = self.prime([now])
+        both = concat([after, Batch(before.rows, self._negative(before.ann))], len(self.schema))
+        return consolidate(both, self.algebra)
+
+    def _apply(self, deltas: list[Batch]) -> Batch:
         left, right = deltas
         flips, signs = (
             self._right_changes(right) if len(right.ann) else (np.empty((0, 0), np.int64), np.empty(0, np.int64))
@@ -90,7 +112,10 @@ class Semijoin(Operator):
         )
 
     def recompute(self) -> Batch:
-        left = self.inputs[0].contents()
+        return self._answers(self.inputs[0].contents())
+
+    def _answers(self, left: Batch) -> Batch:
+        left = consolidate(left, self.algebra)
         ids = self.patterns.lookup(np.ascontiguousarray(left.rows[:, self._pattern]))
         return self._answered(left, (self.patterns.acc[ids, 0] > 0).astype(np.int64))
 
@@ -161,9 +186,13 @@ class Semijoin(Operator):
         return self.algebra.change(ann, np.full(len(ann), self.algebra.zero, np.int64))
 
     def commit(self) -> None:
+        self._former = None
         self.patterns.commit()
 
     def undo(self) -> None:
+        if self._former is not None:
+            self.patterns, self._former = self._former, None
+            self._index = self.patterns.index(tuple(range(len(self.keys))))
         self.patterns.undo()
 
     @property

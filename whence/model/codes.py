@@ -114,6 +114,8 @@ class Dictionary:
         """The code of a value that had none a moment ago; another thread may have been quicker."""
         code = self._code.get(value)
         if code is None:
+            if isinstance(value, str) and not value.isascii():
+                _check_text(value)
             code = len(self._value)
             self._value.append(value)  # first, for whoever finds the code looks here
             self._code[value] = code
@@ -181,6 +183,13 @@ class Dictionary:
             self._label[code] = -_ORDER_SPAN + position * step
         if self._labelled:
             self.order_version += 1
+
+
+def _check_text(value: str) -> None:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise DataError(f"{value!r:.80} is not text: half of a surrogate pair stands alone in it") from None
 
 
 def _order_key(value: Any) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from whence.model.types import BOOLEAN, Schema
+from whence.model.types import BOOLEAN, Kind, Schema
 from whence.plan.expr import Call, Col, Expr, columns_of, conjuncts, substitute
 from whence.plan.logical import Join, Node, Project, Select
 from whence.plan.native import strip
@@ -106,6 +106,8 @@ def _over(expr: Expr, columns: list[Expr]) -> Expr:
 def _equal_columns(test: Expr) -> tuple[int, int] | None:
     if isinstance(test, Call) and test.op == "=":
         a, b = strip(test.args[0]), strip(test.args[1])
-        if isinstance(a, Col) and isinstance(b, Col) and len(columns_of(test)) == 2:
+        # Intervals that compare equal (a month, thirty days) may have different codes: those are tested, not looked up.
+        looked_up = a.type.kind is not Kind.INTERVAL
+        if isinstance(a, Col) and isinstance(b, Col) and looked_up and len(columns_of(test)) == 2:
             return a.index, b.index
     return None

@@ -101,7 +101,8 @@ class Embedded:
         return Pending(table, self.catalog.flow.tables[name].relation, self.dictionary)
 
     def _commit(self, writes: Transaction) -> None:
-        deltas = writes.deltas()
+        found = {name: consolidate(delta, COUNTING) for name, delta in writes.deltas().items()}
+        deltas = {name: delta for name, delta in found.items() if len(delta.ann)}
         if not deltas:
             return
         flow, start = self.catalog.flow, time.perf_counter()

@@ -12,7 +12,7 @@ import pyarrow as pa
 from whence.connect import files, rows
 from whence.errors import DataError, EvaluationError
 from whence.model.codes import Interval
-from whence.model.types import Kind
+from whence.model.types import Kind, Schema
 
 if TYPE_CHECKING:
     import pandas
@@ -97,7 +97,12 @@ class Handle:
 
     def __init__(self, runtime: Embedded, name: str) -> None:
         self.name, self._runtime = name, runtime
-        self.schema = runtime.schema(name)
+        runtime.schema(name)  # or it is an error now, not at the first reading
+
+    @property
+    def schema(self) -> Schema:
+        """The columns as they are now: a view may be replaced."""
+        return self._runtime.schema(self.name)
 
     @property
     def columns(self) -> list[str]:

@@ -163,7 +163,7 @@ def show(acc: Codes, g: int, specs: Codes, width: int, row: Codes, bits: Codes, 
                 total = float((high << 32) | acc[g, o + 2])
             else:
                 total = float(high) * _TWO32 + float(acc[g, o + 2])
-            value = to_code(total / n / (10.0 ** specs[a, 4]), bits, real)
+            value = to_code(total / (n * 10.0 ** specs[a, 4]), bits, real)
         else:
             bits[0] = acc[g, o + 1]
             total = real[0]

@@ -25,7 +25,7 @@ def _push(node: Node, terms: list[Expr]) -> Node:
     """The node's rows for which the terms, over its columns, are true."""
     match node:
         case Select():
-            return _push(node.input, terms + conjuncts(node.predicate))
+            return _push(node.input, conjuncts(node.predicate) + terms)  # in the order they were to be decided
         case Project():
             below = [substitute(term, lambda c: _retyped(node.exprs[c.index], c)) for term in terms]
             return replace(node, input=_push(node.input, below))
