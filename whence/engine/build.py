@@ -54,8 +54,8 @@ class Builder:
         return found
 
     def forget(self) -> None:
-        """Let go of operators that were dropped."""
-        self._built = {k: op for k, op in self._built.items() if not op.dropped}
+        """Let go of operators that were dropped, and of those that were built for a view that then failed."""
+        self._built = {k: op for k, op in self._built.items() if op.primed and not op.dropped}
 
     def _make(self, node: logical.Node, inputs: list[Operator]) -> Operator:
         schema, words = node.schema, self.dictionary

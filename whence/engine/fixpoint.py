@@ -71,7 +71,10 @@ class Fixpoint(Operator):
         changes = self._changes(deltas)
         self._pending = changes
         self._broken = True  # until the fixpoint is reached
-        self.out = self._run(changes)
+        try:
+            self.out = self._run(changes)
+        except EvaluationError:
+            self.out = self._run_anew(changes)
         self._broken = False
         return Batch.empty(0)
 
@@ -87,12 +90,14 @@ class Fixpoint(Operator):
                 parts.append(part)
         return np.concatenate(parts) if parts else np.zeros((0, 2 + self._compiled.columns), np.int64)
 
-    def _run(self, changes: Codes, limited: bool = True) -> dict[int, Batch]:
-        """To the fixpoint after some changes; without limits where it is known to exist, on the way back."""
+    def _run(self, changes: Codes, limited: bool = True, known: int = 0) -> dict[int, Batch]:
+        """To the fixpoint after some changes; without limits where it is known to exist, on the way back.
+
+        `known` rows, derived before and now to be derived again, do not count against the limit."""
         memory = self.memory
         scalar = memory.k.scalar
         scalar[st.S_DEPTH] = min(self.depth_limit, _NO_LIMIT) if limited else _NO_LIMIT
-        scalar[st.S_BUDGET] = int(scalar[st.S_ROWS]) + self.row_limit if limited else _NO_LIMIT
+        scalar[st.S_BUDGET] = int(scalar[st.S_ROWS]) + known + self.row_limit if limited else _NO_LIMIT
         removes = (changes[:, 1] < 0) != np.isin(changes[:, 0], [i for i in self._externals if self._absence(i)])
         if removes.any():
             self._call(fx.feed, changes, True, restart=True)
@@ -116,6 +121,23 @@ class Fixpoint(Operator):
                 )
         return result
 
+    def _run_anew(self, changes: Codes) -> dict[int, Batch]:
+        """An expression failed, perhaps on rows of the half-way state without what goes and not yet with what comes:
+        take the answer from the states before and after alone."""
+        before = self._before(changes)
+        self._start()
+        self._run(before, limited=False)
+        old = {relation: self.live(relation) for relation in self._derived}
+        known = int(self.memory.k.scalar[st.S_ROWS])
+        self._start()
+        self._run(np.concatenate([before, changes]), known=known)
+        out = {}
+        for relation, gone in old.items():
+            now = self.live(relation)
+            signs = np.concatenate([np.ones(len(now), np.int64), np.full(len(gone), -1, np.int64)])
+            out[relation] = consolidate(Batch(np.concatenate([now, gone]), signs), COUNTING)
+        return out
+
     def _absence(self, relation: int) -> bool:
         return self.program.relations[relation].kind == "absence"
 
@@ -128,7 +150,7 @@ class Fixpoint(Operator):
         if status == st.LIMIT:
             self._refuse()
         if status == st.OVERFLOW:
-            raise EvaluationError(f"a number went out of BIGINT's range while deriving {self.name}")
+            raise EvaluationError(f"a number (or the copies of a row) went out of its range while deriving {self.name}")
         if status == st.MISSING:
             raise EvaluationError(
                 f"a group of {self.name} whose best value is NULL reached LEAST or GREATEST in the recursion: these "

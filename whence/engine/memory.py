@@ -20,6 +20,7 @@ class Memory:
 
     def __init__(self, compiled: Compiled, policy: int):
         self.compiled = compiled
+        self._most_indexes = int(compiled.relations[:, st.R_INDEXES].max())
         self._witnesses = 0  # dead rows that the last compaction had to keep
         scalar = np.zeros(st.S_FIELDS, np.int64)
         scalar[st.S_META], scalar[st.S_BODY] = compiled.meta, compiled.body
@@ -66,7 +67,7 @@ class Memory:
                 watch(f"{rows:,} rows")
 
     def grow(self) -> None:
-        """Double whatever is nearly full; if nothing is, it was the buckets."""
+        """Double whatever is nearly full."""
         k, s = self.k, self.k.scalar
         used, waiting = int(s[st.S_ROWS]), int(s[st.S_TAIL] - s[st.S_HEAD])
         change: dict[str, np.ndarray] = {}
@@ -82,12 +83,13 @@ class Memory:
             if _nearly(int(filled), array := getattr(k, name)):
                 change[name] = np.concatenate([array, np.zeros_like(array)])
         old = {"rows": np.empty(0, np.int64), "keys": np.empty(0, np.int64)}
-        for name, filled in (("rows", used + 1), ("keys", s[st.S_KEYS_USED] + 8)):
+        for name, filled in (("rows", used + 1), ("keys", s[st.S_KEYS_USED] + self._most_indexes)):
             if _nearly(2 * int(filled), array := getattr(k, name)):
                 old[name] = array
                 change[name] = np.full(2 * len(array), -1, np.int64)
-        if not change:
-            change["buckets"] = np.concatenate([k.buckets, np.full_like(k.buckets, -1)])
+        if (wanted := int(s[st.S_WANTED])) >= len(k.buckets):
+            more = np.full(2 * (wanted + 1) - len(k.buckets), -1, np.int32)
+            change["buckets"] = np.concatenate([k.buckets, more])
         k.replace(**change)
         if len(old["rows"]) or len(old["keys"]):
             st.rehash(k.address, old["rows"], old["keys"])

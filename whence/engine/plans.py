@@ -40,6 +40,7 @@ _OPS = {
     "greatest": op_codes.GREATEST,
     "to_float": op_codes.TO_FLOAT,
     "must_be": op_codes.MUST_BE,
+    "fits": op_codes.FITS,
 }
 _KINDS = {"external": st.EXTERNAL, "absence": st.ABSENCE, "set": st.SET, "best": st.BEST}
 

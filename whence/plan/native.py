@@ -79,6 +79,8 @@ def _arithmetic(expr: Call) -> str | None:
 def _scaling(expr: Cast) -> tuple[str, int] | None:
     """A cast between numbers as an operation with a constant."""
     source, target = expr.arg.type, expr.type
+    if expr.lenient:
+        return None
     exact = source.is_integer or source.kind is Kind.DECIMAL
     if exact and target.kind is Kind.DOUBLE:
         return "to_float", 10**source.scale
@@ -123,20 +125,22 @@ class Emitter:
         if isinstance(expr, Cast):
             scaling = _scaling(expr)
             assert scaling is not None
-            return self._op(scaling[0], self.value(expr.arg), self.constant(scaling[1], BIGINT))
+            return self._op(scaling[0], self.value(expr.arg), self.constant(scaling[1], BIGINT), expr.type)
         assert isinstance(expr, Call)
         if expr.op in ("least", "greatest"):
             so_far = self.value(expr.args[0])
             for arg in expr.args[1:]:
-                so_far = self._op(expr.op, so_far, self.value(arg))
+                so_far = self._op(expr.op, so_far, self.value(arg), BIGINT)  # one of them, so it fits
             return so_far
         name = _arithmetic(expr)
         assert name is not None
-        return self._op(name, self.value(expr.args[0]), self.value(expr.args[1]))
+        return self._op(name, self.value(expr.args[0]), self.value(expr.args[1]), expr.type)
 
-    def _op(self, name: str, a: int, b: int) -> int:
+    def _op(self, name: str, a: int, b: int, type: Type) -> int:
         to = self.fresh()
         self.ops.append(Op(name, a, b, to))
+        if type.kind is Kind.DECIMAL:
+            self.ops.append(Op("fits", to, self.constant(10**type.precision, BIGINT)))
         return to
 
     def must_be(self, expr: Expr) -> None:
@@ -184,18 +188,24 @@ def direction(expr: Expr, column: int) -> int | None:
     return None
 
 
-def strict(expr: Expr, column: int) -> bool:
-    """Whether different values of the column always give different results, so that ties are ties of the column."""
+def strict(expr: Expr, column: int, rounding: bool = False) -> bool:
+    """Whether different values of the column always give different results, so that ties are ties of the column.
+
+    Sums of DOUBLE may round to the same number; `rounding` says not to mind."""
     expr = strip(expr)
+    if isinstance(expr, Col):
+        return expr.index == column
+    if expr.type.kind is Kind.DOUBLE and not rounding:
+        return False
     match expr:
-        case Col():
-            return expr.index == column
         case Cast(arg=arg):
-            return strict(arg, column)
-        case Call(op="+" | "-" | "*", args=(a, b)):
-            return (strict(a, column) and column not in columns_of(b)) or (
-                strict(b, column) and column not in columns_of(a)
-            )
+            return _scaling(expr) is not None and strict(arg, column, rounding)
+        case Call(op="+" | "-", args=(a, b)):
+            moving, other = (a, b) if column in columns_of(a) else (b, a)
+            return strict(moving, column, rounding) and column not in columns_of(other)
+        case Call(op="*", args=(a, b)):
+            moving, other = (a, b) if column in columns_of(a) else (b, a)
+            return isinstance(other, Lit) and bool(other.value) and strict(moving, column, rounding)
     return False
 
 
@@ -219,3 +229,10 @@ def lets_better_pass(test: Expr, column: int, sign: int) -> bool:
 def skips_null(expr: Expr, column: int) -> bool:
     """Whether LEAST or GREATEST, which skip NULL, see the column."""
     return any(isinstance(e, Call) and e.op in ("least", "greatest") and column in columns_of(e) for e in walk(expr))
+
+
+def is_present(test: Expr) -> bool:
+    """Whether a condition says that a column is not NULL, as unification leaves it behind for an equality."""
+    return (
+        isinstance(test, Call) and test.op == "not" and isinstance(test.args[0], Call) and test.args[0].op == "is_null"
+    )

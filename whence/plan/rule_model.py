@@ -18,9 +18,10 @@ from whence.plan.logical import Node
 
 RelationKind = Literal["external", "absence", "set", "best"]
 
-# Native operations. Tests: both sides not NULL, but for same / not_null / is_null; must_be makes NULL an error.
+# Native operations. Tests: both sides not NULL, but for same / not_null / is_null; must_be makes NULL an error, fits
+# a number as large as the bound.
 # `least`/`greatest` ignore NULL.
-TESTS = ("=", "<>", "<", "<=", ">", ">=", "same", "not_null", "is_null", "must_be")
+TESTS = ("=", "<>", "<", "<=", ">", ">=", "same", "not_null", "is_null", "must_be", "fits")
 COMPUTATIONS = ("+", "-", "*", "+f", "-f", "*f", "least", "greatest", "to_float")
 
 

@@ -244,7 +244,7 @@ class _Compiler:
         for test in pending:
             emitter.test(test)
         for column in self._value_columns(body):
-            if any(skips_null(e, column) for e in out):
+            if any(skips_null(e, column) for e in (*out, *body.tests)):
                 emitter.must_be(Col(BIGINT, column))
         for absence in body.absences:
             atoms.append(self._absence(absence, emitter))

@@ -9,7 +9,8 @@ Proof obligations, for keys G and value v of each aggregate, in every rule of th
 of a recursive row but its G; v moves strictly with the recursive row's v (or there is nothing beside G and v);
 conditions read nothing else of it and let better values pass. Then a row that is best is derived from rows that are
 best, so nothing that is kept is lost. Every reader must be such an aggregate, or join the view with one on G and v.
-`WITH (aggregate_selection = 'off')` on the view keeps it whole.
+`WITH (aggregate_selection = 'off')` on the view keeps it whole; `'on'` selects by DOUBLE values too, whose sums may
+round to ties that the selection does not see.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from whence.model.types import BOOLEAN, Schema
 from whence.plan.conjunctive import Body, Derived, External, Flattener, columns
 from whence.plan.expr import Call, Col, Expr, Lit, columns_of
 from whence.plan.logical import Agg, Aggregate, Distinct, Join, Node, Project, Ref, Select, Union, walk
-from whence.plan.native import direction, lets_better_pass, strict
+from whence.plan.native import direction, is_present, is_test, is_value, lets_better_pass, strict
 from whence.plan.program import Program, View
 from whence.plan.rewrite.inputs import with_inputs
 from whence.plan.unify import unify
@@ -117,7 +118,8 @@ class _Reader:
 
     def _guarded(self, body: Body) -> bool:
         """Every recursive row in the body is joined with an aggregate over the view on its keys and value."""
-        variable, _, _ = unify(body)
+        variable, _, pending = unify(body)
+        present = {variable[c] for test in pending if is_present(test) for c in columns_of(test)}
         starts = body.offsets()
         guards = []
         for source, start in zip(body.sources, starts, strict=True):
@@ -133,7 +135,9 @@ class _Reader:
                     | {(s.function, s.value): variable[start + s.value]}
                     for s in self.found
                 ]
-                if not any(w.items() <= g.items() for w in wanted for g in guards):
+                # NULLs tie whatever they were added to, so the value must be met by =, which no NULL passes.
+                met = [w for w, s in zip(wanted, self.found, strict=True) if variable[start + s.value] in present]
+                if not any(w.items() <= g.items() for w in met for g in guards):
                     return False
         return True
 
@@ -176,19 +180,19 @@ def _preserves(body: Body, view: View, selection: Selection) -> bool:
         read = columns_of(test) & inner
         if not read <= keys | values:
             return False
-        if any(not lets_better_pass(test, v, selection.sign) for v in read & values):
+        if any(not (is_test(test) and lets_better_pass(test, v, selection.sign)) for v in read & values):
             return False
     if any(not columns_of(body.out[k]) & inner <= keys for k in selection.keys):
         return False
     value = body.out[selection.value]
-    if not columns_of(value) & inner <= keys | values:
+    if not columns_of(value) & inner <= keys | values or not is_value(value):
         return False
     bare = len(view.schema) == len(selection.keys) + 1
     for v in values:
         if bare:
             if direction(value, v) not in (0, 1):
                 return False
-        elif direction(value, v) != 1 or not strict(value, v):
+        elif direction(value, v) != 1 or not strict(value, v, view.option("aggregate_selection") == "on"):
             return False
     return True
 

@@ -21,7 +21,7 @@ def unify(body: Body) -> tuple[dict[int, int], list[tuple[int, Lit]], list[Expr]
         return c
 
     pending: list[Expr] = []
-    constants: list[tuple[int, Lit]] = []
+    literals: list[tuple[Col, Lit]] = []
     for test in body.tests:
         if isinstance(test, Call) and test.op in ("=", "is_not_distinct"):
             a, b = strip(test.args[0]), strip(test.args[1])
@@ -30,19 +30,21 @@ def unify(body: Body) -> tuple[dict[int, int], list[tuple[int, Lit]], list[Expr]
                     pending.append(Call(BOOLEAN, "not", (Call(BOOLEAN, "is_null", (a,)),)))
                 parent[root(a.index)] = root(b.index)
                 continue
-            for column, other in ((a, b), (b, a)):
-                if not (isinstance(column, Col) and isinstance(other, Lit)) or other.value is None:
-                    continue
-                if all(root(c) != root(column.index) for c, _ in constants):
-                    constants.append((column.index, replace(other, type=_wider(column.type, other.type))))
-                    break
+            pair = (a, b) if isinstance(a, Col) else (b, a)
+            if isinstance(pair[0], Col) and isinstance(pair[1], Lit) and pair[1].value is not None:
+                literals.append((pair[0], pair[1]))
             else:
                 pending.append(test)
         else:
             pending.append(test)
+    constants: dict[int, tuple[int, Lit]] = {}
+    for column, literal in literals:
+        literal = replace(literal, type=_wider(column.type, literal.type))
+        if constants.setdefault(root(column.index), (column.index, literal))[1] is not literal:
+            pending.append(Call(BOOLEAN, "=", (column, literal)))  # a second constant for the same variable
     roots = {root(c): None for c in range(body.width)}
     number = {r: i for i, r in enumerate(roots)}
-    return {c: number[root(c)] for c in range(body.width)}, constants, pending
+    return {c: number[root(c)] for c in range(body.width)}, list(constants.values()), pending
 
 
 def _wider(a: Type, b: Type) -> Type:

@@ -64,7 +64,7 @@ class Embedded:
         with self._writer, self._state:
             self.closed = True
             self._feeds.end()
-            self._adhoc.close()
+        self._adhoc.close()  # not under our locks: a query holds its own while it reads under ours
 
     def _check_open(self) -> None:
         if self.closed:

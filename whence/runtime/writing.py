@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from sqlglot import exp
 
 from whence.connect.rows import encode
 from whence.engine.evaluate import compile_expr
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
 def matching(pending: Pending, where: Mapping[str, Any] | str | None, runtime: Embedded) -> tuple[Codes, Codes]:
     """The distinct rows that match columns and values, or a SQL condition, and how often each is there."""
     if isinstance(where, str):
-        statement = parse_one(f"DELETE FROM {pending.table.name} WHERE {where}")
+        table = exp.to_identifier(pending.table.name, quoted=True).sql(dialect="duckdb")
+        statement = parse_one(f"DELETE FROM {table} WHERE {where}")
         if not isinstance(statement, st.Delete) or statement.where is None:
             raise DataError(f"{where!r} is not a condition")
         return selected(pending, bind_predicate(statement.where, pending.table, runtime.program), runtime.dictionary)

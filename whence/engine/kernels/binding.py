@@ -11,9 +11,10 @@ from whence.engine.kernels.jit import kernel
 from whence.engine.kernels.store import MISSING, OVERFLOW, S_STATUS
 
 NULL = -(2**63)
+_NAN = 0x7FF8000000000000  # every NaN has this code
 
 # Tests and computations on bound variables
-EQ, NE, LT, LE, GT, GE, SAME, NOT_NULL, IS_NULL, MUST_BE = range(10)
+EQ, NE, LT, LE, GT, GE, SAME, NOT_NULL, IS_NULL, MUST_BE, FITS = range(11)
 ADD, SUB, MUL, FADD, FSUB, FMUL, LEAST, GREATEST, TO_FLOAT = range(16, 25)
 
 
@@ -41,6 +42,8 @@ def _to_float(code):
 
 @kernel
 def _of_float(number):
+    if number != number:
+        return _NAN
     bits = _as_bits(number + 0.0)
     return bits ^ ((bits >> 63) & 0x7FFFFFFFFFFFFFFF)
 
@@ -64,6 +67,10 @@ def _compute(k, rule, op, to, a, b):
     y = env[rule, b]
     if op == SAME:
         return x == y
+    if op == FITS:
+        if x != NULL and (x >= y or x <= -y):
+            k.scalar[S_STATUS] = OVERFLOW
+        return True
     if op < ADD:
         if x == NULL or y == NULL:
             return False
@@ -96,7 +103,7 @@ def _compute(k, rule, op, to, a, b):
     elif op == MUL:
         z = x * y
         wide = float(x) * float(y)
-        if wide > 9.2e18 or wide < -9.2e18:
+        if (wide > 9.2e18 or wide < -9.2e18) and (abs(wide) > 9.3e18 or z // y != x or z == NULL):
             k.scalar[S_STATUS] = OVERFLOW
     elif op == FADD:
         z = _of_float(_to_float(x) + _to_float(y))

@@ -20,6 +20,8 @@ which is safe because deriving a live row again changes nothing.
 
 from __future__ import annotations
 
+import numpy as np
+
 from whence.engine.kernels.binding import NULL
 from whence.engine.kernels.derive import emit, has_room, link, pop_heap, priority_of, push, rank_of, touch, unlink
 from whence.engine.kernels.jit import kernel
@@ -30,6 +32,8 @@ from whence.engine.kernels.store import (
     BEST,
     DRED,
     GROW,
+    MAX_COPIES,
+    OVERFLOW,
     R_FORWARD,
     R_FORWARDS,
     R_KEYS,
@@ -58,6 +62,7 @@ from whence.engine.kernels.store import (
     S_TAIL,
     S_TOUCHED,
     S_VALUE,
+    S_WANTED,
     S_WITHDRAWN,
     SET,
     TOUCHED,
@@ -94,7 +99,10 @@ def feed(address: int, rows: Ints, deleting: bool) -> None:
             row = add_row(k, relation)
             if row < 0:
                 return
-        before = meta[row, m + 1]
+        before = np.int64(meta[row, m + 1])
+        if abs(before + change) >= MAX_COPIES:
+            scalar[S_STATUS] = OVERFLOW
+            return
         meta[row, m + 1] = before + change
         if before <= 0 and before + change > 0:
             touch(k, row, 0)
@@ -125,6 +133,7 @@ def _suspect(k, row):
         rank = meta[dependent, m + 1]
         if rank >= len(buckets):
             scalar[S_STATUS] = GROW
+            scalar[S_WANTED] = rank
             return False
         unlink(k, dependent)
         meta[dependent, m + 4 + body] = buckets[rank]  # unlinked, so its first `next` is free to chain the bucket

@@ -90,14 +90,16 @@ RELATION = 0xFFFF
     S_BUCKET,  # the rank at which an interrupted withdrawal goes on
     S_WORK,  # derivations looked at, for metrics
     S_HOPES,  # entries in hopes
+    S_WANTED,  # the rank for which there was no bucket
     S_FORGETS,  # 1 if a best value may stand on an older value of its own group, see plan/support.py
-) = range(29)
+) = range(30)
 S_SCRATCH = 32  # key under construction
 S_STACK = 96  # rows bound at each step of the running plan
 S_BODIES = 112  # body rows of the running derivation, by atom
 S_CHOSEN = 128  # body rows of the best derivation found by a search
 S_FIELDS = 160
 MAX_ATOMS = 16
+MAX_COPIES = 1 << 31  # of an external row: its multiplicity stands in an int32
 MAX_INDEXES = 1 << 15
 MAX_COLUMNS = 63
 

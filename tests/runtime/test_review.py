@@ -1,0 +1,191 @@
+"""Faults that reviewers found: each a program that once gave a wrong row, an error that was none, or a hang."""
+
+from __future__ import annotations
+
+import math
+import threading
+from decimal import Decimal
+
+import pytest
+
+import whence
+from whence.errors import DataError, EvaluationError, SqlError
+
+
+def database(script: str) -> whence.Database:
+    db = whence.open()
+    db.execute(script)
+    return db
+
+
+def test_two_constants_for_one_variable() -> None:
+    db = database("""CREATE TABLE e (a INT, b INT);
+        CREATE VIEW r AS SELECT a, b FROM e
+          UNION SELECT x.a + 100, y.b FROM r x, r y WHERE x.a = 1 AND y.a = 2 AND x.a = y.a""")
+    db.insert("e", [(1, 1), (2, 2)])
+    assert sorted(db["r"]) == [(1, 1), (2, 2)]
+
+
+def test_decimals_keep_their_range_inside_recursion() -> None:
+    db = database("""CREATE TABLE e (a INT, w DECIMAL(18,0));
+        CREATE VIEW r AS SELECT a, w FROM e UNION SELECT a + 1, w + w FROM r WHERE a < 2""")
+    with pytest.raises(EvaluationError, match="range"):
+        db.insert("e", [(0, 9 * 10**17)])
+    db.insert("e", [(1, 7)])
+    assert sorted(db["r"]) == [(1, Decimal(7)), (2, Decimal(14))]
+
+
+def test_there_is_one_nan() -> None:
+    db = database("""CREATE TABLE e (a INT, w DOUBLE);
+        CREATE VIEW r AS SELECT a, w FROM e UNION SELECT a + 1, w - w FROM r WHERE a < 2""")
+    db.insert("e", [(0, math.inf), (0, math.nan)])
+    assert sorted(a for a, _ in db["r"]) == [0, 0, 1, 2]
+
+
+def test_the_largest_products_are_numbers() -> None:
+    third = 3074457345618258602
+    db = database(
+        f"CREATE TABLE e (a BIGINT); CREATE VIEW r AS SELECT a FROM e UNION SELECT a*3 FROM r WHERE a = {third}"
+    )
+    db.insert("e", [(third,)])
+    assert sorted(db["r"]) == [(third,), (3 * third,)]
+
+
+def test_an_update_does_not_stumble_over_the_state_halfway() -> None:
+    db = database("""CREATE TABLE e (a INT, b INT, w INT);
+        CREATE VIEW r AS SELECT a, b, MAX(w) AS w FROM (
+          SELECT a, b, w FROM e UNION ALL SELECT e.a, r.b, LEAST(e.w, r.w) FROM e JOIN r ON e.b = r.a) GROUP BY a, b""")
+    db.insert("e", [(0, 1, 2), (1, 2, 6), (1, 2, None)])
+    changes = db.changes("r")
+    with db.transaction():
+        db.delete("e", [(1, 2, 6)])
+        db.insert("e", [(1, 2, 7)])
+    assert [(row, sign) for _, row, sign in changes] == [((1, 2, 6), -1), ((1, 2, 7), 1)]
+
+
+def test_forty_indexes_on_one_relation() -> None:
+    columns = range(40)
+    branches = [
+        "SELECT " + ", ".join("e.b" if j == i else f"r.c{j}" for j in columns) + f" FROM r JOIN e ON e.a = r.c{i}"
+        for i in columns
+    ]
+    db = database(f"""CREATE TABLE e (a INT, b INT); CREATE TABLE s ({", ".join(f"c{i} INT" for i in columns)});
+        CREATE VIEW r AS SELECT * FROM s UNION {" UNION ".join(branches)}""")
+    db.insert("s", [tuple(columns)])
+    db.insert("e", [(3, 100)])
+    assert sorted(row[3] for row in db["r"]) == [3, 100]
+
+
+@pytest.mark.parametrize(
+    ("type", "rows", "met"),
+    [
+        ("INT", [(1, 2, 1), (1, 2, 2), (0, 1, None)], "p.w IS NOT DISTINCT FROM m.w"),
+        ("DOUBLE", [(1, 2, 0.1), (1, 2, 0.2), (0, 1, 1e17)], "p.w = m.w"),
+    ],
+)
+def test_aggregate_selection_keeps_ties_that_are_no_ties_of_the_value(type: str, rows: list[object], met: str) -> None:
+    answers = []
+    for option in ("", "WITH (aggregate_selection = 'off')"):
+        db = database(f"""CREATE TABLE e (a INT, b INT, w {type});
+            CREATE VIEW p {option} AS SELECT a, b, w, a || '.' || w AS via FROM e
+              UNION SELECT e.a, p.b, p.w + e.w, e.a || '-' || via FROM e JOIN p ON e.b = p.a;
+            CREATE VIEW m AS SELECT a, b, MIN(w) AS w FROM p GROUP BY a, b;
+            CREATE VIEW s AS SELECT p.a, p.b, p.w, p.via FROM p JOIN m ON p.a = m.a AND p.b = m.b AND {met}""")
+        db.insert("e", rows)
+        answers.append(sorted(db["s"], key=repr))
+    assert answers[0] == answers[1]
+    assert len(answers[0]) == 4
+
+
+def test_an_outer_condition_is_decided_after_the_inner_one() -> None:
+    db = database("""CREATE TABLE t (x INT);
+        CREATE VIEW v AS SELECT * FROM (SELECT x, 10 // x AS y FROM t WHERE x <> 0) s WHERE y > 1""")
+    db.insert("t", [(0,), (2,)])
+    assert db["v"].rows == [(2, 5)]
+
+
+@pytest.mark.parametrize(
+    ("view", "wanted"),
+    [
+        ("SELECT a.x // b.y AS q FROM a JOIN b ON a.k = b.k", [(5,)]),
+        ("SELECT a.x FROM a JOIN b ON a.k = b.k AND a.x // b.y > 1", [(10,)]),
+        ("SELECT a.x FROM a WHERE EXISTS (SELECT 1 FROM b WHERE a.k = b.k AND a.x // b.y > 1)", [(10,)]),
+    ],
+)
+def test_a_pair_that_never_was_is_no_error(view: str, wanted: list[object]) -> None:
+    db = database(f"CREATE TABLE a (k INT, x INT); CREATE TABLE b (k INT, y INT); CREATE VIEW v AS {view}")
+    db.insert("b", (1, 0))
+    with db.transaction():
+        db.delete("b", [(1, 0)])
+        db.insert("b", (1, 2))
+        db.insert("a", (1, 10))
+    assert db["v"].rows == wanted
+    with pytest.raises(EvaluationError, match="division by zero"):
+        db.insert("b", (1, 0))
+    assert db["v"].rows == wanted
+    db.delete("b", (1, 2))
+    assert db["v"].rows == []
+
+
+def test_a_handle_follows_a_replaced_view() -> None:
+    db = database("CREATE TABLE t (x INT); CREATE VIEW v AS SELECT x FROM t")
+    db.insert("t", (0,))
+    handle = db["v"]
+    db.execute("CREATE OR REPLACE VIEW v AS SELECT 'hello' AS a, x + 5 AS b FROM t")
+    assert (handle.rows, handle.columns, ("hello", 5) in handle) == ([("hello", 5)], ["a", "b"], True)
+
+
+def test_half_a_character_is_no_text() -> None:
+    db = database("CREATE TABLE t (x TEXT)")
+    with pytest.raises(DataError, match="surrogate"):
+        db.insert("t", ("\ud800",))
+    assert db.query("SELECT * FROM t").rows == []
+
+
+def test_what_changes_nothing_is_no_epoch() -> None:
+    db = database("CREATE TABLE t (k INT PRIMARY KEY, v INT)")
+    db.insert("t", (1, 1))
+    db.insert("t", (1, 1))
+    db.execute("UPDATE t SET v = v")
+    with db.transaction():
+        db.insert("t", (2, 2))
+        db.delete("t", (2, 2))
+    assert db.epoch == 1
+
+
+def test_a_view_that_failed_leaves_nothing_to_take_up() -> None:
+    wide = ", ".join(f"d AS c{i}" for i in range(70))
+    again = ", ".join(f"r.c{i}" for i in range(70))
+    db = database("CREATE TABLE a (k INT, x INT); CREATE TABLE b (k INT, y INT); CREATE TABLE e (s INT, d INT)")
+    with pytest.raises(SqlError, match="columns inside a recursion"):
+        db.execute(f"""CREATE VIEW r AS SELECT s, d, {wide} FROM e UNION SELECT r.s, j.y, {again} FROM r
+            JOIN (SELECT DISTINCT a.x, b.y FROM a JOIN b ON a.k = b.k) j ON r.d = j.x""")
+    db.insert("a", [(1, 1), (2, 2)])
+    db.insert("b", [(1, 10), (2, 20)])
+    db.execute("CREATE VIEW v AS SELECT DISTINCT a.x, b.y FROM a JOIN b ON a.k = b.k")
+    assert sorted(db["v"]) == [(1, 10), (2, 20)]
+
+
+def test_closing_beside_a_query_ends() -> None:
+    for _ in range(20):
+        db = database("CREATE TABLE t (x INT)")
+
+        def ask(db: whence.Database = db) -> None:
+            try:
+                for _ in range(50):
+                    db.query("SELECT COUNT(*) FROM t")
+            except whence.WhenceError:
+                pass  # closed
+
+        reader = threading.Thread(target=ask, daemon=True)
+        reader.start()
+        db.close()
+        reader.join(timeout=20)
+        assert not reader.is_alive()
+
+
+def test_names_that_need_quotes() -> None:
+    db = database('CREATE TABLE "select" ("select" INT PRIMARY KEY, "from" TEXT)')
+    db.insert("select", (2, "x"))
+    assert db.update("select", {"from": "y"}, '"select" = 2') == 1
+    assert db["select"].rows == [(2, "y")]
