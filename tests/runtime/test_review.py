@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from decimal import Decimal
+from pathlib import Path
 
 import pytest
 
@@ -189,3 +190,48 @@ def test_names_that_need_quotes() -> None:
     db.insert("select", (2, "x"))
     assert db.update("select", {"from": "y"}, '"select" = 2') == 1
     assert db["select"].rows == [(2, "y")]
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        "SELECT x FROM (SELECT x FROM t EXCEPT SELECT x FROM u) z WHERE 10 // x > 1",
+        "SELECT t.x FROM t JOIN u ON t.x = u.x WHERE 10 // u.x > 1",
+    ],
+)
+def test_a_condition_does_not_meet_rows_without_a_partner(view: str) -> None:
+    db = database(f"CREATE TABLE t (x INT); CREATE TABLE u (x INT); CREATE VIEW v AS {view}")
+    db.insert("u", [(0,), (3,)])
+    db.insert("t", [(2,), (3,)])
+    assert db["v"].rows == [(2,) if "EXCEPT" in view else (3,)]
+
+
+def test_more_copies_than_can_be_counted() -> None:
+    db = database("CREATE TABLE t (x INT); CREATE VIEW v AS SELECT DISTINCT a.x FROM t a, t b, t c, t d")
+    with pytest.raises(EvaluationError, match="more often than can be counted"):
+        db.insert("t", [(1,)] * 65_536)
+    db.insert("t", [(1,)] * 3)
+    assert db["v"].rows == [(1,)]
+
+
+def test_an_empty_file_has_no_rows(tmp_path: Path) -> None:
+    db = database("CREATE TABLE t (i INT, d DECIMAL(5,2))")
+    for name, text in (("a.csv", ""), ("b.csv", "i,d\n"), ("c.jsonl", ""), ("d.jsonl", "\n\n")):
+        (tmp_path / name).write_text(text)
+        if name != "a.csv":
+            assert db.insert("t", tmp_path / name) == 0
+    with pytest.raises(DataError, match="DECIMAL"):
+        db.insert("t", (1, Decimal("1e999999999")))
+
+
+@pytest.mark.parametrize("policy", ["support", "dred"])
+def test_the_limit_names_the_row_that_was_taken_away(policy: str) -> None:
+    db = whence.open(recursion_limit=100)
+    db.execute(f"""CREATE TABLE e (a INT); CREATE TABLE stop (a INT);
+        CREATE VIEW r WITH (policy = '{policy}') AS SELECT a FROM e
+          UNION SELECT a + 1 FROM r WHERE NOT EXISTS (SELECT 1 FROM stop WHERE stop.a = r.a)""")
+    db.insert("stop", (5,))
+    db.insert("e", (1,))
+    with pytest.raises(whence.RecursionLimitError, match=r"the row \(a=5\) of stop"):
+        db.delete("stop", (5,))
+    assert sorted(db["r"]) == [(1,), (2,), (3,), (4,), (5,)]

@@ -9,7 +9,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from whence.errors import EvaluationError
 from whence.model.codes import Codes
+
+
+def _largest(a: Codes) -> int:
+    return max(int(a.max()), -int(a.min()))
 
 
 class Counting:
@@ -28,6 +33,8 @@ class Counting:
         return np.ones(len(tids), np.int64)
 
     def times(self, a: Codes, b: Codes) -> Codes:
+        if len(a) and _largest(a) * _largest(b) >= 2**63 and (np.abs(a.astype(float) * b) >= 2.0**63).any():
+            raise EvaluationError("a row is there more often than can be counted (2^63 times)")
         return a * b
 
     def plus(self, a: Codes, b: Codes) -> Codes:

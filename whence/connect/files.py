@@ -76,7 +76,7 @@ def read(path: str | Path, schema: Schema, batch: int = 65_536) -> Iterator[pa.T
     try:
         for part in _read_csv(path, schema) if kind == "csv" else _read_parquet(path, batch):
             yield _intervals_in(part, schema, path)
-    except (pa.ArrowInvalid, pa.ArrowKeyError, pa.ArrowNotImplementedError) as error:
+    except pa.ArrowException as error:
         raise DataError(f"{path}: {_said(error)}") from None
 
 

@@ -78,8 +78,9 @@ def as_arrow(rows: Any) -> pa.Table | None:
     if type(rows).__module__.partition(".")[0] == "pandas" and hasattr(rows, "columns"):
         try:
             return pa.Table.from_pandas(rows, preserve_index=False)
-        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-            raise DataError(f"this DataFrame has a column of mixed types: {error}") from None
+        except (pa.ArrowException, ValueError, TypeError, ArithmeticError) as error:
+            mixed = "has a column of mixed types" if isinstance(error, pa.ArrowException) else "cannot be read"
+            raise DataError(f"this DataFrame {mixed}: {error}") from None
     if hasattr(rows, "__arrow_c_stream__"):
         return pa.table(rows)
     return None

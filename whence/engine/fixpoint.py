@@ -213,7 +213,7 @@ class Fixpoint(Operator):
             self._refuse_by_support()
         m, body = int(k.scalar[st.S_META]), int(k.scalar[st.S_BODY])
         seen, stack, view, guilty = set(), [culprit], "", -1
-        while stack:
+        while stack and guilty < 0:
             row = stack.pop()
             if row in seen:
                 continue
@@ -221,12 +221,13 @@ class Fixpoint(Operator):
             tag = int(k.meta[row, m])
             relation = self.program.relations[tag & st.RELATION]
             view = view or relation.view
-            if relation.kind in ("external", "absence"):
-                if tag & st.TOUCHED or guilty < 0:
-                    guilty = row
-                if tag & st.TOUCHED:
-                    break
+            if relation.kind in ("external", "absence") and tag & st.TOUCHED:
+                guilty = row
             stack += [int(b) for b in k.meta[row, m + 4 : m + 4 + body] if b >= 0]
+        if guilty < 0:  # the row that closed the circle is not in this derivation; any of the batch will do
+            changed = (k.touched[: int(k.scalar[st.S_TOUCHED]), 0] >> 1).tolist()
+            external = [r for r in changed if int(k.meta[r, m]) & st.RELATION in self._externals]
+            guilty = external[0] if external else 0
         relation = self.program.relations[int(k.meta[guilty, m]) & st.RELATION]
         values = [
             decode_value(int(code), column.type, self.dictionary)
@@ -234,8 +235,8 @@ class Fixpoint(Operator):
         ]
         row_text = ", ".join(f"{c.name}={v!r}" for c, v in zip(relation.schema.columns, values, strict=True))
         raise RecursionLimitError(
-            f"the recursive view {view or self.name} does not end: more than {self.depth_limit:,} steps or "
-            f"{self.row_limit:,} rows; brought about by the row ({row_text}) of {relation.name}; "
+            f"the recursive view {view.partition('$')[0] or self.name} does not end: more than {self.depth_limit:,} "
+            f"steps or {self.row_limit:,} rows; brought about by the row ({row_text}) of {relation.name}; "
             "nothing was changed; raise recursion_limit if it is meant to go on"
         )
 

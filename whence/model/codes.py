@@ -21,7 +21,7 @@ import datetime as dt
 import math
 import threading
 from collections.abc import Hashable, Iterable
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -206,7 +206,7 @@ def encode_value(value: Any, type: Type, dictionary: Dictionary) -> int:
         return NULL
     try:
         return int(_ENCODERS[type.kind](value, type, dictionary))
-    except (TypeError, ValueError, OverflowError, InvalidOperation, AttributeError):
+    except (TypeError, ValueError, ArithmeticError, AttributeError):
         raise DataError(f"{value!r} ({value.__class__.__name__}) is not a value of type {type}") from None
 
 

@@ -126,7 +126,8 @@ class Database:
 
     def _codes(self, data: Any, schema: Schema, name: str) -> Codes:
         if isinstance(data, Path):
-            data = pa.concat_tables(files.read(data, schema), promote_options="default")
+            parts = list(files.read(data, schema))
+            data = pa.concat_tables(parts, promote_options="default") if parts else []
         return rows.encode(data, schema, self._runtime.dictionary, name)
 
     @contextmanager

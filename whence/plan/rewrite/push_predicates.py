@@ -2,7 +2,8 @@
 
 A condition may pass an operator when it is true of a row above exactly when it is true of the rows below that make it.
 So it never passes the padded side of an outer join, a top-k, or an aggregate whose keys it does not stick to. Inside ON
-it may move only into the side that is not kept whole.
+it may move only into the side that is not kept whole. One that is an error for some rows (a cast, a division) does not
+move to where it would meet rows that are not there above.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from whence.plan.expr import Call, Col, Expr, columns_of, conjuncts, shift, substitute
+from whence.plan.expr import Call, Cast, Col, Expr, Udf, columns_of, conjuncts, shift, substitute, walk
 from whence.plan.logical import Aggregate, Distinct, Join, Lateral, Node, Project, Select, SetOp, Union
 from whence.plan.nodes import columns, conjunction, join_schema, key_pair, project, select
 from whence.plan.rewrite.inputs import with_inputs
@@ -31,8 +32,12 @@ def _push(node: Node, terms: list[Expr]) -> Node:
             return replace(node, input=_push(node.input, below))
         case Distinct():
             return replace(node, input=_push(node.input, terms))
-        case Union() | SetOp():
+        case Union():
             return with_inputs(node, [_push(child, terms) for child in node.inputs])
+        case SetOp():
+            stay = [term for term in terms if may_fail(term)]
+            down = [term for term in terms if not may_fail(term)]
+            return select(with_inputs(node, [_push(child, down) for child in node.inputs]), stay)
         case Aggregate():
             keys = range(len(node.keys)) if node.keys else ()
             down, stay = _split(terms, keys)
@@ -58,6 +63,23 @@ def _split(terms: Sequence[Expr], allowed: Sequence[int] | range) -> tuple[list[
     return down, [term for term, fit in zip(terms, fits, strict=True) if not fit]
 
 
+def _sure(terms: Sequence[Expr], allowed: range) -> tuple[list[Expr], list[Expr]]:
+    """As `_split`, but a term that may fail stays: below it would meet rows that have no partner."""
+    down, stay = _split([term for term in terms if not may_fail(term)], allowed)
+    kept = [term for term in terms if term in stay or may_fail(term)]
+    return down, kept
+
+
+def may_fail(expr: Expr) -> bool:
+    """Whether an expression is an error for some rows: a cast, a division, a date, a user's function."""
+    for part in walk(expr):
+        if isinstance(part, Udf) or (isinstance(part, Cast) and not part.lenient):
+            return True
+        if isinstance(part, Call) and (part.op in ("//", "%") or (part.op in ("+", "-") and not part.type.is_numeric)):
+            return True
+    return False
+
+
 def _push_join(node: Join, terms: list[Expr]) -> Node:
     width = len(node.left.schema)
     on = conjuncts(node.residual)
@@ -67,15 +89,15 @@ def _push_join(node: Join, terms: list[Expr]) -> Node:
         on, terms = on + terms, []
     ours, theirs = range(width), range(width, width + len(node.right.schema))
     if node.kind in ("left", "semi", "anti", "mark"):
-        to_left, terms = _split(terms, ours)
+        to_left, terms = _sure(terms, ours)
     elif node.kind == "right":
-        moved, terms = _split(terms, theirs)
+        moved, terms = _sure(terms, theirs)
         to_right += [shift(term, -width) for term in moved]
     if node.kind in ("inner", "right", "semi"):
-        moved, on = _split(on, ours)
+        moved, on = _sure(on, ours)
         to_left += moved
     if node.kind in ("inner", "left", "semi", "anti", "mark"):
-        moved, on = _split(on, theirs)
+        moved, on = _sure(on, theirs)
         to_right += [shift(term, -width) for term in moved]
     left, right = _push(node.left, to_left), _push(node.right, to_right)
     return select(_keyed(node, left, right, on), terms)
@@ -94,7 +116,7 @@ def _keyed(node: Join, left: Node, right: Node, on: list[Expr]) -> Node:
         if pair is not None:
             if pair not in keys:
                 keys.append(pair)
-        elif sides is not None:
+        elif sides is not None and not may_fail(term):
             keys.append((_place(sides[0], extra_left, width), _place(shift(sides[1], -width), extra_right, far)))
         else:
             rest.append(term)
