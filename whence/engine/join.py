@@ -23,10 +23,10 @@ from whence.engine.operator import Batch, Operator
 from whence.engine.relation import Index, Relation
 from whence.errors import EvaluationError
 from whence.model.codes import Codes, Dictionary
-from whence.plan.expr import Col, Expr, columns_of, substitute
+from whence.plan.expr import Col, Expr, columns_of, may_fail, substitute
 from whence.plan.many_way import ManyWay
 
-Test = Callable[[Codes], Codes]
+Test = tuple[Callable[[Codes], Codes], bool]  # a compiled condition, and whether it may fail
 
 
 @dataclass
@@ -58,7 +58,7 @@ class Join(Operator):
         self.schema, self.algebra, self.inputs, self.join = join.schema, inputs[0].algebra, inputs, join
         self._start = np.cumsum([0, *(len(i.schema) for i in inputs)]).tolist()
         self._paths = [self._path(i, dictionary) for i in range(len(inputs))]
-        self._tests = [compile_expr(t, dictionary) for t in join.tests]
+        self._tests = [(compile_expr(t, dictionary), may_fail(t)) for t in join.tests]
 
     def _path(self, first: int, dictionary: Dictionary) -> _Path:
         """Next comes the input that agrees with what is known in the most columns."""
@@ -96,7 +96,8 @@ class Join(Operator):
         found = [t for t in waiting if columns_of(t) <= position.keys()]
         for test in found:
             waiting.remove(test)
-        return [compile_expr(substitute(t, lambda c: Col(c.type, position[c.index])), dictionary) for t in found]
+        placed = [substitute(t, lambda c: Col(c.type, position[c.index])) for t in found]
+        return [(compile_expr(t, dictionary), may_fail(t)) for t in placed]
 
     def needs(self) -> list[tuple[Operator, tuple[int, ...]]]:
         return [(self.inputs[s.input], tuple(s.cols.tolist())) for path in self._paths for s in path.steps]
@@ -107,6 +108,8 @@ class Join(Operator):
             parts = [self._follow(i, delta, deltas) for i, delta in changed]
             return concat(parts, len(self.schema))
         except EvaluationError:
+            if len(changed) == 1 and changed[0][1].unique:
+                raise
             # Perhaps on a combination that comes and goes within the epoch: decide only when those are gone.
             parts = [self._follow(i, delta, deltas, decide=False) for i, delta in changed]
             whole = consolidate(concat(parts, self._start[-1]), self.algebra)
@@ -123,9 +126,9 @@ class Join(Operator):
     def _follow(self, first: int, delta: Batch, deltas: list[Batch] | None, decide: bool = True) -> Batch:
         """A delta's path. Inputs after it are read as they were before this epoch's deltas, if there are any.
 
-        Without `decide`, no test is made and all columns are given."""
+        Without `decide`, only tests that cannot fail are made, and all columns are given."""
         path = self._paths[first]
-        batch = _passing(delta, path.first) if decide else delta
+        batch = _passing(delta, path.first, decide)
         for step in path.steps:
             if not len(batch.ann):
                 break
@@ -137,7 +140,7 @@ class Join(Operator):
                 added = self._extend(batch, at, new.rows, new.ann, ids)
                 taken = self.algebra.change(added.ann, np.full(len(added), self.algebra.zero, np.int64))
                 longer = concat([longer, Batch(added.rows, taken)], longer.rows.shape[1])
-            batch = _passing(longer, step.tests) if decide else longer
+            batch = _passing(longer, step.tests, decide)
         out = path.out if decide else path.whole
         if not len(batch.ann):
             return Batch.empty(len(out))
@@ -160,10 +163,12 @@ class Join(Operator):
         return f"{owner + 1}.{self.inputs[owner].schema.names[column - self._start[owner]]}"
 
 
-def _passing(batch: Batch, tests: list[Test]) -> Batch:
-    for test in tests:
+def _passing(batch: Batch, tests: list[Test], decide: bool = True) -> Batch:
+    """The rows for which the tests hold; without `decide`, those tests that cannot fail."""
+    for test, risky in tests:
         if not len(batch.ann):
             break
-        keep = np.flatnonzero(test(batch.rows) == 1)
-        batch = Batch(batch.rows[keep], batch.ann[keep], batch.unique)
+        if decide or not risky:
+            keep = np.flatnonzero(test(batch.rows) == 1)
+            batch = Batch(batch.rows[keep], batch.ann[keep], batch.unique)
     return batch

@@ -163,3 +163,13 @@ def conjuncts(expr: Expr | None) -> list[Expr]:
     if isinstance(expr, Call) and expr.op == "and":
         return [term for arg in expr.args for term in conjuncts(arg)]
     return [expr]
+
+
+def may_fail(expr: Expr) -> bool:
+    """Whether an expression is an error for some rows: a cast, a division, a date, a user's function."""
+    for part in walk(expr):
+        if isinstance(part, Udf) or (isinstance(part, Cast) and not part.lenient):
+            return True
+        if isinstance(part, Call) and (part.op in ("//", "%") or (part.op in ("+", "-") and not part.type.is_numeric)):
+            return True
+    return False

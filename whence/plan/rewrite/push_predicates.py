@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from whence.plan.expr import Call, Cast, Col, Expr, Udf, columns_of, conjuncts, shift, substitute, walk
+from whence.plan.expr import Call, Col, Expr, columns_of, conjuncts, may_fail, shift, substitute
 from whence.plan.logical import Aggregate, Distinct, Join, Lateral, Node, Project, Select, SetOp, Union
 from whence.plan.nodes import columns, conjunction, join_schema, key_pair, project, select
 from whence.plan.rewrite.inputs import with_inputs
@@ -68,16 +68,6 @@ def _sure(terms: Sequence[Expr], allowed: range) -> tuple[list[Expr], list[Expr]
     down, stay = _split([term for term in terms if not may_fail(term)], allowed)
     kept = [term for term in terms if term in stay or may_fail(term)]
     return down, kept
-
-
-def may_fail(expr: Expr) -> bool:
-    """Whether an expression is an error for some rows: a cast, a division, a date, a user's function."""
-    for part in walk(expr):
-        if isinstance(part, Udf) or (isinstance(part, Cast) and not part.lenient):
-            return True
-        if isinstance(part, Call) and (part.op in ("//", "%") or (part.op in ("+", "-") and not part.type.is_numeric)):
-            return True
-    return False
 
 
 def _push_join(node: Join, terms: list[Expr]) -> Node:
