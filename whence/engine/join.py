@@ -93,7 +93,9 @@ class Join(Operator):
         return sorted(pairs, key=lambda p: p[1])
 
     def _ready(self, waiting: list[Expr], position: dict[int, int], dictionary: Dictionary) -> list[Test]:
-        found = [t for t in waiting if columns_of(t) <= position.keys()]
+        """Tests that can be decided now; one that may fail waits for all inputs, or it could meet rows without partner."""
+        whole = len(position) == self._start[-1]
+        found = [t for t in waiting if columns_of(t) <= position.keys() and (whole or not may_fail(t))]
         for test in found:
             waiting.remove(test)
         placed = [substitute(t, lambda c: Col(c.type, position[c.index])) for t in found]
