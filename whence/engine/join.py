@@ -93,7 +93,7 @@ class Join(Operator):
         return sorted(pairs, key=lambda p: p[1])
 
     def _ready(self, waiting: list[Expr], position: dict[int, int], dictionary: Dictionary) -> list[Test]:
-        """Tests that can be decided now; one that may fail waits for all inputs, or it could meet rows without partner."""
+        """Tests that can be decided now; one that may fail waits for all inputs, or it could meet lone rows."""
         whole = len(position) == self._start[-1]
         found = [t for t in waiting if columns_of(t) <= position.keys() and (whole or not may_fail(t))]
         for test in found:
