@@ -235,3 +235,28 @@ def test_the_limit_names_the_row_that_was_taken_away(policy: str) -> None:
     with pytest.raises(whence.RecursionLimitError, match=r"the row \(a=5\) of stop"):
         db.delete("stop", (5,))
     assert sorted(db["r"]) == [(1,), (2,), (3,), (4,), (5,)]
+
+
+@pytest.mark.parametrize(
+    ("step", "start", "fits"),
+    [
+        ("a + 9223372036854775800", 7, True),
+        ("a + 9223372036854775800", 8, False),
+        ("a - 9223372036854775800", -7, True),
+        ("a - 9223372036854775800", -8, False),
+        ("a * 3037000500", 3037000499, True),
+        ("a * 3037000500", 3037000500, False),
+        ("a * -2", 4611686018427387904, False),
+        ("a + -9223372036854775800", -9, False),
+    ],
+)
+def test_numbers_do_not_wrap_inside_recursion(step: str, start: int, fits: bool) -> None:
+    db = database(f"""CREATE TABLE e (n INT, a BIGINT);
+        CREATE VIEW r AS SELECT n, a FROM e UNION SELECT n + 1, {step} FROM r WHERE n = 0""")
+    if fits:
+        db.insert("e", (0, start))
+        assert len(db["r"]) == 2
+    else:
+        with pytest.raises(EvaluationError, match="range"):
+            db.insert("e", (0, start))
+        assert len(db["r"]) == 0

@@ -8,13 +8,22 @@ over.
 from __future__ import annotations
 
 import numpy as np
+from numba import njit
 
 from whence.errors import EvaluationError
 from whence.model.codes import Codes
 
 
-def _largest(a: Codes) -> int:
-    return max(int(a.max()), -int(a.min()))
+@njit(cache=True, nogil=True)
+def _multiply(a: Codes, b: Codes, out: Codes) -> bool:
+    """The products of two columns; False if one does not fit."""
+    for i in range(len(a)):
+        x, y = a[i], b[i]
+        # Asked before multiplying: the compiler takes it that a product never overflows.
+        if (abs(x) > 0x7FFFFFFF or abs(y) > 0x7FFFFFFF) and y != 0 and abs(x) > 0x7FFFFFFFFFFFFFFF // abs(y):
+            return False
+        out[i] = x * y
+    return True
 
 
 class Counting:
@@ -33,9 +42,10 @@ class Counting:
         return np.ones(len(tids), np.int64)
 
     def times(self, a: Codes, b: Codes) -> Codes:
-        if len(a) and _largest(a) * _largest(b) >= 2**63 and (np.abs(a.astype(float) * b) >= 2.0**63).any():
+        out = np.empty(len(a), np.int64)
+        if not _multiply(a, b, out):
             raise EvaluationError("a row is there more often than can be counted (2^63 times)")
-        return a * b
+        return out
 
     def plus(self, a: Codes, b: Codes) -> Codes:
         return a + b

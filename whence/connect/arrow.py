@@ -39,6 +39,10 @@ _PLAIN: dict[Kind, pa.DataType] = {
 }
 
 
+RANGE = {Kind.INTEGER: (-(2**31), 2**31 - 1), Kind.BIGINT: (NULL + 1, 2**63 - 1)}
+_INTEGERS = (pa.int64(), pa.int32())
+
+
 def arrow_type(type: Type) -> pa.DataType:
     """The Arrow type that holds a SQL type's values.
 
@@ -117,17 +121,19 @@ def _numpy(column: pa.ChunkedArray, dtype: Any) -> Codes:
     return codes
 
 
+def plain_integers(column: pa.ChunkedArray, type: Type) -> bool:
+    """Whether a column is one array of int64 or int32 for an integer type, without NULLs: its values are its codes."""
+    if type.kind not in RANGE or column.type not in _INTEGERS:
+        return False
+    return column.num_chunks == 1 and not column.null_count
+
+
 def _encode_integer(column: pa.ChunkedArray, type: Type) -> Codes | None:
     """Whole numbers within the type's range; NULL's own code is no number."""
-    plain = column.num_chunks == 1 and not column.null_count and column.type in (pa.int64(), pa.int32())
-    if plain:
-        codes: Codes = column.chunk(0).to_numpy().astype(np.int64, copy=False)
-        known = codes
-    else:
-        codes = _numpy(column.cast(pa.int64()), np.int64)
-        null = _null_mask(column)
-        known = codes if null is None else codes[~null]
-    low, high = (-(2**31), 2**31 - 1) if type.kind is Kind.INTEGER else (NULL + 1, 2**63 - 1)
+    codes = _numpy(column.cast(pa.int64()), np.int64)
+    null = _null_mask(column)
+    known = codes if null is None else codes[~null]
+    low, high = RANGE[type.kind]
     fits = not len(known) or (known.min() >= low and known.max() <= high)
     return codes if fits else None
 

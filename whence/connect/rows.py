@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from whence.connect.arrow import arrow_schema, decode_column, encode_column
+from whence.connect.arrow import RANGE, arrow_schema, decode_column, encode_column, plain_integers
+from whence.engine.kernels.batches import within
 from whence.errors import DataError, EvaluationError
 from whence.model.codes import (
     NULL,
@@ -185,6 +186,10 @@ def _encode_table(data: pa.Table, schema: Schema, dictionary: Dictionary, table:
             out[:, i] = NULL
             continue
         values = data.column(given[column.name])
+        if plain_integers(values, column.type):
+            out[:, i] = values.chunk(0).to_numpy()
+            if within(out, i, *RANGE[column.type.kind]):
+                continue
         codes = encode_column(values, column.type, dictionary)
         out[:, i] = _encode_slowly(values, column, dictionary, table) if codes is None else codes
     return out

@@ -11,6 +11,7 @@ from whence.engine.kernels.jit import kernel
 from whence.engine.kernels.store import MISSING, OVERFLOW, S_STATUS
 
 NULL = -(2**63)
+_MOST = 2**63 - 1
 _NAN = 0x7FF8000000000000  # every NaN has this code
 
 # Tests and computations on bound variables
@@ -92,19 +93,22 @@ def _compute(k, rule, op, to, a, b):
             env[rule, to] = NULL
         return True
     z = x
+    # Overflow is looked for before computing: the compiler takes it that there is none.
     if op == ADD:
+        if (y > 0 and x > _MOST - y) or (y < 0 and x < -_MOST - y):
+            k.scalar[S_STATUS] = OVERFLOW
+            return True
         z = x + y
-        if ((x ^ z) & (y ^ z)) < 0 or z == NULL:
-            k.scalar[S_STATUS] = OVERFLOW
     elif op == SUB:
+        if (y < 0 and x > _MOST + y) or (y > 0 and x < -_MOST + y):
+            k.scalar[S_STATUS] = OVERFLOW
+            return True
         z = x - y
-        if ((x ^ y) & (x ^ z)) < 0 or z == NULL:
-            k.scalar[S_STATUS] = OVERFLOW
     elif op == MUL:
-        z = x * y
-        wide = float(x) * float(y)
-        if (wide > 9.2e18 or wide < -9.2e18) and (abs(wide) > 9.3e18 or z // y != x or z == NULL):
+        if y != 0 and abs(x) > _MOST // abs(y):
             k.scalar[S_STATUS] = OVERFLOW
+            return True
+        z = x * y
     elif op == FADD:
         z = _of_float(_to_float(x) + _to_float(y))
     elif op == FSUB:

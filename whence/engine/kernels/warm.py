@@ -25,6 +25,8 @@ def warm() -> None:
     first = np.zeros(1, np.int64)
     batches.join_batches(rows, first, rows, first)
     batches.number_rows(rows)
+    batches.within(rows, 0, 0, 9)
+    COUNTING.times(ones, ones)
     number, keys, totals = aggregate.group_rows(rows, first, ones)
     batches.sum_by(number, ones, len(keys))
     at, ids = np.zeros(1, np.int64), np.zeros(1, np.int64)
