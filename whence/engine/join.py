@@ -139,9 +139,10 @@ class Join(Operator):
             if deltas is not None and step.input > first and len(deltas[step.input].ann):
                 new = deltas[step.input]
                 at, ids = join_batches(batch.rows, step.known, new.rows, step.cols)
-                added = self._extend(batch, at, new.rows, new.ann, ids)
-                taken = self.algebra.change(added.ann, np.full(len(added), self.algebra.zero, np.int64))
-                longer = concat([longer, Batch(added.rows, taken)], longer.rows.shape[1])
+                if len(at):
+                    added = self._extend(batch, at, new.rows, new.ann, ids)
+                    taken = self.algebra.change(added.ann, np.full(len(added), self.algebra.zero, np.int64))
+                    longer = concat([longer, Batch(added.rows, taken)], longer.rows.shape[1])
             batch = _passing(longer, step.tests, decide)
         out = path.out if decide else path.whole
         if not len(batch.ann):
