@@ -88,7 +88,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.join_peers", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--quick", action="store_true", help="20,000 items, 4 batches: a check that all of it runs")
     parser.add_argument("--items", type=int, default=1_000_000)
-    parser.add_argument("--batches", type=int, default=20)
+    parser.add_argument("--batches", type=int, default=100)
     parser.add_argument("--batch-size", type=int, default=1_000)
     parser.add_argument("--peers", type=lambda t: t.split(","), default=list(PEERS), help=f"some of {','.join(PEERS)}")
     parser.add_argument("--seed", type=int, default=0)
