@@ -260,3 +260,13 @@ def test_numbers_do_not_wrap_inside_recursion(step: str, start: int, fits: bool)
         with pytest.raises(EvaluationError, match="range"):
             db.insert("e", (0, start))
         assert len(db["r"]) == 0
+
+
+def test_what_is_no_table_is_our_error(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    db = database("CREATE TABLE t (i INT)")
+    (tmp_path / "twice.csv").write_text("i,i\n1,2\n")
+    for data in (tmp_path / "twice.csv", pandas.Series([1, 2])):
+        with pytest.raises(DataError):
+            db.insert("t", data)
+    assert db["t"].rows == []

@@ -83,7 +83,10 @@ def as_arrow(rows: Any) -> pa.Table | None:
             mixed = "has a column of mixed types" if isinstance(error, pa.ArrowException) else "cannot be read"
             raise DataError(f"this DataFrame {mixed}: {error}") from None
     if hasattr(rows, "__arrow_c_stream__"):
-        return pa.table(rows)
+        try:
+            return pa.table(rows)
+        except pa.ArrowException as error:
+            raise DataError(f"{type(rows).__name__} is not a table of named columns: {error}") from None
     return None
 
 

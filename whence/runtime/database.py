@@ -127,7 +127,10 @@ class Database:
     def _codes(self, data: Any, schema: Schema, name: str) -> Codes:
         if isinstance(data, Path):
             parts = list(files.read(data, schema))
-            data = pa.concat_tables(parts, promote_options="default") if parts else []
+            try:
+                data = pa.concat_tables(parts, promote_options="default") if parts else []
+            except pa.ArrowException as error:
+                raise DataError(f"{data}: {error}") from None
         return rows.encode(data, schema, self._runtime.dictionary, name)
 
     @contextmanager
