@@ -194,15 +194,11 @@ class Fixpoint(Operator):
             self._run(before, limited=False)
             self._broken = False
         else:
-            inverse = changes.copy()
-            inverse[:, 1] *= -1
-            self._run(inverse, limited=False)
+            self._run(_inverse(changes), limited=False)
 
     def _before(self, changes: Codes) -> Codes:
         """The external rows before this epoch's changes, which the inputs still hold: they are undone after this."""
-        inverse = changes.copy()
-        inverse[:, 1] *= -1
-        return np.concatenate([self._changes([i.contents() for i in self.inputs]), inverse])
+        return np.concatenate([self._changes([i.contents() for i in self.inputs]), _inverse(changes)])
 
     def _refuse(self) -> None:
         """Name the view and an input row of the batch that the derivation without end stands on."""
@@ -291,6 +287,13 @@ class Fixpoint(Operator):
     def describe(self) -> str:
         derived = ", ".join(self.program.relations[i].name for i in self._derived)
         return f"fixpoint {derived} [{len(self.program.rules)} rules, policy {self.policy}]"
+
+
+def _inverse(changes: Codes) -> Codes:
+    """The external changes that take these back."""
+    back = changes.copy()
+    back[:, 1] *= -1
+    return back
 
 
 class Port(Operator):

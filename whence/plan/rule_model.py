@@ -3,7 +3,7 @@
     head(terms) <- atom, atom, …, operations
 
 A term is a variable number; variables are rule-local. An atom over an `absence` relation holds when no row matches.
-Operations test or compute variables natively (see `OPS`). What only Python can compute (text functions, user functions,
+Operations test or compute variables natively (see `Op`). What only Python can compute (text functions, user functions,
 table functions) is a `Foreign` pipeline, and its rule derives a relation of its own: the bound arguments followed by
 what was computed from them, so that a deletion never has to run it backwards.
 """
@@ -18,16 +18,15 @@ from whence.plan.logical import Node
 
 RelationKind = Literal["external", "absence", "set", "best"]
 
-# Native operations. Tests: both sides not NULL, but for same / not_null / is_null; must_be makes NULL an error, fits
-# a number as large as the bound.
-# `least`/`greatest` ignore NULL.
-TESTS = ("=", "<>", "<", "<=", ">", ">=", "same", "not_null", "is_null", "must_be", "fits")
-COMPUTATIONS = ("+", "-", "*", "+f", "-f", "*f", "least", "greatest", "to_float")
-
 
 @dataclass(frozen=True)
 class Op:
-    """`to := a op b` for a computation, or the test `a op b`; operands are variables."""
+    """`to := a op b` for a computation, or the test `a op b`; operands are variables.
+
+    Tests are = <> < <= > >= (never true of NULL), same, not_null, is_null, must_be (NULL is an error) and fits (a number
+    as large as b is an error); computations are + - *, the same of DOUBLE (+f -f *f), least and greatest (which skip
+    NULL), and to_float.
+    """
 
     name: str
     a: int
