@@ -23,9 +23,9 @@ RelationKind = Literal["external", "absence", "set", "best"]
 class Op:
     """`to := a op b` for a computation, or the test `a op b`; operands are variables.
 
-    Tests are = <> < <= > >= (never true of NULL), same, not_null, is_null, must_be (NULL is an error) and fits (a number
-    as large as b is an error); computations are + - *, the same of DOUBLE (+f -f *f), least and greatest (which skip
-    NULL), and to_float.
+    Tests are = <> < <= > >= (never true of NULL), same, not_null, is_null, must_be (NULL is an error) and fits (a
+    number as large as b is an error); computations are + - *, the same of DOUBLE (+f -f *f), least and greatest
+    (which skip NULL), and to_float.
     """
 
     name: str
