@@ -39,3 +39,19 @@ class EvaluationError(WhenceError):
 
 class RecursionLimitError(WhenceError):
     """A recursive view did not end within its limit; names the view and an input row that brings it about."""
+
+
+class StorageError(WhenceError):
+    """The disk refused (full, read-only, a file vanished). What was acknowledged before stands."""
+
+
+class CorruptionError(StorageError):
+    """A file of a database is not as it was written; the message names it and the offset."""
+
+    def __init__(self, path: object, offset: int, what: str):
+        super().__init__(f"{path}, offset {offset}: {what}")
+        self.path, self.offset = path, offset
+
+
+class LockedError(StorageError):
+    """Another process writes to this database."""

@@ -1,0 +1,264 @@
+"""The disk: everything that changes a file of a database goes through here.
+
+The law: an operation either did what its name says or raises StorageError, which names the file, the operation and the
+cause; no OSError gets out. What is written is stable only after `sync`; a new file, a new folder and a rename are
+stable when the call returns.
+
+A hook is told of every change right before and right after it, so that a test can visit each of them and let the
+process die there, or let the operation fail:
+
+| before | after |
+|---|---|
+| folder | foldered |
+| create | created |
+| write | wrote |
+| sync | synced |
+| truncate | truncated |
+| rename | renamed |
+| remove | removed |
+| sync-folder | synced-folder |
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import mmap
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from whence.errors import StorageError
+
+Hook = Callable[[str, Path], None]
+Part = bytes | bytearray | memoryview
+
+UNFINISHED = ".new"
+"""The name of a file that is about to replace another ends so."""
+
+_MOST_PARTS = 1024  # IOV_MAX on every system we know
+_MOST_BYTES = 1 << 30  # a read of 2 GiB or more is cut short by Linux and refused by macOS
+
+_ADVICE = {
+    errno.ENOSPC: "the disk is full: free some space and try again",
+    errno.EDQUOT: "the quota is used up: free some space and try again",
+    errno.EROFS: "the file system can only be read: mount it for writing, or open the database with read_only=True",
+    errno.EACCES: "this user may not: change the permissions, or open the database with read_only=True",
+    errno.EPERM: "this user may not: change the permissions, or open the database with read_only=True",
+    errno.ENOENT: "the file has vanished: was it moved or deleted?",
+    errno.EIO: "the device failed: look at the system's log, and copy the database elsewhere",
+    errno.EMFILE: "too many files are open in this process: raise its limit (ulimit -n)",
+}
+
+
+def refused(path: Path, operation: str, error: OSError) -> StorageError:
+    """What a user is told when the system refused."""
+    advice = _ADVICE.get(error.errno or 0)
+    cause = error.strerror or str(error)
+    return StorageError(f"{path}: cannot {operation}: {cause}" + (f" ({advice})" if advice else ""))
+
+
+@contextmanager
+def telling(path: Path, operation: str) -> Iterator[None]:
+    """Turns an OSError into a StorageError that says what was done to which file."""
+    try:
+        yield
+    except OSError as error:
+        raise refused(path, operation, error) from error
+
+
+class Disk:
+    """Changes files, and tells its hook of every change."""
+
+    def __init__(self, hook: Hook | None = None):
+        self.hook = hook
+
+    def make_folder(self, path: Path) -> None:
+        """Makes the folder, and those above it, if it is not there."""
+        with telling(path, "look at"):
+            if path.is_dir():
+                return
+        self.make_folder(path.parent)
+        with telling(path, "make the folder"), self._change("folder", "foldered", path):
+            path.mkdir(exist_ok=True)
+        self.sync_folder(path.parent)
+
+    def create(self, path: Path) -> File:
+        """A new, empty file, in place of the one of that name if there is one."""
+        file = self._open(path, "create", os.O_CREAT | os.O_TRUNC)
+        try:
+            self.sync_folder(path.parent)
+        except BaseException:
+            file.close()
+            raise
+        return file
+
+    def open(self, path: Path) -> File:
+        """A file that exists, for appending."""
+        with telling(path, "open"):
+            return File(self, path, os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC))
+
+    def open_or_create(self, path: Path) -> File:
+        """A file for appending, with what it holds if it exists."""
+        return self._open(path, "create", os.O_CREAT)
+
+    def replace(self, path: Path, data: Part | Sequence[Part]) -> None:
+        """Writes a whole file at once: whoever reads it, even after a crash or an error, finds the old or the new."""
+        unfinished = path.with_name(path.name + UNFINISHED)
+        parts = [data] if isinstance(data, bytes | bytearray | memoryview) else data
+        try:
+            file = self._open(unfinished, "create", os.O_CREAT | os.O_TRUNC)
+            try:
+                file.write(parts)
+                file.sync()
+            finally:
+                file.close()
+            self.rename(unfinished, path)
+        except StorageError:
+            with suppress(StorageError):
+                self.remove(unfinished)
+            raise
+
+    def rename(self, path: Path, to: Path) -> None:
+        """Gives a file another name in its folder, in place of the file that had that name."""
+        with telling(to, "replace"), self._change("rename", "renamed", to):
+            path.replace(to)
+        self.sync_folder(to.parent)
+
+    def remove(self, path: Path) -> None:
+        """Removes a file, if it is there. A crash may bring it back."""
+        with telling(path, "remove"), self._change("remove", "removed", path):
+            path.unlink(missing_ok=True)
+
+    def sync_folder(self, path: Path) -> None:
+        """Makes the names in a folder stable."""
+        with telling(path, "sync the folder"), self._change("sync-folder", "synced-folder", path):
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+
+    def put(self, descriptor: int, parts: Sequence[memoryview]) -> int:
+        """One write, perhaps of less than was asked: how many bytes it took. A test tears writes by overriding it."""
+        return os.writev(descriptor, parts)
+
+    def read(self, path: Path) -> bytes:
+        """The whole file."""
+        with telling(path, "read"):
+            return path.read_bytes()
+
+    def map(self, path: Path) -> memoryview:
+        """The whole file without reading it yet; only for files that are never cut: a lost page kills the process."""
+        with telling(path, "read"), path.open("rb") as file:
+            if os.fstat(file.fileno()).st_size == 0:
+                return memoryview(b"")
+            return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+
+    def names(self, folder: Path) -> list[str]:
+        """The names in a folder, sorted; none if there is no such folder."""
+        with telling(folder, "list the folder"):
+            return sorted(os.listdir(folder)) if folder.exists() else []
+
+    def _open(self, path: Path, operation: str, flags: int) -> File:
+        with telling(path, operation), self._change("create", "created", path):
+            return File(self, path, os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | flags, 0o666))
+
+    @contextmanager
+    def _change(self, before: str, after: str, path: Path) -> Iterator[None]:
+        if self.hook is not None:
+            self.hook(before, path)
+        yield
+        if self.hook is not None:
+            self.hook(after, path)
+
+
+class File:
+    """A file open for appending."""
+
+    def __init__(self, disk: Disk, path: Path, descriptor: int):
+        self.path = path
+        self._disk = disk
+        self._descriptor = descriptor
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    @property
+    def size(self) -> int:
+        with telling(self.path, "look at"):
+            return os.fstat(self._descriptor).st_size
+
+    def write(self, parts: Sequence[Part]) -> None:
+        """Appends the parts, as a rule by one call of the system. After an error a part of them may be there."""
+        hook = self._disk.hook
+        try:
+            if hook is not None:
+                hook("write", self.path)
+            views = [memoryview(part) for part in parts]
+            self._write([view.cast("B") for view in views if view.nbytes])
+            if hook is not None:
+                hook("wrote", self.path)
+        except OSError as error:
+            raise refused(self.path, "write", error) from error
+
+    def _write(self, parts: list[memoryview]) -> None:
+        while parts:
+            taken = self._disk.put(self._descriptor, parts[:_MOST_PARTS])
+            done = 0
+            while done < len(parts) and taken >= len(parts[done]):
+                taken -= len(parts[done])
+                done += 1
+            parts = parts[done:]
+            if taken:
+                parts[0] = parts[0][taken:]
+
+    def sync(self) -> None:
+        """Returns when everything written is stable."""
+        hook = self._disk.hook
+        try:
+            if hook is not None:
+                hook("sync", self.path)
+            _flush(self._descriptor)
+            if hook is not None:
+                hook("synced", self.path)
+        except OSError as error:
+            raise refused(self.path, "sync", error) from error
+
+    def truncate(self, size: int) -> None:
+        """Cuts the file; stable after the next `sync`."""
+        with telling(self.path, "truncate"), self._disk._change("truncate", "truncated", self.path):
+            os.ftruncate(self._descriptor, size)
+
+    def close(self) -> None:
+        """Lets go of the file. Once is enough."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            with suppress(OSError):  # what matters was synced, and the descriptor is gone in any case
+                os.close(descriptor)
+
+
+def read_at(descriptor: int, offset: int, length: int) -> bytes:
+    """Bytes of an open file, fewer at its end."""
+    length = min(length, os.fstat(descriptor).st_size - offset)
+    if length <= 0:
+        return b""
+    data = os.pread(descriptor, min(length, _MOST_BYTES), offset)
+    if len(data) == length:
+        return data
+    chunks = [data]
+    while chunks[-1]:
+        offset, length = offset + len(chunks[-1]), length - len(chunks[-1])
+        chunks.append(os.pread(descriptor, min(length, _MOST_BYTES), offset))
+    return b"".join(chunks)
+
+
+def _flush(descriptor: int) -> None:
+    """Makes the contents stable: on macOS only F_FULLFSYNC reaches past the drive's own cache."""
+    if hasattr(fcntl, "F_FULLFSYNC"):
+        fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
+    elif hasattr(os, "fdatasync"):
+        os.fdatasync(descriptor)
+    else:
+        os.fsync(descriptor)

@@ -1,0 +1,149 @@
+"""The manifest: which files make up a database.
+
+The law: what the manifest names is the database; whatever else lies in the folder is a leftover. It is replaced as a
+whole, so after a crash the old one or the new one is there.
+
+It is JSON for people to read. Its `checksum` is, in every format, that of all other fields as JSON with sorted names
+and no blanks.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from xxhash import xxh3_64_hexdigest
+
+from whence.errors import CorruptionError, StorageError
+from whence.state.disk import UNFINISHED, Disk, telling
+from whence.state.lock import LOCK
+from whence.state.segment import FILE_HEADER
+
+FORMAT = 1
+MANIFEST = "MANIFEST"
+LOG, STATE = "log", "state"
+"""The folders of segments and of image files."""
+
+LinkKind = Literal["base", "patch", "delta"]
+KINDS: tuple[LinkKind, ...] = ("base", "patch", "delta")
+
+
+@dataclass(frozen=True)
+class Link:
+    """One file of a chain: an image of the state after an epoch, or what changed since the link before.
+
+    `time` is that of the epoch, in microseconds since 1970; the log goes on after it with a `segment`.
+    """
+
+    kind: LinkKind
+    file: str
+    epoch: int
+    bytes: int
+    time: int = 0
+    segment: int = 0
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise ValueError(f"a link is one of {', '.join(KINDS)}, not {self.kind!r}")
+
+
+Chain = tuple[Link, ...]
+Chains = Mapping[str, tuple[Chain, ...]]
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The segments of the log and each partition's chains, oldest first: several chains while history is kept."""
+
+    format: int
+    id: str
+    segments: tuple[int, ...]
+    chains: Chains
+    created: str
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+def new_manifest(segments: Iterable[int], options: Mapping[str, str] | None = None) -> Manifest:
+    """The first manifest of a database."""
+    created = datetime.now(UTC).isoformat(timespec="seconds")
+    return Manifest(FORMAT, uuid.uuid4().hex, tuple(segments), {}, created, dict(options or {}))
+
+
+def save(disk: Disk, folder: Path, manifest: Manifest) -> None:
+    """Replaces the manifest. After an error the old one or the new one is there: save again before going on."""
+    content = asdict(manifest) | {"chains": _plain(manifest.chains)}
+    text = json.dumps({"checksum": _checksum(content)} | content, indent=2, ensure_ascii=False)
+    disk.replace(folder / MANIFEST, text.encode() + b"\n")
+
+
+def load(disk: Disk, folder: Path) -> Manifest | None:
+    """The manifest; None where a database may be made: no such folder, an empty one, or one whose making broke off."""
+    path = folder / MANIFEST
+    with telling(path, "look at"):
+        if not path.exists():
+            _check_free(disk, folder)
+            return None
+    return _parse(path, disk.read(path))
+
+
+def _parse(path: Path, data: bytes) -> Manifest:
+    try:
+        content = json.loads(data)
+        checksum = content.pop("checksum")
+    except (ValueError, KeyError, AttributeError) as error:
+        raise CorruptionError(path, 0, "the manifest cannot be read") from error
+    if checksum != _checksum(content):
+        raise CorruptionError(path, 0, "the manifest's checksum does not match")
+    if content["format"] > FORMAT:
+        raise StorageError(
+            f"{path.parent} was written by a newer version of Whence "
+            f"(format {content['format']}; this one reads up to {FORMAT})"
+        )
+    return Manifest(**content | {"segments": tuple(content["segments"]), "chains": _chains(content["chains"])})
+
+
+def _check_free(disk: Disk, folder: Path) -> None:
+    """Raises StorageError if a database in this folder could overwrite something."""
+    if folder.exists() and not folder.is_dir():
+        raise StorageError(f"{folder} is a file, not a Whence database, which is a folder")
+    strangers = set(disk.names(folder)) - {LOCK, LOG, STATE, MANIFEST + UNFINISHED}
+    if strangers:
+        raise StorageError(f"{folder} is not a Whence database: there is {min(strangers)} in it, but no {MANIFEST}")
+    if any(_holds_something(path) for path in (*folder.glob(f"{LOG}/*"), *folder.glob(f"{STATE}/*"))):
+        raise StorageError(f"{folder / MANIFEST} has vanished, but the data is there: restore it from a copy")
+
+
+def _holds_something(path: Path) -> bool:
+    return path.is_dir() or path.stat().st_size > FILE_HEADER
+
+
+def chains_payload(chains: Chains) -> bytes:
+    """The chains as the payload of a CHAINS record."""
+    return json.dumps(_plain(chains), separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def read_chains(payload: bytes | bytearray | memoryview) -> dict[str, tuple[Chain, ...]]:
+    """The chains that a CHAINS record names.
+
+    >>> chains = {"main": ((Link("base", "main-0000000042.base", 42, 1000),),)}
+    >>> read_chains(chains_payload(chains)) == chains
+    True
+    """
+    return _chains(json.loads(bytes(payload)))
+
+
+def _plain(chains: Chains) -> dict[str, list[list[dict[str, Any]]]]:
+    return {name: [[asdict(link) for link in chain] for chain in of] for name, of in chains.items()}
+
+
+def _chains(plain: dict[str, list[list[dict[str, Any]]]]) -> dict[str, tuple[Chain, ...]]:
+    return {name: tuple(tuple(Link(**link) for link in chain) for chain in of) for name, of in plain.items()}
+
+
+def _checksum(content: Mapping[str, Any]) -> str:
+    return xxh3_64_hexdigest(json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode())
