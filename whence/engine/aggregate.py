@@ -12,6 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from whence.engine.batch import consolidate
+from whence.engine.image import Image, inside, nested
 from whence.engine.kernels import aggregate as ak
 from whence.engine.kernels.batches import add_up
 from whence.engine.operator import Batch, Operator
@@ -150,6 +151,20 @@ class Aggregate(Operator):
         for _, ordered in self._best:
             ordered.undo()
         self.groups.undo()
+
+    def _parts(self) -> dict[str, Relation | Ordered]:
+        distinct = {f"distinct{n}": pairs for n, (_, _, pairs) in enumerate(self._distinct)}
+        return {"groups": self.groups, **distinct, **{f"best{n}": order for n, (_, order) in enumerate(self._best)}}
+
+    def image(self) -> Image:
+        return {key: array for name, part in self._parts().items() for key, array in nested(name, part.image()).items()}
+
+    def restore(self, image: Image) -> None:
+        parts = [(part, inside(name, image)) for name, part in self._parts().items()]
+        for part, own in parts:
+            part.check(own)
+        for part, own in parts:
+            part.restore(own)
 
     @property
     def state_rows(self) -> int:

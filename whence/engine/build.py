@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from whence.engine.aggregate import Aggregate
+from whence.engine.fingerprint import fingerprint
 from whence.engine.graph import Dataflow
 from whence.engine.join import Join
 from whence.engine.lateral import Lateral
@@ -31,7 +32,7 @@ class Builder:
 
     def __init__(self, dataflow: Dataflow, dictionary: Dictionary, resolve: Callable[[str], Operator]):
         self.dataflow, self.dictionary, self.resolve = dataflow, dictionary, resolve
-        self._built: dict[object, Operator] = {}
+        self._built: dict[tuple[object, ...], Operator] = {}
 
     def build(self, node: logical.Node) -> Operator:
         """The operator for a node, new or already running."""
@@ -46,10 +47,13 @@ class Builder:
         join = many_way(node)
         inputs = [self.build(i) for i in (node.inputs if join is None else join.sources)]
         shape = _shape(node) if join is None else ("inner", join.schema.types, join.classes, join.tests, join.out)
-        key = (shape, *(id(i) for i in inputs))
+        # Not by the fingerprint alone: a transaction's stand-in for a table has that of the table.
+        own = fingerprint(shape, [i.fingerprint for i in inputs])
+        key = (own, *(id(i) for i in inputs))
         found = self._built.get(key)
         if found is None or found.dropped:
             found = self._make(node, inputs) if join is None else Join(inputs, join, self.dictionary)
+            _name(found, own)
             self._built[key] = found
         return found
 
@@ -85,12 +89,20 @@ class Builder:
         raise TypeError(f"{type(node).__name__} has no operator")
 
 
+def _name(op: Operator, own: str) -> None:
+    """Set an operator's fingerprint, and those of the operators that were made together with it, under it."""
+    op.fingerprint = own
+    for number, under in enumerate(op.inputs):
+        if not under.fingerprint:
+            _name(under, fingerprint(("part", number), [own]))
+
+
 def _shape(node: logical.Node) -> object:
     """What distinguishes a node from others over the same inputs."""
     types = node.schema.types
     match node:
         case logical.Values():
-            return ("values", types, tuple(tuple((type(v), v) for v in row) for row in node.rows))
+            return ("values", types, node.rows)
         case logical.Select():
             return ("select", node.predicate)
         case logical.Project():
@@ -108,5 +120,5 @@ def _shape(node: logical.Node) -> object:
         case logical.TopK():
             return ("topk", node.order, node.limit, node.offset)
         case logical.Lateral():
-            return ("lateral", types, node.function, node.args)
+            return ("lateral", types, node.name, node.args)
     return node

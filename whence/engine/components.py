@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from whence.engine.build import Builder
+from whence.engine.fingerprint import fingerprint
 from whence.engine.fixpoint import POLICIES, Fixpoint, Pipeline, Port
 from whence.engine.graph import Dataflow
 from whence.engine.operator import Batch, Operator
@@ -44,7 +47,13 @@ def build_component(
         depth_limit=_limit(component, program, "recursion_limit", depth_limit),
         row_limit=_limit(component, program, "recursion_rows", FOREIGN_ROW_LIMIT if pipelines else ROW_LIMIT),
     )
-    ports: dict[str, Operator] = {name: Port(fixpoint, relation) for name, relation in rules.outputs.items()}
+    relations = [replace(r, source=None) for r in rules.relations]  # the inputs' fingerprints say what these are
+    shape = ("fixpoint", component.views, fixpoint.policy, relations, rules.rules)
+    fixpoint.fingerprint = fingerprint(shape, [i.fingerprint for i in inputs])
+    ports: dict[str, Operator] = {}
+    for name, relation in rules.outputs.items():
+        ports[name] = port = Port(fixpoint, relation)
+        port.fingerprint = fingerprint(("port", name), [fixpoint.fingerprint])
     outside = builder.resolve
     builder.resolve = lambda name: ports[name] if name in ports else outside(name)
     try:

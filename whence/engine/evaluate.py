@@ -106,7 +106,7 @@ def _explained(
             values = ", ".join(
                 repr(decode_value(int(c[0]), a.type, dictionary)) for c, a in zip(row, args, strict=True)
             )
-            return EvaluationError(f"{single} in {expr} with {values}")
+            return EvaluationError(f"{single} in {expr!s:.200} with {values:.200}")
     return error
 
 

@@ -18,6 +18,7 @@ import numpy as np
 from whence.annotate.counting import COUNTING
 from whence.annotate.none import NONE
 from whence.engine.batch import consolidate
+from whence.engine.image import Image
 from whence.engine.kernels import fixpoint as fx
 from whence.engine.kernels import store as st
 from whence.engine.memory import Memory
@@ -250,6 +251,14 @@ class Fixpoint(Operator):
         )
         witness._run(self._before(self._pending), limited=False)
         witness._run(self._pending)
+
+    # -- images ------------------------------------------------------------------------------------------------------
+
+    def image(self) -> Image:
+        return self.memory.image()
+
+    def restore(self, image: Image) -> None:
+        self.memory.restore(image)
 
     # -- reading -----------------------------------------------------------------------------------------------------
 

@@ -4,22 +4,28 @@ Invariant between epochs: every operator's state, every arrangement and every vi
 tables. An operator whose inputs did not change is skipped. After `run` comes `commit` or `undo`; an error in `run`
 leaves the caller to `undo`, which restores everything that ran. Operators live as long as a view needs them, an
 arrangement or an index as long as an operator or a view does.
+
+A new view's operators are primed from the contents of their inputs, or restored from images (`engine/image.py`) that
+operators with the same fingerprints gave over the same tables.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Iterator
 from functools import partial
 
 from whence.annotate import Algebra
 from whence.annotate.counting import COUNTING
 from whence.engine.arrange import arrangement
 from whence.engine.batch import consolidate
+from whence.engine.image import Image, Images, StaleImage
 from whence.engine.operator import Batch, Operator
 from whence.engine.relation import Relation
 from whence.engine.scan import Scan
 from whence.model.types import Schema
 
+log = logging.getLogger("whence")
 Progress = Callable[[int, int, str], None]
 
 
@@ -31,26 +37,28 @@ class Dataflow:
         self.tables: dict[str, Scan] = {}
         self.views: dict[str, Operator] = {}
         self.order: list[Operator] = []  # topological; tables are not in it
+        self.before: Callable[[Operator], None] | None = None  # told of an operator that is about to change
+        self.restored = self.primed = 0  # operators that began from images, and from their inputs' contents
         self._ran: list[Operator] = []
         self._changed: list[Relation] = []
 
     # -- the plan ----------------------------------------------------------------------------------------------------
 
-    def table(self, name: str, schema: Schema, key: tuple[int, ...] = ()) -> Scan:
-        """Declare a table."""
-        scan = self.tables[name] = Scan(name, schema, key, self.algebra)
+    def table(self, name: str, schema: Schema, key: tuple[int, ...] = (), extra: int = 0) -> Scan:
+        """Declare a table, with so many accumulators a row."""
+        scan = self.tables[name] = Scan(name, schema, key, self.algebra, extra)
         return scan
 
     def remove_table(self, name: str) -> None:
         del self.tables[name]
 
-    def add_view(self, name: str, op: Operator, progress: Progress | None = None) -> None:
-        """Keep an operator's output as a view, back-filling what is new; on an error nothing has changed."""
+    def add_view(self, name: str, op: Operator, progress: Progress | None = None, images: Images | None = None) -> None:
+        """Keep an operator's output as a view, restoring or filling what is new; on an error nothing has changed."""
         had = op.arranged
         try:
             if not op.keeps_output:
                 arrangement(op)
-            self._prime(op, progress)
+            self._prime(op, progress, images)
         except BaseException:
             if had is None:
                 op.arranged = None
@@ -68,7 +76,7 @@ class Dataflow:
         del self.views[name]
         self.sweep()
 
-    def _prime(self, op: Operator, progress: Progress | None) -> None:
+    def _prime(self, op: Operator, progress: Progress | None, images: Images | None) -> None:
         fresh = [o for o in _upwards([op]) if not o.primed]
         left = {id(o): sum(o is i for f in fresh for i in f.inputs) for f in fresh for o in f.inputs}
         kept: dict[int, Batch] = {}
@@ -76,19 +84,17 @@ class Dataflow:
             if progress is not None:
                 progress(done, len(fresh), new.describe())
                 new.watch = partial(progress, done, len(fresh))
-            ins = []
-            for i in new.inputs:
-                if id(i) not in kept:
-                    kept[id(i)] = i.contents()
-                ins.append(kept[id(i)])
-            out = new.prime(ins)
-            if new.arranged is not None and not isinstance(new, Scan):
-                out = consolidate(out, new.algebra)
-                new.arranged.apply(out)
-                new.arranged.commit()
-            new.commit()
+            if images is None or not self._restore(new, images):
+                for i in new.inputs:
+                    if id(i) not in kept:
+                        kept[id(i)] = i.contents()
+                out = new.prime([kept[id(i)] for i in new.inputs])
+                if new.arranged is not None:
+                    out = _arrange(new, out)
+                new.commit()
+                kept[id(new)] = out
+                self.primed += 1
             new.primed, new.watch = True, None
-            kept[id(new)] = out
             for i in new.inputs:
                 left[id(i)] -= 1
                 if not left[id(i)]:
@@ -98,6 +104,38 @@ class Dataflow:
         self.order.extend(fresh)
         if progress is not None:
             progress(len(fresh), len(fresh), "done")
+
+    def _restore(self, op: Operator, images: Images) -> bool:
+        """Begin from images; False, and nothing done, if the operator must be primed. One that keeps nothing has
+        nothing to begin from, and gives its output when someone asks for it."""
+        stateful, arranged = bool(op.image()), op.arranged
+        if stateful and not _taken(op, images.get(f"op/{op.fingerprint}")):
+            return False
+        if arranged is not None:
+            found = _taken(arranged, images.get(f"arranged/{op.fingerprint}"))
+            if not found and not stateful:
+                return False
+            if not found:
+                _arrange(op, op.recompute())
+            op.changed = not found
+        elif stateful:
+            op.changed = False
+        self.restored += stateful or arranged is not None
+        return True
+
+    def parts(self) -> Iterator[tuple[str, Operator, Callable[[], Image]]]:
+        """All state there is: the key of each part, the operator that changes it, and what gives its image.
+
+        A table is `table/<name>`; of other operators `op/<fingerprint>` is the state of its own, and
+        `arranged/<fingerprint>` the relation of its output. `before` is told of the operator before either changes.
+        """
+        for name, scan in self.tables.items():
+            yield f"table/{name}", scan, scan.image
+        for op in self.order:
+            if op.image():
+                yield f"op/{op.fingerprint}", op, op.image
+            if op.arranged is not None:
+                yield f"arranged/{op.fingerprint}", op, op.arranged.image
 
     def sweep(self) -> None:
         """Drop operators, arrangements and indexes that nothing needs any more."""
@@ -157,7 +195,14 @@ class Dataflow:
                 changes[name] = out
         return changes
 
+    def touch(self, op: Operator) -> None:
+        """An operator's state is about to change."""
+        if self.before is not None:
+            self.before(op)
+        op.changed = True
+
     def _step(self, op: Operator, deltas: list[Batch], outs: dict[int, Batch]) -> None:
+        self.touch(op)
         self._ran.append(op)
         out = op.apply(deltas)
         if not len(out.ann):
@@ -191,6 +236,27 @@ class Dataflow:
         tables = sum(scan.relation.nbytes for scan in self.tables.values())
         own = sum(op.state_bytes for op in self.order)
         return tables + own + sum(op.arranged.nbytes for op in self.order if op.arranged is not None)
+
+
+def _arrange(op: Operator, out: Batch) -> Batch:
+    """Fill the empty arrangement of an operator with its output."""
+    assert op.arranged is not None
+    out = consolidate(out, op.algebra)
+    op.arranged.apply(out)
+    op.arranged.commit()
+    return out
+
+
+def _taken(target: Operator | Relation, image: Image | None) -> bool:
+    """Whether there was an image, and it did."""
+    if image is None:
+        return False
+    try:
+        target.restore(image)
+    except StaleImage as why:
+        log.info("an image is not taken up: %s", why)
+        return False
+    return True
 
 
 def _upwards(ops: list[Operator]) -> list[Operator]:

@@ -9,6 +9,7 @@ inputs' arrangements. Cost: the deltas and what they match along their paths.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -66,8 +67,13 @@ class Join(Operator):
         waiting = list(self.join.tests)
         path = _Path(self._ready(waiting, position, dictionary), [], *2 * (np.empty(0, np.int64),))
         left = [i for i in range(len(self.inputs)) if i != first]
+        agreeing, classes = [0] * len(self.inputs), list(self.join.classes)
         while left:
-            chosen = max(left, key=lambda i: len(self._agreeing(i, position)))
+            for members in [m for m in classes if any(c in position for c in m)]:
+                classes.remove(members)
+                for column in members:
+                    agreeing[bisect_right(self._start, column) - 1] += 1
+            chosen = max(left, key=agreeing.__getitem__)
             left.remove(chosen)
             pairs = self._agreeing(chosen, position)
             known, cols = tuple(k for k, _ in pairs), tuple(c for _, c in pairs)

@@ -6,12 +6,15 @@ from collections.abc import Callable
 
 import numpy as np
 
+from whence.engine.image import Image, StaleImage, taken
 from whence.engine.kernels import store as st
 from whence.engine.kernels.record import Record
 from whence.engine.plans import Compiled
 from whence.model.codes import Codes
 from whence.plan.support import can_support
 
+_COUNTERS = (st.S_ROWS, st.S_DEAD, st.S_KEYS_USED, st.S_WORK)  # all of `scalar` that outlives an epoch
+_LAYOUT = (st.S_META, st.S_BODY, st.S_ATOMS, st.S_CHAIN, st.S_HEAP, st.S_FORGETS, st.S_POLICY)
 WORTH_TELLING = 100_000  # rows from which growth is progress
 
 
@@ -124,6 +127,37 @@ class Memory:
         st.rehash(fresh.address, old_rows, old_keys)
         self.k = fresh
         self._witnesses = int(fresh.scalar[st.S_DEAD])
+
+    def image(self) -> Image:
+        """The slots in use, the hash tables over them, the counters, and by what layout to read them. Queues, buckets
+        and the like are empty between epochs; plans and constants belong to the program."""
+        k, s = self.k, self.k.scalar
+        return {
+            "cells": k.cells[: int(s[st.S_ROWS])],
+            "rows": k.rows,
+            "keys": k.keys,
+            "counters": np.array([*s[list(_COUNTERS)], self._witnesses], np.int64),
+            **self._layout(),
+        }
+
+    def _layout(self) -> Image:
+        k = self.k
+        return {"layout": k.scalar[list(_LAYOUT)], "relations": k.relations, "indexes": k.indexes}
+
+    def restore(self, image: Image) -> None:
+        """Take the slots of an image of the same layout; this memory must not have been used."""
+        for name, mine in self._layout().items():
+            if name not in image or not np.array_equal(image[name], mine):
+                raise StaleImage(f"the {name} of a recursive component are laid out otherwise")
+        counters = image["counters"]
+        cells, used = image["cells"], int(counters[0])
+        if cells.shape != (used, self.compiled.words) or len(counters) != len(_COUNTERS) + 1:
+            raise StaleImage("the slots of a recursive component are laid out otherwise")
+        slots = taken(image, "cells", max(64, used + used // 4))
+        rows, keys = (taken(image, name, len(image[name])) for name in ("rows", "keys"))
+        self.k.replace(cells=slots, meta=slots.view(np.int32), rows=rows, keys=keys)
+        self.k.scalar[list(_COUNTERS)] = counters[:-1]
+        self._witnesses = int(counters[-1])
 
     def count(self, relation: int) -> int:
         return int(st.live_rows(self.k.address, relation, np.empty((0, 1), np.int64)))

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from whence.annotate import Algebra
+from whence.engine.image import Image
 from whence.model.codes import Codes
 from whence.model.types import Schema
 
@@ -57,7 +58,9 @@ class Operator:
     arranged: Relation | None = None  # the relation of this operator's output, if someone needs it
     keeps_output: bool = False  # its own state can be read row by row: a view of it needs no relation
     watch: Callable[[str], None] | None = None  # told how far a long first run has come
-    primed: bool = False  # has seen the contents of its inputs
+    primed: bool = False  # has seen the contents of its inputs, or was restored
+    fingerprint: str = ""  # what it computes, in a name that is the same in every process; set by who builds it
+    changed: bool = True  # since whoever keeps images last cleared it
     dropped: bool = False  # no view needs it any more; its state stands still
     follows: bool = False  # runs exactly when an input ran (not: when an input's delta is not empty)
 
@@ -96,6 +99,13 @@ class Operator:
 
     def undo(self) -> None:
         """Return to the state before this epoch's apply."""
+
+    def image(self) -> Image:
+        """Its own state between two epochs, as views of live memory; empty for an operator without any."""
+        return {}
+
+    def restore(self, image: Image) -> None:
+        """Take the state from an image, as if primed and committed; StaleImage, and no change, if it does not fit."""
 
     @property
     def state_rows(self) -> int:

@@ -14,8 +14,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from whence.engine.image import Image, StaleImage, expect, taken, with_room
 from whence.engine.kernels import ordered as ok
 from whence.model.codes import Codes, Dictionary
+
+_SORTED_FROM = 1024  # rows
 
 
 class Rank(NamedTuple):
@@ -34,14 +37,16 @@ class Ordered:
         self.ranks, self.dictionary = tuple(ranks), dictionary
         self._interned = [r.column for r in self.ranks if r.interned]
         self._columns = len(self.ranks) + len(self._interned)
+        labels = (at for at, rank in enumerate(self.ranks) if rank.interned)
+        self._labels = list(zip(labels, range(len(self.ranks), self._columns), strict=True))  # and their codes' places
         self._version = dictionary.order_version
         self._log: list[tuple[Codes, Codes]] = []
         self._clear()
 
     def _clear(self) -> None:
-        self._store = np.empty((ok.LEAF * 4, self._columns), np.int64)
-        self._count = np.empty(ok.LEAF * 4, np.int64)
-        self._size, self._top, self._spare = (np.empty(4, np.int64) for _ in range(3))
+        self._store = np.zeros((ok.LEAF * 4, self._columns), np.int64)
+        self._count = np.zeros(ok.LEAF * 4, np.int64)
+        self._size, self._top, self._spare = (np.zeros(4, np.int64) for _ in range(3))
         self._meta = np.zeros(4, np.int64)
 
     def __len__(self) -> int:
@@ -62,6 +67,50 @@ class Ordered:
     def undo(self) -> None:
         for rows, counts in reversed(self._log):
             self._add(rows, -counts)
+        self._log.clear()
+
+    def image(self) -> Image:
+        """The leaves as they are."""
+        used, leaves, spare, _ = self._meta.tolist()
+        return {
+            "store": self._store[: leaves * ok.LEAF],
+            "count": self._count[: leaves * ok.LEAF],
+            "size": self._size[:leaves],
+            "top": self._top[:used],
+            "spare": self._spare[:spare],
+            "meta": self._meta,
+        }
+
+    def check(self, image: Image) -> None:
+        """Raise StaleImage if the image is not of such an order."""
+        if "meta" not in image or image["meta"].shape != (4,):
+            raise StaleImage("not an image of an ordered multiset")
+        used, leaves, spare, _ = image["meta"].tolist()
+        lines = leaves * ok.LEAF
+        expect(
+            image,
+            store=(lines, self._columns),
+            count=(lines,),
+            size=(leaves,),
+            top=(used,),
+            spare=(spare,),
+            meta=(4,),
+        )
+
+    def restore(self, image: Image) -> None:
+        """Be the multiset that gave the image. The order of values stands, so each leaf keeps its lines; only the
+        labels that interned values rank by are this dictionary's own."""
+        self.check(image)
+        leaves = len(image["size"])
+        room = leaves + leaves // 4 + 4
+        self._store, self._count = (taken(image, name, room * ok.LEAF) for name in ("store", "count"))
+        self._size, self._top, self._spare = (taken(image, name, room) for name in ("size", "top", "spare"))
+        self._meta = image["meta"].copy()
+        if self._interned:
+            filled = np.flatnonzero(np.arange(ok.LEAF) < self._size[:leaves, None])
+            for at, behind in self._labels:
+                self._store[filled, at] = self._ranked(self._store[filled, behind], self.ranks[at])
+        self._version = self.dictionary.order_version
         self._log.clear()
 
     def first(self, prefixes: Codes) -> Codes:
@@ -88,11 +137,15 @@ class Ordered:
             if rank.interned:
                 out[:, behind] = codes
                 behind += 1
-                codes = self.dictionary.order_of(codes)
-            if rank.nulls_first == rank.descending:
-                codes = codes - 1
-            out[:, at] = ~codes if rank.descending else codes
+            out[:, at] = self._ranked(codes, rank)
         return out
+
+    def _ranked(self, codes: Codes, rank: Rank) -> Codes:
+        if rank.interned:
+            codes = self.dictionary.order_of(codes)
+        if rank.nulls_first == rank.descending:
+            codes = codes - 1
+        return ~codes if rank.descending else codes
 
     def _decode(self, stored: Codes, at: int) -> Codes:
         rank = self.ranks[at]
@@ -119,6 +172,9 @@ class Ordered:
         self._insert(ranked, counts)
 
     def _insert(self, ranked: Codes, counts: Codes) -> None:
+        if not len(self) and len(counts) >= _SORTED_FROM:  # rows that come in order fill their leaves
+            order = np.lexsort(ranked.T[::-1])
+            ranked, counts = ranked[order], counts[order]
         done = 0
         while True:
             done = ok.add(
@@ -127,12 +183,6 @@ class Ordered:
             if done == len(counts):
                 return
             leaves = 2 * len(self._size)
-            self._store = _resized(self._store, leaves * ok.LEAF)
-            self._count = _resized(self._count, leaves * ok.LEAF)
-            self._size, self._top, self._spare = (_resized(a, leaves) for a in (self._size, self._top, self._spare))
-
-
-def _resized(array: Codes, length: int) -> Codes:
-    grown = np.empty((length, *array.shape[1:]), np.int64)
-    grown[: len(array)] = array
-    return grown
+            self._store = with_room(self._store, leaves * ok.LEAF)
+            self._count = with_room(self._count, leaves * ok.LEAF)
+            self._size, self._top, self._spare = (with_room(a, leaves) for a in (self._size, self._top, self._spare))

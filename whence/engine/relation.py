@@ -17,7 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whence.annotate import Algebra
+from whence.engine.image import Image, StaleImage, expect, taken
 from whence.engine.kernels import index as ik
+from whence.engine.kernels import rebuild as rk
 from whence.engine.kernels import table as tk
 from whence.engine.operator import Batch
 from whence.model.codes import Codes
@@ -47,12 +49,14 @@ class Index:
 
     __slots__ = ("cols", "keys", "nxt", "prv", "slots")
 
-    def __init__(self, cols: tuple[int, ...], capacity: int):
+    slots: Codes
+    nxt: NDArray[np.int32]
+    prv: NDArray[np.int32]
+
+    def __init__(self, cols: tuple[int, ...], relation: Relation):
         self.cols = np.array(cols, np.int64)
-        self.slots = np.zeros(16, np.int64)
-        self.nxt: NDArray[np.int32] = np.empty(capacity, np.int32)
-        self.prv: NDArray[np.int32] = np.empty(capacity, np.int32)
         self.keys = np.zeros(1, np.int64)
+        self.fill(relation)
 
     def link(self, rows: Codes, ids: Codes, n: int) -> None:
         need = 2 * (int(self.keys[0]) + n)
@@ -62,6 +66,15 @@ class Index:
 
     def unlink(self, rows: Codes, ids: Codes, n: int) -> None:
         ik.unlink(rows, self.cols, self.slots, self.nxt, self.prv, self.keys, ids, n)
+
+    def fill(self, relation: Relation) -> None:
+        """Begin anew, with all live rows of the relation."""
+        self.slots = np.zeros(_power(2 * len(relation), 16), np.int64)
+        self.nxt = np.empty(len(relation.ann), np.int32)
+        self.prv = np.empty(len(relation.ann), np.int32)
+        self.keys[0] = 0
+        words = relation.words(self.cols, self.slots)
+        rk.fill_index(relation.rows, self.cols, self.slots, self.nxt, self.prv, self.keys, words, len(words))
 
     def grow(self, capacity: int) -> None:
         self.nxt = _resized(self.nxt, capacity)
@@ -176,6 +189,49 @@ class Relation:
         if 3 * (live + more) > 2 * len(self.slots):
             self.slots = _larger(self.slots, 2 * (live + more))
 
+    # -- images ------------------------------------------------------------------------------------------------------
+
+    def image(self) -> Image:
+        """Rows by their ids, and the ids that are free; hash table and indexes are made anew when it is restored."""
+        high, free, _ = self.meta.tolist()
+        return {
+            "rows": self.rows[:high],
+            "ann": self.ann[:high],
+            "acc": self.acc[:high],
+            "free": self.free[:free],
+            "meta": self.meta,
+        }
+
+    def check(self, image: Image) -> None:
+        """Raise StaleImage if the image is not of such a relation."""
+        if "meta" not in image or image["meta"].shape != (3,):
+            raise StaleImage("not an image of a relation")
+        high, free, _ = image["meta"].tolist()
+        expect(image, rows=(high, self.width), ann=(high,), acc=(high, self.acc.shape[1]), free=(free,), meta=(3,))
+
+    def restore(self, image: Image) -> None:
+        """Be the relation that gave the image, every row under its own id; the indexes there are now are kept."""
+        self.check(image)
+        high, _, live = image["meta"].tolist()
+        capacity = high + high // 4 + 16
+        self.rows, self.acc, self.free = (taken(image, name, capacity) for name in ("rows", "acc", "free"))
+        self.ann = taken(image, "ann", capacity)
+        if self.zero != 0:
+            self.ann[high:] = self.zero
+        self.meta = image["meta"].copy()
+        self.slots = np.zeros(_power(2 * live, 32), np.int64)
+        words = self.words(np.arange(self.width), self.slots)
+        rk.fill_table(self.slots, words, len(words))
+        for index in self._index_list:
+            index.fill(self)
+        self._log.clear()
+
+    def words(self, cols: Codes, slots: Codes) -> Codes:
+        """What is to be put into an empty hash table of these columns, in an order that is quick to put."""
+        words, starts = np.empty(len(self), np.int64), np.empty(rk.PARTS + 1, np.int64)
+        rk.order_words(self.rows, cols, self.ann, self.zero, int(self.meta[0]), slots, words, starts)
+        return words
+
     # -- finding -----------------------------------------------------------------------------------------------------
 
     def index(self, cols: Sequence[int]) -> Index:
@@ -183,10 +239,7 @@ class Relation:
         key = tuple(cols)
         found = self.indexes.get(key)
         if found is None:
-            found = Index(key, len(self.ann))
-            ids = self.ids()
-            found.link(self.rows, ids, len(ids))
-            self.indexes[key] = found
+            found = self.indexes[key] = Index(key, self)
             self._index_list = list(self.indexes.values())
         return found
 
@@ -231,9 +284,11 @@ def _resized(array: NDArray[T], capacity: int) -> NDArray[T]:
 
 
 def _larger(slots: Codes, need: int) -> Codes:
-    size = len(slots)
-    while size < need:
-        size *= 2
-    grown = np.zeros(size, np.int64)
+    grown = np.zeros(_power(need, len(slots)), np.int64)
     tk.rehash(slots, grown)
     return grown
+
+
+def _power(need: int, least: int) -> int:
+    """The smallest power of two that is not less than either; `least` is one."""
+    return max(least, 1 << max(0, need - 1).bit_length())

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from whence.annotate import Algebra
 from whence.engine.batch import codes2d, consolidate
+from whence.engine.fingerprint import fingerprint
+from whence.engine.image import Image
 from whence.engine.operator import Batch, Operator
 from whence.engine.relation import Relation
 from whence.model.types import Schema
@@ -18,10 +20,11 @@ class Scan(Operator):
 
     primed = True
 
-    def __init__(self, name: str, schema: Schema, key: tuple[int, ...], algebra: Algebra):
+    def __init__(self, name: str, schema: Schema, key: tuple[int, ...], algebra: Algebra, extra: int = 0):
         self.name, self.schema, self.key, self.algebra = name, schema, key, algebra
         self.inputs = []
-        self.relation = self.arranged = Relation(len(schema), algebra)
+        self.fingerprint = fingerprint(("scan", name, schema.types, key))
+        self.relation = self.arranged = Relation(len(schema), algebra, extra)
         if key:
             self.relation.index(key)
 
@@ -31,6 +34,12 @@ class Scan(Operator):
 
     def recompute(self) -> Batch:
         return self.relation.scan()
+
+    def image(self) -> Image:
+        return self.relation.image()
+
+    def restore(self, image: Image) -> None:
+        self.relation.restore(image)
 
     @property
     def state_rows(self) -> int:

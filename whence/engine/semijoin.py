@@ -16,6 +16,7 @@ import numpy as np
 from whence.engine.arrange import arranged_by
 from whence.engine.batch import concat, consolidate
 from whence.engine.evaluate import compile_expr
+from whence.engine.image import Image
 from whence.engine.kernels.aggregate import group_rows
 from whence.engine.kernels.batches import number_rows, sum_by
 from whence.engine.operator import Batch, Operator
@@ -194,6 +195,12 @@ class Semijoin(Operator):
             self.patterns, self._former = self._former, None
             self._index = self.patterns.index(tuple(range(len(self.keys))))
         self.patterns.undo()
+
+    def image(self) -> Image:
+        return self.patterns.image()
+
+    def restore(self, image: Image) -> None:
+        self.patterns.restore(image)
 
     @property
     def state_rows(self) -> int:

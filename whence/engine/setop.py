@@ -12,6 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from whence.engine.batch import concat, consolidate
+from whence.engine.image import Image
 from whence.engine.kernels.batches import number_rows, sum_by
 from whence.engine.operator import Batch, Operator
 from whence.engine.relation import Relation
@@ -37,6 +38,12 @@ class _Counting(Operator):
 
     def undo(self) -> None:
         self.counts.undo()
+
+    def image(self) -> Image:
+        return self.counts.image()
+
+    def restore(self, image: Image) -> None:
+        self.counts.restore(image)
 
     @property
     def state_rows(self) -> int:

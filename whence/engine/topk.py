@@ -9,6 +9,7 @@ index otherwise). Without a limit only the first `offset` rows are looked at.
 from __future__ import annotations
 
 from whence.engine.batch import concat, consolidate
+from whence.engine.image import Image
 from whence.engine.operator import Batch, Operator
 from whence.engine.ordered import Ordered, Rank
 from whence.model.codes import Codes, Dictionary
@@ -103,6 +104,16 @@ class TopK(Operator):
         for head in (self._start, self._end):
             if head is not None and head.before is not None:
                 head.now, head.before = head.before, None
+
+    def image(self) -> Image:
+        return self.rows.image() if self.rows is not None else {}
+
+    def restore(self, image: Image) -> None:
+        assert self.rows is not None
+        self.rows.restore(image)
+        for head in (self._start, self._end):
+            if head is not None:
+                head.now, head.before = Batch(*self.rows.head(head.size)), None
 
     @property
     def state_rows(self) -> int:

@@ -35,7 +35,7 @@ _FLIP = np.int64(0x7FFFFFFFFFFFFFFF)
 _EPOCH_DAY = dt.date(1970, 1, 1)
 _EPOCH = dt.datetime(1970, 1, 1)
 _ORDER_SPAN = 1 << 62
-_UNKNOWN = -1  # no code of a dictionary
+_CLASS = type  # where a parameter has that name
 
 DAY = 86_400_000_000  # microseconds
 FIRST_DAY, LAST_DAY = (dt.date.min - _EPOCH_DAY).days, (dt.date.max - _EPOCH_DAY).days
@@ -125,12 +125,31 @@ class Dictionary:
         """Codes of many values; None becomes NULL."""
         values = values if isinstance(values, (list, tuple)) else list(values)
         get = self._code.get
-        out = [NULL if value is None else get(value, _UNKNOWN) for value in values]
-        if _UNKNOWN in out:
+        try:
+            return np.fromiter(map(get, values), np.int64, len(values))
+        except TypeError:  # there is a None among the codes: a value that is new, or None itself
             with self._adding:
                 give = self._give
-                out = [give(values[i]) if code == _UNKNOWN else code for i, code in enumerate(out)]
-        return np.array(out, np.int64)
+                return np.array([NULL if value is None else give(value) for value in values], np.int64)
+
+    def since(self, first: int) -> list[Any]:
+        """The values with codes from `first` on."""
+        return self._value[first:]
+
+    def extend(self, first: int, values: list[Any]) -> bool:
+        """Give `values` the codes from `first` on, as another dictionary did; False if codes are taken otherwise.
+
+        >>> d = Dictionary(); d.extend(0, ["a", "b"]), d.extend(1, ["b", "c"]), d.extend(0, ["c"]), d.intern("c")
+        (True, True, False, 2)
+        """
+        with self._adding:
+            known = self._value[first : first + len(values)]
+            if first > len(self._value) or known != values[: len(known)]:
+                return False
+            for code, value in enumerate(values[len(known) :], first + len(known)):
+                self._value.append(value)
+                self._code[value] = code
+            return True
 
     def find(self, value: Hashable) -> int | None:
         return self._code.get(value)
@@ -206,8 +225,22 @@ def encode_value(value: Any, type: Type, dictionary: Dictionary) -> int:
         return NULL
     try:
         return int(_ENCODERS[type.kind](value, type, dictionary))
-    except (TypeError, ValueError, ArithmeticError, AttributeError):
-        raise DataError(f"{value!r} ({value.__class__.__name__}) is not a value of type {type}") from None
+    except DataError:
+        raise
+    except Exception:  # a value may be of any class, and whatever its methods raise, it is no value of the type
+        raise DataError(f"{shown(value)} ({_CLASS(value).__name__:.80}) is not a value of type {type}") from None
+
+
+def shown(value: Any) -> str:
+    """A value for a message: never long, and never an error of its own.
+
+    >>> shown("x" * 1000) == "'" + "x" * 79
+    True
+    """
+    try:
+        return f"{value!r:.80}"
+    except Exception:
+        return "a value"
 
 
 def decode_value(code: int, type: Type, dictionary: Dictionary) -> Any:
@@ -252,10 +285,13 @@ def decode_timestamp(micros: int) -> dt.datetime:
         ) from None
 
 
+_NOT_NUMBERS = (bool, np.bool_, str, bytes, bytearray, memoryview, np.ndarray)  # though Python makes numbers of them
+
+
 def _integer(value: Any, type: Type, _: Dictionary) -> int:
-    if isinstance(value, bool) or not (isinstance(value, (int, np.integer)) or float(value).is_integer()):
+    if isinstance(value, _NOT_NUMBERS):
         raise ValueError
-    if isinstance(value, str):
+    if not isinstance(value, (int, np.integer)) and not (float(value).is_integer() and value == int(value)):
         raise ValueError
     number = int(value)
     bound = 2**31 if type.kind is Kind.INTEGER else 2**63
@@ -271,13 +307,15 @@ def _boolean(value: Any, *_: Any) -> int:
 
 
 def _double(value: Any, *_: Any) -> int:
-    if isinstance(value, (bool, str)):
+    if isinstance(value, _NOT_NUMBERS):
         raise ValueError
     return int(floats_to_codes(np.array([float(value)]))[0])
 
 
 def _decimal(value: Any, type: Type, _: Dictionary) -> int:
-    if isinstance(value, bool) or (isinstance(value, float) and not math.isfinite(value)):
+    if not isinstance(value, str) and isinstance(value, (*_NOT_NUMBERS, tuple, list)):
+        raise ValueError
+    if isinstance(value, float) and not math.isfinite(value):
         raise ValueError
     exact = (
         Decimal(str(value))
@@ -293,7 +331,7 @@ def _decimal(value: Any, type: Type, _: Dictionary) -> int:
 def _text(value: Any, _: Type, dictionary: Dictionary) -> int:
     if not isinstance(value, str):
         raise ValueError
-    return dictionary.intern(value)
+    return dictionary.intern(value if type(value) is str else str.__str__(value))  # a subclass may hash as it likes
 
 
 def _date(value: Any, *_: Any) -> int:
@@ -317,7 +355,7 @@ def _timestamp(value: Any, *_: Any) -> int:
 def _interval(value: Any, _: Type, dictionary: Dictionary) -> int:
     if isinstance(value, dt.timedelta):
         value = Interval(0, value.days, value.seconds * 1_000_000 + value.microseconds)
-    if not isinstance(value, Interval):
+    if not isinstance(value, Interval) or any(type(part) is not int for part in value):
         raise ValueError
     if not value.fits:
         raise OverflowError

@@ -55,10 +55,15 @@ def _sign(call: Call, _: Dictionary) -> Strict:
     return apply
 
 
+_PLACES = 308  # decimal places, to either side, that a DOUBLE may have a digit at or that 10 can be raised to
+
+
 def round_float(x: float, digits: int = 0) -> float:
     """Half away from zero, at a decimal place."""
-    if not math.isfinite(x):
+    if not math.isfinite(x) or digits > _PLACES:
         return x
+    if digits < -_PLACES:
+        return 0.0
     factor = 10.0 ** abs(digits)
     scaled = x / factor if digits < 0 else x * factor
     if not math.isfinite(scaled):

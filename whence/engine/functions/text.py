@@ -9,22 +9,33 @@ from typing import Any
 
 from whence.engine.functions.common import Strict, each
 from whence.errors import EvaluationError
-from whence.model.codes import Codes, Dictionary, decode_value, encode_value
+from whence.model.codes import Codes, Dictionary, decode_value, encode_value, shown
 from whence.plan.expr import Call
+
+_LONGEST = 100_000_000  # characters of a text that a function makes
 
 
 @lru_cache(maxsize=1024)
 def _pattern(pattern: str, escape: str, ignore_case: bool) -> re.Pattern[str]:
-    out, chars = [], iter(pattern)
+    """A regular expression that never tries a text twice.
+
+    The first place where what follows a % fits is as good as any later one, but for the last part, which must end the
+    text: so every part but that is an atomic group."""
+    parts, chars = [""], iter(pattern)
     for char in chars:
         if escape and char == escape:
             follower = next(chars, None)
             if follower is None:
-                raise EvaluationError(f"LIKE pattern {pattern!r} ends in its escape character")
-            out.append(re.escape(follower))
+                raise EvaluationError(f"LIKE pattern {shown(pattern)} ends in its escape character")
+            parts[-1] += re.escape(follower)
+        elif char == "%":
+            parts.append("")
         else:
-            out.append({"%": ".*", "_": "."}.get(char) or re.escape(char))
-    return re.compile("".join(out), re.DOTALL | (re.IGNORECASE if ignore_case else 0))
+            parts[-1] += "." if char == "_" else re.escape(char)
+    first, *others = parts
+    last = f".*{others.pop()}" if others else ""
+    middle = "".join(f"(?>.*?{part})" for part in others if part)
+    return re.compile(first + middle + last, re.DOTALL | (re.IGNORECASE if ignore_case else 0))
 
 
 def _like(text: str, pattern: str, escape: str = "") -> bool:
@@ -56,8 +67,31 @@ def _right(text: str, n: int) -> str:
     return text[-n:]
 
 
+def _checked(length: int) -> None:
+    if length > _LONGEST:
+        raise EvaluationError(f"a text of {length:,} characters is too long; at most {_LONGEST:,} are made")
+
+
+def _concat(*parts: str) -> str:
+    _checked(sum(map(len, parts)))
+    return "".join(parts)
+
+
+def _replace(text: str, old: str, new: str) -> str:
+    if not old:
+        return text
+    _checked(len(text) + text.count(old) * (len(new) - len(old)))
+    return text.replace(old, new)
+
+
+def _repeat(text: str, n: int) -> str:
+    _checked(len(text) * max(n, 0))
+    return text * max(n, 0)
+
+
 def _pad(text: str, width: int, fill: str, left: bool) -> str:
     width = max(width, 0)
+    _checked(width)
     missing = width - len(text)
     if missing <= 0:
         return text[:width]
@@ -79,7 +113,7 @@ def _starts(text: str, prefix: str) -> bool:
 
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "||": lambda *parts: "".join(parts),
+    "||": _concat,
     "like": _like,
     "ilike": _ilike,
     "lower": str.lower,
@@ -89,7 +123,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "trim": lambda s, chars=" ": s.strip(chars),
     "ltrim": lambda s, chars=" ": s.lstrip(chars),
     "rtrim": lambda s, chars=" ": s.rstrip(chars),
-    "replace": lambda s, old, new: s.replace(old, new) if old else s,
+    "replace": _replace,
     "strpos": lambda s, part: s.find(part) + 1,
     "left": _left,
     "right": _right,
@@ -97,7 +131,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "ends_with": lambda s, part: s.endswith(part),
     "contains": lambda s, part: part in s,
     "reverse": lambda s: s[::-1],
-    "repeat": lambda s, n: s * max(n, 0),
+    "repeat": _repeat,
     "lpad": lambda s, n, fill=" ": _pad(s, n, fill, True),
     "rpad": lambda s, n, fill=" ": _pad(s, n, fill, False),
     "split_part": _split_part,

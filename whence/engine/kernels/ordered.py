@@ -83,6 +83,14 @@ def copy_line(store: Codes, count: Codes, to: int, at: int) -> None:
 
 
 @kernel
+def clear_line(store: Codes, count: Codes, at: int) -> None:
+    """Lines that no row is in are zero: they cost nothing in an image."""
+    for c in range(store.shape[1]):
+        store[at, c] = 0
+    count[at] = 0
+
+
+@kernel
 def add(
     store: Codes,
     count: Codes,
@@ -116,6 +124,7 @@ def add(
                 for j in range(line, leaf * LEAF + size[leaf] - 1):
                     copy_line(store, count, j, j + 1)
                 size[leaf] -= 1
+                clear_line(store, count, leaf * LEAF + size[leaf])
                 meta[3] -= 1
                 if size[leaf] == 0:
                     for t in range(place, meta[0] - 1):
@@ -130,6 +139,7 @@ def add(
             keep = LEAF // 2 if place + 1 < meta[0] or at < LEAF else LEAF
             for j in range(keep, LEAF):
                 copy_line(store, count, right * LEAF + j - keep, leaf * LEAF + j)
+                clear_line(store, count, leaf * LEAF + j)
             size[right] = LEAF - keep
             size[leaf] = keep
             place_leaf(top, meta, place + 1, right)

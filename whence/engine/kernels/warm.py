@@ -7,7 +7,7 @@ import numpy as np
 from whence.annotate.counting import COUNTING
 from whence.engine.batch import consolidate
 from whence.engine.fixpoint import POLICIES, Fixpoint
-from whence.engine.kernels import aggregate, batches, index, table
+from whence.engine.kernels import aggregate, batches, index, planes, table, texts
 from whence.engine.kernels import fixpoint as fixpoint_kernels
 from whence.engine.operator import Batch
 from whence.engine.ordered import Ordered, Rank
@@ -41,8 +41,18 @@ def warm() -> None:
     ordered.add(rows, ones)
     ordered.first(rows[:, :1].copy())
     ordered.head(1)
+    _bytes()
     for policy in POLICIES:
         _fixpoint(policy)
+
+
+def _bytes() -> None:
+    starts, data, slots = np.array([0, 1], np.int64), np.zeros(1, np.uint8), np.zeros(4, np.int64)
+    texts.add_texts(starts, data, np.zeros(1, np.int64), slots)
+    given = data.copy()
+    given.flags.writeable = False
+    texts.find_texts(starts, given, starts, data, slots, np.empty(1, np.int64))
+    planes.join_planes(given[:0], np.empty(0, np.int64))
 
 
 def _fixpoint(policy: str) -> None:
@@ -73,6 +83,7 @@ def _relation(batch: Batch) -> None:
     relation.undo()
     relation.probe((0,), batch.rows[:, :1].copy())
     relation.lookup(batch.rows)
+    relation.restore(relation.image())
     relation.scan()
     table.rehash(relation.slots, np.zeros(2 * len(relation.slots), np.int64))
 
