@@ -68,7 +68,7 @@ def test_columns_are_found_by_name_and_missing_ones_are_null(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("name", "text", "says"),
     [
-        ("a.csv", "src,cost\nA,x\n", "a.csv: In CSV column #1"),
+        ("a.csv", "src,cost\nA,x\n", "a.csv, line 2, column cost: cannot be converted"),
         ("a.csv", "src,metric\nA,1\n", "no column metric"),
         ("a.jsonl", '{"src": "A"}\n\n{"src": 3}\n', "a.jsonl, line 3: column src: 3 (int) is not a value of type TEXT"),
         ("a.jsonl", '{"src": "A"}\n{"metric": 3}\n', "a.jsonl, line 2: no column metric"),

@@ -62,7 +62,7 @@ def program() -> Program:
         ("select distinct a from t order by b limit 1", 35, "with DISTINCT"),
         ("select a from t limit b", 23, "LIMIT takes a whole number"),
         ("with recursive r as (select * from r) select * from r", 29, "has no branch that does not refer to itself"),
-        ("select " + "+".join(["1"] * 1000), 8, "nested more than"),
+        ("select " + "+".join(["1"] * 1000), 8, "nested too deeply: more than 1,000 levels"),
     ],
 )
 def test_queries(query: str, column: int, message: str, program: Program) -> None:

@@ -76,8 +76,10 @@ def test_options_that_are_none(given: str, column: int, says: str) -> None:
     assert says in str(failed.value)
 
 
-@pytest.mark.parametrize(("given", "says"), [("ttl = '60 s'", "not available yet"), ("size = 5", "no options yet")])
-def test_tables_have_no_options_yet(given: str, says: str) -> None:
+@pytest.mark.parametrize(
+    ("given", "says"), [("ttl = 60", "must be a duration"), ("size = 5", "Its options are ttl, ttl_column")]
+)
+def test_tables_take_their_own_options_only(given: str, says: str) -> None:
     with pytest.raises(SqlError, match=says):
         parse(f"create table t (a int) with ({given})")
 

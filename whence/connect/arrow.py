@@ -1,8 +1,9 @@
 """One Arrow column to codes and back, a whole column at a time.
 
 Integers, floats, dates and timestamps move as numpy arrays with a null mask; text is dictionary-encoded by Arrow and
-only its distinct values are interned; decimals are moved as their unscaled integers, so they stay exact. A column that
-has no fast way (`None` from `encode_column`) is encoded value by value by the caller, which also finds the bad row.
+only its distinct values are interned, or it is looked up by its bytes (`texts`); decimals are moved as their unscaled
+integers, so they stay exact. A column that has no fast way (`None` from `encode_column`) is encoded value by value by
+the caller, which also finds the bad row.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from whence.connect.texts import texts_of, worth_it
 from whence.model.codes import (
     DAY,
     FIRST_DAY,
@@ -73,11 +75,11 @@ def encode_column(column: pa.ChunkedArray, type: Type, dictionary: Dictionary) -
     """
     if pa.types.is_null(column.type):
         return np.full(len(column), NULL, np.int64)
-    if pa.types.is_dictionary(column.type) and type.kind is not Kind.TEXT:
-        column = column.cast(column.type.value_type)
     try:
+        if pa.types.is_dictionary(column.type) and type.kind is not Kind.TEXT:
+            column = column.cast(column.type.value_type)
         return _encode(column, type, dictionary)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+    except (pa.ArrowException, UnicodeDecodeError):
         return None
 
 
@@ -92,7 +94,8 @@ def _encode(column: pa.ChunkedArray, type: Type, dictionary: Dictionary) -> Code
             return _encode_integer(column, type)
         case Kind.DOUBLE if pa.types.is_integer(arrow) or pa.types.is_floating(arrow) or pa.types.is_decimal(arrow):
             null = _null_mask(column)
-            codes = floats_to_codes(column.cast(pa.float64(), safe=False).fill_null(0.0).to_numpy())
+            floats = column if arrow == pa.float64() else column.cast(pa.float64(), safe=False)
+            codes = floats_to_codes((floats if null is None else floats.fill_null(0.0)).to_numpy())
             if null is not None:
                 codes[null] = NULL
             return codes
@@ -144,6 +147,9 @@ def _encode_text(column: pa.ChunkedArray, dictionary: Dictionary) -> Codes | Non
             if column.type != pa.string_view():
                 return None
             column = column.cast(pa.large_string())
+        if worth_it(column, dictionary):
+            texts = texts_of(dictionary)
+            return np.concatenate([texts.codes(chunk, dictionary) for chunk in column.chunks])
         column = column.dictionary_encode()
     out = []
     for chunk in column.chunks:
@@ -155,8 +161,8 @@ def _encode_text(column: pa.ChunkedArray, dictionary: Dictionary) -> Codes | Non
             return None
         known = np.append(dictionary.intern_all(values.to_pylist()), NULL)
         indices = chunk.indices.fill_null(len(known) - 1) if chunk.indices.null_count else chunk.indices
-        out.append(known[indices.cast(pa.int64()).to_numpy(zero_copy_only=False)])
-    return np.concatenate(out) if out else np.empty(0, np.int64)
+        out.append(known[indices.to_numpy(zero_copy_only=False)])
+    return out[0] if len(out) == 1 else np.concatenate([*out, np.empty(0, np.int64)])
 
 
 def _encode_decimal(column: pa.ChunkedArray, type: Type) -> Codes | None:

@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import re
+import stat
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -25,12 +27,13 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from whence.connect.arrow import arrow_schema
-from whence.connect.rows import encode, to_arrow
+from whence.connect.rows import encode, listed, to_arrow
 from whence.errors import DataError
 from whence.model.codes import Dictionary, Interval
 from whence.model.types import TEXT, Column, Kind, Schema
 
 FORMATS = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".parquet": "parquet"}
+_LINE = 32_000_000  # bytes a line of a CSV may have
 _SIGN = {"+": 1, "-": -1, "insert": 1, "delete": -1}
 _DURATION = re.compile(
     r"P(?:(?P<Y>-?\d+)Y)?(?:(?P<M>-?\d+)M)?(?:(?P<D>-?\d+)D)?"
@@ -68,16 +71,26 @@ def read(path: str | Path, schema: Schema, batch: int = 65_536) -> Iterator[pa.T
     [[{'src': 'A', 'cost': 1}]]
     """
     kind = format_of(path)
-    if not Path(path).is_file():
-        raise DataError(f"{path}: no such file")
+    _check_file(path)
     if kind == "jsonl":
         yield from _read_json(path, schema, batch)
         return
     try:
         for part in _read_csv(path, schema) if kind == "csv" else _read_parquet(path, batch):
             yield _intervals_in(part, schema, path)
-    except pa.ArrowException as error:
+    except (pa.ArrowException, OSError, csv.Error) as error:
         raise DataError(f"{path}: {_said(error)}") from None
+
+
+def _check_file(path: str | Path) -> None:
+    try:
+        mode = os.stat(path).st_mode
+    except (OSError, ValueError) as error:
+        missing = isinstance(error, (FileNotFoundError, ValueError))
+        said = "no such file" if missing else f"cannot be read: {getattr(error, 'strerror', error)}"
+        raise DataError(f"{path!s:.300}: {said}") from None
+    if not stat.S_ISREG(mode):
+        raise DataError(f"{path}: not a file of rows but a {'directory' if stat.S_ISDIR(mode) else 'device or a pipe'}")
 
 
 def write(data: pa.Table, path: str | Path) -> None:
@@ -87,12 +100,7 @@ def write(data: pa.Table, path: str | Path) -> None:
     >>> write(pa.table({"a": [1, None]}), path); path.read_text()
     '{"a": 1}\\n{"a": null}\\n'
     """
-    kind = format_of(path)
-    for i, field in enumerate(data.schema):
-        if field.type == pa.month_day_nano_interval():
-            spans = [None if v is None else Interval(v[0], v[1], v[2] // 1000) for v in data.column(i).to_pylist()]
-            text = pa.array([None if v is None else duration(v) for v in spans], pa.string())
-            data = data.set_column(i, field.name, text)
+    kind, data = format_of(path), intervals_out(data)
     if kind == "parquet":
         pyarrow.parquet.write_table(data, path)
     elif kind == "csv":
@@ -100,6 +108,16 @@ def write(data: pa.Table, path: str | Path) -> None:
     else:
         with open(path, "w", encoding="utf-8") as out:
             out.writelines(json_line(row) + "\n" for row in data.to_pylist())
+
+
+def intervals_out(data: pa.Table) -> pa.Table:
+    """The table with its intervals as ISO 8601 durations, which every format can carry."""
+    for i, field in enumerate(data.schema):
+        if field.type == pa.month_day_nano_interval():
+            spans = [None if v is None else Interval(v[0], v[1], v[2] // 1000) for v in data.column(i).to_pylist()]
+            text = pa.array([None if v is None else duration(v) for v in spans], pa.string())
+            data = data.set_column(i, field.name, text)
+    return data
 
 
 def json_line(row: dict[str, Any]) -> str:
@@ -203,12 +221,15 @@ def prepare(row: dict[str, Any], schema: Schema) -> dict[str, Any]:
 
 def _read_csv(path: str | Path, schema: Schema) -> Iterator[pa.Table]:
     with open(path, encoding="utf-8", errors="replace") as text:
-        header = _header(text.readline())
+        header = _header(text.readline(_LINE))
     names = {name: name.strip().lower() for name in header}
     wanted = {f.name: f.type for f in arrow_schema(_without_intervals(schema))}
     unknown = [name for name, low in names.items() if low not in wanted]
     if unknown:
-        raise DataError(f"{path}: no column {', '.join(unknown)} in {schema}")
+        shown = listed([name if name.isprintable() else repr(name) for name in unknown])
+        raise DataError(f"{path}: no column {shown} in {schema}")
+    if len(set(names.values())) < len(header):
+        raise DataError(f"{path}: a column is named twice")
     convert = pyarrow.csv.ConvertOptions(
         column_types={name: wanted[low] for name, low in names.items()},
         null_values=[""],
@@ -217,9 +238,29 @@ def _read_csv(path: str | Path, schema: Schema) -> Iterator[pa.Table]:
     )
     if not header:
         return
-    with pyarrow.csv.open_csv(path, convert_options=convert) as reader:
-        for part in reader:
-            yield pa.Table.from_batches([part]).rename_columns([names[n] for n in part.schema.names])
+    try:
+        for part in _parts(path, convert, use_threads=True):
+            if part.schema.names != header:
+                raise DataError(f"{path}: the names of the columns do not all stand on the first line")
+            yield pa.Table.from_batches([part]).rename_columns([names[n] for n in header])
+    except pa.ArrowInvalid as error:
+        raise DataError(f"{path}{_placed(_first_fault(path, convert) or error, header)}") from None
+
+
+def _parts(path: str | Path, convert: pyarrow.csv.ConvertOptions, use_threads: bool) -> Iterator[pa.RecordBatch]:
+    options = pyarrow.csv.ReadOptions(block_size=min(max(os.stat(path).st_size, 1), _LINE), use_threads=use_threads)
+    with pyarrow.csv.open_csv(path, read_options=options, convert_options=convert) as reader:
+        yield from reader
+
+
+def _first_fault(path: str | Path, convert: pyarrow.csv.ConvertOptions) -> Exception | None:
+    """What Arrow says of the first row that it cannot read: only with one thread does it know which that is."""
+    try:
+        for _ in _parts(path, convert, use_threads=False):
+            pass
+    except pa.ArrowInvalid as error:
+        return error
+    return None
 
 
 def _header(line: str) -> list[str]:
@@ -252,7 +293,20 @@ def _intervals_in(data: pa.Table, schema: Schema, path: str | Path) -> pa.Table:
 
 def _said(error: Exception) -> str:
     """Arrow's message without the part that speaks of Arrow."""
-    return str(error).splitlines()[0].replace("CSV conversion error", "cannot be converted")
+    return f"{str(error).splitlines()[0]:.300}"
+
+
+def _placed(error: Exception, header: list[str]) -> str:
+    """What Arrow says of a CSV, with its row and column as we count and call them."""
+    said = _said(error)
+    row, column = re.search(r"Row #(\d+)", said), re.search(r"column #(\d+)", said)
+    place = [f"line {row[1]}"] if row else []
+    place += [f"column {header[int(column[1])].strip().lower()}"] if column and int(column[1]) < len(header) else []
+    said = re.sub(r"In CSV column #\d+: |CSV parse error: |Row #\d+: ", "", said)
+    said = said.replace("CSV conversion error", "cannot be converted")
+    if "straddl" in said:
+        said = f"a line has more than {_LINE:,} bytes"
+    return "".join(f", {part}" for part in place) + f": {said}"
 
 
 def duration(span: Interval) -> str:

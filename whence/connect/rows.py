@@ -28,6 +28,7 @@ from whence.model.codes import (
     decode_timestamp,
     encode_value,
     floats_to_codes,
+    shown,
 )
 from whence.model.types import Column, Kind, Schema, Type
 
@@ -59,8 +60,8 @@ def encode(rows: Any, schema: Schema, dictionary: Dictionary, table: str) -> Cod
     columnar = as_arrow(rows)
     if columnar is not None:
         return _encode_table(columnar, schema, dictionary, table)
-    if isinstance(rows, (str, bytes)) or not isinstance(rows, Iterable):
-        raise DataError(f"table {table}: expected rows (tuples, dicts, Arrow, pandas, polars), not {rows!r:.80}")
+    if isinstance(rows, (str, bytes)) or not isinstance(rows, Iterable) or getattr(rows, "shape", None) == ():
+        raise DataError(f"table {table}: expected rows (tuples, dicts, Arrow, pandas, polars), not {shown(rows)}")
     return _encode_rows(list(rows), schema, dictionary, table)
 
 
@@ -75,13 +76,16 @@ def as_arrow(rows: Any) -> pa.Table | None:
     if isinstance(rows, pa.RecordBatch):
         return pa.Table.from_batches([rows])
     if isinstance(rows, pa.RecordBatchReader):
-        return rows.read_all()
+        try:
+            return rows.read_all()
+        except pa.ArrowException as error:
+            raise DataError(f"the record batches cannot be read: {error!s:.300}") from None
     if type(rows).__module__.partition(".")[0] == "pandas" and hasattr(rows, "columns"):
         try:
             return pa.Table.from_pandas(rows, preserve_index=False)
         except (pa.ArrowException, ValueError, TypeError, ArithmeticError) as error:
             mixed = "has a column of mixed types" if isinstance(error, pa.ArrowException) else "cannot be read"
-            raise DataError(f"this DataFrame {mixed}: {error}") from None
+            raise DataError(f"this DataFrame {mixed}: {error!s:.300}") from None
     if hasattr(rows, "__arrow_c_stream__"):
         try:
             return pa.table(rows)
@@ -115,28 +119,50 @@ def as_tuples(rows: Sequence[Any], schema: Schema, table: str) -> Sequence[Row]:
     """
     width = len(schema)
     for number, row in enumerate(rows):
-        if row.__class__ is not tuple or len(row) != width:
+        if _CLASS(row) is not tuple or len(row) != width:
             rest = (_as_tuple(r, schema, table, number + i + 1) for i, r in enumerate(rows[number:]))
             return [*rows[:number], *rest]
     return rows
 
 
 def _as_tuple(row: Any, schema: Schema, table: str, number: int) -> Row:
+    try:
+        return _values_of(row, schema, table, number)
+    except DataError:
+        raise
+    except Exception as failure:  # a row may be of any class; its own methods failed
+        raise DataError(f"table {table}, row {number}: cannot be read: {shown(failure)}") from failure
+
+
+def _values_of(row: Any, schema: Schema, table: str, number: int) -> Row:
     if isinstance(row, Mapping):
         values = [row.get(name) for name in schema.names]
         if len(row) != len(values) or any(name not in row for name in schema.names):
-            lower = {str(k).lower(): v for k, v in row.items()}
+            lower: dict[str, Any] = {}
+            for name, value in row.items():
+                if (low := shown(name).lower() if not isinstance(name, str) else name.lower()) in lower:
+                    raise DataError(f"table {table}, row {number}: column {low:.80} is given twice")
+                lower[low] = value
             values = [lower.pop(name, None) for name in schema.names]
             if lower:
-                unknown = ", ".join(sorted(lower))
-                raise DataError(f"table {table}, row {number}: no column {unknown} in {schema}")
+                raise DataError(f"table {table}, row {number}: no column {listed(sorted(lower))} in {schema}")
         return tuple(values)
-    if isinstance(row, (str, bytes)) or not isinstance(row, Iterable):
-        raise DataError(f"table {table}, row {number}: {row!r:.80} is not a row {schema}")
+    if isinstance(row, (str, bytes)) or not isinstance(row, Iterable) or getattr(row, "shape", None) == ():
+        raise DataError(f"table {table}, row {number}: {shown(row)} is not a row {schema}")
     values = list(row)
     if len(values) != len(schema):
         raise DataError(f"table {table}, row {number}: {len(values)} values for the {len(schema)} columns {schema}")
     return tuple(values)
+
+
+def listed(names: Sequence[str]) -> str:
+    """Some names for a message, not too many.
+
+    >>> listed(["a", "b", "c", "d", "e", "f", "g"])
+    'a, b, c, d, e and 2 more'
+    """
+    some = ", ".join(f"{name:.80}" for name in names[:5])
+    return some if len(names) <= 5 else f"{some} and {len(names) - 5} more"
 
 
 def _fault(rows: Iterable[Row], schema: Schema, dictionary: Dictionary, table: str) -> DataError:
@@ -178,11 +204,14 @@ def _encode_values(values: Sequence[Any], type: Type, dictionary: Dictionary) ->
 
 
 def _encode_table(data: pa.Table, schema: Schema, dictionary: Dictionary, table: str) -> Codes:
-    given = {name.lower(): i for i, name in enumerate(data.column_names)}
+    given: dict[str, int] = {}
+    for i, name in enumerate(data.column_names):
+        if given.setdefault(name.lower(), i) != i:
+            raise DataError(f"table {table}: column {name:.80} is given twice")
     known = set(schema.names)
     unknown = [name for name in data.column_names if name.lower() not in known]
     if unknown:
-        raise DataError(f"table {table}: no column {', '.join(unknown)} in {schema}")
+        raise DataError(f"table {table}: no column {listed(unknown)} in {schema}")
     out = np.empty((data.num_rows, len(schema)), np.int64)
     for i, column in enumerate(schema.columns):
         if column.name not in given:
@@ -246,19 +275,19 @@ _HIGH = 0x7FFFFFFFFFFFFFFF
 
 
 def _quick_integer(value: Any, type: Type, dictionary: Dictionary) -> int:
-    if value.__class__ is int and -0x80000000 <= value < 0x80000000:
+    if _CLASS(value) is int and -0x80000000 <= value < 0x80000000:
         return value
     return encode_value(value, type, dictionary)
 
 
 def _quick_text(value: Any, type: Type, dictionary: Dictionary) -> int:
-    if value.__class__ is str:
+    if _CLASS(value) is str:
         return dictionary.intern(value)
     return encode_value(value, type, dictionary)
 
 
 def _quick_double(value: Any, type: Type, dictionary: Dictionary) -> int:
-    if value.__class__ is float and not math.isnan(value):
+    if _CLASS(value) is float and not math.isnan(value):
         bits: int = _UNPACK(_PACK(value + 0.0))[0]
         return bits ^ _HIGH if bits < 0 else bits
     return encode_value(value, type, dictionary)

@@ -11,14 +11,30 @@ from whence.plan.logical import Node
 
 
 @dataclass(frozen=True)
+class Lifetime:
+    """How long a row lives: so many microseconds from its arrival, or from the time in its own column."""
+
+    micros: int
+    column: int | None = None
+    text: str = ""  # as users said it
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True)
 class Table:
-    """A base relation. `key` lists the PRIMARY KEY's columns; an insert on an existing key replaces the row."""
+    """A base relation. `key` lists the PRIMARY KEY's columns; an insert on an existing key replaces the row.
+
+    With a `lifetime` it is a set: a row that is inserted again is not there twice, but lives anew.
+    """
 
     name: str
     schema: Schema
     key: tuple[int, ...] = ()
     options: tuple[tuple[str, str], ...] = ()
     sql: str = ""
+    lifetime: Lifetime | None = None
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from whence.plan.program import Program
 from whence.sql import operators as op
 from whence.sql.aggregates import AGGREGATES, aggregated
 from whence.sql.functions import BUILTINS, NONDETERMINISTIC, argument, call_builtin, extract
+from whence.sql.limits import check_size
 from whence.sql.literals import parse_interval, read_literal
 from whence.sql.placeholders import AggRef, Sub, walk_expr
 from whence.sql.position import did_you_mean, error, position
@@ -90,6 +91,12 @@ class ExpressionBinder:
         if isinstance(node, (exp.Placeholder, exp.Parameter)):
             raise error("parameters are not supported; write the value", node)
         raise error(f"unsupported expression ({type(node).__name__})", node)
+
+    def _repeated(self, node: exp.Expr) -> Expr:
+        """An expression that will stand in several places; where such are nested, they multiply."""
+        expr = self.bind(node)
+        check_size(expr, node)
+        return expr
 
     # -- leaves
 
@@ -164,7 +171,7 @@ class ExpressionBinder:
         return op.comparison("is_not_distinct", value, self.bind(node.expression), node)
 
     def _between(self, node: exp.Expr) -> Expr:
-        value = self.bind(node.this)
+        value = self._repeated(node.this)
         low = op.comparison(">=", value, self.bind(node.args["low"]), node)
         high = op.comparison("<=", value, self.bind(node.args["high"]), node)
         if node.args.get("symmetric"):
@@ -180,13 +187,13 @@ class ExpressionBinder:
         return op.cast(self.bind(node.this), type_of(node.args["to"]), isinstance(node, exp.TryCast), node)
 
     def _case(self, node: exp.Expr) -> Expr:
-        subject = node.this
+        subject = self._repeated(node.this) if node.this is not None else None
         branches = []
         for branch in node.args["ifs"]:
             if subject is None:
                 test = self.condition(branch.this)
             else:
-                test = op.comparison("=", self.bind(subject), self.bind(branch.this), branch)
+                test = op.comparison("=", subject, self.bind(branch.this), branch)
             branches.append((test, self.bind(branch.args["true"])))
         default = node.args.get("default")
         return op.case(branches, self.bind(default) if default is not None else None, node)
@@ -305,7 +312,7 @@ class ExpressionBinder:
             raise error("IN takes a list in parentheses or a subquery", node)
         if len(node.expressions) == 1 and isinstance(node.expressions[0], exp.Query):
             return self._in_query([node.this], node.expressions[0], node)
-        return op.member(self.bind(node.this), [self.bind(e) for e in node.expressions], node)
+        return op.member(self._repeated(node.this), [self.bind(e) for e in node.expressions], node)
 
     def _in_query(self, values: list[exp.Expr], query: exp.Expr, node: exp.Expr) -> Expr:
         plan = self.queries.test(query, self.scope)

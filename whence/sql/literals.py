@@ -48,6 +48,7 @@ _SHORT = {
 }
 _PART = re.compile(r"\s*([+-]?\d+(?:\.\d+)?)\s*([a-zA-Z]+)\s*")
 _CLOCK = re.compile(r"\s*([+-]?)(\d+):(\d\d)(?::(\d\d)(?:\.(\d{1,6}))?)?\s*$")
+_LONGEST = 1_000  # characters of an interval, and places before the point of a number that is to be whole
 _LIMITS = {Kind.INTEGER: 2**31, Kind.BIGINT: 2**63}
 
 
@@ -72,6 +73,8 @@ def parse_interval(text: str, unit: str | None = None) -> Interval:
     """
     if unit is not None:
         text = f"{text} {unit}"
+    if len(text) > _LONGEST:
+        raise ValueError(f"too long an interval: {text!r:.80}")
     months = days = micros = 0
     at = 0
     while at < len(text.rstrip()):
@@ -157,7 +160,10 @@ def _boolean(value: Any) -> bool:
 
 def _integer(value: Any, type: Type) -> int:
     try:
-        number = int(Decimal(str(value).strip() if isinstance(value, str) else value).to_integral_value(ROUND_HALF_UP))
+        exact = Decimal(str(value).strip() if isinstance(value, str) else value)
+        if exact.is_finite() and exact.adjusted() > _LONGEST:
+            raise OverflowError(value)
+        number = int(exact.to_integral_value(ROUND_HALF_UP))
     except InvalidOperation:
         raise ValueError(value) from None
     limit = _LIMITS[type.kind]
@@ -194,7 +200,15 @@ def read_literal(node: exp.Expr) -> Lit:
         return Lit(t.BOOLEAN, bool(node.this))
     if node.is_string:
         return Lit(t.TEXT, node.this)
-    text = str(node.this).replace("_", "")
+    try:
+        return _number(str(node.this).replace("_", ""))
+    except (ValueError, InvalidOperation):  # to the tokenizer 1e3+1 and 1.2.3 are words
+        raise error("not a number; a space may be missing", node) from None
+    except OverflowError:
+        raise error("the number does not fit in a BIGINT", node) from None
+
+
+def _number(text: str) -> Lit:
     if "e" in text.lower():
         return Lit(t.DOUBLE, float(text))
     if "." in text:
@@ -202,10 +216,7 @@ def read_literal(node: exp.Expr) -> Lit:
         scale = max(0, -int(number.as_tuple().exponent))
         precision = max(len(text.replace(".", "").lstrip("0")), scale, 1)
         return Lit(t.decimal(precision, scale), number) if precision <= t.MAX_PRECISION else Lit(t.DOUBLE, float(text))
-    try:
-        value = int(text)
-    except ValueError:
-        raise error("not a number", node) from None
+    value = int(text)
     if value >= 2**63:
-        raise error("the number does not fit in a BIGINT", node)
+        raise OverflowError(text)
     return Lit(t.INTEGER if value < 2**31 else t.BIGINT, value)

@@ -9,22 +9,27 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from whence.model.types import Kind, Schema
+from whence.plan.program import Lifetime
+from whence.sql.literals import parse_interval
 from whence.sql.position import did_you_mean
 
 Target = Literal["table", "view"]
 _DIGITS = 15  # of a whole number
+_LONGEST = 2**62  # microseconds, so that any time plus a duration fits a code
 
 
 @dataclass(frozen=True)
 class Option:
-    """An option: one of some words, or, without any, a whole number above zero."""
+    """An option: one of some words, or, without any, what its kind says."""
 
     name: str
     words: tuple[str, ...] = ()
+    kind: Literal["number", "duration", "column"] = "number"
 
 
 _OPTIONS: dict[Target, tuple[Option, ...]] = {
-    "table": (),
+    "table": (Option("ttl", kind="duration"), Option("ttl_column", kind="column")),
     "view": (
         Option("policy", ("support", "dred")),
         Option("recursion_limit"),
@@ -33,7 +38,7 @@ _OPTIONS: dict[Target, tuple[Option, ...]] = {
     ),
 }
 _LATER: dict[Target, tuple[str, ...]] = {
-    "table": ("ttl",),
+    "table": (),
     "view": ("maintain", "provenance", "refresh", "respond_within", "memory"),
 }
 
@@ -52,8 +57,8 @@ recursion_rows, aggregate_selection
     if name in _LATER[target]:
         raise ValueError(f'the option "{name}" is not available yet')
     hint = did_you_mean(name, known) or "."
-    listed = f"Its options are {', '.join(known)}" if known else f"A {target} has no options yet"
-    raise ValueError(f'a {target} has no option "{name}"{hint} {listed}')
+    listed = ", ".join(known)
+    raise ValueError(f'a {target} has no option "{name}"{hint} Its options are {listed}')
 
 
 def read_value(target: Target, name: str, text: str) -> str:
@@ -68,6 +73,47 @@ def read_value(target: Target, name: str, text: str) -> str:
             listed = " or ".join(f"'{word}'" for word in option.words)
             raise ValueError(f"there is no {name} {text!r}; it is {listed}")
         return text.lower()
+    if option.kind == "column":
+        return text.lower()
+    if option.kind == "duration":
+        duration(name, text)
+        return " ".join(text.split())
     if not (text.isascii() and text.isdigit() and len(text) <= _DIGITS and int(text)):
         raise ValueError(f"{name} must be a whole number above zero, not {text!r}")
     return text
+
+
+def duration(name: str, text: str) -> int:
+    """The microseconds of a length of time; ValueError if it is none, or not above zero.
+
+    >>> duration("ttl", "1 day 12 h")
+    129600000000
+    """
+    try:
+        span = parse_interval(text)
+    except (ValueError, ArithmeticError):
+        raise ValueError(f"{name} must be a duration such as '60 s', '5 min' or '1 day 12 h', not {text!r}") from None
+    if span.months:
+        raise ValueError(f"{name} must be of a fixed length, and months and years are not: {text!r}; use days")
+    if span.span <= 0:
+        raise ValueError(f"{name} must be longer than nothing, not {text!r}")
+    if span.span > _LONGEST:
+        raise ValueError(f"{name} is too long: {text!r}")
+    return span.span
+
+
+def read_lifetime(options: tuple[tuple[str, str], ...], schema: Schema) -> Lifetime | None:
+    """How long the rows of a table live, if it has a ttl; ValueError if its ttl_column will not do."""
+    given = dict(options)
+    ttl, column = given.get("ttl"), given.get("ttl_column")
+    if column is None:
+        return Lifetime(duration("ttl", ttl), None, ttl) if ttl is not None else None
+    if ttl is None:
+        raise ValueError("ttl_column says from when on a row lives, but there is no ttl to say how long")
+    if column not in schema.names:
+        hint = did_you_mean(column, schema.names)
+        raise ValueError(f'ttl_column names "{column}", which the table does not have{hint}')
+    at = schema.names.index(column)
+    if schema.types[at].kind is not Kind.TIMESTAMP:
+        raise ValueError(f'ttl_column must be a TIMESTAMP, and "{column}" is {schema.types[at]}')
+    return Lifetime(duration("ttl", ttl), at, f"{ttl} after {column}")

@@ -15,11 +15,12 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from whence.errors import SqlError
 from whence.sql import statements as st
-from whence.sql.options import Target, check_name, read_value
+from whence.sql.options import Target, check_name, read_lifetime, read_value
 from whence.sql.reader import Source
 from whence.sql.tables import read_table
 
 _NAMES = (TokenType.VAR, TokenType.IDENTIFIER)
+MAX_STATEMENTS = 10_000
 
 
 def parse(text: str) -> list[st.Statement]:
@@ -32,7 +33,9 @@ def parse(text: str) -> list[st.Statement]:
     """
     source = Source(text)
     found: list[st.Statement] = []
-    for tokens in _split(source.tokens):
+    for number, tokens in enumerate(_split(source.tokens)):
+        if number == MAX_STATEMENTS:
+            raise source.error(f"a script may have {MAX_STATEMENTS:,} statements; give it in parts", tokens[0])
         found.extend(_Reader(source, tokens).statements())
     return found
 
@@ -83,6 +86,7 @@ class _Reader:
 
     def __init__(self, source: Source, tokens: Sequence[Token]) -> None:
         self.source, self.tokens, self.at = source, tokens, 0
+        self.values: dict[str, Token] = {}  # of options, where they stand
 
     # -- the cursor
 
@@ -166,6 +170,7 @@ class _Reader:
                 at = self.at
                 sign = "-" if self.accept("-") else ""
                 found[key] = read_value(target, key, sign + self.tokens[self.at].text)
+                self.values[key] = self.tokens[at]
             except ValueError as failure:
                 raise self.source.error(str(failure), self.tokens[at]) from None
             self.at += 1
@@ -227,9 +232,12 @@ class _Reader:
             columns = self.source.parse([*self._create_table_prefix(token), *self.balanced()])
             options = self.options("table")
             self.done()
-            return st.CreateTable(
-                table=replace(read_table(name, columns, options), sql=self.text()), if_not_exists=exists
-            )
+            table = read_table(name, columns, options)
+            try:
+                lifetime = read_lifetime(options, table.schema)
+            except ValueError as failure:
+                raise self.source.error(str(failure), self.values["ttl_column"]) from None
+            return st.CreateTable(table=replace(table, sql=self.text(), lifetime=lifetime), if_not_exists=exists)
         if not (self.accept("RECURSIVE", "VIEW") or self.accept("MATERIALIZED", "VIEW") or self.accept("VIEW")):
             raise self.error("expected TABLE or VIEW")
         exists = self.accept("IF", "NOT", "EXISTS")
@@ -322,14 +330,22 @@ class _Reader:
             raise self.source.error("syntax error: expected VALUES or a query", self.tokens[-1])
         if tree.args.get("with_") is not None:
             source.set("with_", tree.args["with_"])
-        return st.Insert(table=target.name.lower(), columns=columns, source=source)
+        return st.Insert(table=self._target(target), columns=columns, source=source)
+
+    def _target(self, node: object) -> str:
+        """The table that is to be changed: a name alone."""
+        if not (isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier)):
+            raise self.source.error("syntax error: expected the name of a table", self.tokens[0])
+        if node.args.get("db") is not None:
+            raise self.source.error("names have no schema or catalog part", self.tokens[0])
+        return node.name.lower()
 
     def _delete(self) -> st.Statement:
         tree = self.rest()
         if not isinstance(tree, exp.Delete) or tree.args.get("using") or tree.args.get("returning"):
             raise self.source.error("only DELETE FROM table WHERE … is supported", self.tokens[0])
         where = tree.args.get("where")
-        return st.Delete(table=tree.this.name.lower(), where=where.this if where else None)
+        return st.Delete(table=self._target(tree.this), where=where.this if where else None)
 
     def _update(self) -> st.Statement:
         tree = self.rest()
@@ -341,7 +357,7 @@ class _Reader:
             if not (isinstance(pair, exp.EQ) and isinstance(pair.this, exp.Column)):
                 raise self.source.error("only SET column = expression is supported", self.tokens[0])
             pairs.append((pair.this.name.lower(), pair.expression))
-        return st.Update(table=tree.this.name.lower(), assignments=tuple(pairs), where=where.this if where else None)
+        return st.Update(table=self._target(tree.this), assignments=tuple(pairs), where=where.this if where else None)
 
     def _explain(self) -> st.Statement:
         self.expect("EXPLAIN")
@@ -349,6 +365,8 @@ class _Reader:
             raise self.source.error("EXPLAIN ANALYZE is not available yet; use EXPLAIN", self.tokens[self.at])
         if self.at == len(self.tokens) - 1 and self.peek() not in ("SELECT", "WITH"):
             return st.Explain(what=self.name("view"))
+        if self.peek() == "EXPLAIN":
+            raise self.error("expected a view's name, a query or a CREATE VIEW")
         inner = _Reader(self.source, self.tokens[self.at :]).statements() if self.at < len(self.tokens) else []
         if len(inner) != 1 or not isinstance(inner[0], (st.Query, st.CreateView)):
             raise self.error("expected a view's name, a query or a CREATE VIEW")

@@ -15,6 +15,7 @@ from sqlglot import exp
 from whence.errors import SqlError
 
 _TEXT_LIMIT = 80
+_MESSAGE_LIMIT = 400
 
 
 class Lines:
@@ -47,26 +48,29 @@ def mark_positions(tree: exp.Expr, lines: Lines) -> None:
 
 def position(node: exp.Expr | None) -> tuple[int | None, int | None]:
     """Line and column of the first token under the node that has one, else of the nearest around it."""
-    if node is None:
-        return None, None
-    found = [n.meta for n in node.walk() if n._meta and "start" in n.meta]
-    if found:
-        first = min(found, key=lambda meta: meta["start"])
-        return first["line"], first["col"]
-    return position(node.parent)
+    while node is not None:
+        found = [n.meta for n in node.walk() if n._meta and "start" in n.meta]
+        if found:
+            first = min(found, key=lambda meta: meta["start"])
+            return first["line"], first["col"]
+        node = node.parent
+    return None, None
 
 
 def error(message: str, node: exp.Expr | None = None, kind: type[SqlError] = SqlError) -> SqlError:
     """The error to raise about a piece of SQL."""
     line, column = position(node)
-    text = shorten(node.sql(dialect="duckdb")) if node is not None else None
-    return kind(message, line=line, column=column, text=text)
+    try:
+        text = shorten(node.sql(dialect="duckdb")) if node is not None else None
+    except RecursionError:
+        text = None
+    return kind(shorten(message, _MESSAGE_LIMIT), line=line, column=column, text=text)
 
 
-def shorten(text: str) -> str:
+def shorten(text: str, limit: int = _TEXT_LIMIT) -> str:
     """Text fit for a message: one line, not too long."""
     text = " ".join(text.split())
-    return text if len(text) <= _TEXT_LIMIT else text[: _TEXT_LIMIT - 1] + "…"
+    return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

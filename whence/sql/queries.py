@@ -19,6 +19,7 @@ from whence.plan.logical import Distinct, Node, Project, Ref, Scan, SetOp, Union
 from whence.plan.nodes import ONE_ROW, columns, distinct, project, relabel
 from whence.plan.program import Program
 from whence.sql.expressions import ExpressionBinder
+from whence.sql.limits import check_size
 from whence.sql.placeholders import correlation
 from whence.sql.position import did_you_mean, error
 from whence.sql.scope import Scope
@@ -53,11 +54,12 @@ class Session:
 
 @dataclass
 class Cte:
-    """A plain CTE: bound when first used, and inlined."""
+    """A plain CTE: bound when first used, and again when the views it may read have changed; inlined."""
 
     tree: exp.Expr
     binder: QueryBinder
     plan: Node | None = None
+    bound_with: tuple[bool, dict[str, Schema | None]] | None = None
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,11 @@ class QueryBinder:
 
     def query(self, tree: exp.Expr, parent: Scope | None, keep_order: bool = False) -> Node:
         """The plan of a query; `parent` is the scope of the query around it, if it may see that."""
+        plan = self._query(tree, parent, keep_order)
+        check_size(plan, tree)
+        return plan
+
+    def _query(self, tree: exp.Expr, parent: Scope | None, keep_order: bool) -> Node:
         binder = self._with(tree)
         while isinstance(tree, exp.Subquery) and not any(tree.args.get(a) for a in ("order", "limit", "offset")):
             tree = tree.this
@@ -128,9 +135,11 @@ class QueryBinder:
     def _cte(self, cte: Cte | str) -> Node:
         if isinstance(cte, str):
             return self._ref(cte)
-        if cte.plan is None or self.session.pending:  # schemas of views being bound may have changed since
-            alias = cte.tree.args["alias"]
-            cte.plan = named(cte.binder.query(cte.tree.this, None), [c.name.lower() for c in alias.columns], cte.tree)
+        session = self.session
+        if cte.plan is None or cte.bound_with != (session.provisional, session.schemas):
+            names = [c.name.lower() for c in cte.tree.args["alias"].columns]
+            cte.plan = named(cte.binder.query(cte.tree.this, None), names, cte.tree)
+            cte.bound_with = (session.provisional, dict(session.schemas))
         return cte.plan
 
     def _with(self, tree: exp.Expr) -> QueryBinder:

@@ -7,10 +7,12 @@ here, before anything recursive meets it.
 
 from __future__ import annotations
 
+import re
 import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from typing import Any, ClassVar
 
 from sqlglot import exp
@@ -20,15 +22,28 @@ from sqlglot.parsers.duckdb import DuckDBParser
 from sqlglot.tokenizer_core import Token, TokenType
 
 from whence.errors import SqlError
-from whence.sql.position import Lines, mark_positions, shorten
+from whence.sql.position import Lines, mark_positions, position, shorten
 
 MAX_SQL = 4_000_000
+MAX_WORDS = 300_000  # a word or sign costs some 20 µs until its statement has run
 MAX_NESTING = 100
+MAX_BRANCHES = 1_000  # of set operations
+MAX_TREE = 1_000  # levels of a parsed statement, of which a level of nesting makes several
+MAX_NAME = 1_000  # characters of a name or digits of a number
 _STACK = 20_000
 _OPENING = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE, TokenType.CASE)
 _CLOSING = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE, TokenType.END)
-_JOIN_SAYS = ("on", "using", "method", "side")  # without any of them sqlglot writes a join as a comma
+_NEED_ON = (None, "INNER", "OUTER", "SEMI", "ANTI")
+_SET_OPERATIONS = (TokenType.UNION, TokenType.EXCEPT, TokenType.INTERSECT)
+_JOIN_SAYS = ("on", "using", "method")  # what is joined on
+_PIVOTS = (TokenType.PIVOT, TokenType.UNPIVOT)
+_NAMES = (TokenType.IDENTIFIER, TokenType.VAR)
+_NUMBERS = (TokenType.NUMBER, TokenType.HEX_STRING, TokenType.BIT_STRING)
 _PREFIX = (TokenType.NOT, TokenType.DASH, TokenType.TILDE, TokenType.PLUS)
+_WORD = re.compile(  # what the tokenizer will find, nearly, but a hundred times sooner; a comment is none
+    r"""(?:--[^\n]*+|/\*.*?\*/|\s++)*+(?:'(?:[^']++|'')*+'?|"(?:[^"]++|"")*+"?|\$\$.*?\$\$|\d++(?:\.\d++)?|\w++|[^\w\s])""",
+    re.DOTALL,
+)
 
 
 class WhenceDialect(DuckDB):
@@ -56,14 +71,23 @@ class _Parser(DuckDBParser):
         if name in ("CAST", "TRY_CAST", "EXTRACT", "SUBSTRING", "TRIM", "POSITION")
     }
 
+    def _parse_as_command(self, start: Token) -> exp.Command:
+        """sqlglot keeps what it does not know as text, with a warning to the log; here it is an error."""
+        self.raise_error("not supported", start)
+        return super()._parse_as_command(start)
+
     def _parse_join(self, *args: Any, **kwargs: Any) -> exp.Join | None:
-        """A join; sqlglot has one node for a comma and for a JOIN without ON, so the latter is refused here."""
+        """A join; one without ON is refused here.
+
+        sqlglot has one node for a comma and for such a JOIN; and it takes the joins that follow for a nested one, which
+        might have two ONs at its end, and then reads them again, each time twice as often.
+        """
         comma = self._curr is not None and self._curr.token_type is TokenType.COMMA
         at = self._curr
         join = super()._parse_join(*args, **kwargs)
         if join is None or comma or any(join.args.get(arg) for arg in _JOIN_SAYS):
             return join
-        if join.args.get("kind") in (None, "INNER"):
+        if join.args.get("kind") in _NEED_ON:
             raise BareJoinError(at)
         return join
 
@@ -78,11 +102,27 @@ class Source:
             raise SqlError(f"the SQL text has {len(text):,} characters; at most {MAX_SQL:,} are read at once")
         self.text = text
         self.lines = Lines(text)
+        self._check_text()
         try:
             self.tokens: list[Token] = _DIALECT.tokenize(text)
         except (TokenError, RecursionError) as failure:
             raise self._unreadable() from failure
         self._check_nesting()
+        self._check_words()
+
+    def _check_text(self) -> None:
+        try:
+            self.text.encode()
+        except UnicodeEncodeError as failure:
+            raise self._at("half of a character (a lone surrogate) is not text", failure.start) from None
+        beyond = next(islice(_WORD.finditer(self.text), MAX_WORDS, None), None)
+        if beyond is not None:
+            what = f"the SQL text has more than {MAX_WORDS:,} words and signs"
+            raise self._at(f"{what}; give many rows to db.insert, or the script in parts", beyond.start())
+
+    def _at(self, message: str, offset: int) -> SqlError:
+        line, column = self.lines.at(offset)
+        return SqlError(message, line=line, column=column)
 
     def _unreadable(self) -> SqlError:
         """Tokenizing fails on a quote or a comment that never ends: point at where it opens."""
@@ -96,7 +136,8 @@ class Source:
         )
 
     def _check_nesting(self) -> None:
-        depth = run = 0
+        depth = run = stacked = 0
+        before = None
         for token in self.tokens:
             kind = token.token_type
             if kind in _OPENING:
@@ -104,8 +145,24 @@ class Source:
             elif kind in _CLOSING:
                 depth -= 1
             run = run + 1 if kind in _PREFIX else 0
-            if depth > MAX_NESTING or run > MAX_NESTING:
+            stacked += kind in _PIVOTS or (kind is TokenType.L_BRACKET and before is TokenType.R_BRACKET)
+            before = kind
+            if max(depth, run, stacked) > MAX_NESTING:
                 raise self.error(f"nested too deeply: at most {MAX_NESTING} levels are read", token)
+
+    def _check_words(self) -> None:
+        for token in self.tokens:
+            kind, size = token.token_type, len(token.text)
+            if kind in _NUMBERS and size > MAX_NAME:
+                raise self.error(f"a number of {size:,} digits; at most {MAX_NAME:,} are read", token)
+            if kind not in _NAMES:
+                continue
+            if not size:
+                raise self.error("a name cannot be empty", token)
+            if size > MAX_NAME:
+                raise self.error(f"a name of {size:,} characters; it may have {MAX_NAME:,}", token)
+            if "\0" in token.text:
+                raise self.error("a name cannot contain the character NUL", token)
 
     def error(self, message: str, token: Token | None = None) -> SqlError:
         """An error at a token, or at the end of the script."""
@@ -117,6 +174,9 @@ class Source:
 
     def parse(self, tokens: Sequence[Token]) -> exp.Expr:
         """One statement or query from its tokens."""
+        beyond = next(islice((t for t in tokens if t.token_type in _SET_OPERATIONS), MAX_BRANCHES, None), None)
+        if beyond is not None:
+            raise self.error(f"a statement may have {MAX_BRANCHES:,} UNIONs and other set operations", beyond)
         parser = _Parser(dialect=_DIALECT)
         try:
             with deep_stack():
@@ -131,15 +191,33 @@ class Source:
             raise self.error("expected one statement", tokens[0])
         tree: exp.Expr = found[0]
         mark_positions(tree, self.lines)
+        depth, deepest = _depth(tree)
+        if depth > MAX_TREE:
+            line, column = position(deepest)
+            raise SqlError(f"nested too deeply: more than {MAX_TREE:,} levels", line=line, column=column)
         return tree
 
     def _syntax_error(self, failure: ParseError, tokens: Sequence[Token]) -> SqlError:
         detail = failure.errors[0] if failure.errors else {}
         at = next((t for t in tokens if t.line == detail.get("line") and t.col == detail.get("col")), tokens[-1])
-        described = str(detail.get("description") or "syntax error").split("<Token")[0].strip()
+        described = str(detail.get("description") or "").split("<Token")[0].strip()
         described = described.removesuffix("but got").strip()
-        message = "syntax error" if described.startswith("Invalid expression") else f"syntax error: {described}"
+        plain = described and not described.startswith(("Invalid expression", "Required keyword"))
+        message = f"syntax error: {described}" if plain else "syntax error"
         return self.error(message, at)
+
+
+def _depth(tree: exp.Expr) -> tuple[int, exp.Expr]:
+    """How deep a tree is, and where; a chain such as a AND b AND c is one level, as nothing recursive follows it."""
+    deepest, waiting = (1, tree), [(tree, 1)]
+    while waiting:
+        node, depth = waiting.pop()
+        if depth >= deepest[0]:
+            deepest = depth, node
+        for child in node.iter_expressions():
+            chained = isinstance(node, (exp.Connector, exp.SetOperation)) and type(child) is type(node)
+            waiting.append((child, depth if chained else depth + 1))
+    return deepest
 
 
 def _unterminated(text: str) -> int:

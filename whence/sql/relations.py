@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from whence.sql.queries import QueryBinder
 
 
+MAX_RELATIONS = 64
+
+
 @dataclass(frozen=True)
 class Bound:
     """A relation in FROM: its plan and the names of its columns."""
@@ -48,6 +51,8 @@ class _From:
     parent: Scope | None
 
     def items(self, first: exp.Expr, joins: Sequence[exp.Expr]) -> Bound:
+        if len(joins) >= MAX_RELATIONS:
+            raise error(f"a FROM may join {MAX_RELATIONS} relations, not {len(joins) + 1:,}", joins[MAX_RELATIONS - 1])
         before: Bound | None = None
         current = self.item(first, None)
         for step in joins:

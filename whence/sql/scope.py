@@ -112,14 +112,15 @@ def unique_names(names: Iterable[str]) -> list[str]:
     >>> unique_names(["a", "b", "a"])
     ['a', 'b', 'a_1']
     """
-    taken: set[str] = set()
+    taken: dict[str, int] = {}  # and how many times a name was numbered
     found = []
     for name in names:
-        candidate, count = name, 0
+        candidate, count = name, taken.get(name, 0)
         while candidate in taken:
             count += 1
             candidate = f"{name}_{count}"
-        taken.add(candidate)
+        taken[name] = count
+        taken.setdefault(candidate, 0)
         found.append(candidate)
     return found
 

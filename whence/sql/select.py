@@ -21,6 +21,7 @@ from whence.sql.subqueries import attach, filter_rows
 if TYPE_CHECKING:
     from whence.sql.queries import QueryBinder
 
+_MOST = 2**62  # rows of a LIMIT or OFFSET; their sum is a number too
 _UNSUPPORTED = {
     "qualify": "QUALIFY",
     "windows": "WINDOW",
@@ -169,8 +170,11 @@ def _count(query: exp.Expr, clause: str) -> int | None:
     value = node.args.get("count") if isinstance(node, exp.Fetch) else node.expression
     if isinstance(value, exp.Var) and value.name.upper() == "ALL":
         return None
-    if isinstance(value, exp.Literal) and not value.is_string and str(value.this).isdigit():
-        return int(value.this)
+    if isinstance(value, exp.Literal) and not value.is_string and str(value.this).isdecimal():
+        count = int(value.this)
+        if count > _MOST:
+            raise error(f"{clause.upper()} takes a number up to {_MOST:,}", node)
+        return count
     raise error(f"{clause.upper()} takes a whole number", node)
 
 

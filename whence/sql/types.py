@@ -45,7 +45,10 @@ def type_of(node: exp.Expr) -> Type:
     if isinstance(node, exp.Interval):
         return t.INTERVAL
     if name == "DECIMAL":
-        given = [int(p.name) for p in node.expressions]
+        try:
+            given = [int(p.name) for p in node.expressions]
+        except ValueError:
+            raise error("DECIMAL takes whole numbers, DECIMAL(digits, digits after the point)", node) from None
         precision = given[0] if given else t.MAX_PRECISION
         scale = given[1] if len(given) > 1 else (0 if given else 3)
         if not 1 <= precision <= t.MAX_PRECISION or not 0 <= scale <= precision:
@@ -120,7 +123,7 @@ def coerce(expr: Expr, type: Type, node: exp.Expr | None = None) -> Expr:
         try:
             return Lit(type, cast_value(expr.value, have, type))
         except (ValueError, OverflowError, ArithmeticError):
-            raise error(f"{expr.value!r} is not a value of type {type}", node) from None
+            raise error(f"{expr.value!r:.80} is not a value of type {type}", node) from None
     if same_codes(have, type):
         return replace(expr, type=type)
     return Cast(type, expr)

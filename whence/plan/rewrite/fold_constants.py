@@ -76,17 +76,17 @@ def fold(expr: Expr) -> Expr:
 def _logic(expr: Call) -> Expr:
     """AND without its true terms, false if one is false; OR likewise."""
     absorbing = expr.op == "or"
-    kept: list[Expr] = []
+    found: dict[Expr, None] = {}
     for arg in expr.args:
         if isinstance(arg, Lit) and arg.value is not None:
             if bool(arg.value) is absorbing:
                 return Lit(BOOLEAN, absorbing)
             continue
-        if arg not in kept:
-            kept.append(arg)
+        found.setdefault(arg)
+    kept = tuple(found)
     if not kept:
         return Lit(BOOLEAN, not absorbing)
-    return kept[0] if len(kept) == 1 else Call(BOOLEAN, expr.op, tuple(kept))
+    return kept[0] if len(kept) == 1 else Call(BOOLEAN, expr.op, kept)
 
 
 def _binary(expr: Call, a: Lit, b: Lit) -> Expr:

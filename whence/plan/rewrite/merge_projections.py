@@ -8,6 +8,9 @@ from whence.plan.expr import Col, Expr, Lit, substitute, walk
 from whence.plan.logical import Distinct, Node, Project, Select
 from whence.plan.nodes import columns, relabel, select
 from whence.plan.rewrite.inputs import bottom_up
+from whence.plan.size import size_of
+
+_DEPTH = 150
 
 
 def merge_projections(node: Node) -> Node:
@@ -38,6 +41,12 @@ def _retyped(expr: Expr, like: Col) -> Expr:
 
 
 def _may_merge(node: Project, below: Project) -> bool:
-    """Whether nothing costly would be computed twice."""
+    """Whether nothing costly would be computed twice, and no expression gets too deep."""
+    if _depth(node) + _depth(below) > _DEPTH:
+        return False
     used = Counter(e.index for expr in node.exprs for e in walk(expr) if isinstance(e, Col))
     return all(count == 1 or isinstance(below.exprs[i], (Col, Lit)) for i, count in used.items())
+
+
+def _depth(node: Project) -> int:
+    return max((size_of(e).depth for e in node.exprs), default=0)

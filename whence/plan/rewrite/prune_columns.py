@@ -62,8 +62,9 @@ def _moved(expr: Expr, kept: Kept) -> Expr:
 def _narrow(node: Node, kept: Kept, wanted: Iterable[int]) -> Node:
     """A pruned node with exactly the wanted columns, in their order."""
     place = {column: at for at, column in enumerate(kept)}
-    exprs = [columns(node)[place[i]] for i in wanted]
-    return node if exprs == columns(node) else project(node, exprs)
+    own = columns(node)
+    exprs = [own[place[i]] for i in wanted]
+    return node if exprs == own else project(node, exprs)
 
 
 def _exactly(node: Node, wanted: Iterable[int]) -> Node:

@@ -15,6 +15,9 @@ from whence.plan.expr import Call, Col, Expr, columns_of, conjuncts, may_fail, s
 from whence.plan.logical import Aggregate, Distinct, Join, Lateral, Node, Project, Select, SetOp, Union
 from whence.plan.nodes import columns, conjunction, join_schema, key_pair, project, select
 from whence.plan.rewrite.inputs import with_inputs
+from whence.plan.size import size_of
+
+_GROWTH, _DEPTH = 200, 100  # how many more expressions a condition may have below a projection, and how deep
 
 
 def push_predicates(node: Node) -> Node:
@@ -28,8 +31,8 @@ def _push(node: Node, terms: list[Expr]) -> Node:
         case Select():
             return _push(node.input, conjuncts(node.predicate) + terms)  # in the order they were to be decided
         case Project():
-            below = [substitute(term, lambda c: _retyped(node.exprs[c.index], c)) for term in terms]
-            return replace(node, input=_push(node.input, below))
+            down, stay = _through(node, terms)
+            return select(replace(node, input=_push(node.input, down)), stay)
         case Distinct():
             return replace(node, input=_push(node.input, terms))
         case Union():
@@ -52,6 +55,17 @@ def _push(node: Node, terms: list[Expr]) -> Node:
     return select(with_inputs(node, inputs) if inputs else node, terms)
 
 
+def _through(node: Project, terms: list[Expr]) -> tuple[list[Expr], list[Expr]]:
+    """The terms over the projection's input, and those that would grow too much: what `x` stands for may be `y + y`."""
+    down, stay = list[Expr](), list[Expr]()
+    for term in terms:
+        below, size = substitute(term, lambda c: _retyped(node.exprs[c.index], c)), size_of(term)
+        grown = size_of(below)
+        fits = grown.nodes - size.nodes <= _GROWTH and grown.depth <= max(size.depth, _DEPTH)
+        (down if fits else stay).append(below if fits else term)
+    return down, stay
+
+
 def _retyped(expr: Expr, like: Col) -> Expr:
     return Col(like.type, expr.index) if isinstance(expr, Col) else expr
 
@@ -66,7 +80,8 @@ def _split(terms: Sequence[Expr], allowed: Sequence[int] | range) -> tuple[list[
 def _sure(terms: Sequence[Expr], allowed: range) -> tuple[list[Expr], list[Expr]]:
     """As `_split`, but a term that may fail stays: below it would meet rows that have no partner."""
     down, stay = _split([term for term in terms if not may_fail(term)], allowed)
-    kept = [term for term in terms if term in stay or may_fail(term)]
+    staying = set(stay)
+    kept = [term for term in terms if term in staying or may_fail(term)]
     return down, kept
 
 
