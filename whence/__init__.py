@@ -12,35 +12,46 @@
 
 from whence.errors import (
     CatalogError,
+    CorruptionError,
     DataError,
     EvaluationError,
+    LockedError,
     MissingRowError,
     NotStratifiable,
     RecursionLimitError,
     SqlError,
+    StorageError,
     WhenceError,
 )
 from whence.model.codes import Interval
 from whence.runtime.changes import Change, Changes
 from whence.runtime.database import Database, open
+from whence.runtime.importing import import_database
 from whence.runtime.reading import Handle, Result
+from whence.runtime.upkeep import backup, check
 
 __version__ = "0.1.0"
 __all__ = [
     "CatalogError",
     "Change",
     "Changes",
+    "CorruptionError",
     "DataError",
     "Database",
     "EvaluationError",
     "Handle",
     "Interval",
+    "LockedError",
     "MissingRowError",
     "NotStratifiable",
     "RecursionLimitError",
     "Result",
     "SqlError",
+    "StorageError",
     "WhenceError",
     "__version__",
+    "backup",
+    "check",
+    "import_database",
     "open",
 ]

@@ -222,8 +222,3 @@ def test_a_closed_database_says_so(db: whence.Database) -> None:
     for action in (lambda: db.insert("sale", ("x", 1)), lambda: db["sale"], lambda: db.query("SELECT 1")):
         with pytest.raises(WhenceError, match="closed"):
             action()
-
-
-def test_a_path_is_refused_until_there_is_a_store() -> None:
-    with pytest.raises(WhenceError, match="not available yet"):
-        whence.open("network.db")

@@ -10,7 +10,7 @@ import inspect
 import re
 import threading
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from typing import Any
 
 import duckdb
@@ -26,13 +26,28 @@ from whence.plan.logical import Order, TopK
 from whence.plan.program import Program, ScalarFunction
 from whence.sql.bind import bind_query_views
 from whence.sql.position import did_you_mean, error
+from whence.sql.reader import deep_stack
 from whence.sql.select import check_limit
 
 _OURS = "whence_"  # begins the names our functions have in DuckDB
+_TABLE_FUNCTIONS = ("range", "generate_series", "unnest", "repeat", "repeat_row")  # others reach beyond the query
+_REFUSED = ("getenv", "current_setting", "getvariable", "write_log", "nextval", "currval", "sleep_ms")
+_COPYING = {"nullif": 2, "fmod": 2, "split_part": 2, "array_to_string": 2, "array_pop_back": 2, "format_pg_type": 20}
+_COPIES = 100_000  # what DuckDB writes out again and again may grow a query by
+_CONFIG: dict[str, Any] = {
+    "enable_external_access": "false",
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "python_enable_replacements": "false",
+    "max_expression_depth": "500",  # what a thread with a stack of 1 MB can bear
+    "lock_configuration": "true",
+}
 
 
-def relations_of(query: exp.Expr) -> list[exp.Table]:
+def relations_of(query: exp.Expr, known: Container[str] = ()) -> list[exp.Table]:
     """The tables and views a query names, without those it defines itself.
+
+    A name of a CTE that is `known` too may mean either, by where it stands: DuckDB will tell.
 
     >>> import sqlglot
     >>> [t.name for t in relations_of(sqlglot.parse_one("WITH a AS (SELECT * FROM b) SELECT * FROM a, c"))]
@@ -40,7 +55,7 @@ def relations_of(query: exp.Expr) -> list[exp.Table]:
     """
     own = {cte.alias_or_name.lower() for cte in query.find_all(exp.CTE)}
     found = (t for t in query.find_all(exp.Table) if isinstance(t.this, exp.Identifier))
-    return [t for t in found if t.name.lower() not in own]
+    return [t for t in found if t.name.lower() not in own or t.name.lower() in known]
 
 
 def uses_table_function(query: exp.Expr, program: Program) -> bool:
@@ -92,7 +107,7 @@ class Adhoc:
             tables = self._read(names)
             self._failed.clear()
             try:
-                return self._answer(ours.sql(dialect="duckdb"), self._connect(called), tables)
+                return self._answer(_text(ours), self._connect(called), tables)
             except WhenceError:
                 raise
             except Exception as failure:  # DuckDB's own, and what its bindings and Arrow raise beside
@@ -124,19 +139,23 @@ class Adhoc:
     def _check(query: exp.Expr, program: Program) -> set[str]:
         known = {**program.tables, **{n: v for n, v in program.views.items() if not v.hidden}}
         names = set()
-        for table in relations_of(query):
+        for table in relations_of(query, known):
             name = table.name.lower()
             if name not in known:
                 raise error(f'there is no table or view "{name}"{did_you_mean(name, known)}', table)
+            if table.args.get("db") is not None:
+                raise error("names have no schema or catalog part", table)
             names.add(name)
+        _check_calls(query, program)
+        _check_growth(query)
+        _lower(query)
         for fetch in query.find_all(exp.Fetch):  # DuckDB has none; sqlglot would write it as a LIMIT
             check_limit(fetch)
         return names
 
     def _connect(self, functions: Iterable[ScalarFunction]) -> duckdb.DuckDBPyConnection:
         if self._connection is None:
-            config: dict[str, Any] = {"enable_external_access": "false", "python_enable_replacements": "false"}
-            self._connection = duckdb.connect(":memory:", config=config)
+            self._connection = duckdb.connect(":memory:", config=_CONFIG)
             weakref.finalize(self, self._connection.close)  # or DuckDB complains of functions at exit
             self._functions = {}
         for function in functions:
@@ -156,6 +175,8 @@ class Adhoc:
     @staticmethod
     def _ours(failure: Exception) -> SqlError | EvaluationError:
         text = str(failure).replace(_OURS, "")
+        if isinstance(failure, RecursionError) or "Max expression depth" in text:
+            return SqlError("the query is nested too deeply")
         said = re.sub(r"^\w+(?: \w+)? Error: ", "", text.splitlines()[0]) if text else type(failure).__name__
         hint = next(
             (" " + line.strip() for line in text.splitlines()[1:] if line.startswith(("Did you", "Candidate"))), ""
@@ -163,6 +184,58 @@ class Adhoc:
         if isinstance(failure, (duckdb.ConversionException, duckdb.OutOfRangeException, duckdb.InvalidInputException)):
             return EvaluationError(said + hint)
         return SqlError(said + hint)
+
+
+def _text(query: exp.Expr) -> str:
+    with deep_stack():
+        return query.sql(dialect="duckdb")
+
+
+def _lower(query: exp.Expr) -> None:
+    """Names in lower case, as our relations have them: DuckDB sees through the case of ASCII letters only."""
+    for name in query.find_all(exp.Identifier):
+        if not name.name.isascii():
+            name.set("this", name.name.lower())
+
+
+def _check_growth(query: exp.Expr) -> None:
+    """SqlError if the query would fill the memory before it runs.
+
+    DuckDB writes the subject of a CASE once for every WHEN, that of a BETWEEN twice, and an argument as often as a
+    function's definition reads it; nested, these multiply. So would CTEs that must not be materialized.
+    """
+    grown, waiting = 0, [(query, 1)]
+    while waiting:
+        node, times = waiting.pop()
+        grown += times - 1
+        if grown > _COPIES:
+            raise error("nested too deeply: CASE, BETWEEN or functions that use their arguments several times", node)
+        for child in node.iter_expressions():
+            waiting.append((child, times * _copies(node, child)))
+    for cte in query.find_all(exp.CTE):
+        cte.set("materialized", cte.args.get("materialized") or None)
+
+
+def _copies(node: exp.Expr, child: exp.Expr) -> int:
+    """How often DuckDB writes out what stands in a node."""
+    if isinstance(node, exp.Case):
+        return len(node.args["ifs"]) if child is node.this else 1
+    if isinstance(node, exp.Between):
+        return 2 if child is node.this else 1
+    return _COPYING.get(node.name.lower(), 1) if isinstance(node, exp.Anonymous) else 1
+
+
+def _check_calls(query: exp.Expr, program: Program) -> None:
+    """SqlError if the query calls what reads files, settings or the environment, or leaves something behind."""
+    for table in query.find_all(exp.Table, exp.Lateral):
+        call = table.this
+        if isinstance(call, exp.Func) and call.name.lower() not in _TABLE_FUNCTIONS:
+            raise error(f'unknown table function "{call.name.lower()}"', table)
+    for node in query.find_all(exp.Anonymous, exp.Placeholder, exp.Parameter):
+        if not isinstance(node, exp.Anonymous):
+            raise error("parameters are not supported; write the value", node)
+        if node.name.lower() in _REFUSED and node.name.lower() not in program.scalars:
+            raise error(f'the function "{node.name.lower()}" is not allowed', node)
 
 
 def _with_our_functions(query: exp.Expr, program: Program) -> tuple[exp.Expr, list[ScalarFunction]]:

@@ -6,7 +6,9 @@ stands do they take their places. Replacing a view binds again, in the same step
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,6 +17,8 @@ from whence.engine.build import Builder
 from whence.engine.components import build_component
 from whence.engine.evaluate import compile_expr
 from whence.engine.graph import Dataflow
+from whence.engine.image import Image, Images, StaleImage
+from whence.engine.lifetimes import Lifetimes
 from whence.engine.operator import Batch, Operator
 from whence.engine.scan import Scan
 from whence.errors import CatalogError
@@ -29,11 +33,21 @@ from whence.plan.strata import Component, changed_views, components, dependents
 from whence.sql import statements as st
 from whence.sql.bind import bind_table, bind_views
 from whence.sql.position import did_you_mean
+from whence.sql.reader import deep_stack
 
+log = logging.getLogger("whence")
 Written = Callable[[str], Batch | None]
 Progress = Callable[[str, int, int], None]  # view, steps done, steps in all
 _QUERY = "query"
 _NEW = "\0"  # begins the names of views that are being filled
+
+
+class Saved(NamedTuple):
+    """A catalog as it was before a change."""
+
+    program: Program
+    tables: dict[str, Scan]
+    lifetimes: dict[str, Lifetimes]
 
 
 class Catalog:
@@ -45,6 +59,7 @@ class Catalog:
         self.program = Program()  # as the user wrote it
         self.planned = Program()  # as it runs, see plan/select_aggregates.py
         self.flow = Dataflow()
+        self.lifetimes: dict[str, Lifetimes] = {}  # of the tables that have a time-to-live
         self.components: list[Component] = []
         self._making: dict[str, Operator] = {}
         self._builder = Builder(self.flow, self.dictionary, self._resolve)
@@ -57,7 +72,10 @@ class Catalog:
         if program is self.program:
             return False
         table = create.table
-        self.flow.table(table.name, table.schema, table.key)
+        arrivals = table.lifetime is not None and table.lifetime.column is None  # their deadlines are kept with the row
+        scan = self.flow.table(table.name, table.schema, table.key, extra=int(arrivals))
+        if table.lifetime is not None:
+            self.lifetimes[table.name] = Lifetimes(table.lifetime, scan.relation, self.dictionary)
         self.program = program
         return True
 
@@ -78,19 +96,22 @@ class Catalog:
 
     # -- views -------------------------------------------------------------------------------------------------------
 
+    @deep_stack()
     def create_views(
-        self, creates: list[st.CreateView], progress: Progress | None = None
+        self, creates: list[st.CreateView], progress: Progress | None = None, images: Images | None = None
     ) -> tuple[list[str], list[str]]:
-        """Add views; the names of the new ones, and of those that were there and have been made anew."""
+        """Add views; the names of the new ones, and of those that were there and have been made anew.
+
+        With images (of the same tables as they are now) their state is taken from there, as far as it is there."""
         before = self.program.views
         bound = bind_views(creates, self.program)
         fresh = [name for name, view in bound.views.items() if before.get(name) is not view]
         if fresh:
-            self._install(bound, progress)
+            self._install(bound, progress, images)
         seen = [name for name in fresh if not bound.views[name].hidden]
         return [name for name in seen if name not in before], [name for name in seen if name in before]
 
-    def _install(self, bound: Program, progress: Progress | None = None) -> None:
+    def _install(self, bound: Program, progress: Progress | None = None, images: Images | None = None) -> None:
         """Plan a program, build and fill what is new, and let that take its place; on an error nothing changes."""
         flow = self.flow
         planned = select_aggregates(bound)
@@ -100,11 +121,12 @@ class Catalog:
         self._making = dict(kept)
         try:
             for component in ordered:
-                if component.views[0] in kept:
-                    continue
-                for name, op in self._build(component, planned).items():
-                    flow.add_view(_NEW + name, op, _told(progress, name))
-                    self._making[name] = op
+                if component.views[0] not in kept:
+                    self._making |= self._build(component, planned)
+            # All are built before the first is filled: by then an arrangement that any of them needs is known of.
+            for name, op in self._making.items():
+                if name not in kept:
+                    flow.add_view(_NEW + name, op, _told(progress, name), images)
             flow.views = self._making
         except BaseException:
             flow.views = {name: op for name, op in flow.views.items() if not name.startswith(_NEW)}
@@ -115,12 +137,43 @@ class Catalog:
             self._builder.forget()
         self.program, self.planned, self.components = bound, planned, ordered
 
+    def restore_table(self, name: str, image: Image) -> None:
+        """Take the rows of a table that is empty from its image; StaleImage if that is not of such a table."""
+        scan = self.flow.tables[name]
+        scan.restore(image)
+        scan.changed = False
+
+    def restore(
+        self, creates: Iterable[st.Statement], images: Images, progress: Callable[[str, int, int], None] | None = None
+    ) -> None:
+        """Tables and views as they were declared, with their state as of the epoch of the images.
+
+        The dictionary must have been filled, and the Python functions registered. StaleImage if a table's own rows
+        cannot be taken; a view whose image is missing or does not fit is computed."""
+        creates = list(creates)
+        tables = [create for create in creates if isinstance(create, st.CreateTable)]
+        for done, create in enumerate(tables):
+            name = create.table.name
+            if progress is not None:
+                progress(f"loading table {name}", done, len(tables))
+            image = images.get(f"table/{name}")
+            if image is None:
+                raise StaleImage(f"there is no image of table {name}")
+            self.create_table(create)
+            self.restore_table(name, image)
+        views = [create for create in creates if isinstance(create, st.CreateView)]
+        if views:
+            self.create_views(views, progress, images)
+        for lifetimes in self.lifetimes.values():
+            lifetimes.rebuild()
+
     def _build(self, component: Component, program: Program) -> dict[str, Operator]:
         if component.recursive:
             return build_component(component, program, self._builder, self.recursion_limit)
         (name,) = component.views
         return {name: self._builder.build(optimize(program.views[name].query))}
 
+    @deep_stack()
     def evaluate(self, plan: Node, hidden: dict[str, View], written: Written | None = None) -> Batch:
         """The rows of a plan that is not kept, computed once over the committed views and the tables.
 
@@ -165,6 +218,7 @@ class Catalog:
         """The operator behind a view while views are being made."""
         return self._making[name]
 
+    @deep_stack()
     def drop(self, kind: str, name: str, cascade: bool = False, if_exists: bool = False) -> list[str]:
         """Remove a table or view and, with CASCADE, what depends on it; the names that are gone."""
         known: Iterable[str] = self.program.tables if kind == "table" else self._visible()
@@ -185,7 +239,24 @@ class Catalog:
         self._install(program)
         if kind == "table":
             self.flow.remove_table(name)
+            self.lifetimes.pop(name, None)
         return gone
+
+    # -- the whole of it ---------------------------------------------------------------------------------------------
+
+    def statements(self) -> list[str]:
+        """What makes these tables and views of an empty catalog."""
+        views = (view.sql for view in self.program.views.values() if not view.hidden)
+        return [*(table.sql for table in self.program.tables.values()), *views]
+
+    def save(self) -> Saved:
+        """What `go_back` needs."""
+        return Saved(self.program, dict(self.flow.tables), dict(self.lifetimes))
+
+    def go_back(self, saved: Saved) -> None:
+        """Undo the last change; views that it dropped or replaced are filled again."""
+        self.flow.tables, self.lifetimes = saved.tables, saved.lifetimes
+        self._install(saved.program)
 
     # -- helpers -----------------------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -42,38 +42,51 @@ class Changes:
     (1, [])
     """
 
-    def __init__(self, name: str, schema: Schema, dictionary: Dictionary) -> None:
+    def __init__(
+        self, name: str, schema: Schema, dictionary: Dictionary, stable: Callable[[], int], poll: float | None = None
+    ) -> None:
+        """`stable` gives the last epoch that may be told of; with `poll`, waiting asks for it every so many seconds."""
         self.name, self.schema, self.columns = name, schema, schema.names
-        self._dictionary = dictionary
+        self._dictionary, self._stable, self._poll = dictionary, stable, poll
         self._waiting: deque[tuple[int, Codes, Codes]] = deque()
         self._ready: deque[Change] = deque()
         self._news = threading.Condition()
         self._end: str | None = None
 
     def __iter__(self) -> Iterator[Change]:
-        while (change := self._next()) is not None:
-            yield change
+        while True:
+            until = self._stable() if self._end is None else None
+            while (change := self._next(until)) is not None:
+                yield change
+            if not self._waiting:
+                return
 
     def follow(self, timeout: float | None = None) -> Iterator[Change]:
         """Changes for as long as the database is open; ends after `timeout` seconds in which nothing changed."""
+        quiet_since = time.monotonic()
         while True:
-            yield from self
-            until = None if timeout is None else time.monotonic() + timeout
+            for change in self:
+                yield change
+                quiet_since = time.monotonic()
             with self._news:
-                while not self._waiting and self._end is None:
-                    left = None if until is None else until - time.monotonic()
-                    if left is not None and left <= 0:
-                        return
-                    self._news.wait(left)
-                if self._end is not None and not self._waiting:
+                if self._waiting:
+                    continue
+                if self._end is not None:
                     return
+                left = None if timeout is None else quiet_since + timeout - time.monotonic()
+                if left is not None and left <= 0:
+                    return
+                pauses = [pause for pause in (left, self._poll) if pause is not None]
+                self._news.wait(min(pauses, default=None))
 
-    def _next(self) -> Change | None:
+    def _next(self, until: int | None) -> Change | None:
         with self._news:
             if not self._ready:
                 if not self._waiting:
                     if self._end:
                         raise CatalogError(self._end)
+                    return None
+                if until is not None and self._waiting[0][0] > until:
                     return None
                 epoch, rows, counts = self._waiting.popleft()
                 order = np.argsort(counts > 0, kind="stable")
@@ -89,10 +102,14 @@ class Changes:
             self._waiting.append((epoch, rows, counts))
             self._news.notify_all()
 
-    def end(self, why: str = "") -> None:
-        """No more will come. With a reason, iterating past the last change raises it as a CatalogError."""
+    def end(self, why: str = "", forget: bool = False) -> None:
+        """No more will come. With a reason, iterating past the last change raises it as a CatalogError.
+
+        With `forget` what has come and was not told of has not happened."""
         with self._news:
             self._end = why
+            if forget:
+                self._waiting.clear()
             self._news.notify_all()
 
 
@@ -118,8 +135,8 @@ class Feeds:
         for feed in feeds:
             feed.push(epoch, rows, counts)
 
-    def end(self, names: list[str] | None = None, why: str = "") -> None:
+    def end(self, names: list[str] | None = None, why: str = "", forget: bool = False) -> None:
         with self._guard:
             for name in list(self._by_name) if names is None else names:
                 for feed in self._by_name.pop(name, ()):
-                    feed.end(why)
+                    feed.end(why, forget)

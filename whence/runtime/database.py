@@ -11,36 +11,95 @@ from typing import Any, Self
 import pyarrow as pa
 
 from whence.connect import files, rows
+from whence.connect.archive import Archive
 from whence.engine.components import DEPTH_LIMIT
-from whence.errors import DataError, SqlError, WhenceError
-from whence.model.codes import Codes
+from whence.errors import CatalogError, DataError, SqlError, WhenceError
+from whence.model.codes import Codes, shown
 from whence.model.types import Schema, Type
 from whence.plan.program import ScalarFunction, TableFunction
-from whence.runtime import explaining, statements
+from whence.runtime import copying, explaining, statements
 from whence.runtime.catalog import Progress
 from whence.runtime.changes import Changes
+from whence.runtime.copying import Backup
+from whence.runtime.durable import Durable, Following
 from whence.runtime.embedded import Embedded
 from whence.runtime.reading import Handle, Result
+from whence.runtime.recovery import Recovery
 from whence.runtime.writing import matching, new_values
 from whence.sql import statements as st
 from whence.sql.parse import parse_one
+from whence.state.disk import Disk
+from whence.state.log import Durability
+from whence.state.store import Folder, Store
 
 
-def open(path: str | Path | None = None, *, recursion_limit: int = DEPTH_LIMIT) -> Database:
-    """A new database in memory.
+def open(
+    path: str | Path | None = None,
+    *,
+    read_only: bool = False,
+    durability: Durability = "commit",
+    sync_interval: float = 0.1,
+    retain: int | str | None = None,
+    setup: Callable[[Database], object] | None = None,
+    progress: Progress | None = None,
+    recursion_limit: int | None = None,
+    clock: Callable[[], float] | None = None,
+    disk: Disk | None = None,
+) -> Database:
+    """The database in the folder `path`, made if it is not there; without a path a new one in memory.
 
-    `recursion_limit` is how deep a derivation through a recursive view may become before it is held to have no end.
+    read_only        look at a database that another process may be writing to, always at its last committed epoch
+    durability       "commit": a transaction ends when it is on stable storage; "interval": that is seen to every
+                     `sync_interval` seconds; "none": when the system sees fit. A crash never leaves half an epoch.
+    retain           how much of the past `at` can read: a number of epochs, a time such as '7 days', or 'all'; kept
+                     with the database, 0 at first
+    setup            called with the database before its views are loaded, to give it the Python functions they call
+    progress         told of a long opening: what is being done, how much of it is done, of how much
+    recursion_limit  how deep a derivation through a recursive view may become before it is held to have no end; kept
+                     with the database, 100,000 at first
+    clock            seconds since 1970, in place of the machine's clock; rows with a time-to-live then leave with the
+                     next commit, read or `expire`, and not by themselves
+    disk             what all files are written through, to be replaced in tests of faults
 
     >>> with open() as db:
     ...     _ = db.execute("CREATE TABLE link (src TEXT, dst TEXT)")
     ...     db.insert("link", [("A", "B")])
     1
     """
-    if path is not None:
-        raise WhenceError(f"{path}: durable databases are not available yet; whence.open() keeps everything in memory")
-    if recursion_limit < 1:
+    if recursion_limit is not None and recursion_limit < 1:
         raise WhenceError("recursion_limit must be at least 1")
-    return Database(Embedded(recursion_limit))
+    limit = recursion_limit or DEPTH_LIMIT
+    if path is None:
+        if read_only or retain is not None:
+            raise WhenceError("read_only and retain are for a database that has a path")
+        return _set_up(Embedded(limit, clock), setup)
+    folder, disk = Path(path), disk or Disk()
+    if read_only:
+        reader = Following(limit, clock)
+        database = _set_up(reader, setup, lasting=True)
+        reader.show(Folder(folder, disk), progress=progress)
+        return database
+    runtime = Durable(limit, clock)
+    database = _set_up(runtime, setup, lasting=True)
+    store = Store(
+        folder,
+        disk,
+        durability=durability,
+        sync_interval=sync_interval,
+        retain=retain,
+        recursion_limit=recursion_limit,
+    )
+    runtime.keep(store, progress)
+    return database
+
+
+def _set_up(runtime: Embedded, setup: Callable[[Database], object] | None, lasting: bool = False) -> Database:
+    database = Database(runtime)
+    if setup is not None:
+        setup(database)
+        if lasting and (database.tables or database.views):
+            raise WhenceError("setup is for functions: make tables and views when the database is open")
+    return database
 
 
 class Database:
@@ -65,6 +124,12 @@ class Database:
     def __init__(self, runtime: Embedded) -> None:
         self._runtime = runtime
 
+    @property
+    def _now(self) -> Embedded:
+        """The runtime, at the last epoch that may be told of."""
+        self._runtime.refresh()
+        return self._runtime
+
     # -- SQL ---------------------------------------------------------------------------------------------------------
 
     def execute(self, sql: str, progress: Progress | None = None) -> Result:
@@ -76,7 +141,7 @@ class Database:
 
     def script(self, sql: str, progress: Progress | None = None) -> Iterator[Result]:
         """Run a script statement by statement, as the results are asked for."""
-        return statements.execute(self._runtime, sql, progress)
+        return statements.execute(self._now, sql, progress)
 
     def query(self, sql: str) -> Result:
         """The answer of a SELECT over tables and views as of the last committed epoch.
@@ -87,16 +152,17 @@ class Database:
         statement = parse_one(sql)
         if not isinstance(statement, st.Query):
             raise SqlError("query takes a SELECT; use execute for other statements", line=1, column=1)
-        return Result(self._runtime.query(statement.query))
+        return Result(self._now.query(statement.query))
 
     # -- writing -----------------------------------------------------------------------------------------------------
 
     def insert(self, table: str, data: Any) -> int:
         """Insert rows (tuples, dicts, Arrow, pandas, polars, a `Path` of a file); how many there were.
 
-        In a table with a primary key a row replaces the one that has its key.
+        In a table with a primary key a row replaces the one that has its key. In a table with a time-to-live a row
+        that is there already lives anew.
         """
-        runtime, name = self._runtime, table.lower()
+        runtime, name = self._runtime, _name(table)
         with runtime.transaction() as writes:
             pending = writes.table(name)
             return pending.insert(self._codes(data, pending.table.schema, name))
@@ -106,7 +172,7 @@ class Database:
 
         Rows that are not there are passed over, or under `strict` a MissingRowError, and then nothing is deleted.
         """
-        runtime, name = self._runtime, table.lower()
+        runtime, name = self._runtime, _name(table)
         with runtime.transaction() as writes:
             pending = writes.table(name)
             return pending.delete(self._codes(data, pending.table.schema, name), strict)
@@ -118,7 +184,7 @@ class Database:
         >>> db.update("a", {"x": "new"}, {"id": 1}), db["a"].rows
         (1, [(1, 'new')])
         """
-        runtime, name = self._runtime, table.lower()
+        runtime, name = self._runtime, _name(table)
         with runtime.transaction() as writes:
             pending = writes.table(name)
             found, counts = matching(pending, where, runtime)
@@ -133,6 +199,18 @@ class Database:
                 raise DataError(f"{data}: {error}") from None
         return rows.encode(data, schema, self._runtime.dictionary, name)
 
+    def expire(self) -> int:
+        """Let the rows leave whose time is up, in an epoch; how many did.
+
+        Commits and reads do this by themselves, and so does a thread in the background.
+
+        >>> now = 0
+        >>> db = open(clock=lambda: now); _ = db.execute("CREATE TABLE a (x INT) WITH (ttl = '60 s')")
+        >>> _ = db.insert("a", (1,)); now = 60; db.expire()
+        1
+        """
+        return self._runtime.expire()
+
     @contextmanager
     def transaction(self) -> Iterator[Self]:
         """Make all writes inside one epoch: all of them happen, or on any error none.
@@ -146,31 +224,102 @@ class Database:
         with self._runtime.transaction():
             yield self
 
+    # -- what lasts --------------------------------------------------------------------------------------------------
+
+    @property
+    def path(self) -> Path | None:
+        """The folder of the database; None if it is in memory."""
+        folder = self._runtime.folder
+        return folder.path if folder is not None else None
+
+    @property
+    def recovery(self) -> Recovery | None:
+        """What opening the database found and did; None if it is in memory."""
+        return self._runtime.recovery
+
+    def sync(self) -> None:
+        """Return when everything committed so far is on stable storage, whatever the durability."""
+        self._runtime.sync()
+
+    def snapshot(self) -> bool:
+        """Write an image of all state now, so that opening need not replay the log; False if nothing has changed.
+
+        This happens by itself when the log has grown, and on closing. Nobody has to wait meanwhile.
+        """
+        return self._runtime.snapshot()
+
+    @property
+    def retained(self) -> range:
+        """The epochs that `at` can read."""
+        return self._runtime.retained
+
+    def at(self, epoch: int) -> Database:
+        """The database as it was after an epoch that is retained (`retain` of `whence.open`), for reading only."""
+        return Database(self._runtime.at(epoch))
+
+    def backup(self, path: str | Path, progress: Progress | None = None) -> Backup:
+        """Copy the database to a new folder, while it is in use; the copy is read in full before it gets its name.
+
+        >>> import tempfile; folder = tempfile.TemporaryDirectory(); path = Path(folder.name)
+        >>> with open(path / "db") as db:
+        ...     _ = db.execute("CREATE TABLE a (x INT)"); _ = db.insert("a", (1,)); db.backup(path / "copy").epoch
+        1
+        """
+        runtime = self._runtime
+        if runtime.folder is None:
+            raise WhenceError("this database is in memory: export writes its tables and views to files")
+        self.sync()
+        return copying.backup(runtime.folder.path, Path(path), runtime.program, runtime.folder.disk, progress)
+
+    def export(
+        self,
+        path: str | Path,
+        *,
+        force: bool = False,
+        compression: str = "zstd",
+        progress: Progress | None = None,
+    ) -> Archive:
+        """Write the tables as Parquet, and tables and views as SQL, to a folder; `import_database` reads it.
+
+        All of it is of one epoch, and nobody has to wait meanwhile. A folder that is not empty is refused, unless
+        `force` is given: then an export that is there is replaced.
+        """
+        return copying.export(self._runtime, Path(path), force=force, compression=compression, progress=progress)
+
     # -- reading -----------------------------------------------------------------------------------------------------
 
     @property
     def epoch(self) -> int:
         """The number of the last committed epoch."""
-        return self._runtime.epoch
+        return self._now.epoch
 
     @property
     def tables(self) -> list[str]:
-        return list(self._runtime.program.tables)
+        return list(self._now.program.tables)
 
     @property
     def views(self) -> list[str]:
-        return self._runtime.views()
+        return self._now.views()
+
+    @property
+    def statements(self) -> list[str]:
+        """The SQL that declares the tables and then the views.
+
+        >>> db = open(); _ = db.execute("CREATE TABLE a (x INT);"); db.statements
+        ['CREATE TABLE a (x INT)']
+        """
+        return self._now.catalog.statements()
 
     def __getitem__(self, name: str) -> Handle:
         """A table or view by name."""
-        return Handle(self._runtime, name.lower())
+        return Handle(self._now, _name(name))
 
     def __contains__(self, name: str) -> bool:
-        return name.lower() in self._runtime.program.tables or name.lower() in self.views
+        return _name(name) in self._now.program.tables or _name(name) in self.views
 
     def changes(self, name: str, snapshot: bool = False) -> Changes:
         """The changes of a view (or table) from now on; with `snapshot` its present rows come first."""
-        return self._runtime.changes(name.lower(), snapshot)
+        return self._now.changes(_name(name), snapshot)
 
     # -- functions ---------------------------------------------------------------------------------------------------
 
@@ -188,7 +337,7 @@ class Database:
         if function is None:
             return lambda f: self.create_function(name, f, args=args, returns=returns) or f
         schema = _columns(f"(x {returns})")
-        self._runtime.register(ScalarFunction(name.lower(), function, _types(args), schema.types[0]))
+        self._runtime.register(ScalarFunction(_function_name(name), function, _types(args), schema.types[0]))
         return None
 
     def create_table_function(
@@ -202,26 +351,26 @@ class Database:
         """
         if function is None:
             return lambda f: self.create_table_function(name, f, args=args, returns=returns) or f
-        self._runtime.register(TableFunction(name.lower(), function, _types(args), _columns(returns)))
+        self._runtime.register(TableFunction(_function_name(name), function, _types(args), _columns(returns)))
         return None
 
     # -- looking inside ----------------------------------------------------------------------------------------------
 
     def explain(self, name: str) -> str:
         """How a view is kept: its logical plan, the operators with their state, stratum, algebra and policy."""
-        return self._runtime.explain(name.lower())
+        return self._now.explain(_name(name))
 
     def describe(self, name: str) -> Result:
         """The columns of a table or view."""
-        return Result(explaining.describe(self._runtime, name.lower()))
+        return Result(explaining.describe(self._now, _name(name)))
 
     def state(self) -> list[dict[str, Any]]:
         """Rows and bytes of every table, operator and arrangement."""
-        return explaining.state(self._runtime)
+        return explaining.state(self._now)
 
     def metrics(self) -> dict[str, Any]:
         """Counters since the database was opened."""
-        return explaining.metrics(self._runtime)
+        return explaining.metrics(self._now)
 
     # -- ending ------------------------------------------------------------------------------------------------------
 
@@ -238,7 +387,23 @@ class Database:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<whence database: {len(self.tables)} tables, {len(self.views)} views, epoch {self.epoch}>"
+        soft = sum(table.lifetime is not None for table in self._runtime.program.tables.values())
+        tables = f"{len(self.tables)} tables" + (f" ({soft} with a ttl)" if soft else "")
+        return f"<whence database: {tables}, {len(self.views)} views, epoch {self.epoch}>"
+
+
+def _name(name: object) -> str:
+    """Names are kept in lower case."""
+    if not isinstance(name, str):
+        raise CatalogError(f"a name is text, not {type(name).__name__}")
+    return name.lower()
+
+
+def _function_name(name: object) -> str:
+    """Functions are called by their plain names."""
+    if not _name(name).isidentifier():
+        raise CatalogError(f"a function's name is made of letters, digits and _, not {shown(name)}")
+    return _name(name)
 
 
 def _columns(text: str) -> Schema:

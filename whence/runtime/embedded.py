@@ -1,138 +1,51 @@
-"""The embedded runtime: tables, views and epochs in this process.
+"""The embedded runtime: a database in this process, with everything that may be asked of it and said to it.
 
-One writer at a time, any number of readers. A writer's pending rows lie beside the committed state until the commit
-pushes them through the dataflow; readers are kept out only for that moment, so what they see is always a whole epoch.
-The law: after epoch e every view equals its definition over the tables as of e; an epoch that fails has not happened.
+Reading is always of the last committed epoch. A change of the catalog happens whole or not at all, between two epochs.
 """
 
 from __future__ import annotations
 
 import logging
-import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pyarrow as pa
 from sqlglot import exp
 
-from whence.annotate.counting import COUNTING
 from whence.connect import rows as rows_
-from whence.engine.batch import consolidate
-from whence.engine.operator import Batch, Operator
+from whence.engine.operator import Operator
 from whence.errors import CatalogError, WhenceError
 from whence.model.codes import Codes
 from whence.model.types import Schema
 from whence.plan.logical import Node, TopK
-from whence.plan.program import Program, ScalarFunction, TableFunction, View
+from whence.plan.program import ScalarFunction, TableFunction, View
 from whence.runtime import explaining
 from whence.runtime.adhoc import Adhoc, sort_order, uses_table_function
-from whence.runtime.catalog import Catalog, Progress
-from whence.runtime.changes import Changes, Feeds
-from whence.runtime.tables import Pending
+from whence.runtime.catalog import Catalog, Progress, Saved
+from whence.runtime.changes import Changes
+from whence.runtime.epochs import Epochs
 from whence.runtime.transaction import Transaction
 from whence.sql import statements as st
 from whence.sql.bind import bind_query_views
+from whence.sql.parse import parse_one
 from whence.sql.position import did_you_mean
 
 log = logging.getLogger("whence")
+_IN_MEMORY = "this database is in memory: whence.open(path) makes one that lasts"
 
 
-class Embedded:
-    """The state of one database and everything that may be done to it."""
+class Embedded(Epochs):
+    """Reading and declaring, on top of the epochs."""
 
-    def __init__(self, recursion_limit: int) -> None:
-        self.catalog = Catalog(recursion_limit)
-        self.dictionary = self.catalog.dictionary
-        self.epoch = 0
-        self.closed = False
-        self.seconds = 0.0
-        self.rows_in = self.rows_out = 0
-        self._writer = threading.RLock()  # held from a transaction's first write to its end
-        self._state = threading.RLock()  # held while the committed state changes or is read
-        self._open: Transaction | None = None
-        self._feeds = Feeds()
+    def __init__(self, recursion_limit: int, clock: Callable[[], float] | None = None) -> None:
+        super().__init__(recursion_limit, clock)
         self._adhoc = Adhoc(self._read_all)
-        self._arrow: dict[str, tuple[int, pa.Table]] = {}
-        self._changed: dict[str, int] = {}
-
-    @property
-    def program(self) -> Program:
-        return self.catalog.program
 
     def close(self) -> None:
-        with self._writer, self._state:
-            self.closed = True
-            self._feeds.end()
+        super().close()
         self._adhoc.close()  # not under our locks: a query holds its own while it reads under ours
-
-    def _check_open(self) -> None:
-        if self.closed:
-            raise WhenceError("this database is closed")
-
-    # -- writing -----------------------------------------------------------------------------------------------------
-
-    @contextmanager
-    def transaction(self) -> Iterator[Transaction]:
-        """All writes inside become one epoch when the outermost block ends, or none do if it raises."""
-        with self._writer:
-            self._check_open()
-            if self._open is not None:
-                mark = self._open.mark()
-                try:
-                    yield self._open
-                except BaseException:
-                    self._open.back_to(mark)
-                    raise
-                return
-            self._open = writes = Transaction(self._pending)
-            try:
-                yield writes
-                self._commit(writes)
-            finally:
-                self._open = None
-
-    def _pending(self, name: str) -> Pending:
-        table = self.program.tables.get(name)
-        if table is None:
-            if name in self.program.views:
-                raise CatalogError(f'"{name}" is a view; only tables are written to')
-            raise CatalogError(f'there is no table "{name}"{did_you_mean(name, self.program.tables)}')
-        return Pending(table, self.catalog.flow.tables[name].relation, self.dictionary)
-
-    def _commit(self, writes: Transaction) -> None:
-        found = {name: consolidate(delta, COUNTING) for name, delta in writes.deltas().items()}
-        deltas = {name: delta for name, delta in found.items() if len(delta.ann)}
-        if not deltas:
-            return
-        flow, start = self.catalog.flow, time.perf_counter()
-        with self._state:
-            try:
-                changes = flow.run(deltas)
-            except BaseException:
-                flow.undo()
-                raise
-            flow.commit()
-            self.epoch = epoch = self.epoch + 1
-            for name, delta in deltas.items():
-                self._changed[name] = epoch
-                self.rows_in += len(delta.ann)
-                if name in self._feeds:
-                    self._push(name, delta)
-            for name, change in changes.items():
-                self._changed[name] = epoch
-                self.rows_out += len(change.ann)
-                if name in self._feeds:
-                    self._push(name, change)
-            self.seconds += time.perf_counter() - start
-        if log.isEnabledFor(logging.DEBUG):
-            what = {name: len(batch.ann) for name, batch in (deltas | changes).items()}
-            log.debug("epoch %d committed in %.3f ms: %s", epoch, (time.perf_counter() - start) * 1000, what)
-
-    def _push(self, name: str, change: Batch) -> None:
-        change = consolidate(change, COUNTING)
-        if len(change.ann):
-            self._feeds.push(name, self.epoch, change.rows, change.ann)
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
@@ -145,7 +58,7 @@ class Embedded:
         view = self.program.views.get(name)
         if view is None or view.hidden:
             known = [*self.program.tables, *self.views()]
-            raise CatalogError(f'there is no table or view "{name}"{did_you_mean(name, known)}')
+            raise CatalogError(f'there is no table or view "{name:.100}"{did_you_mean(name, known)}')
         return view.schema
 
     def views(self) -> list[str]:
@@ -156,35 +69,42 @@ class Embedded:
         flow = self.catalog.flow
         return flow.tables.get(name) or flow.views[name]
 
-    def read(self, name: str) -> tuple[Codes, Codes]:
-        """The distinct rows of the last committed epoch, and how often each is there."""
-        with self._state:
-            op = self._operator(name)
-            batch = op.contents()
-            return batch.rows, op.algebra.multiplicity(batch.ann)
+    def contents(self, name: str) -> tuple[Codes, Codes]:
+        """The distinct rows, and how often each is there. Asked, as `count` is, while `reading`."""
+        op = self._operator(name)
+        batch = op.contents()
+        return batch.rows, op.algebra.multiplicity(batch.ann)
 
     def count(self, name: str, wanted: Codes) -> Codes:
         """How often each of these rows is there."""
-        with self._state:
-            return self._operator(name).count_of(wanted)
+        return self._operator(name).count_of(wanted)
 
     def size(self, name: str) -> int:
         """Rows, copies counted."""
-        with self._state:
+        with self.reading():
             return self._operator(name).size
 
     def read_arrow(self, name: str) -> tuple[int, pa.Table]:
         """The rows as Arrow, kept until they change, and the epoch in which they last did."""
-        with self._state:
-            schema, changed = self.schema(name), self._changed.get(name, 0)
-            kept = self._arrow.get(name)
-            if kept is None or kept[0] != changed:
-                kept = self._arrow[name] = (changed, rows_.to_arrow(*self.read(name), schema, self.dictionary))
-            return kept
+        with self.reading():
+            return self._read_arrow(name)
+
+    def _read_arrow(self, name: str) -> tuple[int, pa.Table]:
+        schema, changed = self.schema(name), self._changed.get(name, 0)
+        kept = self._arrow.get(name)
+        if kept is None or kept[0] != changed:
+            kept = self._arrow[name] = (changed, rows_.to_arrow(*self.contents(name), schema, self.dictionary))
+        return kept
+
+    def read_tables(self) -> tuple[int, list[str], dict[str, tuple[Schema, Codes, Codes]]]:
+        """Everything there is at one epoch: its number, the statements that declare it, and the tables' rows."""
+        with self.reading():
+            tables = {name: (table.schema, *self.contents(name)) for name, table in self.program.tables.items()}
+            return self.epoch, self.catalog.statements(), tables
 
     def _read_all(self, names: Iterable[str]) -> dict[str, pa.Table]:
-        with self._state:
-            return {name: self.read_arrow(name)[1] for name in names}
+        with self.reading():
+            return {name: self._read_arrow(name)[1] for name in names}
 
     def query(self, query: exp.Expr) -> pa.Table:
         """The answer of an ad-hoc query over the last committed epoch.
@@ -194,7 +114,7 @@ class Embedded:
         self._check_open()
         if not uses_table_function(query, self.program):
             return self._adhoc.run(query, self.program)
-        with self._writer, self._state:  # it may add to the dictionary, as only writers do
+        with self._writer, self.reading():  # it may add to the dictionary, as only writers do
             plan, hidden = bind_query_views(query, self.program)
             rows, counts = self.evaluate(plan, hidden)
             if isinstance(plan, TopK):
@@ -226,39 +146,63 @@ class Embedded:
 
     def changes(self, name: str, snapshot: bool) -> Changes:
         """A feed of what changes from now on, preceded by what is there if `snapshot`."""
-        with self._state:
-            feed = Changes(name, self.schema(name), self.dictionary)
+        with self.reading():
+            feed = Changes(name, self.schema(name), self.dictionary, self._stable_epoch, self.poll)
             if snapshot:
-                rows, counts = self.read(name)
+                rows, counts = self.contents(name)
                 if len(rows):
                     feed.push(self.epoch, rows, counts)
             self._feeds.add(feed)
             return feed
 
+    def _stable_epoch(self) -> int:
+        """The last epoch that feeds may tell of; a follower fetches what is new."""
+        if self.closed:
+            return self.epoch
+        with self.reading():
+            epoch = self.epoch
+        return epoch
+
     # -- declaring ---------------------------------------------------------------------------------------------------
 
     @contextmanager
     def _declaring(self) -> Iterator[Catalog]:
+        """A change of the catalog: it happens, and its statements are in the log, or nothing has changed."""
         with self._writer:
-            self._check_open()
+            self._ready_to_write()
             if self._open is not None:
                 raise WhenceError("CREATE and DROP cannot stand inside a transaction: end it first")
             with self._state:
                 yield self.catalog
+                self._look_ahead()
+            written = self._written()
+        self._settle(written)
+
+    def _log(self, statements: list[str], before: Saved) -> None:
+        """Write down what has changed the catalog, or change it back."""
+        try:
+            self._write_statements(statements)
+        except BaseException:
+            self.catalog.go_back(before)
+            raise
 
     def create_table(self, create: st.CreateTable) -> bool:
         """Declare a table; False if it is there already and that is allowed."""
         with self._declaring() as catalog:
+            before = catalog.save()
             made = catalog.create_table(create)
             if made:
+                self._log([create.sql], before)
                 log.info("table %s created", create.table.name)
             return made
 
     def create_views(self, creates: list[st.CreateView], progress: Progress | None = None) -> list[str]:
         """Declare views, which may refer to each other in any order, and fill them."""
         with self._declaring() as catalog:
-            start = time.perf_counter()
+            before, start = catalog.save(), time.perf_counter()
             made, remade = catalog.create_views(creates, progress)
+            if made or remade:
+                self._log([create.sql for create in creates], before)
             self._forget(remade, "was replaced")
             for name in [*made, *remade]:
                 rows = catalog.flow.views[name].size
@@ -268,19 +212,62 @@ class Embedded:
     def drop(self, kind: str, name: str, cascade: bool = False, if_exists: bool = False) -> list[str]:
         """Remove a table or view, with CASCADE also the views that depend on it; the names that are gone."""
         with self._declaring() as catalog:
+            before = catalog.save()
             gone = catalog.drop(kind, name, cascade, if_exists)
-            self._forget(gone, "was dropped")
             if gone:
+                quoted = name.replace('"', '""')
+                self._log([f'DROP {kind} "{quoted}" CASCADE'], before)
                 log.info("dropped %s", ", ".join(gone))
+            self._forget(gone, "was dropped")
             return gone
 
+    def redo(self, statements: list[str]) -> None:
+        """Change the catalog as it was changed before."""
+        found = [parse_one(sql) for sql in statements]
+        with self.paused():
+            for statement in found:
+                if isinstance(statement, st.CreateTable):
+                    self.catalog.create_table(statement)
+                elif isinstance(statement, st.Drop):
+                    gone = self.catalog.drop(statement.kind, statement.name, statement.cascade)
+                    self._forget(gone, "was dropped")
+            views = [s for s in found if isinstance(s, st.CreateView)]
+            if views:
+                _, remade = self.catalog.create_views(views)
+                self._forget(remade, "was replaced")
+            self._look_ahead()
+
     def register(self, function: ScalarFunction | TableFunction) -> None:
-        """Make a Python function known to SQL."""
-        with self._declaring() as catalog:
-            catalog.register(function)
+        """Make a Python function known to SQL. (It is not written to disk: whoever opens the database gives it.)"""
+        with self.paused():
+            self._check_open()
+            self.catalog.register(function)
 
     def _forget(self, names: list[str], why: str) -> None:
         for name in names:
             self._arrow.pop(name, None)
             self._changed[name] = self.epoch
             self._feeds.end([name], f'"{name}" {why}: its changes have ended')
+
+    # -- what lasts, see durable.py ----------------------------------------------------------------------------------
+
+    def sync(self) -> None:
+        """Make everything stable."""
+        self._check_open()
+
+    def snapshot(self) -> bool:
+        """Write an image of all state."""
+        raise WhenceError(_IN_MEMORY)
+
+    def storage(self) -> dict[str, Any]:
+        """What `metrics` says of the disk."""
+        return {}
+
+    @property
+    def retained(self) -> range:
+        """The epochs that `at` can read."""
+        raise WhenceError(_IN_MEMORY)
+
+    def at(self, epoch: int) -> Embedded:
+        """The database as it was after an epoch."""
+        raise WhenceError(_IN_MEMORY)

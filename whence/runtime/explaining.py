@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pyarrow as pa
 
 from whence.engine.operator import Operator
+from whence.engine.scan import Scan
 from whence.plan import logical
 from whence.plan.logical import Node
 from whence.plan.program import View
@@ -35,6 +36,9 @@ def explain_view(runtime: Embedded, name: str) -> str:
         keys = ", ".join(view.schema.names[k] for k in selection.keys)
         best = f"{selection.function.upper()}({view.schema.names[selection.value]})"
         lines.append(f"aggregate selection: only rows with the {best} of their {keys} are kept")
+    soft = [f"{t} ({life})" for t in _tables_under(op) if (life := program.tables[t].lifetime) is not None]
+    if soft:
+        lines.append(f"rows expire: {', '.join(soft)}")
     lines.append(f"algebra {op.annotation}")
     lines.append("logical plan")
     lines += tree(view.query, describe_node, lambda n: n.inputs, "  ")
@@ -49,6 +53,18 @@ def explain_query(query: Node, hidden: dict[str, View]) -> str:
     for name, view in hidden.items():
         lines += [f"recursive {name.partition('$')[2]}", *tree(view.query, describe_node, lambda n: n.inputs, "  ")]
     return "\n".join(lines)
+
+
+def _tables_under(top: Operator) -> list[str]:
+    """The names of the tables an operator reads, directly or not."""
+    found: dict[int, Operator] = {}
+    stack = [top]
+    while stack:
+        op = stack.pop()
+        if id(op) not in found:
+            found[id(op)] = op
+            stack.extend(op.inputs)
+    return sorted(op.name for op in found.values() if isinstance(op, Scan))
 
 
 def _with(names: list[str]) -> str:
@@ -119,10 +135,10 @@ def describe_operator(op: Operator) -> str:
     """One line for an operator: what it does, what it holds, and the relation kept of its output."""
     out = op.describe()
     if op.state_rows or op.state_bytes:
-        out += f"  [{op.state_rows:,} rows, {_bytes(op.state_bytes)}]"
+        out += f"  [{op.state_rows:,} rows, {in_bytes(op.state_bytes)}]"
     if op.arranged is not None and not _is_table(op):
         indexes = "".join(f", index ({', '.join(f'#{c}' for c in cols)})" for cols in op.arranged.indexes)
-        out += f"  [kept: {len(op.arranged):,} rows, {_bytes(op.arranged.nbytes)}{indexes}]"
+        out += f"  [kept: {len(op.arranged):,} rows, {in_bytes(op.arranged.nbytes)}{indexes}]"
     return out
 
 
@@ -130,7 +146,12 @@ def _is_table(op: Operator) -> bool:
     return getattr(op, "relation", None) is op.arranged
 
 
-def _bytes(n: int) -> str:
+def in_bytes(n: int) -> str:
+    """A number of bytes for people.
+
+    >>> in_bytes(999), in_bytes(1_500_000)
+    ('999 B', '1.5 MB')
+    """
     for unit in ("B", "kB", "MB"):
         if n < 1000:
             return f"{n:.0f} {unit}" if unit == "B" else f"{n:.1f} {unit}"
@@ -140,11 +161,16 @@ def _bytes(n: int) -> str:
 
 def state(runtime: Embedded) -> list[dict[str, Any]]:
     """Rows and bytes of every table and operator; an operator that views share is listed once, under the first."""
-    flow = runtime.catalog.flow
-    out: list[dict[str, Any]] = [
-        {"relation": name, "operator": "table", "rows": len(scan.relation), "bytes": scan.relation.nbytes}
-        for name, scan in flow.tables.items()
-    ]
+    with runtime.looking():
+        return _state(runtime)
+
+
+def _state(runtime: Embedded) -> list[dict[str, Any]]:
+    flow, lifetimes = runtime.catalog.flow, runtime.catalog.lifetimes
+    out: list[dict[str, Any]] = []
+    for name, scan in flow.tables.items():
+        size = scan.relation.nbytes + (lifetimes[name].nbytes if name in lifetimes else 0)
+        out.append({"relation": name, "operator": "table", "rows": len(scan.relation), "bytes": size})
     seen: set[int] = {id(scan) for scan in flow.tables.values()}
     for name, top in flow.views.items():
         stack = [top]
@@ -164,37 +190,47 @@ def state(runtime: Embedded) -> list[dict[str, Any]]:
 
 def metrics(runtime: Embedded) -> dict[str, Any]:
     """Counters since the database was opened."""
-    flow = runtime.catalog.flow
+    runtime.catch_up()
+    with runtime.looking():
+        found = _counters(runtime)
+    return {**found, **runtime.storage()}
+
+
+def _counters(runtime: Embedded) -> dict[str, Any]:
+    flow, lifetimes = runtime.catalog.flow, runtime.catalog.lifetimes
     return {
         "epoch": runtime.epoch,
         "epoch_seconds": runtime.seconds,
         "rows_in": runtime.rows_in,
         "rows_out": runtime.rows_out,
+        "rows_expired": runtime.expired,
+        "expiry_error": str(runtime.expiry_error) if runtime.expiry_error is not None else None,
         "tables": {name: len(scan.relation) for name, scan in flow.tables.items()},
         "views": {name: flow.views[name].size for name in runtime.views()},
         "operators": len(flow.order),
-        "state_bytes": flow.state_bytes,
+        "state_bytes": flow.state_bytes + sum(life.nbytes for life in lifetimes.values()),
         "dictionary": len(runtime.dictionary),
     }
 
 
 def describe(runtime: Embedded, name: str) -> pa.Table:
-    """A table or view's columns, one a row."""
+    """A table or view's columns, one a row, and beside each the time-to-live if the table has one."""
     schema = runtime.schema(name)
     table = runtime.program.tables.get(name)
     key = table.key if table is not None else ()
-    return pa.table(
-        {
-            "column": list(schema.names),
-            "type": [str(t) for t in schema.types],
-            "null": [c.nullable for c in schema.columns],
-            "key": pa.array([i in key for i in range(len(schema))], pa.bool_()),
-        }
-    )
+    columns = {
+        "column": list(schema.names),
+        "type": [str(t) for t in schema.types],
+        "null": [c.nullable for c in schema.columns],
+        "key": pa.array([i in key for i in range(len(schema))], pa.bool_()),
+    }
+    if table is not None and table.lifetime is not None:
+        columns["ttl"] = [str(table.lifetime)] * len(schema)
+    return pa.table(columns)
 
 
 def listing(runtime: Embedded, what: str) -> pa.Table:
-    """What SHOW TABLES, VIEWS and FUNCTIONS say."""
+    """What SHOW TABLES, VIEWS and FUNCTIONS say; of tables the time-to-live, if any has one."""
     program, text = runtime.program, pa.string()
     if what == "functions":
         found: list[Any] = [*program.scalars.values(), *program.table_functions.values()]
@@ -204,4 +240,9 @@ def listing(runtime: Embedded, what: str) -> pa.Table:
     names = list(program.tables) if what == "tables" else runtime.views()
     rows = pa.array([runtime.size(name) for name in names], pa.int64())
     schemas = pa.array([str(runtime.schema(name)) for name in names], text)
-    return pa.table([pa.array(names, text), rows, schemas], names=[what[:-1], "rows", "columns"])
+    columns, titles = [pa.array(names, text), rows, schemas], [what[:-1], "rows", "columns"]
+    lives = [program.tables[name].lifetime for name in names] if what == "tables" else []
+    if any(life is not None for life in lives):
+        columns.append(pa.array([None if life is None else str(life) for life in lives], text))
+        titles.append("ttl")
+    return pa.table(columns, names=titles)

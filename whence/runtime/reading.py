@@ -110,7 +110,10 @@ class Handle:
 
     @property
     def rows(self) -> list[Row]:
-        return rows.to_tuples(rows.expand(*self._runtime.read(self.name)), self.schema, self._runtime.dictionary)
+        runtime = self._runtime
+        with runtime.reading():
+            found, schema, known = runtime.contents(self.name), self.schema, runtime.dictionary
+        return rows.to_tuples(rows.expand(*found), schema, known)
 
     def to_arrow(self) -> pa.Table:
         return self._runtime.read_arrow(self.name)[1]
@@ -135,23 +138,25 @@ class Handle:
         return self._runtime.size(self.name)
 
     def __contains__(self, row: object) -> bool:
-        known = self._runtime.dictionary
-        try:
-            (values,) = rows.as_tuples([row], self.schema, self.name)
-            pairs = list(zip(values, self.schema.types, strict=True))
-            # Text that was never met is in no row, and a reader must not add it to the dictionary.
-            if any(isinstance(v, str) and t.kind is Kind.TEXT and known.find(v) is None for v, t in pairs):
+        with self._runtime.reading():
+            known = self._runtime.dictionary
+            try:
+                (values,) = rows.as_tuples([row], self.schema, self.name)
+                pairs = list(zip(values, self.schema.types, strict=True))
+                # Text that was never met is in no row, and a reader must not add it to the dictionary.
+                if any(isinstance(v, str) and t.kind is Kind.TEXT and known.find(v) is None for v, t in pairs):
+                    return False
+                wanted = rows.encode([values], self.schema, known, self.name)
+            except DataError:
                 return False
-            wanted = rows.encode([values], self.schema, known, self.name)
-        except DataError:
-            return False
-        return bool(self._runtime.count(self.name, wanted)[0] > 0)
+            return bool(self._runtime.count(self.name, wanted)[0] > 0)
 
     def __rich__(self) -> rich.table.Table:
-        codes, counts = self._runtime.read(self.name)
+        runtime = self._runtime
+        with runtime.reading():
+            (codes, counts), schema, known = runtime.contents(self.name), self.schema, runtime.dictionary
         some = rows.expand(codes[:SHOWN], counts[:SHOWN])[:SHOWN]
-        shown = rows.to_tuples(some, self.schema, self._runtime.dictionary)
-        return grid(self.columns, shown, int(counts.sum()), self.name)
+        return grid(list(schema.names), rows.to_tuples(some, schema, known), int(counts.sum()), self.name)
 
     def __repr__(self) -> str:
         return plain(self)

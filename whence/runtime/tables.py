@@ -3,6 +3,9 @@
 Writes become changes of multiplicity that the dataflow takes in at commit; until then the committed relation is not
 touched, so readers never see them. The overlay that answers "what would be there now" is only made when a write asks:
 a delete after an insert, a key that is written twice. PRIMARY KEY: an insert withdraws the row that has its key.
+
+A table with a time-to-live is a set, and begins without the rows whose time is up; writing a row that is there is a
+change of zero, which says that its life begins anew.
 """
 
 from __future__ import annotations
@@ -15,16 +18,19 @@ from whence.engine.kernels.batches import number_rows
 from whence.engine.operator import Batch
 from whence.engine.relation import Relation
 from whence.errors import DataError, MissingRowError
-from whence.model.codes import Codes, Dictionary
+from whence.model.codes import Codes, Dictionary, shown
 from whence.plan.program import Table
 
 
 class Pending:
     """What one transaction has written to one table."""
 
-    def __init__(self, table: Table, committed: Relation, dictionary: Dictionary) -> None:
+    def __init__(self, table: Table, committed: Relation, dictionary: Dictionary, expired: Codes | None = None) -> None:
         self.table, self._committed, self._dictionary = table, committed, dictionary
         self._parts: list[Batch] = []
+        if expired is not None and len(expired):
+            self._add(expired, np.full(len(expired), -1, np.int64))
+        self._begin = len(self._parts)
         self._overlay: Relation | None = None
         self._absorbed = 0
         self._strict = any(not c.nullable for c in table.schema.columns)
@@ -44,7 +50,7 @@ class Pending:
             replaced = self._at_keys(rows)
             if len(replaced):
                 self._add(replaced, np.full(len(replaced), -1, np.int64))
-        self._add(rows, np.ones(len(rows), np.int64))
+        self._put(rows, np.ones(len(rows), np.int64), unique=bool(table.key))
         return count
 
     def delete(self, rows: Codes, strict: bool = False) -> int:
@@ -57,7 +63,7 @@ class Pending:
         if strict and (taken < asked.ann).any():
             missing = asked.rows[taken < asked.ann][:1]
             row = to_tuples(missing, self.table.schema, self._dictionary)[0]
-            raise MissingRowError(f"table {self.table.name}: no row {row} to delete")
+            raise MissingRowError(f"table {self.table.name}: no row {shown(row)} to delete")
         hit = taken > 0
         if hit.any():
             self._add(asked.rows[hit], -taken[hit])
@@ -83,12 +89,19 @@ class Pending:
             if len(taken) or len(_last_by_key(new, table.key)) != len(new):
                 self.back_to(mark)
                 what = to_tuples((taken if len(taken) else new)[:1], table.schema, self._dictionary)[0]
-                raise DataError(f"table {table.name}: the update gives two rows one primary key: {what}")
-        self._add(new, counts)
+                raise DataError(f"table {table.name}: the update gives two rows one primary key: {shown(what)}")
+        self._put(new, counts)
         return int(counts.sum())
 
-    def _add(self, rows: Codes, ann: Codes) -> None:
-        self._parts.append(Batch(rows, ann))
+    def _put(self, rows: Codes, counts: Codes, unique: bool = False) -> None:
+        """Add rows as often as `counts` says, or in a table that is a set those that are not there."""
+        if self.table.lifetime is not None and not self.table.key:
+            rows = rows[number_rows(rows)[1]]
+            counts = (self.counts(rows) == 0).astype(np.int64)
+        self._add(rows, counts, unique)
+
+    def _add(self, rows: Codes, ann: Codes, unique: bool = False) -> None:
+        self._parts.append(Batch(rows, ann, unique))
 
     # -- seeing ------------------------------------------------------------------------------------------------------
 
@@ -141,6 +154,7 @@ class Pending:
 
     def back_to(self, mark: int) -> None:
         """Forget the writes since a mark."""
+        mark = max(mark, self._begin)
         if mark < self._absorbed:
             self._overlay = None
         del self._parts[mark:]
@@ -152,6 +166,15 @@ class Pending:
         if not self._parts:
             return Batch.empty(len(self.table.schema))
         return Batch(np.concatenate([p.rows for p in self._parts]), np.concatenate([p.ann for p in self._parts]))
+
+    def refreshed(self, delta: Batch) -> Codes:
+        """The committed rows that were written again and that all writes together, `delta`, leave there."""
+        batch = self.batch()
+        written = batch.rows[batch.ann >= 0]
+        rows = written[number_rows(written)[1]]
+        ids = self._committed.lookup(rows)
+        leaving = self._committed.lookup(delta.rows[delta.ann < 0])
+        return rows[(ids >= 0) & ~np.isin(ids, leaving)]
 
 
 def _counts(relation: Relation, rows: Codes) -> Codes:

@@ -8,7 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
+
+from whence.annotate.counting import COUNTING
+from whence.engine.batch import consolidate
 from whence.engine.operator import Batch
+from whence.model.codes import Codes
 from whence.runtime.tables import Pending
 
 Mark = dict[str, int]
@@ -17,12 +22,13 @@ Mark = dict[str, int]
 class Transaction:
     """The pending writes of one writer, by table."""
 
-    __slots__ = ("_open", "_pending", "depth")
+    __slots__ = ("_open", "_pending", "depth", "expired")
 
     def __init__(self, open_table: Callable[[str], Pending]) -> None:
         self._open = open_table
         self._pending: dict[str, Pending] = {}
         self.depth = 0
+        self.expired = 0  # rows whose time was up when it was committed
 
     def table(self, name: str) -> Pending:
         """The table as this transaction sees it."""
@@ -45,5 +51,11 @@ class Transaction:
             pending.back_to(mark.get(name, 0))
 
     def deltas(self) -> dict[str, Batch]:
-        """What each table changes by; tables that nothing was written to are left out."""
-        return {name: pending.batch() for name, pending in self._pending.items() if pending.mark()}
+        """What each table changes by, consolidated; tables that do not change are left out."""
+        found = {name: consolidate(pending.batch(), COUNTING) for name, pending in self._pending.items()}
+        return {name: delta for name, delta in found.items() if len(delta.ann)}
+
+    def refreshed(self, name: str, delta: Batch) -> Codes:
+        """The rows of a table that were written again and stay as they are, given what it changes by."""
+        pending = self._pending.get(name)
+        return pending.refreshed(delta) if pending is not None else np.empty((0, delta.rows.shape[1]), np.int64)

@@ -11,7 +11,7 @@ from sqlglot import exp
 from whence.connect.rows import encode
 from whence.engine.evaluate import compile_expr
 from whence.errors import DataError
-from whence.model.codes import Codes, Dictionary
+from whence.model.codes import Codes, Dictionary, shown
 from whence.model.types import BOOLEAN, Schema
 from whence.plan.expr import Col, Expr, Lit
 from whence.plan.program import Table
@@ -69,7 +69,11 @@ def computed(rows: Codes, exprs: tuple[Expr, ...], dictionary: Dictionary) -> Co
 
 def _given(values: Mapping[str, Any], table: Table, dictionary: Dictionary) -> tuple[list[int], Codes]:
     names = table.schema.names
+    if not isinstance(values, Mapping):
+        raise DataError(f"table {table.name}: expected columns and their values, not {shown(values)}")
     lower = {str(name).lower(): value for name, value in values.items()}
+    if len(lower) < len(values):
+        raise DataError(f"table {table.name}: a column is given twice")
     for name in lower:
         if name not in names:
             raise DataError(f"table {table.name}: no column {name} in {table.schema}")

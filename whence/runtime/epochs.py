@@ -1,0 +1,330 @@
+"""Epochs: tables and views in this process, and what changes them.
+
+One writer at a time, any number of readers. A writer's pending rows lie beside the committed state until the commit
+pushes them through the dataflow; readers are kept out only for that moment, so what they see is always a whole epoch.
+The law: after epoch e every view equals its definition over the tables as of e; an epoch that fails has not happened.
+
+Rows whose time is up leave with every commit, and in an epoch of their own before a read, by `expire`, or by the thread
+of `expiry.py`. An epoch knows its time and all its changes, so `replay` does it again without looking at a clock.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from whence.annotate.counting import COUNTING
+from whence.engine.batch import consolidate
+from whence.engine.epoch import Epoch
+from whence.engine.lifetimes import NEVER, Lifetimes
+from whence.engine.operator import Batch
+from whence.errors import CatalogError, StorageError, WhenceError
+from whence.model.codes import Codes
+from whence.plan.program import Program
+from whence.runtime.catalog import Catalog
+from whence.runtime.changes import Feeds
+from whence.runtime.expiry import BUSY, REFUSED, Clock, Expirer, gather, say_expired
+from whence.runtime.tables import Pending
+from whence.runtime.transaction import Transaction
+from whence.sql.position import did_you_mean
+
+if TYPE_CHECKING:
+    from whence.runtime.recovery import Recovery
+    from whence.state.store import Folder
+
+log = logging.getLogger("whence")
+_IN_MEMORY = "this database is in memory: whence.open(path) makes one that lasts"
+
+
+class Epochs:
+    """The state of one database, and the epochs that move it."""
+
+    def __init__(self, recursion_limit: int, clock: Callable[[], float] | None = None) -> None:
+        self.catalog = Catalog(recursion_limit)
+        self.dictionary = self.catalog.dictionary
+        self.clock = Clock(clock)
+        self.recursion_limit = recursion_limit
+        self.epoch = 0
+        self.time = 0  # of the last epoch, in microseconds since 1970
+        self.closed = False
+        self.seconds = 0.0
+        self.rows_in = self.rows_out = self.expired = 0
+        self.expiry_error: Exception | None = None  # why what is due has not left; cleared by the next change
+        self._writer = threading.RLock()  # held from a transaction's first write to its end
+        self._state = threading.RLock()  # held while the committed state changes or is read
+        self._open: Transaction | None = None
+        self._feeds = Feeds()
+        self._arrow: dict[str, tuple[int, pa.Table]] = {}
+        self._changed: dict[str, int] = {}
+        self._deadline = NEVER  # of the row that is due next
+        self._expirer: Expirer | None = None
+
+    @property
+    def program(self) -> Program:
+        return self.catalog.program
+
+    def close(self) -> None:
+        with self._writer, self._state:
+            if self.closed:
+                return
+            self.closed = True
+            self._feeds.end()
+        if self._expirer is not None:
+            self._expirer.stop()
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise WhenceError("this database is closed")
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Nothing is read or written inside."""
+        with self._writer, self._state:
+            yield
+
+    @contextmanager
+    def looking(self) -> Iterator[None]:
+        """Nothing is changed inside."""
+        with self._state:
+            yield
+
+    def start_anew(self, why: str) -> None:
+        """Forget everything but the Python functions, to be recovered from the disk; feeds end and say why."""
+        with self.paused():
+            functions, limit = self.program, self.recursion_limit
+            self.catalog = Catalog(limit)
+            self.catalog.program = replace(functions, tables={}, views={})
+            self.dictionary = self.catalog.dictionary
+            self.epoch = self.time = 0
+            self._arrow.clear()
+            self._changed.clear()
+            self._feeds.end(why=f"{why}: ask for the changes again", forget=True)
+
+    # -- what a runtime that lasts does otherwise, see durable.py ----------------------------------------------------
+
+    read_only = False
+    folder: Folder | None = None
+    poll: float | None = None  # seconds between two looks for changes that nobody tells of
+    recovery: Recovery | None = None
+
+    def _ready_to_write(self) -> None:
+        """Called with the writer lock held, before anything is written."""
+        self._check_open()
+
+    def _write_epoch(self, epoch: Epoch) -> None:
+        """Called when an epoch has run and nothing is committed yet; an error here undoes it."""
+
+    def _write_statements(self, statements: list[str]) -> None:
+        """Called when the catalog has changed; an error here changes it back."""
+
+    def refresh(self) -> None:
+        """Be at the last epoch that may be told of, before names and numbers are looked up."""
+
+    def _before_reading(self) -> None:
+        self.catch_up()
+
+    def _written(self) -> int:
+        """What `_settle` is to be asked for, to be sure of everything done so far."""
+        return 0
+
+    def _settle(self, ticket: int) -> None:
+        """Wait, without a lock, until what has been written or seen is stable."""
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """A look at the last committed epoch, without what is due by then; what was seen is stable when it ends."""
+        self._check_open()
+        self._before_reading()
+        with self._state:
+            yield
+            seen = self._written()
+        self._settle(seen)
+
+    # -- writing -----------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def transaction(self) -> Iterator[Transaction]:
+        """All writes inside become one epoch when the outermost block ends, or none do if it raises."""
+        with self._writer:
+            self._ready_to_write()
+            if self._open is not None:
+                mark = self._open.mark()
+                try:
+                    yield self._open
+                except BaseException:
+                    self._open.back_to(mark)
+                    raise
+                return
+            with self._outermost() as writes:
+                yield writes
+            written = self._written()
+        self._settle(written)
+
+    @contextmanager
+    def _outermost(self) -> Iterator[Transaction]:
+        self._open = writes = Transaction(self._pending)
+        try:
+            self._begin(writes)
+            yield writes
+            self._commit(writes)
+        finally:
+            self._open = None
+
+    def _pending(self, name: str) -> Pending:
+        table = self.program.tables.get(name)
+        if table is None:
+            if name in self.program.views:
+                raise CatalogError(f'"{name}" is a view; only tables are written to')
+            raise CatalogError(f'there is no table "{name:.100}"{did_you_mean(name, self.program.tables)}')
+        lifetimes = self.catalog.lifetimes.get(name)
+        expired = lifetimes.due_rows(self.clock.now()) if lifetimes is not None else None
+        return Pending(table, self.catalog.flow.tables[name].relation, self.dictionary, expired)
+
+    def _begin(self, writes: Transaction) -> None:
+        """Let the transaction see no row whose time is up, in whatever table."""
+        if self._is_due():
+            now = self.clock.now()
+            for name, lifetimes in self.catalog.lifetimes.items():
+                if lifetimes.soonest <= now:
+                    writes.table(name)
+
+    def _commit(self, writes: Transaction) -> None:
+        epoch = gather(writes, self.catalog.lifetimes, self.epoch + 1, self.clock.now())
+        if epoch.deltas or epoch.refreshed:
+            writes.expired = self._apply(epoch, record=True)
+
+    def replay(self, epoch: Epoch) -> None:
+        """Do an epoch again, at its own time; what expired in it is part of its changes."""
+        with self._writer:
+            self.clock.reach(epoch.time)
+            self._apply(epoch, record=False)
+
+    def _apply(self, epoch: Epoch, record: bool) -> int:
+        """Carry an epoch through tables and views, all of it or nothing; how many rows expired in it."""
+        flow, deltas, number, start = self.catalog.flow, epoch.deltas, epoch.number, time.perf_counter()
+        with self._state:
+            moved = self._moved(epoch)
+            expired = {name: life.overdue(delta, epoch.time) for name, (life, delta, _) in moved.items()}
+            try:
+                for life, delta, _ in moved.values():
+                    life.before(delta)
+                changes = flow.run(deltas)
+                for name in epoch.refreshed:
+                    flow.touch(flow.tables[name])
+                for life, delta, refreshed in moved.values():
+                    life.after(delta, refreshed, epoch.time)
+                if record:
+                    self._write_epoch(epoch)
+            except BaseException as error:
+                flow.undo()
+                for life, _, _ in moved.values():
+                    life.undo()
+                say_expired(error, expired)
+                raise
+            flow.commit()
+            for life, _, _ in moved.values():
+                life.commit()
+            self.epoch, self.time = number, epoch.time
+            for name, delta in deltas.items():
+                self._changed[name] = number
+                self.rows_in += len(delta.ann)
+                if name in self._feeds:
+                    self._push(name, delta)
+            for name, change in changes.items():
+                self._changed[name] = number
+                self.rows_out += len(change.ann)
+                if name in self._feeds:
+                    self._push(name, change)
+            gone = sum(expired.values())
+            self.expired += gone
+            self._look_ahead()
+            self.seconds += time.perf_counter() - start
+        if log.isEnabledFor(logging.DEBUG):
+            what = {name: len(batch.ann) for name, batch in (deltas | changes).items()}
+            log.debug("epoch %d committed in %.3f ms: %s", number, (time.perf_counter() - start) * 1000, what)
+        return gone
+
+    def _moved(self, epoch: Epoch) -> dict[str, tuple[Lifetimes, Batch, Codes]]:
+        """The lifetimes that an epoch moves, with the table's changes and the rows that begin anew."""
+        found = {}
+        for name, lifetimes in self.catalog.lifetimes.items():
+            if name in epoch.deltas or name in epoch.refreshed:
+                delta = epoch.deltas.get(name, Batch.empty(lifetimes.width))
+                found[name] = lifetimes, delta, epoch.refreshed.get(name, delta.rows[:0])
+        return found
+
+    def _push(self, name: str, change: Batch) -> None:
+        change = consolidate(change, COUNTING)
+        if len(change.ann):
+            self._feeds.push(name, self.epoch, change.rows, change.ann)
+
+    # -- expiring ----------------------------------------------------------------------------------------------------
+
+    def expire(self) -> int:
+        """Let the rows leave whose time is up; how many did."""
+        with self._writer:
+            if self._open is not None:
+                raise WhenceError("expire cannot stand inside a transaction: its end expires what is due")
+        with self.transaction() as writes:
+            pass
+        return writes.expired
+
+    def catch_up(self) -> bool:
+        """Expire what is due before a read; False if a writer is at work, who will do it.
+
+        An error is kept, for a reader cannot help it, and until something changes there is no other try. The epoch may
+        not be stable yet: whoever tells of it sees to that.
+        """
+        if self.read_only or self.expiry_error is not None or not self._is_due():
+            return True
+        if not self._writer.acquire(blocking=False):
+            return False
+        try:
+            if self._open is None and not self.closed:
+                self._ready_to_write()
+                with self._outermost():
+                    pass
+        except Exception as error:
+            self.expiry_error = error
+            log.warning("rows whose time is up cannot leave: %s", error)
+        finally:
+            self._writer.release()
+        return True
+
+    def expire_in_background(self, expirer: Expirer) -> float:
+        """One turn of the thread; how many seconds it may sleep. A disk that refused may have come to its senses."""
+        if isinstance(self.expiry_error, StorageError):
+            self.expiry_error = None
+        if not self.catch_up():
+            return BUSY
+        if isinstance(self.expiry_error, StorageError):
+            return REFUSED
+        with self._state:
+            until = NEVER if self.expiry_error is not None else self._deadline
+            return expirer.sleep_until(until, self.clock.now())
+
+    def _is_due(self) -> bool:
+        return self._deadline != NEVER and self._deadline <= self.clock.now()
+
+    def _look_ahead(self) -> None:
+        """Tables, views or lifetimes have changed: find the next deadline, and try anew what could not expire."""
+        self.expiry_error = None
+        self._deadline = min((life.soonest for life in self.catalog.lifetimes.values()), default=NEVER)
+        if self._expirer is None and self.catalog.lifetimes and self.clock.real and not self.read_only:
+            self._expirer = Expirer(self)
+        if self._expirer is not None:
+            self._expirer.expect(self._deadline)
+
+    def stand_at(self, epoch: int, time: int) -> None:
+        """Go on from an epoch whose tables, views and lifetimes have just been restored."""
+        with self.paused():
+            self.epoch, self.time = epoch, time
+            self.clock.reach(time)
+            self._look_ahead()

@@ -1,0 +1,92 @@
+"""The journal: what makes the epochs of a runtime durable.
+
+The law: whoever is told of an epoch, be it the writer whose transaction ended or a reader who saw it, is told only when
+it is stable (as far as the durability asks for that). A record is appended while the epoch can still be undone, and
+waited for when no lock is held, so that the writers who wait share one sync. If a sync fails, nobody was told of what
+it was for: the log is cut back to what is stable, and the runtime begins again from there once the disk allows it.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from whence.engine.epoch import Epoch
+from whence.runtime.recovery import Progress, Recovery, recover
+from whence.runtime.snapshots import Snapshots
+from whence.state.store import Store
+
+if TYPE_CHECKING:
+    from whence.runtime.embedded import Embedded
+
+log = logging.getLogger("whence")
+
+
+class Journal:
+    """The durable side of one runtime. Written to under the runtime's writer lock."""
+
+    recovery: Recovery
+
+    def __init__(self, runtime: Embedded, store: Store, progress: Progress | None = None):
+        self._runtime, self.store = runtime, store
+        self.snapshots = Snapshots(runtime, store)
+        self._last = 0  # the ticket of the last record
+        self._recover(progress)
+        if store.log.torn is not None:
+            path, offset, size = store.log.torn
+            log.warning("%s: %d bytes from offset %d on were cut off: they were never acknowledged", path, size, offset)
+
+    def _recover(self, progress: Progress | None = None) -> None:
+        store = self.store
+        found = recover(self._runtime, store.folder, torn=store.log.torn, progress=progress)
+        store.resume(found.report.replayed, found.log_bytes, found.words)
+        self.recovery = found.report
+        log.info("%s opened: %s", store.path, found.report)
+
+    # -- writing -----------------------------------------------------------------------------------------------------
+
+    def write_epoch(self, epoch: Epoch) -> None:
+        """Append an epoch, which an error undoes."""
+        with self.store.appending():
+            ticket = self.store.write_epoch(epoch, self._runtime.dictionary)
+        self._last = ticket
+
+    def write_statements(self, statements: list[str]) -> None:
+        """Append what has changed the catalog, which an error undoes."""
+        runtime = self._runtime
+        with self.store.appending():
+            ticket = self.store.write_statements(statements, runtime.epoch, runtime.time, runtime.dictionary)
+        self._last = ticket
+
+    @property
+    def last(self) -> int:
+        """The ticket to settle: that of all that has been written so far."""
+        return self._last
+
+    def settle(self, ticket: int) -> None:
+        """Return when what was written up to a ticket is stable. No lock may be held."""
+        self.store.sync(ticket)
+        self.snapshots.consider()
+
+    @property
+    def broken(self) -> bool:
+        """Whether the runtime is ahead of what can be made stable."""
+        return self.store.failed
+
+    def mend(self) -> None:
+        """Go back to the last stable epoch, in the log and in the runtime; StorageError while that is not possible."""
+        self.store.fall_back()
+        self._runtime.start_anew("the disk failed, and what was not stable is lost")
+        self._last = 0
+        self._recover()
+        log.warning("the log has been cut back to epoch %d, the last one that was stable", self._runtime.epoch)
+
+    # -- ending ------------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Leave the folder such that it opens quickly. The log holds everything, should the last snapshot fail."""
+        try:
+            if self.store.is_ours:
+                self.snapshots.last()
+        finally:
+            self.store.close()

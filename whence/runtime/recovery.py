@@ -1,0 +1,171 @@
+"""Recovery: a database as its folder has it, the newest image and then every record of the log after it.
+
+The law: replaying a record does what was done when it was written, code for code, so images taken before and records
+written after go together. Every record brings the dictionary's new values along, ahead of what needs them.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from whence.errors import CorruptionError, StorageError, WhenceError
+from whence.sql.parse import parse_one
+from whence.state.chain import Chain
+from whence.state.codec import unpack_epoch, unpack_schema, unpack_words
+from whence.state.log import EPOCH, SCHEMA, Reader, Record, Torn
+from whence.state.store import WORDS, Folder
+
+if TYPE_CHECKING:
+    from whence.runtime.embedded import Embedded
+
+log = logging.getLogger("whence")
+Progress = Callable[[str, int, int], None]  # what is being done, how much of it is done, of how much
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """What opening a database found and did."""
+
+    epoch: int  # reached in the end
+    image_epoch: int  # of the image it began with
+    replayed: int  # records of the log after that
+    restored: int  # operators that took their state from the image
+    primed: int  # operators that had to be computed from the tables
+    seconds: float
+    torn: Torn | None = (
+        None  # a record that was being written when the process or the machine died; nobody was told of it
+    )
+
+
+class UnlikeError(StorageError):
+    """The dictionary has given codes of its own that the log gives to other values."""
+
+
+@dataclass(frozen=True)
+class Recovered:
+    """A recovery, and where it has got to: the reader of the log, its bytes after the image, the dictionary's words."""
+
+    report: Recovery
+    reader: Reader
+    log_bytes: int
+    words: int
+
+
+def recover(
+    runtime: Embedded,
+    folder: Folder,
+    *,
+    until: int | None = None,
+    torn: Torn | None = None,
+    progress: Progress | None = None,
+) -> Recovered:
+    """Bring an empty runtime to the last epoch of a folder, or to an earlier one."""
+    began = time.perf_counter()
+    start = folder.start(until)
+    words = load_image(runtime, folder.chain(start.links), progress) if start.links else 0
+    flow = runtime.catalog.flow
+    restored, primed = flow.restored, flow.primed
+    reader, replayed, total = folder.reader(start.place), 0, folder.log_bytes(*start.place)
+    for record in folder.read(reader):
+        if until is not None and record.kind == EPOCH and record.epoch > until:
+            break
+        words = max(words, replay(runtime, record))
+        replayed += 1
+        if progress is not None and replayed % 64 == 0:
+            progress("replaying the log", total - folder.log_bytes(reader.segment, reader.offset), total)
+    if progress is not None and replayed:
+        progress("replaying the log", total, total)
+    if until is not None and runtime.epoch < until:
+        raise StorageError(f"{folder.path}: epoch {until} has not been yet; the last one is {runtime.epoch}")
+    seconds = time.perf_counter() - began
+    report = Recovery(runtime.epoch, start.epoch, replayed, restored, primed, seconds, torn)
+    return Recovered(report, reader, total, words)
+
+
+def load_image(runtime: Embedded, chain: Chain, progress: Progress | None = None) -> int:
+    """Bring an empty runtime to the epoch of an image; how many words that has."""
+    meta = chain.meta
+    words = {int(key.removeprefix(WORDS)): key for key in chain.parts if key.startswith(WORDS)}
+    for first in sorted(words):
+        learn(runtime, first, unpack_words(chain.image(words[first])))
+    runtime.catalog.restore([parse_one(sql) for sql in meta["statements"]], chain, progress)
+    runtime.stand_at(meta["epoch"], meta["time"])
+    return int(meta["words"])
+
+
+def replay(runtime: Embedded, record: Record) -> int:
+    """Do again what a record says was done; how many words the dictionary had by then."""
+    first, words = 0, list[Any]()
+    try:
+        if record.kind == EPOCH:
+            epoch, first, words = unpack_epoch(record.epoch, record.time, record.payload)
+            learn(runtime, first, words)
+            runtime.replay(epoch)
+        elif record.kind == SCHEMA:
+            statements, first, words = unpack_schema(record.payload)
+            learn(runtime, first, words)
+            runtime.redo(statements)
+    except ValueError as error:
+        raise CorruptionError(record.path, record.offset, str(error)) from None
+    except StorageError:
+        raise
+    except WhenceError as error:
+        raise StorageError(
+            f"{record.path}, offset {record.offset}: epoch {record.epoch} cannot be done again: {error}"
+        ) from error
+    return first + len(words)
+
+
+def learn(runtime: Embedded, first: int, words: list[Any]) -> None:
+    """Take up the dictionary's values from the code `first` on."""
+    if words and not runtime.dictionary.extend(first, words):
+        raise UnlikeError(f"the values from code {first} on are not those that the log has")
+
+
+class Follower:
+    """Keeps a runtime that only reads at the last committed epoch of a folder that another process may write to.
+
+    It begins anew when it cannot go on: the writer has dropped the segment it was reading or taken back a record that
+    was not stable, or a query has added words to the dictionary here that the writer knows by other codes.
+    """
+
+    def __init__(self, runtime: Embedded, folder: Folder, until: int | None = None, progress: Progress | None = None):
+        self._runtime, self._folder, self._until = runtime, folder, until
+        self._begin(progress)
+
+    @property
+    def recovery(self) -> Recovery:
+        return self._at.report
+
+    def _begin(self, progress: Progress | None = None) -> None:
+        """Read everything; again, if the writer has changed the folder meanwhile."""
+        while True:
+            seen = self._folder.manifest
+            try:
+                self._at = recover(self._runtime, self._folder, until=self._until, progress=progress)
+                return
+            except StorageError:
+                self._runtime.start_anew("the writer went ahead")
+                self._folder.reload()
+                if self._folder.manifest == seen:
+                    raise
+
+    def catch_up(self) -> None:
+        """Replay what has been added since the last time."""
+        folder, reader = self._folder, self._at.reader
+        if self._until is not None:
+            return
+        with self._runtime.paused():
+            try:
+                folder.look_again(reader)
+                for record in folder.read(reader):
+                    replay(self._runtime, record)
+            except StorageError as error:
+                log.info("reading %s again from the start: %s", folder.path, error)
+                folder.reload()
+                self._runtime.start_anew("the database had to be read again")
+                self._begin()
