@@ -1,45 +1,28 @@
-"""The command line: a thin layer on the public API. Exit codes: 0 fine, 1 an error of ours, 2 wrong usage."""
+"""`whence run`, `sql` and `demo`: programs at work, in memory or in a folder."""
 
 from __future__ import annotations
 
 import csv
 import functools
-import logging
 import sys
 import time
 from collections.abc import Callable, Iterator
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, ParamSpec
+from typing import Annotated, Any
 
-import rich.progress
 import typer
 from rich.console import Console
 from rich.text import Text
 
 import whence
 from whence import shell
+from whence.cli.console import Format, err, out, reported
+from whence.cli.opening import Choice, Db, Functions, Lasting, ReadOnly, Retain, declare
 from whence.connect import files
-from whence.errors import DataError, WhenceError
+from whence.errors import DataError
 from whence.runtime.changes import Change, Changes
 from whence.runtime.reading import cell, grid
-
-app = typer.Typer(
-    help="Keep SQL views up to date, recursive ones included, while rows come and go.",
-    epilog="Start with: whence demo network",
-    no_args_is_help=True,
-    rich_markup_mode="rich",
-    add_completion=False,
-)
-out = Console(highlight=False)
-err = Console(stderr=True, highlight=False)
-P = ParamSpec("P")
-
-
-class Format(StrEnum):
-    table = "table"
-    jsonl = "jsonl"
-    csv = "csv"
 
 
 class DemoName(StrEnum):
@@ -47,46 +30,12 @@ class DemoName(StrEnum):
     access = "access"
 
 
-def _reported(command: Callable[P, None]) -> Callable[P, None]:
-    """An error of ours is a red line and exit code 1, never a traceback."""
-
-    @functools.wraps(command)
-    def run(*args: P.args, **kwargs: P.kwargs) -> None:
-        try:
-            command(*args, **kwargs)
-        except WhenceError as error:
-            err.print(Text(f"error: {error}", style="red"), soft_wrap=True)
-            raise typer.Exit(1) from None
-        except BrokenPipeError:
-            sys.stderr.close()  # the reader of a pipe has gone: nobody is left to tell
-        except KeyboardInterrupt:
-            raise typer.Exit(130) from None
-
-    return run
-
-
-def _version(asked: bool) -> None:
-    if asked:
-        out.print(f"whence {whence.__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def options(
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log what happens to stderr.")] = False,
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say the version.")
-    ] = False,
-) -> None:
-    if verbose:
-        logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(message)s")
-        logging.getLogger("whence").setLevel(logging.DEBUG)
-
-
-@app.command()
-@_reported
+@reported
 def run(
-    program: Annotated[Path, typer.Argument(help="A script of CREATE TABLE and CREATE VIEW statements.")],
+    program: Annotated[
+        Path | None,
+        typer.Argument(help="A script of CREATE TABLE and CREATE VIEW statements; may be left out with --db."),
+    ] = None,
     source: Annotated[
         list[str] | None,
         typer.Option(
@@ -97,6 +46,11 @@ def run(
     batch: Annotated[int, typer.Option("--batch", min=1, help="Lines of an update file that make one epoch.")] = 1,
     limit: Annotated[int, typer.Option("--limit", min=0, help="Rows shown of a view, and of an epoch's changes.")] = 20,
     format: Annotated[Format, typer.Option("--format", help="How changes are printed.")] = Format.table,
+    db: Db = None,
+    read_only: ReadOnly = False,
+    durability: Lasting = None,
+    retain: Retain = None,
+    functions: Functions = None,
 ) -> None:
     """Run a program over files of updates and show the views as they change.
 
@@ -113,24 +67,32 @@ def run(
         whence run network.sql -s link=links.csv --view reachable
 
         whence run network.sql -s link=links.jsonl --batch 100 --format jsonl
+
+        whence run network.sql --db mydb -s link=links.jsonl     (and later, without the script:)
+
+        whence run --db mydb -s link=more.jsonl
     """
+    if program is None and db is None:
+        raise typer.BadParameter("Missing argument: a script, or --db with the folder of a database")
     inputs = [_source(text) for text in source or []]
-    with whence.open() as db:
-        _load(db, _text_of(program))
-        names = [v.lower() for v in view] if view else db.views
+    with Choice(db, read_only, durability, retain, functions).open() as database:
+        if program is not None:
+            declare(database, program)
+        names = [v.lower() for v in view] if view else database.views
         if format is Format.csv and len(names) != 1:
             raise typer.BadParameter("csv has one set of columns: name one --view", param_hint="--format")
-        feeds = [db.changes(name, snapshot=True) for name in names]
+        feeds = [database.changes(name, snapshot=True) for name in names]
         show = _Printer(format, limit, feeds)
         show.epoch(0.0)
         for table, path in inputs:
-            for apply in _epochs(db, table, path, batch):
+            for apply in _epochs(database, table, path, batch):
                 start = time.perf_counter()
                 apply()
                 show.epoch(time.perf_counter() - start)
         if format is Format.table:
             for name in names:
-                out.print(grid(db[name].columns, db[name].rows[:limit], len(db[name]), name))
+                found = database[name]
+                out.print(grid(found.columns, found.rows[:limit], len(found), name))
 
 
 def _source(text: str) -> tuple[str, Path]:
@@ -212,35 +174,18 @@ def print_changes(console: Console, changes: list[Change], limit: int) -> None:
         console.print(Text(f"  … {len(changes) - limit:,} more", style="dim"))
 
 
-def _text_of(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise WhenceError(f"{path}: cannot be read: {error}") from None
-
-
-def _load(db: whence.Database, text: str) -> None:
-    """Run a script with a progress bar for views that take long to fill."""
-    with rich.progress.Progress(console=err, transient=True, disable=not err.is_terminal) as bar:
-        task: rich.progress.TaskID | None = None
-
-        def progress(view: str, done: int, total: int) -> None:
-            nonlocal task
-            if task is None:
-                task = bar.add_task(view)
-            bar.update(task, description=f"filling {view}", completed=done, total=total)
-
-        db.execute(text, progress=progress)
-
-
-@app.command()
-@_reported
+@reported
 def sql(
     program: Annotated[Path | None, typer.Argument(help="A script to run first.")] = None,
     command: Annotated[
         str | None, typer.Option("--command", "-c", help="Run this SQL, print its results, leave.")
     ] = None,
     format: Annotated[Format, typer.Option("--format", help="How results are printed.")] = Format.table,
+    db: Db = None,
+    read_only: ReadOnly = False,
+    durability: Lasting = None,
+    retain: Retain = None,
+    functions: Functions = None,
 ) -> None:
     r"""Open an interactive SQL shell, or run SQL with -c.
 
@@ -253,20 +198,23 @@ def sql(
         whence sql examples/network.sql -c "SELECT * FROM cheapest WHERE src = 'A'"
 
         echo "SELECT 1 + 1 AS two" | whence sql --format jsonl
+
+        whence sql --db mydb
+
+        whence sql --db mydb --read-only -c "SELECT COUNT(*) AS n FROM link"
     """
-    with whence.open() as db:
+    with Choice(db, read_only, durability, retain, functions).open() as database:
         if program is not None:
-            _load(db, _text_of(program))
+            declare(database, program)
         if command is not None:
-            shell.run_script(db, command, out, format.value)
+            shell.run_script(database, command, out, format.value)
         elif sys.stdin.isatty():
-            shell.interact(db, out, err, format.value)
+            shell.interact(database, out, err, format.value)
         else:
-            shell.run_script(db, sys.stdin.read(), out, format.value)
+            shell.run_script(database, sys.stdin.read(), out, format.value)
 
 
-@app.command()
-@_reported
+@reported
 def demo(
     name: Annotated[DemoName, typer.Argument(help="Which demonstration.")],
     limit: Annotated[int, typer.Option("--limit", min=0, help="Changes shown of a step.")] = 12,
@@ -304,12 +252,3 @@ def demo(
                 out.print(Text.assemble((feed.name, "bold"), f": {gone} rows gone, {len(changes) - gone} rows new"))
                 print_changes(out, changes, limit)
             out.print(Text(f"all views exact after {took:.1f} ms, epoch {db.epoch}", style="dim"))
-
-
-def main() -> None:
-    """The `whence` command."""
-    app()
-
-
-if __name__ == "__main__":
-    main()

@@ -1,0 +1,62 @@
+"""The command line: a thin layer on the public API. Exit codes: 0 fine, 1 an error of ours, 2 wrong usage.
+
+| module | commands |
+|---|---|
+| `running` | `run`, `sql`, `demo` |
+| `storage` | `info`, `check`, `backup`, `export`, `import` |
+| `console` | what they share: output, errors, progress |
+| `opening` | and the options by which a database is chosen |
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import Annotated
+
+import typer
+
+import whence
+from whence.cli import running, storage
+from whence.cli.console import out
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    help="Keep SQL views up to date, recursive ones included, while rows come and go.",
+    epilog="Start with: whence demo network",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    add_completion=False,
+)
+app.command()(running.run)
+app.command()(running.sql)
+app.command()(running.demo)
+app.command()(storage.info)
+app.command()(storage.check)
+app.command()(storage.backup)
+app.command()(storage.export)
+app.command("import")(storage.import_)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        out.print(f"whence {whence.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log what happens to stderr.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say the version.")
+    ] = False,
+) -> None:
+    if verbose:
+        logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(message)s")
+        logging.getLogger("whence").setLevel(logging.DEBUG)
+
+
+def main() -> None:
+    """The `whence` command."""
+    app()

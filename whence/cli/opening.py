@@ -1,0 +1,122 @@
+"""The database that a command works on: in memory, or a folder with what it is to be opened with."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+import whence
+from whence.cli.console import Bar, text_of
+from whence.errors import WhenceError
+from whence.sql import statements as st
+from whence.sql.parse import parse
+
+
+class Durability(StrEnum):
+    commit = "commit"
+    interval = "interval"
+    none = "none"
+
+
+Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a database.")]
+Db = Annotated[
+    Path | None, typer.Option("--db", metavar="DIR", help="The folder of a database that lasts, made if it is new.")
+]
+ReadOnly = Annotated[bool, typer.Option("--read-only", help="Only look at it; another process may be writing.")]
+Lasting = Annotated[
+    Durability | None,
+    typer.Option("--durability", help="When a transaction is stable: at its end (commit), soon after, or some time."),
+]
+Retain = Annotated[
+    str | None,
+    typer.Option("--retain", metavar="HOW-MUCH", help="How much of the past to keep: 100 epochs, '7 days', all."),
+]
+Functions = Annotated[
+    str | None,
+    typer.Option(
+        "--functions",
+        metavar="MODULE:NAME",
+        help="A Python callable that is given the database, to give it the functions its views call.",
+    ),
+]
+Setup = Callable[[whence.Database], object]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What the options say."""
+
+    db: Path | None = None
+    read_only: bool = False
+    durability: Durability | None = None
+    retain: str | None = None
+    functions: str | None = None
+
+    def open(self) -> whence.Database:
+        """The database, with a progress bar if that takes long."""
+        setup = find_functions(self.functions)
+        lasting = {"--read-only": self.read_only, "--durability": self.durability, "--retain": self.retain}
+        given = [option for option, value in lasting.items() if value]
+        if self.db is None:
+            if given:
+                raise typer.BadParameter("this is for a database that lasts: give its --db", param_hint=given[0])
+            return whence.open(setup=setup)
+        if self.read_only and len(given) > 1:
+            raise typer.BadParameter("this is for those who write, not with --read-only", param_hint=given[1])
+        options: dict[str, Any] = {"durability": self.durability.value} if self.durability is not None else {}
+        with Bar(f"opening {self.db}") as bar:
+            return whence.open(
+                self.db, read_only=self.read_only, retain=self.retain, setup=setup, progress=bar, **options
+            )
+
+
+def find_functions(text: str | None) -> Setup | None:
+    """The callable that `module:name` stands for; the module is looked for in the current folder too."""
+    if text is None:
+        return None
+    module, found, name = text.partition(":")
+    if not found or not module or not name:
+        raise typer.BadParameter(f"{text!r} is not MODULE:NAME", param_hint="--functions")
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        setup = getattr(importlib.import_module(module), name)
+    except Exception as error:  # a module may raise anything
+        raise WhenceError(f"--functions {text}: {type(error).__name__}: {error}") from None
+    finally:
+        sys.path.pop(0)
+    if not callable(setup):
+        raise WhenceError(f"--functions {text}: {name} cannot be called; it is to be a function of the database")
+    return setup  # type: ignore[no-any-return]  # a callable, as far as can be known
+
+
+def declare(db: whence.Database, program: Path) -> None:
+    """Run a script, with a progress bar for views that take long to fill.
+
+    In a database that has them already, CREATE statements that stand there word for word are passed over.
+    """
+    text = text_of(program)
+    with Bar(f"running {program}") as bar:
+        db.execute(_without(text, {_words(sql) for sql in db.statements}), bar)
+
+
+def _without(text: str, there: set[str]) -> str:
+    """The script without the statements that are there; the others stay on their lines, which errors name."""
+    if not there:
+        return text
+    kept = ""
+    for statement in parse(text):
+        if not isinstance(statement, (st.CreateTable, st.CreateView)) or _words(statement.sql) not in there:
+            lines = statement.line - 1 - kept.count("\n")
+            kept += "\n" * lines + " " * (statement.column - 1) * (lines > 0) + statement.sql + ";"
+    return kept
+
+
+def _words(sql: str) -> str:
+    return " ".join(sql.split())

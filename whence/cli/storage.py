@@ -1,0 +1,271 @@
+"""`whence info`, `check`, `backup`, `export` and `import`: a database as a folder of files."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from contextlib import suppress
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+import whence
+from whence.cli.console import Bar, err, out, reported
+from whence.cli.opening import Folder, Functions, find_functions
+from whence.connect.archive import COMPRESSIONS
+from whence.errors import WhenceError
+from whence.runtime.checking import Report
+from whence.runtime.explaining import in_bytes
+from whence.state.check import unfinished
+from whence.state.disk import Disk
+from whence.state.info import Info, look
+
+Compression = StrEnum("Compression", {name: name for name in COMPRESSIONS})  # type: ignore[misc]  # made of data
+
+
+class Shape(StrEnum):
+    table = "table"
+    json = "json"
+
+
+@reported
+def info(
+    path: Folder,
+    quick: Annotated[bool, typer.Option("--quick", help="Do not load it: no tables, views and rows.")] = False,
+    functions: Functions = None,
+    format: Annotated[Shape, typer.Option("--format", help="How it is printed.")] = Shape.table,
+) -> None:
+    """Say what a database holds, what it takes on disk and who writes to it. Works beside a writer.
+
+    Examples:
+
+        whence info mydb
+
+        whence info mydb --quick --format json
+    """
+    with Bar(f"reading {path}") as bar:
+        found = look(path, Disk(), bar)
+    relations, why = ([], "") if quick else _relations(path, functions)
+    if format is Shape.json:
+        plain = dataclasses.asdict(found) | {"path": str(path), "disk_bytes": found.log_bytes + found.image_bytes}
+        for kind in () if quick or why else ("table", "view"):
+            plain[f"{kind}s"] = {name: rows for k, name, rows in relations if k == kind}
+        print(json.dumps(plain))
+    else:
+        out.print(_described(found))
+        if relations:
+            table = _table("", "name", "rows")
+            for kind, name, rows in relations:
+                table.add_row(kind, Text(name), f"{rows:,}")
+            out.print(table)
+    if why:
+        err.print(Text(f"tables and views are not known: {why}", style="yellow"), soft_wrap=True)
+
+
+def _relations(path: Path, functions: str | None) -> tuple[list[tuple[str, str, int]], str]:
+    """The kind, name and rows of each table and view; or why they are not known."""
+    setup = find_functions(functions)
+    try:
+        with Bar(f"opening {path}") as bar, whence.open(path, read_only=True, setup=setup, progress=bar) as db:
+            tables, views = db.tables, db.views
+            rows = [("table", name, len(db[name])) for name in tables]
+            return [*rows, *(("view", name, len(db[name])) for name in views)], ""
+    except WhenceError as error:
+        return [], f"{error} (views that call Python functions need --functions)"
+
+
+def _described(found: Info) -> Table:
+    table = Table(show_header=False, box=None, pad_edge=False)
+    table.add_column(style="dim")
+    table.add_column()
+    image = "none yet" if found.image_epoch is None else f"epoch {found.image_epoch:,}, {_moment(found.image_time)}"
+    lines = {
+        "database": f"{found.path}, format {found.format}, made {found.created}",
+        "epoch": f"{found.epoch:,}" + (f", {_moment(found.time)}" if found.time else ""),
+        "retained": f"epochs {found.oldest:,} to {found.epoch:,} (retain {found.retain})",
+        "last snapshot": f"{image}; {found.records:,} records, {in_bytes(found.tail_bytes)} of log after it",
+        "log": f"{in_bytes(found.log_bytes)} in {_many(found.segments, 'segment')}",
+        "images": f"{in_bytes(found.image_bytes)} in {_many(found.images, 'file')}",
+        "on disk": in_bytes(found.log_bytes + found.image_bytes),
+        "written to by": found.writer or "nobody",
+    }
+    for name, said in lines.items():
+        table.add_row(name, Text(said))
+    return table
+
+
+def _moment(micros: int | None) -> str:
+    return datetime.fromtimestamp((micros or 0) / 1e6, UTC).isoformat(sep=" ", timespec="seconds")
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count:,} {what}{'s' * (count != 1)}"
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, header_style="dim", pad_edge=False)
+    for column in columns:
+        table.add_column(column, justify="right" if column in ("rows", "bytes", "records") else "left", overflow="fold")
+    return table
+
+
+@reported
+def check(path: Folder, functions: Functions = None) -> None:
+    """Read every file of a database and compute every view anew; exit code 1 if something is wrong.
+
+    Nothing is changed, and another process may write to the database meanwhile.
+
+    Examples:
+
+        whence check mydb
+
+        whence check mydb --functions myapp.views:register
+    """
+    with Bar(f"checking {path}") as bar:
+        report = whence.check(path, setup=find_functions(functions), progress=bar)
+    if report.files:
+        out.print(_files(report))
+    if report.views:
+        out.print(_views(report))
+    _notes(report)
+    for problem in report.problems:
+        err.print(Text(f"problem: {problem}", style="red"), soft_wrap=True)
+    if not report.ok:
+        out.print(Text(f"{path}: {_many(len(report.problems), 'problem')}", style="bold red"))
+        raise typer.Exit(1)
+    rows = sum(report.tables.values())
+    size = in_bytes(sum(file.bytes for file in report.files))
+    out.print(
+        Text(
+            f"{path}: all is well at epoch {report.epoch}: {_many(len(report.files), 'file')} of {size}, "
+            f"{_many(len(report.tables), 'table')} of {_many(rows, 'row')}, {_many(len(report.views), 'view')}",
+            style="green",
+        ),
+        soft_wrap=True,
+    )
+
+
+def _files(report: Report) -> Table:
+    table = _table("file", "kind", "bytes", "records", "")
+    for file in report.files:
+        with suppress(ValueError):
+            name = str(file.path.relative_to(report.path))
+        said = "ok"
+        if file.problem is not None:
+            said = "not read" if file.problem.offset is None else f"damaged at {file.problem.offset}"
+        records = "" if file.records is None else f"{file.records:,}"
+        table.add_row(Text(name), file.kind, f"{file.bytes:,}", records, _verdict(said))
+    return table
+
+
+def _views(report: Report) -> Table:
+    table = _table("view", "rows", "")
+    for view in report.views:
+        table.add_row(Text(view.name), f"{view.rows:,}", _verdict("ok" if view.ok else "differs"))
+        for mark, style, rows in (("too many", "red", view.extra_rows), ("missing", "yellow", view.missing_rows)):
+            for row in rows:
+                table.add_row("", "", Text(f"{mark}: {row}", style=style))
+    return table
+
+
+def _verdict(said: str) -> Text:
+    return Text(said, style="green" if said == "ok" else "red")
+
+
+def _notes(report: Report) -> None:
+    """What is worth knowing and no problem."""
+    if report.writer is not None:
+        out.print(Text(f"written to by {report.writer}", style="dim"), soft_wrap=True)
+    if report.torn is not None:
+        path, offset, size = report.torn
+        what = "is being written" if report.writer is not None else "was never acknowledged; opening cuts it off"
+        out.print(
+            Text(f"torn: {path}, offset {offset}: a record of which {size} bytes are there {what}", style="yellow")
+        )
+    for stray in report.strays:
+        what = " (or is being made)" if report.writer is not None and unfinished(stray) else ""
+        out.print(Text(f"stray: {stray} is no part of the database{what}", style="yellow"), soft_wrap=True)
+
+
+@reported
+def backup(
+    path: Folder,
+    to: Annotated[Path, typer.Argument(metavar="DEST", help="A folder that is not there yet.")],
+    checksums_only: Annotated[
+        bool, typer.Option("--checksums-only", help="Compare the copy's checksums, but do not open it.")
+    ] = False,
+    functions: Functions = None,
+) -> None:
+    """Copy a database while it is in use, and read the copy before it gets its name.
+
+    The copy is a database of its own: open it where it is, or move it back.
+
+    Examples:
+
+        whence backup mydb /backups/mydb-monday
+
+        whence backup mydb copy --functions myapp.views:register
+    """
+    with Bar(f"copying {path}") as bar:
+        setup = find_functions(functions)
+        done = whence.backup(path, to, setup=setup, checksums_only=checksums_only, progress=bar)
+    epoch = "" if done.epoch is None else f"epoch {done.epoch:,}, "
+    _done(f"{to}: {epoch}{_many(done.files, 'file')}, {in_bytes(done.bytes)}")
+
+
+@reported
+def export(
+    path: Folder,
+    to: Annotated[Path, typer.Argument(metavar="OUT", help="A folder for the export.")],
+    force: Annotated[bool, typer.Option("--force", help="Replace the export that is there.")] = False,
+    compression: Annotated[
+        Compression, typer.Option("--parquet-compression", help="How the Parquet files are compressed.")
+    ] = Compression.zstd,  # type: ignore[attr-defined]  # made of data
+    functions: Functions = None,
+) -> None:
+    """Write the tables of a database as Parquet, and tables and views as SQL. Works beside a writer.
+
+    OUT/schema.sql declares tables and views, OUT/tables has a Parquet file a table, OUT/export.json says what is what.
+
+    Examples:
+
+        whence export mydb out
+
+        whence export mydb out --force --parquet-compression snappy
+    """
+    setup = find_functions(functions)
+    with Bar(f"opening {path}") as bar, whence.open(path, read_only=True, setup=setup, progress=bar) as db:
+        made = db.export(to, force=force, compression=str(compression.value), progress=bar)
+    _done(f"{to}: {_many(len(made.tables), 'table')} of {_many(made.rows, 'row')}, {_many(len(made.views), 'view')}")
+
+
+@reported
+def import_(
+    source: Annotated[Path, typer.Argument(metavar="OUT", help="What whence export wrote.")],
+    to: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a new database.")],
+    retain: Annotated[
+        str | None, typer.Option("--retain", metavar="HOW-MUCH", help="How much of the past to keep from now on.")
+    ] = None,
+    functions: Functions = None,
+) -> None:
+    """Make a database of an export. It is there when all of it is.
+
+    Examples:
+
+        whence import out mydb
+
+        whence import out mydb --functions myapp.views:register
+    """
+    with Bar(f"reading {source}") as bar:
+        made = whence.import_database(source, to, setup=find_functions(functions), retain=retain, progress=bar)
+    rows = sum(made.tables.values())
+    _done(f"{to}: {_many(len(made.tables), 'table')} of {_many(rows, 'row')}, {_many(len(made.views), 'view')}")
+
+
+def _done(said: Any) -> None:
+    out.print(Text(said, style="green"), soft_wrap=True)
