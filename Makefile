@@ -48,6 +48,7 @@ bench: setup $(BENCH)
 	$(BIN)/python -m benchmarks.recursive_peers --json results/recursive_peers.json
 	$(BIN)/python -m benchmarks.recursive_peers --state-growth --memory --startup --json results/limits.json
 	$(BIN)/python -m benchmarks.join_peers --json results/join_peers.json
+	$(BIN)/python -m benchmarks.durable --json results/durable.json
 	$(BIN)/python -m benchmarks.page
 
 clean:

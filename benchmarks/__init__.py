@@ -4,7 +4,9 @@
 |---|---|
 | `recursive_peers` | what one link deleted or inserted costs in four recursive views, at 100 to 1,600 nodes |
 | `join_peers` | what a batch of 1,000 mixed updates costs in a three-way join with GROUP BY over a million rows |
+| `durable` | what commits, batches and reopening cost on disk, beside SQLite |
 | `limits` | growth with unrelated state, bytes a row, time from import to the first answer |
 
-`transit_stub` and `star` make the data, `peers/` holds one runner a system, `report` prints, plots and saves.
+`transit_stub`, `star` and `ledger` make the data, `reopening` is a part of `durable`, `peers/` holds one runner a
+system, `report` prints, plots and saves.
 """

@@ -18,7 +18,8 @@ LEAN = ("SciPy, matrix alone", "SciPy, matrix and difference")
 def main() -> None:
     """Fill the page from the last runs."""
     runs = {
-        name: json.loads((RESULTS / f"{name}.json").read_text()) for name in ("recursive_peers", "limits", "join_peers")
+        name: json.loads((RESULTS / f"{name}.json").read_text())
+        for name in ("recursive_peers", "limits", "join_peers", "durable")
     }
     made = {
         "recursive": recursive([s for s in runs["recursive_peers"]["series"] if s["peer"] not in LEAN]),
@@ -26,6 +27,7 @@ def main() -> None:
             [s for s in runs["recursive_peers"]["series"] if s["peer"] in ("Whence", *LEAN)], "reachable (linear)"
         ),
         "join": joins(runs["join_peers"]["series"]),
+        "durable": figures(runs["durable"]["figures"]),
         "promises": promises([c for run in runs.values() for c in run["checks"]]),
     }
     text = PAGE.read_text()
@@ -74,6 +76,16 @@ def joins(series: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+def figures(found: list[dict[str, Any]]) -> str:
+    """A row a peer: the median over the rounds."""
+    lines = ["| measured | peer | median | unit |", "|---|---|---|---|"]
+    for figure in found:
+        for place, (peer, median) in enumerate(figure["median"].items()):
+            what, unit = (figure["what"], figure["unit"]) if place == 0 else ("", "")
+            lines.append(f"| {what} | {peer} | {_number(median)} | {unit} |")
+    return "\n".join(lines)
+
+
 def promises(checks: list[dict[str, Any]]) -> str:
     """What was asked, what was measured."""
     lines = ["| promise | wanted | measured | |", "|---|---|---|---|"]
@@ -84,7 +96,7 @@ def promises(checks: list[dict[str, Any]]) -> str:
 
 
 def _number(value: float) -> str:
-    return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
 
 
 if __name__ == "__main__":

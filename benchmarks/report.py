@@ -64,6 +64,22 @@ class Check:
         return self.measured >= self.wanted if self.at_least else self.measured <= self.wanted
 
 
+@dataclass
+class Figure:
+    """What was measured in each round, by peer."""
+
+    what: str
+    unit: str
+    samples: dict[str, list[float]] = field(default_factory=dict)
+
+    def of(self, peer: str) -> float:
+        return statistics.median(self.samples[peer])
+
+    def times(self, peer: str, other: str) -> float:
+        """How many times more of the unit a peer has than another, round by round."""
+        return statistics.median(a / b for a, b in zip(self.samples[peer], self.samples[other], strict=True))
+
+
 def ratio(every: Sequence[Series], workload: str, size: int, peer: str, load: bool = False) -> float | None:
     """How many times longer than Whence a peer took, by the mean over all updates; None if either is missing."""
     found = {s.peer: s for s in every if s.workload == workload and s.size == size}
@@ -110,8 +126,8 @@ def show_checks(checks: Sequence[Check], console: Console) -> None:
     console.print(table)
 
 
-def save(path: Path, every: Sequence[Series], checks: Sequence[Check], settings: dict[str, Any]) -> None:
-    """Write all figures, the promises and the machine's kind as JSON."""
+def save(path: Path, every: Sequence[Series], checks: Sequence[Check], settings: dict[str, Any], **more: Any) -> None:
+    """Write all figures, the promises and the machine's kind as JSON, and whatever more there is."""
     path.parent.mkdir(parents=True, exist_ok=True)
     document = {
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -119,6 +135,7 @@ def save(path: Path, every: Sequence[Series], checks: Sequence[Check], settings:
         "settings": settings,
         "series": [asdict(s) | {"mean": s.mean} for s in every],
         "checks": [asdict(check) | {"kept": check.kept} for check in checks],
+        **more,
     }
     path.write_text(json.dumps(document, indent=1) + "\n")
 
@@ -154,3 +171,60 @@ def plot(path: Path, every: Sequence[Series], unit: str = "nodes") -> None:
     figure.tight_layout()
     figure.savefig(path, dpi=130)
     plt.close(figure)
+
+
+def show_figures(title: str, figures: Sequence[Figure], console: Console) -> None:
+    """Print the figures, one line a peer."""
+    table = Table(title=title, title_justify="left")
+    for column in ("", "unit", "peer"):
+        table.add_column(column)
+    for column in ("median", "least", "most", "Whence is times"):
+        table.add_column(column, justify="right")
+    for figure in figures:
+        table.add_section()
+        for place, (peer, samples) in enumerate(figure.samples.items()):
+            against = f"{figure.times(WHENCE, peer):.2f}" if WHENCE in figure.samples and peer != WHENCE else ""
+            label = (figure.what, figure.unit) if place == 0 else ("", "")
+            table.add_row(
+                *label, peer, *map(_number, (statistics.median(samples), min(samples), max(samples))), against
+            )
+    console.print(table)
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+def plot_figures(path: Path, figures: Sequence[Figure]) -> None:
+    """Draw one panel a unit: bars by figure, one colour a peer, logarithmic."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+    from matplotlib.patches import Patch
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    units = list(dict.fromkeys(figure.unit for figure in figures))
+    named = list(dict.fromkeys(peer for figure in figures for peer in figure.samples))
+    colours = {peer: f"C{place}" for place, peer in enumerate(named)}
+    picture, panels = plt.subplots(1, len(units), figsize=(4.4 * len(units), 4.2), squeeze=False)
+    for panel, unit in zip(panels[0], units, strict=True):
+        at, ticks = 0.0, []
+        for figure in (figure for figure in figures if figure.unit == unit):
+            middle = at + (len(figure.samples) - 1) / 2
+            for peer in figure.samples:
+                panel.bar(at, figure.of(peer), color=colours[peer], width=0.9)
+                at += 1
+            ticks.append((middle, figure.what))
+            at += 1
+        panel.set_xticks(
+            [place for place, _ in ticks], [what for _, what in ticks], rotation=30, ha="right", fontsize=7
+        )
+        panel.set_yscale("log")
+        panel.set_title(unit, fontsize=9)
+        panel.grid(alpha=0.3, axis="y")
+    handles = [Patch(color=colours[peer]) for peer in named]
+    panels[0][0].legend(handles, named, fontsize=6)
+    picture.tight_layout()
+    picture.savefig(path, dpi=130)
+    plt.close(picture)
