@@ -698,3 +698,54 @@ def test_a_failed_opening_lets_go_of_the_lock(made: Path) -> None:
         assert len(db["a"]) == 52
         db.close()
         shutil.rmtree(copy)
+
+
+def test_an_epoch_that_breaks_off_between_log_and_runtime_has_not_happened(tmp_path: Path) -> None:
+    with whence.open(tmp_path / "db") as db:
+        db.execute("CREATE TABLE a (x INT); CREATE VIEW n AS SELECT COUNT(*) AS n FROM a")
+        db.insert("a", (1,))
+        flow = db._runtime.catalog.flow
+        flow.commit = _interrupt  # type: ignore[method-assign]  # Ctrl-C when the record is written
+        with pytest.raises(KeyboardInterrupt):
+            db.insert("a", (2,))
+        assert (db["a"].rows, db["n"].rows, db.epoch) == ([(1,)], [(1,)], 1)
+        db.insert("a", (3,))
+    with whence.open(tmp_path / "db") as db:
+        assert (sorted(db["a"].rows), db["n"].rows, db.epoch) == ([(1,), (3,)], [(2,)], 2)
+
+
+def _interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+def test_a_relative_path_stays_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for place in ("one", "two"):
+        (tmp_path / place).mkdir()
+        with whence.open(tmp_path / place / "db") as db:
+            db.execute(f"CREATE TABLE {place} (x INT)")
+    monkeypatch.chdir(tmp_path / "one")
+    with whence.open("db") as db, whence.open("db", read_only=True) as reader:
+        monkeypatch.chdir(tmp_path / "two")
+        db.insert("one", (1,))
+        assert reader["one"].rows == [(1,)]
+        assert db.snapshot()
+    for place, rows in (("one", [(1,)]), ("two", [])):
+        with whence.open(tmp_path / place / "db") as db:
+            assert (db.tables, db[place].rows) == ([place], rows)
+
+
+def test_a_reader_that_could_not_read_shows_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "db"
+    with whence.open(path) as db:
+        db.execute("CREATE TABLE a (x INT)")
+        db.insert("a", (1,))
+    with whence.open(path, read_only=True) as reader:
+        assert reader["a"].rows == [(1,)]
+        away = path.rename(tmp_path / "away")
+        for _ in range(3):
+            with pytest.raises(whence.StorageError):
+                reader["a"].rows  # noqa: B018
+        away.rename(path)
+        with whence.open(path) as db:
+            db.insert("a", (2,))
+        assert sorted(reader["a"].rows) == [(1,), (2,)]

@@ -259,7 +259,8 @@ def _first_fault(path: str | Path, convert: pyarrow.csv.ConvertOptions) -> Excep
         for _ in _parts(path, convert, use_threads=False):
             pass
     except pa.ArrowInvalid as error:
-        return error
+        fault: Exception = error
+        return fault
     return None
 
 

@@ -86,14 +86,25 @@ class Durable(_Lasting):
 
     def _mend(self) -> None:
         """After a failed sync: go back to what is stable. A transaction that is under way fails when it ends."""
-        if self.journal is not None and self.journal.broken:
-            with self.paused():
-                if self.journal.broken and self._open is None:
-                    self.journal.mend()
+        if not self._is_broken():
+            return
+        with self._state:  # which a writer holds who is just between the log and the end of its epoch
+            if not self._is_broken():
+                return
+        with self.paused():
+            if self._is_broken() and self._open is None and self.journal is not None:
+                self.journal.mend()
+
+    def _is_broken(self) -> bool:
+        return self.journal is not None and self.journal.broken
 
     def _write_epoch(self, epoch: Epoch) -> None:
         if self.journal is not None:
             self.journal.write_epoch(epoch)
+
+    def _epoch_done(self) -> None:
+        if self.journal is not None:
+            self.journal.epoch_done()
 
     def _write_statements(self, statements: list[str]) -> None:
         if self.journal is not None:

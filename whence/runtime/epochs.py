@@ -121,6 +121,9 @@ class Epochs:
     def _write_epoch(self, epoch: Epoch) -> None:
         """Called when an epoch has run and nothing is committed yet; an error here undoes it."""
 
+    def _epoch_done(self) -> None:
+        """Called when an epoch that was written is committed here, too."""
+
     def _write_statements(self, statements: list[str]) -> None:
         """Called when the catalog has changed; an error here changes it back."""
 
@@ -246,6 +249,7 @@ class Epochs:
             self.expired += gone
             self._look_ahead()
             self.seconds += time.perf_counter() - start
+            self._epoch_done()
         if log.isEnabledFor(logging.DEBUG):
             what = {name: len(batch.ann) for name, batch in (deltas | changes).items()}
             log.debug("epoch %d committed in %.3f ms: %s", number, (time.perf_counter() - start) * 1000, what)

@@ -12,6 +12,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from whence.engine.epoch import Epoch
+from whence.errors import StorageError
 from whence.runtime.recovery import Progress, Recovery, recover
 from whence.runtime.snapshots import Snapshots
 from whence.state.store import Store
@@ -31,6 +32,7 @@ class Journal:
         self._runtime, self.store = runtime, store
         self.snapshots = Snapshots(runtime, store)
         self._last = 0  # the ticket of the last record
+        self._doubt: int | None = None  # the one before it, until the runtime has what it says
         self._recover(progress)
         if store.log.torn is not None:
             path, offset, size = store.log.torn
@@ -46,10 +48,19 @@ class Journal:
     # -- writing -----------------------------------------------------------------------------------------------------
 
     def write_epoch(self, epoch: Epoch) -> None:
-        """Append an epoch, which an error undoes."""
-        with self.store.appending():
-            ticket = self.store.write_epoch(epoch, self._runtime.dictionary)
+        """Append an epoch, which an error undoes; `epoch_done` must follow."""
+        self._doubt = self.store.log.written
+        try:
+            with self.store.appending():
+                ticket = self.store.write_epoch(epoch, self._runtime.dictionary)
+        except StorageError:
+            self._doubt = None
+            raise
         self._last = ticket
+
+    def epoch_done(self) -> None:
+        """The runtime has the epoch, too. If it never says so (Ctrl-C), the log and the runtime may differ."""
+        self._doubt = None
 
     def write_statements(self, statements: list[str]) -> None:
         """Append what has changed the catalog, which an error undoes."""
@@ -70,15 +81,16 @@ class Journal:
 
     @property
     def broken(self) -> bool:
-        """Whether the runtime is ahead of what can be made stable."""
-        return self.store.failed
+        """Whether the runtime is ahead of what can be made stable, or an epoch broke off between log and runtime."""
+        return self.store.failed or self._doubt is not None
 
     def mend(self) -> None:
         """Go back to the last stable epoch, in the log and in the runtime; StorageError while that is not possible."""
-        self.store.fall_back()
-        self._runtime.start_anew("the disk failed, and what was not stable is lost")
+        self.store.fall_back(self._doubt)
+        self._runtime.start_anew("the disk failed or an epoch broke off, and what was not stable is lost")
         self._last = 0
         self._recover()
+        self._doubt = None
         log.warning("the log has been cut back to epoch %d, the last one that was stable", self._runtime.epoch)
 
     # -- ending ------------------------------------------------------------------------------------------------------

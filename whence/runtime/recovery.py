@@ -123,7 +123,10 @@ def replay(runtime: Embedded, record: Record) -> int:
 def learn(runtime: Embedded, first: int, words: list[Any]) -> None:
     """Take up the dictionary's values from the code `first` on."""
     if words and not runtime.dictionary.extend(first, words):
-        raise UnlikeError(f"the values from code {first} on are not those that the log has")
+        raise UnlikeError(
+            f"the values from code {first} on are not those that the log has: a Python function that views call gives "
+            "other texts than when the log was written; open the database with the functions as they were"
+        )
 
 
 class Follower:
@@ -135,19 +138,16 @@ class Follower:
 
     def __init__(self, runtime: Embedded, folder: Folder, until: int | None = None, progress: Progress | None = None):
         self._runtime, self._folder, self._until = runtime, folder, until
-        self._begin(progress)
+        self._at: Recovered | None = None  # where it is; None if it must begin anew
+        self.recovery = self._begin(progress).report
 
-    @property
-    def recovery(self) -> Recovery:
-        return self._at.report
-
-    def _begin(self, progress: Progress | None = None) -> None:
+    def _begin(self, progress: Progress | None = None) -> Recovered:
         """Read everything; again, if the writer has changed the folder meanwhile."""
         while True:
             seen = self._folder.manifest
             try:
                 self._at = recover(self._runtime, self._folder, until=self._until, progress=progress)
-                return
+                return self._at
             except StorageError:
                 self._runtime.start_anew("the writer went ahead")
                 self._folder.reload()
@@ -155,17 +155,23 @@ class Follower:
                     raise
 
     def catch_up(self) -> None:
-        """Replay what has been added since the last time."""
-        folder, reader = self._folder, self._at.reader
-        if self._until is not None:
+        """Replay what has been added since the last time. After an error the next call begins anew."""
+        if self._until is not None and self._at is not None:
             return
         with self._runtime.paused():
-            try:
-                folder.look_again(reader)
-                for record in folder.read(reader):
-                    replay(self._runtime, record)
-            except StorageError as error:
-                log.info("reading %s again from the start: %s", folder.path, error)
-                folder.reload()
-                self._runtime.start_anew("the database had to be read again")
-                self._begin()
+            at, self._at = self._at, None
+            if at is not None:
+                try:
+                    self._go_on(at.reader)
+                    self._at = at
+                    return
+                except StorageError as error:
+                    log.info("reading %s again from the start: %s", self._folder.path, error)
+            self._runtime.start_anew("the database had to be read again")
+            self._folder.reload()
+            self._begin()
+
+    def _go_on(self, reader: Reader) -> None:
+        self._folder.look_again(reader)
+        for record in self._folder.read(reader):
+            replay(self._runtime, record)

@@ -88,7 +88,7 @@ class Folder:
     """A database's folder as a process that only reads it sees it."""
 
     def __init__(self, path: Path, disk: Disk):
-        self.path, self.disk = path, disk
+        self.path, self.disk = path.absolute(), disk  # wherever the process goes meanwhile
         self.reload()
 
     def reload(self) -> None:
@@ -186,6 +186,7 @@ class Store:
         snapshot_bytes: int = 16 << 20,
         snapshot_records: int = 20_000,
     ):
+        path = path.absolute()
         self.path, self.disk = path, disk
         if durability not in DURABILITIES:
             raise StorageError(f"durability is one of {', '.join(DURABILITIES)}, not {durability!r}")
@@ -259,11 +260,14 @@ class Store:
         """Whether a sync failed, and the runtime has not been recovered since from what is stable."""
         return self.log.failed or not self._resumed
 
-    def fall_back(self) -> None:
-        """After a failed sync: cut the log back to what is stable. It has failed until someone has recovered that."""
+    def fall_back(self, doubtful: int | None = None) -> None:
+        """After a failed sync: cut the log back to what is stable; or to the ticket before a record that is in doubt.
+        It has failed until someone has recovered that."""
         self._resumed = False
         if self.log.failed:
             self.log.recover_to_synced()
+        elif doubtful is not None and self.log.written != doubtful:
+            self.log.withdraw(self.log.written)
 
     def write_epoch(self, epoch: Epoch, dictionary: Dictionary) -> int:
         """Append an epoch; the ticket to wait for."""
