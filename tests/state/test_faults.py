@@ -749,3 +749,37 @@ def test_a_reader_that_could_not_read_shows_nothing(tmp_path: Path) -> None:
         with whence.open(path) as db:
             db.insert("a", (2,))
         assert sorted(reader["a"].rows) == [(1,), (2,)]
+
+
+def test_an_epoch_in_doubt_is_not_kept_by_closing(tmp_path: Path) -> None:
+    db = whence.open(tmp_path / "db")
+    db.execute("CREATE TABLE a (x INT)")
+    db.insert("a", (1,))
+    db._runtime.catalog.flow.commit = _interrupt  # type: ignore[method-assign]
+    with pytest.raises(KeyboardInterrupt):
+        db.insert("a", (2,))
+    db.close()
+    with whence.open(tmp_path / "db") as db:
+        assert (db["a"].rows, db.epoch) == ([(1,)], 1)
+
+
+def test_a_folder_that_takes_the_place_of_an_open_one_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "db"
+    db = whence.open(path)
+    db.execute("CREATE TABLE a (x INT)")
+    path.rename(tmp_path / "away")
+    with whence.open(path) as other:
+        other.execute("CREATE TABLE b (x INT)")
+    for act in (lambda: db.insert("a", (1,)), lambda: db.execute("CREATE TABLE c (x INT)"), db.snapshot):
+        with pytest.raises(whence.StorageError, match="was moved, removed or replaced"):
+            act()
+    db.close()
+    with whence.open(path) as other, whence.open(tmp_path / "away") as moved:
+        assert (other.tables, moved.tables) == (["b"], ["a"])
+
+
+def test_closing_and_snapshots_are_not_for_transactions(tmp_path: Path) -> None:
+    with whence.open(tmp_path / "db") as db, db.transaction():
+        for act in (db.close, db.snapshot):
+            with pytest.raises(whence.WhenceError, match="cannot stand inside a transaction"):
+                act()

@@ -13,7 +13,7 @@ import pyarrow as pa
 from whence.connect import files, rows
 from whence.connect.archive import Archive
 from whence.engine.components import DEPTH_LIMIT
-from whence.errors import CatalogError, DataError, SqlError, WhenceError
+from whence.errors import CatalogError, DataError, SqlError, StorageError, WhenceError
 from whence.model.codes import Codes, shown
 from whence.model.types import Schema, Type
 from whence.plan.program import ScalarFunction, TableFunction
@@ -73,6 +73,8 @@ def open(
         if read_only or retain is not None:
             raise WhenceError("read_only and retain are for a database that has a path")
         return _set_up(Embedded(limit, clock), setup)
+    if "\0" in str(path):
+        raise StorageError(f"{str(path)!r} is not a path")
     folder, disk = Path(path), disk or Disk()
     if read_only:
         reader = Following(limit, clock)

@@ -139,6 +139,7 @@ class Durable(_Lasting):
 
     def snapshot(self) -> bool:
         self._check_open()
+        self._check_not_writing("snapshot")
         self._mend()
         return self.journal is not None and self.journal.snapshots.take()
 

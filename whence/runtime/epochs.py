@@ -60,6 +60,7 @@ class Epochs:
         self._writer = threading.RLock()  # held from a transaction's first write to its end
         self._state = threading.RLock()  # held while the committed state changes or is read
         self._open: Transaction | None = None
+        self._whose = 0  # the thread whose transaction it is
         self._feeds = Feeds()
         self._arrow: dict[str, tuple[int, pa.Table]] = {}
         self._changed: dict[str, int] = {}
@@ -71,6 +72,7 @@ class Epochs:
         return self.catalog.program
 
     def close(self) -> None:
+        self._check_not_writing("close")
         with self._writer, self._state:
             if self.closed:
                 return
@@ -78,6 +80,11 @@ class Epochs:
             self._feeds.end()
         if self._expirer is not None:
             self._expirer.stop()
+
+    def _check_not_writing(self, what: str) -> None:
+        """An error inside a transaction of this thread."""
+        if self._open is not None and self._whose == threading.get_ident():
+            raise WhenceError(f"{what} cannot stand inside a transaction: end it first")
 
     def _check_open(self) -> None:
         if self.closed:
@@ -173,6 +180,7 @@ class Epochs:
     @contextmanager
     def _outermost(self) -> Iterator[Transaction]:
         self._open = writes = Transaction(self._pending)
+        self._whose = threading.get_ident()
         try:
             self._begin(writes)
             yield writes

@@ -9,6 +9,7 @@ it was for: the log is cut back to what is stable, and the runtime begins again 
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from whence.engine.epoch import Epoch
@@ -30,7 +31,7 @@ class Journal:
 
     def __init__(self, runtime: Embedded, store: Store, progress: Progress | None = None):
         self._runtime, self.store = runtime, store
-        self.snapshots = Snapshots(runtime, store)
+        self.snapshots = Snapshots(runtime, store, lambda: self.broken)
         self._last = 0  # the ticket of the last record
         self._doubt: int | None = None  # the one before it, until the runtime has what it says
         self._recover(progress)
@@ -40,7 +41,15 @@ class Journal:
 
     def _recover(self, progress: Progress | None = None) -> None:
         store = self.store
-        found = recover(self._runtime, store.folder, torn=store.log.torn, progress=progress)
+        while True:
+            seen = store.folder.manifest
+            try:
+                found = recover(self._runtime, store.folder, torn=store.log.torn, progress=progress)
+                break
+            except StorageError:
+                if store.folder.manifest == seen:
+                    raise
+                self._runtime.start_anew("a snapshot took the place of another")  # and what that stood on is gone
         store.resume(found.report.replayed, found.log_bytes, found.words)
         self.recovery = found.report
         log.info("%s opened: %s", store.path, found.report)
@@ -98,7 +107,12 @@ class Journal:
     def close(self) -> None:
         """Leave the folder such that it opens quickly. The log holds everything, should the last snapshot fail."""
         try:
-            if self.store.is_ours:
+            if not self.store.is_ours:
+                pass
+            elif self.broken:
+                with suppress(StorageError):  # or opening finds what nobody was told of
+                    self.store.fall_back(self._doubt)
+            else:
                 self.snapshots.last()
         finally:
             self.store.close()

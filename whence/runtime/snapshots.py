@@ -80,8 +80,9 @@ class Capture:
 class Snapshots:
     """Takes the snapshots of one database: in a thread of its own when the log has grown, or when asked."""
 
-    def __init__(self, runtime: Embedded, store: Store):
-        self._runtime, self._store = runtime, store
+    def __init__(self, runtime: Embedded, store: Store, broken: Callable[[], bool]):
+        """`broken` says whether the runtime and the log may differ: then there is nothing to be kept."""
+        self._runtime, self._store, self._broken = runtime, store, broken
         self._one = threading.Lock()  # one at a time
         self._thread: threading.Thread | None = None
         self._not_before = 0.0
@@ -131,7 +132,7 @@ class Snapshots:
     def _take(self) -> bool:
         runtime, store, start = self._runtime, self._store, time.perf_counter()
         with runtime.paused():
-            if not store.tail_records or store.failed:
+            if not store.tail_records or self._broken():
                 return False
             words = runtime.dictionary
             store.write_words(words, runtime.epoch, runtime.time)

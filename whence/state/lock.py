@@ -63,6 +63,19 @@ class Lock:
                 "only that one writes to it: open it here with read_only=True, or fork before opening it"
             )
 
+    def check_place(self) -> None:
+        """Raises StorageError if the folder was moved away, removed or replaced: what is there now is not ours."""
+        with telling(self._file.path, "look at"):
+            ours = os.fstat(self._file.fileno())
+            with suppress(FileNotFoundError):
+                there = os.stat(self._file.path)
+                if (there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino):
+                    return
+        raise StorageError(
+            f"{self.folder} was moved, removed or replaced while it was open: put it back, or close the database and "
+            "open it where it is now"
+        )
+
     def close(self) -> None:
         """Lets others write."""
         _held.discard(self)

@@ -322,7 +322,7 @@ class Log:
         if self._closed:
             return
         self._stop.set()
-        if self._ticker.ident is not None:
+        if self._ticker.ident is not None and self._ticker is not threading.current_thread():
             self._ticker.join()
         try:
             with suppress(StorageError):  # what a failed append left is torn, and will be cut on opening

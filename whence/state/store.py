@@ -248,6 +248,10 @@ class Store:
             return False
         return True
 
+    def _check_ours(self) -> None:
+        self.lock.check_process()
+        self.lock.check_place()
+
     # -- the log -----------------------------------------------------------------------------------------------------
 
     def resume(self, records: int, size: int, words: int) -> None:
@@ -285,7 +289,7 @@ class Store:
             self.write_statements([], epoch, now, dictionary)
 
     def _append(self, kind: int, epoch: int, now: int, parts: list[Any], words: int) -> int:
-        self.lock.check_process()
+        self._check_ours()
         if self._manifest_due:
             self._name_segments()
         size = self.log.segment_size
@@ -321,7 +325,7 @@ class Store:
 
     def rotate(self) -> None:
         """Begin a new segment, with which the log goes on after an image."""
-        self.lock.check_process()
+        self._check_ours()
         number = self.log.rotate()
         self._manifest_due = True
         self._name_segments()
@@ -374,6 +378,7 @@ class Store:
 
     def _change(self, **fields: Any) -> None:
         """Replace the manifest by one with other fields."""
+        self.lock.check_place()
         with self._guard:
             manifest = replace(self.folder.manifest, **fields)
             manifest_.save(self.disk, self.path, manifest)
