@@ -17,7 +17,9 @@ from typer.testing import CliRunner, Result
 import whence
 from whence.cli import app
 from whence.cli.console import Bar
+from whence.state.disk import Disk
 from whence.state.segment import FILE_HEADER
+from whence.state.store import Folder
 
 PROGRAM = """
 CREATE TABLE sale (item TEXT, price INT);
@@ -172,7 +174,7 @@ def test_check_names_file_and_offset_of_damage(db: Path) -> None:
     data[-3] ^= 1
     segment.write_bytes(data)
     text = said(call("check", "db"), 1)
-    assert f"problem: db/log/{segment.name}, offset {FILE_HEADER}: payload checksum does not match" in text
+    assert f"problem: {db}/log/{segment.name}, offset {FILE_HEADER}: payload checksum does not match" in text
     assert f"damaged at {FILE_HEADER}" in text
     assert "db: 1 problem" in text
 
@@ -183,9 +185,9 @@ def test_check_tells_of_torn_tails_and_strays(db: Path) -> None:
         file.write(b"\1\2\3")
     (db / "notes.txt").write_text("")
     text = said(call("check", "db"))
-    assert "torn: db/log" in text
+    assert f"torn: {db}/log" in text
     assert "3 bytes" in text
-    assert "stray: db/notes.txt is no part of the database" in text
+    assert f"stray: {db}/notes.txt is no part of the database" in text
     assert "all is well" in text
 
 
@@ -277,3 +279,42 @@ def test_metrics_of_what_lasts(tmp_path: Path) -> None:
         assert db.metrics()["recovery"]["image_epoch"] == 1
     with whence.open() as db:
         assert "synced_epoch" not in db.metrics()
+
+
+def test_check_names_each_file_of_a_folder_given_by_a_relative_path(db: Path) -> None:
+    shown = said(call("check", "db"))
+    for file in (db / "MANIFEST", *Folder(db, Disk()).files()):
+        assert str(file.relative_to(db)) in shown
+
+
+def test_an_export_takes_no_other_things_place(db: Path) -> None:
+    for place in ("db", "db/log"):
+        assert "holds something else than an export" in said(call("export", "db", place, "--force"), 1)
+    said(call("export", "db", "out"))
+    assert "is not empty" in said(call("export", "db", "out"), 1)
+    said(call("export", "db", "out", "--force"))
+    assert "all is well" in said(call("check", "db"))
+
+
+def test_a_copy_inside_its_source_is_refused(db: Path) -> None:
+    assert "is inside" in said(call("backup", "db", "db/copy"), 1)
+    assert not (db / "copy").exists()
+
+
+def test_functions_that_fail_are_told_of(db: Path) -> None:
+    (db.parent / "shop_functions.py").write_text("def boom(db):\n    raise RuntimeError('no')\n")
+    assert "--functions shop_functions:boom: RuntimeError: no" in said(
+        call("check", "db", "--functions", "shop_functions:boom"), 1
+    )
+
+
+def test_a_view_whose_function_is_missing_says_how_to_give_it(files: Path) -> None:
+    def register(db: whence.Database) -> None:
+        db.create_function("twice", lambda x: 2 * x, args=["INT"], returns="BIGINT")
+
+    with whence.open("fn", setup=register) as db:
+        db.execute("CREATE TABLE t (x INT); CREATE VIEW v AS SELECT twice(x) AS y FROM t")
+    with pytest.raises(whence.StorageError, match=r'fn: its views cannot be loaded: .*"twice".*--functions'):
+        whence.open("fn")
+    assert "--functions" in said(call("sql", "--db", "fn", "-c", "SELECT 1"), 1)
+    said(call("check", "fn", "--functions", "shop_functions:register"))

@@ -376,12 +376,14 @@ def test_snapshots_take_themselves(path: Path) -> None:
         assert again.recovery.replayed < 60
 
 
-def test_a_snapshot_inside_a_transaction_has_nothing_of_it(db: whence.Database, path: Path) -> None:
+def test_a_snapshot_beside_a_transaction_has_nothing_of_it(db: whence.Database, path: Path) -> None:
     db.insert("a", [(1, "x")])
+    taking = threading.Thread(target=db.snapshot)
     with suppress(ZeroDivisionError), db.transaction():
         db.insert("a", [(2, "y")])
-        db.snapshot()
+        taking.start()
         _ = 1 / 0
+    taking.join()
     db.insert("a", [(3, "z")])
     abandon(db)
     with whence.open(path) as db:

@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import sys
 from typing import Annotated
@@ -59,4 +60,7 @@ def options(
 
 def main() -> None:
     """The `whence` command."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a terminal that lacks a letter shows its number
+            stream.reconfigure(errors="backslashreplace")
     app()

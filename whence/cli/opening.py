@@ -36,7 +36,11 @@ Lasting = Annotated[
 ]
 Retain = Annotated[
     str | None,
-    typer.Option("--retain", metavar="HOW-MUCH", help="How much of the past to keep: 100 epochs, '7 days', all."),
+    typer.Option(
+        "--retain",
+        metavar="HOW-MUCH",
+        help="How much of the past to keep: a number of epochs, a time such as '7 days', or all.",
+    ),
 ]
 Functions = Annotated[
     str | None,
@@ -93,7 +97,16 @@ def find_functions(text: str | None) -> Setup | None:
         sys.path.pop(0)
     if not callable(setup):
         raise WhenceError(f"--functions {text}: {name} cannot be called; it is to be a function of the database")
-    return setup  # type: ignore[no-any-return]  # a callable, as far as can be known
+
+    def guarded(db: whence.Database) -> None:
+        try:
+            setup(db)
+        except WhenceError:
+            raise
+        except Exception as error:
+            raise WhenceError(f"--functions {text}: {type(error).__name__}: {error}") from None
+
+    return guarded
 
 
 def declare(db: whence.Database, program: Path) -> None:

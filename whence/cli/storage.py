@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from contextlib import suppress
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -153,8 +152,7 @@ def check(path: Folder, functions: Functions = None) -> None:
 def _files(report: Report) -> Table:
     table = _table("file", "kind", "bytes", "records", "")
     for file in report.files:
-        with suppress(ValueError):
-            name = str(file.path.relative_to(report.path))
+        name = str(file.path.relative_to(report.path) if file.path.is_relative_to(report.path) else file.path)
         said = "ok"
         if file.problem is not None:
             said = "not read" if file.problem.offset is None else f"damaged at {file.problem.offset}"

@@ -154,8 +154,11 @@ def _make_room(path: Path, force: bool) -> None:
     with _told(path):
         if path.exists() and not path.is_dir():
             raise StorageError(f"{path} is a file; an export is a folder")
-        if path.exists() and any(path.iterdir()) and not force:
+        there = {item.name for item in path.iterdir()} if path.exists() else set()
+        if there and not force:
             raise StorageError(f"{path} is not empty: export to another folder, or with --force (force=True)")
+        if there - {SCHEMA, TABLES, INDEX}:
+            raise StorageError(f"{path} holds something else than an export ({min(there - {SCHEMA, TABLES, INDEX})})")
         (path / TABLES).mkdir(parents=True, exist_ok=True)
         if (path / INDEX).exists():
             with suppress(DataError):  # what is no export of ours has no files of ours

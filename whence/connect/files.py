@@ -244,7 +244,7 @@ def _read_csv(path: str | Path, schema: Schema) -> Iterator[pa.Table]:
                 raise DataError(f"{path}: the names of the columns do not all stand on the first line")
             yield pa.Table.from_batches([part]).rename_columns([names[n] for n in header])
     except pa.ArrowInvalid as error:
-        raise DataError(f"{path}{_placed(_first_fault(path, convert) or error, header)}") from None
+        raise DataError(f"{path}{_placed(_first_fault(path, convert) or _said(error), header)}") from None
 
 
 def _parts(path: str | Path, convert: pyarrow.csv.ConvertOptions, use_threads: bool) -> Iterator[pa.RecordBatch]:
@@ -253,14 +253,13 @@ def _parts(path: str | Path, convert: pyarrow.csv.ConvertOptions, use_threads: b
         yield from reader
 
 
-def _first_fault(path: str | Path, convert: pyarrow.csv.ConvertOptions) -> Exception | None:
+def _first_fault(path: str | Path, convert: pyarrow.csv.ConvertOptions) -> str | None:
     """What Arrow says of the first row that it cannot read: only with one thread does it know which that is."""
     try:
         for _ in _parts(path, convert, use_threads=False):
             pass
     except pa.ArrowInvalid as error:
-        fault: Exception = error
-        return fault
+        return _said(error)
     return None
 
 
@@ -297,9 +296,8 @@ def _said(error: Exception) -> str:
     return f"{str(error).splitlines()[0]:.300}"
 
 
-def _placed(error: Exception, header: list[str]) -> str:
+def _placed(said: str, header: list[str]) -> str:
     """What Arrow says of a CSV, with its row and column as we count and call them."""
-    said = _said(error)
     row, column = re.search(r"Row #(\d+)", said), re.search(r"column #(\d+)", said)
     place = [f"line {row[1]}"] if row else []
     place += [f"column {header[int(column[1])].strip().lower()}"] if column and int(column[1]) < len(header) else []

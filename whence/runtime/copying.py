@@ -31,6 +31,8 @@ class Backup:
 def backup(path: Path, to: Path, functions: Program | None, disk: Disk, progress: Progress | None = None) -> Backup:
     """Copy a database to a new folder, which gets its name when the copy has been read, and opened with functions."""
     source = Folder(path, disk)
+    if path.resolve() in to.resolve().parents:
+        raise StorageError(f"{to} is inside {path}: a copy there would go with it")
     with whole_folder(to, disk) as folder:
         size = copy(source, folder, progress)
         found = check_files(folder, disk, progress)

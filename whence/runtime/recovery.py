@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from whence.errors import CorruptionError, StorageError, WhenceError
+from whence.errors import CorruptionError, SqlError, StorageError, WhenceError
 from whence.sql.parse import parse_one
 from whence.state.chain import Chain
 from whence.state.codec import unpack_epoch, unpack_schema, unpack_words
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from whence.runtime.embedded import Embedded
 
 log = logging.getLogger("whence")
+_FUNCTIONS = "Python functions that views call are given by setup=, or --functions"
 Progress = Callable[[str, int, int], None]  # what is being done, how much of it is done, of how much
 
 
@@ -66,7 +67,10 @@ def recover(
     """Bring an empty runtime to the last epoch of a folder, or to an earlier one."""
     began = time.perf_counter()
     start = folder.start(until)
-    words = load_image(runtime, folder.chain(start.links), progress) if start.links else 0
+    try:
+        words = load_image(runtime, folder.chain(start.links), progress) if start.links else 0
+    except SqlError as error:
+        raise StorageError(f"{folder.path}: its views cannot be loaded: {error} ({_FUNCTIONS})") from error
     flow = runtime.catalog.flow
     restored, primed = flow.restored, flow.primed
     reader, replayed, total = folder.reader(start.place), 0, folder.log_bytes(*start.place)
@@ -114,9 +118,10 @@ def replay(runtime: Embedded, record: Record) -> int:
     except StorageError:
         raise
     except WhenceError as error:
-        raise StorageError(
-            f"{record.path}, offset {record.offset}: epoch {record.epoch} cannot be done again: {error}"
-        ) from error
+        what = f"epoch {record.epoch}" if record.kind == EPOCH else f"what was declared after epoch {record.epoch}"
+        hint = f" ({_FUNCTIONS})" if isinstance(error, SqlError) else ""
+        place = f"{record.path}, offset {record.offset}"
+        raise StorageError(f"{place}: {what} cannot be done again: {error}{hint}") from error
     return first + len(words)
 
 

@@ -33,7 +33,7 @@ def check(
     >>> report = check(path); report.ok, [view.name for view in report.views]
     (True, ['n'])
     """
-    return checking.check(Path(path), functions(setup), disk or Disk(), progress)
+    return checking.check(Path(path).absolute(), functions(setup), disk or Disk(), progress)
 
 
 def backup(

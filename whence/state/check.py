@@ -141,6 +141,7 @@ class _Checker:
     def _segment(self, number: int, *, last: bool) -> None:
         path, size = segment_path(self.folder.path / LOG, number), 0
         records, problem = 0, None
+        self._ends[number] = _UNKNOWN  # until its end is reached
         try:
             size = self._size(path)
             try:
@@ -162,9 +163,9 @@ class _Checker:
     def _scan(self, number: int, *, last: bool) -> int:
         """Read a segment to its end; how many records. A gap between epochs is told of when the end is reached."""
         path, records = segment_path(self.folder.path / LOG, number), 0
-        before = self._ends.get(max((n for n in self._ends if n < number), default=0), _UNKNOWN)
+        earlier = [n for n in self.folder.manifest.segments if n < number]
+        before = self._ends[earlier[-1]] if earlier else _UNKNOWN
         at = self._image_epoch(number, before)
-        self._ends[number] = _UNKNOWN  # until its end is reached
         gap = CorruptionError(path, 0, f"after the image of epoch {at}, but the log is at {before}")
         gaps = [gap] if 0 <= before != at else []
         scan = Scan(path, number, last=last, epoch=at)
