@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import os
 import string
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -28,6 +28,7 @@ from whence.connect import files
 from whence.connect.rows import to_arrow
 from whence.errors import DataError, StorageError, WhenceError
 from whence.model.codes import Codes, Dictionary
+from whence.model.progress import Progress
 from whence.model.types import Schema
 
 FORMAT = 1
@@ -37,8 +38,6 @@ _BATCH = 65_536  # rows
 _PLAIN = set(string.ascii_lowercase + string.digits + "_-")
 _RESERVED = {"con", "prn", "aux", "nul", *(f"{port}{n}" for port in ("com", "lpt") for n in range(10))}  # on Windows
 _LONGEST = 150  # characters of a file's name before its ending
-
-Progress = Callable[[str, int, int], None]  # what is being done, how much of it is done, of how much
 
 
 class Rows(NamedTuple):

@@ -26,7 +26,7 @@ from whence.engine.scan import Scan
 from whence.model.types import Schema
 
 log = logging.getLogger("whence")
-Progress = Callable[[int, int, str], None]
+Steps = Callable[[int, int, str], None]  # done, in all, what is being done
 
 
 class Dataflow:
@@ -52,7 +52,7 @@ class Dataflow:
     def remove_table(self, name: str) -> None:
         del self.tables[name]
 
-    def add_view(self, name: str, op: Operator, progress: Progress | None = None, images: Images | None = None) -> None:
+    def add_view(self, name: str, op: Operator, progress: Steps | None = None, images: Images | None = None) -> None:
         """Keep an operator's output as a view, restoring or filling what is new; on an error nothing has changed."""
         had = op.arranged
         try:
@@ -76,7 +76,7 @@ class Dataflow:
         del self.views[name]
         self.sweep()
 
-    def _prime(self, op: Operator, progress: Progress | None, images: Images | None) -> None:
+    def _prime(self, op: Operator, progress: Steps | None, images: Images | None) -> None:
         fresh = [o for o in _upwards([op]) if not o.primed]
         left = {id(o): sum(o is i for f in fresh for i in f.inputs) for f in fresh for o in f.inputs}
         kept: dict[int, Batch] = {}

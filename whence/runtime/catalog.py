@@ -23,6 +23,7 @@ from whence.engine.operator import Batch, Operator
 from whence.engine.scan import Scan
 from whence.errors import CatalogError
 from whence.model.codes import Codes, Dictionary
+from whence.model.progress import Progress
 from whence.plan import logical
 from whence.plan.expr import Expr, Udf, walk
 from whence.plan.logical import Node
@@ -37,7 +38,6 @@ from whence.sql.reader import deep_stack
 
 log = logging.getLogger("whence")
 Written = Callable[[str], Batch | None]
-Progress = Callable[[str, int, int], None]  # view, steps done, steps in all
 _QUERY = "query"
 _NEW = "\0"  # begins the names of views that are being filled
 

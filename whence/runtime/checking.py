@@ -23,6 +23,7 @@ from whence.engine.operator import Batch, Operator
 from whence.engine.scan import Scan
 from whence.errors import StorageError, WhenceError
 from whence.model.codes import NULL, Codes, Dictionary, codes_to_floats
+from whence.model.progress import Progress
 from whence.model.types import Kind, Schema
 from whence.plan.program import Program
 from whence.runtime.catalog import Catalog
@@ -30,7 +31,7 @@ from whence.runtime.durable import Following
 from whence.runtime.embedded import Embedded
 from whence.sql import statements as st
 from whence.sql.parse import parse_one
-from whence.state.check import CheckedFile, Progress, check_files
+from whence.state.check import CheckedFile, check_files
 from whence.state.disk import Disk
 from whence.state.lock import writer_of
 from whence.state.segment import Torn

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from whence.connect import archive
-from whence.connect.archive import Archive, Progress, Rows
+from whence.connect.archive import Archive, Rows
 from whence.errors import StorageError, WhenceError
+from whence.model.progress import Progress
 from whence.plan.program import Program
 from whence.runtime.checking import load
 from whence.runtime.embedded import Embedded

@@ -15,10 +15,10 @@ from whence.connect.archive import Archive
 from whence.engine.components import DEPTH_LIMIT
 from whence.errors import CatalogError, DataError, SqlError, StorageError, WhenceError
 from whence.model.codes import Codes, shown
+from whence.model.progress import Progress
 from whence.model.types import Schema, Type
 from whence.plan.program import ScalarFunction, TableFunction
 from whence.runtime import copying, explaining, statements
-from whence.runtime.catalog import Progress
 from whence.runtime.changes import Changes
 from whence.runtime.copying import Backup
 from whence.runtime.durable import Durable, Following

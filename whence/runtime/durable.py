@@ -13,9 +13,10 @@ from typing import Any
 
 from whence.engine.epoch import Epoch
 from whence.errors import StorageError, WhenceError
+from whence.model.progress import Progress
 from whence.runtime.embedded import Embedded
 from whence.runtime.journal import Journal
-from whence.runtime.recovery import Follower, Progress
+from whence.runtime.recovery import Follower
 from whence.state.store import Folder, Store
 
 _POLL = 0.05  # seconds between two looks at a log that another process writes

@@ -18,12 +18,13 @@ from whence.connect import rows as rows_
 from whence.engine.operator import Operator
 from whence.errors import CatalogError, WhenceError
 from whence.model.codes import Codes
+from whence.model.progress import Progress
 from whence.model.types import Schema
 from whence.plan.logical import Node, TopK
 from whence.plan.program import ScalarFunction, TableFunction, View
 from whence.runtime import explaining
 from whence.runtime.adhoc import Adhoc, sort_order, uses_table_function
-from whence.runtime.catalog import Catalog, Progress, Saved
+from whence.runtime.catalog import Catalog, Saved
 from whence.runtime.changes import Changes
 from whence.runtime.epochs import Epochs
 from whence.runtime.transaction import Transaction

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from whence.connect import archive as archive_
-from whence.connect.archive import SCHEMA, Archive, Progress
+from whence.connect.archive import SCHEMA, Archive
 from whence.errors import DataError, WhenceError
+from whence.model.progress import Progress
 from whence.runtime.database import Database, open
 from whence.sql import statements as st
 from whence.sql.parse import parse

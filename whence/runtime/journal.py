@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 from whence.engine.epoch import Epoch
 from whence.errors import StorageError
-from whence.runtime.recovery import Progress, Recovery, recover
+from whence.model.progress import Progress
+from whence.runtime.recovery import Recovery, recover
 from whence.runtime.snapshots import Snapshots
 from whence.state.store import Store
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from whence.errors import CorruptionError, SqlError, StorageError, WhenceError
+from whence.model.progress import Progress
 from whence.sql.parse import parse_one
 from whence.state.chain import Chain
 from whence.state.codec import unpack_epoch, unpack_schema, unpack_words
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("whence")
 _FUNCTIONS = "Python functions that views call are given by setup=, or --functions"
-Progress = Callable[[str, int, int], None]  # what is being done, how much of it is done, of how much
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from whence.connect.rows import expand
 from whence.errors import WhenceError
+from whence.model.progress import Progress
 from whence.runtime import explaining
 from whence.runtime.reading import Result
 from whence.runtime.writing import computed, selected
@@ -17,7 +18,6 @@ from whence.sql.bind import bind_assignments, bind_insert, bind_predicate
 from whence.sql.parse import parse
 
 if TYPE_CHECKING:
-    from whence.runtime.catalog import Progress
     from whence.runtime.embedded import Embedded
 
 

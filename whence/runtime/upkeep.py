@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from whence.model.progress import Progress
 from whence.plan.program import Program
 from whence.runtime import checking, copying
 from whence.runtime.checking import Report
 from whence.runtime.copying import Backup
 from whence.runtime.database import Database, open
-from whence.state.check import Progress
 from whence.state.disk import Disk
 
 Setup = Callable[[Database], object]

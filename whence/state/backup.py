@@ -12,18 +12,18 @@ import os
 import secrets
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from whence.errors import CorruptionError, StorageError
+from whence.model.progress import Progress
 from whence.state import manifest as manifest_
 from whence.state.disk import UNFINISHED, Disk, read_at, telling
 from whence.state.manifest import LOG, MANIFEST, STATE, Manifest
 from whence.state.segment import Scan, segment_path
 from whence.state.store import Folder
 
-Progress = Callable[[str, int, int], None]  # what is being done, how much of it is done, of how much
 _CHUNK = 4 << 20
 _TRIES, _PAUSE = 5, 0.05
 

@@ -11,18 +11,17 @@ for writing cuts them off. Nor are files that the manifest does not name; they a
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from whence.errors import CorruptionError, StorageError
+from whence.model.progress import Progress
 from whence.state.disk import UNFINISHED, Disk, telling
 from whence.state.lock import LOCK
 from whence.state.manifest import LOG, MANIFEST, STATE, Link
 from whence.state.segment import EPOCH, Scan, Torn, segment_path
 from whence.state.store import Folder
 
-Progress = Callable[[str, int, int], None]  # what is being done, how much of it is done, of how much
 _UNKNOWN = -1  # where a segment ends that is missing or damaged
 _PATIENCE = 0.05  # seconds for a writer that is just replacing a record
 

@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import mmap
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -148,13 +147,6 @@ class Disk:
         """The whole file."""
         with telling(path, "read"):
             return path.read_bytes()
-
-    def map(self, path: Path) -> memoryview:
-        """The whole file without reading it yet; only for files that are never cut: a lost page kills the process."""
-        with telling(path, "read"), path.open("rb") as file:
-            if os.fstat(file.fileno()).st_size == 0:
-                return memoryview(b"")
-            return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
 
     def names(self, folder: Path) -> list[str]:
         """The names in a folder, sorted; none if there is no such folder."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from whence.errors import StorageError
-from whence.state.check import Progress
+from whence.model.progress import Progress
 from whence.state.disk import Disk, telling
 from whence.state.lock import writer_of
 from whence.state.manifest import LOG
