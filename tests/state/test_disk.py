@@ -160,7 +160,7 @@ def test_errors_name_file_operation_and_cause(tmp_path: Path, code: int, advice:
 
 def test_a_file_that_is_not_there_has_vanished(tmp_path: Path) -> None:
     disk, path = Disk(), tmp_path / "gone"
-    for call in (disk.read, disk.map, disk.open):
+    for call in (disk.read, disk.open):
         with pytest.raises(StorageError, match=f"{path}: cannot .*the file has vanished"):
             call(path)
 
