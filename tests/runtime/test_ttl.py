@@ -528,8 +528,7 @@ def test_the_thread_waits_for_the_writer_and_goes_on_after_an_error() -> None:
             time.sleep(0.1)
             assert db.epoch == epoch + 2
         wait_until(lambda: db.epoch == epoch + 3)
-        with db.transaction():
-            db.close()
+        db.close()
         assert expiry_threads() <= before
 
 

@@ -63,8 +63,9 @@ class Journal:
         try:
             with self.store.appending():
                 ticket = self.store.write_epoch(epoch, self._runtime.dictionary)
-        except StorageError:
-            self._doubt = None
+        except BaseException:
+            if self.store.log.written == self._doubt:
+                self._doubt = None
             raise
         self._last = ticket
 
