@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -15,6 +14,7 @@ import typer
 import whence
 from whence.cli.console import Bar, text_of
 from whence.errors import WhenceError
+from whence.runtime.upkeep import Setup
 from whence.sql import statements as st
 from whence.sql.parse import parse
 
@@ -50,7 +50,6 @@ Functions = Annotated[
         help="A Python callable that is given the database, to give it the functions its views call.",
     ),
 ]
-Setup = Callable[[whence.Database], object]
 
 
 @dataclass(frozen=True)

@@ -143,9 +143,7 @@ class Catalog:
         scan.restore(image)
         scan.changed = False
 
-    def restore(
-        self, creates: Iterable[st.Statement], images: Images, progress: Callable[[str, int, int], None] | None = None
-    ) -> None:
+    def restore(self, creates: Iterable[st.Statement], images: Images, progress: Progress | None = None) -> None:
         """Tables and views as they were declared, with their state as of the epoch of the images.
 
         The dictionary must have been filled, and the Python functions registered. StaleImage if a table's own rows

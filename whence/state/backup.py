@@ -19,7 +19,7 @@ from pathlib import Path
 from whence.errors import CorruptionError, StorageError
 from whence.model.progress import Progress
 from whence.state import manifest as manifest_
-from whence.state.disk import UNFINISHED, Disk, read_at, telling
+from whence.state.disk import UNFINISHED, Disk, read_at, size_of, telling
 from whence.state.manifest import LOG, MANIFEST, STATE, Manifest
 from whence.state.segment import Scan, segment_path
 from whence.state.store import Folder
@@ -69,7 +69,7 @@ def copy(source: Folder, to: Path, progress: Progress | None = None) -> int:
 def _copy_files(source: Folder, to: Path, done: dict[Path, int], progress: Progress | None) -> int:
     """Copy what the manifest names and has not been copied yet; how many bytes the last segment has."""
     *files, last = _in_order(source.path, source.manifest)
-    total, at = sum(_size(path) for path in [*files, last]), 0
+    total, at = sum(size_of(path) for path in [*files, last]), 0
     for path in files:
         target = to / path.relative_to(source.path)
         if target not in done:
@@ -88,11 +88,6 @@ def _in_order(path: Path, manifest: Manifest) -> list[Path]:
     segments = [segment_path(path / LOG, n) for n in manifest.segments]
     links = [link for chains in manifest.chains.values() for chain in chains for link in chain]
     return [*segments[:-1], *(path / STATE / link.file for link in links), segments[-1]]
-
-
-def _size(path: Path) -> int:
-    with telling(path, "look at"):
-        return path.stat().st_size
 
 
 def _copy_last(disk: Disk, path: Path, target: Path, number: int) -> int:

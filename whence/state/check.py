@@ -16,7 +16,7 @@ from pathlib import Path
 
 from whence.errors import CorruptionError, StorageError
 from whence.model.progress import Progress
-from whence.state.disk import UNFINISHED, Disk, telling
+from whence.state.disk import UNFINISHED, Disk, size_of, telling
 from whence.state.lock import LOCK
 from whence.state.manifest import LOG, MANIFEST, STATE, Link
 from whence.state.segment import EPOCH, Scan, Torn, segment_path
@@ -125,7 +125,7 @@ class _Checker:
 
     def _size(self, path: Path) -> int:
         with telling(path, "look at"):
-            return path.stat().st_size if path.exists() else 0
+            return size_of(path) if path.exists() else 0
 
     def _tell(self, what: str, done: int) -> None:
         if self._progress is not None:

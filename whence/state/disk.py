@@ -231,6 +231,12 @@ class File:
                 os.close(descriptor)
 
 
+def size_of(path: Path) -> int:
+    """Bytes of a file."""
+    with telling(path, "look at"):
+        return path.stat().st_size
+
+
 def read_at(descriptor: int, offset: int, length: int) -> bytes:
     """Bytes of an open file, fewer at its end."""
     length = min(length, os.fstat(descriptor).st_size - offset)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from whence.errors import StorageError
 from whence.model.progress import Progress
-from whence.state.disk import Disk, telling
+from whence.state.disk import Disk, size_of
 from whence.state.lock import writer_of
 from whence.state.manifest import LOG
 from whence.state.segment import EPOCH
@@ -60,7 +60,7 @@ def _look(folder: Folder, progress: Progress | None) -> Info:
             epoch, time = record.epoch, record.time
         if progress is not None and records % 256 == 0:
             progress("reading the log", tail - folder.log_bytes(reader.segment, reader.offset), tail)
-    sizes = {file: _size(file) for file in folder.files()}
+    sizes = {file: size_of(file) for file in folder.files()}
     logs = [size for file, size in sizes.items() if file.parent.name == LOG]
     images = [size for file, size in sizes.items() if file.parent.name != LOG]
     last = start.links[-1] if start.links else None
@@ -83,8 +83,3 @@ def _look(folder: Folder, progress: Progress | None) -> Info:
         image_time=last.time if last is not None else None,
         writer=writer_of(folder.path),
     )
-
-
-def _size(path: Path) -> int:
-    with telling(path, "look at"):
-        return path.stat().st_size
