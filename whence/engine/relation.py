@@ -261,6 +261,16 @@ class Relation:
         tk.lookup(self.rows, self.slots, rows, ids)
         return ids
 
+    def counts(self, rows: Codes) -> Codes:
+        """The annotation of each of these rows, zero for those that are not there."""
+        ids = self.lookup(rows)
+        return np.where(ids >= 0, self.ann[ids], self.zero)
+
+    def at_keys(self, cols: tuple[int, ...], keys: Codes) -> Batch:
+        """The rows that have one of these keys in some columns."""
+        _, ids = self.probe(cols, keys)
+        return Batch(self.rows[ids], self.ann[ids])
+
     def ids(self) -> Codes:
         out = np.empty(len(self), np.int64)
         tk.live_ids(self.ann, int(self.meta[0]), self.zero, out)

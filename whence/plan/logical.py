@@ -18,6 +18,8 @@ physical plan keeps one operator for both. Columns are positions; names live in 
 | Aggregate | one row a group: keys, then aggregates; without keys one row always |
 | TopK      | the first `limit` rows after `offset` in an order |
 | Lateral   | each input row with each row that a table function yields for it |
+| Ship      | the same rows, in other partitions: only in plans that `plan/distribute.py` has made |
+| Mine      | of rows that every partition has, those that live in this one |
 """
 
 from __future__ import annotations
@@ -174,6 +176,32 @@ class Lateral(Node):
     name: str
     function: Callable[..., Any] = field(repr=False)
     args: tuple[Expr, ...]
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+
+@dataclass(frozen=True)
+class Ship(Node):
+    """Rows move: to the partition that `cols` route to, to all partitions, or to the first one."""
+
+    input: Node
+    to: Literal["hash", "all", "one"]
+    cols: tuple[int, ...] = ()
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+
+@dataclass(frozen=True)
+class Mine(Node):
+    """Every partition has all rows of the input; this one keeps those whose `cols` route to it, or, where `cols` is
+    None, the first partition keeps all of them and the others none."""
+
+    input: Node
+    cols: tuple[int, ...] | None
 
     @property
     def inputs(self) -> tuple[Node, ...]:

@@ -10,10 +10,13 @@ change of zero, which says that its life begins anew.
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import numpy as np
 
+from whence.annotate.counting import COUNTING
 from whence.connect.rows import check_not_null, to_tuples
-from whence.engine.batch import consolidate
+from whence.engine.batch import concat, consolidate
 from whence.engine.kernels.batches import number_rows
 from whence.engine.operator import Batch
 from whence.engine.relation import Relation
@@ -22,10 +25,25 @@ from whence.model.codes import Codes, Dictionary, shown
 from whence.plan.program import Table
 
 
+class Committed(Protocol):
+    """The rows of a table after the last epoch, wherever they are: a `Relation`, or its partitions."""
+
+    def counts(self, rows: Codes) -> Codes:
+        """How often each of these rows is there."""
+
+    def at_keys(self, cols: tuple[int, ...], keys: Codes) -> Batch:
+        """The rows that have one of these keys in some columns, which are indexed."""
+
+    def scan(self) -> Batch:
+        """Everything."""
+
+
 class Pending:
     """What one transaction has written to one table."""
 
-    def __init__(self, table: Table, committed: Relation, dictionary: Dictionary, expired: Codes | None = None) -> None:
+    def __init__(
+        self, table: Table, committed: Committed, dictionary: Dictionary, expired: Codes | None = None
+    ) -> None:
         self.table, self._committed, self._dictionary = table, committed, dictionary
         self._parts: list[Batch] = []
         if expired is not None and len(expired):
@@ -57,7 +75,7 @@ class Pending:
         """Take rows away, each as often as it is given, and say how many were there."""
         if not len(rows):
             return 0
-        asked = consolidate(Batch(rows, np.ones(len(rows), np.int64)), self._committed.algebra)
+        asked = consolidate(Batch(rows, np.ones(len(rows), np.int64)), COUNTING)
         there = self.counts(asked.rows)
         taken = np.minimum(asked.ann, there)
         if strict and (taken < asked.ann).any():
@@ -107,9 +125,9 @@ class Pending:
 
     def counts(self, rows: Codes) -> Codes:
         """How often each of these distinct rows is there now."""
-        out = _counts(self._committed, rows)
+        out = self._committed.counts(rows)
         overlay = self._over()
-        return out if overlay is None else out + _counts(overlay, rows)
+        return out if overlay is None else out + overlay.counts(rows)
 
     def contents(self) -> tuple[Codes, Codes]:
         """Every distinct row that is there now, and how often."""
@@ -118,30 +136,25 @@ class Pending:
             return committed.rows, committed.ann
         over = overlay.scan()
         both = Batch(np.concatenate([committed.rows, over.rows]), np.concatenate([committed.ann, over.ann]))
-        total = consolidate(both, self._committed.algebra)
+        total = consolidate(both, COUNTING)
         return total.rows, total.ann
 
     def _at_keys(self, rows: Codes) -> Codes:
         """The rows that now have the primary keys of these rows."""
         key = self.table.key
         keys = np.ascontiguousarray(rows[:, key])
-        _, ids = self._committed.probe(key, keys)
-        found = self._committed.rows[ids]
-        overlay = self._over()
+        found, overlay = self._committed.at_keys(key, keys), self._over()
         if overlay is None:
-            return found
-        _, ids = overlay.probe(key, keys)
-        both = np.concatenate([found, overlay.rows[ids]])
-        ann = np.concatenate([np.ones(len(found), np.int64), overlay.ann[ids]])
-        return consolidate(Batch(both, ann), self._committed.algebra).rows
+            return found.rows
+        return consolidate(concat([found, overlay.at_keys(key, keys)], rows.shape[1]), COUNTING).rows
 
     def _over(self) -> Relation | None:
         if not self._parts:
             return None
         if self._overlay is None:
-            self._overlay, self._absorbed = Relation(len(self.table.schema), self._committed.algebra), 0
+            self._overlay, self._absorbed = Relation(len(self.table.schema), COUNTING), 0
         for part in self._parts[self._absorbed :]:
-            self._overlay.apply(consolidate(part, self._committed.algebra))
+            self._overlay.apply(consolidate(part, COUNTING))
         self._overlay.commit()
         self._absorbed = len(self._parts)
         return self._overlay
@@ -172,14 +185,10 @@ class Pending:
         batch = self.batch()
         written = batch.rows[batch.ann >= 0]
         rows = written[number_rows(written)[1]]
-        ids = self._committed.lookup(rows)
-        leaving = self._committed.lookup(delta.rows[delta.ann < 0])
-        return rows[(ids >= 0) & ~np.isin(ids, leaving)]
-
-
-def _counts(relation: Relation, rows: Codes) -> Codes:
-    ids = relation.lookup(rows)
-    return np.where(ids >= 0, relation.ann[ids], 0)
+        staying = rows[self._committed.counts(rows) > 0]
+        leaving = delta.rows[delta.ann < 0]
+        number, _ = number_rows(np.concatenate([leaving, staying]))
+        return staying[~np.isin(number[len(leaving) :], number[: len(leaving)])]
 
 
 def _last_by_key(rows: Codes, key: tuple[int, ...]) -> Codes:

@@ -7,7 +7,7 @@ import numpy as np
 from whence.annotate.counting import COUNTING
 from whence.engine.batch import consolidate
 from whence.engine.fixpoint import POLICIES, Fixpoint
-from whence.engine.kernels import aggregate, batches, index, planes, table, texts
+from whence.engine.kernels import aggregate, batches, index, planes, routing, table, texts
 from whence.engine.kernels import fixpoint as fixpoint_kernels
 from whence.engine.operator import Batch
 from whence.engine.ordered import Ordered, Rank
@@ -26,6 +26,7 @@ def warm() -> None:
     batches.join_batches(rows, first, rows, first)
     batches.number_rows(rows)
     batches.within(rows, 0, 0, 9)
+    routing.split(routing.route(rows, first, 2), 2)
     COUNTING.times(ones, ones)
     number, keys, totals = aggregate.group_rows(rows, first, ones)
     batches.sum_by(number, ones, len(keys))
