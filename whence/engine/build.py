@@ -18,6 +18,7 @@ from whence.engine.project import Project
 from whence.engine.select import Select
 from whence.engine.semijoin import Semijoin
 from whence.engine.setop import Distinct, SetOp
+from whence.engine.ship import Mine, Ship
 from whence.engine.topk import TopK
 from whence.engine.union import Union
 from whence.engine.values import Values
@@ -30,8 +31,16 @@ from whence.plan.many_way import many_way
 class Builder:
     """Builds plans on one dataflow. `resolve` gives the operator behind a view's name."""
 
-    def __init__(self, dataflow: Dataflow, dictionary: Dictionary, resolve: Callable[[str], Operator]):
+    def __init__(
+        self,
+        dataflow: Dataflow,
+        dictionary: Dictionary,
+        resolve: Callable[[str], Operator],
+        partition: int = 0,
+        partitions: int = 1,
+    ):
         self.dataflow, self.dictionary, self.resolve = dataflow, dictionary, resolve
+        self.partition, self.partitions = partition, partitions
         self._built: dict[tuple[object, ...], Operator] = {}
 
     def build(self, node: logical.Node) -> Operator:
@@ -86,6 +95,10 @@ class Builder:
                 return TopK(inputs[0], node.order, node.limit, node.offset, words)
             case logical.Lateral():
                 return Lateral(inputs[0], node.name, node.function, node.args, schema, words)
+            case logical.Ship():
+                return Ship(inputs[0], node.to, node.cols, self.partitions)
+            case logical.Mine():
+                return Mine(inputs[0], node.cols, self.partition, self.partitions)
         raise TypeError(f"{type(node).__name__} has no operator")
 
 
@@ -121,4 +134,8 @@ def _shape(node: logical.Node) -> object:
             return ("topk", node.order, node.limit, node.offset)
         case logical.Lateral():
             return ("lateral", types, node.name, node.args)
+        case logical.Ship():
+            return ("ship", node.to, node.cols, node.since)
+        case logical.Mine():
+            return ("mine", node.cols)
     return node

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
@@ -31,6 +32,33 @@ def build_component(
 ) -> dict[str, Operator]:
     """The operators behind the views of a recursive component."""
     rules = compile_rules(component.views, program)
+    fixpoint = build_fixpoint(
+        rules,
+        builder,
+        component.views,
+        name=", ".join(program.views[v].owner or v for v in component.views),
+        policy=_policy(component, program, rules),
+        depth_limit=_limit(component, program, "recursion_limit", depth_limit),
+        row_limit=_limit(component, program, "recursion_rows", row_limit(rules)),
+    )
+    return build_outputs(fixpoint, component.views, [(name, optimize(node)) for name, node in rules.after], builder)
+
+
+def row_limit(rules: RuleProgram) -> int:
+    return FOREIGN_ROW_LIMIT if any(rule.foreign is not None for rule in rules.rules) else ROW_LIMIT
+
+
+def build_fixpoint(
+    rules: RuleProgram,
+    builder: Builder,
+    views: tuple[str, ...],
+    *,
+    name: str,
+    policy: str,
+    depth_limit: int,
+    row_limit: int,
+) -> Fixpoint:
+    """The fixpoint of rules over the sources of their external relations."""
     inputs = [builder.build(r.source) for r in rules.relations if r.source is not None]
     pipelines = {
         number: pipeline(rule.foreign.pipeline, builder.dictionary)
@@ -42,26 +70,33 @@ def build_component(
         inputs,
         builder.dictionary,
         pipelines,
-        name=", ".join(program.views[v].owner or v for v in component.views),
-        policy=_policy(component, program, rules),
-        depth_limit=_limit(component, program, "recursion_limit", depth_limit),
-        row_limit=_limit(component, program, "recursion_rows", FOREIGN_ROW_LIMIT if pipelines else ROW_LIMIT),
+        name=name,
+        policy=policy,
+        depth_limit=depth_limit,
+        row_limit=row_limit,
     )
     relations = [replace(r, source=None) for r in rules.relations]  # the inputs' fingerprints say what these are
-    shape = ("fixpoint", component.views, fixpoint.policy, relations, rules.rules)
+    shape = ("fixpoint", views, policy, relations, rules.rules)
     fixpoint.fingerprint = fingerprint(shape, [i.fingerprint for i in inputs])
+    return fixpoint
+
+
+def build_outputs(
+    fixpoint: Fixpoint, views: tuple[str, ...], after: Iterable[tuple[str, Node]], builder: Builder
+) -> dict[str, Operator]:
+    """The operators behind views: ports of a fixpoint, and queries over those."""
     ports: dict[str, Operator] = {}
-    for name, relation in rules.outputs.items():
+    for name, relation in fixpoint.program.outputs.items():
         ports[name] = port = Port(fixpoint, relation)
         port.fingerprint = fingerprint(("port", name), [fixpoint.fingerprint])
     outside = builder.resolve
     builder.resolve = lambda name: ports[name] if name in ports else outside(name)
     try:
-        for name, node in rules.after:
-            ports[name] = builder.build(optimize(node))
+        for name, node in after:
+            ports[name] = builder.build(node)
     finally:
         builder.resolve = outside
-    return {name: ports[name] for name in component.views}
+    return {name: ports[name] for name in views}
 
 
 def _policy(component: Component, program: Program, rules: RuleProgram) -> str:

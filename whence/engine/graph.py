@@ -12,7 +12,7 @@ operators with the same fingerprints gave over the same tables.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 from whence.annotate import Algebra
@@ -63,7 +63,7 @@ class Dataflow:
             if had is None:
                 op.arranged = None
             running = {id(o) for o in self.order}
-            for new in _upwards([op]):
+            for new in upwards([op]):
                 new.dropped = id(new) not in running and not isinstance(new, Scan)
             self.sweep()
             raise
@@ -77,33 +77,28 @@ class Dataflow:
         self.sweep()
 
     def _prime(self, op: Operator, progress: Steps | None, images: Images | None) -> None:
-        fresh = [o for o in _upwards([op]) if not o.primed]
-        left = {id(o): sum(o is i for f in fresh for i in f.inputs) for f in fresh for o in f.inputs}
-        kept: dict[int, Batch] = {}
+        fresh = [o for o in upwards([op]) if not o.primed]
+        kept = Kept(fresh)
         for done, new in enumerate(fresh):
             if progress is not None:
                 progress(done, len(fresh), new.describe())
                 new.watch = partial(progress, done, len(fresh))
             if images is None or not self._restore(new, images):
-                for i in new.inputs:
-                    if id(i) not in kept:
-                        kept[id(i)] = i.contents()
-                out = new.prime([kept[id(i)] for i in new.inputs])
-                if new.arranged is not None:
-                    out = _arrange(new, out)
-                new.commit()
-                kept[id(new)] = out
-                self.primed += 1
+                self._fill(new, kept)
             new.primed, new.watch = True, None
-            for i in new.inputs:
-                left[id(i)] -= 1
-                if not left[id(i)]:
-                    kept.pop(id(i), None)
-            if not left.get(id(new)):
-                kept.pop(id(new), None)
+            kept.used_by(new)
         self.order.extend(fresh)
         if progress is not None:
             progress(len(fresh), len(fresh), "done")
+
+    def _fill(self, new: Operator, kept: Kept) -> None:
+        """The first run of an operator, over the contents of its inputs."""
+        out = new.prime([kept.contents(i) for i in new.inputs])
+        if new.arranged is not None:
+            out = arrange(new, out)
+        new.commit()
+        kept.keep(new, out)
+        self.primed += 1
 
     def _restore(self, op: Operator, images: Images) -> bool:
         """Begin from images; False, and nothing done, if the operator must be primed. One that keeps nothing has
@@ -116,7 +111,7 @@ class Dataflow:
             if not found and not stateful:
                 return False
             if not found:
-                _arrange(op, op.recompute())
+                arrange(op, op.recompute())
             op.changed = not found
         elif stateful:
             op.changed = False
@@ -139,7 +134,7 @@ class Dataflow:
 
     def sweep(self) -> None:
         """Drop operators, arrangements and indexes that nothing needs any more."""
-        used = _upwards(list(self.views.values()))
+        used = upwards(list(self.views.values()))
         alive = {id(o) for o in used}
         for op in self.order:
             op.dropped = id(op) not in alive
@@ -166,13 +161,21 @@ class Dataflow:
     def run(self, deltas: dict[str, Batch]) -> dict[str, Batch]:
         """Push the tables' deltas through; the consolidated change of each view that changed."""
         outs: dict[int, Batch] = {}
-        ran = self._ran
+        self._take(deltas, outs)
+        if not outs:
+            return {}
+        self._follow(self.order, outs)
+        return {name: out for name, op in self.views.items() if (out := outs.get(id(op))) is not None}
+
+    def _take(self, deltas: Mapping[str, Batch], outs: dict[int, Batch]) -> None:
         for name, delta in deltas.items():
             if len(delta.ann):
                 self._step(self.tables[name], [delta], outs)
-        if not outs:
-            return {}
-        for op in self.order:
+
+    def _follow(self, order: list[Operator], outs: dict[int, Batch]) -> None:
+        """Run the operators, in their order, that have something to do."""
+        ran = self._ran
+        for op in order:
             inputs = op.inputs
             if op.follows:
                 if not any(i in ran for i in inputs):
@@ -185,15 +188,9 @@ class Dataflow:
                     continue
             ins = []
             for i in inputs:
-                delta = outs.get(id(i))  # type: ignore[assignment]  # None is replaced at once
+                delta = outs.get(id(i))
                 ins.append(delta if delta is not None else Batch.empty(len(i.schema)))
             self._step(op, ins, outs)
-        changes = {}
-        for name, op in self.views.items():
-            out = outs.get(id(op))
-            if out is not None:
-                changes[name] = out
-        return changes
 
     def touch(self, op: Operator) -> None:
         """An operator's state is about to change."""
@@ -238,7 +235,35 @@ class Dataflow:
         return tables + own + sum(op.arranged.nbytes for op in self.order if op.arranged is not None)
 
 
-def _arrange(op: Operator, out: Batch) -> Batch:
+class Kept:
+    """The contents of inputs, while operators that are being filled still need them."""
+
+    def __init__(self, fresh: list[Operator]):
+        self._left = {id(o): sum(o is i for f in fresh for i in f.inputs) for f in fresh for o in f.inputs}
+        self._batches: dict[int, Batch] = {}
+
+    def contents(self, op: Operator) -> Batch:
+        if id(op) not in self._batches:
+            self._batches[id(op)] = op.contents()
+        return self._batches[id(op)]
+
+    def keep(self, op: Operator, out: Batch) -> None:
+        if self._left.get(id(op)):
+            self._batches[id(op)] = out
+
+    def keep_if_none(self, op: Operator, out: Batch) -> None:
+        if id(op) not in self._batches:
+            self.keep(op, out)
+
+    def used_by(self, new: Operator) -> None:
+        """An operator has been filled: let go of what nobody else waits for."""
+        for i in new.inputs:
+            self._left[id(i)] -= 1
+            if not self._left[id(i)]:
+                self._batches.pop(id(i), None)
+
+
+def arrange(op: Operator, out: Batch) -> Batch:
     """Fill the empty arrangement of an operator with its output."""
     assert op.arranged is not None
     out = consolidate(out, op.algebra)
@@ -259,7 +284,7 @@ def _taken(target: Operator | Relation, image: Image | None) -> bool:
     return True
 
 
-def _upwards(ops: list[Operator]) -> list[Operator]:
+def upwards(ops: list[Operator]) -> list[Operator]:
     """The operators and all they read, inputs first."""
     out: list[Operator] = []
     seen: set[int] = set()

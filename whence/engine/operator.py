@@ -62,6 +62,8 @@ class Operator:
     fingerprint: str = ""  # what it computes, in a name that is the same in every process; set by who builds it
     changed: bool = True  # since whoever keeps images last cleared it
     dropped: bool = False  # no view needs it any more; its state stands still
+    delay: int = 0  # stages that its consumers come after it, see engine/staged.py
+    stage: int = 0
     follows: bool = False  # runs exactly when an input ran (not: when an input's delta is not empty)
 
     def apply(self, deltas: list[Batch]) -> Batch:

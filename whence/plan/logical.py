@@ -184,11 +184,14 @@ class Lateral(Node):
 
 @dataclass(frozen=True)
 class Ship(Node):
-    """Rows move: to the partition that `cols` route to, to all partitions, or to the first one."""
+    """Rows move: to the partition that `cols` route to, to all partitions, or to the first one.
+
+    `since` numbers the change of the catalog that it came with: what was shipped before is not there for newcomers."""
 
     input: Node
     to: Literal["hash", "all", "one"]
     cols: tuple[int, ...] = ()
+    since: int = 0
 
     @property
     def inputs(self) -> tuple[Node, ...]:

@@ -1,0 +1,100 @@
+"""Ship and Mine: rows in the partitions where the plan needs them.
+
+Law: over all partitions, what a Ship gives is what it was given; each row where `cols` route it, or everything in the
+first partition, or everything in every one. It gives it one stage later (`engine/staged.py`): what it takes in an epoch
+goes out, and what comes in by its channel is its output. State: none; cost: the delta.
+
+Where every partition has all rows nothing has to move: Mine keeps those that live here.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from whence.engine.batch import consolidate, take
+from whence.engine.kernels.routing import route, split
+from whence.engine.operator import Batch, Operator
+from whence.model.codes import Codes
+
+EVERYWHERE = -1  # as a destination
+
+
+def targets(rows: Codes, cols: tuple[int, ...], partitions: int) -> Codes:
+    """The partition that each row lives in."""
+    return route(np.ascontiguousarray(rows), np.array(cols, np.int64), partitions)
+
+
+def parted(batch: Batch, cols: tuple[int, ...], partitions: int) -> dict[int, Batch]:
+    """A batch by the partitions its rows live in."""
+    if partitions == 1 or not len(batch.ann):
+        return {0: batch} if len(batch.ann) else {}
+    order, starts = split(targets(batch.rows, cols, partitions), partitions)
+    bounds = starts.tolist()
+    return {p: take(batch, order[bounds[p] : bounds[p + 1]]) for p in range(partitions) if bounds[p] < bounds[p + 1]}
+
+
+class Ship(Operator):
+    """Sends its input's delta away, and gives what others sent."""
+
+    delay = 1
+
+    def __init__(self, input: Operator, to: str, cols: tuple[int, ...], partitions: int):
+        self.schema, self.algebra, self.inputs = input.schema, input.algebra, [input]
+        self.to, self.cols, self._partitions = to, cols, partitions
+        self.outgoing = Batch.empty(len(self.schema))
+
+    @property
+    def channel(self) -> str:
+        """What its rows are addressed with; the same in every partition."""
+        return self.fingerprint
+
+    def apply(self, deltas: list[Batch]) -> Batch:
+        self.outgoing = consolidate(deltas[0], self.algebra)
+        return Batch.empty(len(self.schema))
+
+    def send(self) -> dict[int, Batch]:
+        """What is to go out, by destination; once."""
+        batch, self.outgoing = self.outgoing, Batch.empty(len(self.schema))
+        if not len(batch.ann):
+            return {}
+        match self.to:
+            case "all":
+                return {EVERYWHERE: batch}
+            case "one":
+                return {0: batch}
+        return parted(batch, self.cols, self._partitions)
+
+    def undo(self) -> None:
+        self.outgoing = Batch.empty(len(self.schema))
+
+    def describe(self) -> str:
+        match self.to:
+            case "all":
+                return "ship to every partition"
+            case "one":
+                return "ship to the first partition"
+        return f"ship by {', '.join(self.schema.names[c] for c in self.cols)}"
+
+
+class Mine(Operator):
+    """Of rows that all partitions have, those of one partition; with `cols` None all of them are the first one's."""
+
+    def __init__(self, input: Operator, cols: tuple[int, ...] | None, number: int, partitions: int):
+        self.schema, self.algebra, self.inputs = input.schema, input.algebra, [input]
+        self.cols, self._number, self._partitions = cols, number, partitions
+
+    def apply(self, deltas: list[Batch]) -> Batch:
+        (delta,) = deltas
+        if self.cols is None:
+            return delta if self._number == 0 else Batch.empty(len(self.schema))
+        if self._partitions == 1:
+            return delta
+        return take(delta, np.flatnonzero(targets(delta.rows, self.cols, self._partitions) == self._number))
+
+    def recompute(self) -> Batch:
+        return self.apply([self.inputs[0].contents()])
+
+    def describe(self) -> str:
+        if self.cols is None:
+            return "those of the first partition"
+        return f"mine by {', '.join(self.schema.names[c] for c in self.cols)}"

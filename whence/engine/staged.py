@@ -1,0 +1,162 @@
+"""A dataflow in stages: the share of one partition, which waits for the others between them.
+
+An operator's stage is the number of exchanges that must come before it: the largest sum of its inputs' delays (a Ship
+delays by one). An epoch runs stage after stage; every operator runs at most once in it, when the deltas of all its
+inputs are there, so the law of the engine holds as it does in one piece. What a stage leaves for later ones stays here
+between two calls; `commit` or `undo` ends the epoch.
+
+New views are filled in the same stages: what a new Ship sends then is the whole contents of its input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from whence.engine.arrange import arrangement
+from whence.engine.batch import consolidate
+from whence.engine.graph import Dataflow, Kept, arrange, upwards
+from whence.engine.image import Images, StaleImage
+from whence.engine.operator import Batch, Operator
+from whence.engine.ship import Ship
+
+Sent = dict[str, dict[int, Batch]]  # by channel and destination
+
+
+class Staged(Dataflow):
+    """The dataflow of one partition."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._outs: dict[int, Batch] = {}  # of this epoch
+        self._ships: dict[str, Ship] = {}
+        self._installing: _Install | None = None
+
+    # -- epochs ------------------------------------------------------------------------------------------------------
+
+    def run_stage(self, stage: int, deltas: Mapping[str, Batch], received: Mapping[str, Batch]) -> Sent:
+        """Run one stage with the tables' deltas (at first) and what other partitions sent; what is to be sent on."""
+        if self._installing is not None:
+            return self._install_stage(self._installing, stage, received)
+        before = len(self._ran)
+        self._take(deltas, self._outs)
+        for channel, batch in received.items():
+            self._deliver(self._ships[channel], batch)
+        self._follow([op for op in self.order if op.stage == stage], self._outs)
+        return _sent(self._ran[before:])
+
+    def _deliver(self, ship: Ship, batch: Batch) -> None:
+        batch = consolidate(batch, ship.algebra)
+        if not len(batch.ann):
+            return
+        self.touch(ship)
+        if ship.arranged is not None:
+            self._changed.append(ship.arranged)
+            ship.arranged.apply(batch)
+        self._outs[id(ship)] = batch
+
+    def waits(self, stage: int) -> int | None:
+        """The next stage after this one that has something to do with what is here already."""
+        if self._installing is not None:
+            return min((o.stage for o in self._installing.fresh if o.stage > stage), default=None)
+        found = None
+        for op in self.order:
+            if op.stage > stage and (found is None or op.stage < found) and op not in self._ran:
+                ready = (
+                    any(i in self._ran for i in op.inputs)
+                    if op.follows
+                    else any(id(i) in self._outs for i in op.inputs)
+                )
+                if ready:
+                    found = op.stage
+        return found
+
+    def changes(self, stage: int) -> dict[str, Batch]:
+        """What views have changed by in a stage."""
+        found = ((name, op) for name, op in self.views.items() if op.stage + op.delay == stage)
+        return {name: out for name, op in found if (out := self._outs.get(id(op))) is not None}
+
+    def commit(self) -> None:
+        if self._installing is not None:
+            self._end_install(self._installing)
+        super().commit()
+        self._outs = {}
+
+    def undo(self) -> None:
+        if self._installing is not None:
+            self._abort_install(self._installing)
+        super().undo()
+        self._outs = {}
+
+    # -- views -------------------------------------------------------------------------------------------------------
+
+    def install(self, views: dict[str, Operator], images: Images | None = None) -> None:
+        """Begin to keep these views, and no others; what is new is restored now, or filled by the stages to come."""
+        fresh = [op for op in upwards(list(views.values())) if not op.primed]
+        for op in fresh:
+            op.stage = max((i.stage + i.delay for i in op.inputs), default=0)
+        install = _Install(views, fresh, [op for op in views.values() if op.arranged is None and not op.keeps_output])
+        for op in install.arranged:
+            arrangement(op)
+        self._installing = install
+        self._ships |= {op.channel: op for op in fresh if isinstance(op, Ship)}
+        if images is not None:
+            try:
+                for op in fresh:
+                    if not self._restore(op, images):
+                        raise StaleImage(f"there is no image of {op.describe()}")
+                    op.primed = True
+            except BaseException:
+                self._abort_install(install)
+                raise
+            self._end_install(install)
+
+    def _install_stage(self, install: _Install, stage: int, received: Mapping[str, Batch]) -> Sent:
+        for channel, batch in received.items():
+            ship = self._ships[channel]
+            out = arrange(ship, batch) if ship.arranged is not None else batch
+            install.kept.keep(ship, out)
+        now = [op for op in install.fresh if op.stage == stage]
+        for op in now:
+            for i in op.inputs:
+                if isinstance(i, Ship) and i in install.fresh:
+                    install.kept.keep_if_none(i, Batch.empty(len(i.schema)))
+            if isinstance(op, Ship):
+                op.prime([install.kept.contents(i) for i in op.inputs])
+            else:
+                self._fill(op, install.kept)
+            op.primed = True
+            install.kept.used_by(op)
+        return _sent(now)
+
+    def _end_install(self, install: _Install) -> None:
+        self.order.extend(install.fresh)
+        for op in install.arranged:
+            assert op.arranged is not None
+            op.arranged.commit()
+        self.views, self._installing = install.views, None
+        self._sweep()
+
+    def _abort_install(self, install: _Install) -> None:
+        self._installing = None
+        for op in install.arranged:
+            if op not in install.fresh:
+                op.arranged = None
+        for op in install.fresh:
+            op.dropped = True
+        self._sweep()
+
+    def _sweep(self) -> None:
+        self.sweep()
+        self._ships = {op.channel: op for op in self.order if isinstance(op, Ship)}
+
+
+class _Install:
+    """Views that are being made."""
+
+    def __init__(self, views: dict[str, Operator], fresh: list[Operator], arranged: list[Operator]):
+        self.views, self.fresh, self.arranged = views, fresh, arranged
+        self.kept = Kept(fresh)
+
+
+def _sent(ran: list[Operator]) -> Sent:
+    return {op.channel: sent for op in ran if isinstance(op, Ship) and (sent := op.send())}
