@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from whence.model.types import Schema, Type
 from whence.plan.logical import Node
@@ -23,6 +23,14 @@ class Lifetime:
 
 
 @dataclass(frozen=True)
+class Placement:
+    """Where users want the rows of a table among partitions: by some columns, or all of them in every one."""
+
+    kind: Literal["hash", "all"]
+    cols: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
 class Table:
     """A base relation. `key` lists the PRIMARY KEY's columns; an insert on an existing key replaces the row.
 
@@ -35,6 +43,7 @@ class Table:
     options: tuple[tuple[str, str], ...] = ()
     sql: str = ""
     lifetime: Lifetime | None = None
+    placement: Placement | None = None
 
 
 @dataclass(frozen=True)

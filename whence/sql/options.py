@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from whence.model.types import Kind, Schema
-from whence.plan.program import Lifetime
+from whence.plan.program import Lifetime, Placement, Table
 from whence.sql.literals import parse_interval
 from whence.sql.position import did_you_mean
 
@@ -29,12 +29,17 @@ class Option:
 
 
 _OPTIONS: dict[Target, tuple[Option, ...]] = {
-    "table": (Option("ttl", kind="duration"), Option("ttl_column", kind="column")),
+    "table": (
+        Option("ttl", kind="duration"),
+        Option("ttl_column", kind="column"),
+        Option("partition_by", kind="column"),
+    ),
     "view": (
         Option("policy", ("support", "dred")),
         Option("recursion_limit"),
         Option("recursion_rows"),
         Option("aggregate_selection", ("on", "off")),
+        Option("partition", ("broadcast", "exchange", "one")),
     ),
 }
 _LATER: dict[Target, tuple[str, ...]] = {
@@ -49,7 +54,7 @@ def check_name(target: Target, name: str) -> None:
     >>> check_name("view", "polcy")
     Traceback (most recent call last):
     ValueError: a view has no option "polcy"; did you mean "policy"? Its options are policy, recursion_limit, \
-recursion_rows, aggregate_selection
+recursion_rows, aggregate_selection, partition
     """
     known = [option.name for option in _OPTIONS[target]]
     if name in known:
@@ -100,6 +105,28 @@ def duration(name: str, text: str) -> int:
     if span.span > _LONGEST:
         raise ValueError(f"{name} is too long: {text!r}")
     return span.span
+
+
+def read_placement(options: tuple[tuple[str, str], ...], table: Table) -> Placement | None:
+    """Where the rows of a table are to live among partitions, if it says so; ValueError if that will not do."""
+    text = dict(options).get("partition_by")
+    if text is None:
+        return None
+    names = [name.strip() for name in text.split(",")]
+    if names == ["all"] and "all" not in table.schema.names:
+        return Placement("all")
+    if names == ["row"] and "row" not in table.schema.names:
+        return Placement("hash", table.key or tuple(range(len(table.schema))))
+    for name in names:
+        if name not in table.schema.names:
+            hint = did_you_mean(name, table.schema.names)
+            raise ValueError(f'partition_by names "{name}", which the table does not have{hint}')
+    columns = tuple(dict.fromkeys(table.schema.names.index(name) for name in names))
+    for column in columns:
+        if table.key and column not in table.key:
+            other = table.schema.names[column]
+            raise ValueError(f'partition_by may only name columns of the PRIMARY KEY, and "{other}" is none')
+    return Placement("hash", columns)
 
 
 def read_lifetime(options: tuple[tuple[str, str], ...], schema: Schema) -> Lifetime | None:

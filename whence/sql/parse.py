@@ -15,7 +15,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from whence.errors import SqlError
 from whence.sql import statements as st
-from whence.sql.options import Target, check_name, read_lifetime, read_value
+from whence.sql.options import Target, check_name, read_lifetime, read_placement, read_value
 from whence.sql.reader import Source
 from whence.sql.tables import read_table
 
@@ -233,11 +233,15 @@ class _Reader:
             options = self.options("table")
             self.done()
             table = read_table(name, columns, options)
+            option = "ttl_column"
             try:
                 lifetime = read_lifetime(options, table.schema)
+                option = "partition_by"
+                placement = read_placement(options, table)
             except ValueError as failure:
-                raise self.source.error(str(failure), self.values["ttl_column"]) from None
-            return st.CreateTable(table=replace(table, sql=self.text(), lifetime=lifetime), if_not_exists=exists)
+                raise self.source.error(str(failure), self.values[option]) from None
+            table = replace(table, sql=self.text(), lifetime=lifetime, placement=placement)
+            return st.CreateTable(table=table, if_not_exists=exists)
         if not (self.accept("RECURSIVE", "VIEW") or self.accept("MATERIALIZED", "VIEW") or self.accept("VIEW")):
             raise self.error("expected TABLE or VIEW")
         exists = self.accept("IF", "NOT", "EXISTS")

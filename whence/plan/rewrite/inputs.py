@@ -5,7 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from whence.plan.logical import Aggregate, Distinct, Join, Lateral, Node, Project, Select, SetOp, TopK, Union
+from whence.plan.logical import (
+    Aggregate,
+    Distinct,
+    Join,
+    Lateral,
+    Mine,
+    Node,
+    Project,
+    Select,
+    SetOp,
+    Ship,
+    TopK,
+    Union,
+)
 
 
 def with_inputs(node: Node, inputs: Sequence[Node]) -> Node:
@@ -15,7 +28,7 @@ def with_inputs(node: Node, inputs: Sequence[Node]) -> Node:
             return replace(node, left=inputs[0], right=inputs[1])
         case Union():
             return replace(node, branches=tuple(inputs))
-        case Select() | Project() | Distinct() | Aggregate() | TopK() | Lateral():
+        case Select() | Project() | Distinct() | Aggregate() | TopK() | Lateral() | Ship() | Mine():
             return replace(node, input=inputs[0])
     return node
 

@@ -1,0 +1,296 @@
+"""The plan of a database that is partitioned: where tables and views live, and every move of rows that this takes.
+
+Law: what the partitions hold together is what one partition would hold. Plans are placed operator by operator
+(`placing.py`), recursive components as a whole (`localize.py`), and tables are put where most plans want them
+(`wishes.py`). The same program gives the same plan in every process. With one partition nothing ever moves: every row
+is in every partition.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from whence.plan.exchange import Exchange, Wish, exchange
+from whence.plan.localize import COPY, Local, describe_local, is_derived, localize, with_sources
+from whence.plan.logical import Node, Ref, Scan, walk
+from whence.plan.places import ALL, ONE, Dist, Place, by, describe_dist, place_of
+from whence.plan.placing import Placer
+from whence.plan.program import Program, Table
+from whence.plan.rewrite import optimize
+from whence.plan.rule_model import RuleProgram
+from whence.plan.rules import compile_rules
+from whence.plan.settings import Settings, partition_option, settings
+from whence.plan.strata import Component
+from whence.plan.wishes import Wishes
+
+log = logging.getLogger("whence")
+__all__ = ["Dist", "Distributed", "Piece", "describe_dist", "distribute"]
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One component of the planned program, ready to be built in every partition.
+
+    A plain view has a `node`; a recursive component has `rules`, whose external sources have their moves in them, and
+    `after`, plain queries over what the rules derive (`rules.after` is empty)."""
+
+    views: tuple[str, ...]
+    node: Node | None = None
+    rules: RuleProgram | None = None
+    after: tuple[tuple[str, Node], ...] = ()
+    strategy: str = ""
+    policy: str = ""
+    depth_limit: int = 0
+    row_limit: int = 0
+    name: str = ""
+    exchange: Exchange | None = None  # where rows travel inside the recursion, see engine/exchange.py
+
+
+@dataclass(frozen=True)
+class Distributed:
+    """Where everything lives, and the pieces in the order of strata."""
+
+    partitions: int
+    tables: dict[str, Dist]
+    views: dict[str, Dist]
+    pieces: tuple[Piece, ...]
+    places: dict[str, Place] = field(default_factory=dict)  # of the views, with all that is known: for later plans
+
+
+def distribute(
+    planned: Program,
+    ordered: Sequence[Component],
+    *,
+    partitions: int,
+    fixed: Mapping[str, Dist],
+    small: Callable[[str], bool],
+    depth_limit: int,
+    kept: Distributed | None = None,
+) -> Distributed:
+    """The plan for so many partitions. `fixed` are tables that stay where they are, `small` says of a table whether
+    every partition may have a copy of it. The pieces of `kept` are taken as they are."""
+    drafts = [_draft(component, planned, depth_limit) for component in ordered]
+    under = _tables_under(drafts)
+    if partitions > 1:
+        for draft in drafts:
+            if draft.rules is not None:
+                draft.everywhere = not any(map(under, _sources(draft.rules)))  # it is of constants only
+                _choose_strategy(draft, planned, lambda node: all(map(small, sorted(under(node)))))
+        tables = _place_tables(planned, drafts, fixed, small)
+        known = {name: place_of(dist) for name, dist in tables.items()}
+    else:
+        tables = {name: fixed.get(name, Dist("all")) for name in planned.tables}
+        known = dict.fromkeys(tables, ALL)
+    views: dict[str, Place] = {}
+    placer = Placer(known, views)
+    pieces = []
+    standing = {piece.views: piece for piece in kept.pieces} if kept is not None else {}
+    for draft in drafts:
+        if kept is not None and draft.views in standing:
+            pieces.append(standing[draft.views])
+            views |= {name: kept.places[name] for name in draft.views}
+        else:
+            pieces.append((_plain if draft.rules is None else _recursive)(draft, placer, views))
+    places = {name: views[name] for component in ordered for name in component.views}
+    dists = {name: place.dist for name, place in places.items()}
+    return Distributed(partitions, tables, dists, tuple(pieces), places)
+
+
+@dataclass
+class _Draft:
+    """A component before it is placed."""
+
+    views: tuple[str, ...]
+    node: Node | None = None
+    rules: RuleProgram | None = None
+    after: list[tuple[str, Node]] = field(default_factory=list)
+    settings: Settings | None = None
+    everywhere: bool = True
+    local: Local | None = None
+    exchange: Exchange | None = None
+
+    @property
+    def plans(self) -> list[Node]:
+        """The plain plans in it."""
+        sources = _sources(self.rules) if self.rules is not None else []
+        return [*([self.node] if self.node is not None else []), *sources, *(node for _, node in self.after)]
+
+
+def _draft(component: Component, program: Program, depth_limit: int) -> _Draft:
+    if not component.recursive:
+        (name,) = component.views
+        return _Draft(component.views, node=optimize(program.views[name].query))
+    rules = compile_rules(component.views, program)
+    after = [(name, optimize(node)) for name, node in rules.after]
+    own = settings(component.views, program, rules, depth_limit)
+    return _Draft(component.views, rules=rules, after=after, settings=own)
+
+
+def _sources(rules: RuleProgram) -> list[Node]:
+    return [r.source for r in rules.relations if r.source is not None]
+
+
+def _tables_under(drafts: Iterable[_Draft]) -> Callable[[Node], set[str]]:
+    """A function that gives the tables a plan's rows come from, through views too."""
+    known: dict[str, set[str]] = {}
+
+    def under(node: Node) -> set[str]:
+        found: set[str] = set()
+        for part in walk(node):
+            if isinstance(part, Scan):
+                found.add(part.table)
+            elif isinstance(part, Ref):
+                found |= known.get(part.view, set())
+        return found
+
+    for draft in drafts:
+        tables = set().union(*map(under, draft.plans))
+        known |= dict.fromkeys([*draft.views, *(draft.rules.outputs if draft.rules is not None else ())], tables)
+    return under
+
+
+# -- tables ------------------------------------------------------------------------------------------------------------
+
+
+def _place_tables(
+    program: Program, drafts: Sequence[_Draft], fixed: Mapping[str, Dist], small: Callable[[str], bool]
+) -> dict[str, Dist]:
+    wishes = Wishes(program.tables, {draft.views[0]: draft.node for draft in drafts if draft.node is not None})
+    copied: set[str] = set()
+    for draft in drafts:
+        for plan in draft.plans:
+            wishes.note(plan)
+        if draft.exchange is not None:
+            for relation, wish in draft.exchange.wishes:
+                source = draft.exchange.rules.relations[relation].source
+                assert source is not None
+                table = wishes.table_under(source)
+                if wish.kind == "hash":
+                    wishes.wish(source, wish.cols)
+                elif wish.kind == "all" and table is not None and small(table):
+                    copied.add(table)
+        if draft.rules is None or draft.local is None:
+            continue
+        for relation, want in draft.local.uses(draft.rules):
+            source = draft.rules.relations[relation].source
+            assert source is not None
+            table = wishes.table_under(source)
+            if want != COPY:
+                wishes.wish(source, (want,))
+            elif table is not None and small(table):
+                copied.add(table)
+
+    def placed(table: Table) -> Dist:
+        if table.name in fixed:
+            return fixed[table.name]
+        if table.placement is not None:
+            return Dist(table.placement.kind, table.placement.cols)
+        return Dist("all") if table.name in copied else wishes.choose(table.name)
+
+    return {name: placed(table) for name, table in program.tables.items()}
+
+
+# -- views -------------------------------------------------------------------------------------------------------------
+
+
+def _plain(draft: _Draft, placer: Placer, views: dict[str, Place]) -> Piece:
+    assert draft.node is not None
+    placed = placer.place(draft.node)
+    views[draft.views[0]] = placed.place
+    return Piece(draft.views, node=placed.node)
+
+
+def _choose_strategy(draft: _Draft, program: Program, small: Callable[[Node], bool]) -> None:
+    """Each partition recurses on its own if that takes copies of small tables at most (`local`); else rows travel
+    inside the recursion (`exchange`); where neither is possible it is left to one partition."""
+    assert draft.rules is not None
+    wish = partition_option(draft.views, program)
+    names = ", ".join(draft.views)
+    if wish == "one":
+        draft.everywhere = False
+    if wish == "one" or draft.everywhere:
+        return
+    if wish == "exchange":
+        draft.exchange = exchange(draft.rules, small)
+        if draft.exchange is not None:
+            return
+        log.warning("%s cannot be partitioned by exchange, as its option wishes", names)
+    local = localize(draft.rules, small)
+    if local is None:
+        draft.exchange = exchange(draft.rules, small)
+        if wish == "broadcast":
+            log.warning(
+                "no copy of a table lets %s recurse in each partition alone, as its option wishes: no column goes "
+                "through the recursion unchanged",
+                names,
+            )
+        return
+    copies = [draft.rules.relations[r].source for r in local.copies(draft.rules)]
+    if wish == "broadcast" or all(small(node) for node in copies if node is not None):
+        draft.local = local
+    else:
+        draft.exchange = exchange(draft.rules, small)
+
+
+def _recursive(draft: _Draft, placer: Placer, views: dict[str, Place]) -> Piece:
+    rules, own = draft.rules, draft.settings
+    assert rules is not None
+    assert own is not None
+    spec: Exchange | None = None
+    sources = [placer.place(source) for source in _sources(rules)]
+    derived = [i for i in range(len(rules.relations)) if is_derived(rules, i)]
+    local = draft.local
+    if draft.everywhere:
+        made = _over_sources(rules, [s.node for s in sources])
+        places, strategy = dict.fromkeys(derived, ALL), "in every partition"
+    elif local is not None:
+
+        def source(node: Node, want: int) -> Node:
+            placed = placer.place(node)
+            return (placed.copied() if want == COPY else placed.moved((want,))).node
+
+        made = with_sources(rules, local, source)
+        places, strategy = {r: by((c,)) for r, c in local.keys.items()}, describe_local(rules, local)
+    elif draft.exchange is not None:
+
+        def wished(node: Node, wish: Wish) -> Node:
+            placed = placer.place(node)
+            match wish.kind:
+                case "hash":
+                    return placed.moved(wish.cols).node
+                case "all":
+                    return placed.copied().node
+            return placed.moved(tuple(range(len(node.schema)))).node if placed.place == ALL else placed.node
+
+        spec = draft.exchange.with_sources(wished)
+        made, strategy = spec.rules, spec.text
+        places = {made.outputs[name]: by(cols) if cols else ONE for name, cols in spec.homes}
+    else:
+        made = _over_sources(rules, [s.moved(()).node for s in sources])
+        places, strategy = dict.fromkeys(derived, ONE), "one partition"
+    views |= {name: places[relation] for name, relation in made.outputs.items()}
+    after = []
+    for name, node in draft.after:
+        placed = placer.place(node)
+        views[name] = placed.place
+        after.append((name, placed.node))
+    return Piece(
+        draft.views,
+        rules=made,
+        after=tuple(after),
+        strategy=strategy,
+        policy=own.policy,
+        depth_limit=own.depth_limit,
+        row_limit=own.row_limit,
+        name=own.name,
+        exchange=spec,
+    )
+
+
+def _over_sources(rules: RuleProgram, sources: Iterable[Node]) -> RuleProgram:
+    """The rules over other plans of their external relations."""
+    given = iter(sources)
+    relations = [r if r.source is None else replace(r, source=next(given)) for r in rules.relations]
+    return RuleProgram(relations, list(rules.rules), dict(rules.outputs), [])

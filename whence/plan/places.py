@@ -1,0 +1,125 @@
+"""Where the rows of a relation live among the partitions of a database.
+
+Law: `hash` promises that a row lives in the partition that its codes in some columns route to, once; so rows that are
+equal there are together. `one` is the same promise over no columns at all. `all` promises every row in every
+partition. `spread` promises that each row lives somewhere, once.
+
+`Dist` is what others are told. `Place` is what the planner knows: for every routing column all the columns that hold
+the same code, as a join's keys do, so that no rows are moved to where they already are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from whence.model.types import Kind, Schema, Type
+
+Pairs = Sequence[tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class Dist:
+    """How rows are distributed; `cols` are the columns that `hash` routes by, in order."""
+
+    kind: Literal["hash", "all", "one", "spread"]
+    cols: tuple[int, ...] = ()
+
+
+def describe_dist(dist: Dist, schema: Schema) -> str:
+    """A distribution in words.
+
+    >>> from whence.model.types import TEXT, Column
+    >>> describe_dist(Dist("hash", (1,)), Schema((Column("src", TEXT), Column("dst", TEXT))))
+    'by dst'
+    """
+    match dist.kind:
+        case "hash":
+            return "by " + ", ".join(schema.names[c] for c in dist.cols)
+        case "all":
+            return "in every partition"
+        case "one":
+            return "in the first partition"
+    return "anywhere"
+
+
+@dataclass(frozen=True)
+class Place:
+    """A distribution with what is known to be equal; hash over no columns is `one`."""
+
+    kind: Literal["hash", "all", "spread"]
+    cols: tuple[frozenset[int], ...] = ()
+
+    @property
+    def dist(self) -> Dist:
+        if self.kind != "hash":
+            return Dist(self.kind)
+        return Dist("hash", tuple(map(min, self.cols))) if self.cols else Dist("one")
+
+    def mapped(self, new: Callable[[int], Iterable[int]]) -> Place:
+        """The place of rows whose columns have moved: `new` gives where a column went, nowhere if it is lost."""
+        cols = tuple(frozenset(n for c in same for n in new(c)) for same in self.cols)
+        return Place(self.kind, cols) if all(cols) else SPREAD
+
+    def is_by(self, cols: Sequence[int]) -> bool:
+        """Whether rows live where these columns route to."""
+        return (
+            self.kind == "hash"
+            and len(self.cols) == len(cols)
+            and all(c in same for c, same in zip(cols, self.cols, strict=True))
+        )
+
+
+ALL, SPREAD = Place("all"), Place("spread")
+
+
+def by(cols: Iterable[int]) -> Place:
+    """Rows that live where these columns route to."""
+    return Place("hash", tuple(frozenset((c,)) for c in cols))
+
+
+ONE = by(())
+
+
+def place_of(dist: Dist) -> Place:
+    """What a distribution tells."""
+    match dist.kind:
+        case "all":
+            return ALL
+        case "spread":
+            return SPREAD
+    return by(dist.cols)
+
+
+def same_codes(a: Type, b: Type) -> bool:
+    """Whether values of these types are equal exactly when their codes are: a month and thirty days are equal
+    intervals, and 1 of one scale is not the code of 1 of another."""
+    if Kind.INTERVAL in (a.kind, b.kind):
+        return False
+    return (a.is_integer and b.is_integer) or (a.kind is b.kind and a.scale == b.scale)
+
+
+def together(left: Place, right: Place, pairs: Pairs) -> bool:
+    """Whether rows of two relations that agree in the pairs of columns are in the same partition."""
+    if not left.kind == right.kind == "hash" or len(left.cols) != len(right.cols):
+        return False
+    both = zip(left.cols, right.cols, strict=True)
+    return all(any(a in ours and b in theirs for a, b in pairs) for ours, theirs in both)
+
+
+def partner(place: Place, pairs: Pairs) -> tuple[int, ...] | None:
+    """The columns that the other side must be routed by to meet rows of this place; None if no columns would do."""
+    if place.kind != "hash":
+        return None
+    found = [next((b for a, b in pairs if a in same), None) for same in place.cols]
+    cols = tuple(c for c in found if c is not None)
+    return cols if len(cols) == len(found) else None
+
+
+def equated(place: Place, pairs: Pairs) -> Place:
+    """The place when columns of each pair are known to hold the same code."""
+    cols = list(place.cols)
+    for a, b in pairs:
+        cols = [same | {a, b} if a in same or b in same else same for same in cols]
+    return Place(place.kind, tuple(cols))
