@@ -9,22 +9,17 @@ import numpy as np
 
 from whence.engine.build import Builder
 from whence.engine.fingerprint import fingerprint
-from whence.engine.fixpoint import POLICIES, Fixpoint, Pipeline, Port
+from whence.engine.fixpoint import Fixpoint, Pipeline, Port
 from whence.engine.graph import Dataflow
 from whence.engine.operator import Batch, Operator
-from whence.errors import SqlError
 from whence.model.codes import Codes, Dictionary
 from whence.plan.logical import Node
 from whence.plan.program import Program
 from whence.plan.rewrite import optimize
 from whence.plan.rule_model import RuleProgram
 from whence.plan.rules import BINDING, compile_rules
+from whence.plan.settings import DEPTH_LIMIT, settings
 from whence.plan.strata import Component
-from whence.plan.support import can_support
-
-DEPTH_LIMIT = 100_000  # steps of a derivation
-ROW_LIMIT = 20_000_000  # rows derived in one epoch
-FOREIGN_ROW_LIMIT = 2_000_000  # the same where Python computes some of them, which is slower and keeps their text
 
 
 def build_component(
@@ -32,20 +27,17 @@ def build_component(
 ) -> dict[str, Operator]:
     """The operators behind the views of a recursive component."""
     rules = compile_rules(component.views, program)
+    own = settings(component.views, program, rules, depth_limit)
     fixpoint = build_fixpoint(
         rules,
         builder,
         component.views,
-        name=", ".join(program.views[v].owner or v for v in component.views),
-        policy=_policy(component, program, rules),
-        depth_limit=_limit(component, program, "recursion_limit", depth_limit),
-        row_limit=_limit(component, program, "recursion_rows", row_limit(rules)),
+        name=own.name,
+        policy=own.policy,
+        depth_limit=own.depth_limit,
+        row_limit=own.row_limit,
     )
     return build_outputs(fixpoint, component.views, [(name, optimize(node)) for name, node in rules.after], builder)
-
-
-def row_limit(rules: RuleProgram) -> int:
-    return FOREIGN_ROW_LIMIT if any(rule.foreign is not None for rule in rules.rules) else ROW_LIMIT
 
 
 def build_fixpoint(
@@ -97,32 +89,6 @@ def build_outputs(
     finally:
         builder.resolve = outside
     return {name: ports[name] for name in views}
-
-
-def _policy(component: Component, program: Program, rules: RuleProgram) -> str:
-    """The policy the views ask for; else support, where it is sound for their rules."""
-    named = {p.lower() for v in component.views if (p := program.views[v].option("policy"))}
-    if len(named) > 1:
-        raise SqlError(f"{', '.join(component.views)} recurse together and must have one policy, not {sorted(named)}")
-    if not named:
-        return "support" if can_support(rules) else "dred"
-    policy = named.pop()
-    if policy not in POLICIES:
-        raise SqlError(f"there is no policy {policy!r}; choose one of {', '.join(POLICIES)}")
-    if policy == "support" and not can_support(rules):
-        raise SqlError(
-            f"the policy support cannot keep {', '.join(component.views)}: a MIN or MAX value may improve through a "
-            "row that stands on its older value; leave the policy out or choose dred"
-        )
-    return policy
-
-
-def _limit(component: Component, program: Program, option: str, default: int) -> int:
-    given = [v for view in component.views if (v := program.views[view].option(option))]
-    try:
-        return max((int(v) for v in given), default=default)
-    except ValueError:
-        raise SqlError(f"{option} must be a whole number, not {given[0]!r}") from None
 
 
 def pipeline(node: Node, dictionary: Dictionary) -> Pipeline:

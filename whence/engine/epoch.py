@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from whence.engine.operator import Batch
@@ -9,13 +10,39 @@ from whence.model.codes import Codes
 
 
 @dataclass(frozen=True)
+class Piece:
+    """So many rows of one table, with signs, for one partition: a section of a file of inputs (`state/inputs.py`)."""
+
+    file: str
+    table: str
+    partition: int
+    offset: int
+    rows: int
+    width: int
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What an epoch brought beside its exact changes: rows as sources gave them, in files, and how far the sources
+    have come, each by the number of its last batch that is in.
+
+    `layout` names the partitions that the pieces are for."""
+
+    pieces: tuple[Piece, ...] = ()
+    marks: Mapping[str, int] = field(default_factory=dict)
+    layout: str = ""
+
+
+@dataclass(frozen=True)
 class Epoch:
     """Consolidated changes by table, at a time in microseconds since 1970.
 
-    `refreshed` holds rows of tables with a time-to-live whose life begins anew although nothing about them changed.
+    `refreshed` holds rows of tables with a time-to-live whose life begins anew although nothing about them changed. A
+    table that `inputs` has rows of is in neither: what these rows change is found when the epoch is run.
     """
 
     number: int
     time: int
     deltas: dict[str, Batch]
     refreshed: dict[str, Codes] = field(default_factory=dict)
+    inputs: Inputs | None = None

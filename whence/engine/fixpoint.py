@@ -17,6 +17,7 @@ import numpy as np
 
 from whence.annotate.counting import COUNTING
 from whence.annotate.none import NONE
+from whence.engine.arrange import arrangement
 from whence.engine.batch import consolidate
 from whence.engine.image import Image
 from whence.engine.kernels import fixpoint as fx
@@ -24,6 +25,7 @@ from whence.engine.kernels import store as st
 from whence.engine.memory import Memory
 from whence.engine.operator import Batch, Operator
 from whence.engine.plans import Compiled
+from whence.engine.trust import is_known
 from whence.errors import EvaluationError, RecursionLimitError
 from whence.model.codes import Codes, Dictionary, decode_value
 from whence.model.types import Schema
@@ -60,7 +62,13 @@ class Fixpoint(Operator):
         self.out: dict[int, Batch] = {}
         self._pending: Codes | None = None  # this epoch's external changes, while they can still be undone
         self._broken = False
+        self._kept = [i for i in inputs if not i.recalls]  # to begin anew after an error all external rows are needed
+        for i in self._kept:
+            arrangement(i)
         self._start()
+
+    def needs(self) -> list[tuple[Operator, tuple[int, ...]]]:
+        return [(i, ()) for i in self._kept]
 
     def _start(self) -> None:
         self._compiled = Compiled(self.program, self.dictionary, POLICIES[self.policy])
@@ -97,6 +105,7 @@ class Fixpoint(Operator):
         `known` rows, derived before and now to be derived again, do not count against the limit."""
         memory = self.memory
         scalar = memory.k.scalar
+        limited = limited and not is_known()
         scalar[st.S_DEPTH] = min(self.depth_limit, _NO_LIMIT) if limited else _NO_LIMIT
         scalar[st.S_BUDGET] = int(scalar[st.S_ROWS]) + known + self.row_limit if limited else _NO_LIMIT
         removes = (changes[:, 1] < 0) != np.isin(changes[:, 0], [i for i in self._externals if self._absence(i)])
@@ -131,7 +140,7 @@ class Fixpoint(Operator):
         old = {relation: self.live(relation) for relation in self._derived}
         known = int(self.memory.k.scalar[st.S_ROWS])
         self._start()
-        self._run(np.concatenate([before, changes]), known=known)
+        self._run(_added_up(np.concatenate([before, changes])), known=known)
         out = {}
         for relation, gone in old.items():
             now = self.live(relation)
@@ -199,7 +208,7 @@ class Fixpoint(Operator):
 
     def _before(self, changes: Codes) -> Codes:
         """The external rows before this epoch's changes, which the inputs still hold: they are undone after this."""
-        return np.concatenate([self._changes([i.contents() for i in self.inputs]), _inverse(changes)])
+        return _added_up(np.concatenate([self._changes([i.contents() for i in self.inputs]), _inverse(changes)]))
 
     def _refuse(self) -> None:
         """Name the view and an input row of the batch that the derivation without end stands on."""
@@ -303,6 +312,13 @@ def _inverse(changes: Codes) -> Codes:
     back = changes.copy()
     back[:, 1] *= -1
     return back
+
+
+def _added_up(changes: Codes) -> Codes:
+    """The same external changes, each row once: what comes and goes in them must not be felt on the way."""
+    rows = np.ascontiguousarray(np.delete(changes, 1, axis=1))
+    total = consolidate(Batch(rows, np.ascontiguousarray(changes[:, 1])), COUNTING)
+    return np.ascontiguousarray(np.insert(total.rows, 1, total.ann, axis=1))
 
 
 class Port(Operator):

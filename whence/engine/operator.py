@@ -77,6 +77,11 @@ class Operator:
         """All rows of the output, from this operator's state or from its inputs' contents; changes nothing."""
         raise TypeError(f"{type(self).__name__} does not say its contents")
 
+    @property
+    def recalls(self) -> bool:
+        """Whether all rows of the output can be had at any time; what was shipped is gone, unless someone keeps it."""
+        return self.arranged is not None or all(i.recalls for i in self.inputs)
+
     def contents(self) -> Batch:
         """All rows of the output."""
         return self.arranged.scan() if self.arranged is not None else self.recompute()

@@ -64,6 +64,10 @@ class Ship(Operator):
                 return {0: batch}
         return parted(batch, self.cols, self._partitions)
 
+    @property
+    def recalls(self) -> bool:
+        return self.arranged is not None
+
     def undo(self) -> None:
         self.outgoing = Batch.empty(len(self.schema))
 

@@ -5,21 +5,35 @@ delays by one). An epoch runs stage after stage; every operator runs at most onc
 inputs are there, so the law of the engine holds as it does in one piece. What a stage leaves for later ones stays here
 between two calls; `commit` or `undo` ends the epoch.
 
+What a stage sends is addressed to a stage. A Ship's rows are for the next one. An Exchange has some stages of its own,
+each of which is run again, in the partitions that were sent something for it, until nobody sends anything for it any
+more; only then does the next one begin. Operators other than the Exchange run in the first of these rounds.
+
 New views are filled in the same stages: what a new Ship sends then is the whole contents of its input.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from whence.engine.arrange import arrangement
 from whence.engine.batch import consolidate
+from whence.engine.exchange import Exchange
 from whence.engine.graph import Dataflow, Kept, arrange, upwards
 from whence.engine.image import Images, StaleImage
 from whence.engine.operator import Batch, Operator
 from whence.engine.ship import Ship
 
-Sent = dict[str, dict[int, Batch]]  # by channel and destination
+
+@dataclass(frozen=True)
+class Parcel:
+    """Rows on their way to a partition, or to all of them (EVERYWHERE, which means the sender too)."""
+
+    stage: int
+    channel: str
+    to: int
+    batch: Batch
 
 
 class Staged(Dataflow):
@@ -28,21 +42,38 @@ class Staged(Dataflow):
     def __init__(self) -> None:
         super().__init__()
         self._outs: dict[int, Batch] = {}  # of this epoch
-        self._ships: dict[str, Ship] = {}
+        self._ships: dict[str, Ship] = {}  # by channel
+        self._exchanges: list[Exchange] = []
         self._installing: _Install | None = None
 
     # -- epochs ------------------------------------------------------------------------------------------------------
 
-    def run_stage(self, stage: int, deltas: Mapping[str, Batch], received: Mapping[str, Batch]) -> Sent:
+    def run_stage(self, stage: int, deltas: Mapping[str, Batch], received: Mapping[str, Batch]) -> list[Parcel]:
         """Run one stage with the tables' deltas (at first) and what other partitions sent; what is to be sent on."""
         if self._installing is not None:
             return self._install_stage(self._installing, stage, received)
         before = len(self._ran)
         self._take(deltas, self._outs)
-        for channel, batch in received.items():
-            self._deliver(self._ships[channel], batch)
-        self._follow([op for op in self.order if op.stage == stage], self._outs)
-        return _sent(self._ran[before:])
+        for ship, batch in self._for_ships(received):
+            self._deliver(ship, batch)
+        for op in self._exchanges:
+            if op.stage + op.delay == stage and op in self._ran:
+                op.finish()
+        self._follow([op for op in self.order if op.stage == stage and op not in self._ran], self._outs)
+        sent = _shipped(self._ran[before:], stage)
+        for op in self._exchanges:
+            phase = stage - op.stage
+            if 0 <= phase < op.delay and ((mail := _mail(op, received)) or op.waits(phase)):
+                if op not in self._ran:
+                    self.touch(op)
+                    self._ran.append(op)
+                sent += _exchanged(op, stage, mail)
+        return sent
+
+    def _for_ships(self, received: Mapping[str, Batch]) -> list[tuple[Ship, Batch]]:
+        """What is not for an Exchange; KeyError if it is for nobody."""
+        others = {channel for op in self._exchanges for channel in op.channels}
+        return [(self._ships[channel], batch) for channel, batch in received.items() if channel not in others]
 
     def _deliver(self, ship: Ship, batch: Batch) -> None:
         batch = consolidate(batch, ship.algebra)
@@ -57,8 +88,16 @@ class Staged(Dataflow):
     def waits(self, stage: int) -> int | None:
         """The next stage after this one that has something to do with what is here already."""
         if self._installing is not None:
-            return min((o.stage for o in self._installing.fresh if o.stage > stage), default=None)
-        found = None
+            return self._installing.after(stage)
+        found = min(
+            (
+                op.stage + phase
+                for op in self._exchanges
+                for phase in range(1, op.delay)
+                if op.stage + phase > stage and op in self._ran and op.waits(phase)
+            ),
+            default=None,
+        )
         for op in self.order:
             if op.stage > stage and (found is None or op.stage < found) and op not in self._ran:
                 ready = (
@@ -99,6 +138,7 @@ class Staged(Dataflow):
             arrangement(op)
         self._installing = install
         self._ships |= {op.channel: op for op in fresh if isinstance(op, Ship)}
+        self._exchanges += [op for op in fresh if isinstance(op, Exchange)]
         if images is not None:
             try:
                 for op in fresh:
@@ -110,29 +150,42 @@ class Staged(Dataflow):
                 raise
             self._end_install(install)
 
-    def _install_stage(self, install: _Install, stage: int, received: Mapping[str, Batch]) -> Sent:
-        for channel, batch in received.items():
-            ship = self._ships[channel]
+    def pretend(self) -> None:
+        """End an installation as if all had been filled: of a dataflow that is only looked at."""
+        if self._installing is not None:
+            for op in self._installing.fresh:
+                op.primed = True
+            self._end_install(self._installing)
+
+    def _install_stage(self, install: _Install, stage: int, received: Mapping[str, Batch]) -> list[Parcel]:
+        for ship, batch in self._for_ships(received):
             out = arrange(ship, batch) if ship.arranged is not None else batch
             install.kept.keep(ship, out)
-        now = [op for op in install.fresh if op.stage == stage]
+        now = [op for op in install.fresh if op.stage == stage and not op.primed]
         for op in now:
             for i in op.inputs:
                 if isinstance(i, Ship) and i in install.fresh:
                     install.kept.keep_if_none(i, Batch.empty(len(i.schema)))
-            if isinstance(op, Ship):
+            if isinstance(op, (Ship, Exchange)):
                 op.prime([install.kept.contents(i) for i in op.inputs])
             else:
                 self._fill(op, install.kept)
             op.primed = True
             install.kept.used_by(op)
-        return _sent(now)
+        sent = _shipped(now, stage)
+        for op in install.fresh:
+            if isinstance(op, Exchange) and 0 <= stage - op.stage < op.delay:
+                sent += _exchanged(op, stage, _mail(op, received))
+        return sent
 
     def _end_install(self, install: _Install) -> None:
         self.order.extend(install.fresh)
         for op in install.arranged:
             assert op.arranged is not None
             op.arranged.commit()
+        for op in install.fresh:
+            if isinstance(op, Exchange):
+                op.commit()
         self.views, self._installing = install.views, None
         self._sweep()
 
@@ -148,6 +201,7 @@ class Staged(Dataflow):
     def _sweep(self) -> None:
         self.sweep()
         self._ships = {op.channel: op for op in self.order if isinstance(op, Ship)}
+        self._exchanges = [op for op in self.order if isinstance(op, Exchange)]
 
 
 class _Install:
@@ -157,6 +211,24 @@ class _Install:
         self.views, self.fresh, self.arranged = views, fresh, arranged
         self.kept = Kept(fresh)
 
+    def after(self, stage: int) -> int | None:
+        """The next stage that fills something."""
+        stages = [o.stage + p for o in self.fresh for p in range(o.delay if isinstance(o, Exchange) else 1)]
+        return min((s for s in stages if s > stage), default=None)
 
-def _sent(ran: list[Operator]) -> Sent:
-    return {op.channel: sent for op in ran if isinstance(op, Ship) and (sent := op.send())}
+
+def _mail(op: Exchange, received: Mapping[str, Batch]) -> dict[str, Batch]:
+    return {channel: batch for channel in op.channels if (batch := received.get(channel)) is not None}
+
+
+def _exchanged(op: Exchange, stage: int, mail: Mapping[str, Batch]) -> list[Parcel]:
+    return [Parcel(stage, *letter) for letter in op.work(stage - op.stage, mail)]
+
+
+def _shipped(ran: list[Operator], stage: int) -> list[Parcel]:
+    return [
+        Parcel(stage + 1, op.channel, to, batch)
+        for op in ran
+        if isinstance(op, Ship)
+        for to, batch in op.send().items()
+    ]

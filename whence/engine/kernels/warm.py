@@ -6,15 +6,21 @@ import numpy as np
 
 from whence.annotate.counting import COUNTING
 from whence.engine.batch import consolidate
+from whence.engine.build import Builder
+from whence.engine.components import build_outputs
+from whence.engine.exchange import build_exchange
 from whence.engine.fixpoint import POLICIES, Fixpoint
 from whence.engine.kernels import aggregate, batches, index, planes, routing, table, texts
 from whence.engine.kernels import fixpoint as fixpoint_kernels
 from whence.engine.operator import Batch
 from whence.engine.ordered import Ordered, Rank
 from whence.engine.relation import Relation
+from whence.engine.staged import Parcel, Staged
 from whence.model.codes import Dictionary
 from whence.model.types import BIGINT, Column, Schema
-from whence.plan.rule_model import Atom, Rule, RuleProgram, RuleRelation
+from whence.plan import logical
+from whence.plan.exchange import exchange
+from whence.plan.rule_model import Atom, RelationKind, Rule, RuleProgram, RuleRelation
 
 
 def warm() -> None:
@@ -45,6 +51,8 @@ def warm() -> None:
     _bytes()
     for policy in POLICIES:
         _fixpoint(policy)
+    for kind in ("set", "best"):
+        _exchange(kind)
 
 
 def _bytes() -> None:
@@ -74,6 +82,40 @@ def _fixpoint(policy: str) -> None:
     for _ in range(2):
         memory.grow()
     memory.compact(at_least=0)
+
+
+def _exchange(kind: RelationKind) -> None:
+    """A closure, or cheapest paths, in a partition that could exchange rows with others, with an epoch taken back."""
+    triple = Schema(tuple(Column(name, BIGINT) for name in "abc"))
+    link = RuleRelation("link", triple, "external", source=logical.Scan(triple, "link"))
+    found = RuleRelation("found", triple, kind, sign=int(kind == "best"))
+    base = Rule(1, (0, 1, 2), (Atom(0, (0, 1, 2)),), (), (), 3)
+    step = Rule(1, (0, 3, 4), (Atom(0, (0, 1, 2)), Atom(1, (1, 3, 4))), (), (), 5)
+    spec = exchange(RuleProgram([link, found], [base, step], {"found": 1}), lambda _: False)
+    assert spec is not None
+    flow = Staged()
+    flow.table("link", triple)
+    builder = Builder(flow, Dictionary(), flow.views.__getitem__)
+    operator = build_exchange(spec, builder, ("found",), name="found", depth_limit=100, row_limit=1000)
+    flow.install(build_outputs(operator, ("found",), (), builder))
+    _run(flow, {})
+    flow.commit()
+    rows = np.array([[1, 2, 5], [2, 3, 1], [1, 2, 4]], np.int64)
+    _run(flow, {"link": Batch(rows, np.ones(3, np.int64), True)})
+    flow.commit()
+    _run(flow, {"link": Batch(rows[:1], np.full(1, -1, np.int64), True)})
+    flow.undo()
+
+
+def _run(flow: Staged, deltas: dict[str, Batch]) -> None:
+    """All stages of one partition that is alone."""
+    stage: int | None = 0
+    waiting: dict[int, list[Parcel]] = {}
+    while stage is not None:
+        received = {parcel.channel: parcel.batch for parcel in waiting.pop(stage, [])}
+        for parcel in flow.run_stage(stage, deltas, received):
+            waiting.setdefault(parcel.stage, []).append(parcel)
+        stage, deltas = min((s for s in (*waiting, flow.waits(stage)) if s is not None), default=None), {}
 
 
 def _relation(batch: Batch) -> None:
