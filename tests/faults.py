@@ -152,7 +152,7 @@ class Unplugged(Mortal):
             case "renamed":
                 unfinished = path.with_name(path.name + UNFINISHED)
                 self._names.pop(unfinished, None)
-                self._stable[path] = self._stable.pop(unfinished)
+                self._stable[path] = self._stable.pop(unfinished, path.stat().st_size)  # or it was whole before
             case "removed":
                 self._stable.pop(path, None)
             case "synced-folder":

@@ -16,7 +16,7 @@ from tests.faults import Failing, Unplugged, dies, points
 from whence.engine.image import Image
 from whence.errors import CorruptionError, StorageError
 from whence.state import directory as directories
-from whence.state.chain import Chain, Writer, read_delta, write_delta
+from whence.state.chain import Chain, Writer
 from whence.state.directory import BLOCK, FRAME, Directory
 from whence.state.disk import Disk
 from whence.state.manifest import Link
@@ -421,30 +421,3 @@ def test_progress_runs_from_nothing_to_all(tmp_path: Path) -> None:
     assert len(told) > 3
     assert told == sorted(told)
     assert told[-1] == (base.written, base.written)
-
-
-# Delta files
-
-
-@given(st.lists(st.binary(max_size=50), max_size=4))
-@SHARED_FOLDER
-def test_a_delta_file_gives_back_its_bytes(tmp_path: Path, parts: list[bytes]) -> None:
-    size = write_delta(DISK, tmp_path / "0.delta", [memoryview(part) for part in parts])
-    assert size == (tmp_path / "0.delta").stat().st_size
-    assert read_delta(DISK, tmp_path / "0.delta") == b"".join(parts)
-
-
-def test_damage_to_a_delta_file_is_told(tmp_path: Path) -> None:
-    path = tmp_path / "0.delta"
-    write_delta(DISK, path, [b"an epoch"])
-    data = path.read_bytes()
-    for place in range(len(data)):
-        path.write_bytes(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
-        with pytest.raises(StorageError, match=r"0\.delta"):
-            read_delta(DISK, path)
-        path.write_bytes(data[:place])
-        with pytest.raises(CorruptionError, match=r"0\.delta"):
-            read_delta(DISK, path)
-    path.unlink()
-    with pytest.raises(StorageError, match=r"0\.delta"):
-        read_delta(DISK, path)

@@ -305,17 +305,17 @@ def test_a_snapshot_while_others_write_and_read(path: Path) -> None:
 
 def check_exact(found: Any, path: Path, epoch: int) -> None:
     """The same epoch replayed from the beginning of the log, without any image."""
-    from whence.engine.components import DEPTH_LIMIT
+    from whence.plan.settings import DEPTH_LIMIT
     from whence.runtime.durable import Following
     from whence.runtime.recovery import replay
+    from whence.state.folder import _BEGINNING, Folder
     from whence.state.log import EPOCH
-    from whence.state.store import _BEGINNING, Folder
 
     folder, runtime = Folder(path, Disk()), Following(DEPTH_LIMIT)
     for record in folder.read(folder.reader(_BEGINNING.place)):
         if record.kind == EPOCH and record.epoch > epoch:
             break
-        replay(runtime, record)
+        replay(runtime, record, folder)
     assert state_of(whence.Database(runtime)) == found
 
 

@@ -15,7 +15,7 @@ import pytest
 from tests.faults import SECTOR, Failing, Unplugged, Watched, dies, points
 from whence.errors import CorruptionError, StorageError
 from whence.state.disk import Disk
-from whence.state.log import CHAINS, EPOCH, SCHEMA, Log, Reader, Torn
+from whence.state.log import EPOCH, INPUT, SCHEMA, Log, Reader, Torn
 from whence.state.segment import FILE_HEADER, RECORD_HEADER, segment_path
 
 Contents = list[tuple[int, int, int, bytes]]
@@ -57,7 +57,8 @@ def test_records_come_back_as_they_were_appended(tmp_path: Path) -> None:
     log.append(EPOCH, 3, 7, [b"", b"x", bytearray(b"y")])
     log.append(EPOCH, 4, 8, [b"z"] * 3000)
     log.append(EPOCH, 1 << 40, 9, [bytes(range(256)) * 20_000])
-    log.append(CHAINS, 2, 9, [b"{}"])
+    log.append(INPUT, (1 << 40) + 1, 9, [b"{}"])
+    assert log.written == 6
     log.close()
     assert contents(tmp_path) == [
         (SCHEMA, 0, -5, b"CREATE TABLE a (x INT)"),
@@ -65,7 +66,7 @@ def test_records_come_back_as_they_were_appended(tmp_path: Path) -> None:
         (EPOCH, 3, 7, b"xy"),
         (EPOCH, 4, 8, b"z" * 3000),
         (EPOCH, 1 << 40, 9, bytes(range(256)) * 20_000),
-        (CHAINS, 2, 9, b"{}"),
+        (INPUT, (1 << 40) + 1, 9, b"{}"),
     ]
 
 
@@ -89,7 +90,7 @@ def test_a_log_goes_on_where_it_ended(tmp_path: Path) -> None:
 def test_epochs_must_rise(tmp_path: Path) -> None:
     log = Log(Disk(), tmp_path, [])
     add(log, 5)
-    for kind, epoch in ((EPOCH, 5), (EPOCH, 4), (SCHEMA, 4)):
+    for kind, epoch in ((EPOCH, 5), (EPOCH, 4), (SCHEMA, 4), (INPUT, 5)):
         with pytest.raises(StorageError, match=f"epoch {epoch} cannot follow epoch 5"):
             log.append(kind, epoch, 0, [b""])
     log.append(SCHEMA, 5, 0, [b"s"])

@@ -21,6 +21,7 @@ from whence.connect.rows import expand, to_tuples
 from whence.engine.batch import consolidate
 from whence.engine.operator import Batch, Operator
 from whence.engine.scan import Scan
+from whence.engine.trust import derived_before
 from whence.errors import StorageError, WhenceError
 from whence.model.codes import NULL, Codes, Dictionary, codes_to_floats
 from whence.model.progress import Progress
@@ -162,7 +163,8 @@ def _derive(runtime: Embedded, progress: Progress | None) -> Catalog:
             catalog.flow.commit()
     views = [create for create in creates if isinstance(create, st.CreateView)]
     if views:
-        catalog.create_views(views, progress)
+        with derived_before():
+            catalog.create_views(views, progress)
     return catalog
 
 

@@ -16,11 +16,10 @@ from whence.engine.epoch import Epoch
 from whence.errors import StorageError
 from whence.model.progress import Progress
 from whence.runtime.recovery import Recovery, recover
-from whence.runtime.snapshots import Snapshots
 from whence.state.store import Store
 
 if TYPE_CHECKING:
-    from whence.runtime.embedded import Embedded
+    from whence.runtime.durable import Durable
 
 log = logging.getLogger("whence")
 
@@ -30,9 +29,9 @@ class Journal:
 
     recovery: Recovery
 
-    def __init__(self, runtime: Embedded, store: Store, progress: Progress | None = None):
+    def __init__(self, runtime: Durable, store: Store, progress: Progress | None = None):
         self._runtime, self.store = runtime, store
-        self.snapshots = Snapshots(runtime, store, lambda: self.broken)
+        self.snapshots = runtime.snapshots_of(store, lambda: self.broken)
         self._last = 0  # the ticket of the last record
         self._doubt: int | None = None  # the one before it, until the runtime has what it says
         self._recover(progress)

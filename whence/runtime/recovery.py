@@ -11,13 +11,18 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from whence.engine.epoch import Epoch
+from whence.engine.image import Images
+from whence.engine.trust import derived_before
 from whence.errors import CorruptionError, SqlError, StorageError, WhenceError
 from whence.model.progress import Progress
+from whence.runtime.inputs import read_rows, settle
+from whence.runtime.uniting import United
 from whence.sql.parse import parse_one
-from whence.state.chain import Chain
 from whence.state.codec import unpack_epoch, unpack_schema, unpack_words
-from whence.state.log import EPOCH, SCHEMA, Reader, Record, Torn
-from whence.state.store import WORDS, Folder
+from whence.state.folder import WORDS, Folder, Start
+from whence.state.inputs import unpack_inputs
+from whence.state.log import EPOCHS, INPUT, SCHEMA, Reader, Record, Torn
 
 if TYPE_CHECKING:
     from whence.runtime.embedded import Embedded
@@ -64,19 +69,26 @@ def recover(
     progress: Progress | None = None,
 ) -> Recovered:
     """Bring an empty runtime to the last epoch of a folder, or to an earlier one."""
+    with derived_before():
+        return _recover(runtime, folder, until, torn, progress)
+
+
+def _recover(
+    runtime: Embedded, folder: Folder, until: int | None, torn: Torn | None, progress: Progress | None
+) -> Recovered:
     began = time.perf_counter()
     start = folder.start(until)
     try:
-        words = load_image(runtime, folder.chain(start.links), progress) if start.links else 0
+        words = load_image(runtime, folder, start, progress) if start.links else 0
     except SqlError as error:
         raise StorageError(f"{folder.path}: its views cannot be loaded: {error} ({_FUNCTIONS})") from error
     flow = runtime.catalog.flow
     restored, primed = flow.restored, flow.primed
     reader, replayed, total = folder.reader(start.place), 0, folder.log_bytes(*start.place)
     for record in folder.read(reader):
-        if until is not None and record.kind == EPOCH and record.epoch > until:
+        if until is not None and record.kind in EPOCHS and record.epoch > until:
             break
-        words = max(words, replay(runtime, record))
+        words = max(words, replay(runtime, record, folder))
         replayed += 1
         if progress is not None and replayed % 64 == 0:
             progress("replaying the log", total - folder.log_bytes(reader.segment, reader.offset), total)
@@ -89,25 +101,34 @@ def recover(
     return Recovered(report, reader, total, words)
 
 
-def load_image(runtime: Embedded, chain: Chain, progress: Progress | None = None) -> int:
+def load_image(runtime: Embedded, folder: Folder, start: Start, progress: Progress | None = None) -> int:
     """Bring an empty runtime to the epoch of an image; how many words that has."""
+    chain = folder.chain(start.links)
     meta = chain.meta
     words = {int(key.removeprefix(WORDS)): key for key in chain.parts if key.startswith(WORDS)}
     for first in sorted(words):
         learn(runtime, first, unpack_words(chain.image(words[first])))
-    runtime.catalog.restore([parse_one(sql) for sql in meta["statements"]], chain, progress)
+    images: Images = chain
+    if start.partitions:
+        shares = [folder.chain(folder.partition_chain(p, start)) for p in range(start.partitions)]
+        images = United(shares, meta["partitions"]["tables"], runtime.catalog.flow.algebra.zero)
+    runtime.restore([parse_one(sql) for sql in meta["statements"]], images, folder, start, meta, progress)
+    runtime.marks = dict(meta.get("marks", {}))
     runtime.stand_at(meta["epoch"], meta["time"])
     return int(meta["words"])
 
 
-def replay(runtime: Embedded, record: Record) -> int:
-    """Do again what a record says was done; how many words the dictionary had by then."""
+def replay(runtime: Embedded, record: Record, folder: Folder) -> int:
+    """Do again what a record of a folder says was done; how many words the dictionary had by then."""
     first, words = 0, list[Any]()
     try:
-        if record.kind == EPOCH:
-            epoch, first, words = unpack_epoch(record.epoch, record.time, record.payload)
+        if record.kind in EPOCHS:
+            unpack = unpack_inputs if record.kind == INPUT else unpack_epoch
+            epoch, first, words = unpack(record.epoch, record.time, record.payload)
             learn(runtime, first, words)
-            runtime.replay(epoch)
+            runtime.replay(epoch if runtime.can_take(epoch) else resolve(runtime, epoch, folder))
+            if epoch.inputs is not None:
+                runtime.marks.update(epoch.inputs.marks)
         elif record.kind == SCHEMA:
             statements, first, words = unpack_schema(record.payload)
             learn(runtime, first, words)
@@ -117,11 +138,23 @@ def replay(runtime: Embedded, record: Record) -> int:
     except StorageError:
         raise
     except WhenceError as error:
-        what = f"epoch {record.epoch}" if record.kind == EPOCH else f"what was declared after epoch {record.epoch}"
+        what = f"epoch {record.epoch}" if record.kind in EPOCHS else f"what was declared after epoch {record.epoch}"
         hint = f" ({_FUNCTIONS})" if isinstance(error, SqlError) else ""
         place = f"{record.path}, offset {record.offset}"
         raise StorageError(f"{place}: {what} cannot be done again: {error}{hint}") from error
     return first + len(words)
+
+
+def resolve(runtime: Embedded, epoch: Epoch, folder: Folder) -> Epoch:
+    """The epoch without pieces: the exact changes that they make of the runtime's tables, as they are now."""
+    if epoch.inputs is None or not epoch.inputs.pieces:
+        return epoch
+    catalog = runtime.catalog
+    raw, tables = read_rows(epoch, folder), catalog.program.tables
+    for name, (rows, _) in raw.items():
+        if name not in tables or rows.shape[1] != len(tables[name].schema):
+            raise ValueError(f"rows of {rows.shape[1]} columns for a table {name}")
+    return settle(epoch, raw, tables, catalog.flow.tables, catalog.lifetimes, catalog.dictionary)[0]
 
 
 def learn(runtime: Embedded, first: int, words: list[Any]) -> None:
@@ -177,5 +210,9 @@ class Follower:
 
     def _go_on(self, reader: Reader) -> None:
         self._folder.look_again(reader)
+        with derived_before():
+            self._replay(reader)
+
+    def _replay(self, reader: Reader) -> None:
         for record in self._folder.read(reader):
-            replay(self._runtime, record)
+            replay(self._runtime, record, self._folder)

@@ -10,14 +10,17 @@ change of zero, which says that its life begins anew.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from whence.annotate.counting import COUNTING
 from whence.connect.rows import check_not_null, to_tuples
-from whence.engine.batch import concat, consolidate
+from whence.engine.batch import codes2d, concat, consolidate
 from whence.engine.kernels.batches import number_rows
+from whence.engine.kernels.routing import split
 from whence.engine.operator import Batch
 from whence.engine.relation import Relation
 from whence.errors import DataError, MissingRowError
@@ -86,6 +89,58 @@ class Pending:
         if hit.any():
             self._add(asked.rows[hit], -taken[hit])
         return int(taken.sum())
+
+    def take(self, rows: Codes, signs: Codes) -> int:
+        """Do what a source says, row after row: +1 inserts it, -1 deletes it, or in a table with a primary key whatever
+        row has its key. How many deletions found nothing; they are passed over.
+
+        What rows of other keys, or other rows of a table without a key, do meanwhile does not matter: parts of a table
+        that share none give together what the whole gives.
+        """
+        table, rows = self.table, codes2d(rows)
+        if self._strict:
+            check_not_null(rows[signs > 0], table.schema, table.name)
+        if not len(rows):
+            return 0
+        if table.key:
+            return self._take_by_key(rows, signs)
+        if table.lifetime is None and (signs > 0).all():
+            self._add(rows, signs)
+            return 0
+        number, first = number_rows(rows)
+        order, starts = split(number, len(first))
+        if table.lifetime is not None:
+            return self._take_as_set(rows[first], signs[order], starts)
+        change, missed = _reflected(signs[order], starts, lambda which: self.counts(rows[first[which]]))
+        hit = change != 0
+        self._add(rows[first[hit]], change[hit], unique=True)
+        return missed
+
+    def _take_by_key(self, rows: Codes, signs: Codes) -> int:
+        """The last row of a key counts."""
+        key = self.table.key
+        number, first = number_rows(np.ascontiguousarray(rows[:, key]))
+        order, starts = split(number, len(first))
+        last = order[starts[1:] - 1]
+        there = self._at_keys(rows[first])
+        if len(there):
+            self._add(there, np.full(len(there), -1, np.int64))
+        coming = rows[np.sort(last[signs[last] > 0])]
+        self._add(coming, np.ones(len(coming), np.int64), unique=True)
+        if (signs > 0).all():
+            return 0
+        known, _ = number_rows(np.ascontiguousarray(np.concatenate([rows[first], there])[:, key]))
+        found = np.zeros(len(first), bool)
+        found[known[len(first) :]] = True  # a key that is there has the number of the first row that has it
+        return _vain(signs[order], starts, found)
+
+    def _take_as_set(self, distinct: Codes, signs: Codes, starts: Codes) -> int:
+        """Each row once; the signs are sorted by row. Writing a row that is there is a change of zero."""
+        there = self.counts(distinct)
+        stays = signs[starts[1:] - 1] > 0
+        touched = stays | (there > 0)
+        self._add(distinct[touched], (stays.astype(np.int64) - there)[touched], unique=False)
+        return _vain(signs, starts, there > 0)
 
     def remove(self, rows: Codes, counts: Codes) -> int:
         """Take away rows that are known to be there, as often as `counts` says."""
@@ -188,7 +243,32 @@ class Pending:
         staying = rows[self._committed.counts(rows) > 0]
         leaving = delta.rows[delta.ann < 0]
         number, _ = number_rows(np.concatenate([leaving, staying]))
-        return staying[~np.isin(number[len(leaving) :], number[: len(leaving)])]
+        distinct = int(number[: len(leaving)].max(initial=-1)) + 1
+        return staying[number[len(leaving) :] >= distinct]
+
+
+def _reflected(signs: Codes, starts: Codes, counts: Callable[[Codes], Codes]) -> tuple[Codes, int]:
+    """How the count of each row changes that goes up and down by its signs, but never below zero; and how often it
+    would have. `counts` says how many there are of those for which that matters.
+
+    A sum that is held at zero ends above the plain one by as much as the plain one was ever below zero.
+    """
+    sums = np.cumsum(signs)
+    before = np.concatenate([np.zeros(1, np.int64), sums])[starts[:-1]]
+    change = sums[starts[1:] - 1] - before
+    lowest = np.minimum.reduceat(sums, starts[:-1]) - before
+    sinking = np.flatnonzero(lowest < 0)
+    missed = np.maximum(-lowest[sinking] - counts(sinking), 0) if len(sinking) else sinking
+    change[sinking] += missed
+    return change, int(missed.sum())
+
+
+def _vain(signs: Codes, starts: Codes, there: NDArray[np.bool_]) -> int:
+    """How many -1 find nothing, where each +1 and -1 says whether there is something for the next one."""
+    found = np.empty(len(signs), bool)
+    found[1:] = signs[:-1] > 0
+    found[starts[:-1]] = there
+    return int(((signs < 0) & ~found).sum())
 
 
 def _last_by_key(rows: Codes, key: tuple[int, ...]) -> Codes:

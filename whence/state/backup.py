@@ -3,7 +3,8 @@
 The law: a copy holds exactly the files of one manifest, so it is the database as of some moment: all epochs up to one,
 none after it. The writer need not stop. Files that a manifest names do not change, but for the last segment of the log,
 which grows: a copy of it that ends in the middle of a record is torn like after a crash, and opening cuts that off. A
-file that the writer lets go of meanwhile means that there is a newer manifest to copy.
+file that the writer lets go of meanwhile means that there is a newer manifest to copy. Files of inputs are copied after
+the log, those that the records of the copy name.
 """
 
 from __future__ import annotations
@@ -13,16 +14,16 @@ import secrets
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from whence.errors import CorruptionError, StorageError
 from whence.model.progress import Progress
 from whence.state import manifest as manifest_
 from whence.state.disk import UNFINISHED, Disk, read_at, size_of, telling
-from whence.state.manifest import LOG, MANIFEST, STATE, Manifest
+from whence.state.folder import Folder, named_inputs
+from whence.state.manifest import INPUTS, LOG, MANIFEST, STATE, Manifest
 from whence.state.segment import Scan, segment_path
-from whence.state.store import Folder
 
 _CHUNK = 4 << 20
 _TRIES, _PAUSE = 5, 0.05
@@ -53,13 +54,14 @@ def copy(source: Folder, to: Path, progress: Progress | None = None) -> int:
     for left in reversed(range(_TRIES)):
         try:
             last = _copy_files(source, to, done, progress)
+            inputs = _copy_inputs(source, to, done)
             break
         except StorageError:
             before = source.manifest
             source.reload()
             if not left or source.manifest == before:
                 raise
-    named = {to / path.relative_to(source.path) for path in source.files()}
+    named = {to / path.relative_to(source.path) for path in [*source.files(), *inputs]}
     for stale in set(done) - named:
         disk.remove(stale)
     manifest_.save(disk, to, source.manifest)  # last: what has no manifest is no database
@@ -81,6 +83,20 @@ def _copy_files(source: Folder, to: Path, done: dict[Path, int], progress: Progr
     if progress is not None:
         progress("copying", total, total)
     return size
+
+
+def _copy_inputs(source: Folder, to: Path, done: dict[Path, int]) -> list[Path]:
+    """Copy the inputs that the records of the copy name; which those are."""
+    names = set[str]()
+    if source.disk.names(source.path / INPUTS):
+        with suppress(CorruptionError):  # whoever checks the copy will say so
+            names = named_inputs(to / LOG, source.manifest.segments)
+    for name in sorted(names):
+        source.disk.make_folder(to / INPUTS)
+        target = to / INPUTS / name
+        if target not in done:
+            done[target] = _copy_file(source.disk, source.path / INPUTS / name, target)
+    return [source.path / INPUTS / name for name in names]
 
 
 def _in_order(path: Path, manifest: Manifest) -> list[Path]:

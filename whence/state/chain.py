@@ -8,14 +8,11 @@ planes (see `codec`), of which LZ4 makes half the size or less, in half the time
 
 A file is a magic number, its frames one after the other, and its directory (see `directory`): it is written in one pass
 and read by its end. It gets its name only when it is whole and stable.
-
-Beside chains, a *delta file* holds any bytes under a checksum.
 """
 
 from __future__ import annotations
 
 import os
-import struct
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -27,7 +24,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
-from xxhash import xxh3_128, xxh3_128_digest
+from xxhash import xxh3_128_digest
 
 from whence.engine.image import Image, Loaded
 from whence.errors import CorruptionError, StorageError
@@ -58,10 +55,6 @@ _STRIPE = FRAME * BLOCK
 _BATCHED = 1 << 20  # bytes that are collected before they are written
 _THREADS = 2
 _TASK = 8  # frames that a thread reads at a time
-
-_DELTA_MAGIC = b"WHENCEdl"
-_DELTA_VERSION = 1
-_DELTA = struct.Struct("<8sIQ16s")  # magic, version, bytes, digest
 
 
 class Writer:
@@ -322,29 +315,3 @@ def _expand(sheet: Sheet, offset: int, data: bytes, width: int, out: Raw) -> Non
         from_planes(expand(data, len(out)), width, out)
     except ValueError as error:
         raise CorruptionError(sheet.path, offset, str(error)) from None
-
-
-def write_delta(disk: Disk, path: Path, payload: Sequence[Part]) -> int:
-    """Writes these bytes as a file that is there whole or not at all; how many bytes the file has."""
-    digest = xxh3_128()
-    for part in payload:
-        digest.update(part)
-    size = sum(memoryview(part).nbytes for part in payload)
-    disk.replace(path, [_DELTA.pack(_DELTA_MAGIC, _DELTA_VERSION, size, digest.digest()), *payload])
-    return _DELTA.size + size
-
-
-def read_delta(disk: Disk, path: Path) -> memoryview:
-    """The bytes that were written."""
-    data = memoryview(disk.read(path))
-    if len(data) < _DELTA.size:
-        raise CorruptionError(path, 0, f"{len(data)} bytes are too few for a delta file")
-    magic, version, size, digest = _DELTA.unpack_from(data)
-    payload = data[_DELTA.size :]
-    if magic != _DELTA_MAGIC:
-        raise CorruptionError(path, 0, "no delta file begins like this")
-    if version != _DELTA_VERSION:
-        raise StorageError(f"{path} is written in format {version}, which this Whence does not know: use the newer one")
-    if size != len(payload) or digest != xxh3_128_digest(payload):
-        raise CorruptionError(path, _DELTA.size, f"{size} bytes are not as they were written (their digest differs)")
-    return payload

@@ -1,8 +1,9 @@
 """Whether the files of a database are as they were written.
 
-The law: every file that is listed without a problem has been read in full and agrees with its checksums, and the epochs
-of the log follow one another without a gap. Nothing is changed, and a writer may be at work meanwhile: what it lets go
-of during the check is no part of the database any more and is passed over.
+The law: every file that is listed without a problem has been read in full (a file of inputs as far as records name it)
+and agrees with its checksums, and the epochs of the log follow one another without a gap. Nothing is changed, and a
+writer may be at work meanwhile: what it lets go of during the check is no part of the database any more and is passed
+over.
 
 Remains of an interrupted append at the end of the log are no problem: nobody was told of them, and opening the database
 for writing cuts them off. Nor are files that the manifest does not name; they are listed as strays.
@@ -17,10 +18,11 @@ from pathlib import Path
 from whence.errors import CorruptionError, StorageError
 from whence.model.progress import Progress
 from whence.state.disk import UNFINISHED, Disk, size_of, telling
+from whence.state.folder import Folder
+from whence.state.inputs import inputs_of, read_input
 from whence.state.lock import LOCK
-from whence.state.manifest import LOG, MANIFEST, STATE, Link
-from whence.state.segment import EPOCH, Scan, Torn, segment_path
-from whence.state.store import Folder
+from whence.state.manifest import EXCHANGE, INPUTS, LOG, MANIFEST, STATE, STREAMS, Link
+from whence.state.segment import EPOCHS, INPUT, Record, Scan, Torn, segment_path
 
 _UNKNOWN = -1  # where a segment ends that is missing or damaged
 _PATIENCE = 0.05  # seconds for a writer that is just replacing a record
@@ -40,7 +42,8 @@ class Problem:
 
 @dataclass(frozen=True)
 class CheckedFile:
-    """The "manifest", or a file that it names: a "segment" of so many records, or the "base" or a "patch" of images."""
+    """The "manifest", or a file that it names: a "segment" of so many records, or the "base" or a "patch" of images; or
+    an "input" that records name."""
 
     path: Path
     kind: str
@@ -81,16 +84,17 @@ def problem_of(error: StorageError, path: Path) -> Problem:
 
 def strays(folder: Folder) -> list[Path]:
     """What lies in the folder and is no part of the database."""
-    named = {folder.path / name for name in (MANIFEST, LOCK, LOG, STATE)} | {folder.spare, *folder.files()}
+    own = {folder.path / name for name in (MANIFEST, LOCK, LOG, STATE, INPUTS, EXCHANGE, STREAMS)}
+    named = own | {folder.spare, *folder.files(), *folder.inputs()}
     found = []
-    for place in (folder.path, folder.path / LOG, folder.path / STATE):
+    for place in (folder.path, folder.path / LOG, folder.path / STATE, folder.path / INPUTS):
         found += [place / name for name in folder.disk.names(place) if place / name not in named]
     return found
 
 
 def unfinished(path: Path) -> bool:
     """Whether a stray may be a file that a writer is just making."""
-    return path.name.endswith(UNFINISHED) or path.parent.name in (LOG, STATE)
+    return path.name.endswith(UNFINISHED) or path.parent.name in (LOG, STATE, INPUTS)
 
 
 class _Checker:
@@ -117,7 +121,7 @@ class _Checker:
             self._segment(number, last=number == segments[-1])
         for links in unread:
             self._chain(links)
-        gone = set(self.found) - set(self.folder.files())
+        gone = set(self.found) - {*self.folder.files(), *(path for path in self.found if self._is_kept_input(path))}
         self.found = {path: file for path, file in self.found.items() if path not in gone}
 
     def _image(self, link: Link) -> Path:
@@ -170,7 +174,9 @@ class _Checker:
         scan = Scan(path, number, last=last, epoch=at)
         for record in scan:
             records += 1
-            if record.kind == EPOCH:
+            if record.kind == INPUT:
+                self._inputs(record)
+            if record.kind in EPOCHS:
                 if 0 <= at != record.epoch - 1:
                     gaps.append(CorruptionError(path, record.offset, f"epoch {record.epoch} comes after epoch {at}"))
                 at = record.epoch
@@ -187,6 +193,31 @@ class _Checker:
         """The epoch of the image that a segment goes on after."""
         links = (link for chains in self.folder.manifest.chains.values() for chain in chains for link in chain)
         return next((link.epoch for link in links if link.segment == number), otherwise)
+
+    # Inputs
+
+    def _inputs(self, record: Record) -> None:
+        """Read the rows that a record names."""
+        try:
+            pieces = inputs_of(record.payload).pieces
+        except ValueError as error:
+            raise CorruptionError(record.path, record.offset, str(error)) from None
+        for piece in pieces:
+            path = self.folder.path / INPUTS / piece.file
+            before = self.found.get(path)
+            problem = before.problem if before is not None else None
+            try:
+                if problem is None:
+                    read_input(self.folder.disk, self.folder.path, piece)
+            except StorageError as error:
+                self.folder.reload()
+                if not self._is_kept_input(path):
+                    continue
+                problem = problem_of(error, path)
+            self.found[path] = CheckedFile(path, "input", self._size(path), problem=problem)
+
+    def _is_kept_input(self, path: Path) -> bool:
+        return path.parent.name == INPUTS and self.folder.keeps_input(path.name)
 
     # Images
 

@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from whence.errors import StorageError
+from whence.errors import CorruptionError, StorageError
 
 Hook = Callable[[str, Path], None]
 Part = bytes | bytearray | memoryview
@@ -147,6 +147,18 @@ class Disk:
         """The whole file."""
         with telling(path, "read"):
             return path.read_bytes()
+
+    def fill(self, path: Path, offset: int, parts: Sequence[memoryview]) -> None:
+        """Reads a part of a file into these, before the end of which it must not end."""
+        with telling(path, "read"), path.open("rb", buffering=0) as file:
+            file.seek(offset)
+            for part in parts:
+                room = part.cast("B") if part.nbytes else memoryview(b"")
+                while room:
+                    got = file.readinto(room[:_MOST_BYTES])
+                    if not got:
+                        raise CorruptionError(path, offset, "the file ends inside what is to be read from here on")
+                    room = room[got:]
 
     def names(self, folder: Path) -> list[str]:
         """The names in a folder, sorted; none if there is no such folder."""

@@ -10,7 +10,7 @@ from whence.model.progress import Progress
 from whence.state.disk import Disk, size_of
 from whence.state.lock import writer_of
 from whence.state.manifest import LOG
-from whence.state.segment import EPOCH
+from whence.state.segment import EPOCHS
 from whence.state.store import Folder
 
 
@@ -35,6 +35,9 @@ class Info:
     image_epoch: int | None
     image_time: int | None
     writer: str | None
+    partitions: int = 0
+    inputs: int = 0
+    input_bytes: int = 0
 
 
 def look(path: Path, disk: Disk, progress: Progress | None = None) -> Info:
@@ -56,13 +59,14 @@ def _look(folder: Folder, progress: Progress | None) -> Info:
     reader, tail = folder.reader(start.place), folder.log_bytes(*start.place)
     for record in folder.read(reader):
         records += 1
-        if record.kind == EPOCH:
+        if record.kind in EPOCHS:
             epoch, time = record.epoch, record.time
         if progress is not None and records % 256 == 0:
             progress("reading the log", tail - folder.log_bytes(reader.segment, reader.offset), tail)
     sizes = {file: size_of(file) for file in folder.files()}
     logs = [size for file, size in sizes.items() if file.parent.name == LOG]
     images = [size for file, size in sizes.items() if file.parent.name != LOG]
+    inputs = [size_of(file) for file in folder.inputs()]
     last = start.links[-1] if start.links else None
     return Info(
         path=folder.path,
@@ -82,4 +86,7 @@ def _look(folder: Folder, progress: Progress | None) -> Info:
         image_epoch=last.epoch if last is not None else None,
         image_time=last.time if last is not None else None,
         writer=writer_of(folder.path),
+        partitions=start.partitions,
+        inputs=len(inputs),
+        input_bytes=sum(inputs),
     )

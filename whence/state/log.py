@@ -27,9 +27,10 @@ from xxhash import xxh3_64, xxh3_64_intdigest
 from whence.errors import CorruptionError, StorageError
 from whence.state.disk import Disk, File, Part, telling
 from whence.state.segment import (
-    CHAINS,
     EPOCH,
+    EPOCHS,
     FILE_HEADER,
+    INPUT,
     RECORD_HEADER,
     SCHEMA,
     Record,
@@ -41,7 +42,7 @@ from whence.state.segment import (
     segment_path,
 )
 
-__all__ = ["CHAINS", "DURABILITIES", "EPOCH", "SCHEMA", "Durability", "Log", "Reader", "Record", "Torn"]
+__all__ = ["DURABILITIES", "EPOCH", "EPOCHS", "INPUT", "SCHEMA", "Durability", "Log", "Reader", "Record", "Torn"]
 
 Durability = Literal["commit", "interval", "none"]
 DURABILITIES: tuple[Durability, ...] = ("commit", "interval", "none")
@@ -169,7 +170,7 @@ class Log:
         with self._turn:
             self._issued += 1
             self._before = before
-            last = epoch if kind == EPOCH else before.epoch
+            last = epoch if kind in EPOCHS else before.epoch
             self._written = _Mark(self._issued, before.offset + RECORD_HEADER + length, last)
             self._dirty = False
         return self._issued

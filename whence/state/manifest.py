@@ -26,18 +26,21 @@ from whence.state.segment import FILE_HEADER
 
 FORMAT = 1
 MANIFEST = "MANIFEST"
-LOG, STATE = "log", "state"
-"""The folders of segments and of image files."""
+LOG, STATE, INPUTS, EXCHANGE, STREAMS = "log", "state", "inputs", "exchange", "streams"
+"""The folders of segments, of image files, of inputs that records name, of what is passed between partitions until the
+next image, and of how far streams and sinks have come."""
 
-LinkKind = Literal["base", "patch", "delta"]
-KINDS: tuple[LinkKind, ...] = ("base", "patch", "delta")
+LinkKind = Literal["base", "patch"]
+KINDS: tuple[LinkKind, ...] = ("base", "patch")
 
 
 @dataclass(frozen=True)
 class Link:
     """One file of a chain: an image of the state after an epoch, or what changed since the link before.
 
-    `time` is that of the epoch, in microseconds since 1970; the log goes on after it with a `segment`.
+    `time` is that of the epoch, in microseconds since 1970; the log goes on after it with a `segment`. A link of the
+    main chain may be a part of the whole only: then images of so many `partitions`, links of their own chains with the
+    same epoch and segment, belong to it.
     """
 
     kind: LinkKind
@@ -46,6 +49,7 @@ class Link:
     bytes: int
     time: int = 0
     segment: int = 0
+    partitions: int = 0
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -111,7 +115,7 @@ def _check_free(disk: Disk, folder: Path) -> None:
     """Raises StorageError if a database in this folder could overwrite something."""
     if folder.exists() and not folder.is_dir():
         raise StorageError(f"{folder} is a file, not a Whence database, which is a folder")
-    strangers = set(disk.names(folder)) - {LOCK, LOG, STATE, MANIFEST + UNFINISHED}
+    strangers = set(disk.names(folder)) - {LOCK, LOG, STATE, INPUTS, EXCHANGE, STREAMS, MANIFEST + UNFINISHED}
     if strangers:
         raise StorageError(f"{folder} is not a Whence database: there is {min(strangers)} in it, but no {MANIFEST}")
     if any(_holds_something(path) for path in (*folder.glob(f"{LOG}/*"), *folder.glob(f"{STATE}/*"))):
@@ -120,21 +124,6 @@ def _check_free(disk: Disk, folder: Path) -> None:
 
 def _holds_something(path: Path) -> bool:
     return path.is_dir() or path.stat().st_size > FILE_HEADER
-
-
-def chains_payload(chains: Chains) -> bytes:
-    """The chains as the payload of a CHAINS record."""
-    return json.dumps(_plain(chains), separators=(",", ":"), ensure_ascii=False).encode()
-
-
-def read_chains(payload: bytes | bytearray | memoryview) -> dict[str, tuple[Chain, ...]]:
-    """The chains that a CHAINS record names.
-
-    >>> chains = {"main": ((Link("base", "main-0000000042.base", 42, 1000),),)}
-    >>> read_chains(chains_payload(chains)) == chains
-    True
-    """
-    return _chains(json.loads(bytes(payload)))
 
 
 def _plain(chains: Chains) -> dict[str, list[list[dict[str, Any]]]]:

@@ -31,8 +31,11 @@ from xxhash import xxh3_64_intdigest
 from whence.errors import CorruptionError, StorageError
 from whence.state.disk import read_at, telling
 
-EPOCH, SCHEMA, CHAINS = 1, 2, 3
-"""Kinds of records: an epoch's base updates; statements; a commit of partitions that names their chains."""
+EPOCH, SCHEMA, INPUT = 1, 2, 3
+"""Kinds of records: an epoch's base updates; statements; an epoch some of whose updates stand in files of inputs."""
+
+EPOCHS = (EPOCH, INPUT)
+"""The kinds that are epochs."""
 
 FORMAT = 1
 _MAGIC = b"whenceLG"
@@ -84,8 +87,8 @@ def record_header(
 
 
 def in_order(kind: int, epoch: int, last: int) -> bool:
-    """Epochs rise, and statements do not come before the epoch they follow; `last` is that of the last EPOCH record."""
-    return epoch > last if kind == EPOCH else epoch >= last or kind == CHAINS
+    """Epochs rise, and statements do not come before the epoch they follow; `last` is the last epoch so far."""
+    return epoch > last if kind in EPOCHS else epoch >= last
 
 
 def _seed(segment: int, offset: int) -> int:
@@ -95,8 +98,8 @@ def _seed(segment: int, offset: int) -> int:
 class Scan:
     """The records of one segment from an offset on.
 
-    During the iteration and after it `offset` is the end of the last record given, `epoch` that of the last EPOCH
-    record, `seen` where the last record is and its header checksum; at the end `torn` is what stands behind. A later
+    During the iteration and after it `offset` is the end of the last record given, `epoch` the last epoch so
+    far, `seen` where the last record is and its header checksum; at the end `torn` is what stands behind. A later
     scan that is given these goes on, and notices if the writer has replaced the record seen last.
     """
 
@@ -153,7 +156,7 @@ class Scan:
                 return self._damaged(rest, size, "payload checksum does not match")
             if not in_order(kind, epoch, self.epoch):
                 raise CorruptionError(self.path, offset, f"epoch order: epoch {epoch} comes after epoch {self.epoch}")
-            if kind == EPOCH:
+            if kind in EPOCHS:
                 self.epoch = epoch
             self.seen, self.offset = (offset, header_checksum), offset + size
             yield Record(kind, epoch, time, payload, self.path, offset)
@@ -185,7 +188,7 @@ class Scan:
         cells = np.frombuffer(rest, np.uint8)[1:]
         kinds, length_top = cells[8 : 8 + count], cells[7 : 7 + count]
         stable = 0
-        for at in np.flatnonzero((kinds >= EPOCH) & (kinds <= CHAINS) & (length_top == 0)).tolist():
+        for at in np.flatnonzero((kinds >= EPOCH) & (kinds <= INPUT) & (length_top == 0)).tolist():
             header = rest[at + 1 : at + 1 + RECORD_HEADER]
             fields = _HEADER.unpack(header)
             if xxh3_64_intdigest(header[:_CHECKED], _seed(self.number, self.offset + at + 1)) == fields[6]:

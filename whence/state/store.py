@@ -1,53 +1,37 @@
-"""A database's folder: a log of what was done, images to start from, and a manifest that names both.
+"""A database's folder as its one writer has it: appends to the log, takes in images, lets go of what is superfluous.
 
-The law: the state of a folder is that of its newest image and then of every record of the log after it. A record is
-part of it once it is stable; an image once the manifest names it, which is what makes the log before it superfluous.
-`Folder` is what anyone may read; `Store` is what its one writer has.
+The law: what `Folder` (`folder.py`) reads is at any moment, and after any crash, a state that the writer was in. The
+manifest is changed at once to name the images of a snapshot, all of them, and no longer what they stand in for; only
+then are files removed.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from whence.engine.epoch import Epoch
 from whence.errors import StorageError
 from whence.model.codes import Dictionary
 from whence.sql.options import duration
 from whence.state import manifest as manifest_
-from whence.state.chain import Chain, Writer
+from whence.state.chain import Writer
 from whence.state.codec import pack_epoch, pack_schema
 from whence.state.directory import Directory
 from whence.state.disk import UNFINISHED, Disk
+from whence.state.folder import MAIN, WORDS, Folder, Start, chain_name, snapshot_of
+from whence.state.inputs import epoch_of, pack_inputs
 from whence.state.lock import Lock
-from whence.state.log import DURABILITIES, EPOCH, SCHEMA, Durability, Log, Reader, Record
-from whence.state.manifest import LOG, STATE, Link
-from whence.state.segment import FILE_HEADER, segment_path
+from whence.state.log import DURABILITIES, EPOCH, EPOCHS, INPUT, SCHEMA, Durability, Log
+from whence.state.manifest import INPUTS, LOG, STATE, Link
 
-MAIN = "main"  # the one partition of an embedded database
-WORDS = "words/"  # begins the names of the parts of an image that hold the dictionary, from a code on
+__all__ = ["MAIN", "WORDS", "Folder", "Retention", "Start", "Store", "chain_name", "read_retention"]
+
 _LONGEST_CHAIN = 32  # files
-
-
-class Place(NamedTuple):
-    """Between two records of the log."""
-
-    segment: int
-    offset: int
-
-
-@dataclass(frozen=True)
-class Start:
-    """Where recovery begins: an image, or nothing, and the place in the log of what comes after it."""
-
-    epoch: int
-    place: Place
-    time: int = 0
-    links: tuple[Link, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -79,96 +63,6 @@ def read_retention(retain: int | str) -> Retention:
         return Retention(micros=duration("retain", str(retain)))
     except ValueError:
         raise StorageError(f"retain is a number of epochs, a time such as '7 days', or 'all', not {retain!r}") from None
-
-
-_BEGINNING = Start(0, Place(1, FILE_HEADER))
-
-
-class Folder:
-    """A database's folder as a process that only reads it sees it."""
-
-    def __init__(self, path: Path, disk: Disk):
-        self.path, self.disk = path.absolute(), disk  # wherever the process goes meanwhile
-        self.reload()
-
-    def reload(self) -> None:
-        """Look again at what the folder holds."""
-        found = manifest_.load(self.disk, self.path)
-        if found is None:
-            raise StorageError(f"{self.path}: there is no database here")
-        self.manifest = found
-
-    @property
-    def chains(self) -> tuple[tuple[Link, ...], ...]:
-        return self.manifest.chains.get(MAIN, ())
-
-    @property
-    def recursion_limit(self) -> int | None:
-        """As the database was given it, if it was."""
-        kept = self.manifest.options.get("recursion_limit")
-        return None if kept is None else int(kept)
-
-    def starts(self) -> list[Start]:
-        """From where epochs can be recovered, oldest first."""
-        segments, found = self.manifest.segments, []
-        if segments[0] == _BEGINNING.place.segment:
-            found.append(_BEGINNING)
-        for links in self.chains:
-            for end, link in enumerate(links, 1):
-                if link.segment >= segments[0]:
-                    found.append(Start(link.epoch, Place(link.segment, FILE_HEADER), link.time, links[:end]))
-        return found
-
-    @property
-    def oldest(self) -> int:
-        """The first epoch that can still be read."""
-        return self.starts()[0].epoch
-
-    def start(self, until: int | None = None) -> Start:
-        """The newest start that is not later than epoch `until`."""
-        fitting = [start for start in self.starts() if until is None or start.epoch <= until]
-        if not fitting:
-            raise StorageError(f"{self.path}: epoch {until} is no longer kept; the oldest one is {self.oldest}")
-        return fitting[-1]
-
-    def chain(self, links: tuple[Link, ...]) -> Chain:
-        return Chain(self.path / STATE, links)
-
-    def reader(self, place: Place) -> Reader:
-        """Reads the log from a place on."""
-        return Reader(self.path / LOG, segment=place.segment, offset=place.offset)
-
-    def read(self, reader: Reader) -> Iterator[Record]:
-        """What has been added to the log since the reader last read; StorageError if what it read is there no more."""
-        segments = [n for n in self.manifest.segments if n >= reader.segment]
-        if reader.segment + 1 in segments[:1]:
-            segments.insert(0, reader.segment)  # the spare one
-        return reader.read(segments)
-
-    def look_again(self, reader: Reader) -> None:
-        """Read the manifest again if the log goes on in a segment after the reader's."""
-        if segment_path(self.path / LOG, reader.segment + 1).exists():
-            self.reload()
-
-    def log_bytes(self, segment: int, offset: int) -> int:
-        """Bytes of log after a place."""
-        return sum(self._size(n) for n in self.manifest.segments if n >= segment) - offset
-
-    def _size(self, segment: int) -> int:
-        try:
-            return segment_path(self.path / LOG, segment).stat().st_size
-        except OSError as error:
-            raise StorageError(f"{segment_path(self.path / LOG, segment)}: {error.strerror}") from error
-
-    @property
-    def spare(self) -> Path:
-        """The segment let go of last, which stays for readers who have not come to its end until another follows it."""
-        return segment_path(self.path / LOG, self.manifest.segments[0] - 1)
-
-    def files(self) -> list[Path]:
-        """Every file that the manifest names."""
-        logs = [segment_path(self.path / LOG, n) for n in self.manifest.segments]
-        return [*logs, *(self.path / STATE / link.file for links in self.chains for link in links)]
 
 
 class Store:
@@ -235,6 +129,7 @@ class Store:
             self._change(options=wanted)
         self.retention = read_retention(self.folder.manifest.options.get("retain", 0))
         self._sweep()
+        self._sweep_inputs(self._last_epoch())
         if self.folder.chains:
             links = self.folder.chains[-1]
             self._before = (self.folder.chain(links).directory, links)
@@ -275,8 +170,10 @@ class Store:
 
     def write_epoch(self, epoch: Epoch, dictionary: Dictionary) -> int:
         """Append an epoch; the ticket to wait for."""
-        words = dictionary.since(self._words)
-        return self._append(EPOCH, epoch.number, epoch.time, pack_epoch(epoch, words, self._words), len(words))
+        words, kind, pack = dictionary.since(self._words), EPOCH, pack_epoch
+        if epoch.inputs is not None:
+            kind, pack = INPUT, pack_inputs
+        return self._append(kind, epoch.number, epoch.time, pack(epoch, words, self._words), len(words))
 
     def write_statements(self, statements: list[str], epoch: int, now: int, dictionary: Dictionary) -> int:
         """Append statements that have changed the catalog after an epoch; the ticket to wait for."""
@@ -339,37 +236,74 @@ class Store:
         name = f"{MAIN}-{epoch:012d}-{self.log.segments[-1]:08d}.{kind}"
         return Writer(self.disk, self.path / STATE / name, before), before
 
+    def partition_image(self, partition: int, epoch: int) -> tuple[Path, tuple[Link, ...]]:
+        """A file for a partition's part of an image, after `rotate`, and the chain that it is a patch of, if it is one.
+
+        It goes on only after the newest image: a chain that an embedded writer has left behind is history."""
+        starts = self.folder.starts()
+        links = self.folder.partition_chain(partition, starts[-1]) if starts else ()
+        if links and self._outgrown(links):
+            links = ()
+        name = f"{chain_name(partition)}-{epoch:012d}-{self.log.segments[-1]:08d}.{'patch' if links else 'base'}"
+        return self.path / STATE / name, links
+
     def _outgrown(self, links: tuple[Link, ...]) -> bool:
         return sum(link.bytes for link in links[1:]) > links[0].bytes or len(links) >= _LONGEST_CHAIN
 
-    def publish(self, writer: Writer, meta: dict[str, Any], epoch: int, now: int) -> None:
-        """Finish an image, let it take its place, and let go of what that makes superfluous."""
+    def publish(
+        self,
+        writer: Writer,
+        meta: dict[str, Any],
+        epoch: int,
+        now: int,
+        chains: Mapping[str, tuple[Link, ...]] | None = None,
+    ) -> None:
+        """Finish an image, let it take its place, and let go of what that makes superfluous.
+
+        `chains` are those of all partitions, by `chain_name`, if there are any: each ends with an image of the same
+        epoch, which is stable, and whose time and segment are filled in here."""
         directory = writer.finish(meta)
         kind: Literal["base", "patch"] = "base" if writer.path.suffix == ".base" else "patch"
-        link = Link(kind, writer.path.name, meta["epoch"], directory.written, meta["time"], self._image_segment)
+        count = len(chains or ())
+        link = Link(kind, writer.path.name, meta["epoch"], directory.written, meta["time"], self._image_segment, count)
         former = self.folder.chains
-        chains = (*former, (link,)) if kind == "base" else (*former[:-1], (*former[-1], link))
-        self._change(chains={MAIN: chains})
-        self._before = (directory, chains[-1])
+        main = (*former, (link,)) if kind == "base" else (*former[:-1], (*former[-1], link))
+        self._change(chains={**self.folder.manifest.chains, **self._joined(chains or {}, link), MAIN: main})
+        self._before = (directory, main[-1])
         self.tail_records -= self._rotated[0]
         self.tail_bytes -= self._rotated[1]
         self.let_go(epoch, now)
+
+    def _joined(self, chains: Mapping[str, tuple[Link, ...]], main: Link) -> dict[str, tuple[tuple[Link, ...], ...]]:
+        """The partitions' chains behind those that the manifest has, or in the place of the one they go on with."""
+        if set(chains) != {chain_name(partition) for partition in range(len(chains))}:
+            raise ValueError(f"there are no partitions such as {sorted(chains)}")
+        found = {}
+        for name, links in chains.items():
+            if links[-1].epoch != main.epoch:
+                raise ValueError(f"{links[-1].file} is not of epoch {main.epoch}")
+            links = (*links[:-1], replace(links[-1], time=main.time, segment=main.segment))
+            former = self.folder.manifest.chains.get(name, ())
+            found[name] = (*(former[:-1] if former and former[-1] == links[:-1] else former), links)
+        return found
 
     def let_go(self, epoch: int, now: int) -> None:
         """Forget the past that is not to be retained."""
         manifest, starts = self.folder.manifest, self.folder.starts()
         while len(starts) > 1 and self.retention.lets_go(starts[1], epoch, now):
             starts.pop(0)
-        needed = [start.links[0] for start in starts if start.links]
-        kept = tuple(links for links in self.folder.chains if links[0] in needed)
+        wanted = {snapshot_of(start.links[-1]) for start in starts if start.links}
+        kept = {name: _needed(chains, wanted) for name, chains in manifest.chains.items()}
+        kept = {name: chains for name, chains in kept.items() if chains}
         segments = tuple(n for n in manifest.segments if n >= starts[0].place.segment)
-        if (kept, segments) == (self.folder.chains, manifest.segments):
+        if (kept, segments) == (manifest.chains, manifest.segments):
             return
-        self._change(segments=segments, chains={MAIN: kept})
+        self._change(segments=segments, chains=kept)
         unnamed = [n for n in self.log.segments if n < segments[0]]
         with suppress(StorageError):  # what stays is swept at the next opening
             self.log.drop(unnamed[:-1])  # all but the spare one
             self._sweep()
+            self._sweep_inputs()
 
     def _name_segments(self) -> None:
         """Let the manifest name the segments that the log has begun."""
@@ -392,6 +326,28 @@ class Store:
             if name not in named and name.removesuffix(UNFINISHED).endswith((".base", ".patch")):
                 self.disk.remove(self.path / STATE / name)
 
+    def _sweep_inputs(self, last: int | None = None) -> None:
+        """Remove files of inputs that belong to epochs no longer kept; and, given the last epoch there is, such as no
+        record can name. (Without it they may be of an epoch that is about to come.)"""
+        oldest = self.folder.oldest
+        for name in self.disk.names(self.path / INPUTS):
+            epoch = epoch_of(name)
+            stray = last is not None and (epoch is None or epoch > last or name.endswith(UNFINISHED))
+            if stray or (epoch is not None and epoch <= oldest):
+                self.disk.remove(self.path / INPUTS / name)
+
+    def _last_epoch(self) -> int | None:
+        """The last epoch of the log, if there are inputs and that matters; None also if it cannot be read."""
+        if not self.disk.names(self.path / INPUTS):
+            return None
+        start = self.folder.start()
+        last = start.epoch
+        with suppress(StorageError):  # recovery will tell
+            for record in self.folder.read(self.folder.reader(start.place)):
+                last = record.epoch if record.kind in EPOCHS else last
+            return last
+        return None
+
     def close(self) -> None:
         """Make everything stable and let go of the folder. In a forked child both are the parent's business."""
         if not self.is_ours:
@@ -400,3 +356,8 @@ class Store:
             self.log.close()
         finally:
             self.lock.close()
+
+
+def _needed(chains: tuple[tuple[Link, ...], ...], snapshots: set[tuple[int, int]]) -> tuple[tuple[Link, ...], ...]:
+    """The chains that some of these snapshots are in."""
+    return tuple(links for links in chains if any(snapshot_of(link) in snapshots for link in links))

@@ -1,0 +1,207 @@
+"""What raw rows do to a table: `Pending.take` and `settle` against a model that goes through them one by one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import whence
+from whence.annotate.counting import COUNTING
+from whence.engine.batch import concat, consolidate
+from whence.engine.epoch import Epoch
+from whence.engine.kernels.routing import route
+from whence.model.codes import NULL, Codes
+from whence.runtime.inputs import Raw, settle
+
+SECOND = 1_000_000
+TTL = 10 * SECOND
+SQL = {
+    "bag": "CREATE TABLE t (a INT, b INT)",
+    "keyed": "CREATE TABLE t (a INT PRIMARY KEY, b INT)",
+    "set": "CREATE TABLE t (a INT, b INT) WITH (ttl = '10 s')",
+    "keyed set": "CREATE TABLE t (a INT PRIMARY KEY, b INT) WITH (ttl = '10 s')",
+    "dated": "CREATE TABLE t (a INT, b TIMESTAMP) WITH (ttl = '10 s', ttl_column = 'b')",
+    "keyed dated": "CREATE TABLE t (a INT PRIMARY KEY, b TIMESTAMP) WITH (ttl = '10 s', ttl_column = 'b')",
+}
+Step = tuple[int, list[tuple[int, int, int]]]  # seconds since the step before; rows (a, b, sign)
+STEPS = st.lists(
+    st.tuples(
+        st.integers(0, 12),
+        st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2), st.sampled_from([1, 1, -1])), max_size=12),
+    ),
+    max_size=6,
+)
+
+
+class Model:
+    """A table by the book: what is there, by what identifies it, with its row, its deadline and how often."""
+
+    def __init__(self, kind: str):
+        self.kind = kind
+        self.bag: Counter[tuple[int, int]] = Counter()
+        self.rows: dict[Any, tuple[tuple[int, int], int | None]] = {}
+
+    def step(self, now: int, rows: list[tuple[int, int, int]]) -> int:
+        self._expire(now)
+        missed = sum(self._one(now, (a, b), sign) for a, b, sign in rows)
+        self._expire(now)  # rows that came with their time up
+        return missed
+
+    def _one(self, now: int, row: tuple[int, int], sign: int) -> bool:
+        if self.kind == "bag":
+            missed = sign < 0 and not self.bag[row]
+            self.bag[row] += 0 if missed else sign
+            return missed
+        name = row[0] if "keyed" in self.kind else row
+        if sign > 0:
+            deadline = row[1] + TTL if "dated" in self.kind else now + TTL if "set" in self.kind else None
+            self.rows[name] = (row, deadline)
+            return False
+        return self.rows.pop(name, None) is None
+
+    def _expire(self, now: int) -> None:
+        self.rows = {name: (row, end) for name, (row, end) in self.rows.items() if end is None or end > now}
+
+    @property
+    def contents(self) -> Counter[tuple[int, int]]:
+        return +self.bag if self.kind == "bag" else Counter(row for row, _ in self.rows.values())
+
+
+def opened(kind: str) -> Any:
+    db = whence.open(clock=lambda: 0)
+    db.execute(SQL[kind])
+    return db._runtime
+
+
+def raw_of(rows: list[tuple[int, int, int]]) -> Raw:
+    cells = np.array(rows, np.int64).reshape(-1, 3)
+    return np.ascontiguousarray(cells[:, :2]), np.ascontiguousarray(cells[:, 2])
+
+
+def dated(kind: str, now: int, rows: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
+    """The rows with times around now in the place of small numbers."""
+    if "dated" not in kind:
+        return rows
+    return [(a, now - 12 * SECOND + b * 8 * SECOND, sign) for a, b, sign in rows]
+
+
+def settled(runtime: Any, now: int, raw: Raw) -> tuple[Epoch, int]:
+    catalog = runtime.catalog
+    epoch, tables = Epoch(runtime.epoch + 1, now, {}), catalog.program.tables
+    found, missed = settle(epoch, {"t": raw}, tables, catalog.flow.tables, catalog.lifetimes, catalog.dictionary)
+    return found, missed["t"]
+
+
+def contents(runtime: Any) -> Counter[tuple[int, ...]]:
+    rows, counts = runtime.contents("t")
+    return Counter({tuple(row): count for row, count in zip(rows.tolist(), counts.tolist(), strict=True)})
+
+
+def deadlines(runtime: Any) -> dict[tuple[int, ...], int]:
+    relation = runtime.catalog.flow.tables["t"].relation
+    ids = relation.ids()
+    return dict(zip(map(tuple, relation.rows[ids].tolist()), relation.acc[ids, 0].tolist(), strict=True))
+
+
+@pytest.mark.parametrize("kind", SQL)
+@given(steps=STEPS)
+@settings(max_examples=60, deadline=None)
+def test_rows_are_taken_as_if_one_by_one(kind: str, steps: list[Step]) -> None:
+    runtime, model, now = opened(kind), Model(kind), 100 * SECOND
+    for pause, small in steps:
+        now += pause * SECOND
+        rows = dated(kind, now, small)
+        epoch, missed = settled(runtime, now, raw_of(rows))
+        assert missed == model.step(now, rows)
+        runtime.replay(epoch)
+        assert contents(runtime) == model.contents
+        if kind in ("set", "keyed set"):
+            assert deadlines(runtime) == dict(model.rows.values())
+
+
+@pytest.mark.parametrize("kind", SQL)
+@given(steps=STEPS, cut=st.integers(0, 12))
+@settings(max_examples=40, deadline=None)
+def test_partitions_together_change_what_the_whole_does(kind: str, steps: list[Step], cut: int) -> None:
+    """Also if the rows come in two parts."""
+    whole, shares, now = opened(kind), [opened(kind) for _ in range(3)], 100 * SECOND
+    cols = np.array([0] if "keyed" in kind else [0, 1])
+    for pause, small in steps:
+        now += pause * SECOND
+        rows, signs = raw_of(dated(kind, now, small))
+        epoch, missed = settled(whole, now, (rows, signs))
+        targets = route(rows, cols, 3)
+        found = [settled(share, now, (rows[targets == p], signs[targets == p])) for p, share in enumerate(shares)]
+        assert missed == sum(vain for _, vain in found)
+        for name in ("deltas", "refreshed"):
+            parts = [getattr(part, name).get("t") for part, _ in found]
+            assert changes(getattr(epoch, name).get("t")) == sum(map(changes, parts), Counter())
+        if kind in ("bag", "keyed"):
+            pending = whole._pending("t")
+            vain = pending.take(rows[:cut], signs[:cut]) + pending.take(rows[cut:], signs[cut:])
+            assert vain == missed
+            assert changes(consolidate(pending.batch(), COUNTING)) == changes(epoch.deltas.get("t"))
+        whole.replay(epoch)
+        for share, (part, _) in zip(shares, found, strict=True):
+            share.replay(part)
+
+
+def changes(of: Any) -> Counter[tuple[Any, ...]]:
+    """A delta or refreshed rows, in no order; each change counts once."""
+    if of is None:
+        return Counter()
+    if isinstance(of, np.ndarray):
+        return Counter(map(tuple, of.tolist()))
+    of = consolidate(concat([of], of.rows.shape[1]), COUNTING)
+    return Counter((*row, change) for row, change in zip(of.rows.tolist(), of.ann.tolist(), strict=True))
+
+
+def take(runtime: Any, rows: list[tuple[int, int, int]]) -> tuple[int, Codes, Codes]:
+    pending = runtime._pending("t")
+    missed = pending.take(*raw_of(rows))
+    delta = consolidate(pending.batch(), COUNTING)
+    return missed, delta.rows, delta.ann
+
+
+def test_nothing_is_looked_up_that_only_comes() -> None:
+    missed, rows, ann = take(opened("bag"), [(1, 1, 1), (2, 1, 1), (1, 1, 1)])
+    assert (missed, rows.tolist(), ann.tolist()) == (0, [[1, 1], [2, 1]], [2, 1])
+
+
+def test_a_deletion_before_the_insertion_finds_nothing() -> None:
+    assert take(opened("bag"), [(1, 1, -1), (1, 1, 1)])[0] == 1
+    assert take(opened("bag"), [(1, 1, 1), (1, 1, -1)])[0] == 0
+
+
+def test_a_key_is_deleted_whatever_else_the_row_says() -> None:
+    runtime = opened("keyed")
+    runtime.replay(settled(runtime, SECOND, raw_of([(1, 7, 1), (2, 7, 1)]))[0])
+    runtime.replay(settled(runtime, SECOND, raw_of([(1, 8, -1), (3, 0, -1)]))[0])
+    assert contents(runtime) == {(2, 7): 1}
+
+
+def test_null_where_there_must_be_none() -> None:
+    runtime = opened("keyed")
+    with pytest.raises(whence.DataError, match="column a: NULL in a NOT NULL column"):
+        take(runtime, [(1, 1, 1), (NULL, 1, 1)])
+    assert take(runtime, [(NULL, 1, -1)])[0] == 1
+
+
+def test_exact_changes_and_rows_do_not_meet() -> None:
+    runtime = opened("bag")
+    catalog = runtime.catalog
+    delta, _ = settled(runtime, SECOND, raw_of([(1, 1, 1)]))
+    with pytest.raises(ValueError, match="exact changes and others"):
+        settle(
+            delta,
+            {"t": raw_of([])},
+            catalog.program.tables,
+            catalog.flow.tables,
+            catalog.lifetimes,
+            catalog.dictionary,
+        )

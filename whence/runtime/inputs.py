@@ -1,0 +1,75 @@
+"""Inputs: what rows as sources gave them change in the tables.
+
+The law: an epoch with inputs first lets go of what is due at its time, in every table, and then takes the rows in their
+order (`Pending.take`). That depends on nothing but the tables before it, and rows that are equal or share a primary key
+are all it brings together: so partitions that keep those together find, each from its share, their shares of the same
+changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from whence.engine.epoch import Epoch
+from whence.engine.lifetimes import Lifetimes
+from whence.engine.scan import Scan
+from whence.model.codes import Codes, Dictionary
+from whence.plan.program import Table
+from whence.runtime.expiry import gather
+from whence.runtime.tables import Pending
+from whence.runtime.transaction import Transaction
+from whence.state.folder import Folder
+from whence.state.inputs import read_input
+
+Raw = tuple[Codes, Codes]
+"""Rows, and the sign of each."""
+
+
+def settle(
+    epoch: Epoch,
+    raw: Mapping[str, Raw],
+    tables: Mapping[str, Table],
+    scans: Mapping[str, Scan],
+    lifetimes: Mapping[str, Lifetimes],
+    dictionary: Dictionary,
+) -> tuple[Epoch, dict[str, int]]:
+    """The epoch with the exact changes that raw rows make of the tables as they are; and how many deletions of each
+    table found nothing.
+
+    Tables whose exact changes are given are left as they are: what expired there is part of them.
+    """
+
+    def open_table(name: str) -> Pending:
+        life = lifetimes.get(name)
+        due = life.due_rows(epoch.time) if life is not None else None
+        return Pending(tables[name], scans[name].relation, dictionary, due)
+
+    given = {*epoch.deltas, *epoch.refreshed}
+    writes, missed = Transaction(open_table), dict[str, int]()
+    for name, (rows, signs) in raw.items():
+        if name in given:
+            raise ValueError(f"table {name} has exact changes and others in one epoch")
+        missed[name] = writes.table(name).take(rows, signs)
+    open_lifetimes = {name: life for name, life in lifetimes.items() if name not in given}
+    found = gather(writes, open_lifetimes, epoch.number, epoch.time)
+    inputs = None if epoch.inputs is None else replace(epoch.inputs, pieces=())
+    exact = Epoch(epoch.number, epoch.time, epoch.deltas | found.deltas, epoch.refreshed | found.refreshed, inputs)
+    return exact, missed
+
+
+def read_rows(epoch: Epoch, folder: Folder) -> dict[str, Raw]:
+    """The raw rows of an epoch by table, in the order of its pieces."""
+    found: dict[str, list[Raw]] = {}
+    for piece in epoch.inputs.pieces if epoch.inputs is not None else ():
+        found.setdefault(piece.table, []).append(read_input(folder.disk, folder.path, piece))
+    return {name: joined(parts) for name, parts in found.items()}
+
+
+def joined(parts: Sequence[Raw]) -> Raw:
+    """All rows of a table, one part after the other; ValueError if they differ in their columns."""
+    if len(parts) == 1:
+        return parts[0]
+    return np.concatenate([rows for rows, _ in parts]), np.concatenate([signs for _, signs in parts])
