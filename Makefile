@@ -9,7 +9,7 @@ STAMP := $(VENV)/.installed
 WARM := $(VENV)/.warmed
 BENCH := $(VENV)/.bench
 KERNELS := $(shell find whence -name '*.py' -path '*kernels*')
-PYTEST_ARGS ?= -n auto
+PYTEST_ARGS ?= -n auto --dist loadgroup
 
 .PHONY: setup test lint demo bench clean
 
@@ -19,7 +19,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "Whence needs Python 3.11 or later with the venv module; set PYTHON=/path/to/python" >&2; exit 1; }
 	@echo "Installing into $(VENV)"
 	@test -x $(BIN)/python || "$(PYTHON)" -m venv $(VENV)
-	@$(BIN)/python -m pip install -q -c constraints.txt -e '.[dev]'
+	@$(BIN)/python -m pip install -q -c constraints.txt -e '.[dev,spark]'
 	@touch $@
 
 # Numba's cache does not see that a helper in another file changed, so a changed kernel empties it.
@@ -30,7 +30,7 @@ $(WARM): $(STAMP) $(KERNELS)
 	@touch $@
 
 $(BENCH): $(STAMP)
-	@$(BIN)/python -m pip install -q -c constraints.txt -e '.[dev,bench]'
+	@$(BIN)/python -m pip install -q -c constraints.txt -e '.[dev,spark,bench]'
 	@touch $@
 
 lint: $(STAMP)
@@ -42,13 +42,14 @@ test: setup lint
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 demo: setup
-	$(BIN)/whence demo network
+	$(BIN)/whence demo pipeline
 
 bench: setup $(BENCH)
 	$(BIN)/python -m benchmarks.recursive_peers --json results/recursive_peers.json
 	$(BIN)/python -m benchmarks.recursive_peers --state-growth --memory --startup --json results/limits.json
 	$(BIN)/python -m benchmarks.join_peers --json results/join_peers.json
 	$(BIN)/python -m benchmarks.durable --json results/durable.json
+	$(BIN)/python -m benchmarks.spark_pipeline --json results/spark_pipeline.json
 	$(BIN)/python -m benchmarks.page
 
 clean:

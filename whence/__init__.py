@@ -19,6 +19,7 @@ from whence.errors import (
     MissingRowError,
     NotStratifiable,
     RecursionLimitError,
+    SparkError,
     SqlError,
     StorageError,
     WhenceError,
@@ -28,6 +29,7 @@ from whence.runtime.changes import Change, Changes
 from whence.runtime.database import Database, open
 from whence.runtime.importing import import_database
 from whence.runtime.reading import Handle, Result
+from whence.runtime.spark.session import session as spark_session
 from whence.runtime.upkeep import backup, check
 
 __version__ = "0.1.0"
@@ -46,6 +48,7 @@ __all__ = [
     "NotStratifiable",
     "RecursionLimitError",
     "Result",
+    "SparkError",
     "SqlError",
     "StorageError",
     "WhenceError",
@@ -54,4 +57,5 @@ __all__ = [
     "check",
     "import_database",
     "open",
+    "spark_session",
 ]

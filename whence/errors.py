@@ -6,6 +6,17 @@ from __future__ import annotations
 class WhenceError(Exception):
     """Any error that Whence raises on purpose."""
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return _again, (type(self), self.args, dict(self.__dict__))
+
+
+def _again(kind: type[WhenceError], args: tuple[object, ...], state: dict[str, object]) -> WhenceError:
+    """An error that comes from another process, whatever its constructor takes."""
+    error = kind.__new__(kind)
+    error.args = args
+    error.__dict__.update(state)
+    return error
+
 
 class SqlError(WhenceError):
     """SQL that cannot be read, bound or planned: shows line, column and the offending text."""
@@ -55,3 +66,7 @@ class CorruptionError(StorageError):
 
 class LockedError(StorageError):
     """Another process writes to this database."""
+
+
+class SparkError(WhenceError):
+    """Spark or its Java failed, or cannot be had; the message has the cause, and `__cause__` Spark's own error."""

@@ -16,6 +16,7 @@ from whence.connect.rows import encode
 from whence.engine.build import Builder
 from whence.engine.components import build_component
 from whence.engine.evaluate import compile_expr
+from whence.engine.figures import Figures, measure
 from whence.engine.graph import Dataflow
 from whence.engine.image import Image, Images, StaleImage
 from whence.engine.lifetimes import Lifetimes
@@ -53,9 +54,9 @@ class Saved(NamedTuple):
 class Catalog:
     """Program and dataflow, changed together."""
 
-    def __init__(self, recursion_limit: int) -> None:
+    def __init__(self, recursion_limit: int, dictionary: Dictionary | None = None) -> None:
         self.recursion_limit = recursion_limit
-        self.dictionary = Dictionary()
+        self.dictionary = dictionary if dictionary is not None else Dictionary()
         self.program = Program()  # as the user wrote it
         self.planned = Program()  # as it runs, see plan/select_aggregates.py
         self.flow = Dataflow()
@@ -251,12 +252,32 @@ class Catalog:
         """What `go_back` needs."""
         return Saved(self.program, dict(self.flow.tables), dict(self.lifetimes))
 
+    def stay(self) -> None:
+        """The last change is written down, and not undone any more."""
+
     def go_back(self, saved: Saved) -> None:
         """Undo the last change; views that it dropped or replaced are filled again."""
         self.flow.tables, self.lifetimes = saved.tables, saved.lifetimes
         self._install(saved.program)
 
     # -- helpers -----------------------------------------------------------------------------------------------------
+
+    def operator(self, name: str) -> Operator:
+        """The operator behind a table or view."""
+        return self.flow.tables.get(name) or self.flow.views[name]
+
+    def measure(self) -> Callable[[Operator], Figures]:
+        """What says how much an operator holds."""
+        return measure
+
+    def sizes(self) -> dict[str, int]:
+        """Distinct rows of every table, and rows of every view."""
+        tables = {name: len(scan.relation) for name, scan in self.flow.tables.items()}
+        return tables | {name: op.size for name, op in self.flow.views.items()}
+
+    def placement(self, name: str) -> list[str]:
+        """What EXPLAIN says of where a view is kept."""
+        return []
 
     def stratum_of(self, name: str) -> tuple[int, Component]:
         """The view's component and its place in the order they run in, from 1."""

@@ -123,6 +123,12 @@ class Feeds:
     def __contains__(self, name: str) -> bool:
         return name in self._by_name
 
+    @property
+    def names(self) -> list[str]:
+        """What is listened to."""
+        with self._guard:
+            return list(self._by_name)
+
     def add(self, feed: Changes) -> None:
         with self._guard:
             self._by_name.setdefault(feed.name, weakref.WeakSet()).add(feed)

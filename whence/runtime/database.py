@@ -12,12 +12,12 @@ import pyarrow as pa
 
 from whence.connect import files, rows
 from whence.connect.archive import Archive
-from whence.engine.components import DEPTH_LIMIT
 from whence.errors import CatalogError, DataError, SqlError, StorageError, WhenceError
 from whence.model.codes import Codes, shown
 from whence.model.progress import Progress
 from whence.model.types import Schema, Type
 from whence.plan.program import ScalarFunction, TableFunction
+from whence.plan.settings import DEPTH_LIMIT
 from whence.runtime import copying, explaining, statements
 from whence.runtime.changes import Changes
 from whence.runtime.copying import Backup
@@ -25,12 +25,18 @@ from whence.runtime.durable import Durable, Following
 from whence.runtime.embedded import Embedded
 from whence.runtime.reading import Handle, Result
 from whence.runtime.recovery import Recovery
+from whence.runtime.spark import frames, sinks
+from whence.runtime.spark.options import Options
+from whence.runtime.spark.sharded import Sharded, temporary_folder
+from whence.runtime.spark.sinks import Sink
+from whence.runtime.spark.streams import Running
 from whence.runtime.writing import matching, new_values
 from whence.sql import statements as st
 from whence.sql.parse import parse_one
 from whence.state.disk import Disk
+from whence.state.folder import Folder
 from whence.state.log import Durability
-from whence.state.store import Folder, Store
+from whence.state.store import Store
 
 
 def open(
@@ -45,6 +51,9 @@ def open(
     recursion_limit: int | None = None,
     clock: Callable[[], float] | None = None,
     disk: Disk | None = None,
+    spark: Any = None,
+    partitions: int | None = None,
+    on_spark: Mapping[str, Any] | None = None,
 ) -> Database:
     """The database in the folder `path`, made if it is not there; without a path a new one in memory.
 
@@ -60,6 +69,10 @@ def open(
     clock            seconds since 1970, in place of the machine's clock; rows with a time-to-live then leave with the
                      next commit, read or `expire`, and not by themselves
     disk             what all files are written through, to be replaced in tests of faults
+    spark            a SparkSession: tables and views are then kept in partitions, by jobs where there is much to do
+    partitions       how many; as the database has them, or one a core, if nothing is said. Without `spark` they are
+                     all kept in this process
+    on_spark         finer settings: inline_rows, inline_bytes, copied_rows, worker_memory, host, port (docs/spark.md)
 
     >>> with open() as db:
     ...     _ = db.execute("CREATE TABLE link (src TEXT, dst TEXT)")
@@ -69,6 +82,14 @@ def open(
     if recursion_limit is not None and recursion_limit < 1:
         raise WhenceError("recursion_limit must be at least 1")
     limit = recursion_limit or DEPTH_LIMIT
+    if spark is not None or partitions is not None:
+        if read_only:
+            raise WhenceError("read_only looks at a database in this process: leave spark and partitions out")
+        sharded = Sharded(limit, Options(spark, partitions, **(on_spark or {})), clock)
+        database = _set_up(sharded, setup, lasting=True)
+        if path is None:
+            path = sharded.temporary = temporary_folder()
+        return _kept(sharded, database, Path(path), disk, durability, sync_interval, retain, recursion_limit, progress)
     if path is None:
         if read_only or retain is not None:
             raise WhenceError("read_only and retain are for a database that has a path")
@@ -83,9 +104,23 @@ def open(
         return database
     runtime = Durable(limit, clock)
     database = _set_up(runtime, setup, lasting=True)
+    return _kept(runtime, database, folder, disk, durability, sync_interval, retain, recursion_limit, progress)
+
+
+def _kept(
+    runtime: Durable,
+    database: Database,
+    folder: Path,
+    disk: Disk | None,
+    durability: Durability,
+    sync_interval: float,
+    retain: int | str | None,
+    recursion_limit: int | None,
+    progress: Progress | None,
+) -> Database:
     store = Store(
         folder,
-        disk,
+        disk or Disk(),
         durability=durability,
         sync_interval=sync_interval,
         retain=retain,
@@ -159,12 +194,16 @@ class Database:
     # -- writing -----------------------------------------------------------------------------------------------------
 
     def insert(self, table: str, data: Any) -> int:
-        """Insert rows (tuples, dicts, Arrow, pandas, polars, a `Path` of a file); how many there were.
+        """Insert rows (tuples, dicts, Arrow, pandas, polars, Spark, a `Path` of a file); how many there were.
 
         In a table with a primary key a row replaces the one that has its key. In a table with a time-to-live a row
         that is there already lives anew.
         """
         runtime, name = self._runtime, _name(table)
+        if self._by_jobs(data):
+            return frames.insert(runtime, name, data)
+        if isinstance(runtime, Sharded) and runtime.left_to_jobs(name, 1):
+            return runtime.take(name, self._codes(data, runtime.table_of(name).schema, name), 1)
         with runtime.transaction() as writes:
             pending = writes.table(name)
             return pending.insert(self._codes(data, pending.table.schema, name))
@@ -173,8 +212,13 @@ class Database:
         """Delete rows, each once for each time it is given; how many were there.
 
         Rows that are not there are passed over, or under `strict` a MissingRowError, and then nothing is deleted.
+        Of a Spark DataFrame, which jobs delete, the number of rows given is returned.
         """
         runtime, name = self._runtime, _name(table)
+        if self._by_jobs(data) and not strict:
+            return frames.delete(runtime, name, data)
+        if isinstance(runtime, Sharded) and not strict and runtime.left_to_jobs(name, -1):
+            return runtime.take(name, self._codes(data, runtime.table_of(name).schema, name), -1)
         with runtime.transaction() as writes:
             pending = writes.table(name)
             return pending.delete(self._codes(data, pending.table.schema, name), strict)
@@ -192,7 +236,15 @@ class Database:
             found, counts = matching(pending, where, runtime)
             return pending.replace(found, counts, new_values(found, values, pending.table, runtime.dictionary))
 
+    def _by_jobs(self, data: Any) -> bool:
+        """Whether rows stay in Spark on their way; in a transaction they come here."""
+        runtime = self._runtime
+        on_spark = isinstance(runtime, Sharded) and runtime.spark is not None
+        return on_spark and frames.is_frame(data) and not runtime.is_writing
+
     def _codes(self, data: Any, schema: Schema, name: str) -> Codes:
+        if frames.is_frame(data):
+            data = frames.to_arrow(data)
         if isinstance(data, Path):
             parts = list(files.read(data, schema))
             try:
@@ -322,6 +374,47 @@ class Database:
     def changes(self, name: str, snapshot: bool = False) -> Changes:
         """The changes of a view (or table) from now on; with `snapshot` its present rows come first."""
         return self._now.changes(_name(name), snapshot)
+
+    # -- Spark -------------------------------------------------------------------------------------------------------
+
+    def attach(self, table: str, stream: Any, **options: Any) -> str:
+        """Let a streaming DataFrame be a source of a table, from `start` on; the name it is known by.
+
+        op                  a column that says insert or delete, in the usual spellings; all are inserts if not given
+        format              "debezium": the messages of Debezium, as JSON in `value` or in columns before, after, op
+        name                what its progress is kept under, so the same in every run; else the table's name
+        order_by            columns by which rows of one batch are put in order
+        strict              columns that the table does not have are an error
+        max_rows_per_epoch  a larger batch becomes several epochs
+        on_error            "fail", or "skip" for malformed messages of Debezium
+        timestamps          the unit of Debezium's timestamps: "auto", "millis", "micros", "nanos"
+        """
+        return self._sharded("attach").streams.attach(_name(table), stream, **options)
+
+    def start(self, trigger: Any = None, checkpoint: str | Path | None = None, **options: Any) -> Running:
+        """Begin to take in what has been attached; a handle like Spark's StreamingQuery.
+
+        trigger     as fast as possible if not given; a time such as "1 second"; "availableNow" ends when all that is
+                    there has been taken in
+        checkpoint  a folder for Spark's own; else one in the database
+        """
+        return self._sharded("start").streams.start(trigger=trigger, checkpoint=checkpoint, **options)
+
+    def changes_to(self, view: str, writer: Any, **options: Any) -> Sink:
+        """Hand every epoch's change of a view or table, as a Spark DataFrame, to a writer.
+
+        writer  called with the DataFrame (the view's columns, whence_op, whence_count, whence_epoch) and the epoch's
+                number, as `foreachBatch` would; or a dict such as {"format": "parquet", "path": …}
+        name    what its progress is kept under; else the view's name
+        start   "now", or "snapshot": the present rows are the first change
+        """
+        return sinks.changes_to(self._sharded("changes_to"), _name(view), writer, **options)
+
+    def _sharded(self, what: str) -> Sharded:
+        runtime = self._runtime
+        if not isinstance(runtime, Sharded) or runtime.spark is None:
+            raise WhenceError(f"{what} is for a database on Spark: whence.open(path, spark=…)")
+        return runtime
 
     # -- functions ---------------------------------------------------------------------------------------------------
 

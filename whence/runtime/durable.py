@@ -17,6 +17,7 @@ from whence.model.progress import Progress
 from whence.runtime.embedded import Embedded
 from whence.runtime.journal import Journal
 from whence.runtime.recovery import Follower
+from whence.runtime.snapshots import Snapshots
 from whence.state.store import Folder, Store
 
 _POLL = 0.05  # seconds between two looks at a log that another process writes
@@ -133,10 +134,14 @@ class Durable(_Lasting):
             "synced_epoch": max(store.log.synced_epoch, recovery.epoch),
             "log_bytes": store.log.size,
             "log_bytes_since_snapshot": store.tail_bytes,
-            "image_bytes": sum(link.bytes for links in self.folder.chains for link in links),
+            "image_bytes": sum(link.bytes for of in self.folder.manifest.chains.values() for c in of for link in c),
             "snapshots": snapshots.taken,
             "snapshot_seconds": snapshots.seconds,
         }
+
+    def snapshots_of(self, store: Store, broken: Callable[[], bool]) -> Snapshots:
+        """Who takes snapshots of this database."""
+        return Snapshots(self, store, broken)
 
     def snapshot(self) -> bool:
         self._check_open()

@@ -15,6 +15,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from whence.connect import rows as rows_
+from whence.engine.image import Images
 from whence.engine.operator import Operator
 from whence.errors import CatalogError, WhenceError
 from whence.model.codes import Codes
@@ -32,6 +33,7 @@ from whence.sql import statements as st
 from whence.sql.bind import bind_query_views
 from whence.sql.parse import parse_one
 from whence.sql.position import did_you_mean
+from whence.state.folder import Folder, Start
 
 log = logging.getLogger("whence")
 _IN_MEMORY = "this database is in memory: whence.open(path) makes one that lasts"
@@ -186,6 +188,7 @@ class Embedded(Epochs):
         except BaseException:
             self.catalog.go_back(before)
             raise
+        self.catalog.stay()
 
     def create_table(self, create: st.CreateTable) -> bool:
         """Declare a table; False if it is there already and that is allowed."""
@@ -204,6 +207,7 @@ class Embedded(Epochs):
             made, remade = catalog.create_views(creates, progress)
             if made or remade:
                 self._log([create.sql for create in creates], before)
+            catalog.stay()
             self._forget(remade, "was replaced")
             for name in [*made, *remade]:
                 rows = catalog.flow.views[name].size
@@ -229,12 +233,15 @@ class Embedded(Epochs):
             for statement in found:
                 if isinstance(statement, st.CreateTable):
                     self.catalog.create_table(statement)
+                    self.catalog.stay()
                 elif isinstance(statement, st.Drop):
                     gone = self.catalog.drop(statement.kind, statement.name, statement.cascade)
+                    self.catalog.stay()
                     self._forget(gone, "was dropped")
             views = [s for s in found if isinstance(s, st.CreateView)]
             if views:
                 _, remade = self.catalog.create_views(views)
+                self.catalog.stay()
                 self._forget(remade, "was replaced")
             self._look_ahead()
 
@@ -251,6 +258,18 @@ class Embedded(Epochs):
             self._feeds.end([name], f'"{name}" {why}: its changes have ended')
 
     # -- what lasts, see durable.py ----------------------------------------------------------------------------------
+
+    def restore(
+        self,
+        creates: list[st.Statement],
+        images: Images,
+        folder: Folder,
+        start: Start,
+        meta: dict[str, Any],
+        progress: Progress | None,
+    ) -> None:
+        """Take up tables and views with their state from images, of which `meta` says more."""
+        self.catalog.restore(creates, images, progress)
 
     def sync(self) -> None:
         """Make everything stable."""

@@ -13,9 +13,9 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -27,7 +27,7 @@ from whence.engine.lifetimes import NEVER, Lifetimes
 from whence.engine.operator import Batch
 from whence.errors import CatalogError, StorageError, WhenceError
 from whence.model.codes import Codes
-from whence.plan.program import Program
+from whence.plan.program import Program, Table
 from whence.runtime.catalog import Catalog
 from whence.runtime.changes import Feeds
 from whence.runtime.expiry import BUSY, REFUSED, Clock, Expirer, gather, say_expired
@@ -43,16 +43,27 @@ log = logging.getLogger("whence")
 _IN_MEMORY = "this database is in memory: whence.open(path) makes one that lasts"
 
 
+@dataclass(frozen=True)
+class Told:
+    """What an epoch has done: rows of tables and views that changed, their names, and the changes that are known."""
+
+    rows_in: int
+    rows_out: int
+    changed: set[str]
+    changes: Mapping[str, Batch]
+
+
 class Epochs:
     """The state of one database, and the epochs that move it."""
 
     def __init__(self, recursion_limit: int, clock: Callable[[], float] | None = None) -> None:
-        self.catalog = Catalog(recursion_limit)
+        self.recursion_limit = recursion_limit
+        self.catalog = self._new_catalog()
         self.dictionary = self.catalog.dictionary
         self.clock = Clock(clock)
-        self.recursion_limit = recursion_limit
         self.epoch = 0
         self.time = 0  # of the last epoch, in microseconds since 1970
+        self.marks: dict[str, int] = {}  # how far each stream has come, by the number of its last batch that is in
         self.closed = False
         self.seconds = 0.0
         self.rows_in = self.rows_out = self.expired = 0
@@ -64,6 +75,7 @@ class Epochs:
         self._feeds = Feeds()
         self._arrow: dict[str, tuple[int, pa.Table]] = {}
         self._changed: dict[str, int] = {}
+        self._moving: dict[str, tuple[Lifetimes, Batch, Codes]] = {}  # by the epoch that is being run
         self._deadline = NEVER  # of the row that is due next
         self._expirer: Expirer | None = None
 
@@ -83,7 +95,7 @@ class Epochs:
 
     def _check_not_writing(self, what: str) -> None:
         """An error inside a transaction of this thread."""
-        if self._open is not None and self._whose == threading.get_ident():
+        if self.is_writing:
             raise WhenceError(f"{what} cannot stand inside a transaction: end it first")
 
     def _check_open(self) -> None:
@@ -105,11 +117,12 @@ class Epochs:
     def start_anew(self, why: str) -> None:
         """Forget everything but the Python functions, to be recovered from the disk; feeds end and say why."""
         with self.paused():
-            functions, limit = self.program, self.recursion_limit
-            self.catalog = Catalog(limit)
+            functions = self.program
+            self.catalog = self._new_catalog()
             self.catalog.program = replace(functions, tables={}, views={})
             self.dictionary = self.catalog.dictionary
             self.epoch = self.time = 0
+            self.marks = {}
             self._arrow.clear()
             self._changed.clear()
             self._feeds.end(why=f"{why}: ask for the changes again", forget=True)
@@ -120,6 +133,10 @@ class Epochs:
     folder: Folder | None = None
     poll: float | None = None  # seconds between two looks for changes that nobody tells of
     recovery: Recovery | None = None
+
+    def can_take(self, epoch: Epoch) -> bool:
+        """Whether it can replay the rows of an epoch that are in files as they are."""
+        return False
 
     def _ready_to_write(self) -> None:
         """Called with the writer lock held, before anything is written."""
@@ -188,12 +205,22 @@ class Epochs:
         finally:
             self._open = None
 
-    def _pending(self, name: str) -> Pending:
+    @property
+    def is_writing(self) -> bool:
+        """Whether this thread has a transaction open."""
+        return self._open is not None and self._whose == threading.get_ident()
+
+    def table_of(self, name: str) -> Table:
+        """A table that is to be written to."""
         table = self.program.tables.get(name)
         if table is None:
             if name in self.program.views:
                 raise CatalogError(f'"{name}" is a view; only tables are written to')
             raise CatalogError(f'there is no table "{name:.100}"{did_you_mean(name, self.program.tables)}')
+        return table
+
+    def _pending(self, name: str) -> Pending:
+        table = self.table_of(name)
         lifetimes = self.catalog.lifetimes.get(name)
         expired = lifetimes.due_rows(self.clock.now()) if lifetimes is not None else None
         return Pending(table, self.catalog.flow.tables[name].relation, self.dictionary, expired)
@@ -207,8 +234,8 @@ class Epochs:
                     writes.table(name)
 
     def _commit(self, writes: Transaction) -> None:
-        epoch = gather(writes, self.catalog.lifetimes, self.epoch + 1, self.clock.now())
-        if epoch.deltas or epoch.refreshed:
+        epoch = self._gathered(gather(writes, self.catalog.lifetimes, self.epoch + 1, self.clock.now()))
+        if epoch.deltas or epoch.refreshed or epoch.inputs is not None:
             writes.expired = self._apply(epoch, record=True)
 
     def replay(self, epoch: Epoch) -> None:
@@ -219,49 +246,71 @@ class Epochs:
 
     def _apply(self, epoch: Epoch, record: bool) -> int:
         """Carry an epoch through tables and views, all of it or nothing; how many rows expired in it."""
-        flow, deltas, number, start = self.catalog.flow, epoch.deltas, epoch.number, time.perf_counter()
+        number, start = epoch.number, time.perf_counter()
         with self._state:
-            moved = self._moved(epoch)
-            expired = {name: life.overdue(delta, epoch.time) for name, (life, delta, _) in moved.items()}
+            self._expired: Mapping[str, int] = {}
             try:
-                for life, delta, _ in moved.values():
-                    life.before(delta)
-                changes = flow.run(deltas)
-                for name in epoch.refreshed:
-                    flow.touch(flow.tables[name])
-                for life, delta, refreshed in moved.values():
-                    life.after(delta, refreshed, epoch.time)
+                told = self._run(epoch)
                 if record:
                     self._write_epoch(epoch)
             except BaseException as error:
-                flow.undo()
-                for life, _, _ in moved.values():
-                    life.undo()
-                say_expired(error, expired)
+                self._take_back()
+                say_expired(error, self._expired)
                 raise
-            flow.commit()
-            for life, _, _ in moved.values():
-                life.commit()
+            self._keep(epoch)
             self.epoch, self.time = number, epoch.time
-            for name, delta in deltas.items():
+            self.rows_in += told.rows_in
+            self.rows_out += told.rows_out
+            for name in told.changed:
                 self._changed[name] = number
-                self.rows_in += len(delta.ann)
-                if name in self._feeds:
-                    self._push(name, delta)
-            for name, change in changes.items():
-                self._changed[name] = number
-                self.rows_out += len(change.ann)
+            for name, change in told.changes.items():
                 if name in self._feeds:
                     self._push(name, change)
-            gone = sum(expired.values())
+            gone = sum(self._expired.values())
             self.expired += gone
             self._look_ahead()
             self.seconds += time.perf_counter() - start
             self._epoch_done()
         if log.isEnabledFor(logging.DEBUG):
-            what = {name: len(batch.ann) for name, batch in (deltas | changes).items()}
+            what = ", ".join(sorted(told.changed)) or "nothing"
             log.debug("epoch %d committed in %.3f ms: %s", number, (time.perf_counter() - start) * 1000, what)
         return gone
+
+    # -- how an epoch is carried out; in partitions, see spark/sharded.py --------------------------------------------
+
+    def _new_catalog(self) -> Catalog:
+        return Catalog(self.recursion_limit)
+
+    def _run(self, epoch: Epoch) -> Told:
+        """Bring tables, lifetimes and views to the state after an epoch, such that it can be taken back."""
+        flow, deltas = self.catalog.flow, epoch.deltas
+        moved = self._moving = self._moved(epoch)
+        self._expired = {name: life.overdue(delta, epoch.time) for name, (life, delta, _) in moved.items()}
+        for life, delta, _ in moved.values():
+            life.before(delta)
+        changes = flow.run(deltas)
+        for name in epoch.refreshed:
+            flow.touch(flow.tables[name])
+        for life, delta, refreshed in moved.values():
+            life.after(delta, refreshed, epoch.time)
+        rows_in, rows_out = sum(len(d.ann) for d in deltas.values()), sum(len(c.ann) for c in changes.values())
+        return Told(rows_in, rows_out, {*deltas, *changes}, deltas | changes)
+
+    def _take_back(self) -> None:
+        self.catalog.flow.undo()
+        for life, _, _ in self._moving.values():
+            life.undo()
+        self._moving = {}
+
+    def _keep(self, epoch: Epoch) -> None:
+        self.catalog.flow.commit()
+        for life, _, _ in self._moving.values():
+            life.commit()
+        self._moving = {}
+
+    def _gathered(self, epoch: Epoch) -> Epoch:
+        """What is to be done with the writes of a transaction."""
+        return epoch
 
     def _moved(self, epoch: Epoch) -> dict[str, tuple[Lifetimes, Batch, Codes]]:
         """The lifetimes that an epoch moves, with the table's changes and the rows that begin anew."""

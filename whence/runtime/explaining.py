@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
+from whence.engine.figures import Figures
 from whence.engine.operator import Operator
 from whence.engine.scan import Scan
 from whence.plan import logical
@@ -24,7 +25,7 @@ def explain_view(runtime: Embedded, name: str) -> str:
     """Everything about a view that EXPLAIN says."""
     catalog, program = runtime.catalog, runtime.program
     view = program.views[name]
-    op = catalog.flow.views[name]
+    op, measure = catalog.operator(name), catalog.measure()
     number, component = catalog.stratum_of(name)
     lines = [f"view {name} {view.schema}"]
     if component.recursive:
@@ -40,10 +41,11 @@ def explain_view(runtime: Embedded, name: str) -> str:
     if soft:
         lines.append(f"rows expire: {', '.join(soft)}")
     lines.append(f"algebra {op.annotation}")
+    lines += catalog.placement(name)
     lines.append("logical plan")
     lines += tree(view.query, describe_node, lambda n: n.inputs, "  ")
     lines.append("physical plan")
-    lines += tree(op, describe_operator, lambda o: o.inputs, "  ")
+    lines += tree(op, lambda o: describe_operator(o, measure(o)), lambda o: o.inputs, "  ")
     return "\n".join(lines)
 
 
@@ -131,14 +133,14 @@ def _aggregate(agg: logical.Agg) -> str:
     return f"{agg.function}({'distinct ' if agg.distinct else ''}{column})"
 
 
-def describe_operator(op: Operator) -> str:
+def describe_operator(op: Operator, size: Figures) -> str:
     """One line for an operator: what it does, what it holds, and the relation kept of its output."""
     out = op.describe()
-    if op.state_rows or op.state_bytes:
-        out += f"  [{op.state_rows:,} rows, {in_bytes(op.state_bytes)}]"
+    if size.rows or size.bytes:
+        out += f"  [{size.rows:,} rows, {in_bytes(size.bytes)}]"
     if op.arranged is not None and not _is_table(op):
         indexes = "".join(f", index ({', '.join(f'#{c}' for c in cols)})" for cols in op.arranged.indexes)
-        out += f"  [kept: {len(op.arranged):,} rows, {in_bytes(op.arranged.nbytes)}{indexes}]"
+        out += f"  [kept: {size.kept_rows:,} rows, {in_bytes(size.kept_bytes)}{indexes}]"
     return out
 
 
@@ -166,24 +168,24 @@ def state(runtime: Embedded) -> list[dict[str, Any]]:
 
 
 def _state(runtime: Embedded) -> list[dict[str, Any]]:
-    flow, lifetimes = runtime.catalog.flow, runtime.catalog.lifetimes
-    out: list[dict[str, Any]] = []
-    for name, scan in flow.tables.items():
-        size = scan.relation.nbytes + (lifetimes[name].nbytes if name in lifetimes else 0)
-        out.append({"relation": name, "operator": "table", "rows": len(scan.relation), "bytes": size})
-    seen: set[int] = {id(scan) for scan in flow.tables.values()}
-    for name, top in flow.views.items():
-        stack = [top]
+    catalog = runtime.catalog
+    measure, out = catalog.measure(), list[dict[str, Any]]()
+    tables = [catalog.operator(name) for name in catalog.flow.tables]
+    for name, scan in zip(catalog.flow.tables, tables, strict=True):
+        size = measure(scan)
+        beside = catalog.lifetimes[name].nbytes if name in catalog.lifetimes else 0
+        out.append({"relation": name, "operator": "table", "rows": size.rows, "bytes": size.bytes + beside})
+    seen: set[int] = {id(scan) for scan in tables}
+    for name in catalog.flow.views:
+        stack = [catalog.operator(name)]
         while stack:
             op = stack.pop()
             if id(op) in seen:
                 continue
             seen.add(id(op))
-            kept = op.arranged
-            rows, size = op.state_rows, op.state_bytes
-            if kept is not None:
-                rows, size = max(rows, len(kept)), size + kept.nbytes
-            out.append({"relation": name, "operator": op.describe(), "rows": rows, "bytes": size})
+            size = measure(op)
+            rows, held = max(size.rows, size.kept_rows), size.bytes + size.kept_bytes
+            out.append({"relation": name, "operator": op.describe(), "rows": rows, "bytes": held})
             stack.extend(op.inputs)
     return out
 
@@ -197,7 +199,7 @@ def metrics(runtime: Embedded) -> dict[str, Any]:
 
 
 def _counters(runtime: Embedded) -> dict[str, Any]:
-    flow, lifetimes = runtime.catalog.flow, runtime.catalog.lifetimes
+    flow, lifetimes, sizes = runtime.catalog.flow, runtime.catalog.lifetimes, runtime.catalog.sizes()
     return {
         "epoch": runtime.epoch,
         "epoch_seconds": runtime.seconds,
@@ -205,8 +207,8 @@ def _counters(runtime: Embedded) -> dict[str, Any]:
         "rows_out": runtime.rows_out,
         "rows_expired": runtime.expired,
         "expiry_error": str(runtime.expiry_error) if runtime.expiry_error is not None else None,
-        "tables": {name: len(scan.relation) for name, scan in flow.tables.items()},
-        "views": {name: flow.views[name].size for name in runtime.views()},
+        "tables": {name: sizes[name] for name in flow.tables},
+        "views": {name: sizes[name] for name in runtime.views()},
         "operators": len(flow.order),
         "state_bytes": flow.state_bytes + sum(life.nbytes for life in lifetimes.values()),
         "dictionary": len(runtime.dictionary),

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from whence.connect import files, rows
-from whence.errors import DataError, EvaluationError
+from whence.errors import DataError, EvaluationError, WhenceError
 from whence.model.codes import Interval
 from whence.model.types import Kind, Schema
+from whence.runtime.spark import frames
 
 if TYPE_CHECKING:
     import pandas
@@ -123,6 +124,14 @@ class Handle:
 
     def to_polars(self) -> polars.DataFrame:
         return rows.to_polars(self.to_arrow())
+
+    def to_spark(self, folder: str | Path | None = None) -> Any:
+        """A DataFrame of the rows as they are now, on the Spark session of the database.
+
+        Many rows go through Parquet files: in `folder`, or beside the database until it is closed."""
+        if getattr(self._runtime, "spark", None) is None:
+            raise WhenceError("to_spark is for a database on Spark: whence.open(path, spark=…)")
+        return frames.to_spark(self._runtime, self.name, folder)
 
     def to_dicts(self) -> list[dict[str, Any]]:
         return rows.to_dicts(self.rows, self.schema)

@@ -91,7 +91,7 @@ class Snapshots:
 
     def consider(self) -> None:
         """After an epoch: start one in the background if replaying the log would take long."""
-        if not self._store.tail_is_long or self._thread is not None or time.monotonic() < self._not_before:
+        if not self._is_due() or self._thread is not None or time.monotonic() < self._not_before:
             return
         self._not_before = time.monotonic() + _PAUSE
         thread = self._thread = threading.Thread(target=self._in_background, name="whence-snapshot", daemon=True)
@@ -100,6 +100,9 @@ class Snapshots:
         except RuntimeError as error:  # the system has no thread left, or the interpreter is ending
             self._thread = None
             log.warning("no snapshot was taken: %s", error)
+
+    def _is_due(self) -> bool:
+        return self._store.tail_is_long
 
     def _in_background(self) -> None:
         try:
@@ -142,6 +145,7 @@ class Snapshots:
             capture = Capture(runtime.catalog.flow, known)
             meta: dict[str, Any] = {"epoch": runtime.epoch, "time": runtime.time}
             meta |= {"statements": runtime.catalog.statements(), "words": len(words)}
+            meta["marks"] = dict(runtime.marks)
         kept = False
         try:
             for key in [*capture.kept, *(key for key in known if key.startswith(WORDS))]:

@@ -1,0 +1,373 @@
+"""The catalog of a partitioned database: the program as ever, its plan for the partitions, and who carries it out.
+
+A change of the catalog is a run of the crew: every partition takes up the new plan, and views that are new are filled
+stage by stage. On an error nothing has changed, here or there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+
+from whence.annotate.counting import COUNTING
+from whence.engine.figures import Figures
+from whence.engine.fingerprint import fingerprint
+from whence.engine.graph import upwards
+from whence.engine.image import Images, StaleImage
+from whence.engine.operator import Batch, Operator
+from whence.engine.relation import Relation
+from whence.engine.scan import Scan
+from whence.engine.ship import parted
+from whence.model.codes import Codes, Dictionary
+from whence.model.progress import Progress
+from whence.plan import logical
+from whence.plan.distribute import Distributed, Piece, describe_dist, distribute
+from whence.plan.logical import Node
+from whence.plan.places import Dist
+from whence.plan.program import Program, Table, View
+from whence.plan.rewrite.inputs import with_inputs
+from whence.plan.rule_model import RuleProgram
+from whence.plan.select_aggregates import select_aggregates
+from whence.plan.strata import changed_views, components
+from whence.runtime.catalog import Catalog, Saved, Written
+from whence.runtime.spark.crew import Crew
+from whence.runtime.spark.partition import Partition
+from whence.runtime.spark.shards import ShardedLifetimes, Shards
+from whence.runtime.spark.steps import Plan, Step
+from whence.sql import statements as st
+from whence.sql.bind import bind_table, bind_views
+from whence.sql.reader import deep_stack
+from whence.state.manifest import Link
+
+_NOTHING = Plan(0, {}, Distributed(0, {}, {}, ()), {})
+
+
+class ShardedFlow:
+    """What stands where an embedded database has its dataflow."""
+
+    def __init__(self, crew: Crew, template: Partition):
+        self.tables: dict[str, Shards] = {}
+        self.views: dict[str, Shards] = {}
+        self.restored = self.primed = 0
+        self._crew, self._template = crew, template
+
+    @property
+    def order(self) -> list[Operator]:
+        return self._template.flow.order
+
+    @property
+    def state_bytes(self) -> int:
+        return self._crew.state_bytes
+
+    @property
+    def algebra(self) -> object:
+        return self._template.flow.algebra
+
+    def remove_table(self, name: str) -> None:
+        """Nothing: the plan without it has done this."""
+
+
+class ShardedCatalog(Catalog):
+    """Program, plan and crew, changed together. Copies of tables of up to `copied_rows` may be in all partitions."""
+
+    def __init__(self, recursion_limit: int, dictionary: Dictionary, crew: Crew, copied_rows: int):
+        super().__init__(recursion_limit, dictionary)
+        self.crew, self._copied_rows = crew, copied_rows
+        self.plan = crew.plans[_NOTHING.version] = _NOTHING
+        self._version = 0  # of the last plan, whether or not it was taken up: workers know plans by it
+        self.pinned: set[str] = set()  # tables that stay where they are, even empty
+        self.small: frozenset[str] = frozenset()  # the tables that were held to be so
+        # Without rows: how a partition looks.
+        self.template = Partition(0, crew.partitions, dictionary, crew.folder, lambda version: crew.plans[version])
+        self.flow: ShardedFlow = ShardedFlow(crew, self.template)  # type: ignore[assignment]  # asked alike
+        crew.copied = lambda name: self.dist(name).kind == "all"
+
+    def dist(self, name: str) -> Dist:
+        """Where the rows of a table or view live."""
+        placed = self.plan.distributed
+        found = placed.tables.get(name) or placed.views.get(name)
+        return found if found is not None else Dist("spread")
+
+    # -- changes -----------------------------------------------------------------------------------------------------
+
+    def create_table(self, create: st.CreateTable) -> bool:
+        program = bind_table(create, self.program)
+        if program is self.program:
+            return False
+        self._install(program)
+        return True
+
+    def _install(self, bound: Program, progress: Progress | None = None, images: Images | None = None) -> None:
+        planned = select_aggregates(bound)
+        ordered = components(planned)
+        sizes = {name: table.size for name, table in self.flow.tables.items() if name in bound.tables}
+        plan, small = self._plan(bound, planned, changed_views(self.planned, planned), sizes)
+        tell = progress if progress is not None else lambda *_: None
+        filled = [name for views, since in plan.since.items() if since == plan.version for name in views]
+        for name in filled:
+            tell(name, 0, 1)
+        self._take_up(plan, sum(sizes.values()) if filled else 0)
+        for name in filled:
+            tell(name, 1, 1)
+        self.program, self.planned, self.components, self.small = bound, planned, ordered, small
+        self._show(plan)
+
+    def save(self) -> Saved:
+        self._former = self.plan, self.planned, self.components, self.small
+        return super().save()
+
+    def stay(self) -> None:
+        self.crew.keep()
+
+    def go_back(self, saved: Saved) -> None:
+        """Undo the last change, which the partitions can still take back."""
+        plan, self.planned, self.components, self.small = self._former
+        self.crew.take_back()
+        self.template.pretend(plan)
+        self.program = saved.program
+        self._show(plan)
+
+    def _show(self, plan: Plan) -> None:
+        """Let tables and views be found."""
+        self.plan = plan
+        self.flow.tables = {name: self._shards(name, table) for name, table in plan.tables.items()}
+        self.flow.views = {name: self._shards(name, view) for name, view in self.planned.views.items()}
+        self.lifetimes = {
+            name: ShardedLifetimes(table.lifetime, self.flow.tables[name], self.crew)  # type: ignore[misc]  # asked alike
+            for name, table in plan.tables.items()
+            if table.lifetime is not None
+        }
+
+    def _shards(self, name: str, what: Table | View) -> Shards:
+        return Shards(name, what.schema, self.crew, lambda: self.dist(name))
+
+    def _take_up(self, plan: Plan, rows: int) -> None:
+        """Let every partition, and the template, take up a plan; with so many rows to fill views from."""
+        crew = self.crew
+        crew.plans[plan.version] = plan
+        try:
+            self.template.pretend(plan)  # first: what cannot be built fails here
+            crew.run({p: Step(0, 0, 0, plan=plan.version) for p in range(crew.partitions)}, (), rows)
+        except BaseException:
+            crew.take_back()
+            if self.template.plan is plan:
+                self.template.pretend(self.plan)
+            raise
+
+    def _plan(
+        self, bound: Program, planned: Program, new: set[str], sizes: Mapping[str, int]
+    ) -> tuple[Plan, frozenset[str]]:
+        """The next plan: what is kept stays as it is, and where it is."""
+        old = self.plan
+        kept = {views: v for views, v in old.since.items() if not new & {*views} and planned.views.keys() >= {*views}}
+        pieces = [piece for piece in old.distributed.pieces if piece.views in kept]
+        used = {t for piece in pieces for t in tables_of(piece)}
+        fixed = {n: d for n, d in old.distributed.tables.items() if n in used or n in self.pinned or sizes.get(n)}
+        small = frozenset(name for name in bound.tables if sizes.get(name, 0) <= self._copied_rows)
+        self._version += 1
+        return self._planned(bound, planned, fixed, small, kept, self._version), small
+
+    def _planned(
+        self,
+        bound: Program,
+        planned: Program,
+        fixed: Mapping[str, Dist],
+        small: frozenset[str],
+        kept: Mapping[tuple[str, ...], int],
+        version: int,
+        stamps: Mapping[str, int] | None = None,
+    ) -> Plan:
+        old = self.plan.distributed
+        placed = distribute(
+            planned,
+            components(planned),
+            partitions=self.crew.partitions,
+            fixed=fixed,
+            small=small.__contains__,
+            depth_limit=self.recursion_limit,
+            kept=replace(old, pieces=tuple(piece for piece in old.pieces if piece.views in kept)),
+        )
+        known = stamps if stamps is not None else {}
+        since = {p.views: kept.get(p.views, known.get(p.views[0], version)) for p in placed.pieces}
+        pieces = tuple(p if p.views in kept else _stamped(p, since[p.views]) for p in placed.pieces)
+        return Plan(version, dict(bound.tables), replace(placed, pieces=pieces), since)
+
+    # -- looking inside ----------------------------------------------------------------------------------------------
+
+    def operator(self, name: str) -> Operator:
+        flow = self.template.flow
+        return flow.tables.get(name) or flow.views[name]
+
+    def measure(self) -> Callable[[Operator], Figures]:
+        """The sum over all partitions; rows of a table that every partition has count once."""
+        parts = self.crew.ask_all("figures")
+        copied = {scan.fingerprint for name, scan in self.template.flow.tables.items() if self.dist(name).kind == "all"}
+
+        def total(op: Operator) -> Figures:
+            shares = [part.get(op.fingerprint, Figures()) for part in parts]
+            added = Figures(*map(sum, zip(*shares, strict=True)))
+            return added._replace(rows=shares[0].rows) if op.fingerprint in copied else added
+
+        return total
+
+    def sizes(self) -> dict[str, int]:
+        parts = self.crew.ask_all("sizes")
+        once = {name for name in parts[0] if self.dist(name).kind in ("all", "one")}
+        return {name: parts[0][name] if name in once else sum(part[name] for part in parts) for name in parts[0]}
+
+    def placement(self, name: str) -> list[str]:
+        """Where a view and its tables live, and how its recursion is partitioned."""
+        placed = self.plan.distributed
+        schema = self.planned.views[name].schema
+        lines = [f"{self.crew.partitions} partitions, rows live {describe_dist(placed.views[name], schema)}"]
+        piece = next(piece for piece in placed.pieces if name in piece.views)
+        if piece.strategy:
+            lines.append(f"recursion {piece.strategy}")
+        for table in sorted(tables_of(piece)):
+            lines.append(f"table {table} {describe_dist(placed.tables[table], self.program.tables[table].schema)}")
+        stages = 1 + max((op.stage for op in upwards([self.operator(name)])), default=0)
+        return [*lines, f"{stages} superstep{'s' * (stages != 1)} an epoch" + (" or more" if piece.exchange else "")]
+
+    # -- what lasts --------------------------------------------------------------------------------------------------
+
+    @property
+    def digest(self) -> str:
+        """A name for all that images of partitions depend on."""
+        views = sorted((name, op.fingerprint) for name, op in self.template.flow.views.items())
+        tables = sorted((name, dist) for name, dist in self.plan.distributed.tables.items())
+        return fingerprint((self.crew.partitions, views, tables))
+
+    @deep_stack()
+    def declare(
+        self,
+        creates: Iterable[st.Statement],
+        fixed: Mapping[str, Dist],
+        small: frozenset[str],
+        since: Mapping[str, int] | None = None,
+    ) -> None:
+        """Know tables and views, and how they are placed, without telling the partitions."""
+        creates = list(creates)
+        for create in creates:
+            if isinstance(create, st.CreateTable):
+                self.program = bind_table(create, self.program)
+        bound = bind_views([c for c in creates if isinstance(c, st.CreateView)], self.program)
+        self.planned = select_aggregates(bound)
+        self.program, self.components, self.small = bound, components(self.planned), small
+        self._version = 1 + max((since or {}).values(), default=self._version)
+        plan = self._planned(bound, self.planned, fixed, small, {}, self._version, since)
+        self.crew.plans[plan.version] = plan
+        self.template.pretend(plan)
+        self._show(plan)
+
+    def begin_from(self, chains: Mapping[int, tuple[Link, ...]]) -> None:
+        """The partitions are as their images, made by this plan, say."""
+        self.crew.begin_from(chains, self.plan.version)
+        self.flow.restored = len(self.flow.order) * self.crew.partitions
+
+    def restore(self, creates: Iterable[st.Statement], images: Images, progress: Progress | None = None) -> None:
+        """Tables and views as they were declared, with rows as images of whole tables have them."""
+        creates = list(creates)
+        tables = [create.table for create in creates if isinstance(create, st.CreateTable)]
+        whole: dict[str, Relation] = {}
+        for done, table in enumerate(tables):
+            if progress is not None:
+                progress(f"loading table {table.name}", done, len(tables))
+            image = images.get(f"table/{table.name}")
+            if image is None:
+                raise StaleImage(f"there is no image of table {table.name}")
+            whole[table.name] = Relation(len(table.schema), COUNTING, int(_by_arrival(table)))
+            whole[table.name].restore(image)
+        self.declare(creates, {}, frozenset(name for name in whole if len(whole[name]) <= self._copied_rows))
+        self._take_up(self.plan, 0)
+        self.crew.keep()
+        crew, shares = self.crew, self._shares(whole)
+        try:
+            crew.run(shares, (), sum(map(len, whole.values())))
+        except BaseException:
+            crew.take_back()
+            raise
+        crew.keep()
+        self.flow.primed = len(self.flow.order) * crew.partitions
+
+    def _shares(self, whole: dict[str, Relation]) -> dict[int, Step]:
+        """What each partition is given of whole tables: its rows, and when they are due."""
+        deltas: dict[int, dict[str, Batch]] = {p: {} for p in range(self.crew.partitions)}
+        deadlines: dict[int, dict[str, Codes]] = {p: {} for p in range(self.crew.partitions)}
+        for name, relation in whole.items():
+            for p, part in self.to_partitions(name, relation.scan()).items():
+                deltas[p][name] = part
+                if _by_arrival(self.program.tables[name]):
+                    deadlines[p][name] = relation.acc[relation.lookup(part.rows), 0]
+        return {p: Step(0, 0, 0, deltas=deltas[p], deadlines=deadlines[p]) for p in deltas}
+
+    def to_partitions(self, table: str, batch: Batch, every: int | None = None) -> dict[int, Batch]:
+        """A table's rows by the partitions they live in; if that is all of them, under the number `every` if given."""
+        dist = self.dist(table)
+        if dist.kind == "all":
+            where = range(self.crew.partitions) if every is None else (every,)
+            return dict.fromkeys(where, batch) if len(batch.ann) else {}
+        return parted(batch, dist.cols, self.crew.partitions)
+
+    # -- queries that are not kept -----------------------------------------------------------------------------------
+
+    def evaluate(self, plan: Node, hidden: dict[str, View], written: Written | None = None) -> Batch:
+        """In this process, over copies of what the plan reads."""
+        scratch = Catalog(self.recursion_limit, self.dictionary)
+        scratch.program, scratch.planned = self.program, self.planned
+        read = {name for node in [plan, *(view.query for view in hidden.values())] for name in _names_in(node)}
+        for name, table in self.program.tables.items():
+            fill(scratch.flow.table(name, table.schema, table.key), self.flow.tables[name], name in read)
+        for name, view in self.planned.views.items():
+            scan = Scan(name, view.schema, (), scratch.flow.algebra)
+            fill(scan, self.flow.views[name], name in read)
+            scratch.flow.views[name] = scan
+        return scratch.evaluate(plan, hidden, written)
+
+
+def _by_arrival(table: Table) -> bool:
+    """Whether the deadlines of its rows are kept beside them."""
+    return table.lifetime is not None and table.lifetime.column is None
+
+
+def fill(scan: Scan, shards: Shards, wanted: bool) -> None:
+    """Copy the rows of a table or view."""
+    if wanted:
+        scan.relation.apply(shards.contents())
+        scan.relation.commit()
+
+
+def _stamped(piece: Piece, since: int) -> Piece:
+    """A piece whose ships say since when they have been."""
+
+    def stamp(node: Node) -> Node:
+        if node.inputs:
+            node = with_inputs(node, tuple(map(stamp, node.inputs)))
+        return replace(node, since=since) if isinstance(node, logical.Ship) else node
+
+    def over(rules: RuleProgram) -> RuleProgram:
+        relations = [r if r.source is None else replace(r, source=stamp(r.source)) for r in rules.relations]
+        return replace(rules, relations=relations)
+
+    return replace(
+        piece,
+        node=None if piece.node is None else stamp(piece.node),
+        rules=None if piece.rules is None else over(piece.rules),
+        after=tuple((name, stamp(node)) for name, node in piece.after),
+        exchange=None if piece.exchange is None else replace(piece.exchange, rules=over(piece.exchange.rules)),
+    )
+
+
+def tables_of(piece: Piece) -> set[str]:
+    """The tables that a piece reads."""
+    nodes = [piece.node] if piece.node is not None else []
+    nodes += [r.source for r in piece.rules.relations if r.source is not None] if piece.rules is not None else []
+    nodes += [node for _, node in piece.after]
+    return {n.table for node in nodes for n in logical.walk(node) if isinstance(n, logical.Scan)}
+
+
+def _names_in(node: Node) -> Iterable[str]:
+    for n in logical.walk(node):
+        if isinstance(n, logical.Scan):
+            yield n.table
+        elif isinstance(n, logical.Ref):
+            yield n.view

@@ -1,0 +1,91 @@
+"""Supersteps and questions as Spark jobs: one job each, without a shuffle, one task a slot.
+
+Tasks find what they need in what the job carries and in files under the database's folder, which all workers see. A
+task that is tried again, or run twice, says the same again (`worker.py`).
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Collection, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from whence.engine.operator import Batch
+from whence.engine.trust import is_known
+from whence.runtime.spark import worker
+from whence.runtime.spark.crew import Crew
+from whence.runtime.spark.errors import jvm_errors
+from whence.runtime.spark.steps import Call, InFile, Reply, Step, fetch
+from whence.runtime.spark.words import Address
+from whence.state.manifest import EXCHANGE
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class Jobs:
+    """The workers of a Spark session, for one crew."""
+
+    def __init__(self, spark: SparkSession, crew: Crew, words: Address, nonce: str, memory: int | None):
+        self._context, self._crew, self._words = spark.sparkContext, crew, words
+        self._nonce, self._memory = nonce, memory
+        self._written: set[int] = set()  # plans
+
+    def do(self, steps: Mapping[int, Step], wanted: Collection[str]) -> dict[int, Reply]:
+        """One superstep."""
+        run, stage = next((step.run, step.stage) for step in steps.values())
+        found: dict[int, Reply] = self._job(f"run {run}, stage {stage}", steps, run, tuple(wanted))
+        for reply in found.values():
+            reply.changes = {name: fetch(self._crew.folder, part) for name, part in reply.changes.items()}
+        return found
+
+    def ask(self, calls: Mapping[int, Call]) -> dict[int, Any]:
+        """A question to some partitions."""
+        what = next((name for name, _ in calls.values()), "nothing")
+        found = self._job(what, calls, None, ())
+        return {p: fetch(self._crew.folder, a) if isinstance(a, Batch | InFile) else a for p, a in found.items()}
+
+    def _job(self, what: str, work: Mapping[int, Step | Call], run: int | None, wanted: tuple[str, ...]) -> Any:
+        if not work:
+            return {}
+        crew, context = self._crew, self._context
+        crew.write_down()
+        self._write_plans()
+        setup = worker.Setup(
+            self._nonce,
+            str(crew.folder),
+            crew.partitions,
+            self._words,
+            len(crew.dictionary),
+            self._memory,
+            run,
+            is_known(),
+        )
+        requests = [worker.Request(p, crew.with_run(p), what_to_do, wanted) for p, what_to_do in work.items()]
+        slots = max(1, min(len(requests), context.defaultParallelism))
+        groups = [pickle.dumps(requests[slot::slots], protocol=5) for slot in range(slots)]
+        with jvm_errors(what):
+            context.setJobDescription(f"whence: {what}")
+            try:
+                answers = context.parallelize(groups, slots).mapPartitions(partial(worker.work, setup)).collect()
+            finally:
+                context.setLocalProperty("spark.job.description", None)  # type: ignore[arg-type]  # as its documentation says
+        found, errors = {}, []
+        for answer in map(pickle.loads, answers):
+            p, found[p], error = answer
+            if error is not None:
+                errors.append((p, error))
+        if errors:
+            raise min(errors, key=lambda e: e[0])[1]
+        return found
+
+    def _write_plans(self) -> None:
+        """Let workers find the plans that steps and images speak of."""
+        from pyspark import cloudpickle
+
+        for version, plan in self._crew.plans.items():
+            if version not in self._written:
+                path = self._crew.folder / EXCHANGE / worker.plan_file(version)
+                path.write_bytes(cloudpickle.dumps(plan))  # type: ignore[no-untyped-call]
+                self._written.add(version)

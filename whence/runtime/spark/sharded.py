@@ -1,0 +1,355 @@
+"""The runtime on Spark: a durable database whose tables and views are in partitions.
+
+The log is that of an embedded database, what came to the tables and nothing else, so either runtime opens what the
+other has written. An epoch is a run of the crew (`crew.py`): small ones in this process, others as Spark jobs. It is
+written to the log when all partitions have done it and can still take it back; whoever is killed in between finds,
+after recovery, all of it or nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from whence.engine.epoch import Epoch, Inputs, Piece
+from whence.engine.fingerprint import fingerprint
+from whence.engine.image import Images
+from whence.engine.operator import Batch
+from whence.errors import WhenceError
+from whence.model.codes import Codes, Dictionary
+from whence.model.progress import Progress
+from whence.plan.places import Dist
+from whence.runtime import explaining
+from whence.runtime.durable import Durable
+from whence.runtime.epochs import Told
+from whence.runtime.snapshots import Snapshots
+from whence.runtime.spark.catalog import ShardedCatalog
+from whence.runtime.spark.crew import Crew
+from whence.runtime.spark.options import Options
+from whence.runtime.spark.routing import EVERY, RawRows, Routing
+from whence.runtime.spark.session import driver_host
+from whence.runtime.spark.sinks import Sink
+from whence.runtime.spark.snapshots import ShardedSnapshots
+from whence.runtime.spark.steps import Step
+from whence.runtime.spark.streams import Streams
+from whence.runtime.spark.warming import warm_up
+from whence.runtime.spark.words import WordServer
+from whence.sql import statements as st
+from whence.state.disk import Disk
+from whence.state.folder import Folder, Start
+from whence.state.inputs import adopt, input_name, write_input
+from whence.state.manifest import EXCHANGE, INPUTS
+from whence.state.store import Store
+
+if TYPE_CHECKING:
+    pass
+
+log = logging.getLogger("whence")
+
+
+class Sharded(Durable):
+    """A database in partitions, from `keep` on."""
+
+    def __init__(self, recursion_limit: int, options: Options, clock: Callable[[], float] | None = None):
+        self.options, self.spark = options, options.spark
+        self.partitions = options.partitions or 1
+        self._place = Path()  # known when the store is
+        self._words: WordServer | None = None
+        self._life = 0  # how often it has begun anew
+        self._nonce = secrets.token_hex(4)
+        self.missing = 0  # deletions that found nothing
+        self._told = Told(0, 0, set(), {})  # of the last epoch
+        self.input_bytes = 0  # of files that recovery would have to take in again
+        self.after_epoch: list[Sink] = []  # told of an epoch when it is committed, by whoever has committed it
+        self.streams = Streams(self)
+        self.temporary: Path | None = None
+        self._warming: threading.Thread | None = None
+        super().__init__(recursion_limit, clock)
+
+    # -- beginning and ending ----------------------------------------------------------------------------------------
+
+    def _new_catalog(self) -> ShardedCatalog:
+        dictionary = Dictionary()
+        self._life += 1
+        options = self.options
+        crew = Crew(
+            self.partitions,
+            dictionary,
+            self._place,
+            inline_rows=options.inline_rows,
+            inline_bytes=options.inline_bytes,
+        )
+        if self._words is not None:
+            self._words.close()
+            self._words = None
+        if self.spark is not None and self._place.parts:
+            from whence.runtime.spark.jobs import Jobs
+
+            self._words = WordServer(dictionary, host=options.host or driver_host(self.spark), port=options.port)
+            crew.workers = Jobs(self.spark, crew, self._words.address, self.nonce, options.worker_memory)
+        return ShardedCatalog(self.recursion_limit, dictionary, crew, options.copied_rows)
+
+    @property
+    def nonce(self) -> str:
+        """Of this life of this driver."""
+        return f"{self._nonce}-{self._life}"
+
+    @property
+    def crew(self) -> Crew:
+        return self.sharded.crew
+
+    @property
+    def sharded(self) -> ShardedCatalog:
+        assert isinstance(self.catalog, ShardedCatalog)
+        return self.catalog
+
+    def keep(self, store: Store, progress: Progress | None = None) -> None:
+        start = store.folder.starts()[-1]
+        self.partitions = self.options.choose(start.partitions or None)
+        self._place = store.folder.path  # whatever folder workers are in
+        if self.spark is not None:
+            self._warming = warm_up(self.spark)
+        super().keep(store, progress)
+
+    def close(self) -> None:
+        self.streams.close()
+        try:
+            super().close()
+        finally:
+            self.crew.close()
+            if self._warming is not None:
+                self._warming.join()
+            if self._words is not None:
+                self._words.close()
+            if self.temporary is not None:
+                shutil.rmtree(self.temporary, ignore_errors=True)
+
+    def restore(
+        self,
+        creates: list[st.Statement],
+        images: Images,
+        folder: Folder,
+        start: Start,
+        meta: dict[str, Any],
+        progress: Progress | None,
+    ) -> None:
+        """Begin from an image: from those of the partitions, if they are of this plan, else from the tables alone."""
+        catalog, placed = self.sharded, meta.get("partitions")
+        if placed is not None and placed["count"] == self.partitions:
+            fixed = {name: Dist(d["kind"], tuple(d["cols"])) for name, d in placed["tables"].items()}
+            catalog.declare(creates, fixed, frozenset(placed["small"]), placed["since"])
+            if catalog.digest == placed["digest"]:
+                catalog.begin_from({p: folder.partition_chain(p, start) for p in range(self.partitions)})
+                self.crew.bytes = list(placed["bytes"])
+                if catalog.lifetimes:
+                    self.crew.deadlines = self.crew.ask_all("deadlines")
+                return
+            functions = self.program
+            self.catalog = self._new_catalog()
+            self.catalog.program = replace(functions, tables={}, views={})
+            self.catalog.dictionary.extend(0, self.dictionary.since(0))
+            self.dictionary = self.catalog.dictionary
+        log.info("%s: its tables are spread over %d partitions, and its views computed", folder.path, self.partitions)
+        self.catalog.restore(creates, images, progress)
+
+    # -- epochs ------------------------------------------------------------------------------------------------------
+
+    def _run(self, epoch: Epoch) -> Told:
+        crew, catalog = self.crew, self.sharded
+        wanted = {*self._feeds.names, *(hook.view for hook in self.after_epoch)}
+        steps, rows = self._first_steps(epoch)
+        try:
+            outcome = crew.run(steps, wanted, rows)
+        except BaseException:
+            crew.take_back()
+            raise
+        self._expired = outcome.expired
+        self.missing += outcome.missing
+        tables = {name: n for name, n in outcome.changed.items() if name in catalog.program.tables}
+        views = {name: n for name, n in outcome.changed.items() if name not in tables}
+        self._told = Told(sum(tables.values()), sum(views.values()), {*outcome.changed}, outcome.changes)
+        return self._told
+
+    def _first_steps(self, epoch: Epoch) -> tuple[dict[int, Step], int]:
+        """What each partition gets of an epoch, and how many rows that are."""
+        catalog, pieces = self.sharded, epoch.inputs.pieces if epoch.inputs is not None else ()
+        deltas: dict[int, dict[str, Batch]] = {}
+        for name, batch in epoch.deltas.items():
+            for p, part in catalog.to_partitions(name, batch).items():
+                deltas.setdefault(p, {})[name] = part
+        refreshed: dict[int, dict[str, Any]] = {}
+        for name, rows in epoch.refreshed.items():
+            again = Batch(rows, np.ones(len(rows), np.int64), True)
+            for p, part in catalog.to_partitions(name, again).items():
+                refreshed.setdefault(p, {})[name] = part.rows
+        raw: dict[int, dict[str, list[Piece]]] = {}
+        if pieces:
+            for p in range(self.partitions) if catalog.lifetimes else ():
+                raw[p] = {}  # what is due leaves everywhere
+            for piece in pieces:
+                for p in range(self.partitions) if piece.partition == EVERY else (piece.partition,):
+                    raw.setdefault(p, {}).setdefault(piece.table, []).append(piece)
+        steps = {
+            p: Step(0, 0, 0, epoch.time, deltas.get(p, {}), refreshed.get(p, {}), raw.get(p))
+            for p in sorted({*deltas, *refreshed, *raw})
+        }
+        count = sum(len(b.ann) for b in epoch.deltas.values()) + sum(piece.rows for piece in pieces)
+        return steps, count
+
+    def _apply(self, epoch: Epoch, record: bool) -> int:
+        gone = super()._apply(epoch, record)
+        if record:
+            for hook in list(self.after_epoch):
+                hook(epoch.number, self._told.changes)
+        return gone
+
+    def _take_back(self) -> None:
+        self.crew.take_back()
+
+    def _keep(self, epoch: Epoch) -> None:
+        self.crew.keep()
+        if epoch.inputs is not None:
+            self.marks.update(epoch.inputs.marks)
+            self.input_bytes += sum(piece.rows * (8 * piece.width + 1) for piece in epoch.inputs.pieces)
+
+    def can_take(self, epoch: Epoch) -> bool:
+        inputs = epoch.inputs
+        return inputs is None or inputs.layout == self._layout({piece.table for piece in inputs.pieces})
+
+    def _layout(self, tables: Iterable[str]) -> str:
+        """A name for where the rows of some tables live."""
+        return fingerprint((self.partitions, [(name, self.sharded.dist(name)) for name in sorted(tables)]))
+
+    # -- streams -----------------------------------------------------------------------------------------------------
+
+    def routing(self) -> Routing:
+        """What a task must know to encode and route rows."""
+        assert self._words is not None
+        self.sharded.pinned |= self.program.tables.keys()  # what is on its way must not find them elsewhere
+        tables = {name: (table.schema, self.sharded.dist(name)) for name, table in self.program.tables.items()}
+        return Routing(self.partitions, tables, self._words.address, str(self._place), self.nonce)
+
+    def ingest(self, parts: Mapping[str, Sequence[RawRows | Piece]], marks: Mapping[str, int]) -> int:
+        """One epoch of what sources gave, and of how far they have come; the number of the last epoch then."""
+        small = all(isinstance(part, RawRows) for some in parts.values() for part in some)
+        with self._writer:
+            self._ready_to_write()
+            if self._open is not None:
+                raise WhenceError("rows of a stream cannot be taken in inside a transaction")
+            raw = {n: [part for part in some if isinstance(part, RawRows)] for n, some in parts.items()}
+            if small and self.crew.is_inline(sum(len(part.signs) for some in raw.values() for part in some)):
+                self._ingest_here(raw, marks)
+            else:
+                self._ingest_files(parts, marks)
+            written = self._written()
+        self._settle(written)
+        return self.epoch
+
+    def left_to_jobs(self, table: str, sign: int) -> bool:
+        """Whether partitions elsewhere would have to be asked about rows that are inserted or deleted: then they are
+        better left to them altogether."""
+        if self.is_writing or self.crew.is_inline(0):
+            return False
+        found = self.table_of(table)
+        return bool(found.key or found.lifetime is not None) if sign > 0 else not found.key
+
+    def take(self, table: str, rows: Codes, sign: int) -> int:
+        """Insert or delete rows in an epoch of their own, by one job; how many were, or were there."""
+        before = self.missing
+        if len(rows):
+            self.ingest({table: [RawRows(rows, np.full(len(rows), sign, np.int64))]}, {})
+        return len(rows) - (self.missing - before)
+
+    def _ingest_here(self, parts: Mapping[str, Sequence[RawRows]], marks: Mapping[str, int]) -> None:
+        self._marks_due = dict(marks)
+        try:
+            with self._outermost() as writes:
+                for name, some in parts.items():
+                    if some:
+                        rows = np.concatenate([part.rows for part in some])
+                        signs = np.concatenate([part.signs for part in some])
+                        self.missing += writes.table(name).take(rows, signs)
+        finally:
+            self._marks_due = {}
+
+    _marks_due: Mapping[str, int] = {}
+
+    def _gathered(self, epoch: Epoch) -> Epoch:
+        """An epoch of a transaction, before it is applied; with marks it is one even if no row changes."""
+        return replace(epoch, inputs=Inputs((), dict(self._marks_due))) if self._marks_due else epoch
+
+    def _ingest_files(self, parts: Mapping[str, Sequence[RawRows | Piece]], marks: Mapping[str, int]) -> None:
+        number = self.epoch + 1
+        listed: list[Piece | int] = []  # in order; a number is a section yet to be written
+        sections: list[tuple[str, int, Any, Any]] = []
+        for name, some in parts.items():
+            for part in some:
+                if isinstance(part, Piece):
+                    listed.append(part)
+                    continue
+                for p, own in self.sharded.to_partitions(name, Batch(part.rows, part.signs), EVERY).items():
+                    listed.append(len(sections))
+                    sections.append((name, p, own.rows, own.ann))
+        written: list[Piece] = []
+        if sections:
+            name = input_name(number, f"driver-{self.nonce}-{time.monotonic_ns()}")
+            written = write_input(Disk(), self._place / INPUTS / name, sections)
+        pieces = [written[part] if isinstance(part, int) else part for part in listed]
+        inputs = adopt(Disk(), self._place, Inputs(tuple(pieces), dict(marks), self._layout(parts)), number)
+        epoch = Epoch(number, self.clock.now(), {}, {}, inputs)
+        self._apply(epoch, record=True)
+
+    def export_parts(self, name: str, folder: str | Path | None = None) -> Path:
+        """Let the partitions write a table or view as Parquet, to a folder that is theirs alone; that folder."""
+        with self.reading():
+            self.crew.write_down()  # first: the folder of the exchange may have to be made anew
+            if folder is None:
+                folder = self._place / EXCHANGE / f"{name}-{self.epoch}-{secrets.token_hex(4)}"
+            Path(folder).mkdir(parents=True, exist_ok=True)
+            homes = range(1) if self.sharded.dist(name).kind in ("all", "one") else range(self.partitions)
+            self.crew.ask({p: ("export", (name, str(folder))) for p in homes}, self.options.inline_rows + 1)
+        return Path(folder)
+
+    # -- what lasts --------------------------------------------------------------------------------------------------
+
+    def snapshots_of(self, store: Store, broken: Callable[[], bool]) -> Snapshots:
+        return ShardedSnapshots(self, store, broken)
+
+    def progress(self) -> dict[str, Any]:
+        """Of the last epoch, at no cost."""
+        crew = self.crew
+        return {
+            **asdict(crew.latest),
+            "epoch": self.epoch,
+            "rows_out": self._told.rows_out,
+            "state_bytes": crew.state_bytes,
+        }
+
+    def metrics(self) -> dict[str, Any]:
+        return explaining.metrics(self)
+
+    def storage(self) -> dict[str, Any]:
+        crew = self.crew
+        return {
+            **super().storage(),
+            "partitions": self.partitions,
+            "partition_bytes": list(crew.bytes),
+            "missing_deletions": self.missing,
+            "runs": asdict(crew.total),
+            "last_run": asdict(crew.latest),
+        }
+
+
+def temporary_folder() -> Path:
+    """A place for a database that nobody named."""
+    return Path(tempfile.mkdtemp(prefix="whence-"))
