@@ -1,9 +1,37 @@
-"""Hypothesis in the suite is deterministic; `HYPOTHESIS_PROFILE=search` looks for new examples."""
+"""What tests of all rooms share.
+
+Hypothesis in the suite is deterministic; `HYPOTHESIS_PROFILE=search` looks for new examples. Tests that ask for `spark`
+get one session for the whole run: they stand in one xdist group, so that one Java is started.
+"""
+
+from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from typing import Any
 
+import pytest
 from hypothesis import settings
 
 settings.register_profile("suite", derandomize=True, deadline=None)
 settings.register_profile("search", deadline=None, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))
+
+
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("spark"))
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A session in `local[2,4]` whose files are all in a temporary folder."""
+    from tests.spark.places import places
+    from whence.runtime.spark import session
+
+    folder = tmp_path_factory.mktemp("spark")
+    running = session("local[2,4]", app="tests", conf=places(folder))
+    yield running
+    running.stop()

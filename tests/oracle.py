@@ -5,6 +5,9 @@ shows too. After each batch `check` recomputes every view: by the Python functio
 from the view's own text. Views that depend on themselves are iterated there from nothing until they stand still (as
 sets), which says what non-linear and mutual recursion, negation between strata, and MIN or MAX inside recursion mean,
 none of which DuckDB's own WITH RECURSIVE can express.
+
+Every test can be run on partitions: `on_partitions` lets `whence.open` make them. A Twin then keeps an embedded
+database beside the partitioned one, and both must hold and tell the same after every batch.
 """
 
 from __future__ import annotations
@@ -14,8 +17,10 @@ import math
 import random
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import duckdb
@@ -23,6 +28,8 @@ import duckdb.func
 import pytest
 
 import whence
+from whence.runtime import database
+from whence.runtime.spark.sharded import Sharded
 
 Row = tuple[Any, ...]
 Update = tuple[str, Row, int]  # table, row, +1 or -1
@@ -42,6 +49,28 @@ _DECLARED = re.compile(r"\s*WITH\s+RECURSIVE\s+(\w+)\s*(\([^)]*\))?\s*AS\b(?=\s*
 
 # Made last, so that all other views have followed a batch when this one fails on it.
 _POISON = "CREATE TABLE poison (x TEXT); CREATE VIEW poisoned AS SELECT CAST(x AS INT) AS n FROM poison"
+
+
+# -- runtimes ----------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def on_partitions(count: int | None) -> Iterator[None]:
+    """Let `whence.open` make partitions, all in this process; None: let it be."""
+    plain = whence.open
+    if count is not None:
+        whence.open = partial(open_parts, count)
+    try:
+        yield
+    finally:
+        whence.open = plain
+
+
+def open_parts(count: int, path: Any = None, **options: Any) -> whence.Database:
+    """A database in so many partitions. What it writes need not outlast the test."""
+    if options.get("read_only"):
+        return database.open(path, **options)
+    return database.open(path, **{"durability": "none", "partitions": count} | options)
 
 
 # -- programs as text --------------------------------------------------------------------------------------------------
@@ -263,6 +292,7 @@ class Twin:
         self._keys: dict[str, list[int]] = {}
         self._rows: dict[str, Counter[Row]] = {name: Counter() for name in self._columns}
         self.db = self.open()
+        self.beside = self.open(database.open) if isinstance(self.db._runtime, Sharded) else None
         unkeyed = {}
         for name, columns in self._columns.items():
             names = self.db[name].columns
@@ -280,19 +310,20 @@ class Twin:
             )
         self._names = [v.name for v in self.views]
         self._feeds = {n: self.db.changes(n) for n in self._names}
+        self._beside = {n: self.beside.changes(n) for n in self._names} if self.beside is not None else {}
         self._seen: dict[str, Counter[Row]] = {n: bag(self.db[n].rows) for n in self._names}
         self._stale = set(self._columns)
 
-    def open(self) -> whence.Database:
+    def open(self, make: Callable[..., whence.Database] | None = None) -> whence.Database:
         """An empty database with the program in it."""
-        db = self.bare()
+        db = self.bare(make)
         db.execute(with_policy(self.sql, self.policy))
         db.execute(_POISON)
         return db
 
-    def bare(self) -> whence.Database:
+    def bare(self, make: Callable[..., whence.Database] | None = None) -> whence.Database:
         """An empty database with the functions only."""
-        db = whence.open(recursion_limit=self.recursion_limit)
+        db = (make or whence.open)(recursion_limit=self.recursion_limit)
         for f in self.functions:
             db.create_function(f.name, f.function, args=f.args, returns=f.returns)
         if self.setup:
@@ -301,15 +332,18 @@ class Twin:
 
     def close(self) -> None:
         self.db.close()
+        if self.beside is not None:
+            self.beside.close()
         self.again.con.close()
 
     # -- writing
 
     def apply(self, batch: Batch) -> None:
         """The updates as one epoch, in Whence and here, then check."""
-        with self.db.transaction():
-            for table, row, sign in batch:
-                write(self.db, table, row, sign)
+        for db in filter(None, (self.db, self.beside)):
+            with db.transaction():
+                for table, row, sign in batch:
+                    write(db, table, row, sign)
         for table, row, sign in batch:
             self._note(table, row, sign)
         self.check()
@@ -375,7 +409,9 @@ class Twin:
         for name, feed in self._feeds.items():
             signs: dict[tuple[int, Row], int] = {}
             total = self._seen[name]
-            for epoch, row, sign in feed:
+            told = list(feed)
+            self._check_beside(name, told)
+            for epoch, row, sign in told:
                 row = tuple(plain(v) for v in row)
                 assert signs.setdefault((epoch, row), sign) == sign, f"changes of {name} are not consolidated: {row}"
                 total[row] += sign
@@ -383,6 +419,14 @@ class Twin:
             assert all(n >= 0 for n in total.values()), f"changes of {name} withdraw rows that are not there"
             self._seen[name] = +total
             assert same_rows(+total, now), f"changes of {name} do not add up"
+
+    def _check_beside(self, name: str, told: list[tuple[int, Row, int]]) -> None:
+        """The embedded database holds the same view, and tells the same of it."""
+        if self.beside is None:
+            return
+        assert_rows(self.db[name].rows, self.beside[name].rows, f"view {name}, partitioned against embedded")
+        both = [((sign, *row) for _, row, sign in changes) for changes in (told, self._beside[name])]
+        assert_rows(*both, f"changes of {name}, partitioned against embedded")
 
     def check_splits(self, batches: Sequence[Batch], start: Batch = ()) -> None:
         """The updates in one batch, in many, one at a time, or before the views are made, end in the same views."""

@@ -1,0 +1,95 @@
+"""Workers that die, lag behind, are tried again or do things twice, and a driver that is killed: nobody notices."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+import whence
+from tests.faults import Watched
+from tests.oracle import assert_rows
+from tests.partitioned.kills import killed, run_on, seen_by
+from tests.partitioned.pairs import Pair, Side, busy, held
+from tests.partitioned.workers import FATES, Pool
+from whence.runtime import database
+
+HERE = {"host": "127.0.0.1", "inline_rows": 3}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_workers_do_as_they_please(seed: int, tmp_path: Path) -> None:
+    rng, pool, count = random.Random(f"pool {seed}"), Pool(seed), (2, 3, 5)[seed % 3]
+    pair = Pair(tmp_path / "db", spark=pool, partitions=count, on_spark=HERE)
+    for number, op in enumerate(busy(100 + seed, 12, snapshots=3)):
+        pair.other.db._runtime.crew.mode = rng.choice(("job", "job", "job", "inline", "auto"))
+        pair.perform(op)
+        if number in (13, 19):
+            pair.reopen(spark=pool, partitions=count, on_spark=HERE)
+    assert pool.seen.keys() == {*FATES}
+    pair.close()
+
+
+def test_a_worker_that_did_what_was_taken_back_goes_on_rightly(tmp_path: Path) -> None:
+    """All partitions of a run are done but one fails; or all are done, and the log cannot be written."""
+    pool = Pool("taken back", workers=1, fates=("well",))
+    db = database.open(tmp_path / "db", spark=pool, partitions=3, durability="none", on_spark=HERE)
+    db._runtime.crew.mode = "job"
+    db.create_function("inverse", lambda x: 12 // x, args=["INT"], returns="INT")
+    db.execute(
+        "CREATE TABLE t (a INT, b INT); CREATE VIEW i AS SELECT inverse(a) AS i, COUNT(*) AS n FROM t GROUP BY 1;"
+        "CREATE VIEW r(a, b) AS SELECT a, b FROM t UNION SELECT t.a, r.b FROM t JOIN r ON t.b = r.a"
+    )
+    db.insert("t", [(a, a + 1) for a in range(1, 9)])
+    before = held(db)
+    for attempt in range(6):
+        with pytest.raises(whence.EvaluationError):
+            db.insert("t", [(9 + attempt, 1), (0, 3), (2, 2)])
+        if attempt % 3 == 1:
+            assert held(db) == before
+        if attempt == 4:
+            db.snapshot()
+    runtime = db._runtime
+    write = runtime._write_epoch
+
+    def refuse(epoch: object) -> None:
+        raise whence.StorageError("no room")
+
+    runtime._write_epoch = refuse
+    with pytest.raises(whence.StorageError):
+        db.insert("t", [(20, 1)])
+    runtime._write_epoch = write
+    db.insert("t", [(20, 2)])
+    db.delete("t", [(1, 2)])
+    plain = database.open()
+    plain.create_function("inverse", lambda x: 12 // x, args=["INT"], returns="INT")
+    plain.execute(
+        "CREATE TABLE t (a INT, b INT); CREATE VIEW i AS SELECT inverse(a) AS i, COUNT(*) AS n FROM t GROUP BY 1;"
+        "CREATE VIEW r(a, b) AS SELECT a, b FROM t UNION SELECT t.a, r.b FROM t JOIN r ON t.b = r.a"
+    )
+    plain.insert("t", db["t"].rows)
+    for name in ("i", "r"):
+        assert_rows(db[name], plain[name].rows, name)
+    db.close()
+
+
+def test_a_driver_of_jobs_that_is_killed_anywhere_leaves_all_or_nothing(tmp_path: Path) -> None:
+    ops = [op for op in busy(8, 7, snapshots=2) if op.kind != "sync"]
+    options = {"spark": Pool("killed"), "partitions": 2, "on_spark": HERE}
+    states, disk = seen_by(ops), Watched()
+    run_on(tmp_path / "whole", disk, ops, mode="job", **options)
+    for at in random.Random(0).sample(range(1, disk.visited), 5):
+        path = tmp_path / f"db{at}"
+        done = killed(path, ops, at, mode="job", **options)
+        if done is None:
+            continue  # by chance fewer workers have written something twice
+        side = Side(path, now=ops[max(done - 1, 0)].at, **options)
+        side.db._runtime.crew.mode = "job"
+        found = side.db.epoch, held(side.db)
+        reached = [done + i for i, state in enumerate(states[done : done + 2]) if state == found]
+        assert reached, f"killed at {at} of {disk.visited}, {done} operations done"
+        for number in range(reached[-1], min(reached[-1] + 2, len(ops))):
+            side.perform(ops[number])
+            assert (side.db.epoch, held(side.db)) == states[number + 1]
+        side.db.close()
