@@ -6,6 +6,8 @@
 | `storage` | `info`, `check`, `backup`, `export`, `import` |
 | `console` | what they share: output, errors, progress |
 | `opening` | and the options by which a database is chosen |
+| `following` | folders of files as streams of Spark |
+| `watching` | what is shown of epochs on Spark |
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ __all__ = ["app", "main"]
 
 app = typer.Typer(
     help="Keep SQL views up to date, recursive ones included, while rows come and go.",
-    epilog="Start with: whence demo network",
+    epilog="Start with: whence demo network, or on Spark: whence demo pipeline",
     no_args_is_help=True,
     rich_markup_mode="rich",
     add_completion=False,

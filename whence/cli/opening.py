@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import signal
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -12,7 +16,7 @@ from typing import Annotated, Any
 import typer
 
 import whence
-from whence.cli.console import Bar, text_of
+from whence.cli.console import Bar, err, text_of
 from whence.errors import WhenceError
 from whence.runtime.upkeep import Setup
 from whence.sql import statements as st
@@ -52,6 +56,49 @@ Functions = Annotated[
 ]
 
 
+OnSpark = Annotated[
+    bool,
+    typer.Option("--spark", help="Keep it on Spark: as --master says, or else this machine with all of its cores."),
+]
+Master = Annotated[
+    str | None,
+    typer.Option("--master", metavar="MASTER", help="Where Spark runs, such as local[2] or yarn; means --spark."),
+]
+Partitions = Annotated[
+    int | None,
+    typer.Option(
+        "--partitions",
+        min=1,
+        max=10_000,
+        help="How many parts tables and views are kept in; as the database has, or one a core.",
+    ),
+]
+
+
+@contextmanager
+def spark_session(master: str | None) -> Iterator[Any]:
+    """A session of Spark, ended in the end if it was begun here; with a word to those who wait."""
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError:
+        before = None  # `whence.spark_session` says what to do
+    else:
+        before = SparkSession.getActiveSession()
+    with err.status("Starting Spark") if err.is_terminal else nullcontext():
+        spark = whence.spark_session(master)
+    main = threading.current_thread() is threading.main_thread()
+    if main:  # Spark would cancel its jobs in the middle of an epoch; we stop when it is done
+        former = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield spark
+    finally:
+        if main:
+            signal.signal(signal.SIGINT, former or signal.default_int_handler)
+        if before is None:
+            with err.status("Stopping Spark") if err.is_terminal else nullcontext():
+                spark.stop()
+
+
 @dataclass(frozen=True)
 class Choice:
     """What the options say."""
@@ -61,23 +108,42 @@ class Choice:
     durability: Durability | None = None
     retain: str | None = None
     functions: str | None = None
+    spark: bool = False
+    master: str | None = None
+    partitions: int | None = None
 
-    def open(self) -> whence.Database:
-        """The database, with a progress bar if that takes long."""
-        setup = find_functions(self.functions)
+    @property
+    def on_spark(self) -> bool:
+        return self.spark or self.master is not None
+
+    @contextmanager
+    def opened(self) -> Iterator[whence.Database]:
+        """The database, with a progress bar if that takes long; closed in the end, and Spark with it."""
+        options = self._options()
+        with ExitStack() as stack:
+            if self.on_spark:
+                options["spark"] = stack.enter_context(spark_session(self.master))
+            with Bar(f"opening {self.db}") if self.db is not None else nullcontext() as bar:
+                database = whence.open(self.db, progress=bar, **options)
+            yield stack.enter_context(database)
+
+    def _options(self) -> dict[str, Any]:
+        """What `whence.open` is told."""
         lasting = {"--read-only": self.read_only, "--durability": self.durability, "--retain": self.retain}
         given = [option for option, value in lasting.items() if value]
-        if self.db is None:
-            if given:
-                raise typer.BadParameter("this is for a database that lasts: give its --db", param_hint=given[0])
-            return whence.open(setup=setup)
+        if self.db is None and given:
+            raise typer.BadParameter("this is for a database that lasts: give its --db", param_hint=given[0])
         if self.read_only and len(given) > 1:
             raise typer.BadParameter("this is for those who write, not with --read-only", param_hint=given[1])
-        options: dict[str, Any] = {"durability": self.durability.value} if self.durability is not None else {}
-        with Bar(f"opening {self.db}") as bar:
-            return whence.open(
-                self.db, read_only=self.read_only, retain=self.retain, setup=setup, progress=bar, **options
-            )
+        if self.read_only and (self.on_spark or self.partitions is not None):
+            hint = "--spark" if self.on_spark else "--partitions"
+            raise typer.BadParameter("a database is read by one process, without Spark", param_hint=hint)
+        options: dict[str, Any] = {"setup": find_functions(self.functions), "partitions": self.partitions}
+        if self.db is not None:
+            options |= {"read_only": self.read_only, "retain": self.retain}
+        if self.durability is not None:
+            options["durability"] = self.durability.value
+        return options
 
 
 def find_functions(text: str | None) -> Setup | None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import csv
 import functools
+import itertools
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,9 +20,22 @@ from rich.text import Text
 import whence
 from whence import shell
 from whence.cli.console import Format, err, out, reported
-from whence.cli.opening import Choice, Db, Functions, Lasting, ReadOnly, Retain, declare
+from whence.cli.following import Folder, find_folder, stream
+from whence.cli.opening import (
+    Choice,
+    Db,
+    Functions,
+    Lasting,
+    Master,
+    OnSpark,
+    Partitions,
+    ReadOnly,
+    Retain,
+    declare,
+    spark_session,
+)
 from whence.connect import files
-from whence.errors import DataError
+from whence.errors import DataError, WhenceError
 from whence.runtime.changes import Change, Changes
 from whence.runtime.reading import cell, grid
 
@@ -28,6 +43,7 @@ from whence.runtime.reading import cell, grid
 class DemoName(StrEnum):
     network = "network"
     access = "access"
+    pipeline = "pipeline"
 
 
 @reported
@@ -39,7 +55,10 @@ def run(
     source: Annotated[
         list[str] | None,
         typer.Option(
-            "--source", "-s", metavar="TABLE=FILE", help="Updates for a table: .jsonl, or rows: .csv, .parquet."
+            "--source",
+            "-s",
+            metavar="TABLE=FILE",
+            help="Updates for a table: .jsonl, or rows: .csv, .parquet. With --spark also a folder of such files.",
         ),
     ] = None,
     view: Annotated[list[str] | None, typer.Option("--view", help="Show only these views (default: all).")] = None,
@@ -51,6 +70,24 @@ def run(
     durability: Lasting = None,
     retain: Retain = None,
     functions: Functions = None,
+    spark: OnSpark = False,
+    master: Master = None,
+    partitions: Partitions = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on with the files that appear in folders, until Ctrl-C.")
+    ] = False,
+    trigger: Annotated[
+        str | None, typer.Option("--trigger", metavar="TIME", help="With --follow: how often to look, as '1 second'.")
+    ] = None,
+    files_per_epoch: Annotated[
+        int, typer.Option("--files-per-epoch", min=1, help="Files of a folder that make one epoch, oldest first.")
+    ] = 1,
+    op: Annotated[
+        str | None,
+        typer.Option(
+            "--op", metavar="COLUMN", help="The column of a folder's files that says + or - (default: op in .jsonl)."
+        ),
+    ] = None,
 ) -> None:
     """Run a program over files of updates and show the views as they change.
 
@@ -71,11 +108,27 @@ def run(
         whence run network.sql --db mydb -s link=links.jsonl     (and later, without the script:)
 
         whence run --db mydb -s link=more.jsonl
+
+    On Spark a source may be a folder, of which each file is taken in once, however
+    often this is run with the same --db; with --follow also what comes later:
+
+        whence run network.sql --spark --db mydb -s link=incoming/ --follow
+
+        whence run network.sql --master local[2] --partitions 4 --db mydb -s 'link=incoming/*.csv' --op op
     """
     if program is None and db is None:
         raise typer.BadParameter("Missing argument: a script, or --db with the folder of a database")
+    choice = Choice(db, read_only, durability, retain, functions, spark, master, partitions)
     inputs = [_source(text) for text in source or []]
-    with Choice(db, read_only, durability, retain, functions).open() as database:
+    folders = [found for found in inputs if isinstance(found, Folder)]
+    if folders and not choice.on_spark:
+        raise typer.BadParameter(f"{folders[0].path} is a folder: that takes --spark", param_hint="--source")
+    for name, given in {"--follow": follow, "--trigger": trigger, "--op": op}.items():
+        if given and not folders:
+            raise typer.BadParameter("this is for a --source that is a folder, on Spark", param_hint=name)
+    if trigger is not None and not follow:
+        raise typer.BadParameter("this says how often to look for more: give --follow, too", param_hint="--trigger")
+    with choice.opened() as database:
         if program is not None:
             declare(database, program)
         names = [v.lower() for v in view] if view else database.views
@@ -84,23 +137,30 @@ def run(
         feeds = [database.changes(name, snapshot=True) for name in names]
         show = _Printer(format, limit, feeds)
         show.epoch(0.0)
-        for table, path in inputs:
-            for apply in _epochs(database, table, path, batch):
+        for found in inputs:
+            for apply in () if isinstance(found, Folder) else _epochs(database, *found, batch):
                 start = time.perf_counter()
                 apply()
                 show.epoch(time.perf_counter() - start)
+        if folders:
+            for folder in folders:
+                folder.attach(database, op, files_per_epoch)
+            stream(database, trigger if follow else "availableNow", show.epoch)
         if format is Format.table:
             for name in names:
-                found = database[name]
-                out.print(grid(found.columns, found.rows[:limit], len(found), name))
+                out.print(grid(database[name].columns, database[name].rows[:limit], len(database[name]), name))
 
 
-def _source(text: str) -> tuple[str, Path]:
+def _source(text: str) -> tuple[str, Path] | Folder:
     table, found, path = text.partition("=")
     if not found or not table or not path:
         raise typer.BadParameter(f"{text!r} is not TABLE=FILE", param_hint="--source")
+    table = table.strip().lower()
+    folder = find_folder(table, path)
+    if folder is not None:
+        return folder
     files.format_of(path)
-    return table.strip().lower(), Path(path)
+    return table, Path(path)
 
 
 def _epochs(db: whence.Database, table: str, path: Path, batch: int) -> Iterator[Callable[[], None]]:
@@ -145,12 +205,11 @@ class _Printer:
             self._csv.writerow(["epoch", "op", *feeds[0].columns])
 
     def epoch(self, seconds: float) -> None:
+        """What has changed since the last time: an epoch that took so long, or several."""
         for feed in self.feeds:
             changes = list(feed)
-            if not changes:
-                continue
-            if self.format is Format.table:
-                self._lines(feed, changes, seconds)
+            for _, some in itertools.groupby(changes if self.format is Format.table else (), lambda c: c.epoch):
+                self._lines(feed, list(some), seconds)
             for change in changes if self.format is not Format.table else ():
                 op = "+" if change.sign > 0 else "-"
                 if self.format is Format.csv:
@@ -186,6 +245,9 @@ def sql(
     durability: Lasting = None,
     retain: Retain = None,
     functions: Functions = None,
+    spark: OnSpark = False,
+    master: Master = None,
+    partitions: Partitions = None,
 ) -> None:
     r"""Open an interactive SQL shell, or run SQL with -c.
 
@@ -202,8 +264,10 @@ def sql(
         whence sql --db mydb
 
         whence sql --db mydb --read-only -c "SELECT COUNT(*) AS n FROM link"
+
+        whence sql --db mydb --spark
     """
-    with Choice(db, read_only, durability, retain, functions).open() as database:
+    with Choice(db, read_only, durability, retain, functions, spark, master, partitions).opened() as database:
         if program is not None:
             declare(database, program)
         if command is not None:
@@ -218,17 +282,31 @@ def sql(
 def demo(
     name: Annotated[DemoName, typer.Argument(help="Which demonstration.")],
     limit: Annotated[int, typer.Option("--limit", min=0, help="Changes shown of a step.")] = 12,
+    master: Annotated[str, typer.Option("--master", metavar="MASTER", help="pipeline: where Spark runs.")] = "local[2]",
+    partitions: Annotated[int, typer.Option("--partitions", min=1, max=100, help="pipeline: how many.")] = 2,
+    quick: Annotated[bool, typer.Option("--quick", help="pipeline: fewer changes, faster.")] = False,
+    keep: Annotated[
+        Path | None, typer.Option("--keep", metavar="DIR", help="pipeline: leave everything in this folder.")
+    ] = None,
 ) -> None:
     """Watch recursive views follow their tables: what a cut cable or a lost grant changes.
+
+    network and access run in this process. pipeline runs on Spark: it streams a network's links from files as they
+    appear, cuts a bridge, is restarted from its checkpoint, and checks itself in the end.
 
     Examples:
 
         whence demo network
 
         whence demo access
+
+        whence demo pipeline
     """
     from whence.demo import DEMOS
 
+    if name is DemoName.pipeline:
+        _pipeline(master, partitions, quick, keep)
+        return
     chosen = DEMOS[name.value]
     with whence.open() as db:
         out.rule(f"whence demo {chosen.name}")
@@ -252,3 +330,20 @@ def demo(
                 out.print(Text.assemble((feed.name, "bold"), f": {gone} rows gone, {len(changes) - gone} rows new"))
                 print_changes(out, changes, limit)
             out.print(Text(f"all views exact after {took:.1f} ms, epoch {db.epoch}", style="dim"))
+
+
+def _pipeline(master: str, partitions: int, quick: bool, keep: Path | None) -> None:
+    from whence.demo import pipeline
+
+    setting = pipeline.Setting(partitions, keep=keep)
+    if quick:
+        setting = replace(setting, changes=6, pause=0.1)
+    start = time.perf_counter()
+    out.rule("whence demo pipeline")
+    shell.print_sql(out, pipeline.program())
+    with spark_session(master) as spark:
+        out.print(Text(f"Spark {spark.version} runs in {spark.sparkContext.master}", style="dim"))
+        right = pipeline.run(out, spark, setting)
+    out.print(Text(f"{time.perf_counter() - start:.0f} s in all", style="dim"))
+    if not right:
+        raise WhenceError("the views are not what they should be: this is a bug in Whence, please report it")

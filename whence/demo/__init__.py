@@ -1,4 +1,8 @@
-"""The programs behind `whence demo`: each is a script, and the steps that are shown on it."""
+"""The programs behind `whence demo`: each is a script, and the steps that are shown on it.
+
+`pipeline`, which runs on Spark, is a program of its own: `pipeline.py`, with its network in `topology.py` and the files
+that appear by `feeding.py`.
+"""
 
 from __future__ import annotations
 

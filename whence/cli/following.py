@@ -1,0 +1,124 @@
+"""Folders of files as streams of Spark, for `whence run --spark`: each file is taken in once, whenever it appears."""
+
+from __future__ import annotations
+
+import csv
+import signal
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.status import Status
+
+import whence
+from whence.cli import watching
+from whence.cli.console import err
+from whence.connect import files
+from whence.errors import DataError
+from whence.model.types import Schema
+
+_LOOK = 0.1  # seconds between two looks
+
+
+@dataclass(frozen=True)
+class Folder:
+    """Files of one kind for a table; of those in the folder, the ones whose names match."""
+
+    table: str
+    path: Path
+    pattern: str
+    format: str
+
+    def attach(self, db: whence.Database, op: str | None, files_per_epoch: int) -> None:
+        """Let its files be a source of the table."""
+        schema = db[self.table].schema
+        if op is None and self.format == "jsonl" and "op" not in schema.names:
+            op = "op"
+        reader = whence.spark_session().readStream.option("maxFilesPerTrigger", files_per_epoch)
+        if self.pattern:
+            reader = reader.option("pathGlobFilter", self.pattern)
+        place = str(self.path.absolute())
+        if self.format == "csv":
+            reader = reader.option("header", True).option("enforceSchema", False)
+            df = reader.schema(_texts(self._header(schema, op))).csv(place)
+        elif self.format == "jsonl":
+            df = reader.schema(_typed(schema, op)).option("mode", "FAILFAST").json(place)
+        else:
+            df = reader.schema(_typed(schema, op)).parquet(place)
+        db.attach(self.table, df, op=op)
+
+    def _header(self, schema: Schema, op: str | None) -> list[str]:
+        """The columns of a CSV file, in their order: as the first one there has them, or else as the table."""
+        for path in sorted(self.path.glob(self.pattern or "*")):
+            if path.is_file() and not path.name.startswith((".", "_")):
+                try:
+                    with path.open(encoding="utf-8", newline="") as file:
+                        return next(csv.reader(file), [])
+                except (OSError, UnicodeDecodeError, csv.Error) as error:
+                    raise DataError(f"{path}: {error}") from None
+        return [*schema.names, *([op] if op is not None else [])]
+
+
+def find_folder(table: str, text: str) -> Folder | None:
+    """The folder that a source names: `incoming`, where files tell the format by their names, or `incoming/*.csv`."""
+    path = Path(text)
+    if "*" in path.name:
+        return Folder(table, path.parent, path.name, files.format_of(text))
+    if not path.is_dir():
+        return None
+    names = [p.name for p in path.iterdir() if p.is_file() and not p.name.startswith((".", "_"))]
+    formats = {files.format_of(path / name) for name in names}
+    if len(formats) != 1:
+        said = "no file yet" if not formats else f"files of several kinds ({', '.join(sorted(formats))})"
+        raise DataError(f"{path} has {said}: say which to read, such as {table}={path}/*.jsonl")
+    return Folder(table, path, "", formats.pop())
+
+
+def stream(db: whence.Database, trigger: str | None, show: Callable[[float], None]) -> None:
+    """Take in what the attached folders have, showing each epoch; without an end, until Ctrl-C."""
+    since, count, rows = db.epoch, 0, 0
+    running = db.start(trigger=trigger)
+    epochs = watching.Epochs(running, since)
+    status = Status("waiting for files", console=err) if err.is_terminal else None
+    if status is not None:
+        status.start()
+    enough = threading.Event()
+    main = threading.current_thread() is threading.main_thread()
+    if main:  # an interrupt in the middle of a call to Java would be reported at length
+        former = signal.signal(signal.SIGINT, lambda *_: enough.set())
+    try:
+        ended = False
+        while not ended and not enough.is_set():
+            ended = bool(running.awaitTermination(_LOOK))
+            for epoch in epochs.fresh():
+                count, rows = count + 1, rows + epoch["rows"]
+                if status is not None:
+                    status.update(watching.line(epoch))
+                show(epoch["seconds"])
+    except KeyboardInterrupt:
+        pass
+    finally:
+        if main:
+            signal.signal(signal.SIGINT, former or signal.default_int_handler)
+        running.stop()
+        if status is not None:
+            status.stop()
+    show(0.0)
+    err.print(f"{count:,} epochs, {rows:,} rows taken in; now at epoch {db.epoch}", style="dim")
+
+
+def _texts(names: list[str]) -> Any:
+    from pyspark.sql import types as T  # noqa: N812 - as everybody calls it
+
+    return T.StructType([T.StructField(name, T.StringType()) for name in names])
+
+
+def _typed(schema: Schema, op: str | None) -> Any:
+    from pyspark.sql import types as T  # noqa: N812
+
+    from whence.runtime.spark.frames import spark_schema
+
+    columns = spark_schema(schema)
+    return columns if op is None else columns.add(op, T.StringType())

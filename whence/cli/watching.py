@@ -1,0 +1,72 @@
+"""What is shown of a database on Spark while it runs: one line an epoch, and counters.
+
+An epoch is told by `Running.recentProgress`: its number, the rows that came, and what its run has cost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from whence.runtime.explaining import in_bytes
+from whence.runtime.spark.streams import Running
+
+
+class Epochs:
+    """The epochs of running streams that were not looked at yet."""
+
+    def __init__(self, running: Running, since: int) -> None:
+        self._running, self._last = running, since
+
+    def fresh(self) -> list[dict[str, Any]]:
+        """Those since the last time, oldest first."""
+        told = [epoch for epoch in self._running.recentProgress if epoch["epoch"] > self._last]
+        if told:
+            self._last = told[-1]["epoch"]
+        return told
+
+
+def way(epoch: Mapping[str, Any]) -> str:
+    """
+    >>> way({"jobs": 0}), way({"jobs": 1}), way({"jobs": 3})
+    ('inline', '1 job', '3 jobs')
+    """
+    jobs = epoch["jobs"]
+    return f"{jobs} job{'s' * (jobs != 1)}" if jobs else "inline"
+
+
+def line(epoch: Mapping[str, Any]) -> Text:
+    """An epoch in one line."""
+    steps = epoch["supersteps"]
+    parts = [
+        f"{epoch['rows']:,} rows in",
+        f"{epoch['rows_out']:,} out",
+        f"{steps} superstep{'s' * (steps != 1)} {'inline' if not epoch['jobs'] else 'as jobs'}",
+        f"{epoch['rows_shipped']:,} rows ({in_bytes(epoch['bytes_shipped'])}) shipped",
+        f"state {in_bytes(epoch['state_bytes'])}",
+        f"{epoch['seconds'] * 1000:.0f} ms",
+    ]
+    return Text.assemble((f"epoch {epoch['epoch']}", "bold"), (" · " + " · ".join(parts), "dim"))
+
+
+def table(epochs: Iterable[Mapping[str, Any]]) -> Table:
+    """Epochs, one a line, in the order in which they are given."""
+    shown = Table(box=None, header_style="dim", pad_edge=False)
+    for title in ("epoch", "rows in", "rows out", "supersteps", "", "rows shipped", "bytes", "state", "ms"):
+        shown.add_column(title, justify="left" if not title else "right")
+    for epoch in epochs:
+        shown.add_row(
+            str(epoch["epoch"]),
+            f"{epoch['rows']:,}",
+            f"{epoch['rows_out']:,}",
+            str(epoch["supersteps"]),
+            way(epoch),
+            f"{epoch['rows_shipped']:,}",
+            in_bytes(epoch["bytes_shipped"]),
+            in_bytes(epoch["state_bytes"]),
+            f"{epoch['seconds'] * 1000:.0f}",
+        )
+    return shown
