@@ -19,7 +19,7 @@ def main() -> None:
     """Fill the page from the last runs."""
     runs = {
         name: json.loads((RESULTS / f"{name}.json").read_text())
-        for name in ("recursive_peers", "limits", "join_peers", "durable")
+        for name in ("recursive_peers", "limits", "join_peers", "durable", "spark_pipeline")
     }
     made = {
         "recursive": recursive([s for s in runs["recursive_peers"]["series"] if s["peer"] not in LEAN]),
@@ -28,6 +28,8 @@ def main() -> None:
         ),
         "join": joins(runs["join_peers"]["series"]),
         "durable": figures(runs["durable"]["figures"]),
+        "spark": figures(runs["spark_pipeline"]["figures"]),
+        "scale": scale(runs["spark_pipeline"]["scale"]),
         "promises": promises([c for run in runs.values() for c in run["checks"]]),
     }
     text = PAGE.read_text()
@@ -84,6 +86,21 @@ def figures(found: list[dict[str, Any]]) -> str:
             what, unit = (figure["what"], figure["unit"]) if place == 0 else ("", "")
             lines.append(f"| {what} | {peer} | {_number(median)} | {unit} |")
     return "\n".join(lines)
+
+
+def scale(lines: list[dict[str, Any]]) -> str:
+    """A row a view, way and number of partitions: the load beside the median deletion."""
+    columns = ("supersteps", "rows shipped", "KB shipped", "ms")
+    head = ["view", "way", "partitions", *(f"{kind}: {c}" for kind in ("load", "deletion") for c in columns)]
+    out = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
+    for view, way, count in dict.fromkeys((s["view"], s["way"], s["partitions"]) for s in lines):
+        cells = [view, way, str(count)]
+        for kind in ("load", "deletion"):
+            (s,) = (s for s in lines if (s["view"], s["way"], s["partitions"], s["epoch"]) == (view, way, count, kind))
+            cells += [f"{s['supersteps']:.0f}", f"{s['rows_shipped']:,.0f}"]
+            cells += [f"{s['bytes_shipped'] / 1000:,.1f}", _number(s["seconds"] * 1000)]
+        out.append("| " + " | ".join(cells) + " |")
+    return "\n".join(out)
 
 
 def promises(checks: list[dict[str, Any]]) -> str:
