@@ -4,7 +4,7 @@ Each file is one session. Its ```python blocks share a namespace and run in orde
 doctest style with their output compared (`...` stands for anything). Its ```sql blocks share a database of their own
 and run in order; a block after `<!-- error: TEXT -->` must be refused with a message that has TEXT in it. Lines of its
 ```console blocks must be among what the command prints, times aside; a line `...` says that there is more. A block
-after `<!-- skip -->` is left alone.
+after `<!-- skip -->` is left alone. Where Python asks for a `spark_session` it gets that of all tests.
 """
 
 from __future__ import annotations
@@ -53,9 +53,24 @@ def having(language: str) -> Any:
     return pytest.mark.parametrize("path", [p for p in FILES if any(blocks(p, language))], ids=lambda p: p.name)
 
 
-@having("python")
+def on_spark(path: Path) -> bool:
+    return any("spark_session" in block.text for block in blocks(path, "python"))
+
+
+@pytest.mark.parametrize(
+    "path", [p for p in FILES if any(blocks(p, "python")) and not on_spark(p)], ids=lambda p: p.name
+)
 def test_python(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+    run_python(path, tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize("path", [p for p in FILES if on_spark(p)], ids=lambda p: p.name)
+def test_python_on_spark(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: Any) -> None:
+    run_python(path, tmp_path, monkeypatch)
+
+
+def run_python(path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
     names: dict[str, Any] = {"__name__": path.stem}
     for block in blocks(path, "python"):
         if ">>>" not in block.text:
