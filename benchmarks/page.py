@@ -1,6 +1,6 @@
 """Writes the figures of `results/*.json` into docs/benchmarks.md: `python -m benchmarks.page`.
 
-The page keeps its prose; what stands between `<!-- NAME -->` and `<!-- end -->` is made anew.
+The page keeps its prose; what stands between `<!-- NAME -->` and `<!-- end -->` is made anew, as far as there are runs.
 """
 
 from __future__ import annotations
@@ -12,26 +12,28 @@ from typing import Any
 
 PAGE = Path("docs/benchmarks.md")
 RESULTS = Path("results")
+RUNS = ("recursive_peers", "limits", "join_peers", "durable", "spark_pipeline")
 LEAN = ("SciPy, matrix alone", "SciPy, matrix and difference")
 
 
 def main() -> None:
     """Fill the page from the last runs."""
-    runs = {
-        name: json.loads((RESULTS / f"{name}.json").read_text())
-        for name in ("recursive_peers", "limits", "join_peers", "durable", "spark_pipeline")
-    }
-    made = {
-        "recursive": recursive([s for s in runs["recursive_peers"]["series"] if s["peer"] not in LEAN]),
-        "lean": recursive(
-            [s for s in runs["recursive_peers"]["series"] if s["peer"] in ("Whence", *LEAN)], "reachable (linear)"
-        ),
-        "join": joins(runs["join_peers"]["series"]),
-        "durable": figures(runs["durable"]["figures"]),
-        "spark": figures(runs["spark_pipeline"]["figures"]),
-        "scale": scale(runs["spark_pipeline"]["scale"]),
-        "promises": promises([c for run in runs.values() for c in run["checks"]]),
-    }
+    runs = {name: json.loads(path.read_text()) for name in RUNS if (path := RESULTS / f"{name}.json").exists()}
+    made = {}
+    if "recursive_peers" in runs:
+        series = runs["recursive_peers"]["series"]
+        made["recursive"] = recursive([s for s in series if s["peer"] not in LEAN])
+        made["lean"] = recursive([s for s in series if s["peer"] in ("Whence", *LEAN)], "reachable (linear)")
+    if "join_peers" in runs:
+        made["join"] = joins(runs["join_peers"]["series"])
+    if "durable" in runs:
+        made["durable"] = figures(runs["durable"]["figures"])
+    if "spark_pipeline" in runs:
+        run = runs.pop("spark_pipeline")
+        made |= {"spark": figures(run["figures"]), "scale": scale(run["scale"])}
+        made["spark promises"] = promises(run["checks"])
+    if len(runs) == len(RUNS) - 1:
+        made["promises"] = promises([c for run in runs.values() for c in run["checks"]])
     text = PAGE.read_text()
     for name, table in made.items():
         start = text.index(f"<!-- {name} -->\n") + len(f"<!-- {name} -->\n")
