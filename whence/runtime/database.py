@@ -88,7 +88,7 @@ def open(
         sharded = Sharded(limit, Options(spark, partitions, **(on_spark or {})), clock)
         database = _set_up(sharded, setup, lasting=True)
         if path is None:
-            path = sharded.temporary = temporary_folder()
+            path = temporary_folder(sharded)
         return _kept(sharded, database, Path(path), disk, durability, sync_interval, retain, recursion_limit, progress)
     if path is None:
         if read_only or retain is not None:

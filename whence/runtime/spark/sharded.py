@@ -14,6 +14,7 @@ import shutil
 import tempfile
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -350,6 +351,8 @@ class Sharded(Durable):
         }
 
 
-def temporary_folder() -> Path:
-    """A place for a database that nobody named."""
-    return Path(tempfile.mkdtemp(prefix="whence-"))
+def temporary_folder(runtime: Sharded) -> Path:
+    """A place for a database that nobody named; it goes with it, closed or not."""
+    runtime.temporary = Path(tempfile.mkdtemp(prefix="whence-"))
+    weakref.finalize(runtime, shutil.rmtree, runtime.temporary, ignore_errors=True)
+    return runtime.temporary
