@@ -9,6 +9,8 @@ from __future__ import annotations
 import errno
 import os
 import random
+import signal
+import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -210,3 +212,38 @@ def _lose(path: Path, stable: int, rng: random.Random) -> None:
                 begin, end = max(start, stable), min(start + SECTOR, len(data))
                 data[begin:end] = bytes(end - begin)
     path.write_bytes(data)
+
+
+class Deadly(Mortal):
+    """Death by the real signal: nothing of the process is left to tidy up."""
+
+    def die(self) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def done_before_death(work: Callable[[int], None]) -> int | None:
+    """Let a child work that writes a byte to a pipe for each thing it has finished, until a signal kills it; how many
+    it had finished. None if it came to its end alive."""
+    told, tell = os.pipe()
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            os.close(told)
+            work(tell)
+            code = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+    os.close(tell)
+    done = b""
+    while some := os.read(told, 4096):
+        done += some
+    os.close(told)
+    _, status = os.waitpid(child, 0)
+    if os.WIFSIGNALED(status):
+        assert os.WTERMSIG(status) == signal.SIGKILL
+        return len(done)
+    assert os.waitstatus_to_exitcode(status) == 0, "the child met an error: see its output"
+    return None

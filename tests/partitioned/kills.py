@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 import os
-import signal
-import traceback
 from pathlib import Path
 from typing import Any
 
-from tests.faults import Mortal
+from tests.faults import Deadly, done_before_death
 from tests.partitioned.pairs import Side, held
 from tests.workload import Op
 from whence.runtime.spark import partition, sharded
 from whence.state.disk import Disk
-
-
-class Deadly(Mortal):
-    """Death by the real signal."""
-
-    def die(self) -> None:
-        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def run_on(path: Path, disk: Disk, ops: list[Op], tell: int | None = None, mode: str = "auto", **options: Any) -> None:
@@ -39,29 +30,7 @@ def run_on(path: Path, disk: Disk, ops: list[Op], tell: int | None = None, mode:
 
 def killed(path: Path, ops: list[Op], at: int, **options: Any) -> int | None:
     """Let a child carry them out and be killed at a write point; how many it had finished. None if it lived."""
-    told, tell = os.pipe()
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            os.close(told)
-            run_on(path, Deadly(at), ops, tell, **options)
-            code = 0
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            os._exit(code)
-    os.close(tell)
-    done = b""
-    while some := os.read(told, 4096):
-        done += some
-    os.close(told)
-    _, status = os.waitpid(child, 0)
-    if os.WIFSIGNALED(status):
-        assert os.WTERMSIG(status) == signal.SIGKILL
-        return len(done)
-    assert os.waitstatus_to_exitcode(status) == 0, "the child met an error: see its output"
-    return None
+    return done_before_death(lambda tell: run_on(path, Deadly(at), ops, tell, **options))
 
 
 def seen_by(ops: list[Op]) -> list[tuple[int, object]]:

@@ -10,9 +10,7 @@ from __future__ import annotations
 import os
 import random
 import shutil
-import signal
 import tempfile
-import traceback
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -20,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from tests.faults import Mortal, Unplugged, Watched, dies
+from tests.faults import Deadly, Unplugged, Watched, dies, done_before_death
 from tests.workload import Op, Session, State, abandon, check_views, history, state_of, workload
 
 SLICES = 8
@@ -44,44 +42,19 @@ def known(seed: int, size: int, snapshots: int) -> tuple[list[Op], list[State]]:
     return ops, states
 
 
-class Deadly(Mortal):
-    """Death by the real signal: nothing of the process is left to tidy up."""
-
-    def die(self) -> None:
-        os.kill(os.getpid(), signal.SIGKILL)
-
-
 def killed(path: Path, ops: list[Op], at: int, tear: float | None = None, **options: Any) -> int | None:
     """Let a child carry out a workload and be killed at a write point; how many operations it had finished.
 
     None if it came to its end alive, as it does when it has fewer write points."""
-    told, tell = os.pipe()
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            os.close(told)
-            session = Session(path, Deadly(at, tear=tear), **options)
-            for op in ops:
-                session.perform(op)
-                os.write(tell, b".")
-            session.db.close()
-            code = 0
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            os._exit(code)
-    os.close(tell)
-    done = b""
-    while some := os.read(told, 4096):
-        done += some
-    os.close(told)
-    _, status = os.waitpid(child, 0)
-    if os.WIFSIGNALED(status):
-        assert os.WTERMSIG(status) == signal.SIGKILL
-        return len(done)
-    assert os.waitstatus_to_exitcode(status) == 0, "the child met an error: see its output"
-    return None
+
+    def work(tell: int) -> None:
+        session = Session(path, Deadly(at, tear=tear), **options)
+        for op in ops:
+            session.perform(op)
+            os.write(tell, b".")
+        session.db.close()
+
+    return done_before_death(work)
 
 
 def check_survivor(path: Path, ops: list[Op], states: list[State], done: int, further: int = 1) -> State:

@@ -45,6 +45,11 @@ class Table:
     lifetime: Lifetime | None = None
     placement: Placement | None = None
 
+    @property
+    def notes_arrivals(self) -> bool:
+        """Whether the deadlines of its rows follow from their arrival, and are kept beside them."""
+        return self.lifetime is not None and self.lifetime.column is None
+
 
 @dataclass(frozen=True)
 class View:

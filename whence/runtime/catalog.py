@@ -73,8 +73,7 @@ class Catalog:
         if program is self.program:
             return False
         table = create.table
-        arrivals = table.lifetime is not None and table.lifetime.column is None  # their deadlines are kept with the row
-        scan = self.flow.table(table.name, table.schema, table.key, extra=int(arrivals))
+        scan = self.flow.table(table.name, table.schema, table.key, extra=int(table.notes_arrivals))
         if table.lifetime is not None:
             self.lifetimes[table.name] = Lifetimes(table.lifetime, scan.relation, self.dictionary)
         self.program = program

@@ -275,7 +275,7 @@ class ShardedCatalog(Catalog):
             image = images.get(f"table/{table.name}")
             if image is None:
                 raise StaleImage(f"there is no image of table {table.name}")
-            whole[table.name] = Relation(len(table.schema), COUNTING, int(_by_arrival(table)))
+            whole[table.name] = Relation(len(table.schema), COUNTING, int(table.notes_arrivals))
             whole[table.name].restore(image)
         self.declare(creates, {}, frozenset(name for name in whole if len(whole[name]) <= self._copied_rows))
         self._take_up(self.plan, 0)
@@ -296,7 +296,7 @@ class ShardedCatalog(Catalog):
         for name, relation in whole.items():
             for p, part in self.to_partitions(name, relation.scan()).items():
                 deltas[p][name] = part
-                if _by_arrival(self.program.tables[name]):
+                if self.program.tables[name].notes_arrivals:
                     deadlines[p][name] = relation.acc[relation.lookup(part.rows), 0]
         return {p: Step(0, 0, 0, deltas=deltas[p], deadlines=deadlines[p]) for p in deltas}
 
@@ -322,11 +322,6 @@ class ShardedCatalog(Catalog):
             fill(scan, self.flow.views[name], name in read)
             scratch.flow.views[name] = scan
         return scratch.evaluate(plan, hidden, written)
-
-
-def _by_arrival(table: Table) -> bool:
-    """Whether the deadlines of its rows are kept beside them."""
-    return table.lifetime is not None and table.lifetime.column is None
 
 
 def fill(scan: Scan, shards: Shards, wanted: bool) -> None:

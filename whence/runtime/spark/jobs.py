@@ -36,8 +36,6 @@ class Jobs:
         """One superstep."""
         run, stage = next((step.run, step.stage) for step in steps.values())
         found: dict[int, Reply] = self._job(f"run {run}, stage {stage}", steps, run, tuple(wanted))
-        for reply in found.values():
-            reply.changes = {name: fetch(self._crew.folder, part) for name, part in reply.changes.items()}
         return found
 
     def ask(self, calls: Mapping[int, Call]) -> dict[int, Any]:

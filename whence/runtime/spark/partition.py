@@ -207,8 +207,7 @@ class Partition:
         for name, table in plan.tables.items():
             if name in self.flow.tables:
                 continue
-            arrivals = table.lifetime is not None and table.lifetime.column is None
-            scan = self.flow.table(name, table.schema, table.key, extra=int(arrivals))
+            scan = self.flow.table(name, table.schema, table.key, extra=int(table.notes_arrivals))
             if images is not None:
                 image = images.get(f"table/{name}")
                 if image is None:

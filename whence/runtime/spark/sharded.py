@@ -18,7 +18,7 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -51,9 +51,6 @@ from whence.state.folder import Folder, Start
 from whence.state.inputs import adopt, input_name, write_input
 from whence.state.manifest import EXCHANGE, INPUTS
 from whence.state.store import Store
-
-if TYPE_CHECKING:
-    pass
 
 log = logging.getLogger("whence")
 
@@ -317,7 +314,8 @@ class Sharded(Durable):
             if folder is None:
                 folder = self._place / EXCHANGE / f"{name}-{self.epoch}-{secrets.token_hex(4)}"
             Path(folder).mkdir(parents=True, exist_ok=True)
-            homes = range(1) if self.sharded.dist(name).kind in ("all", "one") else range(self.partitions)
+            flow = self.sharded.flow
+            homes = (flow.tables.get(name) or flow.views[name]).homes
             self.crew.ask({p: ("export", (name, str(folder))) for p in homes}, self.options.inline_rows + 1)
         return Path(folder)
 

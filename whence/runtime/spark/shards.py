@@ -37,14 +37,14 @@ class Shards:
         return self
 
     @property
-    def _homes(self) -> range:
+    def homes(self) -> range:
         """The partitions that, together, have each row once."""
         return range(1) if self._dist().kind in ("all", "one") else range(self._crew.partitions)
 
     def contents(self) -> Batch:
         """All rows, and how often each is there."""
-        found = self._crew.ask(dict.fromkeys(self._homes, ("contents", (self.name,))))
-        whole = concat([found[p] for p in self._homes], len(self.schema))
+        found = self._crew.ask(dict.fromkeys(self.homes, ("contents", (self.name,))))
+        whole = concat([found[p] for p in self.homes], len(self.schema))
         # If nothing says where rows live, copies of one may live in several partitions.
         return consolidate(whole, COUNTING) if self._dist().kind == "spread" else whole
 
@@ -52,7 +52,7 @@ class Shards:
 
     @property
     def size(self) -> int:
-        found = self._crew.ask(dict.fromkeys(self._homes, ("size", (self.name,))))
+        found = self._crew.ask(dict.fromkeys(self.homes, ("size", (self.name,))))
         return int(sum(found.values()))
 
     def __len__(self) -> int:
@@ -84,9 +84,9 @@ class Shards:
         if not len(rows):
             return {}
         if self._dist().kind != "hash":
-            return {p: np.arange(len(rows)) for p in self._homes}
+            return {p: np.arange(len(rows)) for p in self.homes}
         order, starts = split(targets(rows, cols, self._crew.partitions), self._crew.partitions)
-        return {p: order[starts[p] : starts[p + 1]] for p in self._homes if starts[p] < starts[p + 1]}
+        return {p: order[starts[p] : starts[p + 1]] for p in self.homes if starts[p] < starts[p + 1]}
 
 
 class ShardedLifetimes:
@@ -115,7 +115,7 @@ class ShardedLifetimes:
         """The rows whose time is up."""
         if self.soonest > now:
             return np.empty((0, self.width), np.int64)
-        found = self._crew.ask(dict.fromkeys(self._table._homes, ("due_rows", (self._table.name, now))))
+        found = self._crew.ask(dict.fromkeys(self._table.homes, ("due_rows", (self._table.name, now))))
         return np.concatenate(list(found.values()))
 
     def overdue(self, delta: Batch, now: int) -> int:
