@@ -7,10 +7,11 @@ from collections.abc import Callable
 import numpy as np
 
 from whence.engine.image import Image, StaleImage, taken
+from whence.engine.kernels import gather as ga
 from whence.engine.kernels import store as st
-from whence.engine.kernels.record import Record
 from whence.engine.plans import Compiled
 from whence.model.codes import Codes
+from whence.model.record import Record
 from whence.plan.support import can_support
 
 _COUNTERS = (st.S_ROWS, st.S_DEAD, st.S_KEYS_USED, st.S_WORK)  # all of `scalar` that outlives an epoch
@@ -96,6 +97,17 @@ class Memory:
         k.replace(**change)
         if len(old["rows"]) or len(old["keys"]):
             st.rehash(k.address, old["rows"], old["keys"])
+
+    def gather(self, rows: Codes, mode: int, backward: bool) -> tuple[Codes, Codes, int]:
+        """The derivations through rows (slots) or, `backward`, of them, see `kernels/gather.py`: how many belong to
+        each row, and the derivations [n, 1 + atoms + columns]; with what stopped it, if anything did."""
+        scalar = self.k.scalar
+        counts = np.zeros(len(rows), np.int64)
+        scalar[st.S_CURSOR] = scalar[st.S_FOREIGN] = 0
+        status = self.drive(ga.gather, np.ascontiguousarray(rows, np.int64), counts, mode, backward)
+        found = self.k.foreign[: int(scalar[st.S_FOREIGN])].copy()
+        scalar[st.S_FOREIGN] = 0
+        return counts, found, status
 
     def make_hopeful(self) -> None:
         """Room to remember hopes follows the largest withdrawal seen; without room, rows are simply searched again."""

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whence.engine.kernels.batches import number_rows
-from whence.engine.kernels.jit import allocating, kernel
 from whence.model.codes import Codes
+from whence.model.jit import allocating, kernel
 
 COUNT, INT, FLOAT, BEST = 0, 1, 2, 3
 SHOW_COUNT, SHOW_INT, SHOW_FLOAT, SHOW_INT_AVG, SHOW_FLOAT_AVG, SHOW_BEST = 0, 1, 2, 3, 4, 5

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from whence.engine.kernels.index import has_null
-from whence.engine.kernels.jit import allocating, kernel
 from whence.engine.kernels.table import find_row, hash_key, hash_row, same_key
 from whence.model.codes import Codes
+from whence.model.jit import allocating, kernel
 
 _LOW = 0xFFFFFFFF
 

@@ -7,8 +7,8 @@ from typing import Any
 from numba import types
 from numba.extending import intrinsic
 
-from whence.engine.kernels.jit import kernel
 from whence.engine.kernels.store import MISSING, OVERFLOW, S_STATUS
+from whence.model.jit import kernel
 
 NULL = -(2**63)
 _MOST = 2**63 - 1

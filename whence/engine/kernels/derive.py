@@ -4,7 +4,6 @@ from a row to those whose chosen derivation it is part of."""
 from __future__ import annotations
 
 from whence.engine.kernels.binding import NULL
-from whence.engine.kernels.jit import kernel
 from whence.engine.kernels.store import (
     ALIVE,
     BEST,
@@ -39,6 +38,7 @@ from whence.engine.kernels.store import (
     add_row,
     find,
 )
+from whence.model.jit import kernel
 
 
 @kernel

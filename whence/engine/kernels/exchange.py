@@ -7,7 +7,6 @@ written down as they come by in the queue. Which rows were alive before is known
 from __future__ import annotations
 
 from whence.engine.kernels.derive import pop_heap, priority_of, push
-from whence.engine.kernels.jit import kernel
 from whence.engine.kernels.search import FORWARD, run
 from whence.engine.kernels.store import (
     ALIVE,
@@ -40,6 +39,7 @@ from whence.engine.kernels.store import (
     find,
     store,
 )
+from whence.model.jit import kernel
 
 
 @kernel

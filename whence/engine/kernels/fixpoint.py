@@ -24,7 +24,6 @@ import numpy as np
 
 from whence.engine.kernels.binding import NULL
 from whence.engine.kernels.derive import emit, has_room, link, pop_heap, priority_of, push, rank_of, touch, unlink
-from whence.engine.kernels.jit import kernel
 from whence.engine.kernels.search import FORWARD, OVERDELETE, SEARCH_ANY, SEARCH_SAME, run, search
 from whence.engine.kernels.store import (
     ABSENCE,
@@ -72,6 +71,7 @@ from whence.engine.kernels.store import (
     find,
     store,
 )
+from whence.model.jit import kernel
 
 
 @kernel

@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from whence.engine.kernels.jit import allocating, kernel
 from whence.engine.kernels.table import find_word, hash_key, remove_slot, same_key, touch_rows
 from whence.model.codes import Codes
+from whence.model.jit import allocating, kernel
 
 Links = NDArray[np.int32]
 _LOW = 0xFFFFFFFF

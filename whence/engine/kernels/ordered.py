@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from whence.engine.kernels.jit import allocating, kernel
 from whence.model.codes import Codes
+from whence.model.jit import allocating, kernel
 
 LEAF = 64
 

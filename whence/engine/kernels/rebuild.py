@@ -7,9 +7,9 @@ its beginning to its end: a cache line of it is fetched once, not once for each 
 from __future__ import annotations
 
 from whence.engine.kernels.index import Links, find_key
-from whence.engine.kernels.jit import kernel
 from whence.engine.kernels.table import hash_key
 from whence.model.codes import Codes
+from whence.model.jit import kernel
 
 PARTS = 256  # of a table; a part fits a near cache up to some ten million rows
 _LOW = 0xFFFFFFFF

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from whence.engine.kernels.jit import allocating, kernel
 from whence.model.codes import Codes
+from whence.model.jit import allocating, kernel
 
 _A = -0x61C8864680B583EB  # of splitmix64, as signed numbers
 _B = -0x40A7B892E31B1A47

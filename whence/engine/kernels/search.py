@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from whence.engine.kernels.binding import bind
 from whence.engine.kernels.derive import better, emit, kill, overdelete_row
-from whence.engine.kernels.jit import kernel
 from whence.engine.kernels.store import (
     ALIVE,
     BEST,
@@ -45,8 +44,9 @@ from whence.engine.kernels.store import (
     find,
     find_chain,
 )
+from whence.model.jit import kernel
 
-FORWARD, SEARCH_SAME, SEARCH_ANY, OVERDELETE = range(4)
+FORWARD, SEARCH_SAME, SEARCH_ANY, OVERDELETE, GATHER, GATHER_SAME = range(6)  # what is done with a binding
 
 # Steps of a plan
 PROBE, LOOKUP, ABSENT = range(3)
@@ -58,7 +58,10 @@ def _leaf(k, plan, mode, target):
     plans, env, scalar = k.plans, k.env, k.scalar
     rule, relation, head, foreign = plans[plan], plans[plan + 3], plans[plan + 4], plans[plan + 5]
     scalar[S_WORK] += 1
-    if mode == FORWARD and foreign >= 0:
+    if mode == GATHER_SAME and k.relations[relation, R_KIND] == BEST:
+        if env[rule, plans[head + plans[head]]] != k.cells[target, k.relations[relation, R_KEYS]]:
+            return 1
+    if mode >= GATHER or (mode == FORWARD and foreign >= 0):
         n = scalar[S_FOREIGN]
         if n >= len(k.foreign):
             scalar[S_STATUS] = FOREIGN_FULL

@@ -23,8 +23,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from whence.engine.kernels.jit import kernel
-from whence.engine.kernels.record import RecordType, at_address
+from whence.model.jit import kernel
+from whence.model.record import RecordType, at_address
 
 Ints = NDArray[np.int64]
 

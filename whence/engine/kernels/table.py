@@ -9,8 +9,8 @@ rows.
 
 from __future__ import annotations
 
-from whence.engine.kernels.jit import kernel
 from whence.model.codes import Codes
+from whence.model.jit import kernel
 
 _LOW = 0xFFFFFFFF
 _K = -7046029254386353131  # 0x9E3779B97F4A7C15

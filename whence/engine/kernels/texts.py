@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from whence.engine.kernels.jit import kernel
 from whence.model.codes import Codes
+from whence.model.jit import kernel
 
 Utf8 = NDArray[np.uint8]
 _LOW = 0xFFFFFFFF

@@ -12,6 +12,7 @@ from whence.engine.exchange import build_exchange
 from whence.engine.fixpoint import POLICIES, Fixpoint
 from whence.engine.kernels import aggregate, batches, index, planes, routing, table, texts
 from whence.engine.kernels import fixpoint as fixpoint_kernels
+from whence.engine.kernels.search import GATHER
 from whence.engine.operator import Batch
 from whence.engine.ordered import Ordered, Rank
 from whence.engine.relation import Relation
@@ -77,6 +78,7 @@ def _fixpoint(policy: str) -> None:
         fixpoint.apply([Batch(rows, np.full(2, change, np.int64))])
     fixpoint.holds(1, fixpoint.live(1))
     memory = fixpoint.memory
+    memory.gather(np.zeros(1, np.int64), GATHER, False)
     none = np.empty((0, 2), np.int64)
     memory.drive(fixpoint_kernels.emit_block, 0, 1, none, none)
     for _ in range(2):
