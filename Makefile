@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 WARM := $(VENV)/.warmed
 BENCH := $(VENV)/.bench
-KERNELS := $(shell find whence -name '*.py' -path '*kernels*')
+KERNELS := whence/model/jit.py whence/model/record.py $(shell find whence -name '*.py' -path '*kernels*')
 PYTEST_ARGS ?= -n auto --dist loadgroup
 
 .PHONY: setup test lint demo bench clean
