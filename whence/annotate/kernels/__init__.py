@@ -1,0 +1,1 @@
+"""Algebras compiled by Numba."""

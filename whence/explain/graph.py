@@ -1,0 +1,133 @@
+"""The derivations behind some rows, as one graph: what every question in this room is asked of.
+
+Nodes are rows: of base tables, of views, and of steps in between that have no name of their own. A derivation says that
+its head is there if all of its body is. A node without derivations is a **leaf**: a row of a base table, or the absence
+of a row. What is there when some base rows are lost is the least fixpoint:
+
+    a base row      if it is not lost
+    an absence      always (what is not there does not appear by losing rows; where it could, `exact` is False)
+    a tallied node  if its aggregates over the body that is left are what they were (it has one derivation)
+    any other node  if all of the body of one of its derivations is there; nodes do not keep each other there in a circle
+
+So without tallies the function of a node over base rows is monotone. A base row is a distinct row of a table; losing it
+is losing all its copies.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whence.model.codes import Codes, Dictionary, decode_value
+from whence.model.types import Schema
+
+Ints = NDArray[np.int32]
+Kind = Literal["base", "absence", "view", "inner"]
+
+
+@dataclass(frozen=True)
+class Relation:
+    """What nodes are rows of. The name of an inner one says what step it is, for people."""
+
+    name: str
+    kind: Kind
+    schema: Schema
+
+
+@dataclass(frozen=True)
+class Step:
+    """How heads follow from bodies: the view it is part of, and a line that says so, as `reachable <- link, reachable`."""
+
+    view: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Tally:
+    """The aggregates of a node over its body, which has an element (with a weight, its copies) for each row of the
+    group; `values[i]` are the aggregated Python values of element i, None for NULL. `functions` are those of
+    `plan.logical.Agg`, each with whether it is DISTINCT; COUNT(*) has the value 1 everywhere."""
+
+    functions: tuple[tuple[str, bool], ...]
+    weights: Codes
+    values: tuple[tuple[Any, ...], ...]
+
+
+@dataclass
+class Derivations:
+    """The graph. Derivations are sorted by head; body of derivation d is `body[start[d]:start[d + 1]]`."""
+
+    relations: list[Relation]
+    relation: Ints  # of each node
+    place: Ints  # of each node: which row of `cells[relation]` it is
+    cells: list[Codes]  # of each relation: codes [rows, columns]
+    steps: list[Step]
+    head: Ints  # of each derivation, ascending
+    step: Ints  # of each derivation
+    start: Codes  # [derivations + 1]
+    body: Ints
+    roots: Ints  # the nodes that were asked for
+    dictionary: Dictionary
+    tallies: dict[int, Tally] = field(default_factory=dict)  # by node
+    copies: dict[int, int] = field(default_factory=dict)  # of base rows that are there more than once
+    exact: bool = True  # whether the meaning above is exact for every loss of base rows; else `caveat` says why not
+    caveat: str = ""
+
+    def __len__(self) -> int:
+        return len(self.relation)
+
+    @cached_property
+    def first(self) -> Codes:
+        """The first derivation of each node, and their number: those of n are `first[n]` to `first[n + 1]`."""
+        found: Codes = np.searchsorted(self.head, np.arange(len(self) + 1)).astype(np.int64)
+        return found
+
+    @cached_property
+    def base(self) -> Ints:
+        """The nodes that are base rows: the variables of every function, in this order."""
+        kinds = np.array([r.kind == "base" for r in self.relations], bool)
+        return np.flatnonzero(kinds[self.relation]).astype(np.int32) if len(self) else np.empty(0, np.int32)
+
+    @cached_property
+    def variable(self) -> Ints:
+        """The variable of each node, -1 for nodes that are no base rows."""
+        found = np.full(len(self), -1, np.int32)
+        found[self.base] = np.arange(len(self.base), dtype=np.int32)
+        return found
+
+    @property
+    def monotone(self) -> bool:
+        """Whether losing rows can only ever make nodes go: there are no tallies."""
+        return not self.tallies
+
+    def kind(self, node: int) -> Kind:
+        return self.relations[self.relation[node]].kind
+
+    def codes(self, node: int) -> Codes:
+        found: Codes = self.cells[self.relation[node]][self.place[node]]
+        return found
+
+    def values(self, node: int) -> tuple[Any, ...]:
+        """The row of a node as Python values."""
+        types = self.relations[self.relation[node]].schema.types
+        return tuple(decode_value(int(c), t, self.dictionary) for c, t in zip(self.codes(node), types, strict=True))
+
+    def row(self, node: int) -> dict[str, Any]:
+        names = self.relations[self.relation[node]].schema.names
+        return dict(zip(names, self.values(node), strict=True))
+
+    def label(self, node: int) -> str:
+        """As people read it: `link(A, B)`."""
+        relation = self.relations[self.relation[node]]
+        shown = ", ".join("NULL" if v is None else str(v) for v in self.values(node))
+        return f"{'no ' if relation.kind == 'absence' else ''}{relation.name}({shown})"
+
+    def bodies(self, derivation: int) -> Ints:
+        return self.body[self.start[derivation] : self.start[derivation + 1]]
+
+    def derivations_of(self, node: int) -> range:
+        return range(int(self.first[node]), int(self.first[node + 1]))

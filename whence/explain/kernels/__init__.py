@@ -1,0 +1,1 @@
+"""Questions to derivations, compiled by Numba."""
