@@ -7,7 +7,7 @@ of a row. What is there when some base rows are lost is the least fixpoint:
     a base row      if it is not lost
     an absence      always (what is not there does not appear by losing rows; where it could, `exact` is False)
     a tallied node  if its aggregates over the body that is left are what they were (it has one derivation)
-    any other node  if all of the body of one of its derivations is there; nodes do not keep each other there in a circle
+    any other node  if all of the body of one of its derivations is there; nodes in a circle do not keep each other
 
 So without tallies the function of a node over base rows is monotone. A base row is a distinct row of a table; losing it
 is losing all its copies.
@@ -40,7 +40,7 @@ class Relation:
 
 @dataclass(frozen=True)
 class Step:
-    """How heads follow from bodies: the view it is part of, and a line that says so, as `reachable <- link, reachable`."""
+    """How heads follow from bodies: the view it is part of, and a line such as `reachable <- link, reachable`."""
 
     view: str
     text: str
@@ -105,7 +105,7 @@ class Derivations:
         return not self.tallies
 
     def kind(self, node: int) -> Kind:
-        return self.relations[self.relation[node]].kind
+        return self.relations[int(self.relation[node])].kind
 
     def codes(self, node: int) -> Codes:
         found: Codes = self.cells[self.relation[node]][self.place[node]]
