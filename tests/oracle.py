@@ -19,7 +19,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -92,9 +92,9 @@ class ViewText:
     query: str
 
     def create(self, policy: str) -> str:
-        """The statement, its recursion under a policy unless it names one itself."""
+        """The statement, its recursion under a policy unless it names one itself, or maintains provenance."""
         options = self.options or ""
-        if "policy" not in options.lower():
+        if not re.search("policy|maintain", options.lower()):
             options = ", ".join(filter(None, (options, f"policy = '{policy}'")))
         columns = f" ({', '.join(self.columns)})" if self.columns else ""
         return f"CREATE OR REPLACE VIEW {self.name}{columns} WITH ({options}) AS {self.query}"
@@ -118,6 +118,20 @@ def with_policy(sql: str, policy: str) -> str:
     """
     parts = [(view.create(policy) if (view := view_text(s)) else s) for s in statements(sql)]
     return ";\n".join(parts)
+
+
+def with_provenance(sql: str, options: str) -> str:
+    """The script with these options on the views that recurse."""
+    parts = statements(sql)
+    views = {v.name: v for s in parts if (v := view_text(s)) is not None}
+    recursive = {n for together in strata(views) for n in together if len(together) > 1 or reads(views[n], n)}
+    recursive |= {n for n, v in views.items() if re.match(r"\s*WITH\s+RECURSIVE", v.query, re.IGNORECASE)}
+    return ";\n".join(
+        replace(view, options=options).create("")
+        if (view := view_text(s)) is not None and view.name in recursive and not view.options
+        else s
+        for s in parts
+    )
 
 
 # -- rows as values ----------------------------------------------------------------------------------------------------
@@ -188,7 +202,7 @@ class Recompute:
     def run(self, schemas: dict[str, str], given: dict[str, list[Row]]) -> dict[str, list[Row]]:
         """Every view's rows; views in `given` are taken as they are, and others may read them."""
         found = {}
-        for stratum in _strata(self.views):
+        for stratum in strata(self.views):
             names = [n for n in stratum if n not in given]
             for name in stratum:
                 if name in given or len(stratum) > 1 or self._own(name):
@@ -208,7 +222,7 @@ class Recompute:
         return self.con.execute(query).fetchall()
 
     def _own(self, name: str) -> bool:
-        return _reads(self.views[name], name)
+        return reads(self.views[name], name)
 
     def _query(self, name: str) -> str:
         view = self.views[name]
@@ -230,12 +244,12 @@ class Recompute:
         raise AssertionError(f"the oracle found no fixpoint of {', '.join(names)}")
 
 
-def _reads(view: ViewText, name: str) -> bool:
+def reads(view: ViewText, name: str) -> bool:
     return bool(re.search(rf"(?:\bFROM|\bJOIN|,)[\s(]+{name}\b", view.query, re.IGNORECASE))
 
 
-def _strata(views: dict[str, ViewText]) -> list[list[str]]:
-    uses = {n: {m for m in views if _reads(v, m)} for n, v in views.items()}
+def strata(views: dict[str, ViewText]) -> list[list[str]]:
+    uses = {n: {m for m in views if reads(v, m)} for n, v in views.items()}
     reach: dict[str, set[str]] = {}
     for name in views:
         seen: set[str] = set()

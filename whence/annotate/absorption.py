@@ -110,6 +110,10 @@ class Absorption(Provenance):
     def count(self, handle: int) -> int:
         return self._form.count(handle)
 
+    def mentioning(self, tids: Codes) -> Codes | None:
+        """For each handle 1 if its function mentions one of the variables; None where only an index can say that."""
+        return self._form.mentioning(tids) if isinstance(self._form, Bdd) else None
+
     # -- representations ---------------------------------------------------------------------------------------------
 
     def switch(self, roots: Codes) -> Codes:

@@ -119,6 +119,14 @@ class Bdd(Provenance):
         run = np.repeat(np.arange(len(a)), np.diff(starts))
         return starts, out[np.lexsort((out, run))]
 
+    def mentioning(self, tids: Codes) -> Codes:
+        """For each handle there is, 1 if its function mentions one of the variables: one pass over all nodes."""
+        dead = np.zeros(len(self.k.label), np.int64)
+        dead[tids[tids < len(dead)]] = 1
+        out = np.empty(self.used, np.int64)
+        kb.mention(self.k.address, dead, out)
+        return out
+
     def _columns(self, op: int, a: Codes, b: Codes) -> Codes:
         a, b, out = _column(a), _column(b), np.empty(len(a), np.int64)
         self._drive(kb.combine_columns, op, a, b, out)

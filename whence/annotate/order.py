@@ -87,7 +87,7 @@ class DepthFirst:
     def delete(self, ids: Codes) -> None:
         """Edges that are gone. What was reached through one alone follows the next edge that leads there, or, if none
         does, comes last."""
-        ids = np.ascontiguousarray(ids, np.int64)
+        ids = np.unique(ids)  # a row that is read twice goes twice
         ids = ids[ids < len(self._there)]
         ids = ids[self._there[ids]]
         if not len(ids):

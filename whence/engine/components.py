@@ -4,29 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
+from whence.annotate import Provenance as Functions
+from whence.annotate.absorption import Absorption
+from whence.annotate.relative import Relative
 from whence.engine.build import Builder
 from whence.engine.fingerprint import fingerprint
 from whence.engine.fixpoint import Fixpoint, Pipeline, Port
 from whence.engine.graph import Dataflow
 from whence.engine.operator import Batch, Operator
+from whence.engine.provenance import Provenance
 from whence.model.codes import Codes, Dictionary
 from whence.plan.logical import Node
 from whence.plan.program import Program
 from whence.plan.rewrite import optimize
 from whence.plan.rule_model import RuleProgram
 from whence.plan.rules import BINDING, compile_rules
-from whence.plan.settings import DEPTH_LIMIT, settings
+from whence.plan.settings import DEPTH_LIMIT, Maintain, settings
 from whence.plan.strata import Component
 
 
 def build_component(
     component: Component, program: Program, builder: Builder, depth_limit: int = DEPTH_LIMIT
 ) -> dict[str, Operator]:
-    """The operators behind the views of a recursive component."""
-    rules = compile_rules(component.views, program)
+    """The operators behind the views of a component that recurses, or whose provenance is maintained."""
+    rules = compile_rules(component.views, program, whole=not component.recursive)
     own = settings(component.views, program, rules, depth_limit)
     fixpoint = build_fixpoint(
         rules,
@@ -36,6 +41,7 @@ def build_component(
         policy=own.policy,
         depth_limit=own.depth_limit,
         row_limit=own.row_limit,
+        maintain=own.maintain,
     )
     return build_outputs(fixpoint, component.views, [(name, optimize(node)) for name, node in rules.after], builder)
 
@@ -49,6 +55,7 @@ def build_fixpoint(
     policy: str,
     depth_limit: int,
     row_limit: int,
+    maintain: Maintain | None = None,
 ) -> Fixpoint:
     """The fixpoint of rules over the sources of their external relations."""
     inputs = [builder.build(r.source) for r in rules.relations if r.source is not None]
@@ -57,20 +64,39 @@ def build_fixpoint(
         for number, rule in enumerate(rules.rules)
         if rule.foreign is not None
     }
-    fixpoint = Fixpoint(
-        rules,
-        inputs,
-        builder.dictionary,
-        pipelines,
-        name=name,
-        policy=policy,
-        depth_limit=depth_limit,
-        row_limit=row_limit,
-    )
+    fixpoint: Fixpoint
+    if maintain is None:
+        fixpoint = Fixpoint(
+            rules,
+            inputs,
+            builder.dictionary,
+            pipelines,
+            name=name,
+            policy=policy,
+            depth_limit=depth_limit,
+            row_limit=row_limit,
+        )
+    else:
+        fixpoint = Provenance(
+            rules,
+            inputs,
+            builder.dictionary,
+            pipelines,
+            name=name,
+            maintain=maintain,
+            algebra=partial(functions_of, maintain),
+            depth_limit=depth_limit,
+            row_limit=row_limit,
+        )
     relations = [replace(r, source=None) for r in rules.relations]  # the inputs' fingerprints say what these are
-    shape = ("fixpoint", views, policy, relations, rules.rules)
+    shape = ("fixpoint", views, maintain or policy, relations, rules.rules)
     fixpoint.fingerprint = fingerprint(shape, [i.fingerprint for i in inputs])
     return fixpoint
+
+
+def functions_of(maintain: Maintain) -> Functions:
+    """An algebra for the annotations of one component."""
+    return Relative() if maintain.algebra == "relative" else Absorption(maintain.representation)
 
 
 def build_outputs(

@@ -83,7 +83,9 @@ class Memory:
             change["queue"] = queue = np.zeros((2 * len(k.queue), 2), np.int64)
             queue[:waiting] = k.queue[(int(s[st.S_HEAD]) + np.arange(waiting)) % len(k.queue)]
             s[st.S_HEAD], s[st.S_TAIL] = 0, waiting
-        for name, filled in (("touched", s[st.S_TOUCHED]), ("foreign", s[st.S_FOREIGN])):
+        # A row that is done anew has taken back what it wrote, so `foreign` need not look full.
+        written = len(k.foreign) if s[st.S_STATUS] == st.FOREIGN_FULL else s[st.S_FOREIGN]
+        for name, filled in (("touched", s[st.S_TOUCHED]), ("foreign", written)):
             if _nearly(int(filled), array := getattr(k, name)):
                 change[name] = np.concatenate([array, np.zeros_like(array)])
         old = {"rows": np.empty(0, np.int64), "keys": np.empty(0, np.int64)}
@@ -115,12 +117,13 @@ class Memory:
         if wanted > len(self.k.hopes):
             self.k.replace(hopes=np.zeros((2 * wanted, 2), np.int32))
 
-    def compact(self, at_least: int = 4096) -> None:
-        """Forget dead rows once they are more than the live ones, so that memory follows the live state."""
+    def compact(self, at_least: int = 4096) -> Codes | None:
+        """Forget dead rows once they are more than the live ones, so that memory follows the live state; where each
+        slot is then, -1 for one that is gone."""
         k, s = self.k, self.k.scalar
         used, dead = int(s[st.S_ROWS]), int(s[st.S_DEAD])
         if dead - self._witnesses < max(at_least, used - dead):
-            return
+            return None
         # Dead rows on whose absence others stand are kept, so there must be room for all at first.
         fresh = Record(st.STORE, **k.arrays)
         fresh.replace(
@@ -129,7 +132,8 @@ class Memory:
             keys=np.full_like(k.keys, -1),
             scalar=s.copy(),
         )
-        st.compact(k.address, fresh.address, np.empty(used, np.int64))
+        moved = np.empty(used, np.int64)
+        st.compact(k.address, fresh.address, moved)
         kept = int(fresh.scalar[st.S_ROWS])
         slots = self._slots(max(64, kept + kept // 4))
         slots["cells"][:kept] = fresh.cells[:kept]
@@ -139,6 +143,7 @@ class Memory:
         st.rehash(fresh.address, old_rows, old_keys)
         self.k = fresh
         self._witnesses = int(fresh.scalar[st.S_DEAD])
+        return moved
 
     def image(self) -> Image:
         """The slots in use, the hash tables over them, the counters, and by what layout to read them. Queues, buckets

@@ -42,7 +42,7 @@ _OPS = {
     "must_be": op_codes.MUST_BE,
     "fits": op_codes.FITS,
 }
-_KINDS = {"external": st.EXTERNAL, "absence": st.ABSENCE, "set": st.SET, "best": st.BEST}
+KINDS = {"external": st.EXTERNAL, "absence": st.ABSENCE, "set": st.SET, "best": st.BEST}
 
 
 @dataclass
@@ -205,7 +205,7 @@ class Compiled:
         self.relations: Ints = np.zeros((len(self.program.relations), st.R_FIELDS), np.int64)
         for number, relation in enumerate(self.program.relations):
             owned = [i for (r, _), i in self._indexes.items() if r == number]
-            fields = (len(relation.schema), relation.keys, _KINDS[relation.kind], relation.sign)
+            fields = (len(relation.schema), relation.keys, KINDS[relation.kind], relation.sign)
             self.relations[number, :4] = fields
             self.relations[number, st.R_INDEX] = min(owned, default=0)
             self.relations[number, st.R_INDEXES] = len(owned)

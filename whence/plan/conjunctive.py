@@ -125,20 +125,28 @@ def columns(schema: Schema, start: int = 0) -> tuple[Expr, ...]:
     return tuple(Col(c.type, start + i) for i, c in enumerate(schema.columns))
 
 
+_OPEN = (Select, Project, Union, Distinct, Lateral, SetOp, Join)  # what can be taken apart, as sets
+
+
 @dataclass
 class Flattener:
     """Takes queries apart.
 
     `derived` are the names that stay relations of the component; a reference to any other member is replaced by its
-    query. `aggregate` names the relations, one for each aggregate, behind a GROUP BY that reads the component.
+    query. `aggregate` names the relations, one for each aggregate, behind a GROUP BY that reads the component. A query
+    that does not recurse is taken apart as far as possible if `whole` is said, down to tables and other views.
     """
 
     members: dict[str, Node]
     derived: dict[str, Schema]
     aggregate: Callable[[Aggregate], list[tuple[str, Schema]]] | None = None
+    whole: bool = False
     _instances: int = field(default=0)
 
     def recursive(self, node: Node) -> bool:
+        """Whether a query is to be taken apart."""
+        if self.whole:
+            return isinstance(node, _OPEN) and not getattr(node, "all", False) and getattr(node, "kind", "") != "full"
         return any(isinstance(n, Ref) and n.view in self.members for n in walk(node))
 
     def flatten(self, node: Node) -> list[Body]:

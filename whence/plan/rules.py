@@ -30,15 +30,17 @@ from whence.plan.unify import unify
 BINDING = "$binding"
 
 
-def compile_rules(views: tuple[str, ...], program: Program) -> RuleProgram:
-    """The rules of a component of views that depend on each other."""
-    return _Compiler(views, program).compile()
+def compile_rules(views: tuple[str, ...], program: Program, whole: bool = False) -> RuleProgram:
+    """The rules of a component of views that depend on each other, or, if `whole` is said, of a view that does not
+    recurse, taken as a set."""
+    return _Compiler(views, program, whole).compile()
 
 
 @dataclass
 class _Compiler:
     views: tuple[str, ...]
     program: Program
+    whole: bool = False
     result: RuleProgram = field(default_factory=RuleProgram)
     _number: dict[object, int] = field(default_factory=dict)
     _groups: dict[Aggregate, list[tuple[str, Schema]]] = field(default_factory=dict)
@@ -49,7 +51,7 @@ class _Compiler:
         queries = {name: self.program.views[name].query for name in self.views}
         inlined = self._inlined(queries)
         derived = {n: self.program.views[n].schema for n in self.views if n not in inlined}
-        self.flat = Flattener(queries, derived, self._aggregate)
+        self.flat = Flattener(queries, derived, self._aggregate, self.whole)
         for name, schema in derived.items():
             self._relation(name, RuleRelation(name, schema, "set", view=name))
             self.result.outputs[name] = self._number[name]

@@ -9,15 +9,49 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from whence.errors import SqlError
+from whence.plan.logical import Distinct, SetOp
 from whence.plan.program import Program
 from whence.plan.rule_model import RuleProgram
 from whence.plan.support import can_support
 
 POLICIES = ("support", "dred")
+MAINTAIN = ("absorption", "relative")
+REPRESENTATIONS = ("auto", "witnesses", "bdd")
 PARTITIONS = ("broadcast", "exchange", "one")
 DEPTH_LIMIT = 100_000  # steps of a derivation
 ROW_LIMIT = 20_000_000  # rows derived in one epoch
 FOREIGN_ROW_LIMIT = 2_000_000  # the same where Python computes some of them, which is slower and keeps their text
+
+
+@dataclass(frozen=True)
+class Maintain:
+    """Provenance that is kept: by which algebra, how its functions are represented, and when a row that is there tells
+    of a further reason for it: lazily when it has lost the first, eagerly at once, or every so many microseconds or
+    epochs."""
+
+    algebra: str
+    propagate: str = "lazy"  # lazy, eager, "5 microseconds" or "5 epochs"
+    representation: str = "auto"
+
+    @property
+    def every(self) -> int:
+        """The length of the interval, if there is one, else 0."""
+        return int(self.propagate.split()[0]) if " " in self.propagate else 0
+
+    @property
+    def by_epochs(self) -> bool:
+        return self.propagate.endswith("epochs")
+
+    @property
+    def text(self) -> str:
+        """As one would say it.
+
+        >>> Maintain("absorption", "1500000 microseconds").text, Maintain("absorption", "2 epochs").text
+        ('every 1.5 s', 'every 2 epochs')
+        """
+        if not self.every:
+            return self.propagate
+        return f"every {self.propagate}" if self.by_epochs else f"every {self.every / 1e6:g} s"
 
 
 @dataclass(frozen=True)
@@ -28,6 +62,7 @@ class Settings:
     policy: str
     depth_limit: int
     row_limit: int
+    maintain: Maintain | None = None
 
 
 def settings(views: Sequence[str], program: Program, rules: RuleProgram, depth_limit: int = DEPTH_LIMIT) -> Settings:
@@ -38,7 +73,48 @@ def settings(views: Sequence[str], program: Program, rules: RuleProgram, depth_l
         policy=_policy(views, program, rules),
         depth_limit=_limit(views, program, "recursion_limit", depth_limit),
         row_limit=_limit(views, program, "recursion_rows", FOREIGN_ROW_LIMIT if foreign else ROW_LIMIT),
+        maintain=maintain_option(views, program),
     )
+
+
+def maintain_option(views: Sequence[str], program: Program) -> Maintain | None:
+    """The provenance that the views ask to be kept, if they do."""
+    algebra = _word(views, program, "maintain", MAINTAIN)
+    if algebra is None:
+        for option in ("propagate", "provenance"):
+            if any(program.views[v].option(option) for v in views):
+                raise SqlError(
+                    f"{option} says how maintained provenance is kept, and {', '.join(views)} maintains none; "
+                    "add maintain = 'absorption' or 'relative'"
+                )
+        return None
+    if _word(views, program, "policy", POLICIES) is not None:
+        raise SqlError(
+            f"{', '.join(views)} cannot have both a policy and maintain: provenance is itself what deletions go by; "
+            "leave one out"
+        )
+    propagate = _one(views, program, "propagate") or "lazy"
+    representation = _word(views, program, "provenance", REPRESENTATIONS)
+    if representation is not None and algebra == "relative":
+        raise SqlError("provenance chooses between forms of absorption; maintain = 'relative' has only one")
+    return Maintain(algebra, propagate, representation or "auto")
+
+
+def maintains(views: Sequence[str], program: Program) -> bool:
+    """Whether a view that does not recurse is kept by its provenance; SqlError if it asks for that and cannot be."""
+    if maintain_option(views, program) is None:
+        return False
+    for name in views:
+        query = program.views[name].query
+        if not (isinstance(query, Distinct) or (isinstance(query, SetOp) and not query.all)):
+            if any(view.owner == name for view in program.views.values()):
+                return False  # what it says is for the recursive queries inside it
+            raise SqlError(
+                f"maintain keeps provenance of sets, and {program.views[name].owner or name} may have a row several "
+                "times, or aggregates: leave maintain out (why explains the rows of every view without it), or make "
+                "it SELECT DISTINCT or UNION"
+            )
+    return True
 
 
 def partition_option(views: Sequence[str], program: Program) -> str | None:
@@ -60,15 +136,18 @@ def _policy(views: Sequence[str], program: Program, rules: RuleProgram) -> str:
 
 
 def _word(views: Sequence[str], program: Program, option: str, words: Sequence[str]) -> str | None:
+    word = _one(views, program, option)
+    if word is not None and word not in words:
+        raise SqlError(f"there is no {option} {word!r}; choose one of {', '.join(words)}")
+    return word
+
+
+def _one(views: Sequence[str], program: Program, option: str) -> str | None:
+    """The one value of an option that all views agree on that have it."""
     named = {p.lower() for v in views if (p := program.views[v].option(option))}
     if len(named) > 1:
         raise SqlError(f"{', '.join(views)} recurse together and must have one {option}, not {sorted(named)}")
-    if not named:
-        return None
-    word = named.pop()
-    if word not in words:
-        raise SqlError(f"there is no {option} {word!r}; choose one of {', '.join(words)}")
-    return word
+    return named.pop() if named else None
 
 
 def _limit(views: Sequence[str], program: Program, option: str, default: int) -> int:

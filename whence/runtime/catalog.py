@@ -31,6 +31,7 @@ from whence.plan.logical import Node
 from whence.plan.program import Program, ScalarFunction, TableFunction, View
 from whence.plan.rewrite import optimize
 from whence.plan.select_aggregates import select_aggregates
+from whence.plan.settings import maintains
 from whence.plan.strata import Component, changed_views, components, dependents
 from whence.sql import statements as st
 from whence.sql.bind import bind_table, bind_views
@@ -166,7 +167,7 @@ class Catalog:
             lifetimes.rebuild()
 
     def _build(self, component: Component, program: Program) -> dict[str, Operator]:
-        if component.recursive:
+        if component.recursive or maintains(component.views, program):
             return build_component(component, program, self._builder, self.recursion_limit)
         (name,) = component.views
         return {name: self._builder.build(optimize(program.views[name].query))}

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pyarrow as pa
 
 from whence.engine.figures import Figures
+from whence.engine.graph import upwards
 from whence.engine.operator import Operator
+from whence.engine.provenance import Provenance
 from whence.engine.scan import Scan
 from whence.plan import logical
 from whence.plan.logical import Node
@@ -41,12 +43,29 @@ def explain_view(runtime: Embedded, name: str) -> str:
     if soft:
         lines.append(f"rows expire: {', '.join(soft)}")
     lines.append(f"algebra {op.annotation}")
+    for found in (o for o in upwards([op]) if isinstance(o, Provenance) and name in o.name.split(", ")):
+        say = provenance(found, measure(found))
+        size, each = (in_bytes(int(say[figure])) for figure in ("provenance_bytes", "provenance_bytes_per_row"))
+        how = f"maintain {say['maintain']}, propagate {say['propagate']}, as {say['representation']}"
+        lines.append(f"{how}: {size} of provenance, {each} a row, {say['rows_held']:,} rows hold reasons back")
     lines += catalog.placement(name)
     lines.append("logical plan")
     lines += tree(view.query, describe_node, lambda n: n.inputs, "  ")
     lines.append("physical plan")
     lines += tree(op, lambda o: describe_operator(o, measure(o)), lambda o: o.inputs, "  ")
     return "\n".join(lines)
+
+
+def provenance(op: Provenance, size: Figures) -> dict[str, int | str]:
+    """How a component keeps its provenance, and how much that is."""
+    return {
+        "maintain": op.maintain.algebra,
+        "propagate": op.maintain.text,
+        "representation": op.form,
+        "provenance_bytes": size.provenance,
+        "provenance_bytes_per_row": round(size.provenance / max(1, size.annotated)),
+        "rows_held": size.held,
+    }
 
 
 def explain_query(query: Node, hidden: dict[str, View]) -> str:
@@ -200,6 +219,7 @@ def metrics(runtime: Embedded) -> dict[str, Any]:
 
 def _counters(runtime: Embedded) -> dict[str, Any]:
     flow, lifetimes, sizes = runtime.catalog.flow, runtime.catalog.lifetimes, runtime.catalog.sizes()
+    measure = runtime.catalog.measure() if any(isinstance(op, Provenance) for op in flow.order) else None
     return {
         "epoch": runtime.epoch,
         "epoch_seconds": runtime.seconds,
@@ -212,6 +232,9 @@ def _counters(runtime: Embedded) -> dict[str, Any]:
         "operators": len(flow.order),
         "state_bytes": flow.state_bytes + sum(life.nbytes for life in lifetimes.values()),
         "dictionary": len(runtime.dictionary),
+        "provenance": {
+            op.name: provenance(op, measure(op)) for op in flow.order if measure and isinstance(op, Provenance)
+        },
     }
 
 

@@ -25,7 +25,7 @@ class Option:
 
     name: str
     words: tuple[str, ...] = ()
-    kind: Literal["number", "duration", "column"] = "number"
+    kind: Literal["number", "duration", "column", "interval"] = "number"
 
 
 _OPTIONS: dict[Target, tuple[Option, ...]] = {
@@ -40,11 +40,14 @@ _OPTIONS: dict[Target, tuple[Option, ...]] = {
         Option("recursion_rows"),
         Option("aggregate_selection", ("on", "off")),
         Option("partition", ("broadcast", "exchange", "one")),
+        Option("maintain", ("absorption", "relative")),
+        Option("propagate", kind="interval"),
+        Option("provenance", ("auto", "witnesses", "bdd")),
     ),
 }
 _LATER: dict[Target, tuple[str, ...]] = {
     "table": (),
-    "view": ("maintain", "provenance", "refresh", "respond_within", "memory"),
+    "view": ("refresh", "respond_within", "memory"),
 }
 
 
@@ -54,7 +57,7 @@ def check_name(target: Target, name: str) -> None:
     >>> check_name("view", "polcy")
     Traceback (most recent call last):
     ValueError: a view has no option "polcy"; did you mean "policy"? Its options are policy, recursion_limit, \
-recursion_rows, aggregate_selection, partition
+recursion_rows, aggregate_selection, partition, maintain, propagate, provenance
     """
     known = [option.name for option in _OPTIONS[target]]
     if name in known:
@@ -80,9 +83,29 @@ def read_value(target: Target, name: str, text: str) -> str:
         return text.lower()
     if option.kind == "column":
         return text.lower()
+    if option.kind == "interval":
+        return _propagate(name, text)
     if option.kind == "duration":
         duration(name, text)
         return " ".join(text.split())
+    return _whole(name, text)
+
+
+def _propagate(name: str, text: str) -> str:
+    """When maintained provenance is told of: lazy, eager, or an interval of time or of epochs."""
+    words = text.lower().split()
+    if words in (["lazy"], ["eager"]):
+        return words[0]
+    if len(words) == 2 and words[1] in ("epoch", "epochs"):
+        return f"{int(_whole(name, words[0]))} epochs"
+    try:
+        return f"{duration(name, text)} microseconds"
+    except ValueError:
+        known = "'lazy', 'eager' or an interval such as '1 s' or '10 epochs'"
+        raise ValueError(f"{name} is {known}, not {text!r}") from None
+
+
+def _whole(name: str, text: str) -> str:
     if not (text.isascii() and text.isdigit() and len(text) <= _DIGITS and int(text)):
         raise ValueError(f"{name} must be a whole number above zero, not {text!r}")
     return text

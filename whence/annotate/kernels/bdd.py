@@ -387,6 +387,15 @@ def supports(address: int, a: Ints, met: Ints, scratch: Ints, starts: Ints, out:
 
 
 @kernel
+def mention(address: int, dead: Ints, out: Ints) -> None:
+    """1 for each node that has a dead variable in it or below; children have smaller numbers."""
+    nodes = forest(address).nodes
+    out[0] = out[1] = 0
+    for node in range(2, len(out)):
+        out[node] = dead[nodes[node, VARIABLE]] | out[nodes[node, LOW]] | out[nodes[node, HIGH]]
+
+
+@kernel
 def keep(address: int, kept_address: int, roots: Ints) -> None:
     """Copy the nodes of the roots into an empty forest with room, in order; `roots` become their new handles."""
     f, g = forest(address), forest(kept_address)

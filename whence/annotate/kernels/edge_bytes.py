@@ -94,13 +94,12 @@ def pack(graph_address: int, e_address: int, s_address: int, a: Ints, names: Int
 
 @kernel
 def get_name(g, names, data, at):
-    """The name at a place, and where the next one is, or -1. A variable is one from now on."""
+    """The name at a place, and where the next one is, or -1. A variable is one from now on, another name is none."""
     code, at = get(data, at)
     if at < 0 or (code >> 1) >= len(names):
         return 0, -1
     name = names[code >> 1]
-    if code & 1:
-        g.kinds[name] = 1
+    g.kinds[name] = code & 1
     return name, at
 
 

@@ -198,6 +198,7 @@ def derived(
         if stop - first >= g.scalar[G_LIMIT]:
             g.scalar[G_STATUS] = TOO_LARGE
             return i
+        g.kinds[heads[i]] = 0  # a name that is given again may have been a variable
         at = e.scalar[P_USED]
         e.items[at + RULE] = rules[i]
         e.items[at + HEAD] = heads[i]
