@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import whence
-from tests.oracle import Recompute, assert_rows
+from tests.oracle import Recompute, assert_rows, load
 from tests.partitioned.pairs import Pair, Side, assert_same, busy, held
 from tests.test_sql_fixtures import FILES, Block, Runner, run_file
 from whence.runtime import database
@@ -209,3 +209,32 @@ def test_a_partition_larger_than_its_worker_may_hold(spark: Any) -> None:
     assert dict(db["v"].rows)[3] == 8
     assert dict(db["v"].rows)[0] == 7
     db.close()
+
+
+@pytest.mark.parametrize("options", ["maintain = 'absorption'", "maintain = 'relative', propagate = 'eager'"])
+def test_letters_of_maintained_views_go_by_jobs(spark: Any, options: str) -> None:
+    """Or inline, as it comes; with epochs that fail between."""
+    view = """CREATE TABLE link (src TEXT, dst TEXT, cost INT);
+              CREATE TABLE poison (x TEXT);
+              CREATE VIEW cheapest WITH ({}) AS
+                SELECT src, dst, MIN(cost) AS cost FROM (
+                  SELECT src, dst, cost FROM link
+                  UNION SELECT link.src, cheapest.dst, link.cost + cheapest.cost
+                        FROM link JOIN cheapest ON link.dst = cheapest.src) AS q GROUP BY src, dst;
+              CREATE VIEW poisoned AS SELECT CAST(x || CAST(cost AS TEXT) AS INT) AS n FROM poison, cheapest"""
+    links = [("a", "b", 1), ("b", "c", 1), ("c", "a", 1), ("a", "c", 2), ("c", "d", 5), ("b", "d", 6)]
+    with opened(spark, partitions=3) as db, database.open() as plain:
+        db.execute(view.format(f"{options}, partition = 'exchange'"))
+        plain.execute(view.format("policy = 'support'"))
+        for each in (db, plain):
+            each.insert("link", links)
+        for number, link in enumerate([links[1], links[4], links[0]]):
+            db._runtime.crew.mode = ("job", "inline", "job")[number]
+            with pytest.raises(whence.EvaluationError):
+                load(db, [("link", links[3], -1), ("poison", ("no number",), 1)])
+            for each in (db, plain):
+                each.delete("link", [link])
+            assert_rows(db["cheapest"].rows, plain["cheapest"].rows, f"after {link}")
+        metrics = db.metrics()
+        assert metrics["runs"]["jobs"] > 0
+        assert metrics["shipped"]["cheapest"]["total"]["messages"] > 0

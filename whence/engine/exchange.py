@@ -38,6 +38,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -51,19 +52,21 @@ from whence.engine.kernels import fixpoint as fx
 from whence.engine.kernels import store as st
 from whence.engine.kernels.search import FORWARD, OVERDELETE
 from whence.engine.operator import Batch, Operator
-from whence.engine.ship import EVERYWHERE, parted
+from whence.engine.provenance_exchange import AnnotatedExchange
+from whence.engine.rounds import Rounds, refuse, settled
+from whence.engine.ship import parted
+from whence.engine.traffic import EVERYWHERE, Letter, letter_of_rows
 from whence.engine.trust import is_known
-from whence.errors import RecursionLimitError
-from whence.model.codes import Codes, Dictionary, decode_value
+from whence.model.codes import Codes, Dictionary
 from whence.plan import exchange as plan
+from whence.plan.settings import Maintain
 
 _NO_LIMIT = 2**31 - 1
-Letter = tuple[str, int, Batch]  # channel, destination, rows
 
 OVERDELETING, DERIVING, TIDYING = range(3)  # phases
 
 
-class Exchange(Fixpoint):
+class Exchange(Rounds, Fixpoint):
     """A partition's share of a component. Changes are kept as codes [n, 2 + columns]: relation, change, cells."""
 
     def __init__(
@@ -92,7 +95,6 @@ class Exchange(Fixpoint):
         self._homes[list(spec.rules.outputs.values())] = 1
         self._heads = np.zeros_like(self._homes)
         self._heads[list(self._copies)] = 1
-        self.rows_sent = 0  # ever, to other partitions
         self._outbox: dict[tuple[int, int], list[Batch]] = {}
         self._end()
 
@@ -129,14 +131,14 @@ class Exchange(Fixpoint):
             scalar[st.S_DEPTH] = _NO_LIMIT
             rows = int(scalar[st.S_ROWS])
             scalar[st.S_BUDGET] = _NO_LIMIT if is_known() else min(rows + self.row_limit, _NO_LIMIT)
+            scalar[st.S_KNOWN] = is_known()
 
     @property
     def channels(self) -> list[str]:
-        """What its rows are addressed with, the same in every partition: one channel a copy."""
+        """One a copy."""
         return [f"{self.fingerprint}/{copy.relation}" for copies in self._copies.values() for copy in copies]
 
     def waits(self, phase: int) -> bool:
-        """Whether a phase has something to do here with what is here already."""
         if not self._running or phase <= self._phase:
             return False
         pending = self._pending
@@ -148,7 +150,6 @@ class Exchange(Fixpoint):
         return added or bool(self._suspended) or int(self.memory.k.scalar[st.S_WITHDRAWN]) > 0
 
     def work(self, phase: int, received: Mapping[str, Batch]) -> list[Letter]:
-        """One round of a phase, with what came by its channels; what is to be sent."""
         self._begin()
         self._broken = True  # until the local fixpoint is reached
         first, self._phase = self._phase < phase, phase
@@ -161,7 +162,7 @@ class Exchange(Fixpoint):
             self._tidy(mail, first)
         self._broken = False
         letters = [
-            (f"{self.fingerprint}/{copy}", to, concat(batches, batches[0].rows.shape[1]))
+            letter_of_rows(f"{self.fingerprint}/{copy}", to, concat(batches, batches[0].rows.shape[1]))
             for (copy, to), batches in self._outbox.items()
         ]
         self._outbox.clear()
@@ -233,18 +234,10 @@ class Exchange(Fixpoint):
             self._log.append(changes)
 
     def finish(self) -> None:
-        """All phases are over everywhere: the net change of each view's rows here; once."""
         if self._finished:
             return
         self._finished = True
-        k = self.memory.k
-        out = np.empty((2 * int(k.scalar[st.S_TOUCHED]), 2 + self._compiled.columns), np.int64)
-        out = out[: ex.settle(k.address, self._homes, out)]
-        for relation in self.program.outputs.values():
-            mine = out[out[:, 0] == relation]
-            if len(mine):
-                end = 2 + len(self.program.relations[relation].schema)
-                self.out[relation] = Batch(np.ascontiguousarray(mine[:, 2:end]), mine[:, 1].copy(), True)
+        self.out |= settled(self.memory, self._homes)
 
     # -- feeding and sending -----------------------------------------------------------------------------------------
 
@@ -305,7 +298,6 @@ class Exchange(Fixpoint):
         return self._joined(own)
 
     def _send(self, copy: int, to: int, batch: Batch) -> None:
-        self.rows_sent += len(batch) * (self._partitions - 1 if to == EVERYWHERE else 1)
         self._outbox.setdefault((copy, to), []).append(batch)
 
     def _told(self, relation: int, batch: Batch) -> Codes:
@@ -343,6 +335,7 @@ class Exchange(Fixpoint):
             self._start()
             k = self.memory.k
         k.scalar[st.S_DEPTH] = k.scalar[st.S_BUDGET] = _NO_LIMIT
+        k.scalar[st.S_KNOWN] = 1
         self._feed(back, True)
         self._call(ex.spread, OVERDELETE, self._heads)
         self._call(fx.rederive, restart=True)
@@ -365,18 +358,7 @@ class Exchange(Fixpoint):
         changes = changes[self._adds(changes)]
         if not len(changes):
             changes = next((fed for fed in reversed(self._log) if len(fed)), changes)
-        cause = ""
-        if len(changes):
-            relation = self.program.relations[int(changes[-1, 0])]
-            values = zip(changes[-1, 2:].tolist(), relation.schema.columns, strict=False)
-            row = ", ".join(f"{c.name}={decode_value(code, c.type, self.dictionary)!r}" for code, c in values)
-            cause = f"brought about by the row ({row}) of {relation.name}; "
-        view = next((r.view for r in self.program.relations if r.view), "")
-        raise RecursionLimitError(
-            f"the recursive view {view.partition('$')[0] or self.name} does not end: more than {self.depth_limit:,} "
-            f"steps or {self.row_limit:,} rows; {cause}nothing was changed; "
-            "raise recursion_limit if it is meant to go on"
-        )
+        refuse(self.program, self.dictionary, self.name, changes, self.depth_limit, self.row_limit)
 
     def describe(self) -> str:
         return f"{super().describe()}, {self.spec.text}"
@@ -403,14 +385,16 @@ def build_exchange(
     name: str,
     depth_limit: int,
     row_limit: int,
-) -> Exchange:
+    maintain: Maintain | None = None,
+) -> Exchange | AnnotatedExchange:
     """This partition's share of a component, over the sources of its external relations."""
     inputs = []
     for number, _ in spec.wishes:
         source = spec.rules.relations[number].source
         assert source is not None
         inputs.append(builder.build(source))
-    exchange = Exchange(
+    make = Exchange if maintain is None else partial(AnnotatedExchange, maintain=maintain)
+    exchange = make(
         spec,
         inputs,
         builder.dictionary,
@@ -421,6 +405,6 @@ def build_exchange(
         row_limit=row_limit,
     )
     relations = [replace(r, source=None) for r in spec.rules.relations]  # the inputs' fingerprints say what these are
-    shape = ("exchange", views, builder.partitions, relations, spec.rules.rules, spec.wishes, spec.copies)
+    shape = ("exchange", views, maintain, builder.partitions, relations, spec.rules.rules, spec.wishes, spec.copies)
     exchange.fingerprint = fingerprint(shape, [i.fingerprint for i in inputs])
     return exchange

@@ -14,9 +14,10 @@ import numpy as np
 from whence.engine.batch import consolidate, take
 from whence.engine.kernels.routing import route, split
 from whence.engine.operator import Batch, Operator
+from whence.engine.traffic import EVERYWHERE, Shipped
 from whence.model.codes import Codes
 
-EVERYWHERE = -1  # as a destination
+__all__ = ["EVERYWHERE", "Mine", "Ship", "parted", "targets"]
 
 
 def targets(rows: Codes, cols: tuple[int, ...], partitions: int) -> Codes:
@@ -42,6 +43,7 @@ class Ship(Operator):
         self.schema, self.algebra, self.inputs = input.schema, input.algebra, [input]
         self.to, self.cols, self._partitions = to, cols, partitions
         self.outgoing = Batch.empty(len(self.schema))
+        self.shipped = Shipped()  # by this partition, to others
 
     @property
     def channel(self) -> str:

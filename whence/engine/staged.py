@@ -19,32 +19,37 @@ from dataclasses import dataclass
 
 from whence.engine.arrange import arrangement
 from whence.engine.batch import consolidate
-from whence.engine.exchange import Exchange
 from whence.engine.graph import Dataflow, Kept, arrange, upwards
 from whence.engine.image import Images, StaleImage
 from whence.engine.operator import Batch, Operator
+from whence.engine.rounds import Rounds
 from whence.engine.ship import Ship
+from whence.engine.traffic import Letter, Traffic, counted, letter_of_rows
 
 
 @dataclass(frozen=True)
 class Parcel:
-    """Rows on their way to a partition, or to all of them (EVERYWHERE, which means the sender too)."""
+    """A letter (see `traffic.Letter`) on its way, and the stage it is for."""
 
     stage: int
     channel: str
     to: int
     batch: Batch
+    rows: int
+    bytes: int
 
 
 class Staged(Dataflow):
-    """The dataflow of one partition."""
+    """The dataflow of one of some partitions."""
 
-    def __init__(self) -> None:
+    def __init__(self, partition: int = 0, partitions: int = 1) -> None:
         super().__init__()
+        self._partition, self._partitions = partition, partitions
         self._outs: dict[int, Batch] = {}  # of this epoch
         self._ships: dict[str, Ship] = {}  # by channel
-        self._exchanges: list[Exchange] = []
+        self._exchanges: list[Rounds] = []
         self._installing: _Install | None = None
+        self._traffic: dict[str, Traffic] = {}  # of this epoch, by the fingerprints of those who send
 
     # -- epochs ------------------------------------------------------------------------------------------------------
 
@@ -60,14 +65,14 @@ class Staged(Dataflow):
             if op.stage + op.delay == stage and op in self._ran:
                 op.finish()
         self._follow([op for op in self.order if op.stage == stage and op not in self._ran], self._outs)
-        sent = _shipped(self._ran[before:], stage)
+        sent = self._shipped(self._ran[before:], stage)
         for op in self._exchanges:
             phase = stage - op.stage
             if 0 <= phase < op.delay and ((mail := _mail(op, received)) or op.waits(phase)):
                 if op not in self._ran:
                     self.touch(op)
                     self._ran.append(op)
-                sent += _exchanged(op, stage, mail)
+                sent += self._exchanged(op, stage, mail)
         return sent
 
     def _for_ships(self, received: Mapping[str, Batch]) -> list[tuple[Ship, Batch]]:
@@ -118,13 +123,35 @@ class Staged(Dataflow):
         if self._installing is not None:
             self._end_install(self._installing)
         super().commit()
-        self._outs = {}
+        senders: list[Ship | Rounds] = [*self._ships.values(), *self._exchanges]
+        for sender in senders:
+            sender.shipped = sender.shipped.after(self._traffic.get(sender.fingerprint, Traffic()))
+        self._outs, self._traffic = {}, {}
 
     def undo(self) -> None:
         if self._installing is not None:
             self._abort_install(self._installing)
         super().undo()
-        self._outs = {}
+        self._outs, self._traffic = {}, {}
+
+    # -- sending -----------------------------------------------------------------------------------------------------
+
+    def _exchanged(self, op: Rounds, stage: int, mail: Mapping[str, Batch]) -> list[Parcel]:
+        return self._sent(op, stage, op.work(stage - op.stage, mail))
+
+    def _shipped(self, ran: list[Operator], stage: int) -> list[Parcel]:
+        out = []
+        for op in ran:
+            if isinstance(op, Ship):
+                letters = [letter_of_rows(op.channel, to, batch) for to, batch in op.send().items()]
+                out += self._sent(op, stage + 1, letters)
+        return out
+
+    def _sent(self, op: Operator, stage: int, letters: list[Letter]) -> list[Parcel]:
+        for letter in letters:
+            traffic = counted(letter.to, letter.rows, letter.bytes, self._partition, self._partitions)
+            self._traffic[op.fingerprint] = self._traffic.get(op.fingerprint, Traffic()).plus(traffic)
+        return [Parcel(stage, *letter) for letter in letters]
 
     # -- views -------------------------------------------------------------------------------------------------------
 
@@ -138,7 +165,7 @@ class Staged(Dataflow):
             arrangement(op)
         self._installing = install
         self._ships |= {op.channel: op for op in fresh if isinstance(op, Ship)}
-        self._exchanges += [op for op in fresh if isinstance(op, Exchange)]
+        self._exchanges += [op for op in fresh if isinstance(op, Rounds)]
         if images is not None:
             try:
                 for op in fresh:
@@ -166,16 +193,16 @@ class Staged(Dataflow):
             for i in op.inputs:
                 if isinstance(i, Ship) and i in install.fresh:
                     install.kept.keep_if_none(i, Batch.empty(len(i.schema)))
-            if isinstance(op, (Ship, Exchange)):
+            if isinstance(op, (Ship, Rounds)):
                 op.prime([install.kept.contents(i) for i in op.inputs])
             else:
                 self._fill(op, install.kept)
             op.primed = True
             install.kept.used_by(op)
-        sent = _shipped(now, stage)
+        sent = self._shipped(now, stage)
         for op in install.fresh:
-            if isinstance(op, Exchange) and 0 <= stage - op.stage < op.delay:
-                sent += _exchanged(op, stage, _mail(op, received))
+            if isinstance(op, Rounds) and 0 <= stage - op.stage < op.delay:
+                sent += self._exchanged(op, stage, _mail(op, received))
         return sent
 
     def _end_install(self, install: _Install) -> None:
@@ -184,7 +211,7 @@ class Staged(Dataflow):
             assert op.arranged is not None
             op.arranged.commit()
         for op in install.fresh:
-            if isinstance(op, Exchange):
+            if isinstance(op, Rounds):
                 op.commit()
         self.views, self._installing = install.views, None
         self._sweep()
@@ -201,7 +228,7 @@ class Staged(Dataflow):
     def _sweep(self) -> None:
         self.sweep()
         self._ships = {op.channel: op for op in self.order if isinstance(op, Ship)}
-        self._exchanges = [op for op in self.order if isinstance(op, Exchange)]
+        self._exchanges = [op for op in self.order if isinstance(op, Rounds)]
 
 
 class _Install:
@@ -213,22 +240,9 @@ class _Install:
 
     def after(self, stage: int) -> int | None:
         """The next stage that fills something."""
-        stages = [o.stage + p for o in self.fresh for p in range(o.delay if isinstance(o, Exchange) else 1)]
+        stages = [o.stage + p for o in self.fresh for p in range(o.delay if isinstance(o, Rounds) else 1)]
         return min((s for s in stages if s > stage), default=None)
 
 
-def _mail(op: Exchange, received: Mapping[str, Batch]) -> dict[str, Batch]:
+def _mail(op: Rounds, received: Mapping[str, Batch]) -> dict[str, Batch]:
     return {channel: batch for channel in op.channels if (batch := received.get(channel)) is not None}
-
-
-def _exchanged(op: Exchange, stage: int, mail: Mapping[str, Batch]) -> list[Parcel]:
-    return [Parcel(stage, *letter) for letter in op.work(stage - op.stage, mail)]
-
-
-def _shipped(ran: list[Operator], stage: int) -> list[Parcel]:
-    return [
-        Parcel(stage + 1, op.channel, to, batch)
-        for op in ran
-        if isinstance(op, Ship)
-        for to, batch in op.send().items()
-    ]

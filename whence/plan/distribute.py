@@ -21,7 +21,7 @@ from whence.plan.program import Program, Table
 from whence.plan.rewrite import optimize
 from whence.plan.rule_model import RuleProgram
 from whence.plan.rules import compile_rules
-from whence.plan.settings import Settings, partition_option, settings
+from whence.plan.settings import Maintain, Settings, maintains, partition_option, settings
 from whence.plan.strata import Component
 from whence.plan.wishes import Wishes
 
@@ -46,6 +46,7 @@ class Piece:
     row_limit: int = 0
     name: str = ""
     exchange: Exchange | None = None  # where rows travel inside the recursion, see engine/exchange.py
+    maintain: Maintain | None = None  # the provenance that is kept of it, instead of a policy
 
 
 @dataclass(frozen=True)
@@ -119,10 +120,10 @@ class _Draft:
 
 
 def _draft(component: Component, program: Program, depth_limit: int) -> _Draft:
-    if not component.recursive:
+    if not component.recursive and not maintains(component.views, program):
         (name,) = component.views
         return _Draft(component.views, node=optimize(program.views[name].query))
-    rules = compile_rules(component.views, program)
+    rules = compile_rules(component.views, program, whole=not component.recursive)
     after = [(name, optimize(node)) for name, node in rules.after]
     own = settings(component.views, program, rules, depth_limit)
     return _Draft(component.views, rules=rules, after=after, settings=own)
@@ -286,6 +287,7 @@ def _recursive(draft: _Draft, placer: Placer, views: dict[str, Place]) -> Piece:
         row_limit=own.row_limit,
         name=own.name,
         exchange=spec,
+        maintain=own.maintain,
     )
 
 

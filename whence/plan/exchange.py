@@ -59,13 +59,17 @@ class Copy:
 class Exchange:
     """What `engine/exchange.py` runs. Relations of the local rules are external ones, for which `wishes` says where
     their rows must be; copies (external too, but without a source), perhaps with their best values; and the rows
-    derived here. `forgets` says that a best value may stand on an older one of its own group (`plan/support.py`)."""
+    derived here. `forgets` says that a best value may stand on an older one of its own group (`plan/support.py`).
+    `origin` gives, for each local relation, the relation of the component's rules whose rows it holds: by it a row has
+    the same name in all places. Local rules have the numbers of the component's; behind those come the ones that keep
+    the best values of copies."""
 
     rules: RuleProgram
     wishes: tuple[tuple[int, Wish], ...]  # by external relation, in the order of the relations
     copies: tuple[tuple[int, tuple[Copy, ...]], ...]  # by derived relation
     homes: tuple[tuple[str, tuple[int, ...]], ...]  # by output: the columns its rows are routed by
     forgets: bool = False
+    origin: tuple[int, ...] = ()
 
     def with_sources(self, place: Callable[[Node, Wish], Node]) -> Exchange:
         """With the source of each external relation brought to where it is wished for."""
@@ -170,6 +174,7 @@ class _Rewriter:
     def __init__(self, rules: RuleProgram, wants: _Wants):
         self.rules = rules
         self.relations: list[RuleRelation] = []
+        self.origin: list[int] = []
         self.wishes: list[tuple[int, Wish]] = []
         self.numbers: dict[tuple[int, Wish], int] = {}  # as rules read them
         self.copies: dict[int, list[Copy]] = {}
@@ -195,24 +200,28 @@ class _Rewriter:
         if derived:
             columns = ", ".join(relation.schema.names[c] for c in wish.cols)
             name = f"{relation.name} everywhere" if wish == ALL else f"{relation.name} by {columns}"
-            self.relations.append(replace(relation, name=name, kind="external", sign=0))
+            self._place(replace(relation, name=name, kind="external", sign=0), number)
             self.copies.setdefault(number, []).append(Copy(own, None if wish == ALL else wish.cols))
             if relation.kind == "best":
                 terms = tuple(range(len(relation.schema)))
                 own += 1
-                self.relations.append(replace(relation, name=f"best {name}"))
+                self._place(replace(relation, name=f"best {name}"), number)
                 self.local.append(Rule(own, terms, (Atom(own - 1, terms),), (), (), len(terms)))
         else:
-            self.relations.append(relation)
+            self._place(relation, number)
             self.wishes.append((own, wish))
         self.numbers[number, wish] = own
+
+    def _place(self, relation: RuleRelation, origin: int) -> None:
+        self.relations.append(relation)
+        self.origin.append(origin)
 
     def rewrite(self, chosen: list[_Layout]) -> Exchange:
         heads = {}
         for number, relation in enumerate(self.rules.relations):
             if relation.kind in ("set", "best"):
                 heads[number] = len(self.relations)
-                self.relations.append(relation)
+                self._place(relation, number)
         local = [
             replace(
                 rule,
@@ -228,7 +237,8 @@ class _Rewriter:
         outputs = {name: self.numbers[number, self.routed[number]] for name, number in self.rules.outputs.items()}
         homes = tuple((name, self.routed[number].cols) for name, number in self.rules.outputs.items())
         program = RuleProgram(self.relations, local + self.local, outputs, list(self.rules.after))
-        return Exchange(program, tuple(self.wishes), copies, homes, not can_support(self.rules))
+        forgets = not can_support(self.rules)
+        return Exchange(program, tuple(self.wishes), copies, homes, forgets, tuple(self.origin))
 
     def _number(self, relation: int, wish: Wish) -> int:
         return self.numbers[relation, self.routed.get(relation, wish) if wish == ANY else wish]

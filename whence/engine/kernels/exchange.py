@@ -37,6 +37,7 @@ from whence.engine.kernels.store import (
     WITHDRAWN,
     Ints,
     find,
+    mix,
     store,
 )
 from whence.model.jit import kernel
@@ -187,3 +188,19 @@ def settle(address: int, wanted: Ints, out: Ints) -> int:
     scalar[S_TOUCHED] = 0
     scalar[S_WITHDRAWN] = 0
     return n
+
+
+@kernel
+def tickets(address: int, block: Ints, out: Ints) -> None:
+    """A number for each written-down derivation (`gather.py`) that depends on its rule and rows alone, not on where in
+    the store these stand: by it derivations have an order that is the same wherever the same is derived."""
+    k = store(address)
+    m, atoms = k.scalar[S_META], k.scalar[S_ATOMS]
+    for i in range(len(block)):
+        h = mix(block[i, 0] + 1, atoms)
+        for j in range(atoms):
+            row = block[i, 1 + j]
+            if row >= 0:
+                for c in range(k.relations[k.meta[row, m] & RELATION, R_WIDTH]):
+                    h = mix(h, k.cells[row, c])
+        out[i] = h

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import numpy as np
 
+from whence.annotate.bdd import Bdd
 from whence.annotate.counting import COUNTING
+from whence.annotate.order import DepthFirst
+from whence.annotate.relative import Relative
+from whence.annotate.witnesses import Witnesses
 from whence.engine.batch import consolidate
 from whence.engine.build import Builder
-from whence.engine.components import build_outputs
+from whence.engine.components import build_outputs, functions_of
 from whence.engine.exchange import build_exchange
 from whence.engine.fixpoint import POLICIES, Fixpoint
 from whence.engine.kernels import aggregate, batches, index, planes, routing, table, texts
 from whence.engine.kernels import fixpoint as fixpoint_kernels
 from whence.engine.kernels.search import GATHER
+from whence.engine.letters import Packet, packed_size, packets
 from whence.engine.operator import Batch
 from whence.engine.ordered import Ordered, Rank
+from whence.engine.provenance import Provenance
 from whence.engine.relation import Relation
 from whence.engine.staged import Parcel, Staged
 from whence.model.codes import Dictionary
@@ -22,6 +28,7 @@ from whence.model.types import BIGINT, Column, Schema
 from whence.plan import logical
 from whence.plan.exchange import exchange
 from whence.plan.rule_model import Atom, RelationKind, Rule, RuleProgram, RuleRelation
+from whence.plan.settings import Maintain
 
 
 def warm() -> None:
@@ -50,10 +57,43 @@ def warm() -> None:
     ordered.first(rows[:, :1].copy())
     ordered.head(1)
     _bytes()
+    for algebra in (Witnesses(), Relative()):
+        _functions(algebra)
+    _diagrams()
     for policy in POLICIES:
         _fixpoint(policy)
     for kind in ("set", "best"):
         _exchange(kind)
+    _provenance()
+    _letters()
+
+
+def _functions(algebra: Witnesses | Relative | Bdd) -> None:
+    """Two alternatives of each of many rows, through every operation of an algebra; enough of them that it grows."""
+    names = np.arange(1000, dtype=np.int64)
+    one, other = algebra.of_tid(names), algebra.of_tid(names + 1)
+    found = algebra.derived(algebra.times(one, other), names, names + 2000, np.column_stack([names, names + 1]))
+    found = algebra.plus(found, algebra.derived(one, names, names + 2000, names[:, None]))
+    found = algebra.total(np.repeat(found, 3), 3 * names)
+    algebra.implied(found, one)
+    algebra.without(found, names[:2])
+    algebra.support(found)
+    algebra.sizes(found)
+    algebra.unpack(*algebra.pack(found))
+    algebra.restore(algebra.image())
+    if isinstance(algebra, Witnesses):
+        algebra.parts(found)
+    algebra.collect(found)
+
+
+def _diagrams() -> None:
+    bdd, names = Bdd(order=DepthFirst()), np.arange(10, dtype=np.int64)
+    for part in (names[:9], names[9:]):
+        bdd.place(part, part, part + 1)
+    _functions(bdd)
+    (one,) = bdd.total(bdd.reorder(bdd.of_tid(names)), np.zeros(1, np.int64))
+    bdd.witnesses(int(one), 1)
+    bdd.labels.displaced  # noqa: B018  # computed
 
 
 def _bytes() -> None:
@@ -86,7 +126,39 @@ def _fixpoint(policy: str) -> None:
     memory.compact(at_least=0)
 
 
-def _exchange(kind: RelationKind) -> None:
+def _provenance() -> None:
+    """Cheapest paths with annotations: a link comes, goes, and comes in an epoch that is taken back."""
+    triple = Schema(tuple(Column(name, BIGINT) for name in "abc"))
+    link, found = RuleRelation("link", triple, "external"), RuleRelation("found", triple, "best", 1)
+    base = Rule(1, (0, 1, 2), (Atom(0, (0, 1, 2)),), (), (), 3)
+    step = Rule(1, (0, 3, 4), (Atom(0, (0, 1, 2)), Atom(1, (1, 3, 4))), (), (), 5)
+    kept = Maintain("absorption")
+    program = RuleProgram([link, found], [base, step])
+    fixpoint = Provenance(
+        program, [], Dictionary(), {}, name="found", maintain=kept, algebra=lambda: functions_of(kept)
+    )
+    rows = np.array([[1, 2, 5], [2, 3, 1], [1, 2, 4]], np.int64)
+    for change in (1, -1):
+        fixpoint.apply([Batch(rows, np.full(3, change, np.int64))])
+        fixpoint.commit()
+    fixpoint.apply([Batch(rows, np.ones(3, np.int64))])
+    fixpoint.annotations_of(1, fixpoint.live(1))
+    fixpoint.undo()
+    names = fixpoint.names
+    names.find(*names.rows(np.zeros(1, np.int64)))
+    names.keep(np.zeros(1, np.int64))
+
+
+def _letters() -> None:
+    """What partitions tell each other of annotated rows."""
+    _exchange("set", Maintain("absorption"))
+    numbers = np.arange(3)
+    for packet in packets(Packet().numbers(numbers).letter()):
+        packet.numbers()
+    packed_size(numbers)
+
+
+def _exchange(kind: RelationKind, maintain: Maintain | None = None) -> None:
     """A closure, or cheapest paths, in a partition that could exchange rows with others, with an epoch taken back."""
     triple = Schema(tuple(Column(name, BIGINT) for name in "abc"))
     link = RuleRelation("link", triple, "external", source=logical.Scan(triple, "link"))
@@ -98,7 +170,9 @@ def _exchange(kind: RelationKind) -> None:
     flow = Staged()
     flow.table("link", triple)
     builder = Builder(flow, Dictionary(), flow.views.__getitem__)
-    operator = build_exchange(spec, builder, ("found",), name="found", depth_limit=100, row_limit=1000)
+    operator = build_exchange(
+        spec, builder, ("found",), name="found", depth_limit=100, row_limit=1000, maintain=maintain
+    )
     flow.install(build_outputs(operator, ("found",), (), builder))
     _run(flow, {})
     flow.commit()

@@ -18,6 +18,7 @@ from whence.engine.operator import Batch, Operator
 from whence.engine.relation import Relation
 from whence.engine.scan import Scan
 from whence.engine.ship import parted
+from whence.engine.traffic import Shipped, Traffic
 from whence.model.codes import Codes, Dictionary
 from whence.model.progress import Progress
 from whence.plan import logical
@@ -30,6 +31,7 @@ from whence.plan.rule_model import RuleProgram
 from whence.plan.select_aggregates import select_aggregates
 from whence.plan.strata import changed_views, components
 from whence.runtime.catalog import Catalog, Saved, Written
+from whence.runtime.explaining import in_bytes
 from whence.runtime.spark.crew import Crew
 from whence.runtime.spark.partition import Partition
 from whence.runtime.spark.shards import ShardedLifetimes, Shards
@@ -118,6 +120,7 @@ class ShardedCatalog(Catalog):
 
     def stay(self) -> None:
         self.crew.keep()
+        self.crew.forget_others(op.fingerprint for op in self.flow.order)
 
     def go_back(self, saved: Saved) -> None:
         """Undo the last change, which the partitions can still take back."""
@@ -226,7 +229,27 @@ class ShardedCatalog(Catalog):
         for table in sorted(tables_of(piece)):
             lines.append(f"table {table} {describe_dist(placed.tables[table], self.program.tables[table].schema)}")
         stages = 1 + max((op.stage for op in upwards([self.operator(name)])), default=0)
-        return [*lines, f"{stages} superstep{'s' * (stages != 1)} an epoch" + (" or more" if piece.exchange else "")]
+        lines.append(f"{stages} superstep{'s' * (stages != 1)} an epoch" + (" or more" if piece.exchange else ""))
+        epoch, total = self._shipped_under(upwards([self.operator(name)]))
+        if total.messages:
+            lines.append(f"shipped {_traffic(total)}; in the last epoch {_traffic(epoch)}")
+        return lines
+
+    def shipped(self) -> dict[str, Shipped]:
+        """What the operators under each view have sent from partition to partition; under the first that has them."""
+        found, seen = {}, set[int]()
+        for name in self.flow.views:
+            mine = [op for op in upwards([self.operator(name)]) if id(op) not in seen]
+            seen |= {id(op) for op in mine}
+            found[name] = self._shipped_under(mine)
+        return found
+
+    def _shipped_under(self, operators: Iterable[Operator]) -> Shipped:
+        epoch = total = Traffic()
+        for op in operators:
+            mine = self.crew.shipped.get(op.fingerprint, Shipped())
+            epoch, total = epoch.plus(mine.epoch), total.plus(mine.total)
+        return Shipped(epoch, total)
 
     # -- what lasts --------------------------------------------------------------------------------------------------
 
@@ -366,3 +389,13 @@ def _names_in(node: Node) -> Iterable[str]:
             yield n.table
         elif isinstance(n, logical.Ref):
             yield n.view
+
+
+def _traffic(traffic: Traffic) -> str:
+    """Traffic for people.
+
+    >>> _traffic(Traffic(1, 2000, 5000))
+    '1 message, 2,000 rows, 5.0 kB'
+    """
+    parts = [f"{n:,} {what}{'s' * (n != 1)}" for n, what in ((traffic.messages, "message"), (traffic.rows, "row"))]
+    return ", ".join([*parts, in_bytes(traffic.bytes)])

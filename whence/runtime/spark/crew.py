@@ -13,17 +13,18 @@ import pickle
 import shutil
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from whence.engine.batch import concat
 from whence.engine.operator import Batch
-from whence.engine.ship import EVERYWHERE
+from whence.engine.staged import Parcel
+from whence.engine.traffic import EVERYWHERE, Shipped, Traffic, counted, kept
 from whence.model.codes import Dictionary
 from whence.runtime.spark.partition import LostError, Partition
-from whence.runtime.spark.steps import Call, History, Plan, Reply, Step, fetch
+from whence.runtime.spark.steps import Call, History, Plan, Reply, Sent, Step, fetch
 from whence.state.manifest import EXCHANGE, Link
 
 log = logging.getLogger("whence")
@@ -46,6 +47,7 @@ class Counters:
     runs: int = 0
     jobs: int = 0
     supersteps: int = 0
+    messages: int = 0
     rows_shipped: int = 0
     bytes_shipped: int = 0
     seconds: float = 0.0
@@ -79,6 +81,8 @@ class Crew:
         self.deadlines: list[dict[str, int]] = [{} for _ in range(partitions)]
         self.copied: Callable[[str], bool] = lambda name: False  # whether all partitions have all rows of it
         self.total, self.latest = Counters(), Counters()
+        self.shipped: dict[str, Shipped] = {}  # by the fingerprints of those who send
+        self._traffic: dict[str, Traffic] = {}  # of the run under way
         self._local: dict[int, Partition] = {}
         self._tokens = self._runs = 0
         self._unwritten: list[list[Step]] = [[] for _ in range(partitions)]  # the last steps, not in the file yet
@@ -108,8 +112,9 @@ class Crew:
         self._runs += 1
         self._number = self._runs
         self._former = list(self.deadlines), list(self.bytes)
-        self.latest = Counters(runs=1)
+        self.latest, self._traffic = Counters(runs=1), {}
         inline, outcome, stage = self.is_inline(rows), Outcome(), 0
+        now, epoch = max(((step.time, step.epoch) for step in first.values()), default=(0, 0))
         waits: dict[int, int] = {}
         inbox: dict[int, dict[int, list[tuple[str, Any]]]] = {}
         work = dict(first)
@@ -127,14 +132,21 @@ class Crew:
                     there = range(self.partitions) if parcel.to == EVERYWHERE else (parcel.to,)
                     for target in there:
                         inbox.setdefault(parcel.stage, {}).setdefault(target, []).append((parcel.channel, parcel.batch))
-                    self.latest.rows_shipped += len(parcel.batch) * (len(there) - (p in there))
-                    self.latest.bytes_shipped += _size(parcel.batch) * (len(there) - (p in there))
+                    self._count(p, parcel)
             stage = min((*inbox, *waits.values()), default=-1)
             received = inbox.pop(stage, {})
             due = {*received, *(p for p, s in waits.items() if s == stage)}
-            work = {p: Step(0, 0, stage, received=received.get(p, ())) for p in sorted(due)}
+            work = {p: Step(0, 0, stage, now, received=received.get(p, ()), epoch=epoch) for p in sorted(due)}
         self.latest.seconds = time.perf_counter() - start
         return outcome
+
+    def _count(self, sender: int, parcel: Parcel | Sent) -> None:
+        traffic = counted(parcel.to, parcel.rows, parcel.bytes, sender, self.partitions)
+        by = parcel.channel.partition("/")[0]
+        self._traffic[by] = self._traffic.get(by, Traffic()).plus(traffic)
+        self.latest.messages += traffic.messages
+        self.latest.rows_shipped += traffic.rows
+        self.latest.bytes_shipped += traffic.bytes
 
     def _named(self, step: Step, stage: int) -> Step:
         self._tokens += 1
@@ -182,6 +194,12 @@ class Crew:
                     local.commit()
         self._end()
         self.total.add(self.latest)
+        self.shipped = kept(self.shipped, self._traffic)
+
+    def forget_others(self, senders: Iterable[str]) -> None:
+        """What all but these have sent counts no more: if one of them comes again it begins at nothing."""
+        there = set(senders)
+        self.shipped = {sender: shipped for sender, shipped in self.shipped.items() if sender in there}
 
     def take_back(self) -> None:
         """The run has not been. Partitions elsewhere learn of it with the next contact."""
@@ -295,7 +313,3 @@ class Crew:
         self._local.clear()
         if self._ready:
             shutil.rmtree(self.folder / EXCHANGE, ignore_errors=True)
-
-
-def _size(batch: Any) -> int:
-    return int(batch.rows.nbytes + batch.ann.nbytes) if isinstance(batch, Batch) else batch.bytes

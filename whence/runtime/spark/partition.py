@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from whence.engine.exchange import build_exchange
 from whence.engine.figures import Figures, measure
 from whence.engine.image import Images, StaleImage
 from whence.engine.lifetimes import Lifetimes
+from whence.engine.moment import during
 from whence.engine.operator import Batch, Operator
 from whence.engine.staged import Staged
 from whence.engine.trust import derived_before
@@ -52,7 +53,7 @@ class Partition:
     def __init__(self, number: int, of: int, dictionary: Dictionary, folder: Path, plans: Plans):
         self.number, self.of, self.dictionary, self.folder, self._plans = number, of, dictionary, folder, plans
         self.disk = Disk()
-        self.flow = Staged()
+        self.flow = Staged(number, of)
         self.lifetimes: dict[str, Lifetimes] = {}
         self.plan: Plan | None = None
         self.last = 0  # the token of the last step
@@ -135,8 +136,9 @@ class Partition:
             elif step.stage == 0:
                 deltas, refreshed = self._taken(step, reply)
             moved = self._before_run(deltas, refreshed, step, reply)
-            reply.parcels = self.flow.run_stage(step.stage, deltas, self._received(step))
-            reply.waits = self.flow.waits(step.stage)
+            with during(step.epoch, step.time) if step.epoch else nullcontext():
+                reply.parcels = self.flow.run_stage(step.stage, deltas, self._received(step))
+                reply.waits = self.flow.waits(step.stage)
             for life, delta, again in moved:
                 life.after(delta, again, step.time)
             for name, deadlines in step.deadlines.items():
@@ -246,6 +248,7 @@ class Partition:
                 self._builder,
                 part.views,
                 name=part.name,
+                maintain=part.maintain,
                 depth_limit=part.depth_limit,
                 row_limit=part.row_limit,
             )
@@ -258,6 +261,7 @@ class Partition:
             policy=part.policy,
             depth_limit=part.depth_limit,
             row_limit=part.row_limit,
+            maintain=part.maintain,
         )
         return build_outputs(fixpoint, part.views, part.after, self._builder)
 

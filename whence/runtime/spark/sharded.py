@@ -15,7 +15,7 @@ import tempfile
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -162,9 +162,10 @@ class Sharded(Durable):
 
     # -- epochs ------------------------------------------------------------------------------------------------------
 
-    def _run(self, epoch: Epoch) -> Told:
+    def _run(self, epoch: Epoch, wanted: Collection[str] | None = None) -> Told:
         crew, catalog = self.crew, self.sharded
-        wanted = {*self._feeds.names, *(hook.view for hook in self.after_epoch)}
+        if wanted is None:
+            wanted = {*self._feeds.names, *(hook.view for hook in self.after_epoch)}
         steps, rows = self._first_steps(epoch)
         try:
             outcome = crew.run(steps, wanted, rows)
@@ -177,6 +178,17 @@ class Sharded(Durable):
         views = {name: n for name, n in outcome.changed.items() if name not in tables}
         self._told = Told(sum(tables.values()), sum(views.values()), {*outcome.changed}, outcome.changes)
         return self._told
+
+    def _supposed(self, epoch: Epoch, names: Collection[str]) -> Mapping[str, Batch]:
+        told, latest = self._told, self.crew.latest
+        try:
+            return self._run(epoch, names).changes
+        finally:
+            self._told, self.crew.latest = told, latest
+
+    def _forget_words(self, first: int) -> None:
+        if self.crew.workers is None:  # else partitions elsewhere know them by these codes
+            super()._forget_words(first)
 
     def _first_steps(self, epoch: Epoch) -> tuple[dict[int, Step], int]:
         """What each partition gets of an epoch, and how many rows that are."""
@@ -198,7 +210,7 @@ class Sharded(Durable):
                 for p in range(self.partitions) if piece.partition == EVERY else (piece.partition,):
                     raw.setdefault(p, {}).setdefault(piece.table, []).append(piece)
         steps = {
-            p: Step(0, 0, 0, epoch.time, deltas.get(p, {}), refreshed.get(p, {}), raw.get(p))
+            p: Step(0, 0, 0, epoch.time, deltas.get(p, {}), refreshed.get(p, {}), raw.get(p), epoch=epoch.number)
             for p in sorted({*deltas, *refreshed, *raw})
         }
         count = sum(len(b.ann) for b in epoch.deltas.values()) + sum(piece.rows for piece in pieces)
@@ -346,6 +358,10 @@ class Sharded(Durable):
             "missing_deletions": self.missing,
             "runs": asdict(crew.total),
             "last_run": asdict(crew.latest),
+            "shipped": {
+                view: {"epoch": shipped.epoch._asdict(), "total": shipped.total._asdict()}
+                for view, shipped in self.sharded.shipped().items()
+            },
         }
 
 

@@ -74,6 +74,7 @@ class Step:
     deadlines: Mapping[str, Codes] = field(default_factory=dict)  # of the rows of deltas, where they are known
     received: Sequence[tuple[str, Payload]] = ()
     plan: int | None = None  # its version
+    epoch: int = 0  # that it is part of, if it is of one
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,8 @@ class Sent:
     channel: str
     to: int
     batch: Payload
+    rows: int
+    bytes: int
 
 
 @dataclass

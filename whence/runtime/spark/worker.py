@@ -103,7 +103,14 @@ class Roster:
     def _sendable(self, reply: Reply, partition: Partition) -> Reply:
         """The reply, with what is bulky in files."""
         parcels = [
-            Sent(parcel.stage, parcel.channel, parcel.to, put_away(self._folder, self._file(partition), parcel.batch))
+            Sent(
+                parcel.stage,
+                parcel.channel,
+                parcel.to,
+                put_away(self._folder, self._file(partition), parcel.batch),
+                parcel.rows,
+                parcel.bytes,
+            )
             for parcel in reply.parcels
             if isinstance(parcel, Parcel)
         ]

@@ -1,0 +1,76 @@
+"""Rounds: what an operator is whose rows cross partitions inside a recursion.
+
+An epoch has phases, the same in all partitions, which are stages of the dataflow (`staged.py`): each is repeated until
+nothing is on its way for it. Whoever is such an operator takes external changes by `apply`, does rounds by `work`, and
+says by `finish` what has come of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from whence.engine.kernels import exchange as ex
+from whence.engine.kernels import store as st
+from whence.engine.memory import Memory
+from whence.engine.operator import Batch, Operator
+from whence.engine.traffic import Letter, Shipped
+from whence.errors import RecursionLimitError
+from whence.model.codes import Codes, Dictionary, decode_value
+from whence.plan.rule_model import RuleProgram
+
+
+class Rounds(Operator):
+    """A partition's share of a recursive component; `delay` is the number of its phases."""
+
+    shipped = Shipped()  # by this partition, to others
+
+    @property
+    def channels(self) -> list[str]:
+        """What its letters are addressed with, the same in every partition."""
+        raise NotImplementedError
+
+    def waits(self, phase: int) -> bool:
+        """Whether a phase has something to do here with what is here already."""
+        raise NotImplementedError
+
+    def work(self, phase: int, received: Mapping[str, Batch]) -> list[Letter]:
+        """One round of a phase, with what came by its channels; what is to be sent."""
+        raise NotImplementedError
+
+    def finish(self) -> None:
+        """All phases are over everywhere: have the net change of each view's rows here; once."""
+        raise NotImplementedError
+
+
+def settled(memory: Memory, wanted: Codes) -> dict[int, Batch]:
+    """End an epoch of a store: the net changes of the relations that are wanted."""
+    k, compiled = memory.k, memory.compiled
+    out = np.empty((2 * int(k.scalar[st.S_TOUCHED]), 2 + compiled.columns), np.int64)
+    out = out[: ex.settle(k.address, wanted, out)]
+    found = {}
+    for relation in np.flatnonzero(wanted).tolist():
+        mine = out[out[:, 0] == relation]
+        if len(mine):
+            end = 2 + len(compiled.program.relations[relation].schema)
+            found[relation] = Batch(np.ascontiguousarray(mine[:, 2:end]), mine[:, 1].copy(), True)
+    return found
+
+
+def refuse(
+    program: RuleProgram, dictionary: Dictionary, name: str, changes: Codes, depth_limit: int, row_limit: int
+) -> None:
+    """Name the view that does not end, and the last of some changes, if there are any."""
+    cause = ""
+    if len(changes):
+        relation = program.relations[int(changes[-1, 0])]
+        values = zip(changes[-1, 2:].tolist(), relation.schema.columns, strict=False)
+        row = ", ".join(f"{c.name}={decode_value(code, c.type, dictionary)!r}" for code, c in values)
+        cause = f"brought about by the row ({row}) of {relation.name}; "
+    view = next((r.view for r in program.relations if r.view), "")
+    raise RecursionLimitError(
+        f"the recursive view {view.partition('$')[0] or name} does not end: more than {depth_limit:,} "
+        f"steps or {row_limit:,} rows; {cause}nothing was changed; "
+        "raise recursion_limit if it is meant to go on"
+    )
