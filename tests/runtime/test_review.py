@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import whence
+from whence.engine.fixpoint import Fixpoint
 from whence.errors import DataError, EvaluationError, SqlError
 
 
@@ -270,3 +271,87 @@ def test_what_is_no_table_is_our_error(tmp_path: Path) -> None:
         with pytest.raises(DataError):
             db.insert("t", data)
     assert db["t"].rows == []
+
+
+_MAINTAINED = ["policy = 'support'", "policy = 'dred'", "maintain = 'absorption'", "maintain = 'relative'"]
+_FAR = 9 * 10**18
+
+
+@pytest.mark.parametrize("partitions", [None, 3])
+@pytest.mark.parametrize("option", _MAINTAINED)
+@pytest.mark.parametrize("detour", [[(0, 1, _FAR)], [(0, 9, _FAR), (9, 1, 0)]])
+def test_the_way_back_passes_over_numbers_that_the_old_state_never_met(
+    option: str, partitions: int | None, detour: list[tuple[int, int, int]]
+) -> None:
+    """Node 3 is far from the best value of node 2 but out of range from its second best, which comes on the way."""
+    db = whence.open(partitions=partitions)
+    db.execute(f"""CREATE TABLE link (src INT, dst INT, c BIGINT);
+        CREATE VIEW best WITH ({option}) AS SELECT dst, MIN(c) AS c FROM (
+          SELECT dst, c FROM link WHERE src = 0 UNION ALL
+          SELECT link.dst, best.c + link.c FROM best JOIN link ON link.src = best.dst) GROUP BY dst;
+        CREATE VIEW narrow AS SELECT (c - 5) * 9223372036854775807 AS x FROM best WHERE dst = 1 AND c < 9""")
+    db.insert("link", [(0, 1, 5), (1, 2, -5), (2, 3, 10**18)])
+    db.insert("link", detour)
+
+    def contents() -> list[object]:
+        return [sorted(db[name]) for name in ("link", "best", "narrow")]
+
+    before = contents()
+    for statement in ("DELETE FROM link WHERE c = 5", "UPDATE link SET c = 7 WHERE c = 5"):  # `narrow` fails at 7
+        with pytest.raises(EvaluationError, match="range"):
+            db.execute(statement)
+        assert contents() == before
+    db.delete("link", (2, 3, 10**18))
+    db.delete("link", (0, 1, 5))
+    assert (2, _FAR - 5) in db["best"].rows
+    db.insert("link", (0, 1, 4))
+    assert (2, -1) in db["best"].rows
+
+
+@pytest.mark.parametrize("option", _MAINTAINED)
+def test_the_way_back_passes_over_a_missing_value(option: str) -> None:
+    db = database(f"""CREATE TABLE e (a INT, b INT, w BIGINT);
+        CREATE VIEW r WITH ({option}) AS SELECT a, b, MAX(w) AS w FROM (
+          SELECT a, b, w FROM e UNION ALL SELECT e.a, r.b, LEAST(e.w, r.w) FROM e JOIN r ON e.b = r.a) GROUP BY a, b;
+        CREATE VIEW narrow AS SELECT w * 9223372036854775807 AS x FROM r WHERE a = 1""")
+    db.insert("e", [(0, 1, 2), (1, 2, 1), (1, 2, None)])
+
+    def contents() -> list[object]:
+        return [sorted(db[name], key=str) for name in ("e", "r", "narrow")]
+
+    before = contents()
+    for change in ("DELETE FROM e WHERE w = 1", "UPDATE e SET w = 5 WHERE w = 1"):  # a NULL reaches LEAST; `narrow`
+        with pytest.raises(EvaluationError):
+            db.execute(change)
+        assert contents() == before
+
+
+@pytest.mark.parametrize("option", _MAINTAINED[1:])  # support cannot keep it
+def test_the_way_back_of_a_rule_that_python_finishes(option: str) -> None:
+    db = database(f"""CREATE TABLE link (src TEXT, dst TEXT, c BIGINT);
+        CREATE VIEW best WITH ({option}) AS SELECT path, MIN(c) AS c FROM (
+          SELECT dst AS path, c FROM link WHERE src < 'a' UNION ALL
+          SELECT best.path || link.dst, best.c + link.c FROM best JOIN link ON link.src = best.path) GROUP BY path""")
+    for row in [("0", "a", _FAR), ("1", "a", 5), ("a", "b", 10**18)]:
+        db.insert("link", row)
+    before = sorted(db["link"]), sorted(db["best"])
+    with pytest.raises(EvaluationError, match="range"):
+        db.delete("link", ("1", "a", 5))
+    assert (sorted(db["link"]), sorted(db["best"])) == before
+    db.insert("link", ("1", "a", 4))
+    assert sorted(db["best"]) == [("a", 4), ("ab", 10**18 + 4)]
+
+
+def test_an_operator_that_cannot_go_back_does_not_keep_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    db = database("""CREATE TABLE t (a BIGINT); CREATE VIEW v AS SELECT a, COUNT(*) AS n FROM t GROUP BY a;
+        CREATE VIEW r AS SELECT a FROM t UNION SELECT a + 1 FROM r WHERE a < 1;
+        CREATE VIEW narrow AS SELECT a * 9223372036854775807 AS x FROM r""")
+    db.insert("t", (1,))
+
+    def fail(self: Fixpoint) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(Fixpoint, "undo", fail)
+    with pytest.raises(MemoryError):
+        db.insert("t", (2,))
+    assert (sorted(db["t"]), sorted(db["v"])) == ([(1,)], [(1, 1)])

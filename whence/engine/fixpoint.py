@@ -100,7 +100,8 @@ class Fixpoint(Operator):
         return np.concatenate(parts) if parts else np.zeros((0, 2 + self._compiled.columns), np.int64)
 
     def _run(self, changes: Codes, limited: bool = True, known: int = 0) -> dict[int, Batch]:
-        """To the fixpoint after some changes; without limits where it is known to exist, on the way back.
+        """To the fixpoint after some changes; without limits and errors where it is known to exist, on the way back
+        (`engine/trust.py`).
 
         `known` rows, derived before and now to be derived again, do not count against the limit."""
         memory = self.memory
@@ -108,6 +109,7 @@ class Fixpoint(Operator):
         limited = limited and not is_known()
         scalar[st.S_DEPTH] = min(self.depth_limit, _NO_LIMIT) if limited else _NO_LIMIT
         scalar[st.S_BUDGET] = int(scalar[st.S_ROWS]) + known + self.row_limit if limited else _NO_LIMIT
+        scalar[st.S_KNOWN] = not limited
         removes = (changes[:, 1] < 0) != np.isin(changes[:, 0], [i for i in self._externals if self._absence(i)])
         if removes.any():
             self._call(fx.feed, changes, True, restart=True)
@@ -118,7 +120,11 @@ class Fixpoint(Operator):
         if not removes.all():
             self._call(fx.feed, changes, False, restart=True)
             self._propagate()
-        k = memory.k
+        return self._collected()
+
+    def _collected(self) -> dict[int, Batch]:
+        """End an epoch: the net changes by relation."""
+        k = self.memory.k
         out = np.empty((2 * int(k.scalar[st.S_TOUCHED]), 2 + self._compiled.columns), np.int64)
         out = out[: fx.collect(k.address, out)]
         result = {}
@@ -140,7 +146,7 @@ class Fixpoint(Operator):
         old = {relation: self.live(relation) for relation in self._derived}
         known = int(self.memory.k.scalar[st.S_ROWS])
         self._start()
-        self._run(_added_up(np.concatenate([before, changes])), known=known)
+        self._run(added_up(np.concatenate([before, changes])), known=known)
         out = {}
         for relation, gone in old.items():
             now = self.live(relation)
@@ -156,7 +162,10 @@ class Fixpoint(Operator):
         if restart:
             memory.k.scalar[st.S_CURSOR] = 0
         memory.k.scalar[st.S_CULPRIT] = -1
-        status = memory.drive(kernel, *args, watch=self.watch)
+        self._stopped(memory.drive(kernel, *args, watch=self.watch))
+
+    def _stopped(self, status: int) -> None:
+        """Raise what stopped a kernel, if anything did."""
         if status == st.LIMIT:
             self._refuse()
         if status == st.OVERFLOW:
@@ -193,22 +202,24 @@ class Fixpoint(Operator):
         self.memory.compact()
 
     def undo(self) -> None:
-        """A finished epoch is undone by its inverse; one that broke off in the middle, by deriving everything anew."""
+        """A finished epoch is undone by its inverse; one that broke off in the middle by deriving everything anew. What
+        fails on the way is passed over, so neither can break off."""
         changes, self._pending = self._pending, None
         if changes is None:
             return
         self.out = {}
-        if self._broken:
+        if not self._broken:
+            self._run(_inverse(changes), limited=False)
+        else:
             before = self._before(changes)
             self._start()
             self._run(before, limited=False)
             self._broken = False
-        else:
-            self._run(_inverse(changes), limited=False)
+        self.memory.compact()
 
     def _before(self, changes: Codes) -> Codes:
         """The external rows before this epoch's changes, which the inputs still hold: they are undone after this."""
-        return _added_up(np.concatenate([self._changes([i.contents() for i in self.inputs]), _inverse(changes)]))
+        return added_up(np.concatenate([self._changes([i.contents() for i in self.inputs]), _inverse(changes)]))
 
     def _refuse(self) -> None:
         """Name the view and an input row of the batch that the derivation without end stands on."""
@@ -302,6 +313,10 @@ class Fixpoint(Operator):
         """How many derivations have been looked at, ever."""
         return int(self.memory.k.scalar[st.S_WORK])
 
+    @property
+    def annotation(self) -> str:
+        return f"{self.algebra.name}, policy {self.policy}"
+
     def describe(self) -> str:
         derived = ", ".join(self.program.relations[i].name for i in self._derived)
         return f"fixpoint {derived} [{len(self.program.rules)} rules, policy {self.policy}]"
@@ -314,7 +329,7 @@ def _inverse(changes: Codes) -> Codes:
     return back
 
 
-def _added_up(changes: Codes) -> Codes:
+def added_up(changes: Codes) -> Codes:
     """The same external changes, each row once: what comes and goes in them must not be felt on the way."""
     rows = np.ascontiguousarray(np.delete(changes, 1, axis=1))
     total = consolidate(Batch(rows, np.ascontiguousarray(changes[:, 1])), COUNTING)
@@ -352,7 +367,7 @@ class Port(Operator):
 
     @property
     def annotation(self) -> str:
-        return f"{self.fixpoint.algebra.name}, policy {self.fixpoint.policy}"
+        return self.fixpoint.annotation
 
     def describe(self) -> str:
         return f"port {self.fixpoint.program.relations[self.relation].name}"

@@ -221,12 +221,18 @@ class Dataflow:
         self._ran, self._changed = [], []
 
     def undo(self) -> None:
-        """Go back to before the last run, whether it returned or raised."""
-        for op in reversed(self._ran):
-            op.undo()
-        for relation in reversed(self._changed):
-            relation.undo()
+        """Go back to before the last run, whether it returned or raised. If a part fails to, the others still do, and
+        the first error is raised when they have."""
+        parts: list[Operator | Relation] = [*reversed(self._ran), *reversed(self._changed)]
         self._ran, self._changed = [], []
+        failed: BaseException | None = None
+        for part in parts:
+            try:
+                part.undo()
+            except BaseException as error:
+                failed = failed or error
+        if failed is not None:
+            raise failed
 
     @property
     def state_bytes(self) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 from numba import types
 from numba.extending import intrinsic
 
-from whence.engine.kernels.store import MISSING, OVERFLOW, S_STATUS
+from whence.engine.kernels.store import MISSING, OVERFLOW, S_KNOWN, S_STATUS
 from whence.model.jit import kernel
 
 NULL = -(2**63)
@@ -50,6 +50,15 @@ def _of_float(number):
 
 
 @kernel
+def _stopped(k, status):
+    """A derivation failed. Whether that stops the kernel; else it is passed over, as a test that does not hold."""
+    if k.scalar[S_KNOWN]:
+        return False
+    k.scalar[S_STATUS] = status
+    return True
+
+
+@kernel
 def _compute(k, rule, op, to, a, b):
     """One operation on the binding: a test says whether it holds, a computation sets a variable and holds."""
     env = k.env
@@ -59,9 +68,7 @@ def _compute(k, rule, op, to, a, b):
     if op == IS_NULL:
         return x == NULL
     if op == MUST_BE:
-        if x == NULL:
-            k.scalar[S_STATUS] = MISSING
-        return x != NULL
+        return x != NULL or _stopped(k, MISSING)
     if op == TO_FLOAT:
         env[rule, to] = NULL if x == NULL else _of_float(float(x) / float(env[rule, b]))
         return True
@@ -69,9 +76,7 @@ def _compute(k, rule, op, to, a, b):
     if op == SAME:
         return x == y
     if op == FITS:
-        if x != NULL and (x >= y or x <= -y):
-            k.scalar[S_STATUS] = OVERFLOW
-        return True
+        return x == NULL or -y < x < y or _stopped(k, OVERFLOW)
     if op < ADD:
         if x == NULL or y == NULL:
             return False
@@ -96,18 +101,15 @@ def _compute(k, rule, op, to, a, b):
     # Overflow is looked for before computing: the compiler takes it that there is none.
     if op == ADD:
         if (y > 0 and x > _MOST - y) or (y < 0 and x < -_MOST - y):
-            k.scalar[S_STATUS] = OVERFLOW
-            return True
+            return _stopped(k, OVERFLOW)
         z = x + y
     elif op == SUB:
         if (y < 0 and x > _MOST + y) or (y > 0 and x < -_MOST + y):
-            k.scalar[S_STATUS] = OVERFLOW
-            return True
+            return _stopped(k, OVERFLOW)
         z = x - y
     elif op == MUL:
         if y != 0 and abs(x) > _MOST // abs(y):
-            k.scalar[S_STATUS] = OVERFLOW
-            return True
+            return _stopped(k, OVERFLOW)
         z = x * y
     elif op == FADD:
         z = _of_float(_to_float(x) + _to_float(y))

@@ -92,7 +92,8 @@ RELATION = 0xFFFF
     S_HOPES,  # entries in hopes
     S_WANTED,  # the rank for which there was no bucket
     S_FORGETS,  # 1 if a best value may stand on an older value of its own group, see plan/support.py
-) = range(30)
+    S_KNOWN,  # 1 if what is derived existed before, so that a derivation that fails is passed over, see engine/trust.py
+) = range(31)
 S_SCRATCH = 32  # key under construction
 S_STACK = 96  # rows bound at each step of the running plan
 S_BODIES = 112  # body rows of the running derivation, by atom
