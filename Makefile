@@ -27,6 +27,7 @@ $(WARM): $(STAMP) $(KERNELS)
 	@echo "Compiling kernels (once; about a minute)"
 	@find whence -name '*.nbi' -delete -o -name '*.nbc' -delete
 	@$(BIN)/python -m whence.engine.kernels.warm
+	@$(BIN)/python -m whence.explain.warm
 	@touch $@
 
 $(BENCH): $(STAMP)
@@ -50,6 +51,8 @@ bench: setup $(BENCH)
 	$(BIN)/python -m benchmarks.join_peers --json results/join_peers.json
 	$(BIN)/python -m benchmarks.durable --json results/durable.json
 	$(BIN)/python -m benchmarks.spark_pipeline --json results/spark_pipeline.json
+	$(BIN)/python -m benchmarks.provenance_paper --json results/provenance_paper.json
+	$(BIN)/python -m benchmarks.explain --json results/explain.json
 	$(BIN)/python -m benchmarks.page
 
 clean:

@@ -30,6 +30,7 @@ from whence.runtime.database import Database, open
 from whence.runtime.importing import import_database
 from whence.runtime.reading import Handle, Result
 from whence.runtime.spark.session import session as spark_session
+from whence.runtime.supposing import WhatIf
 from whence.runtime.upkeep import backup, check
 
 __version__ = "0.1.0"
@@ -51,6 +52,7 @@ __all__ = [
     "SparkError",
     "SqlError",
     "StorageError",
+    "WhatIf",
     "WhenceError",
     "__version__",
     "backup",

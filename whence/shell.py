@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import functools
+import shlex
 import sys
 import time
 from collections.abc import Callable
@@ -26,7 +27,9 @@ HISTORY = Path("~/.whence_history").expanduser()
 HELP = r"""Statements end with a semicolon and may span lines.
   \d          tables and views      \d NAME    columns of one
   \e NAME     EXPLAIN a view        \i FILE    run a script
-  \q          leave                 \?         this"""
+  \q          leave                 \?         this
+  \why VIEW COLUMN=VALUE …          why a row is in a view, or why not
+  \what-if STATEMENTS               what INSERT, DELETE or UPDATE would change"""
 
 
 def run_script(db: Database, text: str, out: Console, format: str) -> None:
@@ -134,8 +137,22 @@ def _meta(db: Database, line: str, out: Console, format: str) -> None:
             run_script(db, Path(name).read_text(encoding="utf-8"), out, format)
         except (OSError, UnicodeDecodeError) as error:
             raise WhenceError(f"{name}: cannot be read: {error}") from None
+    elif word == "\\why" and name:
+        _why(db, rest.strip().rstrip(";"), out)
+    elif word == "\\what-if" and name:
+        out.print(db.what_if(rest), soft_wrap=True)
     else:
         out.print(Text(HELP))
+
+
+def _why(db: Database, text: str, out: Console) -> None:
+    from whence.cli.given import row_of  # which imports this module, by way of its room
+
+    try:
+        view, *columns = shlex.split(text)
+    except ValueError as error:
+        raise WhenceError(f"{text}: {error}") from None
+    out.print(db.why(view, row_of(db, view, columns)), soft_wrap=True)
 
 
 def _history() -> None:

@@ -4,7 +4,9 @@
 |---|---|
 | `running` | `run`, `sql`, `demo` |
 | `storage` | `info`, `check`, `backup`, `export`, `import` |
+| `explaining` | `why`, `what-if`, `critical`, `resilience`, `contribution`, `reliability` |
 | `console` | what they share: output, errors, progress |
+| `given` | rows as they are typed |
 | `opening` | and the options by which a database is chosen |
 | `following` | folders of files as streams of Spark |
 | `watching` | what is shown of epochs on Spark |
@@ -20,7 +22,7 @@ from typing import Annotated
 import typer
 
 import whence
-from whence.cli import running, storage
+from whence.cli import explaining, running, storage
 from whence.cli.console import out
 
 __all__ = ["app", "main"]
@@ -35,6 +37,12 @@ app = typer.Typer(
 app.command()(running.run)
 app.command()(running.sql)
 app.command()(running.demo)
+app.command()(explaining.why)
+app.command("what-if")(explaining.what_if)
+app.command()(explaining.critical)
+app.command()(explaining.resilience)
+app.command()(explaining.contribution)
+app.command()(explaining.reliability)
 app.command()(storage.info)
 app.command()(storage.check)
 app.command()(storage.backup)

@@ -359,8 +359,17 @@ def to_tuples(rows: Codes, schema: Schema, dictionary: Dictionary) -> list[Row]:
     """
     if not len(schema):
         return [()] * len(rows)
-    columns = [_values(rows[:, i], column.type, dictionary) for i, column in enumerate(schema.columns)]
-    return list(zip(*columns, strict=True))
+    return list(zip(*to_columns(rows, schema, dictionary), strict=True))
+
+
+def to_columns(rows: Codes, schema: Schema, dictionary: Dictionary) -> list[list[Any]]:
+    """The columns of the rows as Python values.
+
+    >>> from whence.model.types import Column, INTEGER
+    >>> to_columns(np.array([[7], [NULL]]), Schema((Column("a", INTEGER),)), Dictionary())
+    [[7, None]]
+    """
+    return [_values(rows[:, i], column.type, dictionary) for i, column in enumerate(schema.columns)]
 
 
 def to_dicts(rows: Iterable[Row], schema: Schema) -> list[dict[str, Any]]:
@@ -405,6 +414,7 @@ __all__ = [
     "encode",
     "expand",
     "to_arrow",
+    "to_columns",
     "to_dicts",
     "to_pandas",
     "to_polars",

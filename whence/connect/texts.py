@@ -30,6 +30,10 @@ class Texts:
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
+        self._begin(0)
+
+    def _begin(self, forgotten: int) -> None:
+        self._forgotten = forgotten  # by the dictionary: what it has taken back is not to be found here
         self._count = 0  # of the dictionary's values that are here; those that are no texts take no bytes
         self._starts = np.zeros(1024, np.int64)
         self._data = np.empty(16_384, np.uint8)
@@ -40,6 +44,8 @@ class Texts:
         starts, data = _bytes(texts)
         out = np.empty(len(texts), np.int64)
         with self._guard:
+            if self._forgotten != dictionary.forgotten:
+                self._begin(dictionary.forgotten)
             self._catch_up(dictionary.since(self._count))
             missing = find_texts(starts, data, self._starts, self._data, self._slots, out)
         if texts.null_count:

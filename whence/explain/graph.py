@@ -6,7 +6,8 @@ of a row. What is there when some base rows are lost is the least fixpoint:
 
     a base row      if it is not lost
     an absence      always (what is not there does not appear by losing rows; where it could, `exact` is False)
-    a tallied node  if its aggregates over the body that is left are what they were (it has one derivation)
+    a tallied node  if its aggregates over the body that is left are what they were, or pass its test (it has one
+                    derivation)
     any other node  if all of the body of one of its derivations is there; nodes in a circle do not keep each other
 
 So without tallies the function of a node over base rows is monotone. A base row is a distinct row of a table; losing it
@@ -15,13 +16,16 @@ is losing all its copies.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import repeat
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from whence.connect.rows import to_columns, to_tuples
 from whence.model.codes import Codes, Dictionary, decode_value
 from whence.model.types import Schema
 
@@ -50,11 +54,15 @@ class Step:
 class Tally:
     """The aggregates of a node over its body, which has an element (with a weight, its copies) for each row of the
     group; `values[i]` are the aggregated Python values of element i, None for NULL. `functions` are those of
-    `plan.logical.Agg`, each with whether it is DISTINCT; COUNT(*) has the value 1 everywhere."""
+    `plan.logical.Agg`, each with whether it is DISTINCT; COUNT(*) has the value 1 everywhere.
+
+    With a `test` the aggregates need not be what they were: it says whether the node is there, of their values over the
+    elements that are left and whether there are any. It holds of all elements."""
 
     functions: tuple[tuple[str, bool], ...]
     weights: Codes
     values: tuple[tuple[Any, ...], ...]
+    test: Callable[[tuple[Any, ...], bool], bool] | None = None
 
 
 @dataclass
@@ -120,14 +128,48 @@ class Derivations:
         names = self.relations[self.relation[node]].schema.names
         return dict(zip(names, self.values(node), strict=True))
 
+    def rows(self, nodes: Ints | Sequence[int]) -> list[tuple[str, dict[str, Any]]]:
+        """The name and the row of many nodes, quicker than one at a time."""
+        found: list[tuple[str, dict[str, Any]]] = [("", {})] * len(nodes)
+        for relation, at, codes in self._parted(nodes):
+            rows: list[dict[str, Any]] = [{} for _ in at]
+            columns = to_columns(codes, relation.schema, self.dictionary)
+            for name, column in zip(relation.schema.names, columns, strict=True):
+                for row, value in zip(rows, column, strict=True):
+                    row[name] = value
+            named = list(zip(repeat(relation.name), rows, strict=False))
+            if len(named) == len(nodes):
+                return named
+            for i, one in zip(at, named, strict=True):
+                found[i] = one
+        return found
+
+    def labels(self, nodes: Ints | Sequence[int]) -> list[str]:
+        """What people read of many nodes: `link(A, B)`."""
+        found = [""] * len(nodes)
+        for relation, at, codes in self._parted(nodes):
+            for i, values in zip(at, to_tuples(codes, relation.schema, self.dictionary), strict=True):
+                found[i] = _label(relation, values)
+        return found
+
     def label(self, node: int) -> str:
-        """As people read it: `link(A, B)`."""
-        relation = self.relations[self.relation[node]]
-        shown = ", ".join("NULL" if v is None else str(v) for v in self.values(node))
-        return f"{'no ' if relation.kind == 'absence' else ''}{relation.name}({shown})"
+        return _label(self.relations[self.relation[node]], self.values(node))
+
+    def _parted(self, nodes: Ints | Sequence[int]) -> Iterator[tuple[Relation, list[int], Codes]]:
+        """Some nodes by relation: which of them, and their codes."""
+        nodes = np.asarray(nodes, np.int32)
+        mine = self.relation[nodes]
+        for number in np.unique(mine).tolist():
+            at = np.flatnonzero(mine == number)
+            yield self.relations[number], at.tolist(), self.cells[number][self.place[nodes[at]]]
 
     def bodies(self, derivation: int) -> Ints:
         return self.body[self.start[derivation] : self.start[derivation + 1]]
 
     def derivations_of(self, node: int) -> range:
         return range(int(self.first[node]), int(self.first[node + 1]))
+
+
+def _label(relation: Relation, values: tuple[Any, ...]) -> str:
+    shown = ", ".join(["NULL" if v is None else str(v) for v in values])
+    return f"{'no ' if relation.kind == 'absence' else ''}{relation.name}({shown})"

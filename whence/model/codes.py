@@ -98,6 +98,7 @@ class Dictionary:
         self._label: NDArray[np.int64] = np.empty(0, np.int64)
         self._labelled = 0
         self.order_version = 0  # rises when labels already handed out have changed
+        self.forgotten = 0  # rises when codes already handed out are taken back
 
     def __len__(self) -> int:
         return len(self._value)
@@ -150,6 +151,23 @@ class Dictionary:
                 self._value.append(value)
                 self._code[value] = code
             return True
+
+    def forget(self, first: int) -> None:
+        """Take back the codes from `first` on, which no row has any more and nobody has been told.
+
+        >>> d = Dictionary(); d.intern("a"), d.intern("b"), d.forget(1), d.find("b"), d.intern("c")
+        (0, 1, None, None, 1)
+        """
+        with self._adding:
+            if first >= len(self._value):
+                return
+            self.forgotten += 1
+            for value in self._value[first:]:
+                self._code.pop(value, None)
+            del self._value[first:]
+            if self._labelled > first:
+                self._sorted = [item for item in self._sorted if item[1] < first]
+                self._labelled = first
 
     def find(self, value: Hashable) -> int | None:
         return self._code.get(value)

@@ -6,19 +6,22 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
 from whence.connect import files, rows
 from whence.connect.archive import Archive
 from whence.errors import CatalogError, DataError, SqlError, StorageError, WhenceError
+from whence.explain.show.answers import Contribution, Critical, Reliability, Resilience
 from whence.model.codes import Codes, shown
 from whence.model.progress import Progress
 from whence.model.types import Schema, Type
 from whence.plan.program import ScalarFunction, TableFunction
 from whence.plan.settings import DEPTH_LIMIT
-from whence.runtime import copying, explaining, statements
+from whence.runtime import annotated, asking, copying, explaining, statements, supposing
+from whence.runtime.annotated import Annotation
+from whence.runtime.asking import Row
 from whence.runtime.changes import Changes
 from whence.runtime.copying import Backup
 from whence.runtime.durable import Durable, Following
@@ -30,6 +33,7 @@ from whence.runtime.spark.options import Options
 from whence.runtime.spark.sharded import Sharded, temporary_folder
 from whence.runtime.spark.sinks import Sink
 from whence.runtime.spark.streams import Running
+from whence.runtime.supposing import WhatIf
 from whence.runtime.writing import matching, new_values
 from whence.sql import statements as st
 from whence.sql.parse import parse_one
@@ -37,6 +41,9 @@ from whence.state.disk import Disk
 from whence.state.folder import Folder
 from whence.state.log import Durability
 from whence.state.store import Store
+
+if TYPE_CHECKING:
+    from whence.explain.show.explanation import Explanation
 
 
 def open(
@@ -278,6 +285,36 @@ class Database:
         with self._runtime.transaction():
             yield self
 
+    def what_if(
+        self,
+        sql: str = "",
+        *,
+        insert: Mapping[str, Any] | None = None,
+        delete: Mapping[str, Any] | None = None,
+        update: Mapping[str, Any] | None = None,
+        views: Iterable[str] | None = None,
+        strict: bool = False,
+    ) -> WhatIf:
+        """What one epoch of these writes would change, exactly, in the tables and in every view (or those of `views`);
+        nothing is changed.
+
+        sql     a script of INSERT, DELETE and UPDATE; then come the others, in this order:
+        delete  by table, the rows to delete; those that are not there are passed over, or under `strict` an error
+        update  by table, a pair of new values and where (as `update` takes them), or a list of such pairs
+        insert  by table, the rows to insert, of any kind that `insert` takes
+
+        It may be asked beside writers and readers, who wait for it as for an epoch; also of a database that is only
+        read, and of `at(epoch)`. An error says what committing it would have said.
+
+        >>> db = open()
+        >>> _ = db.execute("CREATE TABLE a (x INT); CREATE VIEW b AS SELECT SUM(x) AS s FROM a")
+        >>> _ = db.insert("a", [(1,), (2,)])
+        >>> db.what_if(delete={"a": [(2,)]})["b"].inserted, db["b"].rows
+        ([(1,)], [(3,)])
+        """
+        writes = supposing.Writes(sql, insert, delete, update, strict)
+        return supposing.suppose(self._now, writes, self._codes, views)
+
     # -- what lasts --------------------------------------------------------------------------------------------------
 
     @property
@@ -374,6 +411,111 @@ class Database:
     def changes(self, name: str, snapshot: bool = False) -> Changes:
         """The changes of a view (or table) from now on; with `snapshot` its present rows come first."""
         return self._now.changes(_name(name), snapshot)
+
+    # -- asking why --------------------------------------------------------------------------------------------------
+
+    def why(self, view: str, /, row: Row = None, *, limit: int = 2_000_000, **columns: Any) -> Explanation:
+        """What is behind a row of a view: base rows, minimal witnesses, the derivations; or why it is not there.
+
+        The row is meant by some of its columns, as many as tell it apart, or by `row`: a tuple, or a mapping of columns
+        to values, which is also the way to name a column `row` or `limit`. More than `limit` derivations are an error.
+
+        >>> db = open()
+        >>> _ = db.execute('''
+        ...   CREATE TABLE link (src TEXT, dst TEXT);
+        ...   CREATE VIEW reachable AS
+        ...     SELECT src, dst FROM link
+        ...     UNION SELECT link.src, reachable.dst FROM link JOIN reachable ON link.dst = reachable.src
+        ... ''')
+        >>> _ = db.insert("link", [("A", "B"), ("B", "C"), ("A", "C")])
+        >>> why = db.why("reachable", src="A", dst="C")
+        >>> why.holds, why.witness_count, len(why.witnesses[0])
+        (True, 2, 1)
+        >>> db.why("reachable", src="C", dst="A").holds
+        False
+        """
+        return asking.why(self._now, _name(view), row, columns, limit)
+
+    def annotation(self, view: str, /, row: Row = None, *, limit: int = 100, **columns: Any) -> Annotation:
+        """What a row of a view with `maintain` carries: its minimal witnesses, smallest first and at most `limit`.
+
+        >>> db = open()
+        >>> _ = db.execute("CREATE TABLE link (a INT, b INT)")
+        >>> _ = db.execute("CREATE VIEW reach WITH (maintain = 'absorption', propagate = 'eager') AS SELECT a, b "
+        ...                "FROM link UNION SELECT link.a, reach.b FROM link JOIN reach ON link.b = reach.a")
+        >>> _ = db.insert("link", [(1, 2), (2, 3), (1, 3)])
+        >>> db.annotation("reach", a=1, b=3).formula
+        'link(1, 3) ∨ link(1, 2) ∧ link(2, 3)'
+        """
+        return annotated.annotation(self._now, _name(view), row, columns, limit)
+
+    def critical(self, view: str, /, row: Row = None, *, limit: int = 2_000_000, **columns: Any) -> Critical:
+        """The base rows whose loss alone removes a row (meant as in `why`); without a row, all base rows whose loss
+        takes rows of the view along, most first: the single points of failure.
+
+        >>> db = open()
+        >>> _ = db.execute("CREATE TABLE a (x INT, y INT); CREATE VIEW b AS SELECT DISTINCT x FROM a")
+        >>> _ = db.insert("a", [(1, 1), (2, 1), (2, 2)])
+        >>> list(db.critical("b", x=1)), list(db.critical("b", x=2)), db.critical("b").items()
+        ([('a', {'x': 1, 'y': 1})], [], [(('a', {'x': 1, 'y': 1}), 1)])
+        """
+        return asking.critical(self._now, _name(view), row, columns, limit)
+
+    def resilience(self, view: str, /, row: Row = None, **columns: Any) -> Resilience:
+        """The least number of base rows whose loss removes a row (meant as in `why`), and one such set.
+
+        >>> db = open()
+        >>> _ = db.execute("CREATE TABLE a (x INT, y INT); CREATE VIEW b AS SELECT DISTINCT x FROM a")
+        >>> _ = db.insert("a", [(1, 1), (2, 1), (2, 2)])
+        >>> found = db.resilience("b", x=2); found.count, found.rows
+        (2, [('a', {'x': 2, 'y': 1}), ('a', {'x': 2, 'y': 2})])
+        """
+        return asking.resilience(self._now, _name(view), row, columns)
+
+    def contribution(
+        self, view: str, /, row: Row = None, *, samples: int | None = None, seed: int = 0, **columns: Any
+    ) -> Contribution:
+        """How much each base row matters to a row (meant as in `why`): Shapley and Banzhaf values of its function,
+        exact where its decision diagram fits, else from `samples` (20,000, or fewer where base rows are very many).
+
+        >>> db = open()
+        >>> _ = db.execute("CREATE TABLE a (x INT, y INT); CREATE VIEW b AS SELECT DISTINCT x FROM a")
+        >>> _ = db.insert("a", [(2, 1), (2, 2)])
+        >>> [(row["y"], round(shapley, 6), banzhaf) for (_, row), shapley, banzhaf in db.contribution("b", x=2).items()]
+        [(1, 0.5, 0.5), (2, 0.5, 0.5)]
+        """
+        return asking.contribution(self._now, _name(view), row, columns, samples=samples, seed=seed)
+
+    def reliability(
+        self,
+        view: str,
+        /,
+        row: Row = None,
+        *,
+        given: Mapping[str, float | str],
+        samples: int = 100_000,
+        confidence: float = 0.99,
+        seed: int = 0,
+        **columns: Any,
+    ) -> Reliability:
+        """The probability that a row (meant as in `why`) is there, when base rows are, independently of each other.
+
+        given       by table, the probability of its rows, or the column that has that of each; tables that are not
+                    named are certain
+        samples     how many cases are drawn where the decision diagram does not fit; then there is an interval, which
+        confidence  has the truth in it with this probability
+        seed        of the samples
+
+        >>> db = open()
+        >>> _ = db.execute("CREATE TABLE a (x INT, p DOUBLE); CREATE VIEW b AS SELECT DISTINCT x FROM a")
+        >>> _ = db.insert("a", [(1, 0.5), (1, 0.25)])
+        >>> found = db.reliability("b", x=1, given={"a": "p"}); found.probability, found.method
+        (0.625, 'exact')
+        >>> float(db.reliability("b", x=1, given={"a": 0.9})).__round__(6)
+        0.99
+        """
+        options = {"samples": samples, "confidence": confidence, "seed": seed}
+        return asking.reliability(self._now, _name(view), row, columns, given, **options)
 
     # -- Spark -------------------------------------------------------------------------------------------------------
 

@@ -13,10 +13,10 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 
@@ -24,6 +24,7 @@ from whence.annotate.counting import COUNTING
 from whence.engine.batch import consolidate
 from whence.engine.epoch import Epoch
 from whence.engine.lifetimes import NEVER, Lifetimes
+from whence.engine.moment import during
 from whence.engine.operator import Batch
 from whence.errors import CatalogError, StorageError, WhenceError
 from whence.model.codes import Codes
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("whence")
 _IN_MEMORY = "this database is in memory: whence.open(path) makes one that lasts"
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -219,10 +221,12 @@ class Epochs:
             raise CatalogError(f'there is no table "{name:.100}"{did_you_mean(name, self.program.tables)}')
         return table
 
-    def _pending(self, name: str) -> Pending:
+    def _pending(self, name: str, now: int | None = None) -> Pending:
         table = self.table_of(name)
         lifetimes = self.catalog.lifetimes.get(name)
-        expired = lifetimes.due_rows(self.clock.now()) if lifetimes is not None else None
+        expired = None
+        if lifetimes is not None:
+            expired = lifetimes.due_rows(self.clock.now() if now is None else now)
         return Pending(table, self.catalog.flow.tables[name].relation, self.dictionary, expired)
 
     def _begin(self, writes: Transaction) -> None:
@@ -276,6 +280,57 @@ class Epochs:
             log.debug("epoch %d committed in %.3f ms: %s", number, (time.perf_counter() - start) * 1000, what)
         return gone
 
+    # -- supposing ---------------------------------------------------------------------------------------------------
+
+    def suppose(
+        self, write: Callable[[Transaction], object], names: Collection[str], tell: Callable[[Mapping[str, Batch]], T]
+    ) -> T:
+        """What `tell` makes of the changes of `names` in an epoch of these writes, which has not happened then.
+
+        It is run and taken back under both locks: others wait for it as for an epoch. Who only reads supposes it at the
+        time of the last epoch.
+        """
+        self._check_not_writing("what_if")
+        with self._writer:
+            self._check_open()
+            now = self.clock.now()
+            self._before_reading()
+            with self._state:
+                if self.read_only:
+                    now = self.time
+                found = self._suppose(write, names, tell, now)
+                seen = self._written()
+        self._settle(seen)
+        return found
+
+    def _suppose(
+        self,
+        write: Callable[[Transaction], object],
+        names: Collection[str],
+        tell: Callable[[Mapping[str, Batch]], T],
+        now: int,
+    ) -> T:
+        words, self._expired = len(self.dictionary), {}
+        writes = Transaction(lambda name: self._pending(name, now))
+        try:
+            write(writes)
+            epoch = gather(writes, self.catalog.lifetimes, self.epoch + 1, now)
+            return tell(self._supposed(epoch, names) if epoch.deltas or epoch.refreshed else {})
+        except BaseException as error:
+            say_expired(error, self._expired)
+            raise
+        finally:
+            self._take_back()
+            self._forget_words(words)
+
+    def _supposed(self, epoch: Epoch, names: Collection[str]) -> Mapping[str, Batch]:
+        """Run an epoch that will be taken back; the changes of some tables and views."""
+        return self._run(epoch).changes
+
+    def _forget_words(self, first: int) -> None:
+        """Nothing has the words from `first` on any more."""
+        self.dictionary.forget(first)
+
     # -- how an epoch is carried out; in partitions, see spark/sharded.py --------------------------------------------
 
     def _new_catalog(self) -> Catalog:
@@ -288,7 +343,8 @@ class Epochs:
         self._expired = {name: life.overdue(delta, epoch.time) for name, (life, delta, _) in moved.items()}
         for life, delta, _ in moved.values():
             life.before(delta)
-        changes = flow.run(deltas)
+        with during(epoch.number, epoch.time):
+            changes = flow.run(deltas)
         for name in epoch.refreshed:
             flow.touch(flow.tables[name])
         for life, delta, refreshed in moved.values():
@@ -297,10 +353,12 @@ class Epochs:
         return Told(rows_in, rows_out, {*deltas, *changes}, deltas | changes)
 
     def _take_back(self) -> None:
-        self.catalog.flow.undo()
-        for life, _, _ in self._moving.values():
-            life.undo()
-        self._moving = {}
+        try:
+            self.catalog.flow.undo()
+        finally:
+            for life, _, _ in self._moving.values():
+                life.undo()
+            self._moving = {}
 
     def _keep(self, epoch: Epoch) -> None:
         self.catalog.flow.commit()

@@ -193,7 +193,7 @@ def grid(columns: list[str], shown: list[Row], total: int, title: str | None = N
 
     more = f"{len(shown):,} of {total:,} rows" if len(shown) < total else f"{total:,} row{'s' * (total != 1)}"
     out = rich.table.Table(
-        title=title,
+        title=None if title is None else rich.text.Text(title, style="table.title"),
         caption=more,
         box=rich.box.SIMPLE_HEAD,
         title_justify="left",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -10,8 +11,10 @@ import pyarrow as pa
 from whence.connect.rows import expand
 from whence.errors import WhenceError
 from whence.model.progress import Progress
+from whence.plan.expr import Expr
 from whence.runtime import explaining
 from whence.runtime.reading import Result
+from whence.runtime.transaction import Transaction
 from whence.runtime.writing import computed, selected
 from whence.sql import statements as st
 from whence.sql.bind import bind_assignments, bind_insert, bind_predicate
@@ -19,6 +22,9 @@ from whence.sql.parse import parse
 
 if TYPE_CHECKING:
     from whence.runtime.embedded import Embedded
+
+Write = Callable[[Transaction], int]
+_DONE = {st.Insert: "inserted", st.Delete: "deleted", st.Update: "updated"}
 
 
 def execute(runtime: Embedded, sql: str, progress: Progress | None = None) -> Iterator[Result]:
@@ -53,12 +59,11 @@ def _run(runtime: Embedded, group: list[st.Statement], progress: Progress | None
         case st.Drop() as drop:
             gone = runtime.drop(drop.kind, drop.name, cascade=drop.cascade, if_exists=drop.if_exists)
             return Result(message=f"dropped {', '.join(gone)}" if gone else "nothing to drop")
-        case st.Insert() as insert:
-            return _counted(_insert(runtime, insert), "inserted")
-        case st.Delete() as delete:
-            return _counted(_delete(runtime, delete), "deleted")
-        case st.Update() as update:
-            return _counted(_update(runtime, update), "updated")
+        case st.Insert() | st.Delete() | st.Update() as statement:
+            write = _write(runtime, statement)
+            with runtime.transaction() as writes:
+                count = write(writes)
+            return _counted(count, _DONE[type(statement)])
         case st.Query() as query:
             return Result(runtime.query(query.query))
         case st.Explain() as explain:
@@ -78,23 +83,31 @@ def _lines(column: str, text: str) -> Result:
     return Result(pa.table({column: text.splitlines()}), message=text)
 
 
-def _insert(runtime: Embedded, insert: st.Insert) -> int:
-    plan = bind_insert(insert, runtime.program)
-    with runtime.transaction() as writes:
-        return writes.table(insert.table).insert(expand(*runtime.evaluate(plan, writes=writes)))
+def writes_of(runtime: Embedded, sql: str) -> list[Write]:
+    """The INSERT, DELETE and UPDATE statements of a script, each as what it does in a transaction."""
+    return [_write(runtime, statement) for statement in parse(sql)]
 
 
-def _delete(runtime: Embedded, delete: st.Delete) -> int:
-    predicate = bind_predicate(delete.where, delete.table, runtime.program)
-    with runtime.transaction() as writes:
-        pending = writes.table(delete.table)
-        return pending.remove(*selected(pending, predicate, runtime.dictionary))
+def _write(runtime: Embedded, statement: st.Statement) -> Write:
+    """What a statement does in a transaction: how many rows it wrote."""
+    match statement:
+        case st.Insert() as insert:
+            plan = bind_insert(insert, runtime.program)
+            return lambda writes: writes.table(insert.table).insert(expand(*runtime.evaluate(plan, writes=writes)))
+        case st.Delete() as delete:
+            return partial(_delete, runtime, delete, bind_predicate(delete.where, delete.table, runtime.program))
+        case st.Update() as update:
+            predicate = bind_predicate(update.where, update.table, runtime.program)
+            return partial(_update, runtime, update, predicate, bind_assignments(update, runtime.program))
+    raise WhenceError(f"what_if takes INSERT, DELETE and UPDATE, not {type(statement).__name__}")
 
 
-def _update(runtime: Embedded, update: st.Update) -> int:
-    predicate = bind_predicate(update.where, update.table, runtime.program)
-    exprs = bind_assignments(update, runtime.program)
-    with runtime.transaction() as writes:
-        pending = writes.table(update.table)
-        rows, counts = selected(pending, predicate, runtime.dictionary)
-        return pending.replace(rows, counts, computed(rows, exprs, runtime.dictionary))
+def _delete(runtime: Embedded, delete: st.Delete, predicate: Expr, writes: Transaction) -> int:
+    pending = writes.table(delete.table)
+    return pending.remove(*selected(pending, predicate, runtime.dictionary))
+
+
+def _update(runtime: Embedded, update: st.Update, predicate: Expr, exprs: tuple[Expr, ...], writes: Transaction) -> int:
+    pending = writes.table(update.table)
+    rows, counts = selected(pending, predicate, runtime.dictionary)
+    return pending.replace(rows, counts, computed(rows, exprs, runtime.dictionary))

@@ -1,0 +1,356 @@
+"""`whence why`, `what-if`, `critical`, `resilience`, `contribution` and `reliability`: questions about rows.
+
+The database is a folder, which is only read, so another process may be writing to it; or a SQL script, which is run in
+memory first. A row is meant by some of its columns, `src=A dst=B`, as many as tell it apart. Exit code 1 says that it
+is not in the view.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import typer
+from rich.text import Text
+
+import whence
+from whence.cli.console import Bar, err, out, reported
+from whence.cli.given import row_of, tables_of
+from whence.cli.opening import Functions, declare, find_functions
+from whence.connect.files import json_line
+from whence.explain.show.answers import Answer
+from whence.explain.show.page import written
+from whence.explain.show.table_page import answer_page
+from whence.runtime.reading import grid
+
+Where = Annotated[
+    Path, typer.Argument(metavar="DATABASE", help="The folder of a database, or a .sql script that is run in memory.")
+]
+View = Annotated[str, typer.Argument(metavar="VIEW", help="A view (or table).")]
+Columns = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="COLUMN=VALUE", help="The row, by as many columns as tell it apart; NULL is no value."),
+]
+Html = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write a page that needs nothing else.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+At = Annotated[int | None, typer.Option("--at", metavar="EPOCH", help="As of an epoch of the past that is retained.")]
+T = TypeVar("T")
+Limit = Annotated[int, typer.Option("--limit", min=1, help="How many rows or witnesses are told.")]
+
+
+@reported
+def why(
+    database: Where,
+    view: View,
+    row: Columns = None,
+    html: Html = None,
+    dot: Annotated[Path | None, typer.Option("--dot", metavar="FILE", help="Write the graph for Graphviz.")] = None,
+    as_json: Json = False,
+    at: At = None,
+    limit: Limit = 10,
+    functions: Functions = None,
+) -> None:
+    """Say why a row is in a view, or why it is not: the ways it follows, down to rows of tables.
+
+    Exit code 1 says that the row is not there.
+
+    Examples:
+
+        whence why mydb reachable src=A dst=C
+
+        whence why mydb reachable src=A dst=C --html why.html
+
+        whence why access.sql can_see person=bob folder=source --json
+
+        whence why mydb reachable src=A dst=C --at 17
+    """
+    with _opened(database, functions, at) as db:
+        found = _answered("looking for derivations", lambda: db.why(view, row_of(db, view, row)))
+    found.limit = limit
+    with Bar("looking for witnesses"):
+        if as_json:
+            print(found.to_json())
+        else:
+            out.print(found, soft_wrap=True)
+        if html is not None:
+            found.to_html(html)
+        if dot is not None and found.holds:
+            found.to_dot(dot)
+    _say_written(html, dot if found.holds else None)
+    if not found.holds:
+        raise typer.Exit(1)
+
+
+@reported
+def what_if(
+    database: Where,
+    insert: Annotated[
+        list[str] | None,
+        typer.Option("--insert", "-i", metavar="TABLE:ROW", help="A row to suppose; see below. May be given again."),
+    ] = None,
+    delete: Annotated[
+        list[str] | None,
+        typer.Option("--delete", "-d", metavar="TABLE:ROW", help="A row to suppose gone. May be given again."),
+    ] = None,
+    sql: Annotated[str, typer.Option("--sql", help="INSERT, DELETE and UPDATE statements to suppose, first.")] = "",
+    view: Annotated[list[str] | None, typer.Option("--view", help="Tell of these views only (default: all).")] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="A --delete of a row that is not there is an error.")
+    ] = False,
+    html: Html = None,
+    as_json: Json = False,
+    at: At = None,
+    limit: Limit = 20,
+    functions: Functions = None,
+) -> None:
+    """Say what would change in every view if rows came and went. Nothing is changed.
+
+    A row is its values as CSV, in the order of the table's columns, where nothing or NULL
+    is no value; or a JSON array or object; or @FILE for all rows of a .csv, .jsonl or
+    .parquet file.
+
+    Examples:
+
+        whence what-if mydb --delete link:A,B
+
+        whence what-if mydb -d 'link:{"src": "A", "dst": "B"}' -i link:A,C --html what-if.html
+
+        whence what-if mydb --insert link:@new-links.csv --view reachable
+
+        whence what-if mydb --sql "DELETE FROM link WHERE src = 'A'" --json
+    """
+    if not (insert or delete or sql.strip()):
+        raise typer.BadParameter("nothing is supposed: give --insert, --delete or --sql")
+    with _opened(database, functions, at) as db:
+        gone, new = tables_of(db, "--delete", delete), tables_of(db, "--insert", insert)
+        found = _answered(
+            "supposing", lambda: db.what_if(sql, insert=new, delete=gone, views=view or None, strict=strict)
+        )
+    if as_json:
+        print(json_line(found.to_dict()))
+    else:
+        out.print(found.text(limit), soft_wrap=True)
+    if html is not None:
+        found.to_html(html)
+    _say_written(html)
+
+
+@reported
+def critical(
+    database: Where,
+    view: View,
+    row: Columns = None,
+    html: Html = None,
+    as_json: Json = False,
+    at: At = None,
+    limit: Limit = 20,
+    functions: Functions = None,
+) -> None:
+    """Say which rows of tables are critical: without any one of them the row is gone.
+
+    Without a row, all of the view is looked at: rows of tables are ranked by how many
+    rows of the view each would take along. These are the single points of failure.
+
+    Examples:
+
+        whence critical mydb reachable src=A dst=C
+
+        whence critical mydb reachable --limit 5
+    """
+    with _opened(database, functions, at) as db:
+        found = _answered("looking for derivations", lambda: db.critical(view, row_of(db, view, row) if row else None))
+    counts = [] if row else [(f"takes along, of {found.of:,}", found.counts.tolist())]
+    said = {"critical": found.to_dicts()} if as_json else None
+    _show(found, f"critical for {_asked(view, found.row)}", counts, limit, html, said, found.of)
+
+
+@reported
+def resilience(
+    database: Where,
+    view: View,
+    row: Columns = None,
+    html: Html = None,
+    as_json: Json = False,
+    at: At = None,
+    limit: Limit = 20,
+    functions: Functions = None,
+) -> None:
+    """Say how many rows of tables must be lost for a row to be gone, and which: a smallest such set.
+
+    Examples:
+
+        whence resilience mydb reachable src=A dst=C
+    """
+    with _opened(database, functions, at) as db:
+        found = _answered("looking for a smallest set", lambda: db.resilience(view, row_of(db, view, row)))
+    rows = [{"table": table, "row": values} for table, values in found]
+    said = {"count": found.count, "rows": rows} if as_json else None
+    _show(found, f"a smallest loss that removes {_asked(view, found.row)}", [], limit, html, said)
+
+
+@reported
+def contribution(
+    database: Where,
+    view: View,
+    row: Columns = None,
+    samples: Annotated[
+        int | None,
+        typer.Option("--samples", min=1, help="Cases drawn where it cannot be exact (default: up to 20,000)."),
+    ] = None,
+    html: Html = None,
+    as_json: Json = False,
+    at: At = None,
+    limit: Limit = 20,
+    functions: Functions = None,
+) -> None:
+    """Say how much each row of a table matters to a row: its Shapley and Banzhaf values.
+
+    Examples:
+
+        whence contribution mydb reachable src=A dst=C
+    """
+    with _opened(database, functions, at) as db:
+        found = _answered("weighing base rows", lambda: db.contribution(view, row_of(db, view, row), samples=samples))
+    values = [("Shapley", found.shapley), ("Banzhaf", found.banzhaf)]
+    columns = [(name, some.round(4).tolist()) for name, some in values]
+    how = "exact" if found.method == "exact" else f"from {found.samples:,} samples, within {found.error:.2g}"
+    said = {"method": found.method, "error": found.error, "rows": found.to_dicts()} if as_json else None
+    _show(found, f"contributions to {_asked(view, found.row)}, {how}", columns, limit, html, said)
+
+
+@reported
+def reliability(
+    database: Where,
+    view: View,
+    row: Columns = None,
+    given: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--given",
+            metavar="TABLE=P",
+            help="The probability of a table's rows, or column:NAME for that of each; others are certain.",
+        ),
+    ] = None,
+    samples: Annotated[int, typer.Option("--samples", min=1, help="Cases drawn where it cannot be exact.")] = 100_000,
+    confidence: Annotated[float, typer.Option("--confidence", help="Of the interval, if it is sampled.")] = 0.99,
+    html: Html = None,
+    as_json: Json = False,
+    at: At = None,
+    functions: Functions = None,
+) -> None:
+    """Say how probable a row is, when rows of tables are there independently of each other.
+
+    Examples:
+
+        whence reliability mydb reachable src=A dst=C --given link=0.99
+
+        whence reliability mydb reachable src=A dst=C --given link=column:p
+    """
+    if not 0 < confidence < 1:
+        raise typer.BadParameter("a confidence lies between 0 and 1", param_hint="--confidence")
+    chances = _given(given or [])
+    with _opened(database, functions, at) as db:
+        found = _answered(
+            "weighing derivations",
+            lambda: db.reliability(view, row_of(db, view, row), given=chances, samples=samples, confidence=confidence),
+        )
+    if as_json:
+        print(json_line(found.to_dict()))
+    else:
+        out.print(Text(str(found)), soft_wrap=True)
+    if html is not None:
+        facts = [f"{name}: {value}" for name, value in found.to_dict().items() if name not in ("view", "row", "epoch")]
+        title = f"How reliable is {_asked(view, found.row)}?"
+        written(answer_page(title, str(found), facts, ["", "probability"], [("it", found.probability)], 1.0), html)
+    _say_written(html)
+
+
+# -- what they share ---------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _opened(path: Path, functions: str | None, at: int | None) -> Iterator[whence.Database]:
+    """The database to ask: a folder, for reading only, or a script; as of an epoch of the past if one is given."""
+    setup = find_functions(functions)
+    with ExitStack() as stack:
+        if path.is_file():
+            if at is not None:
+                raise typer.BadParameter(
+                    "a script has no past: this is for the folder of a database", param_hint="--at"
+                )
+            db = stack.enter_context(whence.open(setup=setup))
+            declare(db, path)
+        else:
+            with Bar(f"opening {path}") as bar:
+                db = stack.enter_context(whence.open(path, read_only=True, setup=setup, progress=bar))
+        if at is not None:
+            with Bar(f"going back to epoch {at}"):
+                db = stack.enter_context(db.at(at))
+        yield db
+
+
+def _answered(what: str, ask: Callable[[], T]) -> T:
+    """An answer, with a bar for those who wait."""
+    with Bar(what):
+        return ask()
+
+
+def _given(texts: list[str]) -> dict[str, float | str]:
+    found: dict[str, float | str] = {}
+    for text in texts:
+        table, equals, value = text.partition("=")
+        try:
+            found[table] = chance = value.removeprefix("column:") if value.startswith("column:") else float(value)
+        except ValueError:
+            chance = ""
+        if isinstance(chance, float) and not 0 <= chance <= 1:
+            raise typer.BadParameter(f"a probability is from 0 to 1, not {value}", param_hint="--given")
+        if not equals or not table or chance == "":
+            raise typer.BadParameter(f"{text!r} is not TABLE=PROBABILITY or TABLE=column:NAME", param_hint="--given")
+    return found
+
+
+def _asked(view: str, row: Mapping[str, Any] | None) -> str:
+    return view if row is None else f"{view}({_values(row)})"
+
+
+def _values(row: Mapping[str, Any]) -> str:
+    return ", ".join("NULL" if value is None else str(value) for value in row.values())
+
+
+def _show(
+    found: Answer,
+    title: str,
+    columns: list[tuple[str, list[Any]]],
+    limit: int,
+    html: Path | None,
+    said: dict[str, Any] | None,
+    whole: float = 1.0,
+) -> None:
+    """Base rows, one a line, and what there is to say of each, or what is `said` in JSON; all of them in a page, if one
+    is asked for."""
+    names = ["base row", *(name for name, _ in columns)]
+    rows = [
+        (f"{table}({_values(row)})", *(values[i] for _, values in columns))
+        for i, (table, row) in enumerate(found if html is not None else islice(found, limit))
+    ]
+    if said is not None:
+        head = {"view": found.view, "row": found.row, "epoch": found.epoch}
+        print(json_line({**head, "exact": found.exact, "caveat": found.caveat, **said}))
+    else:
+        out.print(grid(names, rows[:limit], len(found), f"{title} (epoch {found.epoch})"))
+    if found.caveat and said is None:
+        err.print(Text(f"not exact under every loss: {found.caveat}", style="yellow"), soft_wrap=True)
+    if html is not None:
+        facts = [f"{len(found):,} base rows", *([f"not exact: {found.caveat}"] if found.caveat else [])]
+        written(answer_page(title, f"At epoch {found.epoch:,}.", facts, names, rows, whole), html)
+    _say_written(html)
+
+
+def _say_written(*paths: Path | None) -> None:
+    for path in paths:
+        if path is not None:
+            err.print(Text(f"{path} written", style="dim"))

@@ -1,0 +1,269 @@
+"""The exact function of a row as a decision diagram, if it fits.
+
+The cone is made smaller first (`simplify.py`). What is left is compiled in one of two ways:
+
+    one node a body     paths in a network: the frontier of decided arcs (`kernels/frontier.py`)
+    otherwise           least fixpoints of decision diagrams by oxidd, one circle of nodes after another; a tally by
+                        going through its elements with the sums so far
+
+Either way the result is arrays (variable, low, high) with parents before children, over which probabilities and slopes
+are single passes. More than `limit` nodes raise `TooLarge`, which callers answer by sampling.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from oxidd.bdd import BDDManager
+from oxidd.util import DDMemoryError
+
+from whence.errors import WhenceError
+from whence.explain.ask.evaluate import Evaluator
+from whence.explain.ask.ordering import Plan, plan
+from whence.explain.ask.simplify import Body, Floats, System, simplify, system
+from whence.explain.ask.tally import Scale
+from whence.explain.graph import Ints
+from whence.explain.kernels import diagram
+from whence.explain.kernels.frontier import frontier
+from whence.model.codes import Codes
+
+LIMIT = 2_000_000  # nodes of a decision diagram
+STATES = 100_000  # of one tally
+MOST = 50_000  # derivations that are simplified
+WIDEST = 64  # slots of a frontier: the bits of a word
+
+
+class TooLarge(WhenceError):  # noqa: N818  # an answer as much as an error
+    """The function has no decision diagram within the limit."""
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function as a diagram over the variables of a system. Nodes 0 and 1 are false and true."""
+
+    system: System
+    variable: Ints
+    low: Codes
+    high: Codes
+    root: int
+
+    def __len__(self) -> int:
+        return len(self.variable) - 2
+
+    def probability(self, given: Floats) -> float:
+        """With independent base rows of these probabilities."""
+        found = diagram.weigh(self.variable, self.low, self.high, self.system.probabilities(given))
+        return float(found[self.root])
+
+    def slopes(self, given: Floats) -> Floats:
+        """How the probability changes with that of each base row."""
+        chances = self.system.probabilities(given)
+        outer = diagram.slopes(self.variable, self.low, self.high, self.root, chances)
+        return self.system.gradient(chances, outer)
+
+
+def function(evaluator: Evaluator, limit: int = LIMIT, pair: Floats | None = None) -> Function:
+    """The function of the first root. With `pair`, the probabilities of base rows, only its probability for these is
+    right (see `simplify`), base rows that are certain or impossible are left out, and it is often far smaller."""
+    if len(evaluator.graph.head) > MOST:
+        raise TooLarge(f"the row has more than {MOST:,} derivations below it")
+    if pair is None:
+        equations = simplify(system(evaluator))
+    else:
+        sure, never = np.flatnonzero(pair == 1), np.flatnonzero(pair == 0)
+        equations = simplify(system(evaluator, sure.astype(np.int32), never.astype(np.int32)), pair)
+    if equations.constant is not None:
+        return _constant(equations, equations.constant)
+    if equations.linear:
+        return _network(equations, limit)
+    return _Diagrams(equations, evaluator, limit).function()
+
+
+def _constant(equations: System, value: bool) -> Function:
+    return Function(equations, np.array([-1, -1], np.int32), np.zeros(2, np.int64), np.zeros(2, np.int64), int(value))
+
+
+def _network(equations: System, limit: int) -> Function:
+    found = plan(equations, WIDEST)
+    if found is None:
+        raise TooLarge(f"the frontier of the row's derivations is more than {WIDEST} nodes wide")
+    level, low, high = frontier(
+        found.starts, found.tails, found.tops, found.slot, found.begin, found.always, found.width, limit
+    )
+    if not len(level):
+        raise TooLarge(f"the row's function has more than {limit:,} nodes")
+    return _finish(equations, _variables(level, found), low, high)
+
+
+def _variables(level: Ints, found: Plan) -> Ints:
+    listed: Ints = found.variables[level]
+    listed[:2] = -1
+    return listed
+
+
+def _finish(equations: System, variable: Ints, low: Codes, high: Codes) -> Function:
+    low, high = low.copy(), high.copy()
+    low[:2] = high[:2] = 0
+    return Function(equations, *diagram.reduce(variable, low, high))
+
+
+class _Diagrams:
+    """Systems with several nodes a body or tallies, compiled by oxidd."""
+
+    def __init__(self, equations: System, evaluator: Evaluator, limit: int):
+        self.equations, self.tallies, self.limit = equations, evaluator.graph.tallies, limit
+        self.order = _depth_first(equations)
+        self.place = {v: i for i, v in enumerate(self.order)}
+
+    def function(self) -> Function:
+        for capacity in sorted({min(1 << 16, self.limit), self.limit}):
+            try:
+                return self._compile(capacity)
+            except DDMemoryError:
+                continue
+        raise TooLarge(f"the row's function has more than {self.limit:,} nodes")
+
+    def _compile(self, capacity: int) -> Function:
+        manager = BDDManager(capacity, capacity, 1)
+        manager.add_vars(max(len(self.order), 1))
+        self.known: dict[int, Any] = {v: manager.var(i) for i, v in enumerate(self.order)}
+        self.true, self.false = manager.true(), manager.false()
+        for circle in _circles(self.equations):
+            if len(circle) == 1 and circle[0] in self.equations.tallied:
+                self.known[~circle[0]] = self._tally(circle[0])
+                continue
+            self._fixpoint(circle)
+        return self._listed(manager, self.known[~self.equations.root])
+
+    def _value(self, item: int) -> Any:
+        """Of a variable or node; absences among the elements of tallies are always there."""
+        return self.known.get(item, self.true)
+
+    def _fixpoint(self, circle: list[int]) -> None:
+        """The least fixpoint of some equations, from false upwards; nodes whose bodies changed are looked at again."""
+        for n in circle:
+            self.known[~n] = self.false
+        users: dict[int, set[int]] = defaultdict(set)
+        for n in circle:
+            for b in self.equations.bodies[n]:
+                for v in b:
+                    if v < 0:
+                        users[~v].add(n)
+        todo = list(circle)
+        while todo:
+            n = todo.pop(0)
+            found = self.known[~n]
+            for b in self.equations.bodies[n]:
+                found = found | self._all(b)
+            if found != self.known[~n]:
+                self.known[~n] = found
+                todo += [u for u in sorted(users[n]) if u not in todo]
+
+    def _all(self, body: Body) -> Any:
+        found = self.true
+        for v in sorted(body, key=lambda v: self.place.get(v, -1), reverse=True):
+            found = found & self.known[v]
+        return found
+
+    def _tally(self, node: int) -> Any:
+        """Through the elements from the last to the first: what is still to come of each state of the sums."""
+        scale, elements = Scale(self.tallies[node]), self.equations.tallied[node]
+        layers = [[scale.start()]]
+        for e in range(len(elements)):
+            layers.append(list({t: None for s in layers[-1] for t in (s, scale.step(s, e))}))
+            if len(layers[-1]) > STATES:
+                raise TooLarge(f"an aggregate over {len(elements)} rows has too many results to tell apart")
+        below = {s: self.true if scale.final(s) else self.false for s in layers[-1]}
+        for e in reversed(range(len(elements))):
+            there = self._value(elements[e])
+            below = {s: there.ite(below[scale.step(s, e)], below[s]) for s in layers[e]}
+        return below[layers[0][0]]
+
+    def _listed(self, manager: Any, found: Any) -> Function:
+        """oxidd's nodes as arrays: it writes them children first, terminals at the start."""
+        if not found.satisfiable() or found.valid():
+            return _constant(self.equations, found.valid())
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "function"
+            manager.export_dddmp(str(path), [found], ascii=True)
+            lines = path.read_text().split(".nodes\n")
+        head = {k: v.split() for k, _, v in (line.partition(" ") for line in lines[0].splitlines())}
+        cells = lines[1].split(".end")[0].replace("F", "-1").replace("T", "-2").split()
+        nodes = np.array(cells, np.int64).reshape(-1, 4)
+        return self._turned(nodes, np.array(head[".ids"], np.int64), int(head[".rootids"][0]))
+
+    def _turned(self, nodes: NDArray[np.int64], support: Codes, root: int) -> Function:
+        """Parents first: a node's children are of later variables."""
+        inner = nodes[nodes[:, 1] >= 0]
+        inner = inner[np.argsort(inner[:, 1], kind="stable")]
+        place = np.zeros(int(nodes[:, 0].max()) + 1, np.int64)
+        place[nodes[nodes[:, 1] == -2, 0]] = 1
+        place[inner[:, 0]] = np.arange(2, len(inner) + 2)
+        variable = np.concatenate([[-1, -1], np.array(self.order)[support[inner[:, 1]]]]).astype(np.int32)
+        low = np.concatenate([[0, 0], place[inner[:, 3]]])
+        high = np.concatenate([[0, 0], place[inner[:, 2]]])
+        assert place[root] == 2
+        return Function(self.equations, variable, low, high, 2)
+
+
+def _depth_first(equations: System) -> list[int]:
+    """Variables in the order in which a walk from the root meets them: those of a derivation lie close together."""
+    order: dict[int, None] = {}
+    seen, todo = set(), [~equations.root]
+    while todo:
+        item = todo.pop()
+        if item >= 0:
+            order.setdefault(item)
+            continue
+        if item in seen:
+            continue
+        seen.add(item)
+        n = ~item
+        bodies = [equations.tallied[n]] if n in equations.tallied else sorted(map(sorted, equations.bodies.get(n, ())))
+        for b in reversed(bodies):
+            todo += [v for v in b if v < 0] + [v for v in b if v >= 0]
+    return list(order)
+
+
+def _circles(equations: System) -> list[list[int]]:
+    """The strongly connected components, bodies before heads (Tarjan)."""
+    down = {n: sorted({~v for b in bodies for v in b if v < 0}) for n, bodies in equations.bodies.items()}
+    for n, elements in equations.tallied.items():
+        down[n] = sorted({~v for v in elements if v < 0 and (~v in equations.bodies or ~v in equations.tallied)})
+    number: dict[int, int] = {}
+    least: dict[int, int] = {}
+    open_nodes: list[int] = []
+    inside: set[int] = set()
+    found: list[list[int]] = []
+    stack: list[tuple[int, Any]] = [(equations.root, iter(down[equations.root]))]
+    number[equations.root] = least[equations.root] = 0
+    open_nodes.append(equations.root)
+    inside.add(equations.root)
+    while stack:
+        n, rest = stack[-1]
+        for m in rest:
+            if m not in number:
+                number[m] = least[m] = len(number)
+                open_nodes.append(m)
+                inside.add(m)
+                stack.append((m, iter(down[m])))
+                break
+            if m in inside:
+                least[n] = min(least[n], number[m])
+        else:
+            stack.pop()
+            if stack:
+                least[stack[-1][0]] = min(least[stack[-1][0]], least[n])
+            if least[n] == number[n]:
+                circle: list[int] = []
+                while not circle or circle[-1] != n:
+                    circle.append(open_nodes.pop())
+                    inside.discard(circle[-1])
+                found.append(circle)
+    return found

@@ -1,0 +1,186 @@
+"""Questions answered by trying: base rows are taken out of a copy of the database, and put back.
+
+For rows whose derivations do not say everything (`Derivations.exact`): a group that keeps a row by another value, an
+OFFSET, a negation of a negation. The copy is a dataflow of its own, so nobody waits, and each trial is an epoch that is
+undone: it costs what the loss changes. Every base row of the tables that the view reads is a variable here, since any
+may matter. All sets of rows are tried where they are few; else what is found is bounded or sampled, and says so.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import combinations
+from typing import Literal
+
+import numpy as np
+
+from whence.engine.graph import Dataflow
+from whence.engine.operator import Batch
+from whence.explain.ask.contribution import Contribution
+from whence.explain.ask.evaluate import Bools
+from whence.explain.ask.intervals import clopper_pearson, normal_quantile
+from whence.explain.ask.reliability import Reliability
+from whence.explain.ask.resilience import Resilience
+from whence.explain.ask.simplify import Floats
+from whence.explain.derive.build import Builder
+from whence.explain.graph import Derivations, Ints
+from whence.model.codes import Codes, Dictionary
+from whence.model.types import Schema
+
+MOST = 5_000  # base rows, and trials, of a question
+FEW = 10  # base rows of which all sets are tried
+
+
+class Trial:
+    """A row of a view in a dataflow that nobody else uses."""
+
+    def __init__(self, flow: Dataflow, dictionary: Dictionary, view: str, schema: Schema, rows: Codes) -> None:
+        self._flow, self._view, self._rows = flow, view, rows
+        builder = Builder(dictionary)
+        self._tables: list[tuple[str, Codes, Codes]] = []
+        for name, scan in flow.tables.items():
+            batch = scan.contents()
+            nodes = builder.append(builder.relation(("base", name), name, "base", scan.schema), batch.rows)
+            builder.copies |= {int(n): int(c) for n, c in zip(nodes, batch.ann, strict=True) if c > 1}
+            self._tables.append((name, batch.rows, batch.ann))
+        roots = builder.append(builder.relation(("view", view), view, "view", schema), rows)
+        self.graph: Derivations = builder.finish(roots)
+
+    def left(self, alive: Bools) -> Bools:
+        """Whether each of the rows is there, when only these base rows are: one column a case."""
+        found = np.empty((len(self._rows), alive.shape[1]), bool)
+        for case in range(alive.shape[1]):
+            found[:, case] = self._left(alive[:, case])
+        return found
+
+    def _left(self, alive: Bools) -> Bools:
+        lost: dict[str, Batch] = {}
+        at = 0
+        for name, rows, copies in self._tables:
+            gone = ~alive[at : at + len(rows)]
+            at += len(rows)
+            if gone.any():
+                lost[name] = Batch(np.ascontiguousarray(rows[gone]), -copies[gone], True)
+        try:
+            self._flow.run(lost)
+            counts: Codes = self._flow.views[self._view].count_of(self._rows)
+        finally:
+            self._flow.undo()
+        there: Bools = counts > 0
+        return there
+
+    def holds(self, alive: Bools) -> Bools:
+        """The same of the first row."""
+        there: Bools = self.left(alive)[0]
+        return there
+
+    @property
+    def variables(self) -> int:
+        return len(self.graph.base)
+
+
+def losses(trial: Trial) -> tuple[Ints, Codes]:
+    """The base nodes whose loss alone removes rows, and how many it removes: most first."""
+    alive = ~np.eye(trial.variables, dtype=bool)
+    counts = (~trial.left(alive)).sum(axis=0)
+    by = np.lexsort((trial.graph.base, -counts))
+    by = by[counts[by] > 0]
+    return trial.graph.base[by], counts[by].astype(np.int64)
+
+
+def resilience(trial: Trial, budget: int = MOST) -> Resilience:
+    """All losses of one row, of two rows, … as long as the budget lasts."""
+    count = trial.variables
+    for size in range(1, count + 1):
+        if budget < math.comb(count, size):
+            return Resilience(None, size)
+        budget -= math.comb(count, size)
+        for lost in combinations(range(count), size):
+            alive = np.ones((count, 1), bool)
+            alive[list(lost)] = False
+            if not trial.holds(alive)[0]:
+                return Resilience(trial.graph.base[list(lost)], size)
+    return Resilience(None, 0)
+
+
+def reliability(
+    trial: Trial, probabilities: Floats, samples: int, confidence: float = 0.99, seed: int = 0
+) -> Reliability:
+    """Over all cases if few rows are uncertain, else sampled."""
+    unsure = np.flatnonzero((probabilities > 0) & (probabilities < 1))
+    if len(unsure) <= FEW:
+        alive, weights = _cases(unsure, probabilities)
+        chance = float(weights[trial.holds(alive)].sum())
+        return Reliability(chance, chance, chance, "exact", None, None, 1.0)
+    samples = min(samples, MOST)
+    rng = np.random.default_rng(seed)
+    alive = rng.random((trial.variables, samples)) < probabilities[:, None]
+    there = int(trial.holds(alive).sum())
+    low, high = clopper_pearson(there, samples, confidence)
+    return Reliability(there / samples, low, high, "sampled", None, samples, confidence)
+
+
+def _cases(unsure: Codes, probabilities: Floats) -> tuple[Bools, Floats]:
+    """Every case of some base rows, the others being as sure as they are; and how likely each is."""
+    bits = (np.arange(1 << len(unsure)) >> np.arange(len(unsure))[:, None] & 1).astype(bool)
+    alive = np.repeat((probabilities == 1)[:, None], bits.shape[1], axis=1)
+    alive[unsure] = bits
+    chance = probabilities[unsure][:, None]
+    weights: Floats = np.where(bits, chance, 1 - chance).prod(axis=0)
+    return alive, weights
+
+
+def contribution(trial: Trial, samples: int | None = None, confidence: float = 0.99, seed: int = 0) -> Contribution:
+    """Over all sets if rows are few, else from orders in which they come, each of which tells of every row."""
+    count = trial.variables
+    if count <= FEW:
+        there = trial.holds(_cases(np.arange(count), np.full(count, 0.5))[0]).astype(float)
+        masks = np.arange(1 << count)
+        size = np.array([int(m).bit_count() for m in masks])
+        weight = np.array([1 / (count * math.comb(count - 1, int(s))) if s < count else 0.0 for s in size])
+        shapley, banzhaf = np.zeros(count), np.zeros(count)
+        for i in range(count):
+            without = masks[masks >> i & 1 == 0]
+            decides = there[without | 1 << i] - there[without]
+            shapley[i], banzhaf[i] = (decides * weight[without]).sum(), decides.mean()
+        return _sorted(trial, shapley, banzhaf, "exact", None, 0.0, 1.0)
+    rng = np.random.default_rng(seed)
+    orders = max(1, min(samples or MOST, MOST // (2 * count + 2)))
+    shapley, banzhaf = np.zeros(count), np.zeros(count)
+    for _ in range(orders):
+        order = rng.permutation(count)
+        alive = np.zeros((count, count + 1), bool)
+        for k, v in enumerate(order.tolist()):
+            alive[v, k + 1 :] = True
+        there = trial.holds(alive).astype(float)
+        shapley[order] += np.diff(there)
+        some = rng.random(count) < 0.5
+        with_, without = np.repeat(some[:, None], count, axis=1), np.repeat(some[:, None], count, axis=1)
+        np.fill_diagonal(with_, True)
+        np.fill_diagonal(without, False)
+        banzhaf += trial.holds(with_).astype(float) - trial.holds(without)
+    error = normal_quantile(confidence) / math.sqrt(orders)
+    return _sorted(trial, shapley / orders, banzhaf / orders, "sampled", orders, error, confidence)
+
+
+def _sorted(
+    trial: Trial,
+    shapley: Floats,
+    banzhaf: Floats,
+    method: Literal["exact", "sampled"],
+    samples: int | None,
+    error: float,
+    confidence: float,
+) -> Contribution:
+    matters = np.flatnonzero((shapley != 0) | (banzhaf != 0))
+    by = matters[np.lexsort((matters, -banzhaf[matters], -shapley[matters].round(12)))]
+    return Contribution(
+        trial.graph.base[by],
+        shapley[by],
+        banzhaf[by],
+        method,
+        None,
+        samples,
+        error,
+        confidence,
+    )

@@ -1,0 +1,350 @@
+"""From rows of a view to the derivations behind them, down to rows of base tables.
+
+A recursive component is taken apart by its own rules (`components.py`), every other query by evaluating it over the
+rows that matter, each result row with the rows it came from (`rewrite.py`). Both leave rows of other views open: those
+are taken apart in turn, all of one view at once, until only base rows and absences are left.
+
+The graph is exact when no loss of base rows can bring about a row that is not there now and matters here. What is not
+monotone (negation, aggregates, top-k) is looked at where it stands; what cannot be ruled out there is a caveat.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from whence.engine.fixpoint import Fixpoint
+from whence.engine.graph import Dataflow
+from whence.explain.derive.build import LIMIT, Builder, Rows
+from whence.explain.derive.components import Cone, Outside
+from whence.explain.derive.parts import Wanted
+from whence.explain.derive.rewrite import Query, is_monotone
+from whence.explain.graph import Derivations, Ints
+from whence.model.codes import Codes, Dictionary
+from whence.plan.logical import Node, Ref, Scan, walk
+from whence.plan.program import Program, View
+from whence.plan.rewrite import optimize
+from whence.plan.rule_model import Rule, RuleRelation
+
+_LOSING = "losing rows could bring about others: "
+
+
+def extract(
+    flow: Dataflow,
+    program: Program,
+    planned: Program,
+    dictionary: Dictionary,
+    name: str,
+    rows: Codes | None = None,
+    limit: int = LIMIT,
+) -> Derivations:
+    """The derivations behind rows of a table or view that are there, or behind all of its rows.
+
+    `program` is as users wrote it and `planned` as it runs. Nobody may change the dataflow meanwhile."""
+    found = Extractor(flow, program, planned, dictionary, limit)
+    if rows is None:
+        rows = found.contents(name)[0]
+        if rows.shape[1]:  # what has the last value in common is derived from much the same rows
+            rows = rows[np.argsort(rows[:, -1], kind="stable")]
+    return found.graph_of(name, rows)
+
+
+class Extractor:
+    """One graph in the making, and what is still open in it."""
+
+    def __init__(self, flow: Dataflow, program: Program, planned: Program, dictionary: Dictionary, limit: int = LIMIT):
+        self.flow, self.program, self.planned, self.dictionary = flow, program, planned, dictionary
+        self.borrowed = True  # the dictionary is the database's own, to which nothing may be added
+        self.builder = Builder(dictionary, limit)
+        self.query = Query(self)
+        self._cones: dict[int, Cone] = {}
+        self._fixpoints: dict[str, Fixpoint] = {}  # by the names of their outputs, and of the queries over those
+        self._plans: dict[str, Node] = {}
+        for op in flow.order:
+            if isinstance(op, Fixpoint):
+                self._fixpoints |= dict.fromkeys((*op.program.outputs, *(n for n, _ in op.program.after)), op)
+        self._alias: dict[str, str] = {}  # views that are a relation of a fixpoint as it is
+        self._named: dict[tuple[int, int], str] = {}  # and the relation's name then
+        for name, fixpoint in self._fixpoints.items():
+            outputs = fixpoint.program.outputs
+            if name not in outputs and isinstance(node := self.plan(name), Ref) and node.view in outputs:
+                self._alias[name] = node.view
+                self._named.setdefault((id(fixpoint), outputs[node.view]), name)
+        self._open: dict[str, list[Codes]] = {}  # rows of views whose derivations are still to be found
+        self._volatile: dict[str, bool] = {}
+
+    def graph_of(self, name: str, rows: Codes) -> Derivations:
+        roots = self.nodes(name, rows)
+        self.close()
+        return self.builder.finish(roots)
+
+    def close(self) -> None:
+        """Find the derivations of everything that is open."""
+        while True:
+            cone = next((c for c in self._cones.values() if c.waiting), None)
+            if cone is not None:
+                self._spread(cone)
+            elif self._open:
+                name, chunks = self._open.popitem()
+                self._expand(name, np.concatenate(chunks))
+            else:
+                break
+        for cone in self._cones.values():
+            if cone.lets_in():
+                self.builder.doubt(f"{_LOSING}{cone.fixpoint.name} excludes rows that could then be let through")
+            cone.release()
+
+    # -- rows of tables and views ------------------------------------------------------------------------------------
+
+    def contents(self, name: str) -> tuple[Codes, Codes]:
+        """All rows of a table, a view, or a relation that a fixpoint gives out, and how often each is there."""
+        op = self.flow.tables.get(name) or self.flow.views.get(name)
+        if op is None:
+            fixpoint = self._fixpoints[name]
+            rows = fixpoint.live(fixpoint.program.outputs[name])
+            return rows, np.ones(len(rows), np.int64)
+        batch = op.contents()
+        return batch.rows, op.algebra.multiplicity(batch.ann)
+
+    def rows_of(self, name: str, wanted: Wanted) -> Codes:
+        """Rows of a view among which all that are wanted are."""
+        op = self.flow.views.get(name)
+        for cols, values in wanted:
+            if op is not None and len(cols) == len(op.schema) and cols == tuple(range(len(cols))):
+                values = np.ascontiguousarray(values)
+                return values[op.count_of(values) > 0]
+        return self.contents(name)[0]
+
+    def is_recursive(self, name: str) -> bool:
+        return name in self._fixpoints and name in self._fixpoints[name].program.outputs
+
+    def plan(self, name: str) -> Node:
+        """The query of a view that is not itself a relation of a fixpoint, as it runs."""
+        found = self._plans.get(name)
+        if found is None:
+            fixpoint = self._fixpoints.get(name)
+            node = dict(fixpoint.program.after)[name] if fixpoint is not None else self.planned.views[name].query
+            found = self._plans[name] = optimize(node)
+        return found
+
+    def relation(self, name: str) -> Rows:
+        """The relation of the graph for a table or view."""
+        if (table := self.program.tables.get(name)) is not None:
+            return self.builder.relation(("base", name), name, "base", table.schema)
+        if self.is_recursive(name):
+            fixpoint = self._fixpoints[name]
+            return self._derived(fixpoint, fixpoint.program.outputs[name])
+        view = self.planned.views[name]
+        hidden = view.hidden
+        return self.builder.relation(("view", name), self.name_of(name), "inner" if hidden else "view", view.schema)
+
+    def name_of(self, name: str) -> str:
+        """A table or view as people know it."""
+        view = self.planned.views.get(name)
+        if view is None or not view.hidden:
+            return name if "$" not in name else _readable(name, None)
+        return _readable(name, view if name not in self.program.views else None)
+
+    def nodes(self, name: str, rows: Codes, copies: Codes | None = None) -> Ints:
+        """The nodes of rows that are there; their derivations are found later."""
+        if name in self.program.tables:
+            nodes, fresh = self.builder.intern(self.relation(name), rows)
+            if copies is None:
+                copies = self.flow.tables[name].relation.counts(np.ascontiguousarray(rows))
+            several = fresh[copies[fresh] > 1]
+            self.builder.copies.update(zip(nodes[several].tolist(), copies[several].tolist(), strict=True))
+            return nodes
+        if self.is_recursive(name := self._alias.get(name, name)):
+            fixpoint = self._fixpoints[name]
+            cone = self._cone(fixpoint)
+            numbers = cone.ask(fixpoint.program.outputs[name], rows)
+            self._settle(cone)
+            return cone.nodes(numbers)
+        nodes, fresh = self.builder.intern(self.relation(name), rows)
+        if len(fresh):
+            self._open.setdefault(name, []).append(rows[fresh])
+        return nodes
+
+    def _expand(self, name: str, rows: Codes) -> None:
+        """Add the derivations of rows of a view that is a plain query."""
+        self.query.view = name
+        wanted: Wanted = ((tuple(range(rows.shape[1])), rows),)
+        parts = self.query.parts(self.plan(name), wanted)
+        relation = self.relation(name)
+        derived = []
+        for part in parts:
+            heads, _ = self.builder.intern(relation, part.rows)
+            self.query.derive(heads, part, self.name_of(name))
+            derived.append(heads)
+        heads, _ = self.builder.intern(relation, rows)
+        rest = np.setdiff1d(heads, np.concatenate(derived)) if derived else heads
+        if len(rest):
+            self._leave_whole(name, rest)
+
+    def _leave_whole(self, name: str, heads: Ints) -> None:
+        """Rows of which it is not known what they came from came from all that the view reads."""
+        self.builder.doubt(f"it is not known which rows lead to those of {name}: it stands on all that it reads")
+        read = [n.table if isinstance(n, Scan) else n.view for n in walk(self.plan(name)) if isinstance(n, (Scan, Ref))]
+        found = [self.nodes(n, self.contents(n)[0]) for n in dict.fromkeys(read)]
+        body = np.concatenate([np.empty(0, np.int32), *found])
+        step = self.builder.step(name, f"{self.name_of(name)} <- {', '.join(map(self.name_of, dict.fromkeys(read)))}")
+        self.builder.add(heads, np.full(len(heads), step, np.int32), np.tile(body, (len(heads), 1)))
+
+    # -- recursive components ----------------------------------------------------------------------------------------
+
+    def _cone(self, fixpoint: Fixpoint) -> Cone:
+        found = self._cones.get(id(fixpoint))
+        if found is None:
+            found = self._cones[id(fixpoint)] = Cone(fixpoint, self.builder)
+            self._doubt_component(fixpoint)
+        return found
+
+    def _derived(self, fixpoint: Fixpoint, number: int) -> Rows:
+        """The relation of the graph for one that a component derives."""
+        relation = fixpoint.program.relations[number]
+        name = self._named.get((id(fixpoint), number), relation.name)
+        users = name in self.program.views and not self.program.views[name].hidden
+        name = name if users else self._inner_name(relation)
+        return self.builder.relation((id(fixpoint), number), name, "view" if users else "inner", relation.schema)
+
+    def _inner_name(self, relation: RuleRelation) -> str:
+        if relation.kind == "best":
+            return f"best {relation.schema.names[-1]} of {relation.view.partition('$')[0]}"
+        return self.name_of(relation.name) if "$computed" not in relation.name else f"computed for {relation.view}"
+
+    def _spread(self, cone: Cone) -> None:
+        heads, rules, bodies = cone.spread()
+        self._settle(cone)
+        builder, program = self.builder, cone.fixpoint.program
+        steps = np.array([self._step(cone.fixpoint, r) for r in range(len(program.rules))], np.int32)
+        builder.add(cone.nodes(heads), steps[rules], cone.nodes(bodies))
+
+    def _step(self, fixpoint: Fixpoint, number: int) -> int:
+        program = fixpoint.program
+        rule = program.rules[number]
+        names = []
+        for atom in rule.atoms:
+            relation = program.relations[atom.relation]
+            derived = relation.kind in ("set", "best")
+            name = self._derived_name(fixpoint, atom.relation) if derived else self.name_of(relation.name)
+            names.append(f"no {name}" if relation.kind == "absence" else name)
+        head = self._derived_name(fixpoint, rule.head)
+        return self.builder.step(program.relations[rule.head].view, f"{head} <- {', '.join(names)}")
+
+    def _derived_name(self, fixpoint: Fixpoint, number: int) -> str:
+        return self.builder.relations[self._derived(fixpoint, number).number].name
+
+    def _settle(self, cone: Cone) -> None:
+        """Give nodes to the rows that were met; rows of external relations are those of tables, views or queries."""
+        fixpoint = cone.fixpoint
+        for met in cone.unsettled():
+            relation = fixpoint.program.relations[met.relation]
+            if relation.kind in ("set", "best"):
+                nodes = self.builder.append(self._derived(fixpoint, met.relation), met.cells)
+            else:
+                nodes = self._outside(fixpoint, met, relation)
+            cone.settle(met.numbers, nodes)
+
+    def _outside(self, fixpoint: Fixpoint, met: Outside, relation: RuleRelation) -> Ints:
+        source, key = relation.source, (id(fixpoint), met.relation)
+        assert source is not None
+        name = self.name_of(relation.name)
+        if relation.kind == "absence":
+            return self.builder.append(self.builder.relation(key, name, "absence", relation.schema), met.cells)
+        if isinstance(source, Scan):
+            return self.nodes(source.table, met.cells, met.copies)
+        if isinstance(source, Ref):
+            return self.nodes(source.view, met.cells)
+        rows = self.builder.relation(key, name, "inner", relation.schema, plain=True)
+        nodes = self.builder.append(rows, met.cells)
+        everything = tuple(range(rows.width))
+        self.query.view = relation.view or fixpoint.name
+        for part in self.query.parts(source, ((everything, met.cells),)):
+            heads, _ = self.builder.intern(rows, part.rows)
+            self.query.derive(heads, part, name)
+        return nodes
+
+    # -- what may appear ---------------------------------------------------------------------------------------------
+
+    def _doubt_component(self, fixpoint: Fixpoint) -> None:
+        """Caveats of a component: rows outside that may appear, best values that may change."""
+        program = fixpoint.program
+        for relation in program.relations:
+            if relation.source is None:
+                continue
+            name, view = self.name_of(relation.name), fixpoint.name
+            if self._selects(relation):
+                continue  # a row that is best stays derived from the same best rows: plan/select_aggregates.py
+            if self.is_volatile(relation.source):
+                self.builder.doubt(f"{_LOSING}{view} reads {name}, whose rows may change when others are lost")
+        for rule in program.rules:
+            if self._forgets(fixpoint, rule):
+                self.builder.doubt(
+                    f"{_LOSING}{fixpoint.name} reads a best value so that another value may lead to the same row"
+                )
+
+    def _selects(self, relation: RuleRelation) -> bool:
+        """Whether it has the best values that a view was cut down to."""
+        source = relation.source
+        if not isinstance(source, Ref):
+            return False
+        view = self.planned.views.get(source.view)
+        return view is not None and view.hidden and source.view not in self.program.views
+
+    def is_selected(self, name: str) -> bool:
+        """Whether a recursive view was cut down to the rows of best values."""
+        return any(self._selects(r) for r in self._fixpoints[name].program.relations)
+
+    def is_best(self, name: str) -> bool:
+        """Whether a relation of a fixpoint has the best value of each key."""
+        program = self._fixpoints[name].program
+        return program.relations[program.outputs[name]].kind == "best"
+
+    def _forgets(self, fixpoint: Fixpoint, rule: Rule) -> bool:
+        program = fixpoint.program
+        head = program.relations[rule.head]
+        for atom in rule.atoms:
+            relation = program.relations[atom.relation]
+            if relation.kind != "best":
+                continue
+            value = atom.terms[-1]
+            if value is None or head.kind != "best":
+                return True
+            carried = {value}  # what differs whenever the best value does
+            for op in rule.ops:
+                if op.name in ("+", "-") and (op.a in carried) != (op.b in carried):
+                    carried.add(op.to)
+            if rule.terms[-1] not in carried:
+                return True
+        return False
+
+    def is_volatile(self, node: Node) -> bool:
+        """Whether a query may have rows after a loss of base rows that it does not have now."""
+        return any(not is_monotone(n) or (isinstance(n, Ref) and self._is_volatile_view(n.view)) for n in walk(node))
+
+    def _is_volatile_view(self, name: str) -> bool:
+        found = self._volatile.get(name)
+        if found is None:
+            self._volatile[name] = False
+            fixpoint = self._fixpoints.get(name)
+            if fixpoint is None:
+                found = self.is_volatile(self.plan(name))
+            else:
+                program = fixpoint.program
+                found = any(
+                    r.kind in ("absence", "best") or (r.source is not None and self.is_volatile(r.source))
+                    for r in program.relations
+                )
+                if not found and name not in program.outputs:
+                    found = self.is_volatile(self.plan(name))
+            self._volatile[name] = found
+        return found
+
+
+def _readable(name: str, selected: View | None) -> str:
+    """A hidden view: the best values of one that is cut down to them, or a part of a query that had a name there."""
+    owner, _, own = name.partition("$")
+    if selected is not None:
+        return f"best {selected.schema.names[-1]} of {owner}"
+    if own.rstrip("0123456789_") in ("min", "max"):
+        return f"best value of {owner}"
+    return own or owner

@@ -1,0 +1,123 @@
+"""Rows with the rows they came from, and what can be done with them a column at a time.
+
+A row of a **part** is one way in which a result row comes about: for each source, the place of the row it came from,
+and a weight, the number of its copies. `Wanted` says which rows matter, by values that some columns must have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whence.errors import WhenceError
+from whence.explain.derive.build import numbered, ranges
+from whence.explain.graph import Ints
+from whence.model.codes import Codes
+
+Wanted = tuple[tuple[tuple[int, ...], Codes], ...]  # columns, and the values they may have together
+Mask = NDArray[np.bool_]
+SIDEWAYS = 200_000  # rows of one side of a join that the other side is still cut down to
+PAIRS = 20_000_000  # of a join that are still looked at
+
+
+class Source(Protocol):
+    """Where rows of parts come from; `places` are into its own rows."""
+
+    name: str
+
+    def nodes(self, places: Codes) -> Ints:
+        """Their nodes."""
+
+
+@dataclass
+class Part:
+    """Rows, and for each source the places of the rows that they came from."""
+
+    rows: Codes
+    weight: Codes
+    refs: list[tuple[Source, Codes]]
+
+    def take(self, at: Codes) -> Part:
+        return Part(self.rows[at], self.weight[at], [(s, p[at]) for s, p in self.refs])
+
+    def with_rows(self, rows: Codes) -> Part:
+        return Part(rows, self.weight, self.refs)
+
+    def and_also(self, source: Source, places: Codes) -> Part:
+        return Part(self.rows, self.weight, [*self.refs, (source, places)])
+
+
+def among(rows: Codes, values: Codes) -> Mask:
+    """Which rows are among some values."""
+    if len(values) == 1:
+        found: Mask = (rows == values[0]).all(axis=1)
+        return found
+    if not len(values) or not len(rows):
+        return np.zeros(len(rows), bool)
+    number, first = numbered(np.concatenate([values, rows]))
+    known = np.zeros(len(first), bool)
+    known[number[: len(values)]] = True
+    return known[number[len(values) :]]
+
+
+def pairs(left: Codes, right: Codes) -> tuple[Codes, Codes]:
+    """The positions of all pairs of equal rows, ordered by the left."""
+    number, _ = numbered(np.concatenate([left, right]))
+    mine, other = number[: len(left)], number[len(left) :]
+    order = np.argsort(other, kind="stable")
+    first = np.searchsorted(other[order], mine, "left")
+    count = np.searchsorted(other[order], mine, "right") - first
+    if int(count.sum()) > PAIRS:
+        raise WhenceError(f"a join behind these rows has more than {PAIRS:,} pairs to look at; ask about fewer rows")
+    return np.repeat(np.arange(len(left)), count), order[ranges(first, count)]
+
+
+def filtered(parts: list[Part], wanted: Wanted) -> list[Part]:
+    """The parts' rows that have the values they may have."""
+    for cols, values in wanted:
+        kept = []
+        for part in parts:
+            inside = among(part.rows[:, list(cols)], values)
+            kept.append(part if inside.all() else part.take(np.flatnonzero(inside)))
+        parts = kept
+    return parts
+
+
+def restricted(wanted: Wanted, to: range) -> Wanted:
+    """What is wanted of some adjacent columns, numbered from their first."""
+    found = []
+    for cols, values in wanted:
+        inside = [i for i, c in enumerate(cols) if c in to]
+        if inside:
+            found.append((tuple(cols[i] - to.start for i in inside), distinct(values[:, inside])))
+    return tuple(found)
+
+
+def among_all(rows: Codes, wanted: Wanted) -> Mask:
+    """Which rows have all values that they must have."""
+    found = np.ones(len(rows), bool)
+    for cols, values in wanted:
+        found &= among(rows[:, list(cols)], values)
+    return found
+
+
+def is_ambiguous(wanted: Wanted, keys: Collection[int]) -> bool:
+    """Whether rows with the same values in the columns `keys` may be wanted with different values in others."""
+    for cols, values in wanted:
+        inside = [i for i, c in enumerate(cols) if c in keys]
+        if len(inside) < len(cols) and len(numbered(values[:, inside])[1]) < len(numbered(values)[1]):
+            return True
+    return False
+
+
+def known_columns(wanted: Wanted) -> int:
+    """How many columns have values that they must have."""
+    return len({c for cols, _ in wanted for c in cols})
+
+
+def distinct(values: Codes) -> Codes:
+    return values[numbered(values)[1]]

@@ -1,0 +1,388 @@
+"""Queries evaluated so that every result row knows the rows it came from.
+
+A query gives **parts**: rows side by side with, for each of its sources, which row of that source stands behind them. A
+row of a part is one way in which that result row comes about, with a weight, the number of its copies. `Wanted` says
+which rows matter, as values that some columns must have; it is pushed down to tables and views, and sideways from one
+side of a join to the other, so what is looked at is what may matter.
+
+As a **set** a result row is there if any of its ways is; below an aggregate copies count, and the query is read as a
+**bag**, in which whatever is once for several ways (DISTINCT, a semi-join, a group) becomes a row in between.
+Rows get nodes only when a derivation has them (`Source.nodes`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from whence.connect.rows import encode
+from whence.engine.build import Builder as Plans
+from whence.engine.evaluate import compile_expr
+from whence.engine.graph import Dataflow
+from whence.engine.lateral import TableCall
+from whence.engine.operator import Batch
+from whence.explain.derive.build import numbered
+from whence.explain.derive.groups import groups, tested
+from whence.explain.derive.joins import joined
+from whence.explain.derive.parts import (
+    SIDEWAYS,
+    Part,
+    Source,
+    Wanted,
+    among,
+    distinct,
+    filtered,
+    is_ambiguous,
+    pairs,
+    restricted,
+)
+from whence.explain.derive.peeling import same_code
+from whence.explain.derive.sources import Absent, Between, Stored
+from whence.explain.graph import Ints
+from whence.model.codes import Codes, Dictionary, encode_value
+from whence.model.types import Schema
+from whence.plan.expr import Call, Col, Expr, Lit, conjuncts
+from whence.plan.expr import walk as walk_expr
+from whence.plan.logical import (
+    Aggregate,
+    Distinct,
+    Join,
+    Lateral,
+    Node,
+    Project,
+    Ref,
+    Scan,
+    Select,
+    SetOp,
+    TopK,
+    Union,
+    Values,
+    walk,
+)
+from whence.plan.rewrite.inputs import with_inputs
+
+if TYPE_CHECKING:
+    from whence.explain.derive.extract import Extractor
+
+
+class Query:
+    """Evaluates plans for one graph."""
+
+    def __init__(self, owner: Extractor):
+        self.owner = owner
+        self.view = ""  # whose derivations are being added
+        self.choosing = False  # whether a MIN or MAX is all that reads what is being evaluated
+        self._kept: list[object] = []
+        self._compiled: dict[Expr, Callable[[Codes], Codes]] = {}
+
+    def keep(self, source: object) -> None:
+        """Its identity is a name in the graph, so nothing else may get it."""
+        self._kept.append(source)
+
+    def doubt(self, why: str) -> None:
+        self.owner.builder.doubt(why)
+
+    def derive(self, heads: Ints, part: Part, head: str) -> None:
+        """Add a derivation of each head from the rows its row of the part came from."""
+        if not len(heads):
+            return
+        builder = self.owner.builder
+        names = ", ".join(s.name for s, _ in part.refs) or "always"
+        step = builder.step(self.view, f"{head} <- {names}")
+        bodies = np.empty((len(heads), len(part.refs)), np.int32)
+        for i, (source, places) in enumerate(part.refs):
+            bodies[:, i] = source.nodes(places)
+        both = np.concatenate([heads[:, None], bodies], axis=1).astype(np.int64)
+        _, first = numbered(both)
+        builder.add(heads[first], np.full(len(first), step, np.int32), bodies[first])
+
+    # -- the algebra -------------------------------------------------------------------------------------------------
+
+    def parts(self, node: Node, wanted: Wanted = (), bag: bool = False) -> list[Part]:
+        """The wanted rows of a query, each way in which they come about; as a bag, each copy."""
+        found = self._parts(node, wanted, bag)
+        return [p for p in found if len(p.rows)]
+
+    def _parts(self, node: Node, wanted: Wanted, bag: bool) -> list[Part]:
+        if not bag and (found := tested(self, node, wanted)) is not None:
+            return found
+        match node:
+            case Scan():
+                return self._scan(node, wanted)
+            case Ref():
+                return self._ref(node, wanted, bag)
+            case Values():
+                rows = encode(list(node.rows), node.schema, self.owner.dictionary, "VALUES")
+                rows = rows.reshape(len(node.rows), len(node.schema))
+                return filtered([Part(rows, np.ones(len(rows), np.int64), [])], wanted)
+            case Select():
+                more = _literals(node.predicate, self.owner.dictionary)
+                inner = self.parts(node.input, (*wanted, *more), bag)
+                return [p.take(np.flatnonzero(self.value(node.predicate, p.rows) == 1)) for p in inner]
+            case Project():
+                return self._project(node, wanted, bag)
+            case Union():
+                return [p for branch in node.branches for p in self.parts(branch, wanted, bag)]
+            case Distinct():
+                inner = self.parts(node.input, wanted)
+                return [self.once(inner, node.schema, "distinct rows")] if bag and inner else inner
+            case Lateral():
+                return self._lateral(node, wanted, bag)
+            case Join():
+                return joined(self, node, wanted, bag)
+            case SetOp():
+                return self._set_operation(node, wanted, bag)
+            case Aggregate():
+                return groups(self, node, wanted)
+            case TopK():
+                return self._top(node, wanted, bag)
+        raise TypeError(f"{type(node).__name__} has no derivations")
+
+    def value(self, expr: Expr, rows: Codes) -> Codes:
+        """An expression over rows."""
+        if any(e.type.is_interned and not isinstance(e, (Col, Lit)) for e in walk_expr(expr)):
+            self.own_words()
+        found = self._compiled.get(expr)
+        if found is None:
+            found = self._compiled[expr] = compile_expr(expr, self.owner.dictionary)
+        return found(np.ascontiguousarray(rows)) if len(rows) else np.empty(0, np.int64)
+
+    def values(self, exprs: Sequence[Expr], rows: Codes) -> Codes:
+        """A row of expressions for each row."""
+        found = np.empty((len(rows), len(exprs)), np.int64)
+        for c, e in enumerate(exprs):
+            found[:, c] = rows[:, e.index] if isinstance(e, Col) else self.value(e, rows)
+        return found
+
+    def inlined(self, name: str) -> Node | None:
+        """The query of a view that does not depend on itself."""
+        return None if self.owner.is_recursive(name) else self.owner.plan(name)
+
+    def own_words(self) -> None:
+        """Take a copy of the dictionary before anything is computed that may add to it: a reader must not."""
+        if self.owner.borrowed:
+            words = Dictionary()
+            words.extend(0, self.owner.dictionary.since(0))
+            self.owner.dictionary = self.owner.builder.dictionary = words
+            self.owner.borrowed = False
+            self._compiled.clear()
+
+    def once(self, parts: list[Part], schema: Schema, name: str, counted: Batch | None = None) -> Part:
+        """Each distinct row once, as a row in between, or as often as it is counted."""
+        rows = np.concatenate([p.rows for p in parts])
+        number, first = numbered(rows)
+        ways, at = [], 0
+        for part in parts:
+            ways.append((part, number[at : at + len(part.rows)]))
+            at += len(part.rows)
+        source = Between(self, name, schema, rows[first], ways)
+        weight = np.ones(len(first), np.int64)
+        if counted is not None:
+            mine, theirs = pairs(source.rows, counted.rows)
+            weight[mine] = counted.ann[theirs]
+        return Part(source.rows, weight, [(source, np.arange(len(first)))])
+
+    # -- leaves ------------------------------------------------------------------------------------------------------
+
+    def _scan(self, node: Scan, wanted: Wanted) -> list[Part]:
+        relation = self.owner.flow.tables[node.table].relation
+        whole = next((t for c, t in wanted if c == tuple(range(len(node.schema)))), None)
+        if whole is not None:
+            ids = relation.lookup(np.ascontiguousarray(whole))
+            ids = np.unique(ids[ids >= 0])
+        elif (index := next((w for w in wanted if w[0] in relation.indexes), None)) is not None:
+            ids = np.unique(relation.probe(index[0], np.ascontiguousarray(index[1]), null_safe=True)[1])
+        else:
+            ids = relation.ids()
+        rows, counts = relation.rows[ids], relation.ann[ids]
+        source = Stored(self, node.table, node.table, rows, counts)
+        return filtered([Part(rows, counts, [(source, np.arange(len(rows)))])], wanted)
+
+    def _ref(self, node: Ref, wanted: Wanted, bag: bool) -> list[Part]:
+        owner, name = self.owner, node.view
+        if not owner.is_recursive(name):
+            plan = owner.plan(name)
+            if bag and not self.is_set(plan):
+                return self.parts(plan, wanted, True)
+            if owner.is_volatile(plan):  # what may appear is seen where it may
+                parts = self.parts(plan, wanted)
+                rows = np.concatenate([p.rows for p in parts]) if parts else np.empty((0, len(node.schema)), np.int64)
+                rows = rows[numbered(rows)[1]]
+                return self._stored(name, rows)
+        elif owner.is_best(name):
+            return self._best(node, wanted)
+        found = filtered(self._stored(name, owner.rows_of(name, wanted)), wanted)
+        if owner.is_recursive(name) and owner.is_selected(name) and not self.choosing:
+            asked = next((len(values) for cols, values in wanted if len(cols) == len(node.schema)), None)
+            if asked is None or asked > sum(len(p.rows) for p in found):
+                self.doubt(f"another row of {name} may become the best when rows are lost, and lead to the same row")
+        return found
+
+    def _best(self, node: Ref, wanted: Wanted) -> list[Part]:
+        """Best values by key. Another may come when rows are lost, which matters unless this very value is wanted."""
+        keys = len(node.schema) - 1
+        by_key = restricted(wanted, range(keys))
+        found = filtered(self._stored(node.view, self.owner.rows_of(node.view, by_key)), by_key)
+        kept = filtered(found, wanted)
+        pinned = any(keys in cols for cols, _ in wanted)
+        if sum(len(p.rows) for p in (found if pinned else [])) > sum(len(p.rows) for p in kept):
+            self.doubt("a best value that is another one now may come to this one when rows are lost")
+        elif (not pinned or is_ambiguous(wanted, range(keys))) and any(len(p.rows) for p in kept):
+            self.doubt("another best value may come when rows are lost, and still lead to the same row")
+        return kept
+
+    def _stored(self, name: str, rows: Codes) -> list[Part]:
+        source = Stored(self, self.owner.name_of(name), name, rows)
+        return [Part(rows, np.ones(len(rows), np.int64), [(source, np.arange(len(rows)))])]
+
+    def is_set(self, node: Node) -> bool:
+        """Whether no row of a query can be there twice."""
+        match node:
+            case Distinct() | Aggregate():
+                return True
+            case SetOp():
+                return not node.all
+            case Scan():
+                table = self.owner.program.tables[node.table]
+                return bool(table.key) or table.lifetime is not None
+            case Ref():
+                return self.owner.is_recursive(node.view) or self.is_set(self.owner.plan(node.view))
+            case Select() | TopK():
+                return self.is_set(node.input)
+            case Project():
+                kept = {e.index for e in node.exprs if isinstance(e, Col)}
+                return kept >= set(range(len(node.input.schema))) and self.is_set(node.input)
+            case Join(kind="semi" | "anti" | "mark"):
+                return self.is_set(node.left)
+            case Join(kind="inner"):
+                return self.is_set(node.left) and self.is_set(node.right)
+        return False
+
+    # -- one input ---------------------------------------------------------------------------------------------------
+
+    def _project(self, node: Project, wanted: Wanted, bag: bool) -> list[Part]:
+        down, after = [], []
+        for cols, values in wanted:
+            plain = [(i, at) for i, c in enumerate(cols) if (at := same_code(node.exprs[c])) is not None]
+            if plain:
+                down.append((tuple(c for _, c in plain), distinct(values[:, [i for i, _ in plain]])))
+            if len(plain) < len(cols):
+                after.append((cols, values))
+        found = []
+        for part in self.parts(node.input, tuple(down), bag):
+            found.append(part.with_rows(self.values(node.exprs, part.rows)))
+        return filtered(found, tuple(after))
+
+    def _lateral(self, node: Lateral, wanted: Wanted, bag: bool) -> list[Part]:
+        width = len(node.input.schema)
+        returns = Schema(node.schema.columns[width:])
+        if any(t.is_interned for t in returns.types):
+            self.own_words()
+        call = TableCall(node.name, node.function, node.args, returns, self.owner.dictionary)
+        found = []
+        for part in self.parts(node.input, restricted(wanted, range(width)), bag):
+            at, right = call(np.ascontiguousarray(part.rows))
+            at = np.asarray(at, np.int64)
+            found.append(part.take(at).with_rows(np.concatenate([part.rows[at], right], axis=1)))
+        return filtered(found, wanted)
+
+    def _top(self, node: TopK, wanted: Wanted, bag: bool) -> list[Part]:
+        copies = self.parts(node.input, (), True)
+        head = self.run(node, [copies])
+        if any(not among(part.rows, head.rows).all() for part in filtered(copies, wanted)):
+            self.doubt("rows outside a LIMIT may move into it when others are lost")
+        if node.offset or bag:
+            self.doubt("how much a LIMIT lets through depends on all other rows")
+        everything = tuple(range(len(node.schema)))
+        inner = self.parts(node.input, (*wanted, (everything, head.rows)))
+        return [self.once(inner, node.schema, "first rows", head)] if bag and inner else inner
+
+    # -- two inputs --------------------------------------------------------------------------------------------------
+
+    def _set_operation(self, node: SetOp, wanted: Wanted, bag: bool) -> list[Part]:
+        left = self.parts(node.left, wanted, node.all)
+        if not left:
+            return []
+        width = len(node.schema)
+        everything = tuple(range(width))
+        rows = np.concatenate([p.rows for p in left])
+        there = (*wanted, (everything, distinct(rows))) if len(rows) < SIDEWAYS else wanted
+        right = self.parts(node.right, there, node.all)
+        found: list[Part] = []
+        result = self.run(node, [left, right])
+        if node.kind == "intersect":
+            for a in left:
+                for b in right:
+                    i, j = pairs(a.rows, b.rows)
+                    found.append(Part(a.rows[i], a.weight[i], a.take(i).refs + b.take(j).refs))
+        else:
+            gone = np.concatenate([p.rows for p in right]) if right else np.empty((0, width), np.int64)
+            if len(gone):
+                self.doubt("losing rows of what EXCEPT takes away lets more through")
+            if self.owner.is_volatile(node.right):
+                self.doubt("losing rows may bring about rows that EXCEPT takes away")
+            for a in left:
+                a = a.take(np.flatnonzero(among(a.rows, result.rows)))
+                found.append(a.and_also(*self.absent(node.right, a.rows, everything, node.right.schema)))
+        if bag and node.all:
+            self.doubt(f"how many copies {node.kind.upper()} ALL leaves depends on both sides")
+        found = [p for p in found if len(p.rows)]
+        return [self.once(found, node.schema, f"{node.kind} rows", result)] if bag and found else found
+
+    def absent(
+        self, right: Node, rows: Codes, cols: Sequence[int], schema: Schema, key: object = None
+    ) -> tuple[Source, Codes]:
+        """That no row of the right side has these values."""
+        values = rows[:, list(cols)]
+        number, first = numbered(values)
+        source = Absent(self, f"no {self.name_of(right)}", (right, tuple(cols), key), schema, values[first])
+        return source, number
+
+    def name_of(self, node: Node) -> str:
+        """The first table or view a query reads."""
+        names = (n.table if isinstance(n, Scan) else n.view for n in walk(node) if isinstance(n, (Scan, Ref)))
+        return self.owner.name_of(next(names, "values"))
+
+    def run(self, node: Node, inputs: list[list[Part]]) -> Batch:
+        """A node over given rows, by the engine's own operator."""
+        flow = Dataflow()
+        scans = []
+        for i, (parts, child) in enumerate(zip(inputs, node.inputs, strict=True)):
+            scan = flow.table(f"${i}", child.schema)
+            if parts:
+                rows = np.ascontiguousarray(np.concatenate([p.rows for p in parts]))
+                weight = np.concatenate([p.weight for p in parts])
+                scan.relation.apply(scan.apply([Batch(rows, weight)]))
+                scan.relation.commit()
+            scans.append(Scan(child.schema, f"${i}"))
+        op = Plans(flow, self.owner.dictionary, flow.tables.__getitem__).build(with_inputs(node, tuple(scans)))
+        flow.add_view("$", op)
+        return op.contents()
+
+
+# -- helpers -----------------------------------------------------------------------------------------------------------
+
+
+def is_monotone(node: Node) -> bool:
+    """Whether a node, by itself, never has a row more for having a row less below it."""
+    match node:
+        case Join(kind="anti" | "mark" | "left" | "right" | "full") | TopK():
+            return False
+        case SetOp(kind="except"):
+            return False
+        case Aggregate():
+            return not node.aggs and bool(node.keys)
+    return True
+
+
+def _literals(predicate: Expr, dictionary: Dictionary) -> Wanted:
+    """The columns that a condition says are equal to a constant."""
+    found = []
+    for term in conjuncts(predicate):
+        if isinstance(term, Call) and term.op == "=" and len(term.args) == 2:
+            a, b = term.args if isinstance(term.args[0], Col) else term.args[::-1]
+            if isinstance(a, Col) and isinstance(b, Lit) and b.value is not None and a.type == b.type:
+                found.append(((a.index,), np.array([[encode_value(b.value, b.type, dictionary)]], np.int64)))
+    return tuple(found)

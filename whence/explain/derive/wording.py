@@ -1,0 +1,72 @@
+"""Conditions and values in the words of SQL, with columns by their names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from whence.plan.expr import Call, Case, Cast, Col, Expr, Lit, Udf
+
+
+def value_text(value: Any) -> str:
+    """A value as SQL writes it.
+
+    >>> value_text("it's"), value_text(None), value_text(True), value_text(3)
+    ("'it''s'", 'NULL', 'TRUE', '3')
+    """
+    if value is None:
+        return "NULL"
+    if isinstance(value, bool):
+        return str(value).upper()
+    if isinstance(value, (int, float)) or type(value).__name__ == "Decimal":
+        return str(value)
+    text = str(value).replace("'", "''")
+    return f"'{text:.80}'"
+
+
+def said(expr: Expr, name: Callable[[int], str]) -> str:
+    """An expression, its columns by name.
+
+    >>> from whence.model.types import BOOLEAN, INTEGER
+    >>> test = Call(BOOLEAN, "not", (Call(BOOLEAN, "<", (Col(INTEGER, 0), Lit(INTEGER, 3))),))
+    >>> said(test, lambda column: f"c{column}")
+    'NOT (c0 < 3)'
+    """
+    match expr:
+        case Col():
+            return name(expr.index)
+        case Lit():
+            return value_text(expr.value)
+        case Cast():
+            return said(expr.arg, name)
+        case Udf():
+            return f"{expr.name}({', '.join(said(a, name) for a in expr.args)})"
+        case Case():
+            arms = " ".join(f"WHEN {said(c, name)} THEN {said(v, name)}" for c, v in expr.branches)
+            return f"CASE {arms} ELSE {said(expr.default, name)} END"
+        case Call(op="not", args=(Call(op="is_null", args=(arg,)),)):
+            return f"{said(arg, name)} IS NOT NULL"
+        case Call(op="not", args=(arg,)):
+            return f"NOT ({said(arg, name).removeprefix('(').removesuffix(')') if _binary(arg) else said(arg, name)})"
+        case Call(op="is_null", args=(arg,)):
+            return f"{said(arg, name)} IS NULL"
+        case Call(op="is_not_distinct" | "is_distinct" as op, args=(a, b)):
+            return f"{said(a, name)} IS {'NOT ' if 'not' in op else ''}DISTINCT FROM {said(b, name)}"
+        case Call(op="in", args=(value, *items)):
+            return f"{said(value, name)} IN ({', '.join(said(i, name) for i in items)})"
+        case Call(op="and" | "or" as op):
+            return "(" + f" {op.upper()} ".join(said(a, name) for a in expr.args) + ")"
+        case Call() if _binary(expr):
+            a, b = expr.args
+            return f"{_inner(a, name)} {expr.op.upper()} {_inner(b, name)}"
+        case Call():
+            return f"{expr.op.upper()}({', '.join(said(a, name) for a in expr.args)})"
+    return str(expr)
+
+
+def _binary(expr: Expr) -> bool:
+    return isinstance(expr, Call) and len(expr.args) == 2 and (not expr.op[0].isalpha() or expr.op in ("like", "ilike"))
+
+
+def _inner(expr: Expr, name: Callable[[int], str]) -> str:
+    return f"({said(expr, name)})" if _binary(expr) else said(expr, name)

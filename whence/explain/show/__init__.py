@@ -1,0 +1,1 @@
+"""Answers as people and other programs read them."""

@@ -1,0 +1,361 @@
+"""An Explanation: why a row is in a view, or why it is not.
+
+It holds the derivations behind the row as of one epoch, and never changes; everything else is computed from them when
+it is asked for. Rows are given as (table, row) pairs, a row as a dict by column.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from whence.connect.files import json_line
+from whence.connect.rows import encode, listed, to_tuples
+from whence.errors import CatalogError, WhenceError
+from whence.explain.ask.critical import critical
+from whence.explain.ask.evaluate import Evaluator
+from whence.explain.ask.formula import formula
+from whence.explain.ask.witnesses import Witnesses, witnesses
+from whence.explain.graph import Derivations, Ints
+from whence.explain.show import layout, page
+from whence.explain.show.choose import Chosen, Ways, behind, choose
+from whence.explain.show.dot import to_dot
+from whence.explain.show.shares import Share, shares
+from whence.explain.show.tree import Limits, Line, Tree, printable, text_of
+from whence.model.codes import Dictionary
+from whence.model.types import Schema
+
+if TYPE_CHECKING:
+    import rich.text
+
+LIMIT = 10  # witnesses that are told
+_FEW = 8  # base rows of a line
+BaseRow = tuple[str, dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Contributing:
+    """A row of a group, and what it is to each of the group's aggregates."""
+
+    name: str
+    row: dict[str, Any]
+    copies: int
+    shares: tuple[Share, ...]
+
+
+class Explanation:
+    """Why a row is in a view. Printed, it is a tree: the row, the ways it follows, down to base rows.
+
+    holds          whether the row is in the view; if not, `reasons` say why and the rest is empty
+    base           the base rows behind it
+    witnesses      minimal sets of base rows that suffice for it, smallest first, at most `limit` of them
+    witness_count  how many minimal ones there are, or at least so many if not `complete`
+    critical       the base rows whose loss alone would remove it
+    formula        its function over base rows
+    contributing   of an aggregate, the rows of its group with their share
+    graph          the derivations (`whence.explain.graph`)
+    holds_without  whether it would still be there without some base rows
+    exact          False if losing rows could bring about what is not in the graph; then `caveat` says why
+    """
+
+    def __init__(
+        self,
+        graph: Derivations,
+        view: str,
+        row: Mapping[str, Any],
+        epoch: int,
+        *,
+        limit: int = LIMIT,
+        tables: Mapping[str, Schema] | None = None,  # all there are; if not given, only those behind the row are known
+    ) -> None:
+        self._graph: Derivations | None = graph
+        self._tables = tables
+        self.view, self.row, self.epoch, self.limit = view, dict(row), epoch, limit
+        self.reasons: list[str] = []
+
+    @classmethod
+    def missing(cls, view: str, row: Mapping[str, Any], epoch: int, reasons: Sequence[str] = ()) -> Self:
+        """Of a row that is not in the view, and why, as far as that is known."""
+        found = cls.__new__(cls)
+        found._graph, found.view, found.row, found.epoch, found.limit = None, view, dict(row), epoch, LIMIT
+        found.reasons = list(reasons)
+        return found
+
+    # -- what it says ------------------------------------------------------------------------------------------------
+
+    @property
+    def holds(self) -> bool:
+        return self._graph is not None
+
+    def __bool__(self) -> bool:
+        return self.holds
+
+    @property
+    def graph(self) -> Derivations:
+        if self._graph is None:
+            raise WhenceError(f"{self.label} is not in the view: there are no derivations")
+        return self._graph
+
+    @property
+    def root(self) -> int:
+        """The node of the row."""
+        return int(self.graph.roots[0])
+
+    @property
+    def label(self) -> str:
+        """The row as people read it."""
+        shown = ", ".join("NULL" if v is None else str(v) for v in self.row.values())
+        return f"{self.view}({shown})"
+
+    @cached_property
+    def base(self) -> list[BaseRow]:
+        return self.graph.rows(self.graph.base) if self.holds else []
+
+    @cached_property
+    def _witnesses(self) -> Witnesses:
+        return witnesses(self.graph, self.limit)
+
+    @cached_property
+    def witnesses(self) -> list[list[BaseRow]]:
+        if not self.holds or not self._witnesses.found:
+            return []
+        found = self._witnesses.found
+        rows = iter(self.graph.rows(np.concatenate(found)))
+        return [list(islice(rows, len(one))) for one in found]
+
+    @property
+    def witness_count(self) -> int:
+        return self._witnesses.count if self.holds else 0
+
+    @property
+    def complete(self) -> bool:
+        """Whether the count is exact."""
+        return self._witnesses.complete if self.holds else True
+
+    @cached_property
+    def critical(self) -> list[BaseRow]:
+        return self.graph.rows(self._critical) if self.holds else []
+
+    @cached_property
+    def _critical(self) -> Ints:
+        return critical(self.graph)
+
+    @cached_property
+    def formula(self) -> str:
+        return formula(self.graph, known=self._witnesses) if self.holds else "⊥"
+
+    @property
+    def exact(self) -> bool:
+        return self._graph is None or self._graph.exact
+
+    @property
+    def caveat(self) -> str:
+        return "" if self._graph is None else self._graph.caveat
+
+    @cached_property
+    def contributing(self) -> list[Contributing]:
+        return [one for _, some in self._groups for one in some]
+
+    @cached_property
+    def _groups(self) -> list[tuple[int, list[Contributing]]]:
+        """The tallied nodes that the row stands on directly, with the rows of each."""
+        if not self.holds:
+            return []
+        graph, seen, todo, found = self.graph, {self.root}, [self.root], []
+        while todo:
+            node = todo.pop()
+            if node in graph.tallies:
+                found.append((node, self._contributing(node)))
+                continue
+            for d in graph.derivations_of(node):
+                for b in graph.bodies(d).tolist():
+                    if b not in seen and (graph.kind(b) == "inner" or b in graph.tallies):
+                        seen.add(b)
+                        todo.append(b)
+        return found
+
+    def _contributing(self, node: int) -> list[Contributing]:
+        graph = self.graph
+        weights, columns = graph.tallies[node].weights, list(zip(*shares(graph, node), strict=True))
+        body = graph.bodies(int(graph.first[node])).tolist()
+        return [
+            Contributing(graph.relations[graph.relation[b]].name, graph.row(b), int(weights[i]), tuple(columns[i]))
+            for i, b in enumerate(body)
+        ]
+
+    def holds_without(self, lost: Mapping[str, Any]) -> bool:
+        """Whether the row would still be there without some base rows: by table, rows of any kind that `insert` takes.
+        Rows that are not behind it make no difference. If not `exact`, it is what the derivations there are now say.
+
+        >>> import whence
+        >>> db = whence.open()
+        >>> _ = db.execute("CREATE TABLE t (a INT, b INT); CREATE VIEW v AS SELECT DISTINCT a FROM t")
+        >>> _ = db.insert("t", [(1, 1), (1, 2)])
+        >>> why = db.why("v", a=1)
+        >>> why.holds_without({"t": [(1, 1)]}), why.holds_without({"t": [(1, 1), {"a": 1, "b": 2}]})
+        (True, False)
+        """
+        if not self.holds:
+            return False
+        graph = self.graph
+        relations = {r.name: (i, r.schema) for i, r in enumerate(graph.relations) if r.kind == "base"}
+        schemas = self._tables or {name: schema for name, (_, schema) in relations.items()}
+        alive = np.ones(len(graph.base), bool)
+        for table, rows in lost.items():
+            name = table.lower()
+            if name not in schemas:
+                raise CatalogError(f'there is no table "{table:.100}"; there are {listed(sorted(schemas))}')
+            codes = Dictionary()  # of both, so that equal values are equal codes and the graph's own gets no new ones
+            gone = set(map(tuple, encode(rows, schemas[name], codes, name).tolist()))
+            if name in relations:
+                number, schema = relations[name]
+                mine = np.flatnonzero(graph.relation[graph.base] == number)
+                there = to_tuples(graph.cells[number][graph.place[graph.base[mine]]], schema, graph.dictionary)
+                alive[mine] &= [tuple(row) not in gone for row in encode(there, schema, codes, name).tolist()]
+        return Evaluator(graph).holds(alive)
+
+    # -- text --------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _ways(self) -> Ways:
+        return Ways(self.graph)
+
+    @property
+    def summary(self) -> str:
+        """One sentence: what it stands on."""
+        if not self.holds:
+            return f"{self.label} is not in the view at epoch {self.epoch}"
+        found = self._witnesses
+        least = "" if found.complete else "at least "
+        parts = [f"{_many(len(self.graph.base), 'base row')}, {least}{_many(found.count, 'minimal witness', 'es')}"]
+        if found.found:
+            parts.append(f"the smallest of {_many(len(found.found[0]), 'row')}")
+        lost = len(self._critical)
+        parts.append(f"{lost:,} critical" if lost else "none critical")
+        return f"{self.label} at epoch {self.epoch}: {', '.join(parts)}"
+
+    def lines(self, limits: Limits | None = None) -> Iterable[Line]:
+        """The text, line by line."""
+        yield Line("", self.summary, "bold")
+        if not self.holds:
+            yield from (Line("  ", reason) for reason in self.reasons)
+            return
+        if not self.exact:
+            yield Line("  ", f"not exact under every loss: {self.caveat}", "yellow")
+        yield from Tree(self._ways, limits or Limits()).lines(self.root)
+        if self.witness_count > 1:
+            yield from self._witness_lines()
+        lost = self._critical.tolist()
+        if lost:
+            rest = f" and {len(lost) - 5:,} more" if len(lost) > 5 else ""
+            yield Line("", f"critical: {', '.join(self.graph.labels(lost[:5]))}{rest}", "red")
+
+    def _witness_lines(self) -> Iterable[Line]:
+        found, labels = self._witnesses, self.graph.labels
+        yield Line("", "minimal witnesses, smallest first:" if found.smallest else "some minimal witnesses:", "bold")
+        for number, witness in enumerate(found.found, 1):
+            rest = f" and {len(witness) - _FEW:,} more" if len(witness) > _FEW else ""
+            yield Line(f"{number:3}  ", ", ".join(labels(witness[:_FEW])) + rest, "green")
+        if found.count > len(found.found):
+            least = "" if found.complete else "at least "
+            yield Line("     ", f"… and {least}{found.count - len(found.found):,} more", "dim")
+
+    def text(self, limits: Limits | None = None) -> rich.text.Text:
+        return text_of(self.lines(limits))
+
+    def __rich__(self) -> rich.text.Text:
+        return self.text()
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.lines()))
+
+    def __repr__(self) -> str:
+        return f"<{printable(self.summary)}>"
+
+    # -- other forms -------------------------------------------------------------------------------------------------
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, as `to_json` has it."""
+        head = {"view": self.view, "row": self.row, "epoch": self.epoch, "holds": self.holds, "reasons": self.reasons}
+        if not self.holds:
+            return head
+        graph, found = self.graph, self._witnesses
+        place = {int(n): i for i, n in enumerate(graph.base)}
+        copies = [graph.copies.get(int(n), 1) for n in graph.base]
+        return {
+            **head,
+            "exact": self.exact,
+            "caveat": self.caveat,
+            "base": [{"table": t, "row": r, "copies": c} for (t, r), c in zip(self.base, copies, strict=True)],
+            "witnesses": {
+                "count": found.count,
+                "complete": found.complete,
+                "found": [[place[n] for n in w.tolist()] for w in found.found],
+            },
+            "critical": [place[n] for n in self._critical.tolist()],
+            "formula": self.formula,
+            "contributing": [
+                {"name": c.name, "row": c.row, "copies": c.copies, "shares": [vars(s) for s in c.shares]}
+                for c in self.contributing
+            ],
+            "graph": {
+                "root": self.root,
+                "nodes": [
+                    {"kind": graph.kind(n), "name": name, "row": row}
+                    for n, (name, row) in enumerate(graph.rows(range(len(graph))))
+                ],
+                "derivations": [
+                    {"head": int(h), "step": graph.steps[graph.step[d]].text, "body": graph.bodies(d).tolist()}
+                    for d, h in enumerate(graph.head)
+                ],
+            },
+        }
+
+    def to_json(self, path: str | Path | None = None) -> str:
+        """As JSON, which is written to `path` if that is given:
+
+            view, row, epoch, holds   what was asked; `reasons` if it does not hold, and then nothing else
+            exact, caveat             whether the graph says all about every loss of rows, and if not why
+            base                      [{table, row, copies}]
+            witnesses                 {count, complete, found: [[places in base]]}, smallest first
+            critical                  [places in base]
+            formula                   text
+            contributing              [{name, row, copies, shares: [{function, value, part, best}]}]
+            graph                     {root, nodes: [{kind, name, row}], derivations: [{head, step, body}]}, where
+                                      root, head and body are places in nodes; kind is base, absence, view or inner
+
+        Values are as in JSON lines that `whence` writes: dates and decimals as text.
+        """
+        return page.written(json.dumps(json.loads(json_line(self.to_dict())), ensure_ascii=False, indent=1), path)
+
+    @cached_property
+    def drawn(self) -> Chosen:
+        """The part of the graph that is drawn: all of it, if that can be looked at, or what the smallest witnesses
+        need."""
+        large = len(self.graph) + len(self.graph.head) > layout.MOST
+        if large and not self.graph.tallies and self._witnesses.found:
+            return behind(self.graph, self.root, self._witnesses.found, layout.MOST)
+        return choose(self._ways, self.root, layout.MOST)
+
+    def to_dot(self, path: str | Path | None = None) -> str:
+        """For Graphviz; of a graph that is too large to be drawn, what the smallest derivations need."""
+        return page.written(to_dot(self.graph, self.drawn, self.root), path)
+
+    def to_html(self, path: str | Path | None = None) -> str:
+        """One page that needs nothing else: the graph drawn, the witnesses, the formula, the base rows."""
+        return page.written(page.explanation_page(self), path)
+
+
+def _many(count: int, what: str, plural: str = "s") -> str:
+    """
+    >>> _many(1, "row"), _many(2, "witness", "es")
+    ('1 row', '2 witnesses')
+    """
+    return f"{count:,} {what}{plural if count != 1 else ''}"

@@ -1,0 +1,83 @@
+"""Compiles every kernel that answers questions, so that no user waits for it: `python -m whence.explain.warm`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from whence.engine.fixpoint import Fixpoint
+from whence.engine.operator import Batch
+from whence.explain.ask.contribution import contribution
+from whence.explain.ask.critical import critical, ranking
+from whence.explain.ask.evaluate import Evaluator
+from whence.explain.ask.formula import formula
+from whence.explain.ask.reliability import reliability, sampled
+from whence.explain.ask.resilience import resilience
+from whence.explain.ask.witnesses import witnesses
+from whence.explain.derive.build import Builder
+from whence.explain.derive.components import Cone
+from whence.explain.graph import Derivations, Relation, Step, Tally
+from whence.explain.show.choose import Ways
+from whence.model.codes import Dictionary
+from whence.model.types import BIGINT, Column, Schema
+from whence.plan.rule_model import Atom, Rule, RuleProgram, RuleRelation
+
+
+def warm() -> None:
+    """Ask each question once of a row with several ways, and one of an average."""
+    _cone()
+    graph = _graph()
+    for question in (Ways, witnesses, formula, critical, ranking, resilience, contribution):
+        question(graph)
+    chances = np.full(len(graph.base), 0.5)
+    reliability(graph, chances)
+    sampled(Evaluator(graph), chances, 64, 0.9, 0)
+    mean = Tally((("avg", False),), np.ones(2, np.int64), ((1,), (2,)))
+    critical(
+        replace(
+            graph,
+            head=np.array([7], np.int32),
+            step=np.zeros(1, np.int32),
+            start=np.array([0, 2], np.int64),
+            body=np.array([0, 1], np.int32),
+            tallies={7: mean},
+        )
+    )
+
+
+def _cone() -> None:
+    """The derivations of a row of a closure of two links."""
+    pair = Schema((Column("a", BIGINT), Column("b", BIGINT)))
+    relations = [RuleRelation("link", pair, "external"), RuleRelation("closure", pair, "set")]
+    base = Rule(1, (0, 1), (Atom(0, (0, 1)),), (), (), 2)
+    step = Rule(1, (0, 2), (Atom(0, (0, 1)), Atom(1, (1, 2))), (), (), 3)
+    fixpoint = Fixpoint(RuleProgram(relations, [base, step]), [], Dictionary(), {}, name="closure")
+    fixpoint.apply([Batch(np.array([[1, 2], [2, 3]], np.int64), np.ones(2, np.int64))])
+    cone = Cone(fixpoint, Builder(Dictionary()))
+    cone.ask(1, fixpoint.live(1))
+    cone.spread()
+    cone.release()
+
+
+def _graph() -> Derivations:
+    """A bridge: 5 <- 0; 5 <- 1, 6; 6 <- 2, 5; 6 <- 3; 7 <- 4, 5; 7 <- 1, 6; the root is 7."""
+    one = Schema((Column("n", BIGINT),))
+    bodies = [[0], [1, 6], [2, 5], [3], [4, 5], [1, 6]]
+    return Derivations(
+        relations=[Relation("base", "base", one), Relation("view", "view", one)],
+        relation=np.array([0, 0, 0, 0, 0, 1, 1, 1], np.int32),
+        place=np.array([0, 1, 2, 3, 4, 0, 1, 2], np.int32),
+        cells=[np.arange(5, dtype=np.int64)[:, None], np.arange(3, dtype=np.int64)[:, None]],
+        steps=[Step("view", "view <- base")],
+        head=np.array([5, 5, 6, 6, 7, 7], np.int32),
+        step=np.zeros(6, np.int32),
+        start=np.cumsum([0, *map(len, bodies)]).astype(np.int64),
+        body=np.array([n for b in bodies for n in b], np.int32),
+        roots=np.array([7], np.int32),
+        dictionary=Dictionary(),
+    )
+
+
+if __name__ == "__main__":
+    warm()
