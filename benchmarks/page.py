@@ -1,25 +1,28 @@
-"""Writes the figures of `results/*.json` into docs/benchmarks.md: `python -m benchmarks.page`.
+"""Writes the figures of `results/*.json` into docs: `python -m benchmarks.page`.
 
-The page keeps its prose; what stands between `<!-- NAME -->` and `<!-- end -->` is made anew, as far as there are runs.
+The pages keep their prose; what stands between `<!-- NAME -->` and `<!-- end -->` is made anew, as there are runs.
 """
 
 from __future__ import annotations
 
 import json
+import statistics
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 PAGE = Path("docs/benchmarks.md")
+PAPER = Path("docs/papers/000.md")
 RESULTS = Path("results")
-RUNS = ("recursive_peers", "limits", "join_peers", "durable", "spark_pipeline")
+ENGINE = ("recursive_peers", "limits", "join_peers", "durable")  # whose promises stand together
+RUNS = (*ENGINE, "spark_pipeline", "provenance_paper", "explain")
 LEAN = ("SciPy, matrix alone", "SciPy, matrix and difference")
 
 
 def main() -> None:
-    """Fill the page from the last runs."""
+    """Fill the pages from the last runs."""
     runs = {name: json.loads(path.read_text()) for name in RUNS if (path := RESULTS / f"{name}.json").exists()}
-    made = {}
+    made, paper = {}, {}
     if "recursive_peers" in runs:
         series = runs["recursive_peers"]["series"]
         made["recursive"] = recursive([s for s in series if s["peer"] not in LEAN])
@@ -29,17 +32,67 @@ def main() -> None:
     if "durable" in runs:
         made["durable"] = figures(runs["durable"]["figures"])
     if "spark_pipeline" in runs:
-        run = runs.pop("spark_pipeline")
+        run = runs["spark_pipeline"]
         made |= {"spark": figures(run["figures"]), "scale": scale(run["scale"])}
         made["spark promises"] = promises(run["checks"])
-    if len(runs) == len(RUNS) - 1:
-        made["promises"] = promises([c for run in runs.values() for c in run["checks"]])
-    text = PAGE.read_text()
+    if "provenance_paper" in runs:
+        run = runs["provenance_paper"]
+        made["paper promises"] = paper["promises"] = promises(run["checks"])
+        paper |= {f"figure {f['number']}": schemes(f) for f in run["figures"]}
+        if run["series"]:
+            paper["pathway"] = recursive(run["series"])
+    if "explain" in runs:
+        run = runs["explain"]
+        made |= {"explain": figures(run["figures"]), "networks": networks(run["networks"])}
+        made["explain promises"] = promises(run["checks"])
+    if all(name in runs for name in ENGINE):
+        made["promises"] = promises([c for name in ENGINE for c in runs[name]["checks"]])
+    fill(PAGE, made)
+    fill(PAPER, paper)
+
+
+def fill(page: Path, made: dict[str, str]) -> None:
+    """Put tables into their places."""
+    if not made:
+        return
+    text = page.read_text()
     for name, table in made.items():
         start = text.index(f"<!-- {name} -->\n") + len(f"<!-- {name} -->\n")
         end = text.index("<!-- end -->", start)
         text = f"{text[:start]}{table}\n{text[end:]}"
-    PAGE.write_text(text)
+    page.write_text(text)
+
+
+def schemes(figure: dict[str, Any]) -> str:
+    """A row an x and a scheme: the four metrics of paper 000; bytes of a partition, rows and messages of all."""
+    head = [figure["x"] or "–", "scheme", "provenance, B a row", "communication, KB a partition", "rows shipped"]
+    head += ["messages", "state, KB a partition", "convergence, s"]
+    out = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
+    for place in range(len(figure["curves"][0]["readings"])):
+        for curve in figure["curves"]:
+            r = curve["readings"][place]
+            cells = [f"{r['x']:g}", curve["name"]]
+            if r["missing"]:
+                cells += ["–"] * 5 + [r["missing"]]
+            else:
+                n = figure["partitions"] or r["x"]
+                cells += [_number(r["provenance"]), _number(r["shipped"] / n / 1e3), f"{r['rows']:,}"]
+                cells += [f"{r['messages']:,}", _number(r["state"] / n / 1e3), f"{r['seconds']:.3g}"]
+            out.append("| " + " | ".join(cells) + " |")
+    return "\n".join(out)
+
+
+def networks(found: list[dict[str, Any]]) -> str:
+    """A row a network."""
+    head = ("network", "places", "cables", "pairs, exact", "ms median", "ms most", "pairs, sampled", "ms median")
+    out = ["| " + " | ".join(head) + " | probabilities |", "|---" * (len(head) + 1) + "|"]
+    for n in found:
+        exact, sampled = ([1e3 * s for s in n[kind]] for kind in ("exact", "sampled"))
+        times = [_number(statistics.median(exact)), _number(max(exact))] if exact else ["–", "–"]
+        cells = [n["name"], str(n["places"]), str(n["cables"]), str(len(exact)), *times, str(len(sampled))]
+        cells += [_number(statistics.median(sampled)) if sampled else "–", f"{n['least']:.4f} to {n['most']:.6f}"]
+        out.append("| " + " | ".join(cells) + " |")
+    return "\n".join(out)
 
 
 def recursive(series: list[dict[str, Any]], only: str | None = None) -> str:

@@ -71,7 +71,21 @@ def network(nodes: int = 100, density: str = "dense", seed: int = 0) -> Network:
     if density not in LINKS_PER_NODE:
         raise ValueError(f"density must be one of {', '.join(LINKS_PER_NODE)}, not {density!r}")
     rng = random.Random(f"transit-stub/{nodes}/{density}/{seed}")
-    domains = [_domain(first) for first in range(0, nodes, DOMAIN_NODES)]
+    return _laid([_domain(first) for first in range(0, nodes, DOMAIN_NODES)], nodes, density, rng)
+
+
+def grown(transit: int, density: str = "dense", seed: int = 0) -> Network:
+    """Lay one domain with so many transit nodes, which is how the papers make networks smaller and larger.
+
+    >>> [(net.nodes, len(net.links)) for net in (grown(1), grown(8), grown(2, "sparse"))]
+    [(25, 100), (200, 800), (50, 100)]
+    """
+    domain = _domain(0, transit)
+    nodes = transit * (1 + STUBS_PER_TRANSIT * STUB_NODES)
+    return _laid([domain], nodes, density, random.Random(f"grown/{transit}/{density}/{seed}"))
+
+
+def _laid(domains: list[_Domain], nodes: int, density: str, rng: random.Random) -> Network:
     cables: dict[tuple[int, int], int] = {}
     for a, b, cost in _spanning_tree(domains, rng):
         cables[_cable(a, b)] = cost
@@ -89,12 +103,11 @@ def _cable(a: int, b: int) -> tuple[int, int]:
     return (a, b) if a < b else (b, a)
 
 
-def _domain(first: int) -> _Domain:
-    transit = list(range(first, first + TRANSIT_NODES))
-    stubs_at = first + TRANSIT_NODES
-    count = TRANSIT_NODES * STUBS_PER_TRANSIT
+def _domain(first: int, transit: int = TRANSIT_NODES) -> _Domain:
+    stubs_at = first + transit
+    count = transit * STUBS_PER_TRANSIT
     stubs = [list(range(stubs_at + i * STUB_NODES, stubs_at + (i + 1) * STUB_NODES)) for i in range(count)]
-    return _Domain(transit, stubs)
+    return _Domain(list(range(first, stubs_at)), stubs)
 
 
 def _spanning_tree(domains: Sequence[_Domain], rng: random.Random) -> Iterator[tuple[int, int, int]]:
