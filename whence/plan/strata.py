@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from whence.errors import NotStratifiable
+from whence.plan.circles import strongly_connected
 from whence.plan.logical import Aggregate, Join, Node, Ref, Scan, SetOp, TopK, walk
 from whence.plan.program import Program, View
 
@@ -56,49 +57,12 @@ def components(program: Program) -> list[Component]:
     """The components in dependency order; NotStratifiable if a recursive one is not monotone."""
     graph = {name: sorted(references(view) & set(program.views)) for name, view in program.views.items()}
     found = []
-    for members in _tarjan(graph):
+    for members in strongly_connected(graph):
         recursive = len(members) > 1 or members[0] in graph[members[0]]
         if recursive:
             _check(program, members, graph)
         order = tuple(name for name in program.views if name in members)
         found.append(Component(order, recursive))
-    return found
-
-
-def _tarjan(graph: dict[str, list[str]]) -> list[list[str]]:
-    """Strongly connected components, dependencies first, without recursion."""
-    index: dict[str, int] = {}
-    low: dict[str, int] = {}
-    stack: list[str] = []
-    on_stack: set[str] = set()
-    found: list[list[str]] = []
-    for root in graph:
-        if root in index:
-            continue
-        work: list[tuple[str, Iterator[str]]] = [(root, iter(graph[root]))]
-        index[root] = low[root] = len(index)
-        stack.append(root)
-        on_stack.add(root)
-        while work:
-            name, edges = work[-1]
-            for target in edges:
-                if target not in index:
-                    index[target] = low[target] = len(index)
-                    stack.append(target)
-                    on_stack.add(target)
-                    work.append((target, iter(graph[target])))
-                    break
-                if target in on_stack:
-                    low[name] = min(low[name], index[target])
-            else:
-                work.pop()
-                if work:
-                    low[work[-1][0]] = min(low[work[-1][0]], low[name])
-                if low[name] == index[name]:
-                    at = stack.index(name)
-                    found.append(stack[at:])
-                    on_stack -= set(stack[at:])
-                    del stack[at:]
     return found
 
 

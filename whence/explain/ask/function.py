@@ -32,6 +32,7 @@ from whence.explain.graph import Ints
 from whence.explain.kernels import diagram
 from whence.explain.kernels.frontier import frontier
 from whence.model.codes import Codes
+from whence.plan.circles import strongly_connected
 
 LIMIT = 2_000_000  # nodes of a decision diagram
 STATES = 100_000  # of one tally
@@ -232,38 +233,8 @@ def _depth_first(equations: System) -> list[int]:
 
 
 def _circles(equations: System) -> list[list[int]]:
-    """The strongly connected components, bodies before heads (Tarjan)."""
+    """The strongly connected components below the root, bodies before heads."""
     down = {n: sorted({~v for b in bodies for v in b if v < 0}) for n, bodies in equations.bodies.items()}
     for n, elements in equations.tallied.items():
         down[n] = sorted({~v for v in elements if v < 0 and (~v in equations.bodies or ~v in equations.tallied)})
-    number: dict[int, int] = {}
-    least: dict[int, int] = {}
-    open_nodes: list[int] = []
-    inside: set[int] = set()
-    found: list[list[int]] = []
-    stack: list[tuple[int, Any]] = [(equations.root, iter(down[equations.root]))]
-    number[equations.root] = least[equations.root] = 0
-    open_nodes.append(equations.root)
-    inside.add(equations.root)
-    while stack:
-        n, rest = stack[-1]
-        for m in rest:
-            if m not in number:
-                number[m] = least[m] = len(number)
-                open_nodes.append(m)
-                inside.add(m)
-                stack.append((m, iter(down[m])))
-                break
-            if m in inside:
-                least[n] = min(least[n], number[m])
-        else:
-            stack.pop()
-            if stack:
-                least[stack[-1][0]] = min(least[stack[-1][0]], least[n])
-            if least[n] == number[n]:
-                circle: list[int] = []
-                while not circle or circle[-1] != n:
-                    circle.append(open_nodes.pop())
-                    inside.discard(circle[-1])
-                found.append(circle)
-    return found
+    return strongly_connected(down, [equations.root])
