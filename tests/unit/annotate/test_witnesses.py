@@ -26,6 +26,7 @@ from whence.annotate import Provenance, TooLarge
 from whence.annotate.absorption import Absorption
 from whence.annotate.witnesses import Witnesses
 from whence.errors import DataError, EvaluationError
+from whence.model.codes import Codes
 
 Make = Callable[[], Provenance]
 
@@ -50,7 +51,9 @@ def test_a_function_is_its_minimal_witnesses(make: Make, dnf: Dnf) -> None:
     handle = build(algebra, dnf)
     expected = minimal(table(dnf))
     assert algebra.witnesses(handle, 1000) == expected
-    assert algebra.witnesses(handle, 2) == expected[:2]
+    first = algebra.witnesses(handle, 2)
+    assert [len(w) for w in first] == [len(w) for w in expected[:2]]
+    assert set(first) <= set(expected)
     assert algebra.count(handle) == len(expected)
     assert algebra.holds(column(handle)).tolist() == [int(any(table(dnf)))]
 
@@ -173,11 +176,20 @@ def test_torn_bytes_are_refused(make: Make, dnfs: list[Dnf], data: st.DataObject
     for _ in range(3):
         hostile[data.draw(st.integers(0, len(packed) - 1))] = data.draw(st.integers(0, 255))
     try:
-        handles = algebra.unpack(names, bytes(hostile))
+        handles = _followed(algebra, names, bytes(hostile))
     except DataError:
         return
     for handle in handles.tolist():  # other bytes than were sent, but a function all the same
         assert build(algebra, [list(w) for w in algebra.witnesses(handle, 1000)]) == handle
+
+
+def _followed(algebra: Provenance, names: Codes, data: bytes) -> Codes:
+    """The functions of bytes, as who receives them reads them: bytes of diagrams make one of him, too."""
+    try:
+        return algebra.unpack(names, data)
+    except TooLarge:
+        algebra.switch(column())
+        return algebra.unpack(names, data)
 
 
 @pytest.mark.parametrize("data", [b"", b"\xff" * 20, b"\xff\xff\xff\xff\x0f", b"\x01\x02\xff\xff\xff\xff\x0f"])
