@@ -13,15 +13,12 @@ import pyarrow as pa
 from whence.connect import files, rows
 from whence.connect.archive import Archive
 from whence.errors import CatalogError, DataError, SqlError, StorageError, WhenceError
-from whence.explain.show.answers import Contribution, Critical, Reliability, Resilience
 from whence.model.codes import Codes, shown
 from whence.model.progress import Progress
 from whence.model.types import Schema, Type
 from whence.plan.program import ScalarFunction, TableFunction
 from whence.plan.settings import DEPTH_LIMIT
-from whence.runtime import annotated, asking, copying, explaining, statements, supposing
-from whence.runtime.annotated import Annotation
-from whence.runtime.asking import Row
+from whence.runtime import copying, explaining, statements, supposing
 from whence.runtime.changes import Changes
 from whence.runtime.copying import Backup
 from whence.runtime.durable import Durable, Following
@@ -43,7 +40,10 @@ from whence.state.log import Durability
 from whence.state.store import Store
 
 if TYPE_CHECKING:
+    from whence.explain.show.answers import Contribution, Critical, Reliability, Resilience
     from whence.explain.show.explanation import Explanation
+    from whence.runtime.annotated import Annotation
+    from whence.runtime.asking import Row
 
 
 def open(
@@ -412,7 +412,7 @@ class Database:
         """The changes of a view (or table) from now on; with `snapshot` its present rows come first."""
         return self._now.changes(_name(name), snapshot)
 
-    # -- asking why --------------------------------------------------------------------------------------------------
+    # -- asking why: what answers is loaded with the first question ---------------------------------------------------
 
     def why(self, view: str, /, row: Row = None, *, limit: int = 2_000_000, **columns: Any) -> Explanation:
         """What is behind a row of a view: base rows, minimal witnesses, the derivations; or why it is not there.
@@ -434,6 +434,8 @@ class Database:
         >>> db.why("reachable", src="C", dst="A").holds
         False
         """
+        from whence.runtime import asking
+
         return asking.why(self._now, _name(view), row, columns, limit)
 
     def annotation(self, view: str, /, row: Row = None, *, limit: int = 100, **columns: Any) -> Annotation:
@@ -447,6 +449,8 @@ class Database:
         >>> db.annotation("reach", a=1, b=3).formula
         'link(1, 3) ∨ link(1, 2) ∧ link(2, 3)'
         """
+        from whence.runtime import annotated
+
         return annotated.annotation(self._now, _name(view), row, columns, limit)
 
     def critical(self, view: str, /, row: Row = None, *, limit: int = 2_000_000, **columns: Any) -> Critical:
@@ -459,6 +463,8 @@ class Database:
         >>> list(db.critical("b", x=1)), list(db.critical("b", x=2)), db.critical("b").items()
         ([('a', {'x': 1, 'y': 1})], [], [(('a', {'x': 1, 'y': 1}), 1)])
         """
+        from whence.runtime import asking
+
         return asking.critical(self._now, _name(view), row, columns, limit)
 
     def resilience(self, view: str, /, row: Row = None, **columns: Any) -> Resilience:
@@ -470,6 +476,8 @@ class Database:
         >>> found = db.resilience("b", x=2); found.count, found.rows
         (2, [('a', {'x': 2, 'y': 1}), ('a', {'x': 2, 'y': 2})])
         """
+        from whence.runtime import asking
+
         return asking.resilience(self._now, _name(view), row, columns)
 
     def contribution(
@@ -484,6 +492,8 @@ class Database:
         >>> [(row["y"], round(shapley, 6), banzhaf) for (_, row), shapley, banzhaf in db.contribution("b", x=2).items()]
         [(1, 0.5, 0.5), (2, 0.5, 0.5)]
         """
+        from whence.runtime import asking
+
         return asking.contribution(self._now, _name(view), row, columns, samples=samples, seed=seed)
 
     def reliability(
@@ -514,6 +524,8 @@ class Database:
         >>> float(db.reliability("b", x=1, given={"a": 0.9})).__round__(6)
         0.99
         """
+        from whence.runtime import asking
+
         options = {"samples": samples, "confidence": confidence, "seed": seed}
         return asking.reliability(self._now, _name(view), row, columns, given, **options)
 

@@ -25,9 +25,6 @@ from whence.connect.rows import to_arrow
 from whence.engine.batch import consolidate
 from whence.engine.operator import Batch
 from whence.errors import CatalogError, DataError
-from whence.explain.show.page import written
-from whence.explain.show.table_page import changes_page
-from whence.explain.show.tree import printable
 from whence.model.codes import Codes, shown
 from whence.model.types import Schema
 from whence.runtime import statements
@@ -93,6 +90,8 @@ class Difference:
         """As a diff: its name and how much changes, then at most so many rows."""
         import rich.text
 
+        from whence.explain.show.tree import printable
+
         counts = f"  {len(self.deleted):,} gone, {len(self.inserted):,} new"
         yield rich.text.Text.assemble((self.name, "bold"), (counts, "dim"))
         rows = [("-", "red", row) for row in self.deleted] + [("+", "green", row) for row in self.inserted]
@@ -156,6 +155,9 @@ class WhatIf(Mapping[str, Difference]):
 
     def to_html(self, path: str | Path | None = None) -> str:
         """One page with a table for each change; written to `path` if that is given."""
+        from whence.explain.show.page import written
+        from whence.explain.show.table_page import changes_page
+
         changes = [(c.name, c.name in self.tables, c.columns, c.deleted, c.inserted) for c in self.changed]
         return written(changes_page(changes, self.epoch), path)
 
