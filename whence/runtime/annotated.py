@@ -16,10 +16,10 @@ import numpy as np
 from whence.engine.fixpoint import Port
 from whence.engine.graph import upwards
 from whence.engine.provenance import Provenance
-from whence.errors import CatalogError, DataError
+from whence.errors import CatalogError
 from whence.model.codes import Codes, Dictionary, decode_value
 from whence.plan.rule_model import RuleRelation
-from whence.runtime.asking import Row, _asking, _find, _text
+from whence.runtime.asking import Row, looking_into, present
 from whence.runtime.catalog import Catalog
 from whence.runtime.embedded import Embedded
 
@@ -55,16 +55,14 @@ class Annotation:
 
 def annotation(runtime: Embedded, name: str, row: Row, columns: Mapping[str, Any], limit: int) -> Annotation:
     """The annotation of a row of a view that maintains one."""
-    with _asking(runtime, name) as catalog:
+    with looking_into(runtime, name) as catalog:
         kept = _kept(catalog, name)
-        found = _find(catalog, name, row, columns)
-        if found.codes is None:
-            raise DataError(f"{name} has no row with {_text(found.row)}; why says what it lacks")
-        fixpoint, handle = _handle(catalog, kept, name, found.codes)
+        meant, codes = present(catalog, name, row, columns)
+        fixpoint, handle = _handle(catalog, kept, name, codes)
         functions = fixpoint.functions
         return Annotation(
             view=name,
-            row=found.row,
+            row=meant,
             epoch=runtime.epoch,
             maintain=fixpoint.maintain.algebra,
             propagate=fixpoint.maintain.text,

@@ -62,7 +62,7 @@ def why(runtime: Embedded, name: str, row: Row, columns: Mapping[str, Any], limi
     """What is behind a row, or why it is not there."""
     from whence.explain.show.explanation import Explanation
 
-    with _asking(runtime, name) as catalog:
+    with looking_into(runtime, name) as catalog:
         found = _find(catalog, name, row, columns, explain=True)
         if found.codes is None:
             return Explanation.missing(name, found.row, runtime.epoch, found.reasons)
@@ -130,12 +130,9 @@ def _asked(
 ) -> tuple[Asked, Trial | None]:
     """A row that must be there, or the `whole` view, with what is behind it; and with a trial, where that does not say
     everything and the tables are small enough to be tried."""
-    with _asking(runtime, name) as catalog:
-        found = None if whole else _find(catalog, name, row, columns)
-        if found is not None and found.codes is None:
-            raise DataError(f"{name} has no row with {_text(found.row)}; why says what it lacks")
-        codes = None if found is None else found.codes
-        asked = Asked(_extract(catalog, name, codes, limit), name, None if found is None else found.row, runtime.epoch)
+    with looking_into(runtime, name) as catalog:
+        meant, codes = (None, None) if whole else present(catalog, name, row, columns)
+        asked = Asked(_extract(catalog, name, codes, limit), name, meant, runtime.epoch)
         if asked.graph.exact or name in runtime.program.tables:
             return asked, None
         views, tables = _around(runtime.program, name)
@@ -219,6 +216,14 @@ def _extract(catalog: Catalog, name: str, rows: Codes | None, limit: int) -> Der
 
 
 # -- which row ---------------------------------------------------------------------------------------------------------
+
+
+def present(catalog: Catalog, name: str, row: Row, columns: Mapping[str, Any]) -> tuple[dict[str, Any], Codes]:
+    """A row that is meant and must be there, whole, and its codes."""
+    found = _find(catalog, name, row, columns)
+    if found.codes is None:
+        raise DataError(f"{name} has no row with {_text(found.row)}; why says what it lacks")
+    return found.row, found.codes
 
 
 def _find(catalog: Catalog, name: str, row: Row, columns: Mapping[str, Any], explain: bool = False) -> Found:
@@ -320,7 +325,7 @@ _TWINS: weakref.WeakKeyDictionary[Embedded, _Twin] = weakref.WeakKeyDictionary()
 
 
 @contextmanager
-def _asking(runtime: Embedded, name: str) -> Iterator[Catalog]:
+def looking_into(runtime: Embedded, name: str) -> Iterator[Catalog]:
     """The catalog to look into, at the last committed epoch, which stands still meanwhile."""
     with runtime.reading():
         runtime.schema(name)  # or it is an error
