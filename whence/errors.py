@@ -70,3 +70,7 @@ class LockedError(StorageError):
 
 class SparkError(WhenceError):
     """Spark or its Java failed, or cannot be had; the message has the cause, and `__cause__` Spark's own error."""
+
+
+class ExpiredError(WhenceError):
+    """Rows of a stream were asked for that it no longer keeps."""

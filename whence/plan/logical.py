@@ -129,11 +129,15 @@ class SetOp(Node):
 
 @dataclass(frozen=True)
 class Agg:
-    """One aggregate: `column` of the input, or None for COUNT(*)."""
+    """One aggregate: `column` of the input, or None for COUNT(*). Only windows have those of the second line."""
 
-    function: Literal["count", "sum", "avg", "min", "max"]
+    function: Literal[
+        "count", "sum", "avg", "min", "max",
+        "first", "last", "stddev", "stddev_pop", "quantile", "window_start", "window_end",
+    ]  # fmt: skip
     column: int | None
     distinct: bool = False
+    parameter: float | None = None  # the quantile
 
 
 @dataclass(frozen=True)

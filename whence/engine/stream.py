@@ -1,0 +1,86 @@
+"""What every operator of a stream network is: ordered batches in, an ordered batch out, nothing ever taken back.
+
+Law: for the sequence S that came in so far and the batch B, `output(S · B) = output(S) · apply(B)`: what comes out is
+the same however arrivals are cut into batches. The last column of rows in and out is `$at` (`plan/stream_model.py`),
+and `ann` is what the algebra says: ones where nothing is traced, else a column of a `Tracer`.
+
+An operator that has state logs what it overwrites, for `undo`; its `image` holds annotations under names that begin
+with `ann/` (as `Tracer.image` gives them), and an image without these restores rows that came from nowhere.
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+import numpy as np
+
+from whence.annotate.tracing import Tracer
+from whence.engine.operator import Batch, Operator
+from whence.model.codes import Codes
+
+ANN = "ann/"  # begins the names of annotations in images
+
+
+class StreamOperator(Operator):
+    """An operator whose output is a stream (or, for Latest and Relate, a relation made of one)."""
+
+    @property
+    def tracer(self) -> Tracer | None:
+        """The algebra, if it traces."""
+        return cast(Tracer, self.algebra) if hasattr(self.algebra, "over") else None
+
+    def held(self) -> list[Codes]:
+        """The columns of annotations in its state, to be renamed in place by `Tracer.collect`; only between epochs."""
+        return []
+
+    def clear(self) -> None:
+        """Be as new: nothing has come in yet. What could be undone cannot be any more."""
+
+    def fresh(self) -> Operator:
+        """A new operator of the same kind over the same inputs, as if nothing had come in yet."""
+        raise TypeError(f"{type(self).__name__} does not say how it is made")
+
+    def recompute(self) -> Batch:
+        """What a new operator makes of all that the inputs still keep."""
+        return self.fresh().apply([i.contents() for i in self.inputs])
+
+    @property
+    def recalls(self) -> bool:
+        return all(i.recalls for i in self.inputs)
+
+
+class Late:
+    """Rows that came too late, counted; the last of them are kept for inspection. Rows have no `$at`."""
+
+    KEPT = 10_000
+
+    def __init__(self, columns: int) -> None:
+        self.count = 0
+        self.rows = np.empty((0, columns), np.int64)
+        self._before: tuple[int, Codes] | None = None
+
+    def add(self, rows: Codes) -> None:
+        """Take rows in, in the order they came."""
+        if not len(rows):
+            return
+        if self._before is None:
+            self._before = self.count, self.rows
+        self.count += len(rows)
+        self.rows = np.concatenate((self.rows, rows))[-self.KEPT :]
+
+    def commit(self) -> None:
+        self._before = None
+
+    def undo(self) -> None:
+        if self._before is not None:
+            self.count, self.rows = self._before
+        self._before = None
+
+    def clear(self) -> None:
+        self.count, self.rows, self._before = 0, self.rows[:0], None
+
+    def image(self) -> dict[str, np.ndarray]:
+        return {"late": self.rows, "late_count": np.array([self.count], np.int64)}
+
+    def restore(self, image: dict[str, np.ndarray]) -> None:
+        self.rows, self.count, self._before = image["late"].copy(), int(image["late_count"][0]), None

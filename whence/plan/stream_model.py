@@ -1,0 +1,264 @@
+"""The nodes of stream networks: what a query over ordered, append-only inputs means.
+
+A **stream** is a sequence of rows that only grows. Its rows have tids, contiguous from 1 in the order of the stream. In
+plans the last column of every stream is hidden: `$at`, when the row arrived, counted over all streams of the database;
+a row that an operator makes has the `$at` of the row that brought it about. Rows of a batch are in the order of `$at`,
+and those with equal `$at` in the order in which they were made. So nothing depends on how arrivals fall into epochs.
+
+The binder makes queries of the first table, without the hidden column; `plan/streams.py` makes networks of those, and
+`plan/instrument.py` adds the nodes of the last table.
+
+| bound      | what was written | becomes |
+|------------|------------------|---------|
+| Slide      | `slide(s, …)`: the windows of a stream, to be aggregated or joined | Window, WindowJoin |
+| Latest     | `latest(s, …)`: the rows that are in the window now | Latest |
+| BSort      | `bsort(s, …)` | BSort |
+| Traced     | `provenance(view, stream)`: each result beside each input behind it | Traced |
+
+| network    | rows out | is a |
+|------------|----------|------|
+| Stream     | the rows of a base stream | stream |
+| Merge      | all rows of all inputs, by arrival | stream |
+| Window     | one row for each group of each window that has closed | stream |
+| WindowJoin | pairs of rows of which the later one came while the earlier was in its side's window | stream |
+| Lookup     | each row joined with the relation as it is when the row comes | stream |
+| BSort      | the rows in the order of a column, as far as a buffer of `slack` + 1 rows can bring it about | stream |
+| Latest     | the rows in the window now: they come, and go | relation |
+| Relate     | all rows so far, without order and provenance | relation |
+| Retain     | the same rows; the last of them are kept for reading, joining and explaining | stream |
+
+| instrumented | rows out |
+|--------------|----------|
+| Generate     | the same rows, each with its own tid for provenance, or with none |
+| Plain        | the same rows without provenance |
+
+Select, Project and Lateral of `plan/logical.py` are what they are, on streams too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from whence.model.types import BIGINT, Column, Schema
+from whence.plan.expr import Expr
+from whence.plan.logical import Agg, JoinKind, Node
+
+AT = "$at"
+AT_COLUMN = Column(AT, BIGINT, nullable=False)
+
+
+def with_at(schema: Schema) -> Schema:
+    """A stream's schema in a network."""
+    return Schema((*schema.columns, AT_COLUMN))
+
+
+def without_at(schema: Schema) -> Schema:
+    """A stream's schema as users see it."""
+    return Schema(schema.columns[:-1]) if schema.columns and schema.columns[-1].name == AT else schema
+
+
+@dataclass(frozen=True)
+class Span:
+    """A window over a stream: so many rows, or so much of an ordered column; None for everything since the start.
+
+    With `on` it is a column, and `size`, `every` and `origin` are in its units: whole numbers, DECIMALs as their
+    scaled whole numbers, TIMESTAMPs in microseconds, DATEs in days, DOUBLEs as floats. Windows are
+    `[origin + k·every, origin + k·every + size)` for whole k. A row whose value is smaller than one before it (of its
+    key), or NULL, is late: it is in no window.
+    Without `on` the windows are rows k·every + 1 to k·every + size. Each key of the columns `by` has its own windows.
+    """
+
+    size: int | float | None
+    every: int | float | None = None
+    on: int | None = None
+    by: tuple[int, ...] = ()
+    origin: int | float = 0
+
+
+@dataclass(frozen=True)
+class Retention:
+    """What of a stream is kept: the last rows, so many, so many bytes of them, or so many microseconds; None: all."""
+
+    rows: int | None = None
+    nbytes: int | None = None
+    micros: int | None = None
+    text: str = "all"
+
+
+DEFAULT_RETENTION = Retention(nbytes=64 << 20, text="64 MB")
+
+
+@dataclass(frozen=True)
+class Tracing:
+    """How a network is instrumented: `sources` are the streams whose tids are traced, in order."""
+
+    mode: Literal["lineage", "covering"]
+    sources: tuple[str, ...]
+    encoding: Literal["adaptive", "ids", "intervals", "deltas", "dictionary"] = "adaptive"
+
+
+# -- as bound --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Slide(Node):
+    """The windows of a stream. Value windows have two more columns, `window_start` and `window_end`."""
+
+    input: Node
+    span: Span
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+
+@dataclass(frozen=True)
+class Traced(Node):
+    """`provenance(view, source)`: the columns of the view, its `tid`, `<source>_tid`, and `<source>_<column>`s.
+
+    In a network `input` is the annotated view, and its `$at` stands last, as ever."""
+
+    input: Node
+    view: str
+    source: str
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+
+# -- in networks; `owner` is the view that a node with state belongs to: views share it only by naming each other -----
+
+
+@dataclass(frozen=True)
+class Stream(Node):
+    stream: str
+
+
+@dataclass(frozen=True)
+class Merge(Node):
+    branches: tuple[Node, ...]
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return self.branches
+
+
+@dataclass(frozen=True)
+class Window(Node):
+    """Schema: the columns `keys`, the aggregates, `$at`. A window's rows are grouped by `keys`; a group without rows
+    gives none. Beyond the functions of SQL there are window_start and window_end, without a column."""
+
+    input: Node
+    span: Span
+    keys: tuple[int, ...]
+    aggs: tuple[Agg, ...]
+    owner: str = ""
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+
+@dataclass(frozen=True)
+class WindowJoin(Node):
+    """Schema: left without `$at`, right without `$at`, `$at`. `keys` pairs columns; `residual` is over left columns
+    and then right ones, both without `$at`."""
+
+    left: Node
+    right: Node
+    left_span: Span
+    right_span: Span
+    keys: tuple[tuple[int, int], ...] = ()
+    residual: Expr | None = None
+    owner: str = ""
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.left, self.right)
+
+
+@dataclass(frozen=True)
+class Lookup(Node):
+    """A stream joined with a relation. Schema: the stream's columns without `$at`, the relation's (of inner and left
+    only), `$at`; `residual` is over the stream's without `$at` and then the relation's."""
+
+    input: Node
+    relation: Node
+    kind: JoinKind  # inner, left, semi, anti
+    keys: tuple[tuple[int, int], ...] = ()
+    residual: Expr | None = None
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input, self.relation)
+
+
+@dataclass(frozen=True)
+class BSort(Node):
+    """A row smaller than one that has been given out, or NULL, is late and is not given out."""
+
+    input: Node
+    column: int
+    slack: int
+    owner: str = ""
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+
+@dataclass(frozen=True)
+class Latest(Node):
+    """As bound over a stream's query; in a network over a stream, with a schema that has no `$at`."""
+
+    input: Node
+    span: Span
+    owner: str = ""
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+
+@dataclass(frozen=True)
+class Relate(Node):
+    input: Node
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+
+@dataclass(frozen=True)
+class Retain(Node):
+    input: Node
+    retention: Retention
+    owner: str = ""
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+
+@dataclass(frozen=True)
+class Generate(Node):
+    """`source` None: rows of a stream that is not traced, in a network that is."""
+
+    input: Node
+    source: str | None
+    tracing: Tracing
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+
+@dataclass(frozen=True)
+class Plain(Node):
+    input: Node
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
