@@ -17,6 +17,7 @@ from whence.plan.support import can_support
 POLICIES = ("support", "dred")
 MAINTAIN = ("absorption", "relative")
 REPRESENTATIONS = ("auto", "witnesses", "bdd")
+STREAM_PROVENANCE = ("lineage", "covering", "none")  # see plan/instrument.py
 PARTITIONS = ("broadcast", "exchange", "one")
 DEPTH_LIMIT = 100_000  # steps of a derivation
 ROW_LIMIT = 20_000_000  # rows derived in one epoch
@@ -82,7 +83,7 @@ def maintain_option(views: Sequence[str], program: Program) -> Maintain | None:
     algebra = _word(views, program, "maintain", MAINTAIN)
     if algebra is None:
         for option in ("propagate", "provenance"):
-            if any(program.views[v].option(option) for v in views):
+            if any(program.views[v].option(option) not in (None, *STREAM_PROVENANCE) for v in views):
                 raise SqlError(
                     f"{option} says how maintained provenance is kept, and {', '.join(views)} maintains none; "
                     "add maintain = 'absorption' or 'relative'"

@@ -31,6 +31,7 @@ The binder makes queries of the first table, without the hidden column; `plan/st
 |--------------|----------|
 | Generate     | the same rows, each with its own tid for provenance, or with none |
 | Plain        | the same rows without provenance |
+| Align        | the same rows, their covering intervals laid out for more sources |
 
 Select, Project and Lateral of `plan/logical.py` are what they are, on streams too.
 """
@@ -91,10 +92,11 @@ DEFAULT_RETENTION = Retention(nbytes=64 << 20, text="64 MB")
 
 @dataclass(frozen=True)
 class Tracing:
-    """How a network is instrumented: `sources` are the streams whose tids are traced, in order."""
+    """How rows are annotated. Covering intervals are laid out by `sources`, the streams that are traced; sets of tids
+    name their sources themselves, so that all networks of one encoding share an algebra."""
 
     mode: Literal["lineage", "covering"]
-    sources: tuple[str, ...]
+    sources: tuple[str, ...] = ()
     encoding: Literal["adaptive", "ids", "intervals", "deltas", "dictionary"] = "adaptive"
 
 
@@ -258,6 +260,17 @@ class Generate(Node):
 @dataclass(frozen=True)
 class Plain(Node):
     input: Node
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+
+@dataclass(frozen=True)
+class Align(Node):
+    input: Node
+    before: Tracing
+    after: Tracing
 
     @property
     def inputs(self) -> tuple[Node, ...]:
