@@ -39,6 +39,14 @@ canonical (equal functions have equal handles), so that comparing handles compar
 | place(tids, starts, ends), lose(tids) | tells of which edges variables stand for; changes no function | fixpoint |
 | witnesses(a, limit), count(a) | the minimal sets of variables that suffice | explain |
 
+Instrumented stream networks have algebras of their own, of another protocol (`tracing.py`), for whose rows nothing is
+ever taken back:
+
+| algebra  | annotation | here |
+|----------|------------|------|
+| lineage  | the set of tids that a row came from, of every traced stream; compressed | `lineage.py` |
+| covering | for each traced stream the first and the last of them | `covering.py` |
+
 `without(a, tids)` substitutes false for these variables, which commutes with plus and times: a deletion touches only
 the functions that mention a dead variable, and in any order.
 """

@@ -13,7 +13,8 @@ leave, so nothing is ever subtracted.
 | image(a), restore(image) | self-contained arrays, and back | images |
 | collect(held)            | forgets what these columns do not mention, renaming them in place | commit, if `grown` |
 
-Passing an annotation on costs nothing, whatever it stands for: selection, projection, merge, lookup and sort do just that.
+Passing an annotation on costs nothing, whatever it stands for: selection, projection, merge, lookup and sort do just
+that.
 """
 
 from __future__ import annotations

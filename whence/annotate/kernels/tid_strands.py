@@ -1,0 +1,244 @@
+"""Unions over windows whose rows come from a few paths that take turns, of one source.
+
+The rows of one path are a **strand**: each set begins and ends no earlier than the one before it and agrees with it
+where they overlap, so that a strand's union over a window is the slice of one ascending list from its first row's first
+id to its last row's last. A window is the union of a slice of each strand, kept as a list of intervals while windows
+slide on: what a row has beyond its strand's last id is added near the list's end. From the greatest of the slices'
+first ids on the list is the window's union; what is before that is read off the strands' first rows. Both are as much
+as paths are apart, so a window costs what is new in it, and its intervals. When a strand has left the window, the list
+is made anew.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whence.annotate.kernels.tid_sets import BASE, INTERVALS, KIND, LENGTH, START
+from whence.model.jit import kernel
+
+Ints = NDArray[np.int64]
+
+T_ROWS, T_HEAD, T_TAIL = range(3)  # of a strand: rows in the window, the first, the last
+T_FIELDS, STRANDS = 3, 8
+FEW = 8  # words that are added one by one
+
+
+@kernel
+def extent(handle, sets, number):
+    """Where the words of a set begin and end, and how many an element has."""
+    if handle > 0:
+        return 0, 1, 1
+    row = -1 - handle - number
+    start = sets[row, START]
+    return start, start + sets[row, LENGTH], 2 if sets[row, KIND] == INTERVALS else 1
+
+
+@kernel
+def word(handle, items, at):
+    """A word of a set; an id has one, itself."""
+    return handle if handle > 0 else items[at]
+
+
+@kernel
+def seek(handle, items, begin, end, step, value):
+    """The first element that ends after a value."""
+    low, high = 0, (end - begin) // step
+    while low < high:
+        middle = (low + high) // 2
+        if word(handle, items, begin + step * middle + step - 1) <= value:
+            low = middle + 1
+        else:
+            high = middle
+    return begin + step * low
+
+
+@kernel
+def last_of(handle, sets, items, number):
+    """The last id of a set."""
+    _, end, _ = extent(handle, sets, number)
+    return word(handle, items, end - 1)
+
+
+@kernel
+def follows(one, other, sets, items, number):
+    """Whether a set goes on with a strand whose last set is `one`: 2 if they share ids, 1 if it is all behind it."""
+    if one == other:
+        return 2
+    p, p_end, p_step = extent(one, sets, number)
+    b, b_end, b_step = extent(other, sets, number)
+    first, last = word(other, items, b), word(one, items, p_end - 1)
+    if first > last:
+        return 1
+    if first < word(one, items, p) or word(other, items, b_end - 1) < last:
+        return 0
+    if one < 0 and other < 0:
+        base = sets[-1 - one - number, BASE]
+        if base >= 0 and base == sets[-1 - other - number, BASE]:
+            return 2
+    p = seek(one, items, p, p_end, p_step, first - 1)
+    x, x_last = word(one, items, p), word(one, items, p + p_step - 1)
+    if x > first:
+        return 0
+    x = first
+    y, y_last = first, word(other, items, b + b_step - 1)
+    while x == y:
+        stop = min(x_last, y_last)
+        if stop == last:
+            return 2
+        x = y = stop + 1
+        if x_last == stop:
+            p += p_step
+            x, x_last = word(one, items, p), word(one, items, p + p_step - 1)
+        if y_last == stop:
+            b += b_step
+            y, y_last = word(other, items, b), word(other, items, b + b_step - 1)
+    return 0
+
+
+@kernel
+def strand_of(strands, a, i, sets, items, number):
+    """The strand that row i goes on with, or one that is free; -1 if there are too many."""
+    free = behind = -1
+    nearest = 0
+    for k in range(STRANDS):
+        if strands[k, T_ROWS] == 0:
+            if free < 0:
+                free = k
+            continue
+        tail = a[strands[k, T_TAIL]]
+        found = follows(tail, a[i], sets, items, number)
+        if found == 2:
+            return k
+        if found == 1:
+            last = last_of(tail, sets, items, number)
+            if last > nearest:
+                behind, nearest = k, last
+    return behind if behind >= 0 else free
+
+
+@kernel
+def drop_rows(strands, owner, after, begin, end):
+    """Rows leave the window; whether a strand has left with them."""
+    left = False
+    for i in range(begin, end):
+        k = owner[i]
+        strands[k, T_ROWS] -= 1
+        strands[k, T_HEAD] = after[i]
+        left = left or strands[k, T_ROWS] == 0
+    return left
+
+
+@kernel
+def add(low, high, begin, count, first, last):
+    """One more interval in a list that has room for it; how long the list is then."""
+    above = count  # the first that begins after it
+    while above > begin and low[above - 1] > last + 1:
+        above -= 1
+    below = above  # the first that does not end before it
+    while below > begin and high[below - 1] >= first - 1:
+        below -= 1
+    if below == above:
+        for i in range(count - 1, above - 1, -1):
+            low[i + 1], high[i + 1] = low[i], high[i]
+        low[below], high[below] = first, last
+        return count + 1
+    low[below], high[below] = min(first, low[below]), max(last, high[above - 1])
+    gone = above - below - 1
+    if gone > 0:
+        for i in range(above, count):
+            low[i - gone], high[i - gone] = low[i], high[i]
+    return count - gone
+
+
+@kernel
+def merge(low, high, begin, count, handle, items, at, end, step, to_low, to_high):
+    """A list and the elements of a set as one list, in another place; how long that is."""
+    n = 0
+    while begin < count or at < end:
+        if at >= end or (begin < count and low[begin] <= word(handle, items, at)):
+            first, last = low[begin], high[begin]
+            begin += 1
+        else:
+            first, last = word(handle, items, at), word(handle, items, at + step - 1)
+            at += step
+        if n > 0 and first <= to_high[n - 1] + 1:
+            to_high[n - 1] = max(to_high[n - 1], last)
+        else:
+            to_low[n], to_high[n] = first, last
+            n += 1
+    return n
+
+
+@kernel
+def latest_head(strands, a, sets, items, number):
+    """The greatest of the strands' first ids."""
+    latest = 0
+    for k in range(STRANDS):
+        if strands[k, T_ROWS] > 0:
+            handle = a[strands[k, T_HEAD]]
+            begin, _, _ = extent(handle, sets, number)
+            latest = max(latest, word(handle, items, begin))
+    return latest
+
+
+@kernel
+def count_before(strands, after, a, limit, sets, items, number):
+    """At least as many elements as `read_before` will find."""
+    count = 0
+    for k in range(STRANDS):
+        if strands[k, T_ROWS] == 0:
+            continue
+        i, last = strands[k, T_HEAD], 0
+        while last < limit - 1:
+            begin, end, step = extent(a[i], sets, number)
+            count += (seek(a[i], items, begin, end, step, limit - 1) - begin) // step + 1
+            if i == strands[k, T_TAIL]:
+                break
+            last = word(a[i], items, end - 1)
+            i = after[i]
+    return count
+
+
+@kernel
+def read_before(strands, after, a, limit, sets, items, number, low, high):
+    """The ids of all strands before `limit`, as intervals; how many. There is room."""
+    count = 0
+    for k in range(STRANDS):
+        if strands[k, T_ROWS] == 0:
+            continue
+        i, last = strands[k, T_HEAD], 0
+        while last < limit - 1:
+            handle = a[i]
+            at, end, step = extent(handle, sets, number)
+            if last > 0:
+                at = seek(handle, items, at, end, step, last)
+            while at < end and word(handle, items, at) < limit:
+                count = add(
+                    low, high, 0, count, word(handle, items, at), min(limit - 1, word(handle, items, at + step - 1))
+                )
+                at += step
+            if i == strands[k, T_TAIL]:
+                break
+            last = word(handle, items, end - 1)
+            i = after[i]
+    return count
+
+
+@kernel
+def read_from(u_low, u_high, begin, end, limit, low, high, count, size):
+    """The list from `limit` on, behind what is before; `size`: where the list begins now, intervals, ids."""
+    while begin < end and u_high[begin] < limit:
+        begin += 1
+    size[0] = begin
+    for i in range(begin, end):
+        first = max(u_low[i], limit)
+        if count > 0 and first == high[count - 1] + 1:
+            high[count - 1] = u_high[i]
+        else:
+            low[count], high[count] = first, u_high[i]
+            count += 1
+    ids = 0
+    for i in range(count):
+        ids += high[i] - low[i] + 1
+    size[1], size[2] = count, ids
