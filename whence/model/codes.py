@@ -190,6 +190,13 @@ class Dictionary:
         out[known] = self._label[codes[known]]
         return out
 
+    def labels(self) -> Codes:
+        """The labels of all codes so far, as `order_of` gives them; they stay in order whatever comes later."""
+        if self._labelled < len(self._value):
+            with self._adding:
+                self._label_new()
+        return self._label
+
     def _label_new(self) -> None:
         first, total = self._labelled, len(self._value)
         if total > len(self._label):
@@ -216,8 +223,10 @@ class Dictionary:
 
     def _relabel(self) -> None:
         step = 2 * _ORDER_SPAN // (len(self._sorted) + 1)
+        label = self._label.copy()  # whoever has the old ones still has them in order
         for position, (_, code) in enumerate(self._sorted, 1):
-            self._label[code] = -_ORDER_SPAN + position * step
+            label[code] = -_ORDER_SPAN + position * step
+        self._label = label
         if self._labelled:
             self.order_version += 1
 

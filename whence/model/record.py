@@ -7,6 +7,7 @@ ordinary array. The driver owns the arrays and keeps them alive.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -85,19 +86,25 @@ def at_address(record: RecordType) -> Any:
     return cast
 
 
+@cache
+def _layout(fields: tuple[tuple[str, str, int], ...]) -> dict[str, tuple[int, str, int]]:
+    """By name, the position, dtype and dimensions of each array of a record."""
+    return {name: (n, str(getattr(types, dtype)), dims) for n, (name, dtype, dims) in enumerate(fields)}
+
+
 class Record:
     """The driver's side: named arrays, and the header that kernels read. Assigning an array updates the header."""
 
     def __init__(self, record: RecordType, **arrays: np.ndarray):
         self.header = np.zeros(3 * len(record.fields), np.int64)
-        self._record = record
         self._arrays: dict[str, np.ndarray] = {}
+        self._layout = _layout(record.fields)
         self.replace(**arrays)
 
     def replace(self, **arrays: np.ndarray) -> None:
         for name, array in arrays.items():
-            position, expected = self._record.array(name)
-            if not array.flags.c_contiguous or array.ndim != expected.ndim or str(array.dtype) != str(expected.dtype):
+            position, dtype, dimensions = self._layout[name]
+            if not array.flags.c_contiguous or array.ndim != dimensions or str(array.dtype) != dtype:
                 raise TypeError(f"{name}: {array.dtype}, {array.ndim} dimensions")
             self._arrays[name] = array
             columns = array.shape[1] if array.ndim == 2 else 1

@@ -1,0 +1,186 @@
+"""The values of a window's aggregates.
+
+| shown      | word of | and |
+|------------|---------|-----|
+| ROWS       | - | rows of the group in the window |
+| WORD       | the pane | as it is |
+| SUM, MEAN  | the pane | of whole numbers; the bound, or the power of ten |
+| REAL_SUM, REAL_MEAN | the pane | of floats |
+| SPREAD     | the pane | the power of ten, and what is subtracted from the count |
+| D_COUNT, D_SUM, D_MEAN, D_REAL_SUM, D_REAL_MEAN | the group | of distinct values |
+| ORDERED    | the group | the value at a share of the count |
+| BEGIN, END | - | of the window: the least and the greatest number of one whose value fits |
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from whence.engine.kernels import window_state as st
+from whence.engine.kernels.aggregate import to_code
+from whence.engine.kernels.window_acc import add_two, combine, two_product
+from whence.engine.kernels.window_order import N_SIZE, select
+from whence.engine.kernels.window_panes import activate
+from whence.model.jit import kernel
+
+(
+    ROWS, WORD, SUM, MEAN, REAL_SUM, REAL_MEAN, SPREAD,
+    D_COUNT, D_SUM, D_MEAN, D_REAL_SUM, D_REAL_MEAN, ORDERED, BEGIN, END,
+) = range(15)  # fmt: skip
+
+_NULL = -(2**63)
+_TWO32 = 4294967296.0
+
+
+@kernel
+def _whole(s, groups, panes, g):
+    """The line that stands for all rows of a group."""
+    data = groups.data
+    head, tail, middle = data[g, st.G_HEAD], data[g, st.G_TAIL], data[g, st.G_MIDDLE]
+    if middle < 0:
+        return head
+    line = head
+    lines, real, accs, labels = panes.data, panes.real, s.accs, s.labels
+    if data[g, st.G_MERGED] > 0:
+        line = data[g, st.G_BACK]
+        if head != middle:
+            combine(lines, real, accs, head, line, 0, labels)
+            line = 0
+    elif head == tail:
+        return head
+    combine(lines, real, accs, line, tail, 0, labels)
+    return 0
+
+
+@kernel
+def _total(data, real, line, o, wide):
+    """A sum of floats and whether it is a number that fits; `wide` as aggregate.py keeps it, of three doubles."""
+    if wide:
+        total = real[line, o + 1]
+        up, down, none = data[line, o + 4] > 0, data[line, o + 5] > 0, data[line, o + 6] > 0
+    else:
+        total = real[line, o + 1] + real[line, o + 2]
+        flags = data[line, o + 3]
+        up, down, none = flags & 1 > 0, flags & 2 > 0, flags & 4 > 0
+    if total - total != 0.0:
+        return 0.0, False
+    if none or (up and down):
+        return np.nan, True
+    if up:
+        return np.inf, True
+    return (-np.inf if down else total), True
+
+
+@kernel
+def _spread(data, real, line, o, less, power):
+    """The root of the mean square distance from the mean, and whether it fits."""
+    n = float(data[line, o])
+    high, low = real[line, o + 1], real[line, o + 2]
+    square, rest = two_product(high, high)
+    rest += 2.0 * high * low
+    part = square / n
+    p, e = two_product(part, n)
+    rest = ((square - p) - e + rest) / n
+    high, low = add_two(real[line, o + 4], real[line, o + 5], -part, -rest)
+    if high - high != 0.0:
+        return 0.0, False
+    if data[line, o + 3]:
+        return np.nan, True
+    return math.sqrt(max(high, 0.0) / (n - less)) / 10.0**power, True
+
+
+@kernel
+def _edge(plan, units, k, end):
+    """Where window k begins or ends, of a DOUBLE."""
+    if end and plan[st.P_LANDMARK] == 0:
+        k += plan[st.P_DEPTH] // plan[st.P_STRIDE] + (plan[st.P_STRIDE] == 1)
+    elif not end and plan[st.P_LANDMARK] == 1:
+        k = 0
+    edge = units[2] + float(k) * units[0]
+    return edge + units[1] if end and plan[st.P_STRIDE] == 2 else edge
+
+
+@kernel
+def _place(plan, k, end):
+    """Where window k begins or ends, of a whole number; it is known to fit."""
+    if plan[st.P_LANDMARK] == 1:
+        return (plan[st.P_ZERO] + (k if end else 0)) * plan[st.P_EVERY] + plan[st.P_BEGIN]
+    if end:
+        k += plan[st.P_DEPTH] // plan[st.P_STRIDE] + (plan[st.P_STRIDE] == 1)
+    return k * plan[st.P_EVERY] + plan[st.P_BEGIN] + (plan[st.P_REST] if end else 0)
+
+
+@kernel
+def emit(s, groups, panes, nodes, g, k, at, out, info, bits, floats):
+    """Write the row of a group of window k; False if a value does not fit."""
+    activate(s, groups, g)
+    data, real = groups.data, groups.real
+    lines, values = panes.data, panes.real
+    shows, plan = s.shows, s.plan
+    row = s.scalar[st.S_OUT]
+    width = s.keys.shape[0]
+    word = plan[st.P_KEYS]
+    for c in range(width):
+        out[row, c] = data[g, word + c]
+    line = _whole(s, groups, panes, g) if s.accs.shape[0] else 0
+    for a in range(shows.shape[0]):
+        what, o = shows[a, 0], shows[a, 1]
+        value = _NULL
+        fits = True
+        if what == ROWS:
+            value = data[g, st.G_COUNT] - data[g, st.G_FIRST]
+        elif what == WORD:
+            value = lines[line, o]
+        elif what == REAL_SUM or what == REAL_MEAN:
+            if lines[line, o] > 0:
+                total, fits = _total(lines, values, line, o, False)
+                value = to_code(total / lines[line, o] if what == REAL_MEAN else total, bits, floats)
+        elif what == SUM or what == MEAN or what == D_SUM or what == D_MEAN:
+            if what == SUM or what == MEAN:
+                n, high, low = lines[line, o], lines[line, o + 1], lines[line, o + 2]
+            else:
+                n, high, low = data[g, o], data[g, o + 1], data[g, o + 2]
+            small = high >= -2147483648 and high <= 2147483647
+            if n == 0:
+                pass
+            elif what == SUM or what == D_SUM:
+                value = (high << 32) | low if small else 0
+                fits = small and value <= shows[a, 2] and value >= -shows[a, 2]
+            else:
+                mean = float((high << 32) | low) if small else float(high) * _TWO32 + float(low)
+                value = to_code(mean / (n * 10.0 ** shows[a, 2]), bits, floats)
+        elif what == SPREAD:
+            if lines[line, o] > shows[a, 3]:
+                total, fits = _spread(lines, values, line, o, shows[a, 3], shows[a, 2])
+                value = to_code(total, bits, floats)
+        elif what == D_COUNT:
+            value = data[g, o]
+        elif what == D_REAL_SUM or what == D_REAL_MEAN:
+            if data[g, o] > 0:
+                total, fits = _total(data, real, g, o, True)
+                value = to_code(total / data[g, o] if what == D_REAL_MEAN else total, bits, floats)
+        elif what == ORDERED:
+            root = data[g, o]
+            if root >= 0:
+                n = nodes.data[root, N_SIZE]
+                value = select(nodes, root, min(n - 1, max(0, math.ceil(s.params[a] * n) - 1)))
+        elif plan[st.P_KIND] == st.REAL:
+            value = to_code(_edge(plan, s.units, k, what == END), bits, floats)
+        else:
+            fits = k >= shows[a, 2] and k <= shows[a, 3]
+            if fits:
+                value = _place(plan, k, what == END)
+        if not fits:
+            s.scalar[st.S_WHICH] = a
+            s.scalar[st.S_WHERE] = g
+            return False
+        out[row, width + a] = value
+    out[row, width + shows.shape[0]] = at
+    if plan[st.P_TRACED] == 1:
+        info[row, 0] = g
+        info[row, 1] = 0 if plan[st.P_LANDMARK] == 1 else data[g, st.G_FIRST] - data[g, st.G_BASE]
+        info[row, 2] = data[g, st.G_COUNT] - data[g, st.G_BASE]
+    s.scalar[st.S_OUT] += 1
+    return True
