@@ -25,11 +25,12 @@ def codes2d(rows: Codes) -> Codes:
 def carefully(batch: Batch, algebra: Algebra, compute: Callable[[Batch], Batch]) -> Batch:
     """`compute(batch)`; if an expression fails, once more without the rows that come and go within the batch.
 
-    A row that never was must not be an error, and to look for such rows first would cost every batch."""
+    A row that never was must not be an error, and to look for such rows first would cost every batch. In a stream, as
+    in every batch that takes nothing away, there are none, and its rows stay as many and in their order."""
     try:
         return compute(batch)
     except EvaluationError:
-        if batch.unique:
+        if batch.unique or hasattr(algebra, "over") or (algebra.additive and (batch.ann >= 0).all()):
             raise
         return compute(consolidate(batch, algebra))
 

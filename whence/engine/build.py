@@ -24,7 +24,9 @@ from whence.engine.union import Union
 from whence.engine.values import Values
 from whence.errors import CatalogError
 from whence.model.codes import Dictionary
+from whence.model.types import Schema
 from whence.plan import logical
+from whence.plan import stream_model as streams
 from whence.plan.many_way import many_way
 
 
@@ -47,23 +49,48 @@ class Builder:
         """The operator for a node, new or already running."""
         match node:
             case logical.Scan():
-                scan = self.dataflow.tables.get(node.table)
-                if scan is None:
-                    raise CatalogError(f"there is no table {node.table}")
-                return scan
+                scan = self._table(node.table)
+                return self._as_relation(scan, node) if _is_stream(scan.schema) else scan
+            case streams.Stream():
+                return self._table(node.stream)
             case logical.Ref():
-                return self.resolve(node.view)
+                view = self.resolve(node.view)
+                unsaid = _is_stream(view.schema) and not _is_stream(node.schema)
+                return self._as_relation(view, node) if unsaid else view
         join = many_way(node)
         inputs = [self.build(i) for i in (node.inputs if join is None else join.sources)]
         shape = _shape(node) if join is None else ("inner", join.schema.types, join.classes, join.tests, join.out)
         # Not by the fingerprint alone: a transaction's stand-in for a table has that of the table.
+        beside = [self._kept_of(node.source)] if isinstance(node, streams.Traced) else []
         own = fingerprint(shape, [i.fingerprint for i in inputs])
-        key = (own, *(id(i) for i in inputs))
+        key = (own, *(id(i) for i in (*inputs, *beside)))
         found = self._built.get(key)
         if found is None or found.dropped:
             found = self._make(node, inputs) if join is None else Join(inputs, join, self.dictionary)
             _name(found, own)
             self._built[key] = found
+        return found
+
+    def _table(self, name: str) -> Operator:
+        scan = self.dataflow.tables.get(name)
+        if scan is None:
+            raise CatalogError(f"there is no table {name}")
+        return scan
+
+    def _kept_of(self, stream: str) -> Operator:
+        """The operator that keeps the rows of a stream."""
+        return self.dataflow.tables.get(stream) or self.resolve(stream)
+
+    def _as_relation(self, stream: Operator, node: logical.Node) -> Operator:
+        """A stream that a plan reads as a relation without saying so."""
+        own = fingerprint("relate", [stream.fingerprint])
+        found = self._built.get((own, id(stream)))
+        if found is None or found.dropped:
+            from whence.engine.generate import Relate
+
+            found = Relate(stream, node.schema)
+            _name(found, own)
+            self._built[own, id(stream)] = found
         return found
 
     def forget(self) -> None:
@@ -99,7 +126,13 @@ class Builder:
                 return Ship(inputs[0], node.to, node.cols, self.partitions)
             case logical.Mine():
                 return Mine(inputs[0], node.cols, self.partition, self.partitions)
-        raise TypeError(f"{type(node).__name__} has no operator")
+        from whence.engine.networks import make  # loaded with the first stream: most databases have none
+
+        return make(node, inputs, self.dataflow, words, self._kept_of)
+
+
+def _is_stream(schema: Schema) -> bool:
+    return streams.AT in schema.names[-1:]
 
 
 def _name(op: Operator, own: str) -> None:
@@ -138,4 +171,6 @@ def _shape(node: logical.Node) -> object:
             return ("ship", node.to, node.cols, node.since)
         case logical.Mine():
             return ("mine", node.cols)
-    return node
+    from whence.engine.networks import shape  # see _make
+
+    return shape(node)

@@ -15,6 +15,7 @@ from typing import cast
 import numpy as np
 
 from whence.annotate.tracing import Tracer
+from whence.engine.image import StaleImage
 from whence.engine.operator import Batch, Operator
 from whence.model.codes import Codes
 
@@ -81,6 +82,14 @@ class Late:
 
     def image(self) -> dict[str, np.ndarray]:
         return {"late": self.rows, "late_count": np.array([self.count], np.int64)}
+
+    def check(self, image: dict[str, np.ndarray]) -> None:
+        """Raise StaleImage if the image does not have such rows."""
+        rows, count = image.get("late"), image.get("late_count")
+        if rows is None or rows.dtype != np.int64 or rows.ndim != 2 or rows.shape[1] != self.rows.shape[1]:
+            raise StaleImage(f"no image of late rows with {self.rows.shape[1]} columns")
+        if count is None or count.dtype != np.int64 or count.shape != (1,) or count[0] < len(rows):
+            raise StaleImage("no image of how many rows were late")
 
     def restore(self, image: dict[str, np.ndarray]) -> None:
         self.rows, self.count, self._before = image["late"].copy(), int(image["late_count"][0]), None

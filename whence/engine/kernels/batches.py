@@ -7,7 +7,7 @@ import numpy as np
 from whence.engine.kernels.index import has_null
 from whence.engine.kernels.table import find_row, hash_key, hash_row, same_key
 from whence.model.codes import Codes
-from whence.model.jit import allocating, kernel
+from whence.model.jit import allocating
 
 _LOW = 0xFFFFFFFF
 
@@ -117,12 +117,3 @@ def join_batches(left: Codes, lcols: Codes, right: Codes, rcols: Codes) -> tuple
             found += 1
             r = nxt[r]
     return a[:found], b[:found]
-
-
-@kernel
-def within(rows: Codes, column: int, low: int, high: int) -> bool:
-    """Whether all codes of a column lie in a range."""
-    for i in range(rows.shape[0]):
-        if rows[i, column] < low or rows[i, column] > high:
-            return False
-    return True

@@ -6,6 +6,8 @@ import numpy as np
 
 from whence.annotate.bdd import Bdd
 from whence.annotate.counting import COUNTING
+from whence.annotate.covering import Covering
+from whence.annotate.lineage import ENCODINGS, Lineage
 from whence.annotate.order import DepthFirst
 from whence.annotate.relative import Relative
 from whence.annotate.witnesses import Witnesses
@@ -14,21 +16,27 @@ from whence.engine.build import Builder
 from whence.engine.components import build_outputs, functions_of
 from whence.engine.exchange import build_exchange
 from whence.engine.fixpoint import POLICIES, Fixpoint
-from whence.engine.kernels import aggregate, batches, index, planes, routing, table, texts
+from whence.engine.kernels import aggregate, batches, columns, index, planes, routing, table, texts
 from whence.engine.kernels import fixpoint as fixpoint_kernels
 from whence.engine.kernels.search import GATHER
+from whence.engine.latest import Latest
 from whence.engine.letters import Packet, packed_size, packets
 from whence.engine.operator import Batch
 from whence.engine.ordered import Ordered, Rank
 from whence.engine.provenance import Provenance
 from whence.engine.relation import Relation
+from whence.engine.sort import BSort
 from whence.engine.staged import Parcel, Staged
+from whence.engine.values import Values
+from whence.engine.window import Window
+from whence.engine.window_join import WindowJoin
 from whence.model.codes import Dictionary
 from whence.model.types import BIGINT, Column, Schema
 from whence.plan import logical
 from whence.plan.exchange import exchange
 from whence.plan.rule_model import Atom, RelationKind, Rule, RuleProgram, RuleRelation
 from whence.plan.settings import Maintain
+from whence.plan.stream_model import AT, Span
 
 
 def warm() -> None:
@@ -39,7 +47,7 @@ def warm() -> None:
     first = np.zeros(1, np.int64)
     batches.join_batches(rows, first, rows, first)
     batches.number_rows(rows)
-    batches.within(rows, 0, 0, 9)
+    _columns(rows)
     routing.split(routing.route(rows, first, 2), 2)
     COUNTING.times(ones, ones)
     number, keys, totals = aggregate.group_rows(rows, first, ones)
@@ -66,6 +74,65 @@ def warm() -> None:
         _exchange(kind)
     _provenance()
     _letters()
+    _stream_operators()
+    _windows()
+    _tracers()
+
+
+def _columns(rows: np.ndarray) -> None:
+    """Numbers as Arrow has them: not to be written to."""
+    wide, narrow = np.ones(len(rows), np.int64), np.ones(len(rows), np.int32)
+    wide.flags.writeable = narrow.flags.writeable = False
+    columns.put_integers(wide, rows.copy(), 0, 0, 9)
+    columns.put_integers(narrow, rows.copy(), 0, 0, 9)
+    columns.put_floats(wide, rows.copy(), 0)
+
+
+def _windows() -> None:
+    """A row through a traced window of its key."""
+    words, pair = Dictionary(), Schema((Column("a", BIGINT), Column(AT, BIGINT)))
+    tracer, stream = Covering(("a",)), Values(((1, 1),), pair, COUNTING, words)
+    row = stream.recompute()
+    stream.algebra = tracer  # type: ignore[assignment]  # as instrumented streams have it
+    window = Window(stream, Span(1, 1, by=(0,)), (), (logical.Agg("count", None),), pair, words)
+    window.apply([Batch(row.rows, tracer.generate("a", row.ann))])
+    window.commit()
+    window.held()
+    window.restore(window.image())
+
+
+def _stream_operators() -> None:
+    """A row, and one that is undone, through each operator with kernels of its own."""
+    words, pair = Dictionary(), Schema((Column("a", BIGINT), Column(AT, BIGINT)))
+    stream, three = Values(((1, 1),), pair, COUNTING, words), Schema((*pair.columns, Column("b", BIGINT)))
+    row = stream.recompute()
+    for span in (Span(1, by=(0,)), Span(1, on=0)):
+        join = WindowJoin(stream, stream, span, span, ((0, 0),), None, three, words)
+        for op in (BSort(stream, 0, 0), Latest(stream, span, Schema(pair.columns[:1])), join):
+            op.apply([row] * len(op.inputs))
+            op.commit()
+            op.apply([row] * len(op.inputs))
+            op.undo()
+            op.restore(op.image())
+
+
+def _tracers() -> None:
+    """Windows of windows, in order and not, of one stream and of two."""
+    starts = np.arange(20, dtype=np.int64)
+    for encoding in ENCODINGS:
+        lineage = Lineage(("a", "b"), encoding)
+        a, b = (lineage.generate(source, starts + 1) for source in lineage.sources)
+        for column in (a[::2].repeat(2), a[::-1], np.column_stack((a, b)).reshape(-1)):
+            found = lineage.over(lineage.over(column, starts[:10], starts[:10] + 9), starts[:4], starts[:4] + 5)
+        paths = [lineage.over(lineage.generate("a", 2 * np.arange(40) + at), starts, starts + 20) for at in (1, 2)]
+        lineage.over(np.column_stack(paths).reshape(-1), starts, starts + 2)
+        lineage.contains(found, "a", 1)
+        lineage.spans(lineage.restore(lineage.image(found)), "b")
+        lineage.tids(found, "a")
+        lineage.collect([found])
+    covering = Covering(("a",))
+    for hulls in (covering.generate("a", starts + 1), covering.generate("a", 20 - starts)):
+        covering.over(covering.times(hulls, hulls), starts[:9], starts[:9] + 9)
 
 
 def _functions(algebra: Witnesses | Relative | Bdd) -> None:

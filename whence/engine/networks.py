@@ -1,0 +1,88 @@
+"""From the nodes of stream networks to running operators; `engine/build.py` does the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from whence.engine.align import Align
+from whence.engine.generate import Generate, Plain, Relate
+from whence.engine.graph import Dataflow
+from whence.engine.latest import Latest
+from whence.engine.lookup import Lookup
+from whence.engine.merge import Merge
+from whence.engine.operator import Operator
+from whence.engine.retain import Retain
+from whence.engine.sort import BSort
+from whence.engine.traced import Traced
+from whence.engine.window import Window
+from whence.engine.window_join import WindowJoin
+from whence.model.codes import Dictionary
+from whence.plan import stream_model as streams
+from whence.plan.logical import Node
+
+
+def make(
+    node: Node, inputs: list[Operator], dataflow: Dataflow, words: Dictionary, kept_of: Callable[[str], Operator]
+) -> Operator:
+    """The operator of a node over its inputs; `kept_of` gives the operator that keeps a stream's rows."""
+    schema = node.schema
+    match node:
+        case streams.Merge():
+            return Merge(inputs, schema)
+        case streams.Window():
+            return Window(inputs[0], node.span, node.keys, node.aggs, schema, words)
+        case streams.WindowJoin():
+            spans = node.left_span, node.right_span
+            return WindowJoin(inputs[0], inputs[1], *spans, node.keys, node.residual, schema, words)
+        case streams.Lookup():
+            return Lookup(inputs[0], inputs[1], node.kind, node.keys, node.residual, schema, words)
+        case streams.BSort():
+            return BSort(inputs[0], node.column, node.slack)
+        case streams.Latest():
+            return Latest(inputs[0], node.span, schema)
+        case streams.Relate():
+            return Relate(inputs[0], schema)
+        case streams.Retain():
+            return Retain(inputs[0], node.retention, node.owner)
+        case streams.Generate():
+            return Generate(inputs[0], node.source, dataflow.tracer(node.tracing))
+        case streams.Plain():
+            return Plain(inputs[0])
+        case streams.Align():
+            return Align(inputs[0], dataflow.tracer(node.after))
+        case streams.Traced():
+            return Traced(inputs[0], kept_of(node.source), node.source, schema)
+    raise TypeError(f"{type(node).__name__} has no operator")
+
+
+def shape(node: Node) -> object:
+    """What distinguishes a node from others over the same inputs; those with state are their owner's."""
+    types = node.schema.types
+    match node:
+        case streams.Merge():
+            return ("merge", types)
+        case streams.Window():
+            return ("window", types, node.span, node.keys, node.aggs, node.owner)
+        case streams.WindowJoin():
+            spans = node.left_span, node.right_span
+            return ("window join", spans, node.keys, node.residual, node.owner)
+        case streams.Lookup():
+            return ("lookup", node.kind, node.keys, node.residual)
+        case streams.BSort():
+            return ("bsort", node.column, node.slack, node.owner)
+        case streams.Latest():
+            return ("latest", node.span, node.owner)
+        case streams.Relate():
+            return "relate"
+        case streams.Retain():
+            kept = node.retention
+            return ("retain", kept.rows, kept.nbytes, kept.micros, node.owner)
+        case streams.Generate():
+            return ("generate", node.source, node.tracing)
+        case streams.Plain():
+            return ("plain",)
+        case streams.Align():
+            return ("align", node.before, node.after)
+        case streams.Traced():
+            return ("traced", types, node.view, node.source)
+    return node
