@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from whence.plan.exchange import Exchange, Wish, exchange
 from whence.plan.localize import COPY, Local, describe_local, is_derived, localize, with_sources
 from whence.plan.logical import Node, Ref, Scan, walk
+from whence.plan.place_streams import AnnotatedError, MisplacedError, StreamPlacer, is_annotated
 from whence.plan.places import ALL, ONE, Dist, Place, by, describe_dist, place_of
 from whence.plan.placing import Placer
 from whence.plan.program import Program, Table
@@ -23,6 +24,7 @@ from whence.plan.rule_model import RuleProgram
 from whence.plan.rules import compile_rules
 from whence.plan.settings import Maintain, Settings, maintains, partition_option, settings
 from whence.plan.strata import Component
+from whence.plan.stream_model import Retain, Stream
 from whence.plan.wishes import Wishes
 
 log = logging.getLogger("whence")
@@ -79,13 +81,41 @@ def distribute(
             if draft.rules is not None:
                 draft.everywhere = not any(map(under, _sources(draft.rules)))  # it is of constants only
                 _choose_strategy(draft, planned, lambda node: all(map(small, sorted(under(node)))))
-        tables = _place_tables(planned, drafts, fixed, small)
-        known = {name: place_of(dist) for name, dist in tables.items()}
-    else:
-        tables = {name: fixed.get(name, Dist("all")) for name in planned.tables}
-        known = dict.fromkeys(tables, ALL)
+    wishes = Wishes(planned.tables, {draft.views[0]: draft.node for draft in drafts if draft.node is not None})
+    tables = _place_tables(planned, drafts, fixed, small, wishes, partitions)
+    while True:
+        try:
+            return _placed(drafts, tables, partitions, kept)
+        except AnnotatedError as error:  # all that leads there goes to one place, where it can
+            streams = [name for name, _ in wishes.needs.sources(error.node, ()) if tables[name] != Dist("one")]
+            _check_free(streams, fixed, planned)
+            tables |= dict.fromkeys(streams, Dist("one"))
+
+
+def _check_free(streams: Sequence[str], fixed: Mapping[str, Dist], program: Program) -> None:
+    """MisplacedError if one of these streams has to stay where it is, or is to be there."""
+    assert streams, "a network over streams that are in one partition is there, too"
+    for name in streams:
+        table = program.tables[name]
+        if name in fixed or table.placement is not None:
+            where = describe_dist(fixed.get(name, Dist("spread")), table.schema)
+            what = f"are {where}" if name in fixed else "are to be where its partition_by says"
+            raise MisplacedError(
+                f"rows of stream {name} {what}, and this provenance can only be traced if they are all in one "
+                "partition: create the view before the first rows come, or the stream WITH (partition_by = 'all'), or "
+                "give every window a key (by => …) that all of them share",
+                [name for name in streams if name in fixed],
+            )
+
+
+def _placed(
+    drafts: Sequence[_Draft], tables: dict[str, Dist], partitions: int, kept: Distributed | None
+) -> Distributed:
+    """The plan over tables in their places; AnnotatedError if traced streams of it are not where they must be."""
+    known = {name: place_of(dist) if partitions > 1 else ALL for name, dist in tables.items()}
     views: dict[str, Place] = {}
-    placer = Placer(known, views)
+    traced: dict[str, bool] = {}
+    placer = StreamPlacer(known, views, traced, partitions)
     pieces = []
     standing = {piece.views: piece for piece in kept.pieces} if kept is not None else {}
     for draft in drafts:
@@ -94,7 +124,9 @@ def distribute(
             views |= {name: kept.places[name] for name in draft.views}
         else:
             pieces.append((_plain if draft.rules is None else _recursive)(draft, placer, views))
-    places = {name: views[name] for component in ordered for name in component.views}
+        if draft.node is not None:
+            traced[draft.views[0]] = is_annotated(draft.node, traced)
+    places = {name: views[name] for draft in drafts for name in draft.views}
     dists = {name: place.dist for name, place in places.items()}
     return Distributed(partitions, tables, dists, tuple(pieces), places)
 
@@ -142,6 +174,8 @@ def _tables_under(drafts: Iterable[_Draft]) -> Callable[[Node], set[str]]:
         for part in walk(node):
             if isinstance(part, Scan):
                 found.add(part.table)
+            elif isinstance(part, Stream):
+                found.add(part.stream)
             elif isinstance(part, Ref):
                 found |= known.get(part.view, set())
         return found
@@ -156,13 +190,21 @@ def _tables_under(drafts: Iterable[_Draft]) -> Callable[[Node], set[str]]:
 
 
 def _place_tables(
-    program: Program, drafts: Sequence[_Draft], fixed: Mapping[str, Dist], small: Callable[[str], bool]
+    program: Program,
+    drafts: Sequence[_Draft],
+    fixed: Mapping[str, Dist],
+    small: Callable[[str], bool],
+    wishes: Wishes,
+    partitions: int,
 ) -> dict[str, Dist]:
-    wishes = Wishes(program.tables, {draft.views[0]: draft.node for draft in drafts if draft.node is not None})
+    if partitions == 1:
+        return {name: fixed.get(name, Dist("all")) for name in program.tables}
     copied: set[str] = set()
     for draft in drafts:
         for plan in draft.plans:
             wishes.note(plan)
+        if isinstance(draft.node, Retain) and partition_option(draft.views, program) == "one":
+            wishes.needs.note_whole(draft.node)
         if draft.exchange is not None:
             for relation, wish in draft.exchange.wishes:
                 source = draft.exchange.rules.relations[relation].source
@@ -186,6 +228,8 @@ def _place_tables(
     def placed(table: Table) -> Dist:
         if table.name in fixed:
             return fixed[table.name]
+        if table.placement is not None and table.placement.kind == "all" and table.stream is not None:
+            return Dist("one")  # each row is in one place only: there all are together
         if table.placement is not None:
             return Dist(table.placement.kind, table.placement.cols)
         return Dist("all") if table.name in copied else wishes.choose(table.name)

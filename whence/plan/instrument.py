@@ -176,6 +176,12 @@ def _traces(view: View, program: Program) -> Traces | None:
             if source not in above:
                 known = ", ".join(sorted(above))
                 raise SqlError(f'provenance_of names "{source}", which "{view.name}" is not made of; it is of {known}')
+        for source in sources:
+            if source not in _reached(view.query, set(sources) - {source}, program):
+                raise SqlError(
+                    f'provenance_of names "{source}", which reaches "{view.name}" only through others that it names: '
+                    "an input is traced to the first of them; leave those out, or it"
+                )
     if mode == "covering":
         if view.option("encoding") is not None:
             raise SqlError("encoding is how sets of tids are written down; covering intervals have only one form")
@@ -195,6 +201,19 @@ def _read(node: Node) -> list[str]:
         case Relate() | Latest():
             return []
     return [name for child in node.inputs for name in _read(child)]
+
+
+def _reached(node: Node, stops: set[str], program: Program) -> set[str]:
+    """The streams that a network is made of, nothing looked for behind those where it stops."""
+    found: set[str] = set()
+    left = _read(node)
+    while left:
+        name = left.pop()
+        if name not in found:
+            found.add(name)
+            if name not in stops and _is_stream_view(name, program):
+                left += _read(program.views[name].query)
+    return found
 
 
 def _is_stream_view(name: str, program: Program) -> bool:

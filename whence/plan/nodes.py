@@ -9,6 +9,7 @@ from whence.model import types as t
 from whence.model.types import Column, Schema
 from whence.plan.expr import Call, Col, Expr, Lit, conjuncts
 from whence.plan.logical import Distinct, Join, JoinKind, Node, Project, Ref, Scan, Select, Values
+from whence.plan.stream_model import Stream
 
 ONE_ROW = Values(Schema(()), ((),))
 
@@ -37,7 +38,7 @@ def relabel(node: Node, schema: Schema) -> Node:
     """The same rows under other column names."""
     if node.schema == schema:
         return node
-    if isinstance(node, (Scan, Ref)):
+    if isinstance(node, (Scan, Ref, Stream)):
         return Project(schema, node, tuple(columns(node)))
     return replace(node, schema=schema)
 

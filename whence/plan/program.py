@@ -6,8 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from whence.errors import CatalogError
 from whence.model.types import Schema, Type
 from whence.plan.logical import Node
+from whence.plan.stream_model import DEFAULT_RETENTION, Retention
+
+STREAM_FUNCTIONS = ("slide", "latest", "bsort", "provenance", "late", "numbered")  # in FROM, built in
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,7 @@ class Table:
     """A base relation. `key` lists the PRIMARY KEY's columns; an insert on an existing key replaces the row.
 
     With a `lifetime` it is a set: a row that is inserted again is not there twice, but lives anew.
+    With `stream` it is a stream, of which that much is kept; it has neither key nor lifetime.
     """
 
     name: str
@@ -44,6 +49,7 @@ class Table:
     sql: str = ""
     lifetime: Lifetime | None = None
     placement: Placement | None = None
+    stream: Retention | None = None
 
     @property
     def notes_arrivals(self) -> bool:
@@ -64,6 +70,7 @@ class View:
     options: tuple[tuple[str, str], ...] = ()
     sql: str = ""
     owner: str | None = None
+    retain: Retention | None = None  # if it says so; see `retention_of`
 
     @property
     def hidden(self) -> bool:
@@ -71,6 +78,12 @@ class View:
 
     def option(self, name: str, default: str | None = None) -> str | None:
         return dict(self.options).get(name, default)
+
+
+def retention_of(stream: Table | View) -> Retention:
+    """What of a stream, or of a view that is one, is kept."""
+    given = stream.stream if isinstance(stream, Table) else stream.retain
+    return given or DEFAULT_RETENTION
 
 
 @dataclass(frozen=True)
@@ -91,6 +104,10 @@ class TableFunction:
     function: Callable[..., Any]
     args: tuple[Type, ...]
     returns: Schema
+
+    def __post_init__(self) -> None:
+        if self.name.lower() in STREAM_FUNCTIONS:
+            raise CatalogError(f'"{self.name}" is a table function of Whence itself; choose another name')
 
 
 @dataclass

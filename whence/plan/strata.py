@@ -13,6 +13,7 @@ from whence.errors import NotStratifiable
 from whence.plan.circles import strongly_connected
 from whence.plan.logical import Aggregate, Join, Node, Ref, Scan, SetOp, TopK, walk
 from whence.plan.program import Program, View
+from whence.plan.stream_model import Stream, Traced
 
 _NEGATIVE_RIGHT = {"anti": "NOT EXISTS or NOT IN", "mark": "a subquery in an expression", "left": "a LEFT JOIN"}
 
@@ -26,8 +27,22 @@ class Component:
 
 
 def references(view: View) -> set[str]:
-    """The views that a view's query refers to."""
-    return {node.view for node in walk(view.query) if isinstance(node, Ref)}
+    """The views and streams that a view's query refers to."""
+    return {name for node in walk(view.query) if not isinstance(node, Scan) for name in _named(node)}
+
+
+def _named(node: Node) -> tuple[str, ...]:
+    """What a node reads by its name."""
+    match node:
+        case Ref():
+            return (node.view,)
+        case Scan():
+            return (node.table,)
+        case Stream():
+            return (node.stream,)
+        case Traced():
+            return (node.view, node.source)
+    return ()
 
 
 def dependents(program: Program, name: str) -> list[str]:
@@ -37,7 +52,7 @@ def dependents(program: Program, name: str) -> list[str]:
     while frontier:
         found = []
         for view in program.views.values():
-            used = {n.view if isinstance(n, Ref) else n.table for n in walk(view.query) if isinstance(n, (Ref, Scan))}
+            used = {name for node in walk(view.query) for name in _named(node)}
             if used & set(frontier) and view.name not in reached and view.name != name:
                 found.append(view.name)
         reached += found

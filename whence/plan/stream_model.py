@@ -45,7 +45,7 @@ from whence.model.types import BIGINT, Column, Schema
 from whence.plan.expr import Expr
 from whence.plan.logical import Agg, JoinKind, Node
 
-AT = "$at"
+AT = "$AT"  # `$at`; users' names are all in small letters, so that none is this one
 AT_COLUMN = Column(AT, BIGINT, nullable=False)
 
 
@@ -98,6 +98,32 @@ class Tracing:
     mode: Literal["lineage", "covering"]
     sources: tuple[str, ...] = ()
     encoding: Literal["adaptive", "ids", "intervals", "deltas", "dictionary"] = "adaptive"
+
+
+def counterparts(
+    left: tuple[int, ...], right: tuple[int, ...], keys: tuple[tuple[int, int], ...]
+) -> tuple[int, ...] | None:
+    """The columns of a join's right side that equal those of the left, which must be all of both; None if they do not.
+
+    >>> counterparts((1,), (0,), ((1, 0), (2, 2))), counterparts((1,), (), ((1, 0),))
+    ((0,), None)
+    >>> counterparts((0, 1), (0, 1), ((0, 1), (0, 0), (1, 1)))  # columns may equal several
+    (0, 1)
+    """
+    taken: dict[int, int] = {}  # columns of the right, and whose they are
+
+    def found(a: int, tried: set[int]) -> bool:
+        for mine, b in keys:
+            if mine == a and b in right and b not in tried:
+                tried.add(b)
+                if b not in taken or found(taken[b], tried):
+                    taken[b] = a
+                    return True
+        return False
+
+    if len(left) != len(right) or not all(found(a, set()) for a in left):
+        return None
+    return tuple({a: b for b, a in taken.items()}[a] for a in left)
 
 
 # -- as bound --------------------------------------------------------------------------------------------------------
@@ -183,12 +209,12 @@ class WindowJoin(Node):
 
 @dataclass(frozen=True)
 class Lookup(Node):
-    """A stream joined with a relation. Schema: the stream's columns without `$at`, the relation's (of inner and left
-    only), `$at`; `residual` is over the stream's without `$at` and then the relation's."""
+    """A stream joined with a relation. Schema: the stream's columns without `$at`, the relation's (of inner and left),
+    whether there is a match (of mark), `$at`; `residual` is over the stream's without `$at` and then the relation's."""
 
     input: Node
     relation: Node
-    kind: JoinKind  # inner, left, semi, anti
+    kind: JoinKind  # inner, left, semi, anti, mark
     keys: tuple[tuple[int, int], ...] = ()
     residual: Expr | None = None
 

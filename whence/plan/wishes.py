@@ -3,6 +3,9 @@
 A use of a table (a join key, a group, the key of a recursion) is content with any of its columns: rows that agree in
 all of them agree in some. So each wish is held against all uses, and the one that contents most of them wins, the
 first one of equals. Rows with one primary key must meet, so only its columns count where there is one.
+
+A stream is where the networks over it need it (`place_streams.py`): in one partition if one of them does, or nobody
+says.
 """
 
 from __future__ import annotations
@@ -13,9 +16,11 @@ from whence.model.types import Kind
 from whence.plan.expr import Col
 from whence.plan.logical import Aggregate, Distinct, Join, Lateral, Node, Project, Ref, Scan, Select, SetOp, walk
 from whence.plan.native import strip
+from whence.plan.place_streams import Needs, lookup_keys
 from whence.plan.places import Dist
 from whence.plan.placing import usable_keys
 from whence.plan.program import Table
+from whence.plan.stream_model import Latest, Lookup, Relate
 
 Traced = tuple[str, tuple[int, ...]]
 
@@ -26,6 +31,7 @@ class Wishes:
     def __init__(self, tables: Mapping[str, Table], queries: Mapping[str, Node]):
         self._tables, self._queries = tables, queries
         self._uses: dict[str, list[tuple[int, ...]]] = {name: [] for name in tables}
+        self.needs = Needs({name: t.schema for name, t in tables.items() if t.stream is not None}, queries)
 
     def note(self, plan: Node) -> None:
         """Note what the operators of a plan ask for."""
@@ -39,6 +45,10 @@ class Wishes:
                     self.wish(node.input, node.keys)
                 case Distinct():
                     self.wish(node.input, tuple(range(len(node.schema))))
+                case Lookup():
+                    self.wish(node.relation, [b for _, b in lookup_keys(node)])
+                case _:
+                    self.needs.note(node)
 
     def wish(self, node: Node, cols: Sequence[int]) -> None:
         """Note that a plan's rows are wanted by these columns, if they are those of a table."""
@@ -77,6 +87,10 @@ class Wishes:
                 below = [strip(node.exprs[c]) for c in cols]
                 plain = tuple(e.index for e in below if isinstance(e, Col))
                 return self._trace(node.input, plain) if len(plain) == len(below) else None
+            case Relate() | Latest():
+                streams = list(self.needs.sources(node.input, cols))
+                if len(streams) == 1 and None not in streams[0][1]:
+                    return streams[0][0], tuple(c for c in streams[0][1] if c is not None)
         return None
 
     def table_under(self, node: Node) -> str | None:
@@ -86,9 +100,14 @@ class Wishes:
 
     def choose(self, name: str) -> Dist:
         """The columns that content most uses; the primary key, or all columns, if there are none."""
-        uses = [tuple(dict.fromkeys(cols)) for cols in self._uses[name] if cols]
+        table = self._tables[name]
+        if table.stream is not None and name in self.needs.whole:
+            return Dist("one")
+        uses = self.needs.keys(name) if table.stream is not None else []
+        uses = uses or [tuple(dict.fromkeys(cols)) for cols in self._uses[name] if cols]
         if uses:
             return Dist("hash", max(uses, key=lambda wish: sum(set(wish) <= set(use) for use in uses)))
-        table = self._tables[name]
+        if table.stream is not None:
+            return Dist("one")
         cols = table.key or tuple(range(len(table.schema)))
         return Dist("hash", cols) if cols else Dist("one")

@@ -12,7 +12,11 @@ from whence.sql.placeholders import AggRef
 from whence.sql.position import error
 from whence.sql.types import coerce
 
-AGGREGATES = frozenset(("count", "sum", "avg", "mean", "min", "max", "bool_and", "bool_or", "any_value", "count_if"))
+_ANYWHERE = ("count", "sum", "avg", "mean", "min", "max", "bool_and", "bool_or", "any_value", "count_if")
+WINDOW_AGGREGATES = frozenset(
+    ("first", "last", "stddev", "stddev_samp", "stddev_pop", "quantile", "quantile_disc", "median")
+)
+AGGREGATES = frozenset((*_ANYWHERE, *WINDOW_AGGREGATES))
 
 
 def aggregated(name: str, value: Expr, distinct: bool, node: exp.Expr) -> AggRef:
@@ -35,3 +39,19 @@ def aggregated(name: str, value: Expr, distinct: bool, node: exp.Expr) -> AggRef
         return AggRef(t.DOUBLE, "avg", value, distinct)
     returns = {Kind.DOUBLE: t.DOUBLE, Kind.DECIMAL: t.decimal(t.MAX_PRECISION, value.type.scale)}
     return AggRef(returns.get(value.type.kind, t.BIGINT), "sum", value, distinct)
+
+
+def window_aggregate(name: str, value: Expr, parameter: float | None, node: exp.Expr) -> AggRef:
+    """An aggregate that only windows have; `parameter` is which quantile."""
+    if value.type.kind is Kind.NULL:
+        value = coerce(value, t.BIGINT, node)
+    match name:
+        case "first" | "last":
+            return AggRef(value.type, "first" if name == "first" else "last", value, False)
+        case "stddev" | "stddev_samp" | "stddev_pop":
+            if not value.type.is_numeric:
+                raise error(f"{name} is for numbers, found {value.type}", node)
+            return AggRef(t.DOUBLE, "stddev_pop" if name == "stddev_pop" else "stddev", value, False)
+    if value.type.is_interned:
+        raise error(f"{name} is for numbers, dates and times, found {value.type}", node)
+    return AggRef(value.type, "quantile", value, False, parameter)

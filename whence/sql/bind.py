@@ -40,16 +40,22 @@ __all__ = [
 
 def bind_table(create: st.CreateTable, program: Program) -> Program:
     """A copy of the program with the table added (the same program, if it exists and IF NOT EXISTS is said)."""
-    name = create.table.name
+    name, kind = create.table.name, _kind(create.table)
     if name in program.views:
-        raise CatalogError(f'"{name}" is a view; a table needs another name')
+        raise CatalogError(f'"{name}" is a view; a {kind} needs another name')
     if name in program.tables:
+        if _kind(program.tables[name]) != kind:
+            raise CatalogError(f'"{name}" is a {_kind(program.tables[name])}; a {kind} needs another name')
         if create.if_not_exists:
             return program
-        raise CatalogError(f'table "{name}" exists already')
+        raise CatalogError(f'{kind} "{name}" exists already')
     found = program.copy()
     found.tables[name] = create.table
     return found
+
+
+def _kind(table: Table) -> str:
+    return "table" if table.stream is None else "stream"
 
 
 def bind_query_views(query: exp.Expr, program: Program, name: str = "query") -> tuple[Node, dict[str, View]]:
@@ -79,9 +85,11 @@ def bind_query(query: exp.Expr, program: Program) -> Node:
 
 def bind_predicate(where: exp.Expr | None, table: str | Table, program: Program) -> Expr:
     """The WHERE of a DELETE or UPDATE, over the table's columns; without one, TRUE."""
+    found = _table(table, program)
+    if found.stream is not None:
+        raise SqlError(f'"{found.name}" is a stream: rows are only ever appended')
     if where is None:
         return Lit(t.BOOLEAN, True)
-    found = _table(table, program)
     place = ExpressionBinder(
         QueryBinder(program, Session()), Scope(fields_of(found.schema, found.name)), "the WHERE of DELETE or UPDATE"
     )
@@ -174,7 +182,7 @@ def _table(table: str | Table, program: Program) -> Table:
     if name in program.tables:
         return program.tables[name]
     if name in program.views:
-        raise CatalogError(f'"{name}" is a view; only tables can be changed')
+        raise CatalogError(f'"{name}" is a view; only tables and streams can be changed')
     raise CatalogError(f'unknown table "{name}"{did_you_mean(name, program.tables)}')
 
 

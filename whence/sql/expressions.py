@@ -7,7 +7,7 @@ here with the place's name.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from sqlglot import exp
@@ -19,7 +19,7 @@ from whence.plan.expr import Call, Cast, Expr, Lit, Udf
 from whence.plan.logical import Node
 from whence.plan.program import Program
 from whence.sql import operators as op
-from whence.sql.aggregates import AGGREGATES, aggregated
+from whence.sql.aggregates import AGGREGATES, WINDOW_AGGREGATES, aggregated, window_aggregate
 from whence.sql.functions import BUILTINS, NONDETERMINISTIC, argument, call_builtin, extract
 from whence.sql.limits import check_size
 from whence.sql.literals import parse_interval, read_literal
@@ -70,6 +70,7 @@ class ExpressionBinder:
     place: str
     aggregates: bool = False
     depth: int = 0
+    windows: bool = False  # the rows are those of windows, in the order they came
 
     def condition(self, node: exp.Expr) -> Expr:
         return op.boolean(self.bind(node), node)
@@ -79,7 +80,7 @@ class ExpressionBinder:
             line, column = position(node)
             raise SqlError(f"an expression is nested more than {MAX_DEPTH} levels deep", line=line, column=column)
         handler = _HANDLERS.get(type(node))
-        inner = ExpressionBinder(self.queries, self.scope, self.place, self.aggregates, self.depth + 1)
+        inner = replace(self, depth=self.depth + 1)
         if handler is not None:
             return handler(inner, node)
         if type(node) in _ARITHMETIC:
@@ -259,6 +260,8 @@ class ExpressionBinder:
         args, distinct = list(node.expressions), False
         if args and isinstance(args[0], exp.Distinct):
             args, distinct = list(args[0].expressions), True
+        if name in WINDOW_AGGREGATES and not self.windows:
+            raise error(f"{name} is for windows: FROM slide(stream, …)", node)
         inner = ExpressionBinder(self.queries, self.scope, "another aggregate", False, self.depth)
         test = inner.condition(only) if only is not None else None
         if name == "count" and (not args or isinstance(args[0], exp.Star)):
@@ -266,6 +269,7 @@ class ExpressionBinder:
                 raise error("COUNT(DISTINCT *) is not supported; name a column", node)
             arg = None if test is None else op.case([(test, Lit(t.INTEGER, 1))], None, node)
             return AggRef(t.BIGINT, "count", arg, False)
+        parameter = _quantile(name, args, node)
         if len(args) != 1:
             raise error(f"{name} takes one argument, not {len(args)}", node)
         if isinstance(args[0], exp.Order):
@@ -278,6 +282,12 @@ class ExpressionBinder:
             return AggRef(t.BIGINT, "count", op.case([(test, Lit(t.INTEGER, 1))], None, node), False)
         if test is not None:
             value = op.case([(test, value)], None, node)
+        if name in WINDOW_AGGREGATES:
+            if distinct:
+                raise error(f"{name} does not take DISTINCT", node)
+            if test is not None and name in ("first", "last"):
+                raise error(f"{name} has no FILTER; filter before the window: slide((SELECT … WHERE …), …)", node)
+            return window_aggregate(name, value, parameter, node)
         return aggregated(name, value, distinct, node)
 
     def _filtered(self, node: exp.Expr) -> Expr:
@@ -338,6 +348,21 @@ def fit_arguments(name: str, args: list[Expr], takes: tuple[Type, ...], node: ex
             raise error(f"{name} takes {type} as argument {at}, found {arg.type}", node)
         found.append(coerce(arg, type, node))
     return tuple(found)
+
+
+def _quantile(name: str, args: list[exp.Expr], node: exp.Expr) -> float | None:
+    """The second argument of a quantile, taken from the list; MEDIAN's is one half."""
+    if name == "median":
+        return 0.5
+    if not name.startswith("quantile"):
+        return None
+    if len(args) != 2:
+        raise error(f"{name} takes a value and which quantile of it, such as {name}(x, 0.9)", node)
+    given = args.pop()
+    literal = read_literal(given) if isinstance(given, exp.Literal) else None
+    if literal is None or not literal.type.is_numeric or not 0 <= literal.value <= 1:
+        raise error(f"the quantile must be a number from 0 to 1, such as {name}(x, 0.9)", given)
+    return float(literal.value)
 
 
 def _nondeterministic(name: str, node: exp.Expr) -> Exception:

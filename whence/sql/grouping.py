@@ -70,6 +70,6 @@ def group_rows(node: Node, keys: Sequence[Expr], exprs: Sequence[Expr], at: exp.
 
 def _plain(agg: AggRef) -> AggRef:
     """The aggregate at its own type: widening its result does not make it another one."""
-    if agg.arg is not None and agg.function in ("min", "max"):
+    if agg.arg is not None and agg.function in ("min", "max", "first", "last", "quantile"):
         return replace(agg, type=agg.arg.type)
     return agg

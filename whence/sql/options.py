@@ -6,17 +6,21 @@ recursion are accepted on every view: a view may become part of a recursion thro
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Literal
 
 from whence.model.types import Kind, Schema
 from whence.plan.program import Lifetime, Placement, Table
+from whence.plan.stream_model import Retention
 from whence.sql.literals import parse_interval
 from whence.sql.position import did_you_mean
 
-Target = Literal["table", "view"]
+Target = Literal["table", "stream", "view"]
 _DIGITS = 15  # of a whole number
 _LONGEST = 2**62  # microseconds, so that any time plus a duration fits a code
+_AMOUNT = re.compile(r"(\d+(?:\.\d+)?) ?([a-zA-Z]+)")
+_BYTES = {"b": 1, "kb": 2**10, "mb": 2**20, "gb": 2**30, "kib": 2**10, "mib": 2**20, "gib": 2**30}
 
 
 @dataclass(frozen=True)
@@ -25,13 +29,17 @@ class Option:
 
     name: str
     words: tuple[str, ...] = ()
-    kind: Literal["number", "duration", "column", "interval"] = "number"
+    kind: Literal["number", "duration", "column", "interval", "retention"] = "number"
 
 
 _OPTIONS: dict[Target, tuple[Option, ...]] = {
     "table": (
         Option("ttl", kind="duration"),
         Option("ttl_column", kind="column"),
+        Option("partition_by", kind="column"),
+    ),
+    "stream": (
+        Option("retain", kind="retention"),
         Option("partition_by", kind="column"),
     ),
     "view": (
@@ -42,11 +50,15 @@ _OPTIONS: dict[Target, tuple[Option, ...]] = {
         Option("partition", ("broadcast", "exchange", "one")),
         Option("maintain", ("absorption", "relative")),
         Option("propagate", kind="interval"),
-        Option("provenance", ("auto", "witnesses", "bdd")),
+        Option("provenance", ("auto", "witnesses", "bdd", "lineage", "covering", "none")),
+        Option("provenance_of", kind="column"),
+        Option("encoding", ("adaptive", "ids", "intervals", "deltas", "dictionary")),
+        Option("retain", kind="retention"),
     ),
 }
 _LATER: dict[Target, tuple[str, ...]] = {
     "table": (),
+    "stream": (),
     "view": ("refresh", "respond_within", "memory"),
 }
 
@@ -57,7 +69,7 @@ def check_name(target: Target, name: str) -> None:
     >>> check_name("view", "polcy")
     Traceback (most recent call last):
     ValueError: a view has no option "polcy"; did you mean "policy"? Its options are policy, recursion_limit, \
-recursion_rows, aggregate_selection, partition, maintain, propagate, provenance
+recursion_rows, aggregate_selection, partition, maintain, propagate, provenance, provenance_of, encoding, retain
     """
     known = [option.name for option in _OPTIONS[target]]
     if name in known:
@@ -85,6 +97,8 @@ def read_value(target: Target, name: str, text: str) -> str:
         return text.lower()
     if option.kind == "interval":
         return _propagate(name, text)
+    if option.kind == "retention":
+        return read_retention(text).text
     if option.kind == "duration":
         duration(name, text)
         return " ".join(text.split())
@@ -128,6 +142,39 @@ def duration(name: str, text: str) -> int:
     if span.span > _LONGEST:
         raise ValueError(f"{name} is too long: {text!r}")
     return span.span
+
+
+def read_retention(text: str) -> Retention:
+    """How much of a stream is kept; ValueError if that is not what the text says.
+
+    >>> read_retention("10 min").micros, read_retention("64 MB").nbytes, read_retention("1000 rows").rows
+    (600000000, 67108864, 1000)
+    """
+    words = " ".join(text.replace("_", "").replace(",", "").split())
+    if words.lower() == "all":
+        return Retention()
+    amount = _AMOUNT.fullmatch(words)
+    unit = amount.group(2).lower() if amount else ""
+    if amount and unit in ("row", "rows"):
+        return Retention(rows=int(_whole("retain", amount.group(1))), text=f"{amount.group(1)} rows")
+    if amount and unit in _BYTES:
+        nbytes = int(float(amount.group(1)) * _BYTES[unit])
+        if not 0 < nbytes < 2**62:
+            raise ValueError(f"retain must be more than nothing, and fit into memory: {text!r}")
+        return Retention(nbytes=nbytes, text=words)
+    try:
+        return Retention(micros=duration("retain", words), text=words)
+    except ValueError as failure:
+        if "must be a duration" not in str(failure):
+            raise
+        known = "'1000 rows', '64 MB', '10 min' or 'all'"
+        raise ValueError(f"retain is what of the stream is kept, such as {known}, not {text!r}") from None
+
+
+def retain_option(options: tuple[tuple[str, str], ...]) -> Retention | None:
+    """What the options say is kept, if they do."""
+    text = dict(options).get("retain")
+    return None if text is None else read_retention(text)
 
 
 def read_placement(options: tuple[tuple[str, str], ...], table: Table) -> Placement | None:

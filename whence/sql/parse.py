@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Literal
 
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from whence.errors import SqlError
+from whence.plan.stream_model import DEFAULT_RETENTION
 from whence.sql import statements as st
-from whence.sql.options import Target, check_name, read_lifetime, read_placement, read_value
+from whence.sql.options import Target, check_name, read_lifetime, read_placement, read_value, retain_option
 from whence.sql.reader import Source
 from whence.sql.tables import read_table
 
@@ -206,7 +208,7 @@ class _Reader:
                 return [self._explain()]
             case "DESCRIBE" | "DESC":
                 self.at += 1
-                named = st.Describe(name=self.name("table or view"))
+                named = st.Describe(name=self.name("table, stream or view"))
                 self.done()
                 return [named]
             case "SHOW":
@@ -223,27 +225,10 @@ class _Reader:
     def _create(self) -> st.Statement:
         self.expect("CREATE")
         is_replace = self.accept("OR", "REPLACE")
-        if self.accept("TABLE"):
-            if is_replace:
-                raise self.source.error("CREATE OR REPLACE is for views; drop the table first", self.tokens[1])
-            exists = self.accept("IF", "NOT", "EXISTS")
-            token = self.tokens[min(self.at, len(self.tokens) - 1)]
-            name = self.name("table")
-            columns = self.source.parse([*self._create_table_prefix(token), *self.balanced()])
-            options = self.options("table")
-            self.done()
-            table = read_table(name, columns, options)
-            option = "ttl_column"
-            try:
-                lifetime = read_lifetime(options, table.schema)
-                option = "partition_by"
-                placement = read_placement(options, table)
-            except ValueError as failure:
-                raise self.source.error(str(failure), self.values[option]) from None
-            table = replace(table, sql=self.text(), lifetime=lifetime, placement=placement)
-            return st.CreateTable(table=table, if_not_exists=exists)
+        if self.peek() in ("TABLE", "STREAM"):
+            return self._create_table("table" if self.peek() == "TABLE" else "stream", is_replace)
         if not (self.accept("RECURSIVE", "VIEW") or self.accept("MATERIALIZED", "VIEW") or self.accept("VIEW")):
-            raise self.error("expected TABLE or VIEW")
+            raise self.error("expected TABLE, STREAM or VIEW")
         exists = self.accept("IF", "NOT", "EXISTS")
         name = self.name("view")
         columns_named = self.names("column") if self.peek() == "(" else None
@@ -258,9 +243,32 @@ class _Reader:
             if_not_exists=exists,
         )
 
-    def _create_table_prefix(self, name: Token) -> list[Token]:
-        """The tokens that make sqlglot read the parenthesis after them as column definitions."""
-        return [self.tokens[0], next(t for t in self.tokens if t.text.upper() == "TABLE"), name]
+    def _create_table(self, kind: Literal["table", "stream"], is_replace: bool) -> st.Statement:
+        what = self.tokens[self.at]
+        self.at += 1
+        if is_replace:
+            raise self.source.error(f"CREATE OR REPLACE is for views; drop the {kind} first", self.tokens[1])
+        exists = self.accept("IF", "NOT", "EXISTS")
+        token = self.tokens[min(self.at, len(self.tokens) - 1)]
+        name = self.name(kind)
+        # sqlglot reads the parenthesis after these tokens as column definitions
+        as_table = Token(TokenType.TABLE, "TABLE", start=what.start, end=what.end)
+        columns = self.source.parse([self.tokens[0], as_table, token, *self.balanced()])
+        options = self.options(kind)
+        self.done()
+        table = replace(read_table(name, columns, options), sql=self.text())
+        if kind == "stream":
+            if table.key:
+                raise self.source.error("a stream has no PRIMARY KEY: rows are only ever appended", token)
+            table = replace(table, stream=retain_option(options) or DEFAULT_RETENTION)
+        option = "ttl_column"
+        try:
+            lifetime = read_lifetime(options, table.schema)
+            option = "partition_by"
+            placement = read_placement(options, table)
+        except ValueError as failure:
+            raise self.source.error(str(failure), self.values[option]) from None
+        return st.CreateTable(table=replace(table, lifetime=lifetime, placement=placement), if_not_exists=exists)
 
     def _with(self) -> list[st.Statement]:
         """WITH … SELECT is a query; WITH RECURSIVE v AS (…) and nothing after declares v, as in paper 000."""
@@ -297,19 +305,22 @@ class _Reader:
 
     def _drop(self) -> st.Statement:
         self.expect("DROP")
+        kind: Literal["table", "stream", "view"]
         if self.accept("TABLE"):
             kind = "table"
+        elif self.accept("STREAM"):
+            kind = "stream"
         elif self.accept("VIEW") or self.accept("MATERIALIZED", "VIEW"):
             kind = "view"
         else:
-            raise self.error("expected TABLE or VIEW")
+            raise self.error("expected TABLE, STREAM or VIEW")
         exists = self.accept("IF", "EXISTS")
         name = self.name(kind)
         cascade = self.accept("CASCADE")
         if not cascade:
             self.accept("RESTRICT")
         self.done()
-        return st.Drop(kind="table" if kind == "table" else "view", name=name, cascade=cascade, if_exists=exists)
+        return st.Drop(kind=kind, name=name, cascade=cascade, if_exists=exists)
 
     def _insert(self) -> st.Statement:
         tree = self.rest()
@@ -382,12 +393,14 @@ class _Reader:
         self.at += 1
         if what == "TABLES":
             shown = st.Show(what="tables")
+        elif what == "STREAMS":
+            shown = st.Show(what="streams")
         elif what == "VIEWS":
             shown = st.Show(what="views")
         elif what == "FUNCTIONS":
             shown = st.Show(what="functions")
         else:
             self.at -= 1
-            raise self.error("expected TABLES, VIEWS or FUNCTIONS")
+            raise self.error("expected TABLES, STREAMS, VIEWS or FUNCTIONS")
         self.done()
         return shown

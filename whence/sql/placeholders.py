@@ -29,12 +29,13 @@ class Outer(Expr):
 class AggRef(Expr):
     """An aggregate of an expression over the rows of a group (`arg` is None for COUNT(*))."""
 
-    function: Literal["count", "sum", "avg", "min", "max"]
+    function: Literal["count", "sum", "avg", "min", "max", "first", "last", "stddev", "stddev_pop", "quantile"]
     arg: Expr | None
     distinct: bool
+    parameter: float | None = None
 
     def agg(self, column: int | None) -> Agg:
-        return Agg(self.function, column, self.distinct)
+        return Agg(self.function, column, self.distinct, self.parameter)
 
 
 @dataclass(frozen=True)

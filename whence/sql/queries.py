@@ -39,6 +39,7 @@ class Pending:
     binder: QueryBinder
     columns: tuple[str, ...] | None
     owner: str | None = None
+    options: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass
@@ -126,6 +127,11 @@ class QueryBinder:
         known = [*self.ctes, *self.program.tables, *views, *self.session.pending]
         raise error(f'unknown table or view "{name}"{did_you_mean(name, known)}', node)
 
+    def options_of(self, view: str) -> tuple[tuple[str, str], ...]:
+        """The options of a view that `relation` has found."""
+        pending = self.session.pending.get(view)
+        return pending.options if pending is not None else self.program.views[view].options
+
     def _ref(self, view: str) -> Node:
         schema = self.session.schemas[view]
         if schema is None:
@@ -166,7 +172,7 @@ class QueryBinder:
         if name is None:
             base = f"{self.owner}${cte.alias.lower()}"
             name, count = base, 1
-            while name in session.pending:
+            while name in session.pending or name in self.program.views or name in self.program.tables:
                 count += 1
                 name = f"{base}_{count}"
             session.hidden[id(cte)] = name

@@ -16,10 +16,12 @@ from whence.model.types import Schema
 from whence.plan.expr import Call, Col, Expr, conjuncts
 from whence.plan.logical import JoinKind, Lateral, Node
 from whence.plan.nodes import ONE_ROW, columns, join, project
+from whence.plan.program import STREAM_FUNCTIONS
 from whence.sql.expressions import ExpressionBinder, fit_arguments
 from whence.sql.operators import comparable, comparison
 from whence.sql.position import did_you_mean, error
 from whence.sql.scope import Field, Scope, fields_of, padded, unique_names
+from whence.sql.stream_functions import bind_call, check_joined, is_stream_function, named_by
 from whence.sql.subqueries import filter_rows, has_subquery
 
 if TYPE_CHECKING:
@@ -58,7 +60,7 @@ class _From:
         for step in joins:
             kind = self._kind(step)
             if kind is None:  # a comma
-                before = self._crossed(before, current)
+                before = self._crossed(before, current, step)
                 if _is_function(step.this):
                     current, before = self.item(step.this, before), None
                 else:
@@ -66,11 +68,11 @@ class _From:
             elif _is_function(step.this):
                 if kind != "inner":
                     raise error("a table function is joined by a comma, JOIN or CROSS JOIN only", step)
-                current, before = self.item(step.this, self._crossed(before, current)), None
+                current, before = self.item(step.this, self._crossed(before, current, step)), None
                 current = self._filtered(current, step)
             else:
                 current = self._joined(current, self.item(step.this, None), kind, step)
-        return self._crossed(before, current)
+        return self._crossed(before, current, joins[-1] if joins else first)
 
     def item(self, node: exp.Expr, before: Bound | None) -> Bound:
         """One item; a table function appends its columns to those of `before`."""
@@ -82,8 +84,11 @@ class _From:
         renamed = [c.name.lower() for c in alias.columns] if alias is not None else []
         if _is_function(node):
             return self._function(node, relation, renamed, before or Bound(ONE_ROW, ()))
-        if isinstance(node, exp.Table):
-            plan: Node = self.binder.relation(node)
+        if is_stream_function(node):
+            plan: Node = bind_call(self.binder, node.this)
+            relation = relation or named_by(node.this)
+        elif isinstance(node, exp.Table):
+            plan = self.binder.relation(node)
             relation = relation or node.name.lower()
         elif isinstance(node, exp.Subquery) and isinstance(node.this, (exp.Table, exp.Subquery)) and not relation:
             inner = self.item(node.this, None)
@@ -113,7 +118,7 @@ class _From:
         name = str(call.this).lower()
         functions = self.binder.program.table_functions
         if name not in functions:
-            raise error(f'unknown table function "{name}"{did_you_mean(name, functions)}', call)
+            raise error(f'unknown table function "{name}"{did_you_mean(name, [*functions, *STREAM_FUNCTIONS])}', call)
         function = functions[name]
         scope = Scope(before.fields, self.parent)
         place = ExpressionBinder(self.binder, scope, "a table function's arguments")
@@ -125,9 +130,10 @@ class _From:
         plan = Lateral(schema, before.node, name, function.function, args)
         return Bound(plan, before.fields + fields_of(returns, relation or name))
 
-    def _crossed(self, left: Bound | None, right: Bound) -> Bound:
+    def _crossed(self, left: Bound | None, right: Bound, at: exp.Expr) -> Bound:
         if left is None:
             return right
+        check_joined(left.node, right.node, "inner", at)
         return Bound(join(left.node, right.node, "inner"), left.fields + right.fields)
 
     def _kind(self, step: exp.Expr) -> JoinKind | None:
@@ -157,6 +163,7 @@ class _From:
         return Bound(filter_rows(bound.node, conjuncts(place.condition(on)), on), bound.fields)
 
     def _joined(self, left: Bound, right: Bound, kind: JoinKind, step: exp.Expr) -> Bound:
+        check_joined(left.node, right.node, kind, step)
         width = len(left.fields)
         both = left.fields + right.fields
         on, using = step.args.get("on"), [u.name.lower() for u in step.args.get("using") or []]
@@ -231,7 +238,7 @@ def _exact(bound: Bound) -> Node:
 def _is_function(node: exp.Expr) -> bool:
     if isinstance(node, exp.Lateral):
         return isinstance(node.this, (exp.Anonymous, exp.Func)) and not isinstance(node.this, exp.Subquery)
-    return isinstance(node, exp.Table) and isinstance(node.this, exp.Anonymous)
+    return isinstance(node, exp.Table) and isinstance(node.this, exp.Anonymous) and not is_stream_function(node)
 
 
 def _renamed(schema: Schema, names: list[str], node: exp.Expr) -> Schema:

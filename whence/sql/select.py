@@ -11,11 +11,13 @@ from sqlglot import exp
 from whence.plan.expr import Col, Expr, conjuncts
 from whence.plan.logical import Node, Order, TopK
 from whence.plan.nodes import columns, distinct, project
+from whence.plan.stream_model import Slide
 from whence.sql.expressions import ExpressionBinder
 from whence.sql.grouping import Grouped, group_rows, has_aggregate
 from whence.sql.position import error
 from whence.sql.relations import bind_from
 from whence.sql.scope import Scope, unique_names
+from whence.sql.stream_functions import check_windows
 from whence.sql.subqueries import attach, filter_rows
 
 if TYPE_CHECKING:
@@ -57,7 +59,7 @@ def bind_select(binder: QueryBinder, query: exp.Select, parent: Scope | None, ke
         place = ExpressionBinder(binder, scope, "WHERE; use HAVING")
         node = filter_rows(node, conjuncts(place.condition(where.this)), where.this)
 
-    place = ExpressionBinder(binder, scope, "the select list", aggregates=True)
+    place = ExpressionBinder(binder, scope, "the select list", aggregates=True, windows=isinstance(bound.node, Slide))
     items = _items(query, scope, place)
     names = unique_names(item.name for item in items)
     aliases = {n: item.source for n, item in zip((i.name for i in items), items, strict=True)}
@@ -68,7 +70,10 @@ def bind_select(binder: QueryBinder, query: exp.Select, parent: Scope | None, ke
 
     exprs = [item.expr for item in items]
     keys = [s for s in sorting if isinstance(s, Expr)]
-    if query.args.get("group") is not None or having is not None or any(map(has_aggregate, [*exprs, *keys])):
+    grouping = query.args.get("group") is not None or having is not None
+    grouping = grouping or any(map(has_aggregate, [*exprs, *keys]))
+    check_windows(query, bound.node, grouping)
+    if grouping:
         group_by = _group_by(query, items, aliases, scope, binder)
         grouped: Grouped = group_rows(node, group_by, [*exprs, *terms, *keys], query)
         node = grouped.node

@@ -25,6 +25,8 @@ class Statement:
 
 @dataclass(frozen=True, kw_only=True)
 class CreateTable(Statement):
+    """CREATE TABLE, or CREATE STREAM: then the table says what of it is kept."""
+
     table: Table
     if_not_exists: bool = False
 
@@ -43,7 +45,7 @@ class CreateView(Statement):
 
 @dataclass(frozen=True, kw_only=True)
 class Drop(Statement):
-    kind: Literal["table", "view"]
+    kind: Literal["table", "stream", "view"]
     name: str
     cascade: bool = False
     if_exists: bool = False
@@ -88,4 +90,4 @@ class Describe(Statement):
 
 @dataclass(frozen=True, kw_only=True)
 class Show(Statement):
-    what: Literal["tables", "views", "functions"]
+    what: Literal["tables", "streams", "views", "functions"]

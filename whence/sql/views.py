@@ -12,9 +12,11 @@ from dataclasses import replace
 from whence.errors import CatalogError, SqlError
 from whence.model import types as t
 from whence.model.types import Kind, Schema
-from whence.plan.logical import Node, Ref, walk
+from whence.plan.logical import Node
 from whence.plan.nodes import relabel
 from whence.plan.program import Program, View
+from whence.plan.strata import references
+from whence.sql.options import retain_option
 from whence.sql.parse import parse_one
 from whence.sql.position import error
 from whence.sql.queries import Pending, QueryBinder, Session, UnresolvedError, cast_plan, named, set_type, settled
@@ -41,7 +43,7 @@ def bind_views(creates: Sequence[CreateView], program: Program) -> Program:
     session = Session()
     for create in [*wanted.values(), *again.values()]:
         binder = QueryBinder(base, session, create.name)
-        session.pending[create.name] = Pending(create.query, binder, create.columns)
+        session.pending[create.name] = Pending(create.query, binder, create.columns, options=create.options)
         session.schemas[create.name] = None
     try:
         with deep_stack():
@@ -59,7 +61,7 @@ def bind_views(creates: Sequence[CreateView], program: Program) -> Program:
             options, sql = statements[name].options, statements[name].sql
         elif pending.owner in statements:
             options = statements[pending.owner].options
-        base.views[name] = View(name, plan.schema, plan, options, sql, pending.owner)
+        base.views[name] = View(name, plan.schema, plan, options, sql, pending.owner, retain_option(options))
     return base
 
 
@@ -147,7 +149,8 @@ def _wanted(creates: Sequence[CreateView], program: Program) -> dict[str, Create
     wanted: dict[str, CreateView] = {}
     for create in creates:
         if create.name in program.tables:
-            raise CatalogError(f'"{create.name}" is a table; a view needs another name')
+            kind = "table" if program.tables[create.name].stream is None else "stream"
+            raise CatalogError(f'"{create.name}" is a {kind}; a view needs another name')
         taken = create.name in wanted or create.name in program.views
         if taken and create.if_not_exists:
             continue
@@ -163,7 +166,7 @@ def _dependents(replaced: set[str], program: Program, wanted: set[str]) -> dict[
     while frontier:
         found = set()
         for name, view in program.views.items():
-            if {n.view for n in walk(view.query) if isinstance(n, Ref)} & frontier:
+            if references(view) & frontier:
                 found.add(view.owner or name)
         frontier = found - reached
         reached |= found

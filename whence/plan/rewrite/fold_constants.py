@@ -9,6 +9,7 @@ from whence.model.types import BOOLEAN, Kind
 from whence.plan.expr import Call, Case, Cast, Expr, Lit, rebuild
 from whence.plan.logical import Join, Lateral, Node, Project, Select, Values
 from whence.plan.rewrite.inputs import bottom_up
+from whence.plan.stream_model import AT, Lookup, WindowJoin
 
 _INT64 = 2**63
 _COMPARE: dict[str, Any] = {
@@ -32,12 +33,14 @@ def _fold_node(node: Node) -> Node:
     match node:
         case Select():
             predicate = fold(node.predicate)
-            if isinstance(predicate, Lit):
-                return node.input if predicate.value else Values(node.schema, ())
+            if isinstance(predicate, Lit) and predicate.value:
+                return node.input
+            if isinstance(predicate, Lit) and AT not in node.schema.names:  # a stream stays one, without rows too
+                return Values(node.schema, ())
             return replace(node, predicate=predicate)
         case Project():
             return replace(node, exprs=tuple(fold(e) for e in node.exprs))
-        case Join(residual=Expr()):
+        case Join(residual=Expr()) | Lookup(residual=Expr()) | WindowJoin(residual=Expr()):
             assert node.residual is not None
             residual = fold(node.residual)
             return replace(node, residual=None if isinstance(residual, Lit) and residual.value is True else residual)

@@ -19,6 +19,21 @@ from whence.plan.logical import (
     TopK,
     Union,
 )
+from whence.plan.stream_model import (
+    Align,
+    BSort,
+    Generate,
+    Latest,
+    Lookup,
+    Merge,
+    Plain,
+    Relate,
+    Retain,
+    Slide,
+    Traced,
+    Window,
+    WindowJoin,
+)
 
 
 def with_inputs(node: Node, inputs: Sequence[Node]) -> Node:
@@ -29,6 +44,14 @@ def with_inputs(node: Node, inputs: Sequence[Node]) -> Node:
         case Union():
             return replace(node, branches=tuple(inputs))
         case Select() | Project() | Distinct() | Aggregate() | TopK() | Lateral() | Ship() | Mine():
+            return replace(node, input=inputs[0])
+        case WindowJoin():
+            return replace(node, left=inputs[0], right=inputs[1])
+        case Merge():
+            return replace(node, branches=tuple(inputs))
+        case Lookup():
+            return replace(node, input=inputs[0], relation=inputs[1])
+        case Slide() | Traced() | Window() | BSort() | Latest() | Relate() | Retain() | Generate() | Plain() | Align():
             return replace(node, input=inputs[0])
     return node
 

@@ -4,6 +4,9 @@ A condition may pass an operator when it is true of a row above exactly when it 
 So it never passes the padded side of an outer join, a top-k, or an aggregate whose keys it does not stick to. Inside ON
 it may move only into the side that is not kept whole. One that is an error for some rows (a cast, a division) does not
 move to where it would meet rows that are not there above.
+
+Streams: what is before a window, a b-sort or a retention decides what is in it, so conditions stay after those; they
+pass a lookup as they pass a join.
 """
 
 from __future__ import annotations
@@ -11,11 +14,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from whence.model.types import Schema
 from whence.plan.expr import Call, Col, Expr, columns_of, conjuncts, may_fail, shift, substitute
 from whence.plan.logical import Aggregate, Distinct, Join, Lateral, Node, Project, Select, SetOp, Union
 from whence.plan.nodes import columns, conjunction, join_schema, key_pair, project, select
 from whence.plan.rewrite.inputs import with_inputs
 from whence.plan.size import size_of
+from whence.plan.stream_model import Lookup, Relate, WindowJoin, with_at
 
 _GROWTH, _DEPTH = 200, 100  # how many more expressions a condition may have below a projection, and how deep
 
@@ -51,6 +56,13 @@ def _push(node: Node, terms: list[Expr]) -> Node:
             return select(replace(node, input=_push(node.input, down)), stay)
         case Join():
             return _push_join(node, terms)
+        case Relate():
+            return replace(node, input=_push(node.input, terms))
+        case Lookup():
+            return _push_lookup(node, terms)
+        case WindowJoin():
+            left, right = _push(node.left, []), _push(node.right, [])
+            return _keyed_stream(node, left, right, conjuncts(node.residual) + terms)
     inputs = [_push(child, []) for child in node.inputs]
     return select(with_inputs(node, inputs) if inputs else node, terms)
 
@@ -111,20 +123,7 @@ def _push_join(node: Join, terms: list[Expr]) -> Node:
 def _keyed(node: Join, left: Node, right: Node, on: list[Expr]) -> Node:
     """The join with every equality between its sides as a key; sides that are expressions are computed first."""
     width, far = len(left.schema), len(right.schema)
-    keys = list(node.keys)
-    rest: list[Expr] = []
-    extra_left: list[Expr] = []
-    extra_right: list[Expr] = []
-    for term in on:
-        pair = key_pair(term, width)
-        sides = _sides(term, width) if pair is None else None
-        if pair is not None:
-            if pair not in keys:
-                keys.append(pair)
-        elif sides is not None and not may_fail(term):
-            keys.append((_place(sides[0], extra_left, width), _place(shift(sides[1], -width), extra_right, far)))
-        else:
-            rest.append(term)
+    keys, rest, extra_left, extra_right = _keys(node.keys, on, width, far)
     if not extra_left and not extra_right:
         return replace(node, left=left, right=right, keys=tuple(keys), residual=conjunction(rest))
     more = len(extra_left)
@@ -138,6 +137,79 @@ def _keyed(node: Join, left: Node, right: Node, on: list[Expr]) -> Node:
     elif node.kind not in ("semi", "anti"):
         kept += range(width + more, width + more + far)
     return Project(node.schema, joined, tuple(columns(joined)[i] for i in kept))
+
+
+def _keys(
+    given: Sequence[tuple[int, int]], on: list[Expr], width: int, far: int
+) -> tuple[list[tuple[int, int]], list[Expr], list[Expr], list[Expr]]:
+    """The keys of a join, the conditions that are none, and what either side must compute for the keys."""
+    keys = list(given)
+    rest: list[Expr] = []
+    extra_left: list[Expr] = []
+    extra_right: list[Expr] = []
+    for term in on:
+        pair = key_pair(term, width)
+        sides = _sides(term, width) if pair is None else None
+        if pair is not None:
+            if pair not in keys:
+                keys.append(pair)
+        elif sides is not None and not may_fail(term):
+            keys.append((_place(sides[0], extra_left, width), _place(shift(sides[1], -width), extra_right, far)))
+        else:
+            rest.append(term)
+    return keys, rest, extra_left, extra_right
+
+
+def _push_lookup(node: Lookup, terms: list[Expr]) -> Node:
+    width = len(node.input.schema) - 1
+    ours, theirs = range(width), range(width, width + len(node.relation.schema))
+    on, to_left = conjuncts(node.residual), list[Expr]()
+    if node.kind == "inner":
+        on, terms = on + terms, []
+    else:
+        to_left, terms = _sure(terms, ours)
+    if node.kind in ("inner", "semi"):
+        moved, on = _sure(on, ours)
+        to_left += moved
+    to_right, on = _sure(on, theirs)
+    relation = _push(node.relation, [shift(term, -width) for term in to_right])
+    return select(_keyed_stream(node, _push(node.input, to_left), relation, on), terms)
+
+
+def _keyed_stream(node: Lookup | WindowJoin, left: Node, right: Node, on: list[Expr]) -> Node:
+    """As `_keyed`; `$at` stays the last column of either stream and of the join."""
+    width, far = len(left.schema) - 1, len(right.schema) - isinstance(node, WindowJoin)
+    keys, rest, extra_left, extra_right = _keys(node.keys, on, width, far)
+    more = len(extra_left)
+    left, right = _widened(left, extra_left, width), _widened(right, extra_right, far)
+    rest = [substitute(t, lambda c: Col(c.type, c.index + more if c.index >= width else c.index)) for t in rest]
+    shown = left.schema.columns[:-1]
+    kept = [*range(width)]
+    if isinstance(node, Lookup) and node.kind == "mark":
+        shown += (node.schema.columns[width],)
+        kept.append(width + more)
+    elif not (isinstance(node, Lookup) and node.kind in ("semi", "anti")):
+        padded = isinstance(node, Lookup) and node.kind == "left"
+        own = right.schema.columns[: far + len(extra_right)]
+        shown += tuple(replace(c, nullable=c.nullable or padded) for c in own)
+        kept += range(width + more, width + more + far)
+    schema = with_at(Schema(shown)) if extra_left or extra_right else node.schema
+    if isinstance(node, Lookup):
+        found: Node = Lookup(schema, left, right, node.kind, tuple(keys), conjunction(rest))
+    else:
+        spans = node.left_span, node.right_span
+        found = WindowJoin(schema, left, right, *spans, tuple(keys), conjunction(rest), node.owner)
+    if not extra_left and not extra_right:
+        return found
+    return Project(node.schema, found, tuple(columns(found)[i] for i in [*kept, len(shown)]))
+
+
+def _widened(node: Node, extra: list[Expr], width: int) -> Node:
+    """The node with computed columns after its first ones, before `$at`."""
+    if not extra:
+        return node
+    own = columns(node)
+    return project(node, [*own[:width], *extra, *own[width:]])
 
 
 def _sides(term: Expr, width: int) -> tuple[Expr, Expr] | None:
