@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.syntax import Syntax
@@ -29,6 +29,7 @@ HELP = r"""Statements end with a semicolon and may span lines.
   \e NAME     EXPLAIN a view        \i FILE    run a script
   \q          leave                 \?         this
   \why VIEW COLUMN=VALUE …          why a row is in a view, or why not
+  \trace STREAM tid=N               which results a row of a stream reached
   \what-if STATEMENTS               what INSERT, DELETE or UPDATE would change"""
 
 
@@ -128,7 +129,7 @@ def _meta(db: Database, line: str, out: Console, format: str) -> None:
     if word == "\\d" and name:
         print_result(db.execute(f"DESCRIBE {name}"), out, format)
     elif word == "\\d":
-        for what in ("TABLES", "VIEWS"):
+        for what in ("TABLES", "STREAMS", "VIEWS") if db.streams else ("TABLES", "VIEWS"):
             print_result(db.execute(f"SHOW {what}"), out, format)
     elif word == "\\e" and name:
         out.print(Text(db.explain(name)), soft_wrap=True)
@@ -139,6 +140,8 @@ def _meta(db: Database, line: str, out: Console, format: str) -> None:
             raise WhenceError(f"{name}: cannot be read: {error}") from None
     elif word == "\\why" and name:
         _why(db, rest.strip().rstrip(";"), out)
+    elif word == "\\trace" and name:
+        _trace(db, rest.strip().rstrip(";"), out)
     elif word == "\\what-if" and name:
         out.print(db.what_if(rest), soft_wrap=True)
     else:
@@ -146,13 +149,24 @@ def _meta(db: Database, line: str, out: Console, format: str) -> None:
 
 
 def _why(db: Database, text: str, out: Console) -> None:
+    view, row = _meant(db, text)
+    out.print(db.why(view, row), soft_wrap=True)
+
+
+def _trace(db: Database, text: str, out: Console) -> None:
+    stream, row = _meant(db, text)
+    out.print(db.trace(stream, row=row), soft_wrap=True)
+
+
+def _meant(db: Database, text: str) -> tuple[str, dict[str, Any]]:
+    """A view or stream, and a row of it, as they were typed."""
     from whence.cli.given import row_of  # which imports this module, by way of its room
 
     try:
-        view, *columns = shlex.split(text)
+        name, *columns = shlex.split(text)
     except ValueError as error:
         raise WhenceError(f"{text}: {error}") from None
-    out.print(db.why(view, row_of(db, view, columns)), soft_wrap=True)
+    return name, row_of(db, name, columns)
 
 
 def _history() -> None:

@@ -4,7 +4,7 @@
 |---|---|
 | `running` | `run`, `sql`, `demo` |
 | `storage` | `info`, `check`, `backup`, `export`, `import` |
-| `explaining` | `why`, `what-if`, `critical`, `resilience`, `contribution`, `reliability` |
+| `explaining` | `why`, `trace`, `what-if`, `critical`, `resilience`, `contribution`, `reliability` |
 | `console` | what they share: output, errors, progress |
 | `given` | rows as they are typed |
 | `opening` | and the options by which a database is chosen |
@@ -38,6 +38,7 @@ app.command()(running.run)
 app.command()(running.sql)
 app.command()(running.demo)
 app.command()(explaining.why)
+app.command()(explaining.trace)
 app.command("what-if")(explaining.what_if)
 app.command()(explaining.critical)
 app.command()(explaining.resilience)

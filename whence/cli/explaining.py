@@ -1,4 +1,4 @@
-"""`whence why`, `what-if`, `critical`, `resilience`, `contribution` and `reliability`: questions about rows.
+"""`whence why`, `trace`, `what-if`, `critical`, `resilience`, `contribution` and `reliability`: questions about rows.
 
 The database is a folder, which is only read, so another process may be writing to it; or a SQL script, which is run in
 memory first. A row is meant by some of its columns, `src=A dst=B`, as many as tell it apart. Exit code 1 says that it
@@ -66,6 +66,8 @@ def why(
         whence why access.sql can_see person=bob folder=source --json
 
         whence why mydb reachable src=A dst=C --at 17
+
+        whence why mydb alarm tid=3
     """
     with _opened(database, functions, at) as db:
         found = _answered("looking for derivations", lambda: db.why(view, row_of(db, view, row)))
@@ -81,6 +83,39 @@ def why(
             found.to_dot(dot)
     _say_written(html, dot if found.holds else None)
     if not found.holds:
+        raise typer.Exit(1)
+
+
+@reported
+def trace(
+    database: Where,
+    stream: Annotated[str, typer.Argument(metavar="STREAM", help="A stream, or a view that is one.")],
+    row: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="tid=N | COLUMN=VALUE", help="The row, by its tid or by columns that tell it apart."),
+    ] = None,
+    as_json: Json = False,
+    at: At = None,
+    limit: Limit = 10,
+    functions: Functions = None,
+) -> None:
+    """Say which results a row of a stream reached, in every view that is traced from it.
+
+    Exit code 1 says that it reached none.
+
+    Examples:
+
+        whence trace mydb reading tid=17
+
+        whence trace mydb reading time=12 loc=3 --json
+    """
+    with _opened(database, functions, at) as db:
+        found = _answered("following it", lambda: db.trace(stream, row=row_of(db, stream, row)))
+    if as_json:
+        print(found.to_json())
+    else:
+        out.print(found.text(limit), soft_wrap=True)
+    if not found:
         raise typer.Exit(1)
 
 

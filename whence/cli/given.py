@@ -13,7 +13,7 @@ import whence
 from whence.connect.files import read
 from whence.engine.functions.casts import from_text
 from whence.errors import CatalogError, DataError
-from whence.model.types import Kind, Schema, Type
+from whence.model.types import BIGINT, Kind, Schema, Type
 
 
 def row_of(db: whence.Database, view: str, texts: list[str] | None) -> dict[str, Any]:
@@ -24,6 +24,9 @@ def row_of(db: whence.Database, view: str, texts: list[str] | None) -> dict[str,
         name, equals, value = text.partition("=")
         if not equals:
             raise typer.BadParameter(f"{text!r} is not COLUMN=VALUE", param_hint="the row")
+        if name.lower() == "tid" and "tid" not in schema.names:  # of a stream; of others `why` says that there is none
+            found["tid"] = value_of(value, BIGINT, name)
+            continue
         if name.lower() not in schema.names:
             raise CatalogError(f"{view} has no column {name}; it has {', '.join(schema.names)}")
         found[name.lower()] = value_of(value, schema.types[schema.names.index(name.lower())], name)
@@ -61,8 +64,8 @@ def tables_of(db: whence.Database, option: str, texts: list[str] | None) -> dict
         if not colon:
             raise typer.BadParameter(f"{text!r} is not TABLE:ROW", param_hint=option)
         schema = db[table].schema
-        if table.lower() not in db.tables:
-            raise CatalogError(f'"{table}" is a view; only tables are written to')
+        if table.lower() not in (*db.tables, *db.streams):
+            raise CatalogError(f'"{table}" is a view; only tables and streams are written to')
         found.setdefault(table.lower(), []).extend(rows_of(row, schema, table))
     return found
 

@@ -52,7 +52,7 @@ def info(
     relations, why = ([], "") if quick else _relations(path, functions)
     if format is Shape.json:
         plain = dataclasses.asdict(found) | {"path": str(path), "disk_bytes": found.log_bytes + found.image_bytes}
-        for kind in () if quick or why else ("table", "view"):
+        for kind in () if quick or why else ("table", "stream", "view"):
             plain[f"{kind}s"] = {name: rows for k, name, rows in relations if k == kind}
         print(json.dumps(plain))
     else:
@@ -71,8 +71,9 @@ def _relations(path: Path, functions: str | None) -> tuple[list[tuple[str, str, 
     setup = find_functions(functions)
     try:
         with Bar(f"opening {path}") as bar, whence.open(path, read_only=True, setup=setup, progress=bar) as db:
-            tables, views = db.tables, db.views
+            tables, streams, views = db.tables, db.streams, db.views
             rows = [("table", name, len(db[name])) for name in tables]
+            rows += [("stream", name, len(db[name])) for name in streams]
             return [*rows, *(("view", name, len(db[name])) for name in views)], ""
     except WhenceError as error:
         return [], f"{error} (views that call Python functions need --functions)"
@@ -164,7 +165,8 @@ def _files(report: Report) -> Table:
 def _views(report: Report) -> Table:
     table = _table("view", "rows", "")
     for view in report.views:
-        table.add_row(Text(view.name), f"{view.rows:,}", _verdict("ok" if view.ok else "differs"))
+        said = Text(f"not compared: {view.unknown}", style="dim") if view.unknown else None
+        table.add_row(Text(view.name), f"{view.rows:,}", said or _verdict("ok" if view.ok else "differs"))
         for mark, style, rows in (("too many", "red", view.extra_rows), ("missing", "yellow", view.missing_rows)):
             for row in rows:
                 table.add_row("", "", Text(f"{mark}: {row}", style=style))

@@ -1,8 +1,9 @@
 """An export: a database as Parquet and SQL, for other programs and later versions to read.
 
     export.json            format, version, epoch; of each table its name, file and number of rows
-    schema.sql             CREATE TABLE and CREATE VIEW statements, to be run as they are
-    tables/link.parquet    the rows of a table, each as often as it is there
+    schema.sql             CREATE TABLE, CREATE STREAM and CREATE VIEW statements, to be run as they are
+    tables/link.parquet    the rows of a table, each as often as it is there; those that are kept of a stream, in the
+                           order they came, with a last column $at: when each came, counted over all streams
 
 The law: an export whose `export.json` is there is whole, for that is written last, and holds the tables as of one
 epoch. Every value comes back as it was: DECIMAL and TIMESTAMP are Parquet's own, an INTERVAL is an ISO 8601 duration.

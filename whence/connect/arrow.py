@@ -15,6 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from whence.connect.texts import texts_of, worth_it
+from whence.engine.kernels.columns import put_floats, put_integers
 from whence.model.codes import (
     DAY,
     FIRST_DAY,
@@ -41,7 +42,7 @@ _PLAIN: dict[Kind, pa.DataType] = {
 }
 
 
-RANGE = {Kind.INTEGER: (-(2**31), 2**31 - 1), Kind.BIGINT: (NULL + 1, 2**63 - 1)}
+_RANGE = {Kind.INTEGER: (-(2**31), 2**31 - 1), Kind.BIGINT: (NULL + 1, 2**63 - 1)}
 _INTEGERS = (pa.int64(), pa.int32())
 
 
@@ -124,11 +125,22 @@ def _numpy(column: pa.ChunkedArray, dtype: Any) -> Codes:
     return codes
 
 
-def plain_integers(column: pa.ChunkedArray, type: Type) -> bool:
-    """Whether a column is one array of int64 or int32 for an integer type, without NULLs: its values are its codes."""
-    if type.kind not in RANGE or column.type not in _INTEGERS:
+def put_column(column: pa.ChunkedArray, type: Type, out: Codes, place: int) -> bool:
+    """Write the codes of a column to one of `out`, without a copy of it, if it is one array of numbers without NULLs
+    whose codes follow from their bits; False if not, or if a number is out of range.
+
+    >>> out = np.zeros((2, 2), np.int64)
+    >>> put_column(pa.chunked_array([[7, 8]]), Type(Kind.BIGINT), out, 1), out.tolist()
+    (True, [[0, 7], [0, 8]])
+    """
+    if column.num_chunks != 1 or column.null_count:
         return False
-    return column.num_chunks == 1 and not column.null_count
+    if type.kind in _RANGE and column.type in _INTEGERS:
+        return put_integers(column.chunk(0).to_numpy(), out, place, *_RANGE[type.kind])
+    if type.kind is Kind.DOUBLE and column.type == pa.float64():
+        put_floats(column.chunk(0).to_numpy().view(np.int64), out, place)
+        return True
+    return False
 
 
 def _encode_integer(column: pa.ChunkedArray, type: Type) -> Codes | None:
@@ -136,7 +148,7 @@ def _encode_integer(column: pa.ChunkedArray, type: Type) -> Codes | None:
     codes = _numpy(column.cast(pa.int64()), np.int64)
     null = _null_mask(column)
     known = codes if null is None else codes[~null]
-    low, high = RANGE[type.kind]
+    low, high = _RANGE[type.kind]
     fits = not len(known) or (known.min() >= low and known.max() <= high)
     return codes if fits else None
 

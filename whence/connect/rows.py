@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from whence.connect.arrow import RANGE, arrow_schema, decode_column, encode_column, plain_integers
-from whence.engine.kernels.batches import within
+from whence.connect.arrow import arrow_schema, decode_column, encode_column, put_column
 from whence.errors import DataError, EvaluationError
 from whence.model.codes import (
     NULL,
@@ -42,8 +41,9 @@ _NONE = type(None)
 _SMALL = 16  # up to so many rows a value at a time is quicker than a column at a time
 
 
-def encode(rows: Any, schema: Schema, dictionary: Dictionary, table: str) -> Codes:
-    """Codes [n, columns] of rows of any kind we take.
+def encode(rows: Any, schema: Schema, dictionary: Dictionary, table: str, room: int = 0) -> Codes:
+    """Codes [n, columns] of rows of any kind we take. Of columnar rows there is `room` for so many columns more, whose
+    cells are not set.
 
     >>> from whence.model.types import Column, INTEGER, TEXT
     >>> schema = Schema((Column("src", TEXT), Column("cost", INTEGER)))
@@ -59,7 +59,7 @@ def encode(rows: Any, schema: Schema, dictionary: Dictionary, table: str) -> Cod
         return _encode_rows([rows], schema, dictionary, table)
     columnar = as_arrow(rows)
     if columnar is not None:
-        return _encode_table(columnar, schema, dictionary, table)
+        return _encode_table(columnar, schema, dictionary, table, room)
     if isinstance(rows, (str, bytes)) or not isinstance(rows, Iterable) or getattr(rows, "shape", None) == ():
         raise DataError(f"table {table}: expected rows (tuples, dicts, Arrow, pandas, polars), not {shown(rows)}")
     return _encode_rows(list(rows), schema, dictionary, table)
@@ -203,25 +203,23 @@ def _encode_values(values: Sequence[Any], type: Type, dictionary: Dictionary) ->
     return np.array([quick(v, type, dictionary) for v in values], np.int64)
 
 
-def _encode_table(data: pa.Table, schema: Schema, dictionary: Dictionary, table: str) -> Codes:
+def _encode_table(data: pa.Table, schema: Schema, dictionary: Dictionary, table: str, room: int = 0) -> Codes:
     given: dict[str, int] = {}
-    for i, name in enumerate(data.column_names):
-        if given.setdefault(name.lower(), i) != i:
-            raise DataError(f"table {table}: column {name:.80} is given twice")
     known = set(schema.names)
-    unknown = [name for name in data.column_names if name.lower() not in known]
+    for i, name in enumerate(data.column_names):
+        if given.setdefault(name if name in known else name.lower(), i) != i:
+            raise DataError(f"table {table}: column {name:.80} is given twice")
+    unknown = [name for name in data.column_names if name not in known and name.lower() not in known]
     if unknown:
         raise DataError(f"table {table}: no column {listed(unknown)} in {schema}")
-    out = np.empty((data.num_rows, len(schema)), np.int64)
+    out = np.empty((data.num_rows, len(schema) + room), np.int64)
     for i, column in enumerate(schema.columns):
         if column.name not in given:
             out[:, i] = NULL
             continue
         values = data.column(given[column.name])
-        if plain_integers(values, column.type):
-            out[:, i] = values.chunk(0).to_numpy()
-            if within(out, i, *RANGE[column.type.kind]):
-                continue
+        if put_column(values, column.type, out, i):
+            continue
         codes = encode_column(values, column.type, dictionary)
         out[:, i] = _encode_slowly(values, column, dictionary, table) if codes is None else codes
     return out

@@ -11,7 +11,9 @@ from whence.model.codes import Codes
 
 @dataclass(frozen=True)
 class Piece:
-    """So many rows of one table, with signs, for one partition: a section of a file of inputs (`state/inputs.py`)."""
+    """So many rows of one table, with signs, for one partition: a section of a file of inputs (`state/inputs.py`).
+
+    Of a stream the last column counts the rows of the file in their order, and `at` is to be added to it: `$at`."""
 
     file: str
     table: str
@@ -19,6 +21,7 @@ class Piece:
     offset: int
     rows: int
     width: int
+    at: int = 0
 
 
 @dataclass(frozen=True)

@@ -17,13 +17,19 @@ from functools import partial
 
 from whence.annotate import Algebra
 from whence.annotate.counting import COUNTING
+from whence.annotate.tracing import Tracer
 from whence.engine.arrange import arrangement
 from whence.engine.batch import consolidate
 from whence.engine.image import Image, Images, StaleImage
 from whence.engine.operator import Batch, Operator
 from whence.engine.relation import Relation
+from whence.engine.retain import Retain
 from whence.engine.scan import Scan
+from whence.engine.stream import StreamOperator
+from whence.engine.stream_scan import StreamScan
+from whence.errors import DataError
 from whence.model.types import Schema
+from whence.plan.stream_model import Retention, Tracing
 
 log = logging.getLogger("whence")
 Steps = Callable[[int, int, str], None]  # done, in all, what is being done
@@ -34,13 +40,15 @@ class Dataflow:
 
     def __init__(self, algebra: Algebra = COUNTING):
         self.algebra = algebra
-        self.tables: dict[str, Scan] = {}
+        self.tables: dict[str, Scan] = {}  # and streams
+        self.tracers: dict[Tracing, Tracer] = {}  # one for each way in which streams are traced
         self.views: dict[str, Operator] = {}
         self.order: list[Operator] = []  # topological; tables are not in it
         self.before: Callable[[Operator], None] | None = None  # told of an operator that is about to change
         self.restored = self.primed = 0  # operators that began from images, and from their inputs' contents
         self._ran: list[Operator] = []
         self._changed: list[Relation] = []
+        self._checkpointed: list[Retain] = []
 
     # -- the plan ----------------------------------------------------------------------------------------------------
 
@@ -48,6 +56,28 @@ class Dataflow:
         """Declare a table, with so many accumulators a row."""
         scan = self.tables[name] = Scan(name, schema, key, self.algebra, extra)
         return scan
+
+    def stream(self, name: str, schema: Schema, retention: Retention) -> StreamScan:
+        """Declare a stream of these columns; `$at` is added to them."""
+        self.tables[name] = scan = StreamScan(name, schema, retention, self.algebra)
+        return scan
+
+    @property
+    def streams(self) -> dict[str, StreamScan]:
+        """The tables that are streams."""
+        return {name: scan for name, scan in self.tables.items() if isinstance(scan, StreamScan)}
+
+    @property
+    def last_at(self) -> int:
+        """When the last row of any stream arrived."""
+        return max((stream.kept.last_at for stream in self.streams.values()), default=0)
+
+    def tracer(self, tracing: Tracing) -> Tracer:
+        """The algebra of all operators that are traced in some way."""
+        found = self.tracers.get(tracing)
+        if found is None:
+            found = self.tracers[tracing] = _tracer(tracing)
+        return found
 
     def remove_table(self, name: str) -> None:
         del self.tables[name]
@@ -155,6 +185,9 @@ class Dataflow:
             for cols in list(op.arranged.indexes):
                 if cols not in keep:
                     op.arranged.drop_index(cols)
+        self._checkpointed = [op for op in self.order if isinstance(op, Retain) and op.checkpoints is not None]
+        algebras = {id(op.algebra) for op in self.order}
+        self.tracers = {tracing: tracer for tracing, tracer in self.tracers.items() if id(tracer) in algebras}
 
     # -- epochs ------------------------------------------------------------------------------------------------------
 
@@ -219,6 +252,15 @@ class Dataflow:
         for relation in self._changed:
             relation.commit()
         self._ran, self._changed = [], []
+        for tracer in self.tracers.values():
+            # What was dropped while a snapshot waits for it is not renamed, so nothing is until it has been copied.
+            if tracer.grown and self.before is None:
+                streams = [op for op in self.order if isinstance(op, StreamOperator) and op.tracer is tracer]
+                tracer.collect([column for op in streams for column in op.held()])
+        for view in self._checkpointed:
+            if view.checkpoints is not None and view.checkpoints.due:
+                self.touch(view)
+                view.checkpoints.take(view.kept.next)
 
     def undo(self) -> None:
         """Go back to before the last run, whether it returned or raised. If a part fails to, the others still do, and
@@ -236,9 +278,9 @@ class Dataflow:
 
     @property
     def state_bytes(self) -> int:
-        tables = sum(scan.relation.nbytes for scan in self.tables.values())
-        own = sum(op.state_bytes for op in self.order)
-        return tables + own + sum(op.arranged.nbytes for op in self.order if op.arranged is not None)
+        own = sum(op.state_bytes for op in [*self.tables.values(), *self.order])
+        traced = sum(tracer.nbytes for tracer in self.tracers.values())
+        return own + traced + sum(op.arranged.nbytes for op in self.order if op.arranged is not None)
 
 
 class Kept:
@@ -284,10 +326,20 @@ def _taken(target: Operator | Relation, image: Image | None) -> bool:
         return False
     try:
         target.restore(image)
-    except StaleImage as why:
+    except (StaleImage, DataError) as why:
         log.info("an image is not taken up: %s", why)
         return False
     return True
+
+
+def _tracer(tracing: Tracing) -> Tracer:
+    if tracing.mode == "covering":
+        from whence.annotate.covering import Covering  # most databases trace nothing
+
+        return Covering(tracing.sources)
+    from whence.annotate.lineage import Lineage
+
+    return Lineage(tracing.sources, tracing.encoding)
 
 
 def upwards(ops: list[Operator]) -> list[Operator]:

@@ -4,6 +4,9 @@ Law: over all partitions, what a Ship gives is what it was given; each row where
 first partition, or everything in every one. It gives it one stage later (`engine/staged.py`): what it takes in an epoch
 goes out, and what comes in by its channel is its output. State: none; cost: the delta.
 
+Rows of a stream stay in its order: a partition sends its share as it is, and what came from all is put in the order of
+`$at` again. Rows with equal `$at` come from one partition, in the order they were made (`plan/place_streams.py`).
+
 Where every partition has all rows nothing has to move: Mine keeps those that live here.
 """
 
@@ -16,8 +19,9 @@ from whence.engine.kernels.routing import route, split
 from whence.engine.operator import Batch, Operator
 from whence.engine.traffic import EVERYWHERE, Shipped
 from whence.model.codes import Codes
+from whence.plan.place_streams import is_stream
 
-__all__ = ["EVERYWHERE", "Mine", "Ship", "parted", "targets"]
+__all__ = ["EVERYWHERE", "Mine", "Ship", "by_arrival", "parted", "targets"]
 
 
 def targets(rows: Codes, cols: tuple[int, ...], partitions: int) -> Codes:
@@ -34,6 +38,14 @@ def parted(batch: Batch, cols: tuple[int, ...], partitions: int) -> dict[int, Ba
     return {p: take(batch, order[bounds[p] : bounds[p + 1]]) for p in range(partitions) if bounds[p] < bounds[p + 1]}
 
 
+def by_arrival(batch: Batch) -> Batch:
+    """The rows of a stream, given by shares that are in order, in order."""
+    arrived = batch.rows[:, -1]
+    if (arrived[1:] >= arrived[:-1]).all():
+        return batch
+    return take(batch, np.argsort(arrived, kind="stable"))
+
+
 class Ship(Operator):
     """Sends its input's delta away, and gives what others sent."""
 
@@ -42,6 +54,7 @@ class Ship(Operator):
     def __init__(self, input: Operator, to: str, cols: tuple[int, ...], partitions: int):
         self.schema, self.algebra, self.inputs = input.schema, input.algebra, [input]
         self.to, self.cols, self._partitions = to, cols, partitions
+        self.ordered = is_stream(self.schema)
         self.outgoing = Batch.empty(len(self.schema))
         self.shipped = Shipped()  # by this partition, to others
 
@@ -51,8 +64,12 @@ class Ship(Operator):
         return self.fingerprint
 
     def apply(self, deltas: list[Batch]) -> Batch:
-        self.outgoing = consolidate(deltas[0], self.algebra)
+        self.outgoing = deltas[0] if self.ordered else consolidate(deltas[0], self.algebra)
         return Batch.empty(len(self.schema))
+
+    def received(self, batch: Batch) -> Batch:
+        """What others sent as what this gives."""
+        return by_arrival(batch) if self.ordered else consolidate(batch, self.algebra)
 
     def send(self) -> dict[int, Batch]:
         """What is to go out, by destination; once."""

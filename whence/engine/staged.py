@@ -18,7 +18,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from whence.engine.arrange import arrangement
-from whence.engine.batch import consolidate
 from whence.engine.graph import Dataflow, Kept, arrange, upwards
 from whence.engine.image import Images, StaleImage
 from whence.engine.operator import Batch, Operator
@@ -81,7 +80,7 @@ class Staged(Dataflow):
         return [(self._ships[channel], batch) for channel, batch in received.items() if channel not in others]
 
     def _deliver(self, ship: Ship, batch: Batch) -> None:
-        batch = consolidate(batch, ship.algebra)
+        batch = ship.received(batch)
         if not len(batch.ann):
             return
         self.touch(ship)
@@ -186,8 +185,8 @@ class Staged(Dataflow):
 
     def _install_stage(self, install: _Install, stage: int, received: Mapping[str, Batch]) -> list[Parcel]:
         for ship, batch in self._for_ships(received):
-            out = arrange(ship, batch) if ship.arranged is not None else batch
-            install.kept.keep(ship, out)
+            batch = ship.received(batch)
+            install.kept.keep(ship, arrange(ship, batch) if ship.arranged is not None else batch)
         now = [op for op in install.fresh if op.stage == stage and not op.primed]
         for op in now:
             for i in op.inputs:

@@ -35,11 +35,13 @@ Kind = Literal["base", "absence", "view", "inner"]
 
 @dataclass(frozen=True)
 class Relation:
-    """What nodes are rows of. The name of an inner one says what step it is, for people."""
+    """What nodes are rows of. The name of an inner one says what step it is, for people. `numbered`: of a stream, whose
+    rows have their tids as first column."""
 
     name: str
     kind: Kind
     schema: Schema
+    numbered: bool = False
 
 
 @dataclass(frozen=True)
@@ -171,5 +173,8 @@ class Derivations:
 
 
 def _label(relation: Relation, values: tuple[Any, ...]) -> str:
+    name = relation.name
+    if relation.numbered:
+        name, values = f"{name}:{values[0]}", values[1:]
     shown = ", ".join(["NULL" if v is None else str(v) for v in values])
-    return f"{'no ' if relation.kind == 'absence' else ''}{relation.name}({shown})"
+    return f"{'no ' if relation.kind == 'absence' else ''}{name}({shown})"

@@ -1,7 +1,8 @@
 """Ad-hoc SELECTs over tables and views: DuckDB reads the committed epoch's rows as Arrow.
 
-Only relations the query names are handed over, each kept as Arrow until its epoch has passed. DuckDB sees nothing else:
-no files, no Python variables. What it says when it refuses a query becomes our SqlError.
+Only relations the query names are handed over, each kept as Arrow until its epoch has passed, and those that functions
+of streams stand for (`calls.py`). DuckDB sees nothing else: no files, no Python variables. What it says when it refuses
+a query becomes our SqlError.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from whence.errors import EvaluationError, SqlError, WhenceError
 from whence.model.codes import NULL, Codes, Dictionary
 from whence.model.types import Kind, Type
 from whence.plan.logical import Order, TopK
-from whence.plan.program import Program, ScalarFunction
+from whence.plan.program import STREAM_FUNCTIONS, Program, ScalarFunction
+from whence.runtime.calls import FUNCTIONS, Call, Narrow, as_relations
 from whence.sql.bind import bind_query_views
 from whence.sql.position import did_you_mean, error
 from whence.sql.reader import deep_stack
@@ -59,9 +61,10 @@ def relations_of(query: exp.Expr, known: Container[str] = ()) -> list[exp.Table]
 
 
 def uses_table_function(query: exp.Expr, program: Program) -> bool:
-    """Whether a query calls one of our table functions."""
+    """Whether a query calls one of our table functions, or makes windows of a stream."""
+    ours = {*program.table_functions, *(name for name in STREAM_FUNCTIONS if name not in FUNCTIONS)}
     calls = (t.this for t in query.find_all(exp.Table, exp.Lateral) if isinstance(t.this, exp.Func))
-    return any(call.name.lower() in program.table_functions for call in calls)
+    return any(call.name.lower() in ours for call in calls)
 
 
 def sort_order(rows: Codes, top: TopK, dictionary: Dictionary) -> Codes:
@@ -92,8 +95,8 @@ def _placed(query: exp.Expr, program: Program) -> SqlError | None:
 class Adhoc:
     """The DuckDB connection of one database."""
 
-    def __init__(self, read: Callable[[Iterable[str]], dict[str, pa.Table]]) -> None:
-        self._read = read  # the relations of one epoch as Arrow
+    def __init__(self, read: Callable[[Iterable[str], list[Call], Narrow], dict[str, pa.Table]]) -> None:
+        self._read = read  # the relations of one epoch as Arrow, and those that calls stand for
         self._connection: duckdb.DuckDBPyConnection | None = None
         self._functions: dict[str, ScalarFunction] = {}
         self._failed: list[tuple[str, Exception]] = []
@@ -101,10 +104,11 @@ class Adhoc:
 
     def run(self, query: exp.Expr, program: Program) -> pa.Table:
         """The query's answer; names are checked before anything runs."""
-        names = self._check(query, program)
+        asked, calls = as_relations(query)
+        names = self._check(asked, program, {call.relation for call in calls})
         with self._guard:
-            ours, called = _with_our_functions(query, program)
-            tables = self._read(names)
+            ours, called = _with_our_functions(asked, program)
+            tables = self._read(names, calls, self._narrow)
             self._failed.clear()
             try:
                 return self._answer(_text(ours), self._connect(called), tables)
@@ -135,12 +139,19 @@ class Adhoc:
             for name in tables:
                 connection.unregister(name)
 
+    def _narrow(self, rows: pa.Table, name: str, condition: str) -> pa.Table:
+        """Those of some rows, called by a name, for which a condition holds."""
+        connection, quoted = self._connect(()), name.replace('"', '""')
+        return self._answer(f'SELECT * FROM "{quoted}" WHERE {condition}', connection, {name: rows})
+
     @staticmethod
-    def _check(query: exp.Expr, program: Program) -> set[str]:
+    def _check(query: exp.Expr, program: Program, made: Container[str] = ()) -> set[str]:
         known = {**program.tables, **{n: v for n, v in program.views.items() if not v.hidden}}
         names = set()
         for table in relations_of(query, known):
             name = table.name.lower()
+            if name in made:
+                continue
             if name not in known:
                 raise error(f'there is no table or view "{name}"{did_you_mean(name, known)}', table)
             if table.args.get("db") is not None:

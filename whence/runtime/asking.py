@@ -16,6 +16,7 @@ from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from whence.engine.operator import Batch
@@ -32,15 +33,18 @@ from whence.model.codes import Codes, Dictionary, decode_value, encode_value, sh
 from whence.model.types import Schema
 from whence.plan.logical import Ref, Scan, walk
 from whence.plan.program import Program
+from whence.runtime import tracing
 from whence.runtime.catalog import Catalog
 from whence.runtime.embedded import Embedded
 from whence.runtime.spark.catalog import ShardedCatalog
+from whence.runtime.uniting import check_recomputable, stream_image
 from whence.sql import statements as st
 from whence.sql.parse import parse_one
 from whence.sql.position import did_you_mean
 
 if TYPE_CHECKING:
     from whence.explain.show.explanation import Explanation
+    from whence.explain.show.trace import Trace
 
 Floats = NDArray[np.float64]
 Row = Mapping[str, Any] | Sequence[Any] | None
@@ -63,6 +67,8 @@ def why(runtime: Embedded, name: str, row: Row, columns: Mapping[str, Any], limi
     from whence.explain.show.explanation import Explanation
 
     with looking_into(runtime, name) as catalog:
+        if tracing.is_stream(catalog, name):
+            return _why_stream(runtime, catalog, name, row, columns, limit)
         found = _find(catalog, name, row, columns, explain=True)
         if found.codes is None:
             return Explanation.missing(name, found.row, runtime.epoch, found.reasons)
@@ -70,6 +76,39 @@ def why(runtime: Embedded, name: str, row: Row, columns: Mapping[str, Any], limi
         epoch = runtime.epoch
         tables = {table: known.schema for table, known in runtime.program.tables.items()}
     return Explanation(graph, name, found.row, epoch, tables=tables)
+
+
+def _why_stream(
+    runtime: Embedded, catalog: Catalog, name: str, row: Row, columns: Mapping[str, Any], limit: int
+) -> Explanation:
+    """What a row of a stream came from, or that it is not there."""
+    from whence.explain.show.origins import Origins
+
+    asked = _find_in_stream(catalog, name, row, columns)
+    if asked.tid is None:
+        reason = f"{name} keeps no row with {_text(asked.row)}"
+        return Origins.missing(name, asked.row, runtime.epoch, [reason])
+    graph = tracing.lineage(catalog, name, asked.tid, limit)
+    found = Origins(graph, name, asked.row, runtime.epoch)
+    found.tid = asked.tid
+    return found
+
+
+def trace(runtime: Embedded, name: str, tid: int | None, row: Row, columns: Mapping[str, Any]) -> Trace:
+    """The results that a row of a stream reached."""
+    with looking_into(runtime, name) as catalog:
+        if not tracing.is_stream(catalog, name):
+            raise CatalogError(f'"{name}" is no stream: trace follows rows of streams; why explains rows of any view')
+        asked = _find_in_stream(catalog, name, row, columns, tid)
+        if asked.tid is None:
+            raise DataError(f"{name} keeps no row with {_text(asked.row)}")
+        return tracing.trace(catalog, name, asked, runtime.epoch)
+
+
+def provenance(runtime: Embedded, view: str, source: str | None) -> pa.Table:
+    """Each result of a stream view beside each input behind it."""
+    with looking_into(runtime, view) as catalog:
+        return tracing.provenance(catalog, view, source)
 
 
 def critical(runtime: Embedded, name: str, row: Row, columns: Mapping[str, Any], limit: int = LIMIT) -> Critical:
@@ -131,11 +170,20 @@ def _asked(
     """A row that must be there, or the `whole` view, with what is behind it; and with a trial, where that does not say
     everything and the tables are small enough to be tried."""
     with looking_into(runtime, name) as catalog:
+        if tracing.is_stream(catalog, name):
+            if whole:
+                raise DataError(f"{name} is a stream: say which row of it is meant, by its columns or tid")
+            found = _find_in_stream(catalog, name, row, columns)
+            if found.tid is None:
+                raise DataError(f"{name} keeps no row with {_text(found.row)}")
+            return Asked(tracing.lineage(catalog, name, found.tid, limit), name, found.row, runtime.epoch), None
         meant, codes = (None, None) if whole else present(catalog, name, row, columns)
         asked = Asked(_extract(catalog, name, codes, limit), name, meant, runtime.epoch)
         if asked.graph.exact or name in runtime.program.tables:
             return asked, None
         views, tables = _around(runtime.program, name)
+        if any(runtime.program.tables[table].stream is not None for table in tables):
+            return asked, None  # what is lost of a stream would have to be lost from the beginning
         if sum(runtime.catalog.sizes()[table] for table in tables) > trying.MOST:
             return asked, None
         copy = _copy(runtime, views, tables)
@@ -224,6 +272,31 @@ def present(catalog: Catalog, name: str, row: Row, columns: Mapping[str, Any]) -
     if found.codes is None:
         raise DataError(f"{name} has no row with {_text(found.row)}; why says what it lacks")
     return found.row, found.codes
+
+
+def _find_in_stream(
+    catalog: Catalog, name: str, row: Row, columns: Mapping[str, Any], tid: Any = None
+) -> tracing.Asked:
+    """The row of a stream that is meant, by some of its columns, or by its tid; `tid` among the columns is the tid if
+    no column is called so."""
+    schema = tracing.site_of(catalog).schema(name)
+    given = dict(row if isinstance(row, Mapping) else columns)
+    if tid is None and tracing.TID not in schema.names and tracing.TID in given:
+        tid = given.pop(tracing.TID)
+        row, columns = None, given
+    if tid is not None and (not isinstance(tid, (int, np.integer)) or isinstance(tid, bool)):
+        raise DataError(f"a tid is a whole number, not {shown(tid)}")
+    meant = _given(name, schema, row, columns) if tid is None or columns or row is not None else {}
+    codes: dict[int, int] | None = {}
+    for column, value in meant.items():
+        at = schema.names.index(column)
+        code = _encoded(value, schema, at, catalog.dictionary)
+        if code is None or codes is None:
+            codes = None
+        else:
+            codes[at] = code
+    said = meant if tid is None else {tracing.TID: int(tid), **meant}
+    return tracing.find(catalog, name, codes, None if tid is None else int(tid), said)
 
 
 def _find(catalog: Catalog, name: str, row: Row, columns: Mapping[str, Any], explain: bool = False) -> Found:
@@ -330,7 +403,8 @@ def looking_into(runtime: Embedded, name: str) -> Iterator[Catalog]:
     with runtime.reading():
         runtime.schema(name)  # or it is an error
         catalog = runtime.catalog
-        yield _twin(runtime, name) if isinstance(catalog, ShardedCatalog) else catalog
+        copied = isinstance(catalog, ShardedCatalog) and not runtime.is_stream(name)  # streams are asked where they are
+        yield _twin(runtime, name) if copied else catalog
 
 
 def _twin(runtime: Embedded, name: str) -> Catalog:
@@ -356,12 +430,18 @@ def _copy(runtime: Embedded, views: list[str], tables: list[str]) -> Catalog:
         create = parse_one(program.tables[table].sql)
         assert isinstance(create, st.CreateTable)
         found.create_table(create)
+        if create.table.stream is not None:
+            kept = runtime.catalog.site().kept(table)
+            found.flow.streams[table].restore(stream_image(kept.rows, kept.next, kept.last_at))
+            continue
         relation = found.flow.tables[table].relation
         relation.apply(Batch(*runtime.contents(table), True))
         relation.commit()
     creates = [parse_one(program.views[view].sql) for view in views if not program.views[view].hidden]
     if creates:
         found.create_views([c for c in creates if isinstance(c, st.CreateView)])
+    advice = "so it cannot be asked about on partitions: open the database without them"
+    check_recomputable(found.planned, {name: stream.kept for name, stream in found.flow.streams.items()}, advice)
     return found
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -22,26 +22,49 @@ from whence.engine.image import Image, Images, StaleImage
 from whence.engine.lifetimes import Lifetimes
 from whence.engine.operator import Batch, Operator
 from whence.engine.scan import Scan
+from whence.engine.stream_scan import StreamScan
 from whence.errors import CatalogError
 from whence.model.codes import Codes, Dictionary
 from whence.model.progress import Progress
+from whence.model.types import Schema
 from whence.plan import logical
 from whence.plan.expr import Expr, Udf, walk
+from whence.plan.instrument import instrument
 from whence.plan.logical import Node
-from whence.plan.program import Program, ScalarFunction, TableFunction, View
+from whence.plan.program import Program, ScalarFunction, Table, TableFunction, View
 from whence.plan.rewrite import optimize
 from whence.plan.select_aggregates import select_aggregates
 from whence.plan.settings import maintains
 from whence.plan.strata import Component, changed_views, components, dependents
+from whence.plan.streams import flow_query, flow_streams, is_flow
 from whence.sql import statements as st
 from whence.sql.bind import bind_table, bind_views
 from whence.sql.position import did_you_mean
 from whence.sql.reader import deep_stack
 
+if TYPE_CHECKING:
+    from whence.engine.stream import Late
+    from whence.explain.retrieve.site import Site
+
 log = logging.getLogger("whence")
 Written = Callable[[str], Batch | None]
 _QUERY = "query"
 _NEW = "\0"  # begins the names of views that are being filled
+
+
+class Before:
+    """Operators and arrangements as they were before a change, as images: what it drops stands still, and of a stream
+    not everything can be computed anew."""
+
+    def __init__(self, order: Iterable[Operator]) -> None:
+        self._found = {op.fingerprint: (op, op.arranged) for op in order}
+
+    def get(self, key: str) -> Image | None:
+        kind, _, fingerprint = key.partition("/")
+        op, arranged = self._found.get(fingerprint, (None, None))
+        if op is None or kind == "op":
+            return None if op is None else op.image()
+        return None if arranged is None else arranged.image()
 
 
 class Saved(NamedTuple):
@@ -50,6 +73,7 @@ class Saved(NamedTuple):
     program: Program
     tables: dict[str, Scan]
     lifetimes: dict[str, Lifetimes]
+    state: Before | None = None
 
 
 class Catalog:
@@ -74,6 +98,10 @@ class Catalog:
         if program is self.program:
             return False
         table = create.table
+        if table.stream is not None:
+            self.flow.stream(table.name, table.schema, table.stream)
+            self.program = program
+            return True
         scan = self.flow.table(table.name, table.schema, table.key, extra=int(table.notes_arrivals))
         if table.lifetime is not None:
             self.lifetimes[table.name] = Lifetimes(table.lifetime, scan.relation, self.dictionary)
@@ -115,7 +143,7 @@ class Catalog:
     def _install(self, bound: Program, progress: Progress | None = None, images: Images | None = None) -> None:
         """Plan a program, build and fill what is new, and let that take its place; on an error nothing changes."""
         flow = self.flow
-        planned = select_aggregates(bound)
+        planned = as_it_runs(bound)
         ordered = components(planned)
         new = changed_views(self.planned, planned)
         kept = {name: op for name, op in flow.views.items() if name in planned.views and name not in new}
@@ -181,8 +209,8 @@ class Catalog:
         """
         if not hidden and (rows := constant_rows(plan, self.dictionary)) is not None:
             return Batch(rows, np.ones(len(rows), np.int64))
-        bound = self.planned.copy()
-        bound.views |= {**hidden, _QUERY: View(_QUERY, plan.schema, plan)}
+        bound = self._planned_now()
+        bound.views |= self.flowed(plan, hidden)
         flow, kept, tables = self.flow, self.flow.views, self.flow.tables
         self._making = dict(kept)
         try:
@@ -193,7 +221,10 @@ class Catalog:
                     for name, op in self._build(component, bound).items():
                         flow.add_view(_NEW + name, op)
                         self._making[name] = op
-            return flow.views[_NEW + _QUERY].contents()
+            found = flow.views[_NEW + _QUERY].contents()
+            if is_flow(bound.views[_QUERY].query):  # in the order of the stream
+                return Batch(np.ascontiguousarray(found.rows[:, :-1]), np.ones(len(found), np.int64))
+            return found
         finally:
             self._making = {}
             flow.tables = tables
@@ -201,13 +232,27 @@ class Catalog:
             flow.sweep()
             self._builder.forget()
 
+    def flowed(self, plan: Node, hidden: dict[str, View]) -> dict[str, View]:
+        """A plan that is not kept as it is computed, the last of the views, and the hidden ones it reads."""
+        return flow_query(plan, hidden, self._planned_now(), _QUERY)
+
+    def _planned_now(self) -> Program:
+        """The program as it runs, with the tables that were made since a view was."""
+        planned = self.planned.copy()
+        planned.tables = dict(self.program.tables)
+        return planned
+
     def _overlaid(self, plan: Node, written: Written) -> dict[str, Scan]:
         """Stand-ins for the tables a plan reads that have been written to."""
-        found = {}
+        found: dict[str, Scan] = {}
         for name in {node.table for node in logical.walk(plan) if isinstance(node, logical.Scan)}:
             rows = written(name)
             if rows is not None:
                 table = self.program.tables[name]
+                if table.stream is not None:
+                    found[name] = stream = StreamScan(name, table.schema, table.stream, self.flow.algebra)
+                    stream.kept.append(rows.rows, rows.ann)
+                    continue
                 found[name] = Scan(name, table.schema, table.key, self.flow.algebra)
                 found[name].relation.apply(rows)
                 found[name].relation.commit()
@@ -219,12 +264,13 @@ class Catalog:
 
     @deep_stack()
     def drop(self, kind: str, name: str, cascade: bool = False, if_exists: bool = False) -> list[str]:
-        """Remove a table or view and, with CASCADE, what depends on it; the names that are gone."""
-        known: Iterable[str] = self.program.tables if kind == "table" else self._visible()
+        """Remove a table, stream or view and, with CASCADE, what depends on it; the names that are gone."""
+        kinds = {table: table_kind(found) for table, found in self.program.tables.items()}
+        kinds |= dict.fromkeys(self._visible(), "view")
+        known = [other for other in kinds if kinds[other] == kind]
         if name not in known:
-            other = self._visible() if kind == "table" else self.program.tables
-            if name in other:
-                raise CatalogError(f'"{name}" is a {"view" if kind == "table" else "table"}, not a {kind}')
+            if name in kinds:
+                raise CatalogError(f'"{name}" is a {kinds[name]}, not a {kind}')
             if if_exists:
                 return []
             raise CatalogError(f'there is no {kind} "{name}"{did_you_mean(name, known)}')
@@ -236,7 +282,7 @@ class Catalog:
         program = self._without(gone)
         program.tables.pop(name, None)
         self._install(program)
-        if kind == "table":
+        if kind != "view":
             self.flow.remove_table(name)
             self.lifetimes.pop(name, None)
         return gone
@@ -250,15 +296,17 @@ class Catalog:
 
     def save(self) -> Saved:
         """What `go_back` needs."""
-        return Saved(self.program, dict(self.flow.tables), dict(self.lifetimes))
+        return Saved(self.program, dict(self.flow.tables), dict(self.lifetimes), Before(self.flow.order))
 
     def stay(self) -> None:
         """The last change is written down, and not undone any more."""
 
     def go_back(self, saved: Saved) -> None:
-        """Undo the last change; views that it dropped or replaced are filled again."""
+        """Undo the last change; views that it dropped or replaced are as they were."""
         self.flow.tables, self.lifetimes = saved.tables, saved.lifetimes
-        self._install(saved.program)
+        self._install(saved.program, images=saved.state)
+        for op in self.flow.order:
+            op.changed = True  # since the last snapshot, perhaps: no image of it was read
 
     # -- helpers -----------------------------------------------------------------------------------------------------
 
@@ -266,13 +314,31 @@ class Catalog:
         """The operator behind a table or view."""
         return self.flow.tables.get(name) or self.flow.views[name]
 
+    def site(self) -> Site:
+        """Where questions about streams are answered."""
+        from whence.explain.retrieve.site import Site  # loaded with the first of them
+
+        return Site(self.flow, self.planned, self.dictionary)
+
+    def lates(self, name: str) -> Iterable[tuple[Late, Schema]]:
+        """Where the operators of a view keep what came too late, and the columns that it has."""
+        from whence.runtime.lateness import lates_under
+
+        return lates_under(self.flow, name)
+
+    def stream_figures(self) -> dict[str, dict[str, int]]:
+        """What metrics say of each stream."""
+        from whence.runtime.lateness import stream_figures
+
+        return stream_figures(self.flow)
+
     def measure(self) -> Callable[[Operator], Figures]:
         """What says how much an operator holds."""
         return measure
 
     def sizes(self) -> dict[str, int]:
-        """Distinct rows of every table, and rows of every view."""
-        tables = {name: len(scan.relation) for name, scan in self.flow.tables.items()}
+        """Distinct rows of every table, rows of every stream that are kept, and rows of every view."""
+        tables = {name: scan.state_rows for name, scan in self.flow.tables.items()}
         return tables | {name: op.size for name, op in self.flow.views.items()}
 
     def placement(self, name: str) -> list[str]:
@@ -297,6 +363,15 @@ class Catalog:
         program = self.program.copy()
         program.views = {n: v for n, v in program.views.items() if n not in hidden}
         return program
+
+
+def as_it_runs(bound: Program) -> Program:
+    """A program as it runs: streams as networks, instrumented, and aggregates that select."""
+    return select_aggregates(instrument(flow_streams(bound)))
+
+
+def table_kind(table: Table) -> str:
+    return "table" if table.stream is None else "stream"
 
 
 def _with_hidden(program: Program, names: Iterable[str]) -> set[str]:

@@ -18,11 +18,12 @@ from whence.model.progress import Progress
 from whence.model.types import Schema, Type
 from whence.plan.program import ScalarFunction, TableFunction
 from whence.plan.settings import DEPTH_LIMIT
-from whence.runtime import copying, explaining, statements, supposing
+from whence.runtime import copying, explaining, lateness, statements, supposing
 from whence.runtime.changes import Changes
 from whence.runtime.copying import Backup
 from whence.runtime.durable import Durable, Following
 from whence.runtime.embedded import Embedded
+from whence.runtime.lateness import LateRows
 from whence.runtime.reading import Handle, Result
 from whence.runtime.recovery import Recovery
 from whence.runtime.spark import frames, sinks
@@ -42,6 +43,7 @@ from whence.state.store import Store
 if TYPE_CHECKING:
     from whence.explain.show.answers import Contribution, Critical, Reliability, Resilience
     from whence.explain.show.explanation import Explanation
+    from whence.explain.show.trace import Trace
     from whence.runtime.annotated import Annotation
     from whence.runtime.asking import Row
 
@@ -141,7 +143,7 @@ def _set_up(runtime: Embedded, setup: Callable[[Database], object] | None, lasti
     database = Database(runtime)
     if setup is not None:
         setup(database)
-        if lasting and (database.tables or database.views):
+        if lasting and (database.tables or database.streams or database.views):
             raise WhenceError("setup is for functions: make tables and views when the database is open")
     return database
 
@@ -204,7 +206,7 @@ class Database:
         """Insert rows (tuples, dicts, Arrow, pandas, polars, Spark, a `Path` of a file); how many there were.
 
         In a table with a primary key a row replaces the one that has its key. In a table with a time-to-live a row
-        that is there already lives anew.
+        that is there already lives anew. To a stream rows are appended, in the order they are given.
         """
         runtime, name = self._runtime, _name(table)
         if self._by_jobs(data):
@@ -213,7 +215,8 @@ class Database:
             return runtime.take(name, self._codes(data, runtime.table_of(name).schema, name), 1)
         with runtime.transaction() as writes:
             pending = writes.table(name)
-            return pending.insert(self._codes(data, pending.table.schema, name))
+            room = int(pending.table.stream is not None)
+            return pending.insert(self._codes(data, pending.table.schema, name, room))
 
     def delete(self, table: str, data: Any, strict: bool = False) -> int:
         """Delete rows, each once for each time it is given; how many were there.
@@ -249,7 +252,7 @@ class Database:
         on_spark = isinstance(runtime, Sharded) and runtime.spark is not None
         return on_spark and frames.is_frame(data) and not runtime.is_writing
 
-    def _codes(self, data: Any, schema: Schema, name: str) -> Codes:
+    def _codes(self, data: Any, schema: Schema, name: str, room: int = 0) -> Codes:
         if frames.is_frame(data):
             data = frames.to_arrow(data)
         if isinstance(data, Path):
@@ -258,7 +261,7 @@ class Database:
                 data = pa.concat_tables(parts, promote_options="default") if parts else []
             except pa.ArrowException as error:
                 raise DataError(f"{data}: {error}") from None
-        return rows.encode(data, schema, self._runtime.dictionary, name)
+        return rows.encode(data, schema, self._runtime.dictionary, name, room)
 
     def expire(self) -> int:
         """Let the rows leave whose time is up, in an epoch; how many did.
@@ -386,7 +389,16 @@ class Database:
 
     @property
     def tables(self) -> list[str]:
-        return list(self._now.program.tables)
+        return [name for name, table in self._now.program.tables.items() if table.stream is None]
+
+    @property
+    def streams(self) -> list[str]:
+        """The base streams; views that are streams are among the `views`.
+
+        >>> db = open(); _ = db.execute("CREATE STREAM a (x INT)"); db.streams, db.tables
+        (['a'], [])
+        """
+        return [name for name, table in self._now.program.tables.items() if table.stream is not None]
 
     @property
     def views(self) -> list[str]:
@@ -402,7 +414,7 @@ class Database:
         return self._now.catalog.statements()
 
     def __getitem__(self, name: str) -> Handle:
-        """A table or view by name."""
+        """A table, stream or view by name; of a stream there are the rows that are kept, in their order."""
         return Handle(self._now, _name(name))
 
     def __contains__(self, name: str) -> bool:
@@ -411,6 +423,12 @@ class Database:
     def changes(self, name: str, snapshot: bool = False) -> Changes:
         """The changes of a view (or table) from now on; with `snapshot` its present rows come first."""
         return self._now.changes(_name(name), snapshot)
+
+    def late(self, view: str) -> LateRows:
+        """The rows that came too late for a view: their `count`, and the last of them.
+
+        They were in no window; what an operator counts as late is said in docs/streams.md."""
+        return lateness.late(self._now, _name(view))
 
     # -- asking why: what answers is loaded with the first question ---------------------------------------------------
 
@@ -433,10 +451,49 @@ class Database:
         (True, 2, 1)
         >>> db.why("reachable", src="C", dst="A").holds
         False
+
+        A row of a stream may be meant by its tid, too. What is said of it is what it came from: `tids`, by stream.
+
+        >>> db = open()
+        >>> _ = db.execute("CREATE STREAM a (x INT); CREATE VIEW b WITH (provenance = 'lineage') AS "
+        ...                "SELECT SUM(x) AS s FROM slide(a, rows => 2, every => 1)")
+        >>> _ = db.insert("a", [(1,), (2,), (3,)])
+        >>> db.why("b", s=5).tids, db.why("b", tid=1).rows
+        ({'a': [2, 3]}, [('a', {'tid': 1, 'x': 1}), ('a', {'tid': 2, 'x': 2})])
         """
         from whence.runtime import asking
 
         return asking.why(self._now, _name(view), row, columns, limit)
+
+    def trace(self, stream: str, tid: int | None = None, /, row: Row = None, **columns: Any) -> Trace:
+        """The results that a row of a stream reached, in every view that is traced from it (`provenance` of
+        `CREATE VIEW`). The row is meant by its tid, or as in `why`.
+
+        >>> db = open()
+        >>> _ = db.execute("CREATE STREAM a (x INT); CREATE VIEW b WITH (provenance = 'lineage') AS "
+        ...                "SELECT SUM(x) AS s FROM slide(a, rows => 2, every => 1)")
+        >>> _ = db.insert("a", [(1,), (2,), (3,)])
+        >>> db.trace("a", 2).tids, db.trace("a", x=3)["b"].rows
+        ({'b': [1, 2]}, [{'s': 5}])
+        """
+        from whence.runtime import asking
+
+        return asking.trace(self._now, _name(stream), tid, row, columns)
+
+    def provenance(self, view: str, source: str | None = None) -> Result:
+        """Each result of a traced stream view beside each of its inputs from a source, which may be left out if there
+        is one only: `SELECT * FROM provenance(view, source)`.
+
+        >>> db = open()
+        >>> _ = db.execute("CREATE STREAM a (x INT); CREATE VIEW b WITH (provenance = 'lineage') AS "
+        ...                "SELECT SUM(x) AS s FROM slide(a, rows => 2, every => 1)")
+        >>> _ = db.insert("a", [(1,), (2,), (3,)])
+        >>> db.provenance("b").to_dicts()[0]
+        {'tid': 1, 's': 3, 'a_tid': 1, 'a_x': 1}
+        """
+        from whence.runtime import asking
+
+        return Result(asking.provenance(self._now, _name(view), None if source is None else _name(source)))
 
     def annotation(self, view: str, /, row: Row = None, *, limit: int = 100, **columns: Any) -> Annotation:
         """What a row of a view with `maintain` carries: its minimal witnesses, smallest first and at most `limit`.
@@ -619,7 +676,8 @@ class Database:
 
     def metrics(self) -> dict[str, Any]:
         """Counters since the database was opened."""
-        return explaining.metrics(self._now)
+        runtime = self._now
+        return {**explaining.metrics(runtime), **lateness.metrics(runtime)}
 
     # -- ending ------------------------------------------------------------------------------------------------------
 
@@ -638,6 +696,7 @@ class Database:
     def __repr__(self) -> str:
         soft = sum(table.lifetime is not None for table in self._runtime.program.tables.values())
         tables = f"{len(self.tables)} tables" + (f" ({soft} with a ttl)" if soft else "")
+        tables += f", {len(self.streams)} streams" if self.streams else ""
         return f"<whence database: {tables}, {len(self.views)} views, epoch {self.epoch}>"
 
 

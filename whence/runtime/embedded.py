@@ -9,28 +9,35 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from sqlglot import exp
 
 from whence.connect import rows as rows_
 from whence.engine.image import Images
 from whence.engine.operator import Operator
+from whence.engine.retain import is_stream
 from whence.errors import CatalogError, WhenceError
 from whence.model.codes import Codes
 from whence.model.progress import Progress
 from whence.model.types import Schema
 from whence.plan.logical import Node, TopK
 from whence.plan.program import ScalarFunction, TableFunction, View
+from whence.plan.stream_model import with_at
 from whence.runtime import explaining
 from whence.runtime.adhoc import Adhoc, sort_order, uses_table_function
-from whence.runtime.catalog import Catalog, Saved
+from whence.runtime.calls import Call, Narrow
+from whence.runtime.catalog import Catalog, Saved, as_it_runs, table_kind
 from whence.runtime.changes import Changes
 from whence.runtime.epochs import Epochs
+from whence.runtime.lateness import late_rows
 from whence.runtime.transaction import Transaction
+from whence.runtime.uniting import check_recomputable
 from whence.sql import statements as st
-from whence.sql.bind import bind_query_views
+from whence.sql.bind import bind_query_views, bind_views
 from whence.sql.parse import parse_one
 from whence.sql.position import did_you_mean
 from whence.state.folder import Folder, Start
@@ -73,9 +80,12 @@ class Embedded(Epochs):
         return flow.tables.get(name) or flow.views[name]
 
     def contents(self, name: str) -> tuple[Codes, Codes]:
-        """The distinct rows, and how often each is there. Asked, as `count` is, while `reading`."""
+        """The distinct rows, and how often each is there; of a stream all that are kept, in their order. Asked, as
+        `count` is, while `reading`."""
         op = self._operator(name)
         batch = op.contents()
+        if is_stream(op):
+            return np.ascontiguousarray(batch.rows[:, :-1]), np.ones(len(batch.ann), np.int64)
         return batch.rows, op.algebra.multiplicity(batch.ann)
 
     def count(self, name: str, wanted: Codes) -> Codes:
@@ -100,14 +110,31 @@ class Embedded(Epochs):
         return kept
 
     def read_tables(self) -> tuple[int, list[str], dict[str, tuple[Schema, Codes, Codes]]]:
-        """Everything there is at one epoch: its number, the statements that declare it, and the tables' rows."""
+        """Everything there is at one epoch: its number, the statements that declare it, and the tables' rows; those of
+        a stream in their order and with `$at`."""
         with self.reading():
-            tables = {name: (table.schema, *self.contents(name)) for name, table in self.program.tables.items()}
+            tables: dict[str, tuple[Schema, Codes, Codes]] = {}
+            for name, table in self.program.tables.items():
+                if table.stream is None:
+                    tables[name] = (table.schema, *self.contents(name))
+                else:
+                    batch = self._operator(name).contents()
+                    tables[name] = (with_at(table.schema), batch.rows.copy(), batch.ann)
             return self.epoch, self.catalog.statements(), tables
 
-    def _read_all(self, names: Iterable[str]) -> dict[str, pa.Table]:
+    def _read_all(self, names: Iterable[str], calls: list[Call], narrow: Narrow) -> dict[str, pa.Table]:
         with self.reading():
-            return {name: self._read_arrow(name)[1] for name in names}
+            found = {name: self._read_arrow(name)[1] for name in names}
+            if calls:
+                from whence.runtime.tracing import answer  # loaded with the first question
+
+                found |= {call.relation: answer(self, self.catalog, call, narrow) for call in calls}
+            return found
+
+    def late(self, name: str) -> pa.Table:
+        """The last of the rows that came too late for a view, as its operators got them."""
+        with self.reading():
+            return late_rows(self, name)
 
     def query(self, query: exp.Expr) -> pa.Table:
         """The answer of an ad-hoc query over the last committed epoch.
@@ -139,12 +166,17 @@ class Embedded(Epochs):
     def explain(self, what: str | st.Query | st.CreateView) -> str:
         """How a view is kept, or how a query would be planned."""
         with self._state:
+            if isinstance(what, st.CreateView):
+                bound = bind_views([replace(what, replace=True, if_not_exists=False)], self.program)
+                return explaining.explain_new(bound.views[what.name], bound, as_it_runs(bound))
             if not isinstance(what, str):
                 plan, hidden = bind_query_views(what.query, self.program)
-                return explaining.explain_query(plan, hidden)
+                flowed = self.catalog.flowed(plan, hidden) if uses_table_function(what.query, self.program) else {}
+                return explaining.explain_query(plan, hidden, flowed)
             self.schema(what)
             if what in self.program.tables:
-                raise CatalogError(f'"{what}" is a table; EXPLAIN is for views and queries')
+                kind = table_kind(self.program.tables[what])
+                raise CatalogError(f'"{what}" is a {kind}; EXPLAIN is for views and queries')
             return explaining.explain_view(self, what)
 
     def changes(self, name: str, snapshot: bool) -> Changes:
@@ -197,7 +229,7 @@ class Embedded(Epochs):
             made = catalog.create_table(create)
             if made:
                 self._log([create.sql], before)
-                log.info("table %s created", create.table.name)
+                log.info("%s %s created", table_kind(create.table), create.table.name)
             return made
 
     def create_views(self, creates: list[st.CreateView], progress: Progress | None = None) -> list[str]:
@@ -270,6 +302,8 @@ class Embedded(Epochs):
     ) -> None:
         """Take up tables and views with their state from images, of which `meta` says more."""
         self.catalog.restore(creates, images, progress)
+        if start.partitions:
+            check_recomputable(self.catalog.planned, {n: s.kept for n, s in self.catalog.flow.streams.items()})
 
     def sync(self) -> None:
         """Make everything stable."""

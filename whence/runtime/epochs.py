@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
+import numpy as np
 import pyarrow as pa
 
 from whence.annotate.counting import COUNTING
@@ -26,9 +27,11 @@ from whence.engine.epoch import Epoch
 from whence.engine.lifetimes import NEVER, Lifetimes
 from whence.engine.moment import during
 from whence.engine.operator import Batch
+from whence.engine.retain import is_stream
 from whence.errors import CatalogError, StorageError, WhenceError
 from whence.model.codes import Codes
 from whence.plan.program import Program, Table
+from whence.runtime.appending import Appending
 from whence.runtime.catalog import Catalog
 from whence.runtime.changes import Feeds
 from whence.runtime.expiry import BUSY, REFUSED, Clock, Expirer, gather, say_expired
@@ -217,12 +220,14 @@ class Epochs:
         table = self.program.tables.get(name)
         if table is None:
             if name in self.program.views:
-                raise CatalogError(f'"{name}" is a view; only tables are written to')
+                raise CatalogError(f'"{name}" is a view; only tables and streams are written to')
             raise CatalogError(f'there is no table "{name:.100}"{did_you_mean(name, self.program.tables)}')
         return table
 
-    def _pending(self, name: str, now: int | None = None) -> Pending:
+    def _pending(self, name: str, now: int | None = None) -> Pending | Appending:
         table = self.table_of(name)
+        if table.stream is not None:
+            return Appending(table, self.catalog.flow.streams[name].kept, self.catalog.flow.last_at)
         lifetimes = self.catalog.lifetimes.get(name)
         expired = None
         if lifetimes is not None:
@@ -379,8 +384,18 @@ class Epochs:
                 found[name] = lifetimes, delta, epoch.refreshed.get(name, delta.rows[:0])
         return found
 
+    def is_stream(self, name: str) -> bool:
+        """Whether a table or view is a stream."""
+        return is_stream(self.catalog.operator(name))
+
+    def visible(self, name: str, batch: Batch) -> Batch:
+        """What a table or view changes by, as users see it: each row once, or of a stream all in their order."""
+        if self.is_stream(name):
+            return Batch(np.ascontiguousarray(batch.rows[:, :-1]), np.ones(len(batch.ann), np.int64), True)
+        return consolidate(batch, COUNTING)
+
     def _push(self, name: str, change: Batch) -> None:
-        change = consolidate(change, COUNTING)
+        change = self.visible(name, change)
         if len(change.ann):
             self._feeds.push(name, self.epoch, change.rows, change.ann)
 

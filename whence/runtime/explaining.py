@@ -13,9 +13,13 @@ from whence.engine.operator import Operator
 from whence.engine.provenance import Provenance
 from whence.engine.scan import Scan
 from whence.plan import logical
+from whence.plan import stream_model as streams
+from whence.plan.instrument import traces_of
 from whence.plan.logical import Node
-from whence.plan.program import View
+from whence.plan.program import Program, View, retention_of
 from whence.plan.select_aggregates import selections
+from whence.plan.streams import is_flow
+from whence.runtime.lateness import late_count
 
 T = TypeVar("T")
 
@@ -29,7 +33,7 @@ def explain_view(runtime: Embedded, name: str) -> str:
     view = program.views[name]
     op, measure = catalog.operator(name), catalog.measure()
     number, component = catalog.stratum_of(name)
-    lines = [f"view {name} {view.schema}"]
+    lines = [f"view {name} {view.schema}", *_stream_lines(runtime, view, op)]
     if component.recursive:
         others = [n for n in component.views if n != name]
         lines.append(f"stratum {number} of {len(catalog.components)}, recursive{_with(others)}")
@@ -56,6 +60,26 @@ def explain_view(runtime: Embedded, name: str) -> str:
     return "\n".join(lines)
 
 
+def _stream_lines(runtime: Embedded, view: View, op: Operator) -> list[str]:
+    """What EXPLAIN says of a view that is a stream, and of rows that came too late for it."""
+    lines, planned = [], runtime.catalog.planned
+    if streams.AT in op.schema.names[-1:]:
+        lines.append(f"stream, keeps {retention_of(view).text}")
+        lines.append(_provenance_line(view.name, planned))
+    late = late_count(runtime, view.name)
+    if late:
+        lines.append(f"{late:,} row{'s' * (late != 1)} came too late")
+    return lines
+
+
+def _provenance_line(name: str, planned: Program) -> str:
+    traces = traces_of(name, planned)
+    if traces is None:
+        return "provenance none"
+    how = f", as {traces.tracing.encoding}" if traces.tracing.mode == "lineage" else ""
+    return f"provenance {traces.tracing.mode} of {', '.join(traces.sources)}{how}"
+
+
 def provenance(op: Provenance, size: Figures) -> dict[str, int | str]:
     """How a component keeps its provenance, and how much that is."""
     return {
@@ -68,12 +92,36 @@ def provenance(op: Provenance, size: Figures) -> dict[str, int | str]:
     }
 
 
-def explain_query(query: Node, hidden: dict[str, View]) -> str:
-    """The logical plan of a query that is not kept, and of its recursive CTEs."""
+def explain_query(query: Node, hidden: dict[str, View], flowed: dict[str, View]) -> str:
+    """The logical plan of a query that is not kept, and of its recursive CTEs; `flowed`: as they read streams."""
+    return "\n".join([*_logical(query, hidden), *_network(flowed)])
+
+
+def explain_new(view: View, bound: Program, planned: Program) -> str:
+    """What a view would be, if it were made."""
+    hidden = {name: v for name, v in bound.views.items() if v.owner == view.name}
+    lines = _logical(view.query, hidden)
+    if is_flow(planned.views[view.name].query):
+        lines[:0] = [f"stream, keeps {retention_of(view).text}", _provenance_line(view.name, planned)]
+    return "\n".join([*lines, *_network({name: planned.views[name] for name in [*hidden, view.name]})])
+
+
+def _logical(query: Node, hidden: dict[str, View]) -> list[str]:
     lines = ["logical plan", *tree(query, describe_node, lambda n: n.inputs, "  ")]
     for name, view in hidden.items():
         lines += [f"recursive {name.partition('$')[2]}", *tree(view.query, describe_node, lambda n: n.inputs, "  ")]
-    return "\n".join(lines)
+    return lines
+
+
+def _network(views: dict[str, View]) -> list[str]:
+    """How views read streams, those that do."""
+    lines = []
+    for name, view in views.items():
+        if any(map(is_flow, logical.walk(view.query))):
+            cte = name.partition("$")[2]
+            lines.append(f"stream plan of {cte}" if cte else "stream plan")
+            lines += tree(view.query, describe_node, lambda n: n.inputs, "  ")
+    return lines
 
 
 def _tables_under(top: Operator) -> list[str]:
@@ -127,7 +175,7 @@ def describe_node(node: Node) -> str:
             return f"select {node.predicate}"
         case logical.Project():
             named = zip(node.schema.names, node.exprs, strict=True)
-            return "project " + ", ".join(f"{expr} AS {name}" for name, expr in named)
+            return "project " + ", ".join(f"{expr} AS {name}" for name, expr in named if name != streams.AT)
         case logical.Join():
             keys = " AND ".join(f"left #{a} = right #{b}" for a, b in node.keys) or "all pairs"
             return f"{node.kind} join on {keys}" + (f", where {node.residual}" if node.residual is not None else "")
@@ -144,12 +192,65 @@ def describe_node(node: Node) -> str:
             return f"first {size}" + (f" after {node.offset}" if node.offset else "") + f" by {order or 'all columns'}"
         case logical.Lateral():
             return f"each row with {node.name}({', '.join(map(str, node.args))})"
+    return _describe_stream(node)
+
+
+def _describe_stream(node: Node) -> str:
+    match node:
+        case streams.Stream():
+            return f"stream {node.stream}"
+        case streams.Slide():
+            return f"windows of {describe_span(node.span)}"
+        case streams.Window():
+            aggs = ", ".join(_aggregate(a) for a in node.aggs)
+            keys = ", ".join(f"#{k}" for k in node.keys)
+            return f"window of {describe_span(node.span)}: {aggs or 'nothing'} by {keys or 'nothing'}"
+        case streams.WindowJoin():
+            sides = " with ".join(describe_span(span) for span in (node.left_span, node.right_span))
+            return f"window join of {sides} on {_matching(node)}"
+        case streams.Lookup():
+            return f"{node.kind} lookup on {_matching(node)}"
+        case streams.BSort():
+            return f"b-sort by #{node.column}, slack {node.slack}"
+        case streams.Latest():
+            return f"rows in the window of {describe_span(node.span)} now"
+        case streams.Relate():
+            return "all rows so far"
+        case streams.Retain():
+            return f"keep {node.retention.text}"
+        case streams.Traced():
+            return f"provenance of {node.view} in {node.source}"
+        case streams.Generate():
+            return f"trace {node.source}" if node.source is not None else "traced from nothing"
+        case streams.Plain():
+            return "without provenance"
     return type(node).__name__.lower()
+
+
+def describe_span(span: streams.Span) -> str:
+    """A window for people.
+
+    >>> describe_span(streams.Span(3, 1, by=(1,))), describe_span(streams.Span(None, 10, on=0))
+    ('3 rows, every 1, by #1', 'all of #0, every 10')
+    """
+    size = "all" if span.size is None else str(span.size)
+    out = f"{size} rows" if span.on is None else f"{size} of #{span.on}"
+    out += f", every {span.every}" if span.every is not None else ""
+    out += f", from {span.origin}" if span.origin else ""
+    return out + (f", by {', '.join(f'#{c}' for c in span.by)}" if span.by else "")
+
+
+def _matching(node: streams.WindowJoin | streams.Lookup) -> str:
+    keys = " AND ".join(f"left #{a} = right #{b}" for a, b in node.keys) or "all pairs"
+    return keys + (f", where {node.residual}" if node.residual is not None else "")
 
 
 def _aggregate(agg: logical.Agg) -> str:
     column = "*" if agg.column is None else f"#{agg.column}"
-    return f"{agg.function}({'distinct ' if agg.distinct else ''}{column})"
+    if agg.function in ("window_start", "window_end"):
+        return agg.function
+    more = f", {agg.parameter:g}" if agg.parameter is not None else ""
+    return f"{agg.function}({'distinct ' if agg.distinct else ''}{column}{more})"
 
 
 def describe_operator(op: Operator, size: Figures) -> str:
@@ -251,18 +352,34 @@ def describe(runtime: Embedded, name: str) -> pa.Table:
     }
     if table is not None and table.lifetime is not None:
         columns["ttl"] = [str(table.lifetime)] * len(schema)
+    kept = _retention(runtime, name)
+    if kept is not None:
+        columns["retain"] = [kept] * len(schema)
     return pa.table(columns)
 
 
+def _retention(runtime: Embedded, name: str) -> str | None:
+    """What is kept of a stream, or of a view that is one; None of what is none."""
+    program, planned = runtime.program, runtime.catalog.planned
+    if name in program.tables:
+        kept = program.tables[name].stream
+        return None if kept is None else kept.text
+    stream = name in planned.views and isinstance(planned.views[name].query, streams.Retain)
+    return retention_of(program.views[name]).text if stream else None
+
+
 def listing(runtime: Embedded, what: str) -> pa.Table:
-    """What SHOW TABLES, VIEWS and FUNCTIONS say; of tables the time-to-live, if any has one."""
+    """What SHOW TABLES, STREAMS, VIEWS and FUNCTIONS say; of tables the time-to-live, if any has one."""
     program, text = runtime.program, pa.string()
     if what == "functions":
         found: list[Any] = [*program.scalars.values(), *program.table_functions.values()]
         args = [f"({', '.join(map(str, f.args))})" for f in found]
         columns = [[f.name for f in found], args, [str(f.returns) for f in found]]
         return pa.table([pa.array(c, text) for c in columns], names=["function", "arguments", "returns"])
-    names = list(program.tables) if what == "tables" else runtime.views()
+    if what == "streams":
+        return _streams(runtime)
+    base = [name for name, table in program.tables.items() if table.stream is None]
+    names = base if what == "tables" else runtime.views()
     rows = pa.array([runtime.size(name) for name in names], pa.int64())
     schemas = pa.array([str(runtime.schema(name)) for name in names], text)
     columns, titles = [pa.array(names, text), rows, schemas], [what[:-1], "rows", "columns"]
@@ -271,3 +388,21 @@ def listing(runtime: Embedded, what: str) -> pa.Table:
         columns.append(pa.array([None if life is None else str(life) for life in lives], text))
         titles.append("ttl")
     return pa.table(columns, names=titles)
+
+
+def _streams(runtime: Embedded) -> pa.Table:
+    """SHOW STREAMS: base streams and views that are streams, with the tids of the rows that are kept."""
+    program, catalog = runtime.program, runtime.catalog
+    names = [name for name in (*program.tables, *runtime.views()) if _retention(runtime, name) is not None]
+    figures = catalog.stream_figures() if names else {}
+    came, kept = [figures[name]["rows"] for name in names], [figures[name]["kept"] for name in names]
+    columns = {
+        "stream": pa.array(names, pa.string()),
+        "kind": pa.array(["stream" if name in program.tables else "view" for name in names], pa.string()),
+        "rows": pa.array(kept, pa.int64()),
+        "first_tid": pa.array([n - k + 1 if k else None for n, k in zip(came, kept, strict=True)], pa.int64()),
+        "last_tid": pa.array([n if k else None for n, k in zip(came, kept, strict=True)], pa.int64()),
+        "retain": pa.array([_retention(runtime, name) for name in names], pa.string()),
+        "columns": pa.array([str(runtime.schema(name)) for name in names], pa.string()),
+    }
+    return pa.table(columns)

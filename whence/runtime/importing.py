@@ -9,12 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+
+import pyarrow as pa
 
 from whence.connect import archive as archive_
 from whence.connect.archive import SCHEMA, Archive
+from whence.connect.rows import encode
 from whence.errors import DataError, WhenceError
 from whence.model.progress import Progress
+from whence.plan.stream_model import with_at
+from whence.runtime.appending import Appending
 from whence.runtime.database import Database, open
 from whence.sql import statements as st
 from whence.sql.parse import parse
@@ -46,6 +50,7 @@ def import_database(
     """Make a new database in the folder `path` of what `Database.export` wrote.
 
     Rows of a table with a time-to-live live anew, unless a column says from when on; what is past its time is left out.
+    Of a stream there are the rows that were kept, in the order they came; tids begin at 1.
 
     >>> import tempfile; folder = tempfile.TemporaryDirectory(); out = Path(folder.name) / "out"
     >>> with open() as db:
@@ -65,7 +70,7 @@ def import_database(
                 db.execute(create.sql)
         _fill(db, archive, progress)
         db.execute(";\n".join(create.sql for create in creates if isinstance(create, st.CreateView)), progress)
-        tables = {name: len(db[name]) for name in db.tables}
+        tables = {name: len(db[name]) for name in (*db.tables, *db.streams)}
         _compare(db, archive, tables)
         return Imported(Path(path), db.epoch, tables, db.views)
 
@@ -77,10 +82,10 @@ def _rehearse(archive: Archive, setup: Callable[[Database], object] | None) -> l
         statements = parse(archive.schema)
         others = [s for s in statements if not isinstance(s, (st.CreateTable, st.CreateView))]
         if others:
-            raise DataError(f"line {others[0].line}: only CREATE TABLE and CREATE VIEW may stand here")
+            raise DataError(f"line {others[0].line}: only CREATE TABLE, STREAM and VIEW may stand here")
         with open(setup=setup) as db:
             db.execute(archive.schema)
-            known = set(db.tables)
+            known = {*db.tables, *db.streams}
     except WhenceError as error:
         raise DataError(f"{where}: {error}") from error
     for entry in archive.tables:
@@ -98,16 +103,29 @@ def _fill(db: Database, archive: Archive, progress: Progress | None) -> None:
             room = _EPOCH
             while more is not None and room > 0:
                 name, rows = more
-                db.insert(name, rows)
+                _insert(db, name, rows)
                 done, room = done + len(rows), room - len(rows)
                 if progress is not None:
                     progress(f"reading {name}", done, archive.rows)
                 more = next(batches, None)
 
 
-def _batches(db: Database, archive: Archive) -> Iterator[tuple[str, Any]]:
+def _insert(db: Database, name: str, rows: pa.Table) -> None:
+    runtime = db._runtime
+    schema = runtime.table_of(name).schema
+    with runtime.transaction() as writes:
+        pending = writes.table(name)
+        if isinstance(pending, Appending):
+            pending.put_back(encode(rows, with_at(schema), runtime.dictionary, name))
+        else:
+            pending.insert(encode(rows, schema, runtime.dictionary, name))
+
+
+def _batches(db: Database, archive: Archive) -> Iterator[tuple[str, pa.Table]]:
+    streams = db.streams
     for entry in archive.tables:
-        for rows in archive.read(entry, db[entry.name].schema):
+        schema = db[entry.name].schema
+        for rows in archive.read(entry, with_at(schema) if entry.name in streams else schema):
             yield entry.name, rows
 
 

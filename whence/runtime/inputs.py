@@ -1,9 +1,9 @@
 """Inputs: what rows as sources gave them change in the tables.
 
 The law: an epoch with inputs first lets go of what is due at its time, in every table, and then takes the rows in their
-order (`Pending.take`). That depends on nothing but the tables before it, and rows that are equal or share a primary key
-are all it brings together: so partitions that keep those together find, each from its share, their shares of the same
-changes.
+order (`Pending.take`), those of a stream in that of their `$at`s. That depends on nothing but the tables before it, and
+rows that are equal or share a primary key are all it brings together: so partitions that keep those together find, each
+from its share, their shares of the same changes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ import numpy as np
 
 from whence.engine.epoch import Epoch
 from whence.engine.lifetimes import Lifetimes
+from whence.engine.operator import Batch
 from whence.engine.scan import Scan
+from whence.engine.ship import by_arrival
 from whence.model.codes import Codes, Dictionary
 from whence.plan.program import Table
 from whence.runtime.expiry import gather
@@ -49,15 +51,19 @@ def settle(
 
     given = {*epoch.deltas, *epoch.refreshed}
     writes, missed = Transaction(open_table), dict[str, int]()
+    streams: dict[str, Batch] = {}
     for name, (rows, signs) in raw.items():
         if name in given:
             raise ValueError(f"table {name} has exact changes and others in one epoch")
+        if tables[name].stream is not None:
+            streams[name] = by_arrival(Batch(rows, signs, True))
+            continue
         missed[name] = writes.table(name).take(rows, signs)
     open_lifetimes = {name: life for name, life in lifetimes.items() if name not in given}
     found = gather(writes, open_lifetimes, epoch.number, epoch.time)
     inputs = None if epoch.inputs is None else replace(epoch.inputs, pieces=())
-    exact = Epoch(epoch.number, epoch.time, epoch.deltas | found.deltas, epoch.refreshed | found.refreshed, inputs)
-    return exact, missed
+    deltas = epoch.deltas | found.deltas | streams
+    return Epoch(epoch.number, epoch.time, deltas, epoch.refreshed | found.refreshed, inputs), missed
 
 
 def read_rows(epoch: Epoch, folder: Folder) -> dict[str, Raw]:

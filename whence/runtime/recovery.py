@@ -152,7 +152,7 @@ def resolve(runtime: Embedded, epoch: Epoch, folder: Folder) -> Epoch:
     catalog = runtime.catalog
     raw, tables = read_rows(epoch, folder), catalog.program.tables
     for name, (rows, _) in raw.items():
-        if name not in tables or rows.shape[1] != len(tables[name].schema):
+        if name not in tables or rows.shape[1] != len(tables[name].schema) + (tables[name].stream is not None):
             raise ValueError(f"rows of {rows.shape[1]} columns for a table {name}")
     return settle(epoch, raw, tables, catalog.flow.tables, catalog.lifetimes, catalog.dictionary)[0]
 

@@ -12,7 +12,11 @@ from whence.connect.rows import expand
 from whence.errors import WhenceError
 from whence.model.progress import Progress
 from whence.plan.expr import Expr
+from whence.plan.logical import Node, Project, TopK
 from whence.runtime import explaining
+from whence.runtime.adhoc import sort_order
+from whence.runtime.appending import Appending
+from whence.runtime.catalog import table_kind
 from whence.runtime.reading import Result
 from whence.runtime.transaction import Transaction
 from whence.runtime.writing import computed, selected
@@ -55,7 +59,8 @@ def _run(runtime: Embedded, group: list[st.Statement], progress: Progress | None
             return Result(message=what)
         case st.CreateTable() as create:
             made = runtime.create_table(create)
-            return Result(message=f"table {create.table.name} {'created' if made else 'exists already'}")
+            named = f"{table_kind(create.table)} {create.table.name}"
+            return Result(message=f"{named} {'created' if made else 'exists already'}")
         case st.Drop() as drop:
             gone = runtime.drop(drop.kind, drop.name, cascade=drop.cascade, if_exists=drop.if_exists)
             return Result(message=f"dropped {', '.join(gone)}" if gone else "nothing to drop")
@@ -92,14 +97,22 @@ def _write(runtime: Embedded, statement: st.Statement) -> Write:
     """What a statement does in a transaction: how many rows it wrote."""
     match statement:
         case st.Insert() as insert:
-            plan = bind_insert(insert, runtime.program)
-            return lambda writes: writes.table(insert.table).insert(expand(*runtime.evaluate(plan, writes=writes)))
+            return partial(_insert, runtime, insert.table, bind_insert(insert, runtime.program))
         case st.Delete() as delete:
             return partial(_delete, runtime, delete, bind_predicate(delete.where, delete.table, runtime.program))
         case st.Update() as update:
             predicate = bind_predicate(update.where, update.table, runtime.program)
             return partial(_update, runtime, update, predicate, bind_assignments(update, runtime.program))
     raise WhenceError(f"what_if takes INSERT, DELETE and UPDATE, not {type(statement).__name__}")
+
+
+def _insert(runtime: Embedded, table: str, plan: Node, writes: Transaction) -> int:
+    pending, words = writes.table(table), runtime.dictionary
+    if isinstance(pending, Appending) and isinstance(plan, Project) and isinstance(plan.input, TopK):
+        rows, counts = runtime.evaluate(plan.input, writes=writes)  # a stream keeps the order of an ORDER BY
+        order = sort_order(rows, plan.input, words)
+        return pending.insert(expand(computed(rows[order], plan.exprs, words), counts[order]))
+    return pending.insert(expand(*runtime.evaluate(plan, writes=writes)))
 
 
 def _delete(runtime: Embedded, delete: st.Delete, predicate: Expr, writes: Transaction) -> int:

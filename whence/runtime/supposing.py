@@ -19,10 +19,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from whence.annotate.counting import COUNTING
 from whence.connect.arrow import arrow_schema
 from whence.connect.rows import to_arrow
-from whence.engine.batch import consolidate
 from whence.engine.operator import Batch
 from whence.errors import CatalogError, DataError
 from whence.model.codes import Codes, shown
@@ -240,7 +238,7 @@ def _change(runtime: Embedded, name: str, batch: Batch | None) -> Difference:
     none = arrow_schema(schema).empty_table()
     if batch is None:
         return Difference(name, none, none)
-    change = consolidate(batch, COUNTING)
+    change = runtime.visible(name, batch)
     rows, counts = change.rows, change.ann
 
     def some(sign: int) -> pa.Table:

@@ -235,6 +235,10 @@ class Pending:
             return Batch.empty(len(self.table.schema))
         return Batch(np.concatenate([p.rows for p in self._parts]), np.concatenate([p.ann for p in self._parts]))
 
+    def delta(self) -> Batch:
+        """What the table changes by."""
+        return consolidate(self.batch(), COUNTING)
+
     def refreshed(self, delta: Batch) -> Codes:
         """The committed rows that were written again and that all writes together, `delta`, leave there."""
         batch = self.batch()

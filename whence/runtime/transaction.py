@@ -10,10 +10,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from whence.annotate.counting import COUNTING
-from whence.engine.batch import consolidate
 from whence.engine.operator import Batch
 from whence.model.codes import Codes
+from whence.runtime.appending import Appending, number_all
 from whence.runtime.tables import Pending
 
 Mark = dict[str, int]
@@ -24,13 +23,13 @@ class Transaction:
 
     __slots__ = ("_open", "_pending", "depth", "expired")
 
-    def __init__(self, open_table: Callable[[str], Pending]) -> None:
+    def __init__(self, open_table: Callable[[str], Pending | Appending]) -> None:
         self._open = open_table
-        self._pending: dict[str, Pending] = {}
+        self._pending: dict[str, Pending | Appending] = {}
         self.depth = 0
         self.expired = 0  # rows whose time was up when it was committed
 
-    def table(self, name: str) -> Pending:
+    def table(self, name: str) -> Pending | Appending:
         """The table as this transaction sees it."""
         found = self._pending.get(name)
         if found is None:
@@ -51,8 +50,12 @@ class Transaction:
             pending.back_to(mark.get(name, 0))
 
     def deltas(self) -> dict[str, Batch]:
-        """What each table changes by, consolidated; tables that do not change are left out."""
-        found = {name: consolidate(pending.batch(), COUNTING) for name, pending in self._pending.items()}
+        """What each table changes by, consolidated, and the rows of each stream in their order; tables that do not
+        change are left out."""
+        streams = [pending for pending in self._pending.values() if isinstance(pending, Appending)]
+        if streams:
+            number_all(streams)
+        found = {name: pending.delta() for name, pending in self._pending.items()}
         return {name: delta for name, delta in found.items() if len(delta.ann)}
 
     def refreshed(self, name: str, delta: Batch) -> Codes:

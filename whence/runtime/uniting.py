@@ -1,18 +1,26 @@
 """Uniting: the images of partitions as those of one database.
 
 The law: a united table holds every row of every share, with its multiplicity and its accumulators (when it is due). A
-table of which each partition has a copy is taken from the first. Nothing else is united: what operators keep depends on
-which rows they see, so views are computed.
+table of which each partition has a copy is taken from the first. A united stream holds the rows of all shares in their
+order, from the first on after which none of them has let one go. Nothing else is united: what operators keep depends on
+which rows they see, so views are computed, which is refused where it would not give what was there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from whence.engine.image import Image, Loaded, StaleImage
+from whence.engine.retained import Retained
+from whence.errors import StorageError
+from whence.model.codes import Codes
+from whence.plan.logical import walk
+from whence.plan.program import Program
+from whence.plan.strata import dependents
+from whence.plan.stream_model import Lookup, Retention
 from whence.state.chain import Chain
 
 TABLE = "table/"  # begins the names of the parts that hold tables
@@ -35,7 +43,8 @@ class United:
         shares = [chain.get(key) for chain in chains]
         if any(share is None for share in shares):
             raise StaleImage(f"a partition has no image of table {name}")
-        return _unite([share for share in shares if share is not None], self._zero)
+        found = [share for share in shares if share is not None]
+        return _unite_streams(found) if "numbers" in found[0] else _unite(found, self._zero)
 
 
 def _unite(shares: list[Image], zero: int) -> Image:
@@ -56,3 +65,67 @@ def _unite(shares: list[Image], zero: int) -> Image:
     image["free"] = np.empty(0, np.int64)
     image["meta"] = np.array([total, 0, total], np.int64)
     return image
+
+
+def _unite_streams(shares: list[Image]) -> Image:
+    """The rows of a stream's shares (`engine/retained.py`) as one stream keeps them."""
+    columns = next((array.shape[1] for share in shares for name, array in share.items() if name.startswith("rows/")), 1)
+    parts = [Retained(columns, Retention()) for _ in shares]
+    for part, share in zip(parts, shares, strict=True):
+        part.restore(share)
+    rows = np.concatenate([part.rows for part in parts])[in_order(parts)]
+    return stream_image(rows, 1 + sum(part.next - 1 for part in parts), max(part.last_at for part in parts))
+
+
+class Share(Protocol):
+    """What a partition keeps of a stream; `first` is 1 if it has let nothing go."""
+
+    @property
+    def rows(self) -> Codes: ...
+
+    first: int
+    last_at: int
+
+
+def in_order(shares: Sequence[Share]) -> Codes:
+    """Where the rows of a stream are in its shares, one behind the other; from the first on after which none of them
+    has let one go."""
+    gone = [int(s.rows[0, -1]) - 1 if len(s.rows) else s.last_at for s in shares if s.first > 1]
+    arrived = np.concatenate([share.rows[:, -1] for share in shares])
+    order = np.argsort(arrived, kind="stable")
+    kept: Codes = order[arrived[order] > max(gone, default=0)]
+    return kept
+
+
+def stream_image(rows: Codes, following: int, last_at: int) -> Image:
+    """The image of a stream that keeps these rows; the next one gets the tid `following`."""
+    made = Retained(rows.shape[1], Retention())
+    made.append(rows, np.ones(len(rows), np.int64))
+    return {**made.image(), "numbers": np.array([following - len(rows), following, last_at], np.int64)}
+
+
+class PastError(StorageError):
+    """A view's state is of rows that are not known any more."""
+
+    def __init__(self, message: str, view: str) -> None:
+        super().__init__(message)
+        self.view = view
+
+
+_ADVICE = (
+    "so its state cannot be made anew for other partitions than it was written by: open the database with as many as "
+    "it had, or, if it had none, without"
+)
+
+
+def check_recomputable(planned: Program, streams: Mapping[str, Retained], advice: str = _ADVICE) -> None:
+    """PastError if views over streams cannot be computed from what these keep."""
+    for name, kept in streams.items():
+        for view in dependents(planned, name) if kept.last_at else ():
+            if not kept.complete:
+                why = f"stream {name} no longer has the rows that {view} was made of (retain = …)"
+            elif any(isinstance(node, Lookup) for node in walk(planned.views[view].query)):
+                why = f"{view} has joined rows of {name} with a relation as it was when they came"
+            else:
+                continue
+            raise PastError(f"{why}, {advice}", view)

@@ -15,6 +15,7 @@ from whence.model.codes import Codes, Dictionary, shown
 from whence.model.types import BOOLEAN, Schema
 from whence.plan.expr import Col, Expr, Lit
 from whence.plan.program import Table
+from whence.runtime.appending import Appending
 from whence.runtime.tables import Pending
 from whence.sql import statements as st
 from whence.sql.bind import bind_predicate
@@ -24,7 +25,9 @@ if TYPE_CHECKING:
     from whence.runtime.embedded import Embedded
 
 
-def matching(pending: Pending, where: Mapping[str, Any] | str | None, runtime: Embedded) -> tuple[Codes, Codes]:
+def matching(
+    pending: Pending | Appending, where: Mapping[str, Any] | str | None, runtime: Embedded
+) -> tuple[Codes, Codes]:
     """The distinct rows that match columns and values, or a SQL condition, and how often each is there."""
     if isinstance(where, str):
         table = exp.to_identifier(pending.table.name, quoted=True).sql(dialect="duckdb")
@@ -32,7 +35,7 @@ def matching(pending: Pending, where: Mapping[str, Any] | str | None, runtime: E
         if not isinstance(statement, st.Delete) or statement.where is None:
             raise DataError(f"{where!r} is not a condition")
         return selected(pending, bind_predicate(statement.where, pending.table, runtime.program), runtime.dictionary)
-    rows, counts = pending.contents()
+    rows, counts = _rows(pending)
     if where:
         columns, codes = _given(where, pending.table, runtime.dictionary)
         keep = (rows[:, columns] == codes).all(axis=1)
@@ -40,13 +43,19 @@ def matching(pending: Pending, where: Mapping[str, Any] | str | None, runtime: E
     return rows, counts
 
 
-def selected(pending: Pending, predicate: Expr, dictionary: Dictionary) -> tuple[Codes, Codes]:
+def selected(pending: Pending | Appending, predicate: Expr, dictionary: Dictionary) -> tuple[Codes, Codes]:
     """The distinct rows for which a predicate is true, and how often each is there."""
-    rows, counts = pending.contents()
+    rows, counts = _rows(pending)
     if not len(rows) or predicate == Lit(BOOLEAN, True):
         return rows, counts
     keep = compile_expr(predicate, dictionary)(rows) == 1
     return rows[keep], counts[keep]
+
+
+def _rows(pending: Pending | Appending) -> tuple[Codes, Codes]:
+    if isinstance(pending, Appending):
+        pending.refuse("changes rows")
+    return pending.contents()
 
 
 def new_values(rows: Codes, values: Mapping[str, Any], table: Table, dictionary: Dictionary) -> Codes:
@@ -59,11 +68,10 @@ def new_values(rows: Codes, values: Mapping[str, Any], table: Table, dictionary:
 
 def computed(rows: Codes, exprs: tuple[Expr, ...], dictionary: Dictionary) -> Codes:
     """New rows from expressions over the old ones, one a column."""
-    out = rows.copy()
+    out = np.empty((len(rows), len(exprs)), np.int64)
     if len(rows):
         for at, expr in enumerate(exprs):
-            if not (isinstance(expr, Col) and expr.index == at):
-                out[:, at] = compile_expr(expr, dictionary)(rows)
+            out[:, at] = rows[:, expr.index] if isinstance(expr, Col) else compile_expr(expr, dictionary)(rows)
     return out
 
 

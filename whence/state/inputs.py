@@ -84,7 +84,7 @@ def write_input(disk: Disk, path: Path, sections: Sequence[tuple[str, int, Codes
 
 
 def read_input(disk: Disk, folder: Path, piece: Piece) -> tuple[Codes, Codes]:
-    """The rows and signs of one section of a file of the database in that folder."""
+    """The rows and signs of one section of a file of the database in that folder; those of a stream with `$at`."""
     path, size = folder / INPUTS / piece.file, piece.rows * (8 * piece.width + 1)
     if size_of(path) < piece.offset + _CHECKSUM.size + size:  # before that much memory is asked for
         raise CorruptionError(path, piece.offset, f"the file ends before the {piece.rows} rows that the log names")
@@ -97,6 +97,8 @@ def read_input(disk: Disk, folder: Path, piece: Piece) -> tuple[Codes, Codes]:
         raise CorruptionError(path, 0, "no file of inputs begins like this")
     if _CHECKSUM.unpack(checksum)[0] != _checksum(piece, cells):
         raise CorruptionError(path, piece.offset, f"rows of {piece.table} are not as they were written (checksum)")
+    if piece.at:
+        rows[:, -1] += piece.at
     return rows, signs.astype(np.int64)
 
 

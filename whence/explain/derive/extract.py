@@ -18,6 +18,7 @@ from whence.explain.derive.build import LIMIT, Builder, Rows
 from whence.explain.derive.components import Cone, Outside
 from whence.explain.derive.parts import Wanted
 from whence.explain.derive.rewrite import Query, is_monotone
+from whence.explain.derive.streams import Streams
 from whence.explain.graph import Derivations, Ints
 from whence.model.codes import Codes, Dictionary
 from whence.plan.logical import Node, Ref, Scan, walk
@@ -55,6 +56,7 @@ class Extractor:
         self.flow, self.program, self.planned, self.dictionary = flow, program, planned, dictionary
         self.borrowed = True  # the dictionary is the database's own, to which nothing may be added
         self.builder = Builder(dictionary, limit)
+        self.streams = Streams(flow, planned)
         self.query = Query(self)
         self._cones: dict[int, Cone] = {}
         self._fixpoints: dict[str, Fixpoint] = {}  # by the names of their outputs, and of the queries over those
@@ -97,6 +99,8 @@ class Extractor:
 
     def contents(self, name: str) -> tuple[Codes, Codes]:
         """All rows of a table, a view, or a relation that a fixpoint gives out, and how often each is there."""
+        if self.streams.schema(name) is not None:
+            return self.streams.rows(name, self.dictionary)
         op = self.flow.tables.get(name) or self.flow.views.get(name)
         if op is None:
             fixpoint = self._fixpoints[name]
@@ -123,11 +127,13 @@ class Extractor:
         if found is None:
             fixpoint = self._fixpoints.get(name)
             node = dict(fixpoint.program.after)[name] if fixpoint is not None else self.planned.views[name].query
-            found = self._plans[name] = optimize(node)
+            found = self._plans[name] = self.streams.as_tables(optimize(node))
         return found
 
     def relation(self, name: str) -> Rows:
         """The relation of the graph for a table or view."""
+        if (schema := self.streams.schema(name)) is not None:
+            return self.builder.relation(("base", name), name, "base", schema)
         if (table := self.program.tables.get(name)) is not None:
             return self.builder.relation(("base", name), name, "base", table.schema)
         if self.is_recursive(name):
@@ -146,9 +152,12 @@ class Extractor:
 
     def nodes(self, name: str, rows: Codes, copies: Codes | None = None) -> Ints:
         """The nodes of rows that are there; their derivations are found later."""
-        if name in self.program.tables:
+        stream = self.streams.schema(name) is not None
+        if stream or name in self.program.tables:
             nodes, fresh = self.builder.intern(self.relation(name), rows)
-            if copies is None:
+            if copies is None and stream:
+                copies = self.streams.counts(name, rows, self.dictionary)
+            elif copies is None:
                 copies = self.flow.tables[name].relation.counts(np.ascontiguousarray(rows))
             several = fresh[copies[fresh] > 1]
             self.builder.copies.update(zip(nodes[several].tolist(), copies[several].tolist(), strict=True))
@@ -245,8 +254,9 @@ class Extractor:
             cone.settle(met.numbers, nodes)
 
     def _outside(self, fixpoint: Fixpoint, met: Outside, relation: RuleRelation) -> Ints:
-        source, key = relation.source, (id(fixpoint), met.relation)
-        assert source is not None
+        key = (id(fixpoint), met.relation)
+        assert relation.source is not None
+        source = self.streams.as_tables(relation.source)
         name = self.name_of(relation.name)
         if relation.kind == "absence":
             return self.builder.append(self.builder.relation(key, name, "absence", relation.schema), met.cells)
@@ -319,14 +329,17 @@ class Extractor:
 
     def is_volatile(self, node: Node) -> bool:
         """Whether a query may have rows after a loss of base rows that it does not have now."""
-        return any(not is_monotone(n) or (isinstance(n, Ref) and self._is_volatile_view(n.view)) for n in walk(node))
+        nodes = walk(self.streams.as_tables(node))
+        return any(not is_monotone(n) or (isinstance(n, Ref) and self._is_volatile_view(n.view)) for n in nodes)
 
     def _is_volatile_view(self, name: str) -> bool:
         found = self._volatile.get(name)
         if found is None:
             self._volatile[name] = False
             fixpoint = self._fixpoints.get(name)
-            if fixpoint is None:
+            if self.streams.schema(name) is not None:
+                found = False  # its rows are taken for base rows
+            elif fixpoint is None:
                 found = self.is_volatile(self.plan(name))
             else:
                 program = fixpoint.program

@@ -19,6 +19,7 @@ from whence.explain.derive.bodies import Body, Source, bodies
 from whence.explain.derive.extract import Extractor
 from whence.explain.derive.parts import Wanted, pairs
 from whence.explain.derive.peeling import peeled
+from whence.explain.derive.streams import reads_streams
 from whence.explain.derive.wording import said, value_text
 from whence.model.codes import NULL, Codes, Dictionary, decode_value, encode_value
 from whence.model.types import Schema
@@ -39,6 +40,8 @@ def why_not(
         schema = program.tables[name].schema
         return [asked.nothing(name, schema, _codes(given, schema, dictionary), flow.tables[name].contents().rows)]
     view = program.views[name]
+    if streams := reads_streams(view.query, program, planned):
+        return [f"there is no such row now; {name} is made of what comes in {', '.join(streams)}"]
     return asked.view(name, view.query, view.schema, _codes(given, view.schema, dictionary))
 
 

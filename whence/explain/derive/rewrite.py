@@ -187,6 +187,10 @@ class Query:
     # -- leaves ------------------------------------------------------------------------------------------------------
 
     def _scan(self, node: Scan, wanted: Wanted) -> list[Part]:
+        if self.owner.streams.schema(node.table) is not None:
+            rows, counts = self.owner.streams.rows(node.table, self.owner.dictionary)
+            read = Stored(self, node.table, node.table, rows, counts)
+            return filtered([Part(rows, counts, [(read, np.arange(len(rows)))])], wanted)
         relation = self.owner.flow.tables[node.table].relation
         whole = next((t for c, t in wanted if c == tuple(range(len(node.schema)))), None)
         if whole is not None:
@@ -245,6 +249,8 @@ class Query:
             case SetOp():
                 return not node.all
             case Scan():
+                if self.owner.streams.schema(node.table) is not None:
+                    return False
                 table = self.owner.program.tables[node.table]
                 return bool(table.key) or table.lifetime is not None
             case Ref():

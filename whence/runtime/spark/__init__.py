@@ -8,6 +8,7 @@
 | crew | all partitions, stage by stage: inline |
 | jobs, worker | the same as Spark jobs, and in Python workers |
 | snapshots | images of all partitions |
+| numbers, retrieving | how far streams have come, and questions about them |
 | streams, splitting, routing, columns, debezium | rows that come in |
 | frames, sinks | DataFrames, and changes that go out |
 | session, java, daemon, warming | sessions set up well, a Java, Python workers that start warm |

@@ -8,38 +8,54 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from whence.annotate.counting import COUNTING
+from whence.engine.batch import consolidate
 from whence.engine.figures import Figures
 from whence.engine.fingerprint import fingerprint
 from whence.engine.graph import upwards
 from whence.engine.image import Images, StaleImage
 from whence.engine.operator import Batch, Operator
 from whence.engine.relation import Relation
+from whence.engine.retained import Retained
 from whence.engine.scan import Scan
 from whence.engine.ship import parted
+from whence.engine.stream import Late
+from whence.engine.stream_scan import StreamScan
 from whence.engine.traffic import Shipped, Traffic
 from whence.model.codes import Codes, Dictionary
 from whence.model.progress import Progress
+from whence.model.types import Schema
 from whence.plan import logical
 from whence.plan.distribute import Distributed, Piece, describe_dist, distribute
 from whence.plan.logical import Node
+from whence.plan.place_streams import MisplacedError, is_stream
 from whence.plan.places import Dist
 from whence.plan.program import Program, Table, View
-from whence.plan.rewrite.inputs import with_inputs
+from whence.plan.rewrite.inputs import bottom_up, with_inputs
 from whence.plan.rule_model import RuleProgram
-from whence.plan.select_aggregates import select_aggregates
-from whence.plan.strata import changed_views, components
-from whence.runtime.catalog import Catalog, Saved, Written
+from whence.plan.strata import changed_views, components, dependents
+from whence.plan.stream_model import Retention, Stream, Traced, with_at, without_at
+from whence.runtime.catalog import Catalog, Saved, Written, as_it_runs, table_kind
 from whence.runtime.explaining import in_bytes
+from whence.runtime.lateness import lates_under
 from whence.runtime.spark.crew import Crew
+from whence.runtime.spark.numbers import Numbers
 from whence.runtime.spark.partition import Partition
 from whence.runtime.spark.shards import ShardedLifetimes, Shards
 from whence.runtime.spark.steps import Plan, Step
+from whence.runtime.uniting import check_recomputable
 from whence.sql import statements as st
 from whence.sql.bind import bind_table, bind_views
 from whence.sql.reader import deep_stack
 from whence.state.manifest import Link
+
+if TYPE_CHECKING:
+    from whence.explain.retrieve.site import Site
 
 _NOTHING = Plan(0, {}, Distributed(0, {}, {}, ()), {})
 
@@ -51,6 +67,7 @@ class ShardedFlow:
         self.tables: dict[str, Shards] = {}
         self.views: dict[str, Shards] = {}
         self.restored = self.primed = 0
+        self.numbers: dict[str, Numbers] = {}  # of the base streams
         self._crew, self._template = crew, template
 
     @property
@@ -64,6 +81,16 @@ class ShardedFlow:
     @property
     def algebra(self) -> object:
         return self._template.flow.algebra
+
+    @property
+    def streams(self) -> dict[str, Shards]:
+        """The tables that are streams."""
+        return {name: self.tables[name] for name in self.numbers}
+
+    @property
+    def last_at(self) -> int:
+        """When the last row of any stream arrived."""
+        return max((numbers.last_at for numbers in self.numbers.values()), default=0)
 
     def remove_table(self, name: str) -> None:
         """Nothing: the plan without it has done this."""
@@ -100,7 +127,7 @@ class ShardedCatalog(Catalog):
         return True
 
     def _install(self, bound: Program, progress: Progress | None = None, images: Images | None = None) -> None:
-        planned = select_aggregates(bound)
+        planned = as_it_runs(bound)
         ordered = components(planned)
         sizes = {name: table.size for name, table in self.flow.tables.items() if name in bound.tables}
         plan, small = self._plan(bound, planned, changed_views(self.planned, planned), sizes)
@@ -135,6 +162,8 @@ class ShardedCatalog(Catalog):
         self.plan = plan
         self.flow.tables = {name: self._shards(name, table) for name, table in plan.tables.items()}
         self.flow.views = {name: self._shards(name, view) for name, view in self.planned.views.items()}
+        streams = [name for name, table in plan.tables.items() if table.stream is not None]
+        self.flow.numbers = {name: self.flow.numbers.get(name, Numbers()) for name in streams}
         self.lifetimes = {
             name: ShardedLifetimes(table.lifetime, self.flow.tables[name], self.crew)  # type: ignore[misc]  # asked alike
             for name, table in plan.tables.items()
@@ -142,7 +171,8 @@ class ShardedCatalog(Catalog):
         }
 
     def _shards(self, name: str, what: Table | View) -> Shards:
-        return Shards(name, what.schema, self.crew, lambda: self.dist(name))
+        base = isinstance(what, Table) and what.stream is not None
+        return Shards(name, with_at(what.schema) if base else what.schema, self.crew, lambda: self.dist(name))
 
     def _take_up(self, plan: Plan, rows: int) -> None:
         """Let every partition, and the template, take up a plan; with so many rows to fill views from."""
@@ -160,13 +190,30 @@ class ShardedCatalog(Catalog):
     def _plan(
         self, bound: Program, planned: Program, new: set[str], sizes: Mapping[str, int]
     ) -> tuple[Plan, frozenset[str]]:
-        """The next plan: what is kept stays as it is, and where it is."""
+        """The next plan: what is kept stays as it is, and where it is. If a stream cannot stay, but had no rows yet, it
+        goes elsewhere, and what reads it is made anew."""
+        try:
+            return self._plan_over(bound, planned, new, sizes)
+        except MisplacedError as error:
+            free = {name for name in error.streams if self.flow.numbers[name].next == 1}
+            if not free:
+                raise
+            over = {view for name in free for view in dependents(planned, name)}
+            if over <= new:
+                raise
+            return self._plan(bound, planned, new | over, sizes)
+
+    def _plan_over(
+        self, bound: Program, planned: Program, new: set[str], sizes: Mapping[str, int]
+    ) -> tuple[Plan, frozenset[str]]:
         old = self.plan
         kept = {views: v for views, v in old.since.items() if not new & {*views} and planned.views.keys() >= {*views}}
         pieces = [piece for piece in old.distributed.pieces if piece.views in kept]
         used = {t for piece in pieces for t in tables_of(piece)}
+        used |= {name for name, numbers in self.flow.numbers.items() if numbers.next > 1}
         fixed = {n: d for n, d in old.distributed.tables.items() if n in used or n in self.pinned or sizes.get(n)}
-        small = frozenset(name for name in bound.tables if sizes.get(name, 0) <= self._copied_rows)
+        tables = [name for name, table in bound.tables.items() if table.stream is None]
+        small = frozenset(name for name in tables if sizes.get(name, 0) <= self._copied_rows)
         self._version += 1
         return self._planned(bound, planned, fixed, small, kept, self._version), small
 
@@ -193,13 +240,40 @@ class ShardedCatalog(Catalog):
         known = stamps if stamps is not None else {}
         since = {p.views: kept.get(p.views, known.get(p.views[0], version)) for p in placed.pieces}
         pieces = tuple(p if p.views in kept else _stamped(p, since[p.views]) for p in placed.pieces)
-        return Plan(version, dict(bound.tables), replace(placed, pieces=pieces), since)
+        return Plan(version, dict(bound.tables), replace(placed, pieces=pieces), since, dict(planned.views))
 
     # -- looking inside ----------------------------------------------------------------------------------------------
 
     def operator(self, name: str) -> Operator:
         flow = self.template.flow
         return flow.tables.get(name) or flow.views[name]
+
+    def site(self) -> Site:
+        """Where questions about streams are answered."""
+        from whence.runtime.spark.retrieving import PartitionedSite  # loaded with the first of them
+
+        return PartitionedSite(self.template.flow, self.planned, self.dictionary, self)
+
+    def lates(self, name: str) -> Iterable[tuple[Late, Schema]]:
+        parts = self.crew.ask_all("lates", name)
+        for number, (_, schema) in enumerate(lates_under(self.template.flow, name)):
+            whole = Late(len(schema))
+            for share in parts:
+                count, rows = share[number]
+                whole.add(rows)
+                whole.count += count - len(rows)
+            yield whole, schema
+
+    def stream_figures(self) -> dict[str, dict[str, int]]:
+        parts = self.crew.ask_all("stream_figures") if self.flow.numbers else [{}]
+        once = {name for name in parts[0] if self.dist(name).kind == "all"}
+        found = {
+            name: {what: sum(part[name][what] for part in (parts[:1] if name in once else parts)) for what in figures}
+            for name, figures in parts[0].items()
+        }
+        for name, numbers in self.flow.numbers.items():
+            found[name]["rows"] = numbers.next - 1
+        return found
 
     def measure(self) -> Callable[[Operator], Figures]:
         """The sum over all partitions; rows of a table that every partition has count once."""
@@ -227,7 +301,8 @@ class ShardedCatalog(Catalog):
         if piece.strategy:
             lines.append(f"recursion {piece.strategy}")
         for table in sorted(tables_of(piece)):
-            lines.append(f"table {table} {describe_dist(placed.tables[table], self.program.tables[table].schema)}")
+            found = self.program.tables[table]
+            lines.append(f"{table_kind(found)} {table} {describe_dist(placed.tables[table], found.schema)}")
         stages = 1 + max((op.stage for op in upwards([self.operator(name)])), default=0)
         lines.append(f"{stages} superstep{'s' * (stages != 1)} an epoch" + (" or more" if piece.exchange else ""))
         epoch, total = self._shipped_under(upwards([self.operator(name)]))
@@ -274,7 +349,7 @@ class ShardedCatalog(Catalog):
             if isinstance(create, st.CreateTable):
                 self.program = bind_table(create, self.program)
         bound = bind_views([c for c in creates if isinstance(c, st.CreateView)], self.program)
-        self.planned = select_aggregates(bound)
+        self.planned = as_it_runs(bound)
         self.program, self.components, self.small = bound, components(self.planned), small
         self._version = 1 + max((since or {}).values(), default=self._version)
         plan = self._planned(bound, self.planned, fixed, small, {}, self._version, since)
@@ -291,16 +366,24 @@ class ShardedCatalog(Catalog):
         """Tables and views as they were declared, with rows as images of whole tables have them."""
         creates = list(creates)
         tables = [create.table for create in creates if isinstance(create, st.CreateTable)]
-        whole: dict[str, Relation] = {}
+        whole: dict[str, Relation | Retained] = {}
         for done, table in enumerate(tables):
             if progress is not None:
                 progress(f"loading table {table.name}", done, len(tables))
             image = images.get(f"table/{table.name}")
             if image is None:
                 raise StaleImage(f"there is no image of table {table.name}")
-            whole[table.name] = Relation(len(table.schema), COUNTING, int(table.notes_arrivals))
-            whole[table.name].restore(image)
-        self.declare(creates, {}, frozenset(name for name in whole if len(whole[name]) <= self._copied_rows))
+            found: Relation | Retained = Relation(len(table.schema), COUNTING, int(table.notes_arrivals))
+            if table.stream is not None:
+                found = Retained(len(table.schema) + 1, Retention(), name=table.name)
+            found.restore(image)
+            whole[table.name] = found
+        small = [n for n, r in whole.items() if isinstance(r, Relation) and len(r) <= self._copied_rows]
+        self.declare(creates, {}, frozenset(small))
+        streams = {name: kept for name, kept in whole.items() if isinstance(kept, Retained)}
+        check_recomputable(self.planned, streams)
+        for name, kept in streams.items():
+            self.flow.numbers[name] = Numbers(kept.next, kept.last_at)
         self._take_up(self.plan, 0)
         self.crew.keep()
         crew, shares = self.crew, self._shares(whole)
@@ -312,14 +395,14 @@ class ShardedCatalog(Catalog):
         crew.keep()
         self.flow.primed = len(self.flow.order) * crew.partitions
 
-    def _shares(self, whole: dict[str, Relation]) -> dict[int, Step]:
+    def _shares(self, whole: Mapping[str, Relation | Retained]) -> dict[int, Step]:
         """What each partition is given of whole tables: its rows, and when they are due."""
         deltas: dict[int, dict[str, Batch]] = {p: {} for p in range(self.crew.partitions)}
         deadlines: dict[int, dict[str, Codes]] = {p: {} for p in range(self.crew.partitions)}
         for name, relation in whole.items():
             for p, part in self.to_partitions(name, relation.scan()).items():
                 deltas[p][name] = part
-                if self.program.tables[name].notes_arrivals:
+                if isinstance(relation, Relation) and self.program.tables[name].notes_arrivals:
                     deadlines[p][name] = relation.acc[relation.lookup(part.rows), 0]
         return {p: Step(0, 0, 0, deltas=deltas[p], deadlines=deadlines[p]) for p in deltas}
 
@@ -339,17 +422,41 @@ class ShardedCatalog(Catalog):
         scratch.program, scratch.planned = self.program, self.planned
         read = {name for node in [plan, *(view.query for view in hidden.values())] for name in _names_in(node)}
         for name, table in self.program.tables.items():
-            fill(scratch.flow.table(name, table.schema, table.key), self.flow.tables[name], name in read)
+            scan = scratch.flow.table(name, table.schema, table.key)
+            if table.stream is not None:
+                scan = scratch.flow.stream(name, table.schema, Retention())
+            fill(scan, self.flow.tables[name], name in read)
         for name, view in self.planned.views.items():
             scan = Scan(name, view.schema, (), scratch.flow.algebra)
+            if is_stream(view.schema):
+                scan = StreamScan(name, view.schema, Retention(), scratch.flow.algebra)
             fill(scan, self.flow.views[name], name in read)
             scratch.flow.views[name] = scan
-        return scratch.evaluate(plan, hidden, written)
+        looked_up = partial(self._looked_up, scratch=scratch)
+        hidden = {name: replace(view, query=bottom_up(view.query, looked_up)) for name, view in hidden.items()}
+        return scratch.evaluate(bottom_up(plan, looked_up), hidden, written)
+
+    def _looked_up(self, node: Node, scratch: Catalog) -> Node:
+        """`provenance(view, source)` as a table of what the partitions know; any other node as it is."""
+        if not isinstance(node, Traced):
+            return node
+        from whence.explain.retrieve.pjoin import p_join
+
+        site, name = self.site(), f"{node.view}$provenance${node.source}"
+        rows = p_join(site, node.view, site.source(node.view, node.source or None))
+        relation = scratch.flow.table(name, without_at(node.schema)).relation
+        relation.apply(consolidate(Batch(rows, np.ones(len(rows), np.int64)), COUNTING))
+        relation.commit()
+        return logical.Scan(without_at(node.schema), name)
 
 
 def fill(scan: Scan, shards: Shards, wanted: bool) -> None:
     """Copy the rows of a table or view."""
-    if wanted:
+    if wanted and isinstance(scan, StreamScan):
+        batch = shards.contents()
+        scan.kept.append(batch.rows, batch.ann)
+        scan.kept.commit(None)
+    elif wanted:
         scan.relation.apply(shards.contents())
         scan.relation.commit()
 
@@ -380,14 +487,22 @@ def tables_of(piece: Piece) -> set[str]:
     nodes = [piece.node] if piece.node is not None else []
     nodes += [r.source for r in piece.rules.relations if r.source is not None] if piece.rules is not None else []
     nodes += [node for _, node in piece.after]
-    return {n.table for node in nodes for n in logical.walk(node) if isinstance(n, logical.Scan)}
+    return {name for node in nodes for n in logical.walk(node) for name in _tables_in(n)}
+
+
+def _tables_in(node: Node) -> tuple[str, ...]:
+    match node:
+        case logical.Scan():
+            return (node.table,)
+        case Stream():
+            return (node.stream,)
+    return ()
 
 
 def _names_in(node: Node) -> Iterable[str]:
     for n in logical.walk(node):
-        if isinstance(n, logical.Scan):
-            yield n.table
-        elif isinstance(n, logical.Ref):
+        yield from _tables_in(n)
+        if isinstance(n, logical.Ref):
             yield n.view
 
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import nullcontext, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,13 +27,19 @@ from whence.engine.image import Images, StaleImage
 from whence.engine.lifetimes import Lifetimes
 from whence.engine.moment import during
 from whence.engine.operator import Batch, Operator
+from whence.engine.retain import is_stream
+from whence.engine.scan import Scan
 from whence.engine.staged import Staged
 from whence.engine.trust import derived_before
 from whence.errors import WhenceError
 from whence.model.codes import Codes, Dictionary
 from whence.plan.distribute import Piece as Part
+from whence.plan.place_streams import share
+from whence.plan.program import Program
+from whence.plan.stream_model import without_at
 from whence.runtime.expiry import say_expired
 from whence.runtime.inputs import joined, settle
+from whence.runtime.lateness import lates_under, stream_figures
 from whence.runtime.spark import frames
 from whence.runtime.spark.steps import History, Plan, Plans, Reply, Step, fetch
 from whence.sql.reader import deep_stack
@@ -41,6 +47,11 @@ from whence.state.chain import Chain, Writer
 from whence.state.disk import Disk
 from whence.state.inputs import read_input
 from whence.state.manifest import STATE, Link
+
+if TYPE_CHECKING:
+    from whence.explain.retrieve.ragged import Ragged
+    from whence.explain.retrieve.site import Site
+    from whence.runtime.spark.retrieving import Share
 
 
 class LostError(Exception):
@@ -115,6 +126,7 @@ class Partition:
             raise LostError from error
         if self._undo_plan is not None:
             self.plan, self.flow.tables, self.lifetimes = self._undo_plan
+            self._keep_shares(self.plan)
         self.run, self.last, self._moved, self._undo_plan, self._reply = None, self._before, [], None, None
 
     # -- what it does ------------------------------------------------------------------------------------------------
@@ -152,7 +164,7 @@ class Partition:
                 self.undo()
             raise
         found = {**deltas, **self.flow.changes(step.stage)} if step.plan is None else {}
-        changes = {name: batch for name, batch in found.items() if name not in self._told}
+        changes = {name: self._plain(name, batch) for name, batch in found.items() if name not in self._told}
         self._told |= changes.keys()
         reply.changed = {name: len(batch.ann) for name, batch in changes.items()}
         reply.changes = {name: batch for name, batch in changes.items() if name in wanted}
@@ -160,6 +172,10 @@ class Partition:
         reply.bytes, reply.seconds = self.state_bytes, time.perf_counter() - start
         self.last, self._reply = step.token, reply
         return reply
+
+    def _plain(self, name: str, batch: Batch) -> Batch:
+        """Rows with how often they come or go; those of a stream come, whatever they carry."""
+        return Batch(batch.rows, np.ones(len(batch), np.int64), True) if is_stream(self._operator(name)) else batch
 
     def _received(self, step: Step) -> dict[str, Batch]:
         parts: dict[str, list[Batch]] = {}
@@ -209,7 +225,11 @@ class Partition:
         for name, table in plan.tables.items():
             if name in self.flow.tables:
                 continue
-            scan = self.flow.table(name, table.schema, table.key, extra=int(table.notes_arrivals))
+            scan: Scan
+            if table.stream is not None:
+                scan = self.flow.stream(name, table.schema, table.stream)
+            else:
+                scan = self.flow.table(name, table.schema, table.key, extra=int(table.notes_arrivals))
             if images is not None:
                 image = images.get(f"table/{name}")
                 if image is None:
@@ -228,7 +248,16 @@ class Partition:
             self.flow.install(dict(self._making), images)
         finally:
             self._making = {}
+        self._keep_shares(plan)
         self.plan = plan
+
+    def _keep_shares(self, plan: Plan | None) -> None:
+        """Let streams keep this partition's share of what is to be kept of them; where they are may have changed."""
+        for name, stream in self.flow.streams.items():
+            retention = plan.tables[name].stream if plan is not None else None
+            if plan is not None and retention is not None:
+                dist = plan.distributed.tables[name]
+                stream.kept.retention = retention if dist.kind in ("one", "all") else share(retention, self.of)
 
     def pretend(self, plan: Plan) -> None:
         """Take up a plan without any rows, to be looked at."""
@@ -271,9 +300,12 @@ class Partition:
         return self.flow.tables.get(name) or self.flow.views[name]
 
     def contents(self, name: str) -> Batch:
-        """The distinct rows of a table or view, and how often each is there."""
+        """The distinct rows of a table or view, and how often each is there; of a stream all that are kept, with their
+        `$at`, in their order."""
         op = self._operator(name)
         batch = op.contents()
+        if is_stream(op):
+            return self._plain(name, batch)
         return Batch(batch.rows, op.algebra.multiplicity(batch.ann), True)
 
     def size(self, name: str) -> int:
@@ -281,7 +313,7 @@ class Partition:
 
     def sizes(self) -> dict[str, int]:
         """Rows of every table and view."""
-        tables = {name: len(scan.relation) for name, scan in self.flow.tables.items()}
+        tables = {name: scan.state_rows for name, scan in self.flow.tables.items()}
         return {**tables, **{name: op.size for name, op in self.flow.views.items()}}
 
     def counts(self, name: str, rows: Codes) -> Codes:
@@ -291,10 +323,44 @@ class Partition:
     def at_keys(self, table: str, cols: tuple[int, ...], keys: Codes) -> Batch:
         return self.flow.tables[table].relation.at_keys(cols, np.ascontiguousarray(keys))
 
+    def lates(self, name: str) -> list[tuple[int, Codes]]:
+        """What came too late for each operator of a view that notes it: how many rows, and the last of them."""
+        return [(late.count, late.rows) for late, _ in lates_under(self.flow, name)]
+
+    def stream_figures(self) -> dict[str, dict[str, int]]:
+        return stream_figures(self.flow)
+
+    def share(self, name: str) -> Share:
+        """What it keeps of a stream."""
+        from whence.runtime.spark.retrieving import Share
+
+        kept = self._site().kept(name)
+        return Share(kept.rows.copy(), kept.first, kept.next, kept.last_at)
+
+    def behind(self, view: str, source: str | None, wanted: Codes) -> dict[str, Ragged]:
+        """The tids behind results of a stream view; all tids are of this share."""
+        from whence.explain.retrieve.behind import behind
+
+        return behind(self._site(), view, wanted, source)
+
+    def reached(self, view: str, source: str, tid: int) -> Codes:
+        """The results that an input reached; all tids are of this share."""
+        from whence.explain.retrieve.forward import reached
+
+        return reached(self._site(), view, source, tid)
+
+    def _site(self) -> Site:
+        from whence.explain.retrieve.site import Site  # loaded with the first question
+
+        assert self.plan is not None
+        return Site(self.flow, Program(dict(self.plan.tables), dict(self.plan.views)), self.dictionary)
+
     def export(self, name: str, folder: str) -> None:
         """Write the rows of a table or view to a Parquet file."""
-        batch = self.contents(name)
-        table = to_arrow(batch.rows, batch.ann, self._operator(name).schema, self.dictionary)
+        batch, schema = self.contents(name), self._operator(name).schema
+        if is_stream(self._operator(name)):
+            batch, schema = Batch(np.ascontiguousarray(batch.rows[:, :-1]), batch.ann), without_at(schema)
+        table = to_arrow(batch.rows, batch.ann, schema, self.dictionary)
         files.write(frames.plain(table), Path(folder) / f"part-{self.number:04d}-{secrets.token_hex(4)}.parquet")
 
     def due_rows(self, table: str, now: int) -> Codes:

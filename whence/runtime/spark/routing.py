@@ -27,7 +27,7 @@ import pyarrow as pa
 from whence.connect import rows as rows_
 from whence.engine.epoch import Piece
 from whence.engine.kernels.routing import route, split
-from whence.errors import StorageError
+from whence.errors import DataError, StorageError
 from whence.model.codes import Codes, Dictionary
 from whence.model.types import Schema
 from whence.runtime.spark.words import Address, RemoteDictionary
@@ -72,6 +72,7 @@ class Routing:
     words: Address
     folder: str  # of the database
     nonce: str  # of the driver: no other ever has the same
+    streams: frozenset[str] = frozenset()  # the tables that are streams
 
 
 @dataclass(frozen=True)
@@ -250,6 +251,8 @@ class Task:
         context = TaskContext.get()
         partition, attempt = (context.partitionId(), context.taskAttemptId()) if context is not None else (0, 0)
         rows, signs, skipped = self.encode(batches, _words(self.routing.words))
+        if self.table in self.routing.streams:
+            rows = counted(rows)
         label = re.sub(r"\W", "_", self.table)[:40]
         path = self.folder / f"{label}-{partition}-{attempt}-{number}-{self.call}.in"
         pieces = write_input(Disk(), path, by_partition(self.table, self.routing, rows, signs)) if len(rows) else []
@@ -267,6 +270,8 @@ class Task:
         skipped = int((sign == 0).sum()) if self.signed else 0
         if skipped:
             rows, sign = rows[sign != 0], sign[sign != 0]
+        if self.table in self.routing.streams and (sign < 0).any():
+            raise DataError(f"{self.table} is a stream: rows are only ever appended, and none may be said to go")
         if any(not column.nullable for column in self.schema.columns):
             rows_.check_not_null(rows[sign > 0], self.schema, self.table)
         return rows, sign.astype(np.int64), skipped
@@ -280,14 +285,22 @@ class Task:
         return Section(sum(piece.rows for piece in pieces), pieces), 0
 
 
+def counted(rows: Codes) -> Codes:
+    """Rows of a stream with one more column, which counts them; they arrive in that order (`Piece.at`)."""
+    out = np.empty((len(rows), rows.shape[1] + 1), np.int64)
+    out[:, :-1] = rows
+    out[:, -1] = np.arange(len(rows))
+    return out
+
+
 def by_partition(table: str, routing: Routing, rows: Codes, signs: Codes) -> list[tuple[str, int, Codes, Codes]]:
     """The rows of a table by their partition, in their order, as `write_input` takes them."""
-    _, dist = routing.tables[table]
+    schema, dist = routing.tables[table]
     if dist.kind == "all":
         return [(table, EVERY, rows, signs)]
     if dist.kind == "one" or routing.partitions == 1:
         return [(table, 0, rows, signs)]
-    cols = np.array(dist.cols if dist.kind == "hash" else range(rows.shape[1]), np.int64)
+    cols = np.array(dist.cols if dist.kind == "hash" else range(len(schema)), np.int64)
     order, starts = split(route(rows, cols, routing.partitions), routing.partitions)
     mixed = bool(len(signs)) and bool((signs != signs[0]).any())
     out = []

@@ -26,6 +26,7 @@ from whence.engine.epoch import Epoch, Inputs, Piece
 from whence.engine.fingerprint import fingerprint
 from whence.engine.image import Images
 from whence.engine.operator import Batch
+from whence.engine.ship import by_arrival
 from whence.errors import WhenceError
 from whence.model.codes import Codes, Dictionary
 from whence.model.progress import Progress
@@ -36,8 +37,9 @@ from whence.runtime.epochs import Told
 from whence.runtime.snapshots import Snapshots
 from whence.runtime.spark.catalog import ShardedCatalog
 from whence.runtime.spark.crew import Crew
+from whence.runtime.spark.numbers import Numbers
 from whence.runtime.spark.options import Options
-from whence.runtime.spark.routing import EVERY, RawRows, Routing
+from whence.runtime.spark.routing import EVERY, RawRows, Routing, counted
 from whence.runtime.spark.session import driver_host
 from whence.runtime.spark.sinks import Sink
 from whence.runtime.spark.snapshots import ShardedSnapshots
@@ -147,6 +149,8 @@ class Sharded(Durable):
             fixed = {name: Dist(d["kind"], tuple(d["cols"])) for name, d in placed["tables"].items()}
             catalog.declare(creates, fixed, frozenset(placed["small"]), placed["since"])
             if catalog.digest == placed["digest"]:
+                numbers = {name: Numbers(**given) for name, given in placed.get("streams", {}).items()}
+                catalog.flow.numbers |= numbers
                 catalog.begin_from({p: folder.partition_chain(p, start) for p in range(self.partitions)})
                 self.crew.bytes = list(placed["bytes"])
                 if catalog.lifetimes:
@@ -176,7 +180,8 @@ class Sharded(Durable):
         self.missing += outcome.missing
         tables = {name: n for name, n in outcome.changed.items() if name in catalog.program.tables}
         views = {name: n for name, n in outcome.changed.items() if name not in tables}
-        self._told = Told(sum(tables.values()), sum(views.values()), {*outcome.changed}, outcome.changes)
+        changes = {n: by_arrival(b) if self.is_stream(n) else b for n, b in outcome.changes.items()}
+        self._told = Told(sum(tables.values()), sum(views.values()), {*outcome.changed}, changes)
         return self._told
 
     def _supposed(self, epoch: Epoch, names: Collection[str]) -> Mapping[str, Batch]:
@@ -226,11 +231,29 @@ class Sharded(Durable):
     def _take_back(self) -> None:
         self.crew.take_back()
 
+    def contents(self, name: str) -> tuple[Codes, Codes]:
+        batch = self._operator(name).contents()
+        if self.is_stream(name):
+            batch = self.visible(name, batch)
+        return batch.rows, batch.ann
+
     def _keep(self, epoch: Epoch) -> None:
         self.crew.keep()
+        self._number(epoch)
         if epoch.inputs is not None:
             self.marks.update(epoch.inputs.marks)
             self.input_bytes += sum(piece.rows * (8 * piece.width + 1) for piece in epoch.inputs.pieces)
+
+    def _number(self, epoch: Epoch) -> None:
+        """Note which rows have come to streams."""
+        for name, numbers in self.sharded.flow.numbers.items():
+            if name in epoch.deltas:
+                at = epoch.deltas[name].rows[:, -1]
+                numbers.note(len(at), int(at[-1]))
+            pieces = [p for p in epoch.inputs.pieces if p.table == name] if epoch.inputs is not None else []
+            if pieces:  # their rows are counted without a gap
+                count = sum(piece.rows for piece in pieces)
+                numbers.note(count, min(piece.at for piece in pieces) + count - 1)
 
     def can_take(self, epoch: Epoch) -> bool:
         inputs = epoch.inputs
@@ -247,7 +270,8 @@ class Sharded(Durable):
         assert self._words is not None
         self.sharded.pinned |= self.program.tables.keys()  # what is on its way must not find them elsewhere
         tables = {name: (table.schema, self.sharded.dist(name)) for name, table in self.program.tables.items()}
-        return Routing(self.partitions, tables, self._words.address, str(self._place), self.nonce)
+        streams = frozenset(self.sharded.flow.numbers)
+        return Routing(self.partitions, tables, self._words.address, str(self._place), self.nonce, streams)
 
     def ingest(self, parts: Mapping[str, Sequence[RawRows | Piece]], marks: Mapping[str, int]) -> int:
         """One epoch of what sources gave, and of how far they have come; the number of the last epoch then."""
@@ -271,6 +295,8 @@ class Sharded(Durable):
         if self.is_writing or self.crew.is_inline(0):
             return False
         found = self.table_of(table)
+        if found.stream is not None:
+            return False
         return bool(found.key or found.lifetime is not None) if sign > 0 else not found.key
 
     def take(self, table: str, rows: Codes, sign: int) -> int:
@@ -302,18 +328,28 @@ class Sharded(Durable):
         number = self.epoch + 1
         listed: list[Piece | int] = []  # in order; a number is a section yet to be written
         sections: list[tuple[str, int, Any, Any]] = []
+        begins: list[int] = []  # what their rows' `$at`s are counted from
+        at = self.sharded.flow.last_at + 1
         for name, some in parts.items():
+            stream, files = name in self.sharded.flow.numbers, dict[str, int]()
             for part in some:
                 if isinstance(part, Piece):
-                    listed.append(part)
+                    if stream and part.file not in files:
+                        files[part.file] = at
+                        at += sum(p.rows for p in some if isinstance(p, Piece) and p.file == part.file)
+                    listed.append(replace(part, at=files.get(part.file, 0)))
                     continue
-                for p, own in self.sharded.to_partitions(name, Batch(part.rows, part.signs), EVERY).items():
+                rows = counted(part.rows) if stream else part.rows
+                for p, own in self.sharded.to_partitions(name, Batch(rows, part.signs), EVERY).items():
                     listed.append(len(sections))
                     sections.append((name, p, own.rows, own.ann))
+                    begins.append(at if stream else 0)
+                at += len(rows) if stream else 0
         written: list[Piece] = []
         if sections:
             name = input_name(number, f"driver-{self.nonce}-{time.monotonic_ns()}")
             written = write_input(Disk(), self._place / INPUTS / name, sections)
+            written = [replace(piece, at=begin) for piece, begin in zip(written, begins, strict=True)]
         pieces = [written[part] if isinstance(part, int) else part for part in listed]
         inputs = adopt(Disk(), self._place, Inputs(tuple(pieces), dict(marks), self._layout(parts)), number)
         epoch = Epoch(number, self.clock.now(), {}, {}, inputs)

@@ -15,21 +15,32 @@ from whence.engine.kernels.batches import number_rows
 from whence.engine.kernels.routing import split
 from whence.engine.lifetimes import NEVER
 from whence.engine.operator import Batch
-from whence.engine.ship import targets
+from whence.engine.ship import by_arrival, targets
 from whence.model.codes import NULL, Codes
 from whence.model.types import Schema
+from whence.plan.place_streams import is_stream
 from whence.plan.places import Dist
 from whence.plan.program import Lifetime
 from whence.runtime.spark.crew import Crew
 
 
 class Shards:
-    """A table or view by name."""
+    """A table or view by name; with `$at` the last of its columns it is a stream."""
 
     algebra = COUNTING
 
     def __init__(self, name: str, schema: Schema, crew: Crew, dist: Callable[[], Dist]):
         self.name, self.schema, self._crew, self._dist = name, schema, crew, dist
+
+    @property
+    def kept(self) -> Shards:
+        """Itself: of a stream what it keeps is asked."""
+        return self
+
+    @property
+    def rows(self) -> Codes:
+        """All rows."""
+        return self.contents().rows
 
     @property
     def relation(self) -> Shards:
@@ -42,9 +53,11 @@ class Shards:
         return range(1) if self._dist().kind in ("all", "one") else range(self._crew.partitions)
 
     def contents(self) -> Batch:
-        """All rows, and how often each is there."""
+        """All rows, and how often each is there; those of a stream in the order of their `$at`s."""
         found = self._crew.ask(dict.fromkeys(self.homes, ("contents", (self.name,))))
         whole = concat([found[p] for p in self.homes], len(self.schema))
+        if is_stream(self.schema):
+            return by_arrival(whole)
         # If nothing says where rows live, copies of one may live in several partitions.
         return consolidate(whole, COUNTING) if self._dist().kind == "spread" else whole
 

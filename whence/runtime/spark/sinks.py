@@ -93,13 +93,15 @@ class Sink:
         # Codes of words are places in a dictionary that only grows, so those of then mean the same now.
         both = Batch(np.concatenate([now[0], old_rows]), np.concatenate([now[1], -old_counts]))
         change = consolidate(both, COUNTING)
+        if runtime.is_stream(self.view):  # nothing goes; rows that are no longer kept were handed over
+            return change.rows[change.ann > 0], change.ann[change.ann > 0]
         return change.rows, change.ann
 
     def __call__(self, epoch: int, changes: Mapping[str, Batch]) -> None:
         """An epoch was committed."""
         change = changes.get(self.view)
         if change is not None:
-            change = consolidate(change, COUNTING)  # of copies in several partitions one may come as another goes
+            change = self._runtime.visible(self.view, change)  # of copies in several partitions one may come, one go
         if change is None or not len(change.rows):
             self._take(epoch, None, None)
         else:

@@ -70,6 +70,7 @@ class ShardedSnapshots(Snapshots):
                     "bytes": list(crew.bytes),
                     "since": {views[0]: since for views, since in catalog.plan.since.items()},
                     "tables": {name: asdict(dist) for name, dist in placed.tables.items()},
+                    "streams": {name: asdict(numbers) for name, numbers in catalog.flow.numbers.items()},
                 }
                 store.publish(writer, meta, epoch, now, {chain_name(p): links for p, links in chains.items()})
             except BaseException:

@@ -31,7 +31,7 @@ import numpy as np
 
 from whence.engine.epoch import Piece
 from whence.errors import StorageError
-from whence.runtime.spark.routing import Part, RawRows, Routed, Routing, Section, by_partition
+from whence.runtime.spark.routing import Part, RawRows, Routed, Routing, Section, by_partition, counted
 from whence.state.disk import Disk, telling
 from whence.state.inputs import read_input, write_input
 from whence.state.manifest import INPUTS, STREAMS
@@ -62,6 +62,8 @@ class Split:
         if self.routed == _how(routing, self.table):
             return list(pieces)
         read = [RawRows(*read_input(Disk(), self.database, piece)) for piece in pieces]  # partitions have changed
+        if self.table in routing.streams:
+            read = _in_order(read, pieces)
         for file in {piece.file for piece in pieces}:
             Disk().remove(self.database / INPUTS / file)
         return list(read)
@@ -136,12 +138,24 @@ def _moved(section: Section, split: Split, routing: Routing, disk: Disk, name: s
     raw = [part for part in section.parts if isinstance(part, RawRows)]
     if raw:
         rows, signs = np.concatenate([p.rows for p in raw]), np.concatenate([p.signs for p in raw])
+        if split.table in routing.streams:
+            rows = counted(rows)
         name = f"{split.name}-{split.batch}-{routing.nonce}-{name}"  # it is linked to by this name
         return write_input(disk, split.folder / name, by_partition(split.table, routing, rows, signs))
     pieces = [part for part in section.parts if isinstance(part, Piece)]
     for file in {piece.file for piece in pieces}:
         disk.rename(split.database / INPUTS / file, split.folder / file)
     return pieces
+
+
+def _in_order(read: Sequence[RawRows], pieces: Sequence[Piece]) -> list[RawRows]:
+    """The rows of a stream as each file had them before they were routed."""
+    found = []
+    for file in dict.fromkeys(piece.file for piece in pieces):
+        parts = [part for part, piece in zip(read, pieces, strict=True) if piece.file == file]
+        rows, signs = np.concatenate([p.rows for p in parts]), np.concatenate([p.signs for p in parts])
+        found.append(RawRows(np.ascontiguousarray(rows[np.argsort(rows[:, -1]), :-1]), signs))
+    return found
 
 
 def _link(file: Path, to: Path) -> None:

@@ -22,7 +22,7 @@ from whence.engine.operator import Batch
 from whence.engine.staged import Parcel
 from whence.model.codes import Codes
 from whence.plan.distribute import Distributed
-from whence.plan.program import Table
+from whence.plan.program import Table, View
 from whence.state.manifest import EXCHANGE, Link
 
 _BULKY = 1 << 20  # bytes that are passed on as a file
@@ -36,6 +36,7 @@ class Plan:
     tables: Mapping[str, Table]
     distributed: Distributed
     since: Mapping[tuple[str, ...], int]
+    views: Mapping[str, View] = field(default_factory=dict)  # as they are planned
 
 
 Plans = Callable[[int], Plan]  # by their versions

@@ -1,0 +1,64 @@
+"""The p-join: each result of a stream view beside each of the inputs behind it, as a relation.
+
+Law: one row for each result and each tid of the source that it came from, in the order of the results and then of the
+tids; σ(results ⋈ inputs) = σ(results) ⋈ inputs for a selection that reads results only, so it is done first. Cost: one
+look-up by tid a row, in whole arrays. Inputs that are no longer kept are an error that says which.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from whence.engine.traced import beside
+from whence.errors import ExpiredError
+from whence.explain.retrieve.behind import behind
+from whence.explain.retrieve.ragged import Ragged
+from whence.explain.retrieve.site import Site
+from whence.model.codes import Codes
+from whence.model.types import BIGINT, Column, Schema
+from whence.sql.stream_functions import traced_schema
+
+
+def provenance_schema(site: Site, view: str, source: str) -> Schema:
+    """The columns of `provenance(view, source)`."""
+    return traced_schema(site.schema(view), source, site.schema(source))
+
+
+def numbered(site: Site, name: str) -> tuple[Codes, Schema]:
+    """The rows that a stream keeps, after their tids."""
+    kept, schema = site.kept(name), site.schema(name)
+    rows = np.concatenate([np.arange(kept.first, kept.next)[:, None], kept.rows[:, :-1]], axis=1)
+    tid = "tid" if "tid" not in schema.names else f"{name}_tid"
+    return rows, Schema((Column(tid, BIGINT, nullable=False), *schema.columns))
+
+
+def p_join(site: Site, view: str, source: str, wanted: Codes | None = None) -> Codes:
+    """The rows of `provenance(view, source)`, of all results that are kept or of those with these tids."""
+    kept = site.kept(view)
+    if wanted is None:
+        wanted = np.arange(kept.first, kept.next)
+    results = kept.at(wanted)[:, :-1]
+    found = behind(site, view, wanted, source)[source]
+    return beside(wanted, results, found.offsets, found.tids, inputs(site, view, source, wanted, found)[:, :-1])
+
+
+def inputs(site: Site, view: str, source: str, wanted: Codes, found: Ragged) -> Codes:
+    """The rows of a source behind results."""
+    kept = site.kept(source)
+    gone = found.tids < kept.first
+    if gone.any():
+        lost = np.unique(found.tids[gone])
+        which = wanted[np.repeat(np.arange(len(found)), np.diff(found.offsets))[gone]]
+        said = f"tid {lost[0]:,}" if len(lost) == 1 else f"tids {lost[0]:,} to {lost[-1]:,}"
+        later = int(which.max()) + 1
+        raise ExpiredError(
+            f"{source} no longer keeps {said}, which {_results(which)} of {view} came from: its first is now "
+            f"{kept.first:,} (retain = '{kept.retention.text}'); ask for later results only, WHERE tid >= {later:,}, "
+            f"or let {source} keep more: CREATE STREAM {source} (…) WITH (retain = …)"
+        )
+    return kept.at(found.tids)
+
+
+def _results(which: Codes) -> str:
+    low, high = int(which.min()), int(which.max())
+    return f"result {low:,}" if low == high else f"results {low:,} to {high:,}"

@@ -1,0 +1,50 @@
+"""Ragged columns: a list of tids for each of some rows, as `offsets` and `tids`, in whole arrays.
+
+Row i has `tids[offsets[i]:offsets[i + 1]]`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from whence.model.codes import Codes
+
+
+class Ragged(NamedTuple):
+    offsets: Codes
+    tids: Codes
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def of(self, row: int) -> Codes:
+        found: Codes = self.tids[self.offsets[row] : self.offsets[row + 1]]
+        return found
+
+    def take(self, rows: Codes) -> Ragged:
+        """The lists of some rows, in their order.
+
+        >>> Ragged(np.array([0, 2, 2, 3]), np.array([5, 6, 7])).take(np.array([2, 0])).tids.tolist()
+        [7, 5, 6]
+        """
+        starts, counts = self.offsets[rows], np.diff(self.offsets)[rows]
+        offsets = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
+        places = np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], counts)
+        return Ragged(offsets, self.tids[places])
+
+
+def empty(rows: int) -> Ragged:
+    """So many rows without tids."""
+    return Ragged(np.zeros(rows + 1, np.int64), np.empty(0, np.int64))
+
+
+def joined(parts: list[Ragged]) -> Ragged:
+    """The lists of all parts, one after the other."""
+    if not parts:
+        return empty(0)
+    before = np.cumsum([0, *(int(p.offsets[-1]) for p in parts)])
+    offsets = [p.offsets[:-1] + b for p, b in zip(parts, before.tolist(), strict=False)]
+    tids = np.concatenate([p.tids for p in parts])
+    return Ragged(np.concatenate([*offsets, before[-1:]]).astype(np.int64), tids)

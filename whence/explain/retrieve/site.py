@@ -1,0 +1,95 @@
+"""Where questions about streams look: the running dataflow and the plan it runs, which must stand still meanwhile."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast
+
+from whence.engine.graph import Dataflow
+from whence.engine.retain import Retain
+from whence.engine.retained import Retained
+from whence.engine.stream_scan import StreamScan
+from whence.errors import CatalogError, SqlError
+from whence.explain.retrieve.ragged import Ragged
+from whence.model.codes import Codes, Dictionary
+from whence.model.types import Schema
+from whence.plan.instrument import Traces, traces_of, upstream
+from whence.plan.program import Program
+from whence.plan.stream_model import Retain as RetainNode
+from whence.plan.stream_model import without_at
+from whence.sql.position import did_you_mean
+
+
+@dataclass(frozen=True)
+class Site:
+    flow: Dataflow
+    planned: Program
+    dictionary: Dictionary
+
+    def is_stream(self, name: str) -> bool:
+        """Whether a name is that of a base stream."""
+        return isinstance(self.flow.tables.get(name), StreamScan)
+
+    def is_view(self, name: str) -> bool:
+        """Whether a name is that of a view that is a stream."""
+        view = self.planned.views.get(name)
+        return view is not None and isinstance(view.query, RetainNode)
+
+    def kept(self, name: str) -> Retained:
+        """The connection point of a stream or stream view."""
+        if self.is_stream(name):
+            return cast(StreamScan, self.flow.tables[name]).kept
+        if self.is_view(name):
+            return self.retain(name).kept
+        known = [*self.flow.tables, *(n for n, v in self.planned.views.items() if not v.hidden)]
+        if name in known:
+            what = "table" if name in self.flow.tables else "view that is a relation"
+            raise CatalogError(f'"{name}" is a {what}; tids are of streams, and of views that are streams')
+        raise CatalogError(f'there is no stream or view "{name:.100}"{did_you_mean(name, known)}')
+
+    def behind_elsewhere(self, view: str, wanted: Codes, source: str | None) -> dict[str, Ragged] | None:
+        """What `behind` gives, if others have the rows; None: they are here."""
+        return None
+
+    def reached_elsewhere(self, view: str, source: str, tid: int) -> Codes | None:
+        """What `reached` gives, if others have the rows; None: they are here."""
+        return None
+
+    def retain(self, view: str) -> Retain:
+        return cast(Retain, self.flow.views[view])
+
+    def schema(self, name: str) -> Schema:
+        """The columns of a stream or stream view, as users see them."""
+        stream = self.flow.tables.get(name)
+        return without_at(stream.schema if stream is not None else self.planned.views[name].schema)
+
+    def traces(self, view: str) -> Traces | None:
+        """What a stream view is traced from, if it is."""
+        return traces_of(view, self.planned)
+
+    def upstream(self, view: str) -> tuple[str, ...]:
+        return upstream(view, self.planned)
+
+    def source(self, view: str, source: str | None) -> str:
+        """The stream that the provenance of a view is asked for at; if none is named, the only one there is."""
+        self.kept(view)
+        if not self.is_view(view):
+            raise CatalogError(f'"{view}" is a stream: what comes in has no provenance; ask for that of a view')
+        traces = self.traces(view)
+        if traces is None:
+            raise SqlError(
+                f"\"{view}\" keeps no provenance: make it WITH (provenance = 'lineage'), or 'covering' to have it "
+                "found when it is asked for"
+            )
+        traced = traces.sources
+        if source is None:
+            if len(traced) != 1:
+                which = f"say which, provenance({view}, {traced[0]})"
+                raise SqlError(f'"{view}" is traced from {", ".join(traced)}: {which}')
+            return traced[0]
+        if source not in traced:
+            raise SqlError(
+                f'"{view}" is not traced from "{source:.100}"{did_you_mean(source, list(traced))}; it is from '
+                f"{', '.join(traced)} (provenance_of says from which)"
+            )
+        return source

@@ -1,0 +1,58 @@
+"""Origins: an Explanation of a row of a stream. It stands on the inputs it came from, which have tids."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from whence.explain.show.explanation import BaseRow, Explanation
+from whence.explain.show.tree import Limits, Line, Tree
+
+
+class Origins(Explanation):
+    """What a result came from.
+
+    tid   of the result
+    tids  by source, those of its inputs, ascending
+    rows  its inputs: pairs of a source and a row, whose first column is the tid
+    """
+
+    tid: int = 0
+
+    @cached_property
+    def tids(self) -> dict[str, list[int]]:
+        graph = self.graph
+        found: dict[str, list[int]] = {}
+        for number, relation in enumerate(graph.relations):
+            if relation.kind == "base" and number:
+                found[relation.name] = np.sort(graph.cells[number][:, 0]).tolist()
+        return found
+
+    @property
+    def rows(self) -> list[BaseRow]:
+        return self.base
+
+    @property
+    def summary(self) -> str:
+        """One sentence: what it came from."""
+        if not self.holds:
+            return super().summary
+        parts = [f"{len(tids):,} row{'s' * (len(tids) != 1)} of {source}" for source, tids in self.tids.items()]
+        came = f"from {' and '.join(parts)}" if parts else "an input" if len(self.graph.base) else "from no traced row"
+        return f"{self.graph.label(self.root)} at epoch {self.epoch}: {came}"
+
+    def lines(self, limits: Limits | None = None) -> Iterable[Line]:
+        """The text, line by line: the result, and its inputs."""
+        yield Line("", self.summary, "bold")
+        if not self.holds:
+            yield from (Line("  ", reason) for reason in self.reasons)
+            return
+        yield from Tree(self._ways, limits or Limits()).lines(self.root)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, as `to_json` has it; `tid` and `tids` come on top."""
+        found = super().to_dict()
+        return {**found, "tid": self.tid, "tids": self.tids} if self.holds else found

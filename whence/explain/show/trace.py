@@ -1,0 +1,123 @@
+"""A Trace: where an input of a stream went, view by view."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from whence.connect.files import json_line
+from whence.explain.show.page import written
+from whence.explain.show.tree import Line, printable, text_of
+from whence.model.codes import Codes
+
+if TYPE_CHECKING:
+    import rich.text
+
+SHOWN = 10  # results of a view that are told
+
+
+@dataclass(frozen=True)
+class Reached:
+    """The results of one view that came from an input: their tids, and as many rows. Not `complete`: there may have
+    been others that the view no longer keeps."""
+
+    tids: Codes
+    rows: list[dict[str, Any]]
+    complete: bool = True
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return iter(self.rows)
+
+
+@dataclass(frozen=True)
+class Trace:
+    """What came of one row of a stream: `views` has, for each view that is traced from it, the results it reached.
+
+    Printed, it is a tree: the row, the views, their results."""
+
+    stream: str
+    tid: int
+    row: dict[str, Any]
+    epoch: int
+    views: dict[str, Reached]
+
+    def __getitem__(self, view: str) -> Reached:
+        return self.views[view]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.views)
+
+    def __len__(self) -> int:
+        """How many results there are."""
+        return sum(map(len, self.views.values()))
+
+    def __bool__(self) -> bool:
+        return len(self) > 0
+
+    @property
+    def tids(self) -> dict[str, list[int]]:
+        """The tids of the results, by view."""
+        return {view: found.tids.tolist() for view, found in self.views.items()}
+
+    @property
+    def rows(self) -> list[tuple[str, dict[str, Any]]]:
+        """All results, each with its view."""
+        return [(view, row) for view, found in self.views.items() for row in found]
+
+    @property
+    def label(self) -> str:
+        return _label(self.stream, self.tid, self.row)
+
+    @property
+    def summary(self) -> str:
+        count = len(self)
+        return f"{self.label} at epoch {self.epoch}: reached {count:,} result{'s' * (count != 1)}"
+
+    def lines(self, limit: int = SHOWN) -> Iterable[Line]:
+        """The text, line by line."""
+        yield Line("", self.summary, "bold")
+        for view, found in self.views.items():
+            more = "" if found.complete else "; there may have been others, which are no longer kept"
+            yield Line("  ", f"{view}: {len(found):,}{more}", "cyan")
+            for tid, row in zip(found.tids[:limit].tolist(), found.rows, strict=False):
+                yield Line("    ", _label(view, tid, row), "green")
+            if len(found) > limit:
+                yield Line("    ", f"… and {len(found) - limit:,} more", "dim")
+
+    def text(self, limit: int = SHOWN) -> rich.text.Text:
+        return text_of(self.lines(limit))
+
+    def __rich__(self) -> rich.text.Text:
+        return self.text()
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.lines()))
+
+    def __repr__(self) -> str:
+        return f"<{printable(self.summary)}>"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything: stream, tid, row, epoch, and by view the results, each with its tid."""
+        views = {
+            view: {
+                "complete": found.complete,
+                "results": [{"tid": t, "row": r} for t, r in zip(found.tids.tolist(), found.rows, strict=True)],
+            }
+            for view, found in self.views.items()
+        }
+        return {"stream": self.stream, "tid": self.tid, "row": self.row, "epoch": self.epoch, "views": views}
+
+    def to_json(self, path: str | Path | None = None) -> str:
+        """As JSON, which is written to `path` if that is given; values are as in JSON lines that `whence` writes."""
+        return written(json.dumps(json.loads(json_line(self.to_dict())), ensure_ascii=False, indent=1), path)
+
+
+def _label(name: str, tid: int, row: dict[str, Any]) -> str:
+    shown = ", ".join("NULL" if value is None else str(value) for value in row.values())
+    return f"{name}:{tid}({shown})"

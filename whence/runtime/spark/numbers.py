@@ -1,0 +1,22 @@
+"""How far a stream has come whose rows are in partitions: the driver counts them, and gives out when they arrive."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass
+class Numbers:
+    """Of one stream: the tid that the next row gets, and the `$at` of the last.
+
+    >>> numbers = Numbers(); numbers.note(3, 7); numbers
+    Numbers(next=4, last_at=7)
+    """
+
+    next: int = 1
+    last_at: int = 0
+
+    def note(self, count: int, last_at: int) -> None:
+        """So many rows have come, the last one then."""
+        self.next += count
+        self.last_at = last_at
