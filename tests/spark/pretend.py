@@ -29,6 +29,7 @@ class Pretend:
         self.db.execute(sql)
         self.inner = self.db._runtime
         self.program, self.dictionary = self.inner.program, self.inner.dictionary
+        self.visible, self.is_stream = self.inner.visible, self.inner.is_stream
         self.marks: dict[str, int] = {}
         self.after_epoch: list[Callable[[int, dict[str, Any]], None]] = []
         self.server = WordServer(self.dictionary)
