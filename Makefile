@@ -53,6 +53,8 @@ bench: setup $(BENCH)
 	$(BIN)/python -m benchmarks.spark_pipeline --json results/spark_pipeline.json
 	$(BIN)/python -m benchmarks.provenance_paper --json results/provenance_paper.json
 	$(BIN)/python -m benchmarks.explain --json results/explain.json
+	$(BIN)/python -m benchmarks.lineage_paper --json results/lineage_paper.json
+	$(BIN)/python -m benchmarks.window_peers --memory --json results/window_peers.json
 	$(BIN)/python -m benchmarks.page
 
 clean:

@@ -13,16 +13,17 @@ from typing import Any
 
 PAGE = Path("docs/benchmarks.md")
 PAPER = Path("docs/papers/000.md")
+STREAMS = Path("docs/papers/001.md")
 RESULTS = Path("results")
 ENGINE = ("recursive_peers", "limits", "join_peers", "durable")  # whose promises stand together
-RUNS = (*ENGINE, "spark_pipeline", "provenance_paper", "explain")
+RUNS = (*ENGINE, "spark_pipeline", "provenance_paper", "explain", "lineage_paper", "window_peers")
 LEAN = ("SciPy, matrix alone", "SciPy, matrix and difference")
 
 
 def main() -> None:
     """Fill the pages from the last runs."""
     runs = {name: json.loads(path.read_text()) for name in RUNS if (path := RESULTS / f"{name}.json").exists()}
-    made, paper = {}, {}
+    made, paper, streams = {}, {}, {}
     if "recursive_peers" in runs:
         series = runs["recursive_peers"]["series"]
         made["recursive"] = recursive([s for s in series if s["peer"] not in LEAN])
@@ -45,10 +46,20 @@ def main() -> None:
         run = runs["explain"]
         made |= {"explain": figures(run["figures"]), "networks": networks(run["networks"])}
         made["explain promises"] = promises(run["checks"])
+    if "lineage_paper" in runs:
+        run = runs["lineage_paper"]
+        made["lineage promises"] = streams["promises"] = promises(run["checks"])
+        for number in dict.fromkeys(f["number"][:2] for f in run["figures"]):  # 14 is three figures, 15 two
+            parts = [f"**{f['title']}**\n\n{modes(f)}" for f in run["figures"] if f["number"][:2] == number]
+            streams[f"figure {number}"] = "\n\n".join(parts)
+    if "window_peers" in runs:
+        run = runs["window_peers"]
+        made |= {"windows": figures(run["figures"]), "windows promises": promises(run["checks"])}
     if all(name in runs for name in ENGINE):
         made["promises"] = promises([c for name in ENGINE for c in runs[name]["checks"]])
     fill(PAGE, made)
     fill(PAPER, paper)
+    fill(STREAMS, streams)
 
 
 def fill(page: Path, made: dict[str, str]) -> None:
@@ -80,6 +91,18 @@ def schemes(figure: dict[str, Any]) -> str:
                 cells += [f"{r['messages']:,}", _number(r["state"] / n / 1e3), f"{r['seconds']:.3g}"]
             out.append("| " + " | ".join(cells) + " |")
     return "\n".join(out)
+
+
+def modes(figure: dict[str, Any]) -> str:
+    """A row an x and a mode: seconds, and how many times no provenance, beside what paper 001 says of it."""
+    head = [figure["x"], "mode", "ms, best", "ms, median", "× none, best", "median", "CPU", "the paper"]
+    out = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
+    for line in figure["lines"]:
+        said = "" if line["paper"] is None else _number(line["paper"])
+        cells = [f"{line['x']:g}", line["curve"], _number(1e3 * line["seconds"]), _number(1e3 * line["median"])]
+        cells += [*(_number(line[key]) for key in ("times", "times_median", "times_cpu")), said]
+        out.append("| " + " | ".join(cells) + " |")
+    return "\n".join(out + [f"\n{note}." for note in figure["notes"]])
 
 
 def networks(found: list[dict[str, Any]]) -> str:
