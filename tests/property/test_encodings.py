@@ -109,7 +109,8 @@ def test_windows_of_windows_are_unions_of_unions(encoding: str, data: st.DataObj
 @settings(max_examples=60)
 @given(data=st.data())
 def test_paths_may_take_turns(encoding: str, data: st.DataObject) -> None:
-    """Averages of each of some paths, as they come in any order of the paths; more paths than a window has strands."""
+    """Averages of each of some paths, two of which may have the same rows, as they come in any order of the paths; also
+    of more paths than a window has strands."""
     lineage = tracing(encoding)
     paths = data.draw(st.sampled_from([1, 2, 2, 2, 3, 4, 11]))
     size = data.draw(st.sampled_from([2, 5, 20, 24]))
@@ -118,10 +119,11 @@ def test_paths_may_take_turns(encoding: str, data: st.DataObject) -> None:
     for path in range(paths):
         every = data.draw(st.sampled_from([1, paths, paths]))  # all paths have ids of their own, or some share theirs
         shift = data.draw(st.sampled_from([0, 0, 60]))
-        tids = np.cumsum([every * random.choice([1, 1, 1, 2]) for _ in range(size + 12)]) + path + shift
-        starts = np.arange(len(tids) - size + 1)
-        columns.append(lineage.over(lineage.generate("reading", tids), starts, starts + size))
-        truth.append([frozenset(("reading", tid) for tid in tids[at : at + size].tolist()) for at in starts])
+        if path == 0 or data.draw(st.sampled_from([True, True, False])):
+            tids = np.cumsum([every * random.choice([1, 1, 1, 2]) for _ in range(size + 12)]) + path + shift
+        own, starts = data.draw(st.sampled_from([size, size, size // 2 + 1])), np.arange(12)
+        columns.append(lineage.over(lineage.generate("reading", tids), starts, starts + own))
+        truth.append([frozenset(("reading", tid) for tid in tids[at : at + own].tolist()) for at in starts])
     turns = [path for path in range(paths) for _ in truth[path]]
     if data.draw(st.booleans()):
         turns = [path for _ in truth[0] for path in range(paths)]
@@ -235,3 +237,16 @@ def test_sets_of_paths_that_take_turns_are_not_laid_out():
     assert lineage._lists(odd, 2) is not None
     assert lineage._lists(turns, 2) is None
     assert set(lineage.kinds(lineage.over(turns, 2 * starts, 2 * starts + 2))) == {"intervals"}
+
+
+@pytest.mark.parametrize("encoding", MODES)
+def test_a_set_that_ends_before_the_one_before_it_is_of_another_path(encoding: str):
+    """Even if both are deltas of one full set: the longer one may leave the window first."""
+    lineage = tracing(encoding)
+    tids = 2 * np.arange(60) + 1
+    rows = lineage.over(lineage.generate("reading", tids), numbers([0, 1, 2, 3]), numbers([20, 21, 12, 23]))
+    rows = np.concatenate((rows[1:3], lineage.generate("reading", tids[:1])))
+    found = lineage.over(rows, numbers([0, 1]), numbers([2, 3]))
+    offsets, got = lineage.tids(found, "reading")
+    assert got[: offsets[1]].tolist() == tids[1:21].tolist()
+    assert got[offsets[1] :].tolist() == [1, *tids[2:12].tolist()]

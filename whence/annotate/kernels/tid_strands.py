@@ -19,8 +19,9 @@ from whence.model.jit import kernel
 
 Ints = NDArray[np.int64]
 
-T_ROWS, T_HEAD, T_TAIL = range(3)  # of a strand: rows in the window, the first, the last
-T_FIELDS, STRANDS = 3, 8
+# of a strand: rows in the window, the first, the last; while it is read the row, the word, and the least id wanted
+T_ROWS, T_HEAD, T_TAIL, T_NOW, T_WORD, T_FROM = range(6)
+T_FIELDS, STRANDS = 6, 8
 FEW = 8  # words that are added one by one
 
 
@@ -201,28 +202,47 @@ def count_before(strands, after, a, limit, sets, items, number):
 
 
 @kernel
+def step_on(strand, after, a, sets, items, number):
+    """Go on to a strand's next element, in its row or one of the next; row -1 if there is none."""
+    i, at = strand[T_NOW], strand[T_WORD]
+    begin, end, step = extent(a[i], sets, number)
+    at += step
+    while at >= end and i != strand[T_TAIL]:
+        last = word(a[i], items, end - 1)
+        strand[T_FROM] = last + 1
+        i = after[i]
+        begin, end, step = extent(a[i], sets, number)
+        at = seek(a[i], items, begin, end, step, last)
+    strand[T_NOW], strand[T_WORD] = i if at < end else -1, at
+
+
+@kernel
 def read_before(strands, after, a, limit, sets, items, number, low, high):
     """The ids of all strands before `limit`, as intervals; how many. There is room."""
-    count = 0
     for k in range(STRANDS):
-        if strands[k, T_ROWS] == 0:
-            continue
-        i, last = strands[k, T_HEAD], 0
-        while last < limit - 1:
-            handle = a[i]
-            at, end, step = extent(handle, sets, number)
-            if last > 0:
-                at = seek(handle, items, at, end, step, last)
-            while at < end and word(handle, items, at) < limit:
-                count = add(
-                    low, high, 0, count, word(handle, items, at), min(limit - 1, word(handle, items, at + step - 1))
-                )
-                at += step
-            if i == strands[k, T_TAIL]:
-                break
-            last = word(handle, items, end - 1)
-            i = after[i]
-    return count
+        strands[k, T_NOW] = -1
+        if strands[k, T_ROWS] > 0:
+            strands[k, T_NOW], strands[k, T_FROM] = strands[k, T_HEAD], 0
+            strands[k, T_WORD], _, _ = extent(a[strands[k, T_HEAD]], sets, number)
+    count = 0
+    while True:
+        first, least = limit, -1
+        for k in range(STRANDS):
+            if strands[k, T_NOW] >= 0:
+                value = max(strands[k, T_FROM], word(a[strands[k, T_NOW]], items, strands[k, T_WORD]))
+                if value < first:
+                    first, least = value, k
+        if least < 0:
+            return count
+        handle = a[strands[least, T_NOW]]
+        _, _, step = extent(handle, sets, number)
+        last = min(limit - 1, word(handle, items, strands[least, T_WORD] + step - 1))
+        if count > 0 and first <= high[count - 1] + 1:
+            high[count - 1] = max(high[count - 1], last)
+        else:
+            low[count], high[count] = first, last
+            count += 1
+        step_on(strands[least], after, a, sets, items, number)
 
 
 @kernel
