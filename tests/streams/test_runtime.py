@@ -366,3 +366,24 @@ def test_a_stream_for_reading_only(db):
     assert db.query("SELECT max(tid) FROM numbered(reading)").rows == [(4,)]
     with pytest.raises(WhenceError):
         db.query("SELECT * FROM numbered(nothing)")
+
+
+def test_a_view_is_not_traced_through_one_whose_past_is_gone() -> None:
+    """A copy of it would begin where the stream now does, and have windows that the view itself never had."""
+    db = whence.open()
+    db.execute(
+        "CREATE STREAM s (x INT) WITH (retain = '4 rows'); "
+        "CREATE VIEW sums AS SELECT SUM(x) AS x FROM slide(s, rows => 3, every => 3)"
+    )
+    traced = "CREATE VIEW t WITH (provenance = 'lineage') AS SELECT x FROM sums WHERE x > 0"
+    db.insert("s", [(1,), (2,), (3,)])
+    db.execute(traced)
+    db.execute("DROP VIEW t")
+    for x in range(4, 9):
+        db.insert("s", (x,))
+    with pytest.raises(whence.CatalogError, match='would be traced through "sums"'):
+        db.execute(traced)
+    db.execute(traced.replace("'lineage'", "'lineage', provenance_of = 'sums'"))
+    db.insert("s", (9,))
+    assert list(db["t"]) == [(6,), (15,), (24,)]
+    assert db.query("SELECT x, sums_tid FROM provenance(t, sums)").rows == [(6, 1), (15, 2), (24, 3)]

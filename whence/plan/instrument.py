@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from whence.errors import SqlError
-from whence.plan.logical import Node, Ref
+from whence.plan.logical import Node, Ref, walk
 from whence.plan.program import Program, View
 from whence.plan.rewrite.inputs import with_inputs
 from whence.plan.stream_model import (
@@ -66,6 +66,12 @@ def instrument(program: Program) -> Program:
 def traces_of(name: str, program: Program) -> Traces | None:
     """How a view of the program is traced, if it is; SqlError if it asks for what cannot be."""
     return _Instrumenting(program).traces(name)
+
+
+def copies(name: str, program: Program) -> set[str]:
+    """The views that an instrumented view has copies of with state of their own."""
+    owners = {getattr(node, "owner", "") for node in walk(program.views[name].query)}
+    return {owner.removeprefix(f"{name}/") for owner in owners if owner.startswith(f"{name}/")}
 
 
 def upstream(name: str, program: Program) -> tuple[str, ...]:

@@ -29,7 +29,7 @@ from whence.model.progress import Progress
 from whence.model.types import Schema
 from whence.plan import logical
 from whence.plan.expr import Expr, Udf, walk
-from whence.plan.instrument import instrument
+from whence.plan.instrument import copies, instrument, upstream
 from whence.plan.logical import Node
 from whence.plan.program import Program, ScalarFunction, Table, TableFunction, View
 from whence.plan.rewrite import optimize
@@ -147,6 +147,8 @@ class Catalog:
         ordered = components(planned)
         new = changed_views(self.planned, planned)
         kept = {name: op for name, op in flow.views.items() if name in planned.views and name not in new}
+        if images is None:
+            self._check_copies(new, planned)
         self._making = dict(kept)
         try:
             for component in ordered:
@@ -165,6 +167,23 @@ class Catalog:
             flow.sweep()
             self._builder.forget()
         self.program, self.planned, self.components = bound, planned, ordered
+
+    def _check_copies(self, new: set[str], planned: Program) -> None:
+        """Refuse a new view whose copy of one that runs would begin later than that did, and have other windows."""
+        for name in sorted(new):
+            for other in sorted(copies(name, planned) - new):
+                gone = [stream for stream in upstream(other, planned) if self._has_dropped(stream)]
+                if gone:
+                    raise CatalogError(
+                        f'"{name}" would be traced through "{other}", which has run without provenance over rows that '
+                        f'{", ".join(gone)} no longer has. Make "{other}" anew WITH (provenance = …), or trace from '
+                        f"it: provenance_of = '{other}'"
+                    )
+
+    def _has_dropped(self, name: str) -> bool:
+        """Whether it is a stream that no longer keeps all its rows."""
+        stream = self.flow.streams.get(name)
+        return stream is not None and not stream.kept.complete
 
     def restore_table(self, name: str, image: Image) -> None:
         """Take the rows of a table that is empty from its image; StaleImage if that is not of such a table."""

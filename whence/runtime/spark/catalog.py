@@ -130,7 +130,9 @@ class ShardedCatalog(Catalog):
         planned = as_it_runs(bound)
         ordered = components(planned)
         sizes = {name: table.size for name, table in self.flow.tables.items() if name in bound.tables}
-        plan, small = self._plan(bound, planned, changed_views(self.planned, planned), sizes)
+        new = changed_views(self.planned, planned)
+        self._check_copies(new, planned)
+        plan, small = self._plan(bound, planned, new, sizes)
         tell = progress if progress is not None else lambda *_: None
         filled = [name for views, since in plan.since.items() if since == plan.version for name in views]
         for name in filled:
@@ -140,6 +142,9 @@ class ShardedCatalog(Catalog):
             tell(name, 1, 1)
         self.program, self.planned, self.components, self.small = bound, planned, ordered, small
         self._show(plan)
+
+    def _has_dropped(self, name: str) -> bool:
+        return name in self.flow.numbers and self.flow.tables[name].size < self.flow.numbers[name].next - 1
 
     def save(self) -> Saved:
         self._former = self.plan, self.planned, self.components, self.small
