@@ -35,6 +35,7 @@ from benchmarks.report import WHENCE, Check, Figure
 ADAPTIVE, COVERING = "Whence, lineage", "Whence, covering"
 PATHWAY, DUCKDB, DYNAMIC, ROLLING = "Pathway", "DuckDB, all at once", "polars, group_by_dynamic", "polars, rolling_mean"
 PARTS = ("embedded", "spark")
+MICRO_BATCH = 250_000  # rows that Spark takes at a time: half a second of each is its own work
 WINDOWS = Windows()
 
 
@@ -199,7 +200,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 tempfile.TemporaryDirectory(prefix="windows-", dir=here, ignore_cleanup_errors=True) as folder,
                 console.status("spark"),
             ):
-                made, kept = spark(Path(folder), options.rows, max(options.rows // options.batch, 1), options.rounds)
+                made, kept = spark(Path(folder), options.rows, max(options.rows // MICRO_BATCH, 1), options.rounds)
             figures, checks = figures + made, checks + kept
         if options.memory:
             seen, kept = memory(options.memory_rows, options.batch, console)
