@@ -19,7 +19,7 @@ that.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, cast
 
 import numpy as np
 
@@ -57,3 +57,8 @@ class Tracer(Protocol):
 
     @property
     def nbytes(self) -> int: ...
+
+
+def tracer_of(algebra: object) -> Tracer | None:
+    """An algebra, if it is one that traces."""
+    return cast(Tracer, algebra) if hasattr(algebra, "over") else None

@@ -10,6 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from whence.annotate import Algebra
+from whence.annotate.tracing import tracer_of
 from whence.engine.kernels.batches import add_up, number_rows
 from whence.engine.operator import Batch
 from whence.errors import EvaluationError
@@ -30,7 +31,7 @@ def carefully(batch: Batch, algebra: Algebra, compute: Callable[[Batch], Batch])
     try:
         return compute(batch)
     except EvaluationError:
-        if batch.unique or hasattr(algebra, "over") or (algebra.additive and (batch.ann >= 0).all()):
+        if batch.unique or tracer_of(algebra) is not None or (algebra.additive and (batch.ann >= 0).all()):
             raise
         return compute(consolidate(batch, algebra))
 

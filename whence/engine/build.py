@@ -24,7 +24,6 @@ from whence.engine.union import Union
 from whence.engine.values import Values
 from whence.errors import CatalogError
 from whence.model.codes import Dictionary
-from whence.model.types import Schema
 from whence.plan import logical
 from whence.plan import stream_model as streams
 from whence.plan.many_way import many_way
@@ -50,12 +49,12 @@ class Builder:
         match node:
             case logical.Scan():
                 scan = self._table(node.table)
-                return self._as_relation(scan, node) if _is_stream(scan.schema) else scan
+                return self._as_relation(scan, node) if streams.has_at(scan.schema) else scan
             case streams.Stream():
                 return self._table(node.stream)
             case logical.Ref():
                 view = self.resolve(node.view)
-                unsaid = _is_stream(view.schema) and not _is_stream(node.schema)
+                unsaid = streams.has_at(view.schema) and not streams.has_at(node.schema)
                 return self._as_relation(view, node) if unsaid else view
         join = many_way(node)
         inputs = [self.build(i) for i in (node.inputs if join is None else join.sources)]
@@ -129,10 +128,6 @@ class Builder:
         from whence.engine.networks import make  # loaded with the first stream: most databases have none
 
         return make(node, inputs, self.dataflow, words, self._kept_of)
-
-
-def _is_stream(schema: Schema) -> bool:
-    return streams.AT in schema.names[-1:]
 
 
 def _name(op: Operator, own: str) -> None:

@@ -19,7 +19,7 @@ from whence.engine.kernels.routing import route, split
 from whence.engine.operator import Batch, Operator
 from whence.engine.traffic import EVERYWHERE, Shipped
 from whence.model.codes import Codes
-from whence.plan.place_streams import is_stream
+from whence.plan.stream_model import has_at
 
 __all__ = ["EVERYWHERE", "Mine", "Ship", "by_arrival", "parted", "targets"]
 
@@ -54,7 +54,7 @@ class Ship(Operator):
     def __init__(self, input: Operator, to: str, cols: tuple[int, ...], partitions: int):
         self.schema, self.algebra, self.inputs = input.schema, input.algebra, [input]
         self.to, self.cols, self._partitions = to, cols, partitions
-        self.ordered = is_stream(self.schema)
+        self.ordered = has_at(self.schema)
         self.outgoing = Batch.empty(len(self.schema))
         self.shipped = Shipped()  # by this partition, to others
 

@@ -10,11 +10,9 @@ with `ann/` (as `Tracer.image` gives them), and an image without these restores 
 
 from __future__ import annotations
 
-from typing import cast
-
 import numpy as np
 
-from whence.annotate.tracing import Tracer
+from whence.annotate.tracing import Tracer, tracer_of
 from whence.engine.image import StaleImage
 from whence.engine.operator import Batch, Operator
 from whence.model.codes import Codes
@@ -28,7 +26,7 @@ class StreamOperator(Operator):
     @property
     def tracer(self) -> Tracer | None:
         """The algebra, if it traces."""
-        return cast(Tracer, self.algebra) if hasattr(self.algebra, "over") else None
+        return tracer_of(self.algebra)
 
     def held(self) -> list[Codes]:
         """The columns of annotations in its state, to be renamed in place by `Tracer.collect`; only between epochs."""

@@ -12,7 +12,7 @@ from whence.annotate import Algebra
 from whence.engine.fingerprint import fingerprint
 from whence.engine.image import Image
 from whence.engine.moment import moment
-from whence.engine.operator import Batch
+from whence.engine.operator import Batch, Operator
 from whence.engine.retained import Retained
 from whence.engine.scan import Scan
 from whence.model.codes import Codes
@@ -20,22 +20,18 @@ from whence.model.types import Schema
 from whence.plan.stream_model import Retention, with_at, without_at
 
 
-class StreamScan(Scan):
-    """A stream among the tables. There is no `relation`: a stream is no set of rows."""
+class Keeping(Operator):
+    """An operator whose output is a stream of which it keeps the last rows."""
 
     keeps_output = True
-
-    def __init__(self, name: str, schema: Schema, retention: Retention, algebra: Algebra) -> None:
-        self.name, self.schema, self.key, self.algebra = name, with_at(without_at(schema)), (), algebra
-        self.inputs = []
-        self.fingerprint = fingerprint(("stream", name, self.schema.types))
-        self.kept = Retained(len(self.schema), retention, name=name)
-        self.dropped_rows = 0
-        self._now: int | None = None  # the time of the epoch that brought the last rows
+    kept: Retained
+    dropped_rows = 0
+    _now: int | None = None  # the time of the epoch that brought the last rows
 
     def apply(self, deltas: list[Batch]) -> Batch:
         (delta,) = deltas
-        self._now = time_now()
+        here = moment()
+        self._now = here.time if here is not None else None
         self.kept.append(delta.rows, delta.ann)
         return delta
 
@@ -43,7 +39,9 @@ class StreamScan(Scan):
         return self.kept.scan()
 
     def count_of(self, rows: Codes) -> Codes:
-        return counted(self.kept, rows)
+        """How often each of these rows (with or without `$at`) is kept."""
+        there = self.kept.rows[:, : rows.shape[1]]
+        return np.array([int((there == row).all(axis=1).sum()) for row in rows], np.int64)
 
     @property
     def size(self) -> int:
@@ -76,18 +74,15 @@ class StreamScan(Scan):
     def state_bytes(self) -> int:
         return self.kept.nbytes
 
+
+class StreamScan(Keeping, Scan):
+    """A stream among the tables. There is no `relation`: a stream is no set of rows."""
+
+    def __init__(self, name: str, schema: Schema, retention: Retention, algebra: Algebra) -> None:
+        self.name, self.schema, self.key, self.algebra = name, with_at(without_at(schema)), (), algebra
+        self.inputs = []
+        self.fingerprint = fingerprint(("stream", name, self.schema.types))
+        self.kept = Retained(len(self.schema), retention, name=name)
+
     def describe(self) -> str:
         return f"stream {self.name}, {self.kept.retention.text} kept"
-
-
-def time_now() -> int | None:
-    """The time of the epoch that is being run."""
-    here = moment()
-    return here.time if here is not None else None
-
-
-def counted(kept: Retained, rows: Codes) -> Codes:
-    """How often each of these rows (with or without `$at`) is kept."""
-    width = rows.shape[1]
-    there = kept.rows[:, :width]
-    return np.array([int((there == row).all(axis=1).sum()) for row in rows], np.int64)

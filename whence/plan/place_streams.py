@@ -30,7 +30,6 @@ from whence.plan.native import strip
 from whence.plan.places import ALL, ONE, SPREAD, Pairs, Place, equated, partner, same_codes, together
 from whence.plan.placing import Placed, Placer
 from whence.plan.stream_model import (
-    AT,
     Align,
     BSort,
     Generate,
@@ -46,6 +45,7 @@ from whence.plan.stream_model import (
     Traced,
     Window,
     WindowJoin,
+    has_at,
 )
 
 
@@ -65,11 +65,6 @@ class AnnotatedError(Exception):
         self.node = node
 
 
-def is_stream(schema: Schema) -> bool:
-    """Whether these are the columns of a stream in a network."""
-    return bool(schema.columns) and schema.columns[-1].name == AT
-
-
 def is_annotated(node: Node, traced: Mapping[str, bool]) -> bool:
     """Whether rows carry provenance; `traced` says of the views which do."""
     match node:
@@ -81,7 +76,7 @@ def is_annotated(node: Node, traced: Mapping[str, bool]) -> bool:
             return traced.get(node.view, False)
         case Lookup() | Lateral():
             return is_annotated(node.input, traced)
-    return is_stream(node.schema) and any(is_annotated(i, traced) for i in node.inputs)
+    return has_at(node.schema) and any(is_annotated(i, traced) for i in node.inputs)
 
 
 # -- operators ---------------------------------------------------------------------------------------------------------
@@ -256,7 +251,7 @@ class Needs:
             case Stream():
                 yield node.stream, tuple(cols)
             case Ref():
-                if node.view in self._queries and is_stream(node.schema):
+                if node.view in self._queries and has_at(node.schema):
                     yield from self.sources(self._queries[node.view], cols)
             case Project():
                 exprs = [None if c is None else strip(node.exprs[c]) for c in cols]

@@ -54,9 +54,14 @@ def with_at(schema: Schema) -> Schema:
     return Schema((*schema.columns, AT_COLUMN))
 
 
+def has_at(schema: Schema) -> bool:
+    """Whether it is the schema of a stream in a network."""
+    return AT in schema.names[-1:]
+
+
 def without_at(schema: Schema) -> Schema:
     """A stream's schema as users see it."""
-    return Schema(schema.columns[:-1]) if schema.columns and schema.columns[-1].name == AT else schema
+    return Schema(schema.columns[:-1]) if has_at(schema) else schema
 
 
 @dataclass(frozen=True)

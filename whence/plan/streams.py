@@ -37,7 +37,6 @@ from whence.plan.program import Program, View, retention_of
 from whence.plan.rewrite.inputs import with_inputs
 from whence.plan.strata import references
 from whence.plan.stream_model import (
-    AT,
     BSort,
     Latest,
     Lookup,
@@ -51,6 +50,7 @@ from whence.plan.stream_model import (
     Traced,
     WindowJoin,
     counterparts,
+    has_at,
     with_at,
     without_at,
 )
@@ -59,7 +59,7 @@ from whence.plan.windows import Grouping, windows_under
 
 def is_flow(node: Node) -> bool:
     """Whether a node of a network is a stream."""
-    return bool(node.schema.columns) and node.schema.columns[-1].name == AT
+    return has_at(node.schema)
 
 
 def flow_streams(program: Program) -> Program:

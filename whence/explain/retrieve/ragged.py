@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from whence.explain.derive.build import ranges
 from whence.model.codes import Codes
 
 
@@ -31,8 +32,7 @@ class Ragged(NamedTuple):
         """
         starts, counts = self.offsets[rows], np.diff(self.offsets)[rows]
         offsets = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
-        places = np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], counts)
-        return Ragged(offsets, self.tids[places])
+        return Ragged(offsets, self.tids[ranges(starts, counts)])
 
 
 def empty(rows: int) -> Ragged:

@@ -33,13 +33,13 @@ from whence.model.types import Schema
 from whence.plan import logical
 from whence.plan.distribute import Distributed, Piece, describe_dist, distribute
 from whence.plan.logical import Node
-from whence.plan.place_streams import MisplacedError, is_stream
+from whence.plan.place_streams import MisplacedError
 from whence.plan.places import Dist
 from whence.plan.program import Program, Table, View
 from whence.plan.rewrite.inputs import bottom_up, with_inputs
 from whence.plan.rule_model import RuleProgram
 from whence.plan.strata import changed_views, components, dependents
-from whence.plan.stream_model import Retention, Stream, Traced, with_at, without_at
+from whence.plan.stream_model import Retention, Stream, Traced, has_at, with_at, without_at
 from whence.runtime.catalog import Catalog, Saved, Written, as_it_runs, table_kind
 from whence.runtime.explaining import in_bytes
 from whence.runtime.lateness import lates_under
@@ -433,7 +433,7 @@ class ShardedCatalog(Catalog):
             fill(scan, self.flow.tables[name], name in read)
         for name, view in self.planned.views.items():
             scan = Scan(name, view.schema, (), scratch.flow.algebra)
-            if is_stream(view.schema):
+            if has_at(view.schema):
                 scan = StreamScan(name, view.schema, Retention(), scratch.flow.algebra)
             fill(scan, self.flow.views[name], name in read)
             scratch.flow.views[name] = scan

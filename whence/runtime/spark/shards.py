@@ -18,9 +18,9 @@ from whence.engine.operator import Batch
 from whence.engine.ship import by_arrival, targets
 from whence.model.codes import NULL, Codes
 from whence.model.types import Schema
-from whence.plan.place_streams import is_stream
 from whence.plan.places import Dist
 from whence.plan.program import Lifetime
+from whence.plan.stream_model import has_at
 from whence.runtime.spark.crew import Crew
 
 
@@ -56,7 +56,7 @@ class Shards:
         """All rows, and how often each is there; those of a stream in the order of their `$at`s."""
         found = self._crew.ask(dict.fromkeys(self.homes, ("contents", (self.name,))))
         whole = concat([found[p] for p in self.homes], len(self.schema))
-        if is_stream(self.schema):
+        if has_at(self.schema):
             return by_arrival(whole)
         # If nothing says where rows live, copies of one may live in several partitions.
         return consolidate(whole, COUNTING) if self._dist().kind == "spread" else whole
