@@ -14,6 +14,7 @@ Operators are told nothing: they propagate because what comes in is annotated.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -85,6 +86,16 @@ def upstream(name: str, program: Program) -> tuple[str, ...]:
     return tuple(found)
 
 
+def dropped(node: Node, traced: Callable[[str], bool]) -> Node:
+    """A plan that asks for no provenance: annotations of the views it reads, if they are traced, are dropped."""
+    if isinstance(node, Ref):
+        return Plain(node.schema, node) if traced(node.view) else node
+    if isinstance(node, Traced) or (isinstance(node, (Relate, Latest)) and isinstance(node.inputs[0], Ref)):
+        return node  # it is what reads them, or it reads none
+    inputs = [dropped(child, traced) for child in node.inputs]
+    return node if all(a is b for a, b in zip(inputs, node.inputs, strict=True)) else with_inputs(node, inputs)
+
+
 @dataclass(frozen=True)
 class _Instrumenting:
     program: Program
@@ -108,16 +119,7 @@ class _Instrumenting:
         return replace(query, input=self._annotated(query.input, traces, name, ""))
 
     def _dropped(self, node: Node) -> Node:
-        """A plan that asks for no provenance: annotations of views it reads are dropped."""
-        if isinstance(node, Ref):
-            stream = _is_stream_view(node.view, self.program)
-            return Plain(node.schema, node) if stream and self.traces(node.view) is not None else node
-        if isinstance(node, (Relate, Latest)) and isinstance(node.inputs[0], Ref):
-            return node  # reads no annotations
-        if isinstance(node, Traced):
-            return node
-        inputs = [self._dropped(child) for child in node.inputs]
-        return node if all(a is b for a, b in zip(inputs, node.inputs, strict=True)) else with_inputs(node, inputs)
+        return dropped(node, lambda v: _is_stream_view(v, self.program) and self.traces(v) is not None)
 
     def _annotated(self, node: Node, traces: Traces, view: str, copied: str) -> Node:
         """A network whose rows are annotated; `copied` is the view whose query it is, if not the asking one's own."""

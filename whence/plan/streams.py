@@ -19,7 +19,7 @@ from whence.errors import SqlError
 from whence.model.types import BIGINT, Column, Schema
 from whence.plan.circles import strongly_connected
 from whence.plan.expr import Col, Expr, substitute
-from whence.plan.instrument import TRACED
+from whence.plan.instrument import TRACED, dropped
 from whence.plan.logical import (
     Aggregate,
     Join,
@@ -41,7 +41,6 @@ from whence.plan.stream_model import (
     Latest,
     Lookup,
     Merge,
-    Plain,
     Relate,
     Retain,
     Retention,
@@ -83,16 +82,11 @@ def flow_query(plan: Node, hidden: dict[str, View], planned: Program, name: str)
     if is_flow(query):
         query = Retain(query.schema, query, Retention(), name)
     found[name] = View(name, query.schema, query)
-    return {n: replace(view, query=_dropped(view.query, planned)) for n, view in found.items()}
 
+    def traced(view: str) -> bool:
+        return view in planned.views and planned.views[view].option("provenance") in TRACED
 
-def _dropped(node: Node, planned: Program) -> Node:
-    """A query over instrumented views, without their provenance; `provenance` alone reads it."""
-    if isinstance(node, Traced):
-        return node
-    if isinstance(node, Ref) and is_flow(node) and planned.views[node.view].option("provenance") in TRACED:
-        return Plain(node.schema, node)
-    return _over(node, [_dropped(child, planned) for child in node.inputs])
+    return {n: replace(view, query=dropped(view.query, traced)) for n, view in found.items()}
 
 
 def streams_of(program: Program) -> set[str]:
