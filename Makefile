@@ -22,10 +22,9 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(BIN)/python -m pip install -q -c constraints.txt -e '.[dev,spark]'
 	@touch $@
 
-# Numba's cache does not see that a helper in another file changed, so a changed kernel empties it.
+# What is cached and still valid is not compiled again (whence/model/jit.py).
 $(WARM): $(STAMP) $(KERNELS)
-	@echo "Compiling kernels (once; about a minute)"
-	@find whence -name '*.nbi' -delete -o -name '*.nbc' -delete
+	@echo "Compiling kernels (once; about two minutes)"
 	@$(BIN)/python -m whence.engine.kernels.warm
 	@$(BIN)/python -m whence.explain.warm
 	@touch $@

@@ -8,13 +8,13 @@ over.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from whence.errors import EvaluationError
 from whence.model.codes import Codes
+from whence.model.jit import kernel
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _multiply(a: Codes, b: Codes, out: Codes) -> bool:
     """The products of two columns; False if one does not fit."""
     for i in range(len(a)):
