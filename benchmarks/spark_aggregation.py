@@ -10,6 +10,7 @@ The first round warms all up and is checked against DuckDB, Spark's too; so is w
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 import time
@@ -104,7 +105,9 @@ def write_files(folder: Path, rows: int, files: int, per_batch: int, keys: int, 
             order = rng.permutation(len(both))
             both, ops = both[order], ops[order]
         table = pa.table({"k": both[:, 0], "v": both[:, 1], **({"op": pa.array(ops)} if deletes else {})})
-        pq.write_table(table, folder / f"part-{number:05d}.parquet")
+        path = folder / f"part-{number:05d}.parquet"
+        pq.write_table(table, path)
+        os.utime(path, (number, 1_000_000_000 + number))  # Spark takes files by age, and a disk may write many at once
     return Files(folder, each * files, per_batch, deletes)
 
 

@@ -36,6 +36,12 @@ def test_a_third_of_the_updates_are_deletions(tmp_path: Path) -> None:
     assert sum(made.expected()["n"].to_pylist()) == 300
 
 
+def test_files_are_of_different_ages(tmp_path: Path) -> None:
+    made = spark_aggregation.write_files(tmp_path / "s", 900, 6, 2, 10, deletes=True)
+    ages = [path.stat().st_mtime_ns // 1_000_000 for path in sorted(made.folder.iterdir())]  # Spark looks at these
+    assert ages == sorted(set(ages))
+
+
 def test_other_rows_are_noticed() -> None:
     one = pa.table({"k": [1, 2], "n": [3, 4]})
     spark_aggregation.agree("x", one.take([1, 0]), one)
