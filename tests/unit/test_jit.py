@@ -18,7 +18,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         "model/record.py": "",
         "engine/kernels/layout.py": "ROWS = 0\n",
         "engine/kernels/helper.py": "from whence.engine.kernels.layout import ROWS\n",
-        "engine/kernels/outer.py": "from whence.engine.kernels import (\n    helper,\n)\nfrom whence.engine import driver",
+        "engine/kernels/outer.py": "from whence.engine.kernels import (\n    helper,\n)\n",
         "engine/kernels/other.py": "OTHER = 1\n",
         "engine/driver.py": "A = 1\n",
     }
