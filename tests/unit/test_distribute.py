@@ -125,7 +125,7 @@ def placed(query: str, **options: object) -> str:
         # NULLs on either side decide too, and whether there are any is known everywhere
         (
             "select a from r where a not in (select a from s)",
-            "union(anti(anti(r, s), distinct(all(distinct(s)))), anti(r, distinct(all(distinct(s))))) hash[0]",
+            "anti(anti(anti(r, s), distinct(all(distinct(s)))), distinct(all(distinct(s)))) hash[0]",
         ),
         (
             "select a, a in (select a from s) as there from r",

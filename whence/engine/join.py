@@ -3,8 +3,9 @@
 Law: multiplication distributes over addition, so the change of a product A·B·C is dA·B·C + A'·dB·C + A'·B'·dC, where a
 prime marks the new state. Each input has a *path*: its delta is extended by one other input after the other, through
 indexes on columns already known, so that a join of many inputs keeps no intermediate result. Arrangements show new
-states; where the law wants an old one, what the delta adds is taken off again. State: none of its own, indexes on the
-inputs' arrangements. Cost: the deltas and what they match along their paths.
+states; where the law wants an old one, what the delta adds is taken off again, and what cancels is dropped before the
+next step: a row that changed is met as new, as taken off and as old, which would multiply from input to input. State:
+none of its own, indexes on the inputs' arrangements. Cost: the deltas and what they match along their paths.
 """
 
 from __future__ import annotations
@@ -149,6 +150,7 @@ class Join(Operator):
                     added = self._extend(batch, at, new.rows, new.ann, ids)
                     taken = self.algebra.change(added.ann, np.full(len(added), self.algebra.zero, np.int64))
                     longer = concat([longer, Batch(added.rows, taken)], longer.rows.shape[1])
+                    longer = consolidate(longer, self.algebra)
             batch = _passing(longer, step.tests, decide)
         out = path.out if decide else path.whole
         if not len(batch.ann):

@@ -1,7 +1,9 @@
 """Inner joins seen whole: however a plan nests them, one list of sources, what must be equal, and what else must hold.
 
 Projections that only pick columns are seen through, down to the tables, so that a join can use a table's own rows and
-indexes; conditions between sources become equalities where they can be.
+indexes; conditions between sources become equalities where they can be. A join of single rows stays an operator of its
+own: a change of some of them then costs a step each, not a path through all the others for each. So does what would
+make a join of more than `_WIDEST` sources. Neither does if it has a test that may fail: that waits for all sources.
 """
 
 from __future__ import annotations
@@ -9,9 +11,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from whence.model.types import BOOLEAN, Kind, Schema
-from whence.plan.expr import Call, Col, Expr, columns_of, conjuncts, substitute
+from whence.plan.expr import Call, Col, Expr, columns_of, conjuncts, may_fail, substitute
 from whence.plan.logical import Join, Node, Project, Select
 from whence.plan.native import strip
+from whence.plan.nodes import at_most_one_row
+
+_WIDEST = 32
 
 
 @dataclass(frozen=True)
@@ -81,15 +86,25 @@ def _gather(node: Node) -> tuple[list[Node], list[Expr], list[Expr]]:
         sources, tests, out = _gather(node.input)
         return sources, tests + [_over(t, out) for t in conjuncts(node.predicate)], out
     if isinstance(node, Join) and node.kind == "inner":
-        sources, tests, out = _gather(node.left)
+        (sources, tests, out), (more, extra, right) = _gather_side(node.left), _gather_side(node.right)
+        if len(sources) + len(more) > _WIDEST and not any(map(may_fail, tests + extra)):
+            (sources, tests, out), (more, extra, right) = _leaf(node.left), _leaf(node.right)
         width = sum(len(s.schema) for s in sources)
-        more, extra, right = _gather(node.right)
         moved = [substitute(e, lambda c: Col(c.type, c.index + width)) for e in right]
         both = out + moved
         tests = tests + [substitute(t, lambda c: Col(c.type, c.index + width)) for t in extra]
         tests += [Call(BOOLEAN, "=", (out[a], moved[b])) for a, b in node.keys]
         tests += [_over(t, both) for t in conjuncts(node.residual)]
         return sources + more, tests, both
+    return _leaf(node)
+
+
+def _gather_side(node: Node) -> tuple[list[Node], list[Expr], list[Expr]]:
+    found = _gather(node)
+    return _leaf(node) if at_most_one_row(node) and not any(map(may_fail, found[1])) else found
+
+
+def _leaf(node: Node) -> tuple[list[Node], list[Expr], list[Expr]]:
     return [node], [], [Col(t, i) for i, t in enumerate(node.schema.types)]
 
 

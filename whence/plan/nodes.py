@@ -8,7 +8,7 @@ from dataclasses import replace
 from whence.model import types as t
 from whence.model.types import Column, Schema
 from whence.plan.expr import Call, Col, Expr, Lit, conjuncts
-from whence.plan.logical import Distinct, Join, JoinKind, Node, Project, Ref, Scan, Select, Values
+from whence.plan.logical import Aggregate, Distinct, Join, JoinKind, Node, Project, Ref, Scan, Select, TopK, Values
 from whence.plan.stream_model import Stream
 
 ONE_ROW = Values(Schema(()), ((),))
@@ -52,7 +52,7 @@ def conjunction(terms: Sequence[Expr]) -> Expr | None:
 
 def select(node: Node, terms: Sequence[Expr]) -> Node:
     """The rows for which all the terms are true."""
-    predicate = conjunction([term for given in terms for term in conjuncts(given)])
+    predicate = conjunction(list(dict.fromkeys(term for given in terms for term in conjuncts(given))))
     return node if predicate is None else Select(node.schema, node, predicate)
 
 
@@ -104,3 +104,35 @@ def negation(expr: Expr) -> Expr:
     if isinstance(expr, Call) and expr.op == "not":
         return expr.args[0]
     return Call(t.BOOLEAN, "not", (expr,))
+
+
+def exactly_one_row(node: Node) -> bool:
+    """Tell whether a plan has one row whatever its tables hold: an aggregate without GROUP BY, a constant row."""
+    match node:
+        case Project():
+            return exactly_one_row(node.input)
+        case Aggregate():
+            return not node.keys
+        case Values():
+            return len(node.rows) == 1
+        case Join(kind="inner", keys=(), residual=None):
+            return exactly_one_row(node.left) and exactly_one_row(node.right)
+        case Join(kind="left"):
+            return exactly_one_row(node.left) and at_most_one_row(node.right)
+    return False
+
+
+def at_most_one_row(node: Node) -> bool:
+    """Tell whether a plan never has a second row."""
+    match node:
+        case Project() | Select() | Distinct():
+            return at_most_one_row(node.input)
+        case TopK(limit=int(limit)) if limit <= 1:
+            return True
+        case Values():
+            return len(node.rows) <= 1
+        case Join(kind="inner" | "left"):
+            return at_most_one_row(node.left) and at_most_one_row(node.right)
+        case Join(kind="semi" | "anti" | "mark"):
+            return at_most_one_row(node.left)
+    return exactly_one_row(node)

@@ -1,9 +1,10 @@
 """Subqueries in expressions become joins.
 
 As a conjunct of WHERE or HAVING, EXISTS and IN are a semi join and their negations an anti join; anywhere else they are
-a mark join whose BOOLEAN column the expression reads. A scalar subquery is a left join with the one row it has. NOT IN
-keeps SQL's rule for NULL without ever comparing one: rows whose value is known and not found, if nothing unknown is
-among the subquery's, and rows whose value is unknown, if the subquery has no rows at all.
+a mark join whose BOOLEAN column the expression reads. A scalar subquery is a join with the one row it has. NOT IN keeps
+SQL's rule for NULL without ever comparing one: a row goes if its value is found, if something unknown is among the
+subquery's values, or if its own value is unknown and the subquery has a row. Each is an anti join over the one before,
+so the plan of many NOT IN grows with their number.
 """
 
 from __future__ import annotations
@@ -14,8 +15,17 @@ from sqlglot import exp
 
 from whence.model import types as t
 from whence.plan.expr import Call, Case, Col, Expr, Lit, columns_of, rebuild
-from whence.plan.logical import Aggregate, JoinKind, Node, Project, Select, TopK, Union, Values
-from whence.plan.nodes import columns, distinct, join, negation, project, select
+from whence.plan.logical import JoinKind, Node, Project, TopK
+from whence.plan.nodes import (
+    ONE_ROW,
+    at_most_one_row,
+    columns,
+    distinct,
+    exactly_one_row,
+    join,
+    project,
+    select,
+)
 from whence.sql.lift import Lifted, LiftError, lift
 from whence.sql.operators import comparison
 from whence.sql.placeholders import Outer, Sub, map_expr, push_in, walk_expr
@@ -98,12 +108,12 @@ def _scalar(node: Node, sub: Sub, at: exp.Expr) -> tuple[Node, Expr]:
     inner = _lifted(sub, exists=False, at=at)
     width = len(node.schema)
     if not inner.conds:
-        if not _at_most_one(inner.core):
+        if not at_most_one_row(inner.core):
             raise error(
                 "a subquery used as a value must be sure to have one row: an aggregate without GROUP BY, or LIMIT 1", at
             )
-        kind: JoinKind = "inner" if _exactly_one(inner.core) else "left"
-        return join(node, inner.core, kind), _across(inner.outs[0], width)
+        row = inner.core if exactly_one_row(inner.core) else join(ONE_ROW, inner.core, "left")
+        return join(node, row, "inner"), _across(inner.outs[0], width)
     if not inner.one_row:
         raise error("a correlated subquery used as a value must be an aggregate without GROUP BY", at)
     joined = join(node, inner.core, "left", [_across(cond, width) for cond in inner.conds])
@@ -125,14 +135,12 @@ def _not_in(node: Node, sub: Sub, at: exp.Expr) -> Node:
     if len(sub.operands) > 1:
         maybe = [_maybe_equal(push_in(x, 1), y) for x, y in zip(sub.operands, inner.outs, strict=True)]
         return _matched(node, inner.core, "anti", inner.conds + maybe)
-    value, column = sub.operands[0], inner.outs[0]
-    is_null = Call(t.BOOLEAN, "is_null", (value,))
-    known = select(node, [negation(is_null)])
-    known = _matched(known, inner.core, "anti", inner.conds + _equalities(sub.operands, inner))
-    nothing_unknown = Lifted(inner.core, inner.outs, [*inner.conds, Call(t.BOOLEAN, "is_null", (column,))])
-    known = _matched(known, inner.core, "anti", nothing_unknown.conds)
-    unknown = _matched(select(node, [is_null]), inner.core, "anti", inner.conds)
-    return Union(node.schema, (known, unknown))
+    (value,), width = sub.operands, len(node.schema)
+    unknown = Call(t.BOOLEAN, "is_null", (inner.outs[0],))
+    node = project(node, [*columns(node), Call(t.BOOLEAN, "is_null", (value,))])
+    node = _matched(node, inner.core, "anti", inner.conds + _equalities(sub.operands, inner))
+    node = _matched(node, inner.core, "anti", [*inner.conds, unknown])
+    return _matched(node, inner.core, "anti", [*inner.conds, Outer(t.BOOLEAN, width, 1)])
 
 
 def _lifted(sub: Sub, exists: bool, at: exp.Expr) -> Lifted:
@@ -204,15 +212,3 @@ def _across(cond: Expr, width: int) -> Expr:
         return Col(e.type, e.index + width) if isinstance(e, Col) else None
 
     return map_expr(cond, change)
-
-
-def _exactly_one(node: Node) -> bool:
-    if isinstance(node, Project):
-        return _exactly_one(node.input)
-    return (isinstance(node, Aggregate) and not node.keys) or (isinstance(node, Values) and len(node.rows) == 1)
-
-
-def _at_most_one(node: Node) -> bool:
-    if isinstance(node, (Project, Select)):
-        return _at_most_one(node.input)
-    return _exactly_one(node) or (isinstance(node, TopK) and node.limit is not None and node.limit <= 1)

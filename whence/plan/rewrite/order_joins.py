@@ -2,7 +2,8 @@
 
 A tree of inner joins is a set of relations and a set of conditions; any order of the relations gives the same rows.
 Each connected group of relations is joined left to right, always taking the first one in the text that an equality
-ties to those already joined, and the groups are crossed last.
+ties to those already joined, and the groups are crossed last. Groups of at most one row (scalar subqueries) are crossed
+among themselves first, so that the others meet one row and not one after the other.
 """
 
 from __future__ import annotations
@@ -10,9 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from whence.model.types import BOOLEAN
-from whence.plan.expr import Call, Col, Expr, columns_of, conjuncts, substitute
+from whence.plan.expr import Call, Col, Expr, columns_of, conjuncts, may_fail, substitute
 from whence.plan.logical import Join, Node, Project
-from whence.plan.nodes import join, select
+from whence.plan.nodes import at_most_one_row, join, select
 from whence.plan.rewrite.inputs import with_inputs
 
 
@@ -71,8 +72,7 @@ def _ordered(node: Node, tree: _Tree, shown: list[int]) -> Node:
         ties.append({tree.leaf_of(c) for c in columns_of(term)})
     todo = list(range(len(tree.leaves)))
     pending = list(range(len(tree.terms)))
-    plan: Node | None = None
-    place: dict[int, int] = {}
+    groups: list[_Group] = []
     while todo:  # one connected group at a time
         group = {todo[0]}
         made, made_place = tree.leaves[todo.pop(0)], dict[int, int]()
@@ -84,20 +84,36 @@ def _ordered(node: Node, tree: _Tree, shown: list[int]) -> Node:
             todo.remove(following)
             group.add(following)
             made, pending = _join_next(made, made_place, tree.leaves[following], following, tree, ties, pending, group)
-        if plan is None:
-            plan, place = made, made_place
-        else:
-            width = len(plan.schema)
-            place.update({column: at + width for column, at in made_place.items()})
-            ready = [i for i in pending if all(c in place for c in columns_of(tree.terms[i]))]
-            pending = [i for i in pending if i not in ready]
-            plan = join(plan, made, "inner", [_moved(tree.terms[i], place) for i in ready])
-    assert plan is not None
+        groups.append((made, made_place))
+    single = [g for g in groups if at_most_one_row(g[0])]
+    while len(single) > 1:
+        first, second, *rest = single
+        crossed, pending = _cross(first, second, tree, pending)
+        single = [*rest, crossed]  # in turn, so that the tree is no deeper than it must be
+    (plan, place), *others = [g for g in groups if not at_most_one_row(g[0])] + single
+    for other in others:
+        (plan, place), pending = _cross((plan, place), other, tree, pending)
     plan = select(plan, [_moved(tree.terms[i], place) for i in pending])  # conditions of no column
     if [place[c] for c in shown] == list(range(len(plan.schema))):
         return plan
     types = node.schema.types
     return Project(node.schema, plan, tuple(Col(t, place[c]) for t, c in zip(types, shown, strict=True)))
+
+
+_Group = tuple[Node, dict[int, int]]  # joined relations, and where they have the tree's columns
+
+
+def _cross(left: _Group, right: _Group, tree: _Tree, pending: list[int]) -> tuple[_Group, list[int]]:
+    """Join two groups on the pending conditions that both together decide; return the conditions that are left.
+
+    Between single rows a condition that may fail waits: there may be no row of the other relations to decide it for."""
+    width = len(left[0].schema)
+    place = left[1] | {column: at + width for column, at in right[1].items()}
+    ready = [i for i in pending if columns_of(tree.terms[i]) and columns_of(tree.terms[i]) <= place.keys()]
+    if at_most_one_row(left[0]) and at_most_one_row(right[0]):
+        ready = [i for i in ready if not may_fail(tree.terms[i])]
+    joined = join(left[0], right[0], "inner", [_moved(tree.terms[i], place) for i in ready])
+    return (joined, place), [i for i in pending if i not in ready]
 
 
 def _join_next(
