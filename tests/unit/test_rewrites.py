@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
+import random
+
 import pytest
 
+from whence.model.types import BOOLEAN
+from whence.plan.expr import Call, Col, Expr
 from whence.plan.logical import Aggregate, Distinct, Join, Node, Project, Scan, Select, Values, walk
 from whence.plan.program import Program
 from whence.plan.rewrite import optimize
+from whence.plan.rewrite.factor_disjunctions import factor, implied
 from whence.sql import statements as st
 from whence.sql.bind import bind_query, bind_table
 from whence.sql.parse import parse
@@ -77,6 +83,35 @@ def shape(node: Node) -> str:
             "project[#0](semi[1=0](project[#0, #1](select[(#3 = 2)](r)), project[#1](select[(#2 = 1)](s))))",
         ),
         ("select a from r where 1 = 1 and true", "project[#0](r)"),
+        (  # TPC-H Q19: the key stands in every branch, turned around in one of them
+            "select r.a from r, s where (r.a = s.a and r.b = 1 and s.b = 1) or (s.a = r.a and r.b = 2 and s.b = 2)",
+            "project[#0](inner[0=0] if (((#1 = 1) and (#3 = 1)) or ((#1 = 2) and (#3 = 2)))"
+            "(project[#0, #1](select[((#1 = 1) or (#1 = 2))](r)),"
+            " project[#0, #1](select[((#1 = 1) or (#1 = 2))](s))))",
+        ),
+        (  # ON of an outer join: what it says of the padded side
+            "select r.a from r left join s on (r.a = s.a and s.b = 1) or (r.a = s.a and s.b = 2 and r.b = 3)",
+            "project[#0](left[0=0] if ((#3 = 1) or ((#3 = 2) and (#1 = 3)))"
+            "(project[#0, #1](r), project[#0, #1](select[((#1 = 1) or (#1 = 2))](s))))",
+        ),
+        (  # HAVING: what it says of the group
+            "select a, count(*) as n from r group by a having (a = 1 and count(*) > 1) or (a = 2 and count(*) > 2)",
+            "select[(((#0 = 1) and (#1 > 1)) or ((#0 = 2) and (#1 > 2)))]"
+            "(aggregate(project[#0](select[((#0 = 1) or (#0 = 2))](r))))",
+        ),
+        (  # x or (x and y) is x
+            "select a from r where a = 1 or (a = 1 and b = 2)",
+            "project[#0](select[(#0 = 1)](r))",
+        ),
+        (  # a condition that may fail stays behind those that keep rows away from it
+            "select a from r where (b = 1 and c % d = 0) or (b = 2 and c % d = 0)",
+            "project[#0](select[(((#1 = 1) and ((#2 % #3) = 0)) or ((#1 = 2) and ((#2 % #3) = 0)))](r))",
+        ),
+        (  # scalar subqueries meet each other before they meet the rows
+            "select r.a from r, (select min(a) x from s) p, (select max(a) y from t) q where r.a > x and r.b < y",
+            "project[#0](inner[] if ((#0 > #2) and (#1 < #3))(project[#0, #1](r),"
+            " inner[](aggregate(project[#0](s)), aggregate(project[#0](t)))))",
+        ),
         ("select a from r where 1 = 2", "project[#0](values())"),
         ("select z from (select y + 1 as z from (select a as y from r) p) q", "project[(#0 + 1)](r)"),
     ],
@@ -110,3 +145,36 @@ def test_one_row_stays_one_row(program: Program) -> None:
     plan = optimize(bind_query(parse("select 1 from (select count(*) from r) q")[0].query, program))
     assert any(isinstance(n, Aggregate) and len(n.aggs) == 1 for n in walk(plan))
     assert not any(isinstance(n, Values) for n in walk(plan))
+
+
+def truth(expr: Expr, row: tuple[bool | None, ...]) -> bool | None:
+    """Evaluate a condition of ANDs, ORs and columns in three-valued logic."""
+    if isinstance(expr, Col):
+        return row[expr.index]
+    assert isinstance(expr, Call)
+    values = [truth(arg, row) for arg in expr.args]
+    decided = expr.op == "or"
+    return decided if decided in values else None if None in values else not decided
+
+
+def test_factored_conditions_have_the_same_value_for_every_row() -> None:
+    rng = random.Random(13)
+    rows = list(itertools.product((True, False, None), repeat=4))
+
+    def condition(depth: int) -> Expr:
+        if depth == 0 or rng.random() < 0.2:
+            return Col(BOOLEAN, rng.randrange(4))
+        return Call(BOOLEAN, rng.choice(("and", "or")), tuple(condition(depth - 1) for _ in range(rng.randint(2, 3))))
+
+    changed = weakened = 0
+    for _ in range(150):
+        given = condition(4)
+        found, weaker = factor(given), implied(given, {0, 1})
+        changed += found != given
+        weakened += weaker not in (None, given)
+        for row in rows:
+            value = truth(given, row)
+            assert truth(found, row) is value
+            assert value is not True or weaker is None or truth(weaker, row) is True
+    assert changed > 20
+    assert weakened > 20

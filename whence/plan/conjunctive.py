@@ -28,6 +28,7 @@ from whence.plan.logical import (
     Union,
     walk,
 )
+from whence.plan.rewrite.factor_disjunctions import factor
 
 
 @dataclass(frozen=True)
@@ -265,7 +266,7 @@ def _over(body: Body, expr: Expr) -> Expr:
 
 
 def _filtered(body: Body, tests: list[Expr]) -> Body:
-    return replace(body, tests=(*body.tests, *(t for e in tests for t in conjuncts(_over(body, e)))))
+    return replace(body, tests=(*body.tests, *(t for e in tests for t in conjuncts(factor(_over(body, e))))))
 
 
 def _without(body: Body, node: Node, keys: tuple[tuple[int, int], ...], null_safe: bool) -> Body:

@@ -13,6 +13,7 @@ from whence.plan.conjunctive import Body, Derived, External, Function, Source, c
 from whence.plan.expr import Call, Col, Expr, Lit, columns_of, rebuild, substitute
 from whence.plan.logical import Join, Lateral, Node, Project, Select
 from whence.plan.native import is_test, is_value
+from whence.plan.rewrite.factor_disjunctions import implied_by
 
 
 def push_down(body: Body) -> Body:
@@ -22,6 +23,8 @@ def push_down(body: Body) -> Body:
         owners = _owners(body, test)
         if len(owners) == 1 and _external(body, owners):
             body = _push_test(body, test)
+        elif len(owners) > 1:
+            body = _push_implied(body, test)
     while True:
         foreign = next((e for e in _foreign_parts(body) if _external(body, _owners(body, e))), None)
         if foreign is None:
@@ -46,6 +49,16 @@ def _push_test(body: Body, test: Expr) -> Body:
     moved = substitute(test, lambda c: Col(c.type, c.index - start))
     sources = _with(body.sources, at, External(Select(source.schema, source.node, moved)))
     return replace(body, sources=sources, tests=tuple(t for t in body.tests if t is not test))
+
+
+def _push_implied(body: Body, test: Expr) -> Body:
+    """The body with what an OR says of external rows alone tested out there too; the OR itself stays."""
+    starts = body.offsets()
+    for at in sorted(_owners(body, test)):
+        own = range(starts[at], starts[at] + len(body.sources[at].schema))
+        for part in implied_by([test], own) if isinstance(body.sources[at], External) else ():
+            body = _push_test(body, part)
+    return body
 
 
 def _with(sources: tuple[Source, ...], at: int, source: Source) -> tuple[Source, ...]:

@@ -3,6 +3,7 @@
 | rewrite | what it does |
 |---|---|
 | `fold_constants` | computes what is constant; drops conditions that are always true |
+| `factor_disjunctions` | takes what stands in every branch of an OR out of it |
 | `push_predicates` | moves conditions towards the tables and turns equalities across a join into its keys |
 | `order_joins` | orders inner joins so that no cross product is formed where a connected order exists |
 | `merge_projections` | makes one of adjacent projections and of adjacent selections |
@@ -13,18 +14,28 @@ from __future__ import annotations
 
 from whence.plan.logical import Node
 from whence.plan.nodes import relabel
+from whence.plan.rewrite.factor_disjunctions import factor_disjunctions
 from whence.plan.rewrite.fold_constants import fold_constants
 from whence.plan.rewrite.merge_projections import merge_projections
 from whence.plan.rewrite.order_joins import order_joins
 from whence.plan.rewrite.prune_columns import prune_columns
 from whence.plan.rewrite.push_predicates import push_predicates
 
-__all__ = ["fold_constants", "merge_projections", "optimize", "order_joins", "prune_columns", "push_predicates"]
+__all__ = [
+    "factor_disjunctions",
+    "fold_constants",
+    "merge_projections",
+    "optimize",
+    "order_joins",
+    "prune_columns",
+    "push_predicates",
+]
 
 
 def optimize(node: Node) -> Node:
     """The plan after all rewrites: the same rows under the same schema."""
     found = fold_constants(node)
+    found = factor_disjunctions(found)
     found = merge_projections(found)
     found = push_predicates(found)
     found = merge_projections(found)

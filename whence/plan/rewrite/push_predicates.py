@@ -3,7 +3,8 @@
 A condition may pass an operator when it is true of a row above exactly when it is true of the rows below that make it.
 So it never passes the padded side of an outer join, a top-k, or an aggregate whose keys it does not stick to. Inside ON
 it may move only into the side that is not kept whole. One that is an error for some rows (a cast, a division) does not
-move to where it would meet rows that are not there above.
+move to where it would meet rows that are not there above. Of an OR that has to stay, what it says of the rows below
+alone goes down beside it.
 
 Streams: what is before a window, a b-sort or a retention decides what is in it, so conditions stay after those; they
 pass a lookup as they pass a join.
@@ -18,6 +19,7 @@ from whence.model.types import Schema
 from whence.plan.expr import Call, Col, Expr, columns_of, conjuncts, may_fail, shift, substitute
 from whence.plan.logical import Aggregate, Distinct, Join, Lateral, Node, Project, Select, SetOp, Union
 from whence.plan.nodes import columns, conjunction, join_schema, key_pair, project, select
+from whence.plan.rewrite.factor_disjunctions import implied_by
 from whence.plan.rewrite.inputs import with_inputs
 from whence.plan.size import size_of
 from whence.plan.stream_model import Lookup, Relate, WindowJoin, with_at
@@ -49,10 +51,12 @@ def _push(node: Node, terms: list[Expr]) -> Node:
         case Aggregate():
             keys = range(len(node.keys)) if node.keys else ()
             down, stay = _split(terms, keys)
+            down += implied_by(stay, keys)
             below = [substitute(term, lambda c: Col(c.type, node.keys[c.index])) for term in down]
             return select(replace(node, input=_push(node.input, below)), stay)
         case Lateral():
             down, stay = _split(terms, range(len(node.input.schema)))
+            down += implied_by(stay, range(len(node.input.schema)))
             return select(replace(node, input=_push(node.input, down)), stay)
         case Join():
             return _push_join(node, terms)
@@ -90,11 +94,13 @@ def _split(terms: Sequence[Expr], allowed: Sequence[int] | range) -> tuple[list[
 
 
 def _sure(terms: Sequence[Expr], allowed: range) -> tuple[list[Expr], list[Expr]]:
-    """As `_split`, but a term that may fail stays: below it would meet rows that have no partner."""
+    """As `_split`, but a term that may fail stays: below it would meet rows that have no partner.
+
+    What a term that stays implies goes down too."""
     down, stay = _split([term for term in terms if not may_fail(term)], allowed)
     staying = set(stay)
     kept = [term for term in terms if term in staying or may_fail(term)]
-    return down, kept
+    return down + implied_by(kept, allowed), kept
 
 
 def _push_join(node: Join, terms: list[Expr]) -> Node:
