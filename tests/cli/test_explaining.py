@@ -138,6 +138,10 @@ def test_what_if_tells_of_every_view_and_changes_nothing(db: Path, tmp_path: Pat
     assert "<h2>reachable</h2>" in (tmp_path / "what.html").read_text(encoding="utf-8")
     told = said("what-if", db, "--sql", "DELETE FROM link WHERE src = 'C'", "--view", "dear")
     assert told["views"] == {"dear": {"deleted": [{"src": "C", "cost": 4}], "inserted": []}}
+    told = said("what-if", db, "--delete", 'link:{"src": "C"}', "--view", "dear")
+    assert told["views"] == {"dear": {"deleted": [{"src": "C", "cost": 4}], "inserted": []}}
+    (tmp_path / "gone.jsonl").write_text('{"src": "C"}\n')
+    assert said("what-if", db, "--delete", f"link:@{tmp_path / 'gone.jsonl'}", "--view", "dear") == told
     assert call("what-if", db, "--delete", "link:X,Y,1,0.5").stdout.strip() == "nothing would change"
     assert said("what-if", db, "--sql", "DELETE FROM link", "--at", 1)["tables"]["link"]["deleted"][0]["dst"] == "B"
     with whence.open(db, read_only=True) as same:

@@ -145,11 +145,14 @@ def what_if(
 
     A row is its values as CSV, in the order of the table's columns, where nothing or NULL
     is no value; or a JSON array or object; or @FILE for all rows of a .csv, .jsonl or
-    .parquet file.
+    .parquet file. With --delete an object, or a file, with only some of the columns
+    means all rows that have these values.
 
     Examples:
 
         whence what-if mydb --delete link:A,B
+
+        whence what-if mydb --delete 'link:{"src": "A"}'
 
         whence what-if mydb -d 'link:{"src": "A", "dst": "B"}' -i link:A,C --html what-if.html
 

@@ -79,7 +79,7 @@ def rows_of(text: str, schema: Schema, table: str) -> list[Any]:
     ([('A', 3)], [['A', 3]], [{'src': 'A'}])
     """
     if text.startswith("@"):
-        return [row for part in read(Path(text[1:]), schema) for row in part.to_pylist()]
+        return [row for part in read(Path(text[1:]), schema, by_columns=True) for row in part.to_pylist()]
     if text.startswith(("[", "{")):
         try:
             return [json.loads(text)]

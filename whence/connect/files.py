@@ -18,6 +18,7 @@ import re
 import stat
 from collections.abc import Iterator
 from decimal import Decimal
+from itertools import groupby, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,7 +28,7 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from whence.connect.arrow import arrow_schema
-from whence.connect.rows import encode, listed, to_arrow
+from whence.connect.rows import encode, folded, listed, to_arrow
 from whence.errors import DataError
 from whence.model.codes import Dictionary, Interval
 from whence.model.types import TEXT, Column, Kind, Schema
@@ -61,8 +62,9 @@ def format_of(path: str | Path) -> str:
     return FORMATS[suffix]
 
 
-def read(path: str | Path, schema: Schema, batch: int = 65_536) -> Iterator[pa.Table]:
-    """The rows of a file, as Arrow tables of at most `batch` rows.
+def read(path: str | Path, schema: Schema, batch: int = 65_536, by_columns: bool = False) -> Iterator[pa.Table]:
+    """The rows of a file, as Arrow tables of at most `batch` rows. With `by_columns` a line of JSON that has only some
+    of the columns comes in a table of these columns.
 
     >>> import tempfile; folder = tempfile.TemporaryDirectory(); path = Path(folder.name) / "link.csv"
     >>> _ = path.write_text("src,cost\\nA,1\\n")
@@ -73,7 +75,7 @@ def read(path: str | Path, schema: Schema, batch: int = 65_536) -> Iterator[pa.T
     kind = format_of(path)
     _check_file(path)
     if kind == "jsonl":
-        yield from _read_json(path, schema, batch)
+        yield from _read_json(path, schema, batch, by_columns)
         return
     try:
         for part in _read_csv(path, schema) if kind == "csv" else _read_parquet(path, batch):
@@ -183,25 +185,23 @@ def _json_objects(path: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:
         raise DataError(f"{path}: cannot be read: {error}") from None
 
 
-def _read_json(path: str | Path, schema: Schema, batch: int) -> Iterator[pa.Table]:
-    rows: list[dict[str, Any]] = []
-    lines: list[int] = []
-    for line, item in _json_objects(path):
-        rows.append(item)
-        lines.append(line)
-        if len(rows) >= batch:
-            yield _json_table(path, rows, lines, schema)
-            rows, lines = [], []
-    if rows:
-        yield _json_table(path, rows, lines, schema)
+def _read_json(path: str | Path, schema: Schema, batch: int, by_columns: bool) -> Iterator[pa.Table]:
+    objects = _json_objects(path)
+    while some := list(islice(objects, batch)):
+        if not by_columns:
+            yield _json_table(path, some, schema)
+            continue
+        for names, alike in groupby(some, lambda item: frozenset(folded(name, schema) for name in item[1])):
+            part = Schema(tuple(column for column in schema.columns if column.name in names))
+            yield _json_table(path, list(alike), part if len(part) == len(names) else schema)
 
 
-def _json_table(path: str | Path, rows: list[dict[str, Any]], lines: list[int], schema: Schema) -> pa.Table:
+def _json_table(path: str | Path, objects: list[tuple[int, dict[str, Any]]], schema: Schema) -> pa.Table:
     words = Dictionary()
     try:
-        codes = encode([prepare(row, schema) for row in rows], schema, words, str(path))
+        codes = encode([prepare(row, schema) for _, row in objects], schema, words, str(path))
     except DataError:
-        for row, line in zip(rows, lines, strict=True):
+        for line, row in objects:
             try:
                 encode([prepare(row, schema)], schema, words, "")
             except DataError as error:

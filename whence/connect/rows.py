@@ -30,6 +30,7 @@ from whence.model.codes import (
     shown,
 )
 from whence.model.types import Column, Kind, Schema, Type
+from whence.sql.position import did_you_mean
 
 if TYPE_CHECKING:
     import pandas
@@ -145,7 +146,7 @@ def _values_of(row: Any, schema: Schema, table: str, number: int) -> Row:
                 lower[low] = value
             values = [lower.pop(name, None) for name in schema.names]
             if lower:
-                raise DataError(f"table {table}, row {number}: no column {listed(sorted(lower))} in {schema}")
+                raise unknown_columns(f"table {table}, row {number}", sorted(lower), schema)
         return tuple(values)
     if isinstance(row, (str, bytes)) or not isinstance(row, Iterable) or getattr(row, "shape", None) == ():
         raise DataError(f"table {table}, row {number}: {shown(row)} is not a row {schema}")
@@ -153,6 +154,17 @@ def _values_of(row: Any, schema: Schema, table: str, number: int) -> Row:
     if len(values) != len(schema):
         raise DataError(f"table {table}, row {number}: {len(values)} values for the {len(schema)} columns {schema}")
     return tuple(values)
+
+
+def folded(name: object, schema: Schema) -> str:
+    """A column's name as the table has it, whatever case it is given in."""
+    text = name if isinstance(name, str) else shown(name)
+    return text if text in schema.names else text.lower()
+
+
+def unknown_columns(place: str, names: Sequence[str], schema: Schema) -> DataError:
+    """The error of columns that a table does not have."""
+    return DataError(f"{place}: no column {listed(names)} in {schema}{did_you_mean(names[0].lower(), schema.names)}")
 
 
 def listed(names: Sequence[str]) -> str:
@@ -211,7 +223,7 @@ def _encode_table(data: pa.Table, schema: Schema, dictionary: Dictionary, table:
             raise DataError(f"table {table}: column {name:.80} is given twice")
     unknown = [name for name in data.column_names if name not in known and name.lower() not in known]
     if unknown:
-        raise DataError(f"table {table}: no column {listed(unknown)} in {schema}")
+        raise unknown_columns(f"table {table}", unknown, schema)
     out = np.empty((data.num_rows, len(schema) + room), np.int64)
     for i, column in enumerate(schema.columns):
         if column.name not in given:

@@ -182,6 +182,7 @@ class Dataflow:
             elif id(op) not in wanted:
                 op.arranged = None
                 continue
+            keep = keep | set(op.arranged.lookups.built)
             for cols in list(op.arranged.indexes):
                 if cols not in keep:
                     op.arranged.drop_index(cols)

@@ -21,6 +21,7 @@ from whence.engine.image import Image, StaleImage, expect, taken
 from whence.engine.kernels import index as ik
 from whence.engine.kernels import rebuild as rk
 from whence.engine.kernels import table as tk
+from whence.engine.lookups import Lookups
 from whence.engine.operator import Batch
 from whence.model.codes import Codes
 
@@ -98,6 +99,7 @@ class Relation:
         self.meta = np.zeros(3, np.int64)
         self.indexes: dict[tuple[int, ...], Index] = {}
         self._index_list: list[Index] = []
+        self.lookups = Lookups(self)
         self._log: list[_Change | _Saved] = []
         self._open: _Change
 
@@ -241,6 +243,7 @@ class Relation:
         if found is None:
             found = self.indexes[key] = Index(key, self)
             self._index_list = list(self.indexes.values())
+        self.lookups.release(key)
         return found
 
     def drop_index(self, cols: Sequence[int]) -> None:
@@ -270,6 +273,10 @@ class Relation:
         """The rows that have one of these keys in some columns."""
         _, ids = self.probe(cols, keys)
         return Batch(self.rows[ids], self.ann[ids])
+
+    def find(self, cols: tuple[int, ...], keys: Codes) -> Batch:
+        """The rows that have one of these distinct keys in any columns, indexed or not; NULL equals NULL."""
+        return self.lookups.find(cols, keys)
 
     def ids(self) -> Codes:
         out = np.empty(len(self), np.int64)

@@ -20,6 +20,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from whence.engine.operator import Batch
+from whence.engine.scan import Scan as TableScan
 from whence.errors import CatalogError, DataError
 from whence.explain.ask import critical as algorithms
 from whence.explain.ask import trial as trying
@@ -368,6 +369,8 @@ def _matching(catalog: Catalog, name: str, codes: Mapping[int, int]) -> Codes:
     if len(codes) == len(operator.schema):
         row = np.array([[codes[c] for c in range(len(codes))]], np.int64)
         return row[operator.count_of(row) > 0]
+    if isinstance(operator, TableScan):
+        return operator.relation.find(tuple(codes), np.array([list(codes.values())], np.int64)).rows
     rows = operator.contents().rows
     for column, code in codes.items():
         rows = rows[rows[:, column] == code]

@@ -18,7 +18,7 @@ from whence.model.progress import Progress
 from whence.model.types import Schema, Type
 from whence.plan.program import ScalarFunction, TableFunction
 from whence.plan.settings import DEPTH_LIMIT
-from whence.runtime import copying, explaining, lateness, statements, supposing
+from whence.runtime import copying, explaining, lateness, statements, supposing, writing
 from whence.runtime.changes import Changes
 from whence.runtime.copying import Backup
 from whence.runtime.durable import Durable, Following
@@ -32,7 +32,6 @@ from whence.runtime.spark.sharded import Sharded, temporary_folder
 from whence.runtime.spark.sinks import Sink
 from whence.runtime.spark.streams import Running
 from whence.runtime.supposing import WhatIf
-from whence.runtime.writing import matching, new_values
 from whence.sql import statements as st
 from whence.sql.parse import parse_one
 from whence.state.disk import Disk
@@ -218,33 +217,67 @@ class Database:
             room = int(pending.table.stream is not None)
             return pending.insert(self._codes(data, pending.table.schema, name, room))
 
-    def delete(self, table: str, data: Any, strict: bool = False) -> int:
-        """Delete rows, each once for each time it is given; how many were there.
+    def delete(
+        self,
+        table: str,
+        data: Any = None,
+        strict: bool = False,
+        *,
+        key: Any = None,
+        where: Mapping[str, Any] | str | None = None,
+    ) -> int:
+        """Delete rows; return how many were there.
 
-        Rows that are not there are passed over, or under `strict` a MissingRowError, and then nothing is deleted.
-        Of a Spark DataFrame, which jobs delete, the number of rows given is returned.
+        data    rows, of any kind that `insert` takes; each is deleted once for each time it is given. A dict (or a
+                frame) with only some of the columns is a condition: all rows that have these values are deleted
+        key     in place of data, a primary key, or a list of them; a key of several columns is a tuple
+        where   in place of data, a condition: columns and their values (None is IS NULL, a list is IN), or SQL
+        strict  a row, a key or a condition that finds nothing is a MissingRowError, and then nothing is deleted;
+                else it is passed over
+
+        Keys and conditions are looked up by an index, not by a scan. Of a Spark DataFrame, which jobs delete, the
+        number of rows given is returned.
+
+        >>> db = open(); _ = db.execute("CREATE TABLE a (id INT PRIMARY KEY, x TEXT)")
+        >>> _ = db.insert("a", [(1, "old"), (2, "old"), (3, "new"), (4, "new")])
+        >>> db.delete("a", key=1), db.delete("a", key=[2, 7]), db.delete("a", where={"id": 3}), db["a"].rows
+        (1, 1, 1, [(4, 'new')])
         """
+        if (data is not None) + (key is not None) + (where is not None) != 1:
+            raise DataError("delete takes one of rows, key=… or where=…")
         runtime, name = self._runtime, _name(table)
-        if self._by_jobs(data) and not strict:
+        if data is None:
+            with runtime.transaction() as writes:
+                return writing.delete_where(writes.table(name), where, key, runtime, strict)
+        if self._by_jobs(data) and not strict and frames.has_all_columns(data, runtime.table_of(name)):
             return frames.delete(runtime, name, data)
         if isinstance(runtime, Sharded) and not strict and runtime.left_to_jobs(name, -1):
-            return runtime.take(name, self._codes(data, runtime.table_of(name).schema, name), -1)
+            whole = writing.whole_rows(self._parts(data, name), runtime.table_of(name), runtime)
+            if whole is not None:
+                return runtime.take(name, whole, -1)
         with runtime.transaction() as writes:
-            pending = writes.table(name)
-            return pending.delete(self._codes(data, pending.table.schema, name), strict)
+            return writing.delete(writes.table(name), self._parts(data, name), runtime, strict)
 
-    def update(self, table: str, values: Mapping[str, Any], where: Mapping[str, Any] | str | None = None) -> int:
-        """Give columns new values in the rows that match `where` (columns and their values, or SQL); how many matched.
+    def update(
+        self,
+        table: str,
+        values: Mapping[str, Any],
+        where: Mapping[str, Any] | str | None = None,
+        *,
+        key: Any = None,
+    ) -> int:
+        """Give columns new values in the rows that match; return how many did.
+
+        where  columns and their values (None is IS NULL, a list is IN), or SQL; without it and `key`, every row
+        key    in its place, a primary key, or a list of them
 
         >>> db = open(); _ = db.execute("CREATE TABLE a (id INT PRIMARY KEY, x TEXT)"); _ = db.insert("a", (1, "old"))
-        >>> db.update("a", {"x": "new"}, {"id": 1}), db["a"].rows
-        (1, [(1, 'new')])
+        >>> db.update("a", {"x": "new"}, {"id": 1}), db.update("a", {"x": "newer"}, key=1), db["a"].rows
+        (1, 1, [(1, 'newer')])
         """
         runtime, name = self._runtime, _name(table)
         with runtime.transaction() as writes:
-            pending = writes.table(name)
-            found, counts = matching(pending, where, runtime)
-            return pending.replace(found, counts, new_values(found, values, pending.table, runtime.dictionary))
+            return writing.update(writes.table(name), values, where, runtime, key)
 
     def _by_jobs(self, data: Any) -> bool:
         """Whether rows stay in Spark on their way; in a transaction they come here."""
@@ -253,15 +286,22 @@ class Database:
         return on_spark and frames.is_frame(data) and not runtime.is_writing
 
     def _codes(self, data: Any, schema: Schema, name: str, room: int = 0) -> Codes:
-        if frames.is_frame(data):
-            data = frames.to_arrow(data)
         if isinstance(data, Path):
             parts = list(files.read(data, schema))
             try:
                 data = pa.concat_tables(parts, promote_options="default") if parts else []
             except pa.ArrowException as error:
                 raise DataError(f"{data}: {error}") from None
+        elif frames.is_frame(data):
+            data = frames.to_arrow(data)
         return rows.encode(data, schema, self._runtime.dictionary, name, room)
+
+    def _parts(self, data: Any, name: str) -> Iterator[Any]:
+        """Read rows to delete that are in Spark or in a file; rows of a file with other columns are another part."""
+        if isinstance(data, Path):
+            yield from files.read(data, self._runtime.table_of(name).schema, by_columns=True)
+        else:
+            yield frames.to_arrow(data) if frames.is_frame(data) else data
 
     def expire(self) -> int:
         """Let the rows leave whose time is up, in an epoch; how many did.
@@ -302,7 +342,8 @@ class Database:
         nothing is changed.
 
         sql     a script of INSERT, DELETE and UPDATE; then come the others, in this order:
-        delete  by table, the rows to delete; those that are not there are passed over, or under `strict` an error
+        delete  by table, the rows to delete, whole or by some of their columns as in `delete`, or a condition in SQL;
+                those that are not there are passed over, or under `strict` an error
         update  by table, a pair of new values and where (as `update` takes them), or a list of such pairs
         insert  by table, the rows to insert, of any kind that `insert` takes
 
@@ -316,7 +357,7 @@ class Database:
         ([(1,)], [(3,)])
         """
         writes = supposing.Writes(sql, insert, delete, update, strict)
-        return supposing.suppose(self._now, writes, self._codes, views)
+        return supposing.suppose(self._now, writes, self._codes, self._parts, views)
 
     # -- what lasts --------------------------------------------------------------------------------------------------
 

@@ -117,10 +117,10 @@ def _insert(runtime: Embedded, table: str, plan: Node, writes: Transaction) -> i
 
 def _delete(runtime: Embedded, delete: st.Delete, predicate: Expr, writes: Transaction) -> int:
     pending = writes.table(delete.table)
-    return pending.remove(*selected(pending, predicate, runtime.dictionary))
+    return pending.remove(*selected(pending, predicate, runtime))
 
 
 def _update(runtime: Embedded, update: st.Update, predicate: Expr, exprs: tuple[Expr, ...], writes: Transaction) -> int:
     pending = writes.table(update.table)
-    rows, counts = selected(pending, predicate, runtime.dictionary)
+    rows, counts = selected(pending, predicate, runtime)
     return pending.replace(rows, counts, computed(rows, exprs, runtime.dictionary))

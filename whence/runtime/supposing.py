@@ -25,10 +25,9 @@ from whence.engine.operator import Batch
 from whence.errors import CatalogError, DataError
 from whence.model.codes import Codes, shown
 from whence.model.types import Schema
-from whence.runtime import statements
+from whence.runtime import statements, writing
 from whence.runtime.reading import Row, cell, plain, python_rows
 from whence.runtime.transaction import Transaction
-from whence.runtime.writing import matching, new_values
 
 if TYPE_CHECKING:
     import rich.console
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
 
 SHOWN = 20  # rows of a change in a text
 Encode = Callable[[Any, Schema, str], Codes]
+Fetch = Callable[[Any, str], Iterable[Any]]
 
 
 @dataclass(frozen=True)
@@ -193,8 +193,10 @@ class Writes:
         return self
 
 
-def suppose(runtime: Embedded, writes: Writes, encode: Encode, views: Iterable[str] | None = None) -> WhatIf:
-    """What some writes would change, in these views or in all of them."""
+def suppose(
+    runtime: Embedded, writes: Writes, encode: Encode, fetch: Fetch, views: Iterable[str] | None = None
+) -> WhatIf:
+    """What some writes would change, in these views or in all of them; `fetch` reads rows that are in files."""
     writes = writes.checked()
     script = statements.writes_of(runtime, writes.sql)
     asked = _asked(runtime, views)
@@ -204,12 +206,14 @@ def suppose(runtime: Embedded, writes: Writes, encode: Encode, views: Iterable[s
             statement(transaction)
         for table, rows in (writes.delete or {}).items():
             pending = transaction.table(_name(table))
-            pending.delete(encode(rows, pending.table.schema, pending.table.name), writes.strict)
+            if isinstance(rows, str):
+                writing.delete_where(pending, rows, None, runtime, writes.strict)
+            else:
+                writing.delete(pending, fetch(rows, pending.table.name), runtime, writes.strict)
         for table, given in (writes.update or {}).items():
             pending = transaction.table(_name(table))
             for values, where in _updates(given, pending.table.name):
-                found, counts = matching(pending, where, runtime)
-                pending.replace(found, counts, new_values(found, values, pending.table, runtime.dictionary))
+                writing.update(pending, values, where, runtime)
         for table, rows in (writes.insert or {}).items():
             pending = transaction.table(_name(table))
             pending.insert(encode(rows, pending.table.schema, pending.table.name))

@@ -37,6 +37,9 @@ class Committed(Protocol):
     def at_keys(self, cols: tuple[int, ...], keys: Codes) -> Batch:
         """The rows that have one of these keys in some columns, which are indexed."""
 
+    def find(self, cols: tuple[int, ...], keys: Codes) -> Batch:
+        """The rows that have one of these distinct keys in any columns; NULL equals NULL."""
+
     def scan(self) -> Batch:
         """Everything."""
 
@@ -193,6 +196,13 @@ class Pending:
         both = Batch(np.concatenate([committed.rows, over.rows]), np.concatenate([committed.ann, over.ann]))
         total = consolidate(both, COUNTING)
         return total.rows, total.ann
+
+    def find(self, cols: tuple[int, ...], keys: Codes) -> tuple[Codes, Codes]:
+        """Return the distinct rows whose `cols` equal one of the distinct `keys`, and how often each is there now."""
+        found, overlay = self._committed.find(cols, keys), self._over()
+        if overlay is not None:
+            found = consolidate(concat([found, overlay.find(cols, keys)], len(self.table.schema)), COUNTING)
+        return found.rows, found.ann
 
     def _at_keys(self, rows: Codes) -> Codes:
         """The rows that now have the primary keys of these rows."""

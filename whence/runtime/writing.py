@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sqlglot import exp
 
-from whence.connect.rows import encode
 from whence.engine.evaluate import compile_expr
-from whence.errors import DataError
+from whence.errors import DataError, MissingRowError
 from whence.model.codes import Codes, Dictionary, shown
-from whence.model.types import BOOLEAN, Schema
+from whence.model.types import BOOLEAN
 from whence.plan.expr import Col, Expr, Lit
+from whence.plan.pinned import pinned
 from whence.plan.program import Table
+from whence.plan.rewrite.fold_constants import fold
 from whence.runtime.appending import Appending
+from whence.runtime.conditions import Condition, by_columns, by_key, by_literals, by_values, deletions
 from whence.runtime.tables import Pending
 from whence.sql import statements as st
 from whence.sql.bind import bind_predicate
@@ -26,41 +28,109 @@ if TYPE_CHECKING:
 
 
 def matching(
-    pending: Pending | Appending, where: Mapping[str, Any] | str | None, runtime: Embedded
+    pending: Pending | Appending, where: Mapping[str, Any] | str | None, runtime: Embedded, key: Any = None
 ) -> tuple[Codes, Codes]:
-    """The distinct rows that match columns and values, or a SQL condition, and how often each is there."""
+    """The distinct rows that match columns and values, SQL or a primary key, and how often each is there."""
+    if key is not None and where is not None:
+        raise DataError("give key=… or where=…, not both")
+    table = _changed(pending).table
     if isinstance(where, str):
-        table = exp.to_identifier(pending.table.name, quoted=True).sql(dialect="duckdb")
-        statement = parse_one(f"DELETE FROM {table} WHERE {where}")
-        if not isinstance(statement, st.Delete) or statement.where is None:
-            raise DataError(f"{where!r} is not a condition")
-        return selected(pending, bind_predicate(statement.where, pending.table, runtime.program), runtime.dictionary)
-    rows, counts = _rows(pending)
-    if where:
-        columns, codes = _given(where, pending.table, runtime.dictionary)
-        keep = (rows[:, columns] == codes).all(axis=1)
-        rows, counts = rows[keep], counts[keep]
-    return rows, counts
+        return selected(pending, condition_of(where, table, runtime), runtime)
+    if where is None and key is None:
+        return _changed(pending).contents()
+    words = runtime.dictionary
+    return found(pending, by_values(where, table, words) if where is not None else by_key(key, table, words), runtime)
 
 
-def selected(pending: Pending | Appending, predicate: Expr, dictionary: Dictionary) -> tuple[Codes, Codes]:
-    """The distinct rows for which a predicate is true, and how often each is there."""
-    rows, counts = _rows(pending)
+def condition_of(where: str, table: Table, runtime: Embedded) -> Expr:
+    """Bind a condition that is given as SQL."""
+    name = exp.to_identifier(table.name, quoted=True).sql(dialect="duckdb")
+    statement = parse_one(f"DELETE FROM {name} WHERE {where}")
+    if not isinstance(statement, st.Delete) or statement.where is None:
+        raise DataError(f"{where!r} is not a condition")
+    return bind_predicate(statement.where, table, runtime.program)
+
+
+def found(
+    pending: Pending | Appending, condition: Condition, runtime: Embedded, strict: bool = False
+) -> tuple[Codes, Codes]:
+    """The distinct rows that match a condition, and how often each is there."""
+    with runtime.looking():  # an index may be built, which readers must not do at the same time
+        return condition.find(_changed(pending), strict)
+
+
+def selected(pending: Pending | Appending, predicate: Expr, runtime: Embedded) -> tuple[Codes, Codes]:
+    """The distinct rows for which a predicate is true, and how often each is there.
+
+    Where the predicate says which values some columns have, rows are looked up by them instead of scanned."""
+    predicate, keys = fold(predicate), None
+    if (pins := pinned(predicate)) is not None:
+        keys = by_literals(pins, _changed(pending).table, runtime.dictionary)
+    rows, counts = _changed(pending).contents() if keys is None else found(pending, keys, runtime)
     if not len(rows) or predicate == Lit(BOOLEAN, True):
         return rows, counts
-    keep = compile_expr(predicate, dictionary)(rows) == 1
+    keep = compile_expr(predicate, runtime.dictionary)(rows) == 1
     return rows[keep], counts[keep]
 
 
-def _rows(pending: Pending | Appending) -> tuple[Codes, Codes]:
+def delete(pending: Pending | Appending, parts: Iterable[Any], runtime: Embedded, strict: bool = False) -> int:
+    """Delete whole rows, each once for each time it is given, and all rows that have some columns as given."""
+    pending, count = _changed(pending, "deletes rows"), 0
+    for part in _deletions(parts, pending.table, runtime):
+        if isinstance(part, Condition):
+            count += pending.remove(*found(pending, part, runtime, strict))
+        else:
+            count += pending.delete(part, strict)
+    return count
+
+
+def delete_where(
+    pending: Pending | Appending, where: Mapping[str, Any] | str | None, key: Any, runtime: Embedded, strict: bool
+) -> int:
+    """Delete the rows that match a condition or have a primary key."""
+    pending, words = _changed(pending, "deletes rows"), runtime.dictionary
+    if where is None and key is not None:
+        return pending.remove(*found(pending, by_key(key, pending.table, words), runtime, strict))
+    rows, counts = matching(pending, where, runtime, key)
+    if strict and not len(rows):
+        raise MissingRowError(f"table {pending.table.name}: no row with {shown(where)} to delete")
+    return pending.remove(rows, counts)
+
+
+def _deletions(parts: Iterable[Any], table: Table, runtime: Embedded) -> Iterator[Codes | Condition]:
+    return (found for part in parts for found in deletions(part, table, runtime.dictionary))
+
+
+def whole_rows(data: Iterable[Any], table: Table, runtime: Embedded) -> Codes | None:
+    """Encode what is to be deleted if it is all whole rows; None if there are conditions among them."""
+    parts = list(_deletions(data, table, runtime))
+    whole = [part for part in parts if not isinstance(part, Condition)]
+    return np.concatenate(whole) if whole and len(whole) == len(parts) else None
+
+
+def update(
+    pending: Pending | Appending,
+    values: Mapping[str, Any],
+    where: Mapping[str, Any] | str | None,
+    runtime: Embedded,
+    key: Any = None,
+) -> int:
+    """Set columns to constants in the rows that match; return how many did."""
+    pending = _changed(pending, "updates rows")
+    rows, counts = matching(pending, where, runtime, key)
+    return pending.replace(rows, counts, new_values(rows, values, pending.table, runtime.dictionary))
+
+
+def _changed(pending: Pending | Appending, what: str = "changes rows") -> Pending:
+    """A table whose rows are to be changed, which a stream's are not."""
     if isinstance(pending, Appending):
-        pending.refuse("changes rows")
-    return pending.contents()
+        pending.refuse(what)
+    return pending
 
 
 def new_values(rows: Codes, values: Mapping[str, Any], table: Table, dictionary: Dictionary) -> Codes:
     """The rows with some columns set to constants."""
-    columns, codes = _given(values, table, dictionary)
+    columns, codes = by_columns(values, table, dictionary)
     out = rows.copy()
     out[:, columns] = codes
     return out
@@ -73,20 +143,3 @@ def computed(rows: Codes, exprs: tuple[Expr, ...], dictionary: Dictionary) -> Co
         for at, expr in enumerate(exprs):
             out[:, at] = rows[:, expr.index] if isinstance(expr, Col) else compile_expr(expr, dictionary)(rows)
     return out
-
-
-def _given(values: Mapping[str, Any], table: Table, dictionary: Dictionary) -> tuple[list[int], Codes]:
-    names = table.schema.names
-    if not isinstance(values, Mapping):
-        raise DataError(f"table {table.name}: expected columns and their values, not {shown(values)}")
-    lower = {str(name).lower(): value for name, value in values.items()}
-    if len(lower) < len(values):
-        raise DataError(f"table {table.name}: a column is given twice")
-    for name in lower:
-        if name not in names:
-            raise DataError(f"table {table.name}: no column {name} in {table.schema}")
-    columns = [names.index(name) for name in lower]
-    part = Schema(tuple(table.schema.columns[i] for i in columns))
-    if not columns:
-        return [], np.empty(0, np.int64)
-    return columns, encode([tuple(lower.values())], part, dictionary, table.name)[0]

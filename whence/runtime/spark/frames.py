@@ -15,6 +15,7 @@ from whence.connect import files
 from whence.errors import WhenceError
 from whence.model.codes import Codes, Interval
 from whence.model.types import Kind, Schema
+from whence.plan.program import Table
 from whence.runtime.spark.routing import route_frame
 
 SMALL = 1_000_000
@@ -66,6 +67,12 @@ def write(runtime: Any, table: str, df: Any, *, sign: int = 1, op: str | None = 
     if found.rows:
         runtime.ingest({table: found.parts}, {})
     return found.rows
+
+
+def has_all_columns(df: Any, table: Table) -> bool:
+    """Say whether a DataFrame has every column of a table, or its whole primary key, by which jobs delete."""
+    wanted = [table.schema.names[c] for c in table.key] or table.schema.names
+    return {name.lower() for name in df.columns} >= set(wanted)
 
 
 def insert(runtime: Any, table: str, df: Any) -> int:

@@ -323,6 +323,10 @@ class Partition:
     def at_keys(self, table: str, cols: tuple[int, ...], keys: Codes) -> Batch:
         return self.flow.tables[table].relation.at_keys(cols, np.ascontiguousarray(keys))
 
+    def find(self, table: str, cols: tuple[int, ...], keys: Codes) -> Batch:
+        """Return the rows of a table that have one of some keys in any columns."""
+        return self.flow.tables[table].relation.find(cols, np.ascontiguousarray(keys))
+
     def lates(self, name: str) -> list[tuple[int, Codes]]:
         """What came too late for each operator of a view that notes it: how many rows, and the last of them."""
         return [(late.count, late.rows) for late, _ in lates_under(self.flow, name)]

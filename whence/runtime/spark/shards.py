@@ -92,6 +92,19 @@ class Shards:
         found = self._crew.ask({p: ("at_keys", (self.name, cols, keys[at])) for p, at in places.items()}, len(keys))
         return concat(list(found.values()), len(self.schema))
 
+    def find(self, cols: tuple[int, ...], keys: Codes) -> Batch:
+        """The rows that have one of these distinct keys in any columns; NULL equals NULL. If rows are routed by some of
+        the columns, a partition is asked for its own keys only, else every partition for all of them."""
+        dist = self._dist()
+        routed = dist.kind == "hash" and set(dist.cols) <= set(cols)
+        if routed:
+            places = self._places(keys, tuple(cols.index(c) for c in dist.cols))
+        else:
+            places = dict.fromkeys(self.homes if len(keys) else (), np.arange(len(keys)))
+        found = self._crew.ask({p: ("find", (self.name, cols, keys[at])) for p, at in places.items()}, len(keys))
+        whole = concat(list(found.values()), len(self.schema))
+        return consolidate(whole, COUNTING) if dist.kind == "spread" else whole
+
     def _places(self, rows: Codes, cols: tuple[int, ...]) -> dict[int, Codes]:
         """The positions of the rows that each partition is to be asked about; `cols` of them are routed by."""
         if not len(rows):
