@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from typing import Any
 
 import numpy as np
@@ -267,3 +268,26 @@ def test_what_explain_shows() -> None:
     bench = Bench(Span(60, 10, TIME, (LOC,)), (LOC,), aggs, (t.BIGINT, t.BIGINT, t.DOUBLE, t.INTEGER))
     text = "window 60 of #0 every 10 by #1: count(*), count(distinct #1), quantile(#2, 0.9), window_start group #1"
     assert bench.operator.describe() == text
+
+
+def test_sums_near_the_largest_double_do_not_overflow_on_the_way() -> None:
+    sums = Agg("sum", TEMP), Agg("sum", TEMP, True), AVG, Agg("stddev_pop", TEMP)
+    for span in (Span(3, 1), Span(3, 1, TIME), Span(3, 3)):
+        bench = Bench(span, (), sums, (t.DOUBLE,) * 4)
+        temps = (1e308, 1.5e308, -1.2e308, 1.5e308, 1.7e308, -1.0, 1.0, 2.0, 3.0)
+        rows = [row for n, temp in enumerate((*temps, 0.0)) for row in bench.give((n, "a", temp))]
+        shown = {(s, d): (a, p) for s, d, a, p, _ in rows}
+        assert shown[1.3e308, 1.3e308] == (pytest.approx(1.3e308 / 3), pytest.approx(1.17284e308, rel=1e-5))
+        assert shown[6.0, 6.0] == (2.0, pytest.approx(math.sqrt(2 / 3)))
+        if span.every == 1:
+            assert shown[math.inf, math.inf][0] == pytest.approx(1.6e308 / 3 * 2)
+
+
+def test_spread_of_whole_numbers_far_from_zero_keeps_its_digits() -> None:
+    schema = with_at(Schema((Column("n", t.BIGINT),)))
+    values = [2**60, 2**60 + 1, 2**60 + 5, 2**60 + 7, -(2**62), 2**62 + 3, 3, 4, 4, 6]
+    for size in (2, 4, 7):
+        bench = Bench(Span(size, 1), (), (Agg("stddev", 0),), (t.DOUBLE,), schema)
+        got = [spread for value in values for spread, _ in bench.give((value,))]
+        want = [statistics.stdev(values[at : at + size]) for at in range(len(values) - size + 1)]
+        assert got == pytest.approx(want, rel=1e-12)

@@ -3,8 +3,10 @@
 Law: COUNT and SUM are linear, so a group's accumulators move by the delta's own sums; AVG is a function of both. MIN
 and MAX are not: an ordered index of (group, value) gives the next one when the best leaves. DISTINCT counts each
 (group, value) and passes on only its coming and going. A group's row changes from f(old accumulators) to f(new ones).
-State: a relation of groups with accumulators, plus the index or the counts where needed. Cost: O(1) a row of the
-delta, O(log n) for MIN and MAX, and two rows out for each group whose values changed.
+Accumulators are whole numbers, those of DOUBLE too (`kernels/float_sum.py`): the order of a delta's rows does not
+matter, and counts and sums may be out of range on the way. State: a relation of groups with accumulators, plus the
+index or the counts where needed. Cost: O(1) a row of the delta, O(log n) for MIN and MAX, and two rows out for each
+group whose values changed; all groups once when sums of DOUBLE need more words.
 """
 
 from __future__ import annotations
@@ -12,9 +14,10 @@ from __future__ import annotations
 import numpy as np
 
 from whence.engine.batch import consolidate
-from whence.engine.image import Image, inside, nested
+from whence.engine.image import Image, StaleImage, inside, nested
 from whence.engine.kernels import aggregate as ak
 from whence.engine.kernels.batches import add_up
+from whence.engine.kernels.float_sum import find_range, limbs_for, widen
 from whence.engine.operator import Batch, Operator
 from whence.engine.ordered import Ordered, Rank
 from whence.engine.relation import Relation
@@ -34,30 +37,60 @@ class Aggregate(Operator):
         self.keys, self.aggs, self.dictionary = keys, aggs, dictionary
         self._key_cols = np.array(keys, np.int64)
         specs = []
-        offset = 0
         for number, agg in enumerate(aggs):
             arg = input.schema.types[agg.column] if agg.column is not None else None
             kept, shown, bound = _kind(agg, arg, schema.types[len(keys) + number])
-            specs.append([kept, -1 if agg.column is None else agg.column, offset, shown, bound, number])
-            offset += ak.WIDTH[kept]
-        self._specs = np.array(specs, np.int64).reshape(len(aggs), 6)
+            specs.append([kept, -1 if agg.column is None else agg.column, 0, shown, bound, number, 0, 0])
+        self._specs = np.array(specs, np.int64).reshape(len(aggs), 8)
         distinct = [n for n, a in enumerate(aggs) if a.distinct and a.function not in ("min", "max")]
-        direct = [n for n in range(len(aggs)) if n not in distinct]
-        self._direct = np.ascontiguousarray(self._specs[direct])
-        self._distinct = [(self._pair_spec(n), aggs[n].column, Relation(2, self.algebra)) for n in distinct]
-        self._best = [(self._specs[n], self._order(n)) for n in direct if aggs[n].function in ("min", "max")]
-        self.groups = Relation(len(keys), self.algebra, offset)
+        self._direct_aggs = [n for n in range(len(aggs)) if n not in distinct]
+        self._distinct = [(n, aggs[n].column, Relation(2, self.algebra)) for n in distinct]
+        self._best = [(n, self._order(n)) for n in self._direct_aggs if aggs[n].function in ("min", "max")]
+        self._doubles = np.flatnonzero(self._specs[:, 0] == ak.FLOAT)
+        self.groups = Relation(len(keys), self.algebra, self._lay_out())
         if not keys:
             always = np.empty((1, 0), np.int64)
             ids, _, _ = self.groups.apply(Batch(always, np.ones(1, np.int64), True))
-            for spec, _ in self._best:
-                self.groups.acc[ids, spec[2]] = NULL
+            for number, _ in self._best:
+                self.groups.acc[ids, self._specs[number, 2]] = NULL
             self.groups.commit()
 
-    def _pair_spec(self, number: int) -> Codes:
-        spec = self._specs[number : number + 1].copy()
-        spec[0, 1] = 1  # over rows of (group, value)
-        return spec
+    def _lay_out(self) -> int:
+        """Give each aggregate its columns of the accumulators; return how many there are."""
+        offset = 0
+        for spec in self._specs:
+            spec[2] = offset
+            offset += ak.WIDTH[int(spec[0])] + int(spec[7])
+        self._direct = np.ascontiguousarray(self._specs[self._direct_aggs])
+        return offset
+
+    def _make_room(self, rows: Codes) -> None:
+        """Widen the sums of DOUBLE where these rows have values that need more words."""
+        bits = np.empty(2, np.int64)
+        words = self._specs[:, 6:].copy()
+        for number in self._doubles:
+            find_range(rows, int(self._specs[number, 1]), bits)
+            low, limbs = words[number].tolist()
+            words[number] = limbs_for(low, limbs, *bits.tolist())
+        if not np.array_equal(words, self._specs[:, 6:]):
+            self._widen(words)
+
+    def _widen(self, words: Codes) -> None:
+        """Lay the accumulators out with more words for the sums of DOUBLE."""
+        before = self._specs.copy()
+        self._specs[:, 6:] = words
+        width = self._lay_out()
+
+        def moved(acc: Codes) -> Codes:
+            out = np.zeros((len(acc), width), np.int64)
+            for old, new in zip(before.tolist(), self._specs.tolist(), strict=True):
+                at, to, fixed = old[2], new[2], ak.WIDTH[new[0]]
+                out[:, to : to + fixed] = acc[:, at : at + fixed]
+                at, to = at + fixed, to + fixed
+                widen(acc[:, at : at + old[7]], old[6], out[:, to : to + new[7]], new[6])
+            return out
+
+        self.groups.lay_out(moved)
 
     def _order(self, number: int) -> Ordered:
         agg = self.aggs[number]
@@ -71,14 +104,16 @@ class Aggregate(Operator):
         number, keys, totals = ak.group_rows(delta.rows, self._key_cols, mult)
         groups = self.groups
         ids, old = groups.upsert(keys)
+        if len(self._doubles):
+            self._make_room(delta.rows)
         before = groups.save(ids)
         gids = ids[number]
         if len(self._direct):
             ak.accumulate(groups.acc, self._direct, delta.rows, mult, gids)
-        for spec, column, pairs in self._distinct:
-            self._count_distinct(spec, column, pairs, delta.rows, mult, gids)
-        for spec, ordered in self._best:
-            self._keep_best(spec, ordered, delta.rows, mult, gids, ids)
+        for aggregate, column, pairs in self._distinct:
+            self._count_distinct(aggregate, column, pairs, delta.rows, mult, gids)
+        for aggregate, ordered in self._best:
+            self._keep_best(self._specs[aggregate], ordered, delta.rows, mult, gids, ids)
         new = old + totals
         rows, ann = np.empty((2 * len(ids), len(self.schema)), np.int64), np.empty(2 * len(ids), np.int64)
         where = np.zeros(1, np.int64)
@@ -105,7 +140,7 @@ class Aggregate(Operator):
         return Batch(rows[:n], ann[:n], True)
 
     def _count_distinct(
-        self, spec: Codes, column: int | None, pairs: Relation, rows: Codes, mult: Codes, gids: Codes
+        self, aggregate: int, column: int | None, pairs: Relation, rows: Codes, mult: Codes, gids: Codes
     ) -> None:
         values = rows[:, column]
         known = values != NULL
@@ -115,6 +150,8 @@ class Aggregate(Operator):
             return
         _, old, new = pairs.apply(Batch(changed, by, True))
         flips = (new > 0).astype(np.int64) - (old > 0)
+        spec = self._specs[aggregate : aggregate + 1].copy()
+        spec[0, 1] = 1  # over rows of (group, value)
         ak.accumulate(self.groups.acc, spec, changed, flips, np.ascontiguousarray(changed[:, 0]))
 
     def _keep_best(self, spec: Codes, ordered: Ordered, rows: Codes, mult: Codes, gids: Codes, ids: Codes) -> None:
@@ -135,8 +172,7 @@ class Aggregate(Operator):
             f"{names[c]} = {decode_value(int(key[c]), types[c], self.dictionary)!r}" for c in range(len(self.keys))
         )
         place = f" for the group {group}" if group else ""
-        advice = "" if type.kind is Kind.DOUBLE else "; cast its argument to DOUBLE"
-        return EvaluationError(f"{agg.function.upper()} does not fit {type}{place}{advice}")
+        return EvaluationError(f"{agg.function.upper()} does not fit {type}{place}; cast its argument to DOUBLE")
 
     def commit(self) -> None:
         self.groups.commit()
@@ -157,14 +193,33 @@ class Aggregate(Operator):
         return {"groups": self.groups, **distinct, **{f"best{n}": order for n, (_, order) in enumerate(self._best)}}
 
     def image(self) -> Image:
-        return {key: array for name, part in self._parts().items() for key, array in nested(name, part.image()).items()}
+        parts = {
+            key: array for name, part in self._parts().items() for key, array in nested(name, part.image()).items()
+        }
+        return parts | {"words": self._specs[self._doubles, 6:]} if len(self._doubles) else parts
 
     def restore(self, image: Image) -> None:
-        parts = [(part, inside(name, image)) for name, part in self._parts().items()]
-        for part, own in parts:
-            part.check(own)
+        specs, acc = self._specs.copy(), self.groups.acc
+        try:
+            if len(self._doubles):
+                self._take_words(image)
+            parts = [(part, inside(name, image)) for name, part in self._parts().items()]
+            for part, own in parts:
+                part.check(own)
+        except StaleImage:
+            self._specs, self.groups.acc = specs, acc
+            self._lay_out()
+            raise
         for part, own in parts:
             part.restore(own)
+
+    def _take_words(self, image: Image) -> None:
+        """Lay the accumulators, which are about to be replaced, out as in an image."""
+        words = image.get("words")
+        if words is None or words.shape != (len(self._doubles), 2):
+            raise StaleImage("sums of DOUBLE without their widths")
+        self._specs[self._doubles, 6:] = words
+        self.groups.acc = np.zeros((len(self.groups.acc), self._lay_out()), np.int64)
 
     @property
     def state_rows(self) -> int:

@@ -24,6 +24,7 @@ from whence.engine.union import Union
 from whence.engine.values import Values
 from whence.errors import CatalogError
 from whence.model.codes import Dictionary
+from whence.model.types import Kind
 from whence.plan import logical
 from whence.plan import stream_model as streams
 from whence.plan.many_way import many_way
@@ -138,6 +139,13 @@ def _name(op: Operator, own: str) -> None:
             _name(under, fingerprint(("part", number), [own]))
 
 
+def _layout(node: logical.Aggregate) -> tuple[str, ...]:
+    """Return the name of an accumulators' layout that is not the first one: images of that one are recomputed."""
+    types = node.input.schema.types
+    sums = (a.column for a in node.aggs if a.function in ("sum", "avg"))
+    return ("exact doubles",) if any(c is not None and types[c].kind is Kind.DOUBLE for c in sums) else ()
+
+
 def _shape(node: logical.Node) -> object:
     """What distinguishes a node from others over the same inputs."""
     types = node.schema.types
@@ -157,7 +165,7 @@ def _shape(node: logical.Node) -> object:
         case logical.SetOp():
             return ("setop", node.kind, node.all)
         case logical.Aggregate():
-            return ("aggregate", types, node.keys, node.aggs)
+            return ("aggregate", types, node.keys, node.aggs, *_layout(node))
         case logical.TopK():
             return ("topk", node.order, node.limit, node.offset)
         case logical.Lateral():

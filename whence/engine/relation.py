@@ -10,7 +10,7 @@ stay valid. Whoever overwrites accumulators calls `save` first.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -145,6 +145,11 @@ class Relation:
         acc = self.acc[ids]
         self._log.append(_Saved(ids, acc))
         return acc
+
+    def lay_out(self, moved: Callable[[Codes], Codes]) -> None:
+        """Replace all accumulators, and those that undo brings back, by what `moved` makes of them."""
+        self.acc = moved(self.acc)
+        self._log = [_Saved(e.ids, moved(e.acc)) if isinstance(e, _Saved) else e for e in self._log]
 
     def commit(self) -> None:
         self._log.clear()

@@ -12,6 +12,7 @@ from whence.engine.kernels import aggregate as ak
 from whence.engine.kernels import window_acc as acc
 from whence.engine.kernels import window_show as show
 from whence.engine.kernels import window_state as st
+from whence.engine.kernels.window_distinct import WIDTH
 from whence.errors import EvaluationError
 from whence.model.codes import DAY, FIRST_DAY, LAST_DAY, Codes
 from whence.model.types import Kind, Schema, Type
@@ -157,8 +158,10 @@ class _Tables:
             case "first" | "last":
                 return [show.WORD, self._acc(acc.FIRST if agg.function == "first" else acc.LAST, column), 0, 0]
             case "stddev" | "stddev_pop":
-                word = self._acc(acc.FLOAT_SPREAD if arg.kind is Kind.DOUBLE else acc.INT_SPREAD, column)
-                return [show.SPREAD, word, arg.scale, int(agg.function == "stddev")]
+                less = int(agg.function == "stddev")
+                if arg.kind is Kind.DOUBLE:
+                    return [show.REAL_SPREAD, self._acc(acc.FLOAT_SPREAD, column), 0, less]
+                return [show.SPREAD, self._acc(acc.INT_SPREAD, column), arg.scale, less]
             case "quantile":
                 if arg.is_interned:
                     raise EvaluationError(f"QUANTILE is for values in order, not for {arg}")
@@ -207,7 +210,7 @@ class _Tables:
                 return word
         word = self.group_words
         self.distincts.append([place, kept, word])
-        self.group_words += ak.WIDTH[kept]
+        self.group_words += WIDTH[kept]
         return word
 
     def _order(self, column: int) -> int:

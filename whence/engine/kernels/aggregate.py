@@ -2,33 +2,37 @@
 
 A group's accumulators are int64 columns; `specs` has a line for each aggregate: [what is kept, input column (-1:
 none), first accumulator column, what is shown, bound of an exact sum or power of ten of an average, the aggregate's
-number].
+number, place and number of the words of a sum of doubles].
 
 | kept  | columns |
 |-------|---------|
 | COUNT | rows that are not NULL |
 | INT   | the same count, then the exact sum as high * 2**32 + low, for fewer than 2**31 rows |
-| FLOAT | the same count, then the finite sum as three doubles to be added, counts of +inf, -inf and NaN |
+| FLOAT | the same count, then counts of +inf, -inf and NaN, and the exact sum of the others (`float_sum.py`) |
 | BEST  | the code of the least or greatest value, kept by the ordered index |
 """
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
 from whence.engine.kernels.batches import number_rows
+from whence.engine.kernels.float_sum import DIGITS, add_double, rounded
 from whence.model.codes import Codes
 from whence.model.jit import allocating, kernel
 
 COUNT, INT, FLOAT, BEST = 0, 1, 2, 3
 SHOW_COUNT, SHOW_INT, SHOW_FLOAT, SHOW_INT_AVG, SHOW_FLOAT_AVG, SHOW_BEST = 0, 1, 2, 3, 4, 5
-WIDTH = {COUNT: 1, INT: 3, FLOAT: 7, BEST: 1}
+WIDTH = {COUNT: 1, INT: 3, FLOAT: 4, BEST: 1}  # and of FLOAT the words of its sum
 
 _NULL = -(2**63)
 _LOW = 0xFFFFFFFF
 _FLIP = 0x7FFFFFFFFFFFFFFF
 _TWO32 = 4294967296.0
+_INFINITE = 0x7FF0000000000000  # the code of infinity; its complement is that of -infinity, and NaN is beyond both
 
 
 @allocating
@@ -63,48 +67,9 @@ def to_code(value: float, bits: Codes, real: NDArray[np.float64]) -> int:
     return int(bits[0] ^ ((bits[0] >> 63) & _FLIP))
 
 
-@kernel
-def add_term(sums: NDArray[np.float64], x: float) -> None:
-    """Add x to three doubles of falling magnitude, passing each addition's exact error on (two-sum)."""
-    for k in range(2):
-        s = sums[k] + x
-        v = s - sums[k]
-        x = (sums[k] - (s - v)) + (x - v)
-        sums[k] = s
-    sums[2] += x
-    for k in (1, 0, 1):  # let the larger ones take what they can hold
-        s = sums[k] + sums[k + 1]
-        v = s - sums[k]
-        sums[k + 1] = (sums[k] - (s - v)) + (sums[k + 1] - v)
-        sums[k] = s
-
-
-@kernel
-def add_float(acc: Codes, g: int, o: int, x: float, m: int, words: Codes, sums: NDArray[np.float64]) -> None:
-    """Add x m times to the sum at acc[g, o:o+3]; the product's error is exact too (Dekker's splitting)."""
-    for k in range(3):
-        words[k] = acc[g, o + k]
-    p = x * m
-    add_term(sums, p)
-    if m != 1 and m != -1 and abs(x) < 1e290:
-        t = 134217729.0 * x
-        xh = t - (t - x)
-        xl = x - xh
-        t = 134217729.0 * m
-        mh = t - (t - m)
-        ml = m - mh
-        add_term(sums, ((xh * mh - p) + xh * ml + xl * mh) + xl * ml)
-    for k in range(3):
-        acc[g, o + k] = words[k]
-
-
 @allocating
 def accumulate(acc: Codes, specs: Codes, batch: Codes, mult: Codes, gids: Codes) -> None:
     """Add each row of a batch, times its multiplicity, to the accumulators of its group."""
-    real = np.empty(1, np.float64)
-    bits = real.view(np.int64)
-    sums = np.empty(3, np.float64)
-    words = sums.view(np.int64)
     for i in range(batch.shape[0]):
         g = gids[i]
         m = mult[i]
@@ -123,23 +88,25 @@ def accumulate(acc: Codes, specs: Codes, batch: Codes, mult: Codes, gids: Codes)
                 acc[g, o + 1] += (x >> 32) * m + (low >> 32)
                 acc[g, o + 2] = low & _LOW
             elif kept == FLOAT:
-                f = to_float(x, bits, real)
-                if np.isnan(f):
-                    acc[g, o + 6] += m
-                elif f == np.inf:
-                    acc[g, o + 4] += m
-                elif f == -np.inf:
-                    acc[g, o + 5] += m
+                if x >= _INFINITE:
+                    acc[g, o + (1 if x == _INFINITE else 3)] += m
+                elif x <= ~_INFINITE:
+                    acc[g, o + (2 if x == ~_INFINITE else 3)] += m
                 else:
-                    add_float(acc, g, o + 1, f, m, words, sums)
-                if acc[g, o] == acc[g, o + 4] + acc[g, o + 5] + acc[g, o + 6]:  # nothing finite is left: no residue
-                    acc[g, o + 1] = 0
-                    acc[g, o + 2] = 0
-                    acc[g, o + 3] = 0
+                    add_double(acc, g, o + 4, specs[a, 6], specs[a, 7], x, m)
 
 
 @kernel
-def show(acc: Codes, g: int, specs: Codes, width: int, row: Codes, bits: Codes, real: NDArray[np.float64]) -> int:
+def show(
+    acc: Codes,
+    g: int,
+    specs: Codes,
+    width: int,
+    row: Codes,
+    bits: Codes,
+    real: NDArray[np.float64],
+    digits: Codes,
+) -> int:
     """Write a group's values to row[width:]; gives the number of an aggregate that does not fit its type, or -1."""
     for a in range(specs.shape[0]):
         o = specs[a, 2]
@@ -165,18 +132,17 @@ def show(acc: Codes, g: int, specs: Codes, width: int, row: Codes, bits: Codes, 
                 total = float(high) * _TWO32 + float(acc[g, o + 2])
             value = to_code(total / (n * 10.0 ** specs[a, 4]), bits, real)
         else:
-            bits[0] = acc[g, o + 1]
-            total = real[0]
-            if total - total != 0.0:
-                return int(specs[a, 5])
-            if acc[g, o + 6] > 0 or (acc[g, o + 4] > 0 and acc[g, o + 5] > 0):
+            if acc[g, o + 3] > 0 or (acc[g, o + 1] > 0 and acc[g, o + 2] > 0):
                 total = np.nan
-            elif acc[g, o + 4] > 0:
+            elif acc[g, o + 1] > 0:
                 total = np.inf
-            elif acc[g, o + 5] > 0:
+            elif acc[g, o + 2] > 0:
                 total = -np.inf
-            if shown == SHOW_FLOAT_AVG:
-                total /= n
+            else:
+                total, exponent = rounded(acc, g, o + 4, specs[a, 6], specs[a, 7], digits)
+                if shown == SHOW_FLOAT_AVG:
+                    total /= n
+                total = math.ldexp(total, exponent)
             value = to_code(total, bits, real)
         row[width + specs[a, 5]] = value
     return -1
@@ -198,6 +164,7 @@ def emit(
     """For each touched group its old row with -1 and its new one with +1, unless equal; how many, or ~aggregate."""
     real = np.empty(1, np.float64)
     bits = real.view(np.int64)
+    digits = np.empty(DIGITS, np.int64)
     width = keys.shape[1]
     columns = rows.shape[1]
     before = np.empty(columns, np.int64)
@@ -210,9 +177,9 @@ def emit(
         was = old_n[i] > 0
         now = new_n[i] > 0
         if was:
-            show(old_acc, i, specs, width, before, bits, real)
+            show(old_acc, i, specs, width, before, bits, real, digits)
         if now:
-            bad = show(acc, ids[i], specs, width, after, bits, real)
+            bad = show(acc, ids[i], specs, width, after, bits, real, digits)
             if bad >= 0:
                 meta[0] = i
                 return ~bad

@@ -16,7 +16,7 @@ from whence.engine.build import Builder
 from whence.engine.components import build_outputs, functions_of
 from whence.engine.exchange import build_exchange
 from whence.engine.fixpoint import POLICIES, Fixpoint
-from whence.engine.kernels import aggregate, batches, columns, index, planes, routing, table, texts
+from whence.engine.kernels import aggregate, batches, columns, float_sum, index, planes, routing, table, texts
 from whence.engine.kernels import fixpoint as fixpoint_kernels
 from whence.engine.kernels.search import GATHER
 from whence.engine.latest import Latest
@@ -55,7 +55,8 @@ def warm() -> None:
     at, ids = np.zeros(1, np.int64), np.zeros(1, np.int64)
     pair, a, b = np.empty((1, 4), np.int64), at.copy(), at.copy()
     index.pair_rows(rows, ones, at, rows, ones, ids, pair, a, b)
-    specs = np.array([[aggregate.FLOAT, 1, 0, aggregate.SHOW_FLOAT, 0, 0]], np.int64)
+    specs = np.array([[aggregate.FLOAT, 1, 0, aggregate.SHOW_FLOAT, 0, 0, -34, 3]], np.int64)
+    float_sum.find_range(rows, 1, np.empty(2, np.int64))
     acc = np.zeros((3, 7), np.int64)
     aggregate.accumulate(acc, specs, rows, ones, number)
     out = np.empty((2, 2), np.int64)

@@ -7,10 +7,13 @@
 | COUNT        | rows that are not NULL |
 | INT          | the same count, then the exact sum as high * 2**32 + low |
 | FLOAT        | the same count, the finite sum as two doubles, which of +inf, -inf and NaN there were (bits 1, 2, 4) |
+|              | and whether the sum is in units of 2**64 (bit 8), as it is from where it would overflow on |
 | MIN, MAX     | a code, NULL if there is none |
 | LEAST, MOST  | the same of interned values, compared by their labels |
 | FIRST, LAST  | a code, NULL included |
-| INT_SPREAD, FLOAT_SPREAD | as FLOAT, then the sum of squares as two doubles |
+| INT_SPREAD   | the same count, the sum of the distances from a pivot as two doubles, the pivot, the sum of their |
+|              | squares as two doubles; the pivot is the first value, so values far from zero lose no digits |
+| FLOAT_SPREAD | as FLOAT, then the sum of squares as two doubles; with bit 16 values are in units of 2**600 |
 """
 
 from __future__ import annotations
@@ -30,6 +33,9 @@ _FLIP = 0x7FFFFFFFFFFFFFFF
 _TWO32 = 4294967296.0
 _SPLIT = 134217729.0  # 2**27 + 1
 _TOO_LARGE_TO_SPLIT = 1e290
+
+IN_UNITS, IN_WIDE_UNITS = 8, 16
+DOWN, WIDE_DOWN = 2.0**-64, 2.0**-600
 
 
 @kernel
@@ -62,6 +68,40 @@ def add_two(high: float, low: float, x: float, y: float) -> tuple[float, float]:
     t, f = two_sum(low, y)
     s, e = two_sum(s, e + t)
     return two_sum(s, e + f)
+
+
+@kernel
+def times_two(high: float, low: float, x: float, y: float) -> tuple[float, float]:
+    """The product of two numbers of two doubles each."""
+    p, e = two_product(high, x)
+    return two_sum(p, e + (high * y + low * x))
+
+
+@kernel
+def whole_parts(x: int) -> tuple[float, float]:
+    """A whole number as two doubles, exactly."""
+    return two_sum(float(x >> 32) * _TWO32, float(x & _LOW))
+
+
+@kernel
+def distance(x: int, pivot: int) -> tuple[float, float]:
+    """x - pivot as two doubles, exactly."""
+    f, g = whole_parts(x)
+    h, k = whole_parts(pivot)
+    return add_two(f, g, -h, -k)
+
+
+@kernel
+def in_units(data: Ints, real: Reals, line: int, o: int, kind: int) -> None:
+    """Go over to larger units, so that what is added does not overflow."""
+    if kind == FLOAT:
+        data[line, o + 3] |= IN_UNITS
+        real[line, o + 1] *= DOWN
+        real[line, o + 2] *= DOWN
+    else:
+        data[line, o + 3] |= IN_WIDE_UNITS
+        for w in (1, 2, 4, 4, 5, 5):  # squares twice
+            real[line, o + w] *= WIDE_DOWN
 
 
 @kernel
@@ -107,6 +147,7 @@ def add_rows(
             n = data[line, o]
             high = real[line, o + 1]
             low = real[line, o + 2]
+            unit = DOWN if data[line, o + 3] & IN_UNITS else 1.0
             for i in range(first, end):
                 x = rows[i, col]
                 if x == _NULL:
@@ -117,7 +158,15 @@ def add_rows(
                 if f - f != 0.0:
                     data[line, o + 3] |= 4 if np.isnan(f) else (1 if f > 0.0 else 2)
                     continue
-                high, e = two_sum(high, f)
+                s, e = two_sum(high, f * unit)
+                if s - s != 0.0 and unit == 1.0:
+                    real[line, o + 1] = high
+                    real[line, o + 2] = low
+                    in_units(data, real, line, o, FLOAT)
+                    unit = DOWN
+                    low = real[line, o + 2]
+                    s, e = two_sum(real[line, o + 1], f * unit)
+                high = s
                 low += e
             data[line, o] = n  # and no more: the words must not tell how rows fell into batches
             real[line, o + 1] = high
@@ -161,28 +210,112 @@ def add_rows(
                 data[line, o] = rows[first, col]
         elif kind == LAST:
             data[line, o] = rows[end - 1, col]
+        elif kind == INT_SPREAD:
+            for i in range(first, end):
+                x = rows[i, col]
+                if x == _NULL:
+                    continue
+                if data[line, o] == 0:
+                    data[line, o + 3] = x
+                data[line, o] += 1
+                f, g = distance(x, data[line, o + 3])
+                high, low = add_two(real[line, o + 1], real[line, o + 2], f, g)
+                real[line, o + 1] = high
+                real[line, o + 2] = low
+                square, rest = times_two(f, g, f, g)
+                high, low = add_two(real[line, o + 4], real[line, o + 5], square, rest)
+                real[line, o + 4] = high
+                real[line, o + 5] = low
         else:
             for i in range(first, end):
                 x = rows[i, col]
                 if x == _NULL:
                     continue
                 data[line, o] += 1
-                if kind == INT_SPREAD:
-                    f, g = two_sum(float(x >> 32) * _TWO32, float(x & _LOW))
-                else:
-                    bits[0] = x ^ ((x >> 63) & _FLIP)
-                    f = floats[0]
-                    g = 0.0
+                bits[0] = x ^ ((x >> 63) & _FLIP)
+                f = floats[0]
                 if f - f != 0.0:
                     data[line, o + 3] |= 4 if np.isnan(f) else (1 if f > 0.0 else 2)
-                    continue
-                high, low = add_two(real[line, o + 1], real[line, o + 2], f, g)
-                real[line, o + 1] = high
-                real[line, o + 2] = low
-                square, rest = two_product(f, f)
-                high, low = add_two(real[line, o + 4], real[line, o + 5], square, rest + 2.0 * f * g)
-                real[line, o + 4] = high
-                real[line, o + 5] = low
+                elif not _add_spread(data, real, line, o, f):
+                    in_units(data, real, line, o, FLOAT_SPREAD)
+                    _add_spread(data, real, line, o, f)
+
+
+@kernel
+def _add_spread(data: Ints, real: Reals, line: int, o: int, f: float) -> bool:
+    """Add a double to a sum and a sum of squares; False, and no change, if that needs larger units."""
+    if data[line, o + 3] & IN_WIDE_UNITS:
+        f *= WIDE_DOWN
+    square, rest = two_product(f, f)
+    high, low = add_two(real[line, o + 1], real[line, o + 2], f, 0.0)
+    most, least = add_two(real[line, o + 4], real[line, o + 5], square, rest)
+    if most - most != 0.0 and data[line, o + 3] & IN_WIDE_UNITS == 0:
+        return False
+    real[line, o + 1] = high
+    real[line, o + 2] = low
+    real[line, o + 4] = most
+    real[line, o + 5] = least
+    return True
+
+
+@kernel
+def _combine_spread(data: Ints, real: Reals, o: int, left: int, right: int, into: int) -> None:
+    """Add up two INT_SPREADs over the left one's pivot."""
+    if data[left, o] == 0 or data[right, o] == 0:
+        only = right if data[left, o] == 0 else left
+        for w in range(6):
+            data[into, o + w] = data[only, o + w]
+        return
+    n = float(data[right, o])
+    f, g = distance(data[right, o + 3], data[left, o + 3])
+    sum_high, sum_low = real[right, o + 1], real[right, o + 2]
+    moved_high, moved_low = times_two(f, g, n, 0.0)
+    # Around the left pivot: sum + n d, and squares + d (2 sum + n d).
+    twice_high, twice_low = add_two(2.0 * sum_high, 2.0 * sum_low, moved_high, moved_low)
+    p, e = times_two(f, g, twice_high, twice_low)
+    p, e = add_two(real[right, o + 4], real[right, o + 5], p, e)
+    most, least = add_two(real[left, o + 4], real[left, o + 5], p, e)
+    high, low = add_two(sum_high, sum_low, moved_high, moved_low)
+    high, low = add_two(real[left, o + 1], real[left, o + 2], high, low)
+    data[into, o] = data[left, o] + data[right, o]
+    data[into, o + 3] = data[left, o + 3]
+    real[into, o + 1] = high
+    real[into, o + 2] = low
+    real[into, o + 4] = most
+    real[into, o + 5] = least
+
+
+@kernel
+def _combine_floats(data: Ints, real: Reals, kind: int, o: int, left: int, right: int, into: int) -> None:
+    """Add up two FLOATs or two FLOAT_SPREADs, in larger units if one is or the sum must be."""
+    own = IN_UNITS if kind == FLOAT else IN_WIDE_UNITS
+    down = DOWN if kind == FLOAT else WIDE_DOWN
+    flags = data[left, o + 3] | data[right, o + 3]
+    x = down if flags & own and data[left, o + 3] & own == 0 else 1.0
+    y = down if flags & own and data[right, o + 3] & own == 0 else 1.0
+    most = least = 0.0
+    for _ in range(2):
+        high, low = add_two(
+            real[left, o + 1] * x, real[left, o + 2] * x, real[right, o + 1] * y, real[right, o + 2] * y
+        )
+        if kind == FLOAT_SPREAD:
+            most, least = add_two(
+                real[left, o + 4] * x * x,
+                real[left, o + 5] * x * x,
+                real[right, o + 4] * y * y,
+                real[right, o + 5] * y * y,
+            )
+        if flags & own or (high - high == 0.0 and most - most == 0.0):
+            break
+        flags |= own
+        x = y = down
+    data[into, o] = data[left, o] + data[right, o]
+    data[into, o + 3] = flags
+    real[into, o + 1] = high
+    real[into, o + 2] = low
+    if kind == FLOAT_SPREAD:
+        real[into, o + 4] = most
+        real[into, o + 5] = least
 
 
 @kernel
@@ -193,16 +326,10 @@ def combine(data: Ints, real: Reals, accs: Ints, left: int, right: int, into: in
         o = accs[a, A_WORD]
         x = data[left, o]
         y = data[right, o]
-        if kind == FLOAT or kind >= INT_SPREAD:
-            data[into, o] = x + y
-            data[into, o + 3] = data[left, o + 3] | data[right, o + 3]
-            high, low = add_two(real[left, o + 1], real[left, o + 2], real[right, o + 1], real[right, o + 2])
-            real[into, o + 1] = high
-            real[into, o + 2] = low
-            if kind >= INT_SPREAD:
-                high, low = add_two(real[left, o + 4], real[left, o + 5], real[right, o + 4], real[right, o + 5])
-                real[into, o + 4] = high
-                real[into, o + 5] = low
+        if kind == FLOAT or kind == FLOAT_SPREAD:
+            _combine_floats(data, real, kind, o, left, right, into)
+        elif kind == INT_SPREAD:
+            _combine_spread(data, real, o, left, right, into)
         elif kind == COUNT:
             data[into, o] = x + y
         elif kind == INT:

@@ -1,7 +1,16 @@
 """How often each value is among a group's rows: what counts is coming and going.
 
 An entry's line: [group, which of the aggregates, value, count]. `slots` is a table of words (32 hash bits, line + 1) as
-in `table.py`. Sums of what is there are accumulators as `aggregate.py` has them, at a word of the group's line.
+in `table.py`. Sums of what is there are accumulators at a word of the group's line:
+
+| kept  | words |
+|-------|-------|
+| COUNT | values |
+| INT   | the same count, then the exact sum as high * 2**32 + low |
+| FLOAT | the same count, the finite sum as three doubles to be added, whether there is +inf, -inf and NaN (bit 1) |
+
+With bit 2 of the word for NaN (IN_UNITS) the doubles are in units of 2**64. A stream's rows come and go in one order,
+so a count that is zero is a set that is empty.
 """
 
 from __future__ import annotations
@@ -15,6 +24,9 @@ from whence.model.jit import kernel
 
 E_GROUP, E_WHICH, E_VALUE, E_COUNT = range(4)
 E_FIELDS = 4
+WIDTH = {ak.COUNT: 1, ak.INT: 3, ak.FLOAT: 7}
+IN_UNITS = 2
+DOWN = 2.0**-64
 
 _LOW = 0xFFFFFFFF
 _K = -7046029254386353131
@@ -96,6 +108,39 @@ def find_count(entries, slots, group, which, value):
 
 
 @kernel
+def add_term(sums, x):
+    """Add x to three doubles of falling magnitude, passing each addition's exact error on (two-sum)."""
+    for k in range(2):
+        s = sums[k] + x
+        v = s - sums[k]
+        x = (sums[k] - (s - v)) + (x - v)
+        sums[k] = s
+    sums[2] += x
+    for k in (1, 0, 1):  # let the larger ones take what they can hold
+        s = sums[k] + sums[k + 1]
+        v = s - sums[k]
+        sums[k + 1] = (sums[k] - (s - v)) + (sums[k + 1] - v)
+        sums[k] = s
+
+
+@kernel
+def _add_double(acc, line, o, x, words, sums):
+    """Add x to the sum at acc[line, o:], which goes over to units of 2**64 before it overflows."""
+    unit = DOWN if acc[line, o + 6] & IN_UNITS else 1.0
+    for k in range(3):
+        words[k] = acc[line, o + 1 + k]
+    add_term(sums, x * unit)
+    if sums[0] - sums[0] != 0.0 and unit == 1.0:
+        for k in range(3):
+            words[k] = acc[line, o + 1 + k]
+            sums[k] *= DOWN
+        add_term(sums, x * DOWN)
+        acc[line, o + 6] |= IN_UNITS
+    for k in range(3):
+        acc[line, o + 1 + k] = words[k]
+
+
+@kernel
 def flip(acc, line, kept, o, value, m, bits, floats, words, sums):
     """Add a value (m = 1) to the accumulators at a word, or take it out (m = -1)."""
     acc[line, o] += m
@@ -112,7 +157,8 @@ def flip(acc, line, kept, o, value, m, bits, floats, words, sums):
         elif f == -np.inf:
             acc[line, o + 5] += m
         else:
-            ak.add_float(acc, line, o + 1, f, m, words, sums)
-        if acc[line, o] == acc[line, o + 4] + acc[line, o + 5] + acc[line, o + 6]:
+            _add_double(acc, line, o, f * m, words, sums)
+        if acc[line, o] == acc[line, o + 4] + acc[line, o + 5] + (acc[line, o + 6] & 1):  # nothing finite is left
             for w in range(1, 4):
                 acc[line, o + w] = 0
+            acc[line, o + 6] &= 1

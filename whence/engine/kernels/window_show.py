@@ -6,7 +6,7 @@
 | WORD       | the pane | as it is |
 | SUM, MEAN  | the pane | of whole numbers; the bound, or the power of ten |
 | REAL_SUM, REAL_MEAN | the pane | of floats |
-| SPREAD     | the pane | the power of ten, and what is subtracted from the count |
+| SPREAD, REAL_SPREAD | the pane | the power of ten, and what is subtracted from the count |
 | D_COUNT, D_SUM, D_MEAN, D_REAL_SUM, D_REAL_MEAN | the group | of distinct values |
 | ORDERED    | the group | the value at a share of the count |
 | BEGIN, END | - | of the window: the least and the greatest number of one whose value fits |
@@ -20,18 +20,28 @@ import numpy as np
 
 from whence.engine.kernels import window_state as st
 from whence.engine.kernels.aggregate import to_code
-from whence.engine.kernels.window_acc import add_two, combine, two_product
+from whence.engine.kernels.window_acc import (
+    DOWN,
+    IN_UNITS,
+    IN_WIDE_UNITS,
+    WIDE_DOWN,
+    add_two,
+    combine,
+    two_product,
+)
+from whence.engine.kernels.window_distinct import IN_UNITS as D_IN_UNITS
 from whence.engine.kernels.window_order import N_SIZE, select
 from whence.engine.kernels.window_panes import activate
 from whence.model.jit import kernel
 
 (
     ROWS, WORD, SUM, MEAN, REAL_SUM, REAL_MEAN, SPREAD,
-    D_COUNT, D_SUM, D_MEAN, D_REAL_SUM, D_REAL_MEAN, ORDERED, BEGIN, END,
-) = range(15)  # fmt: skip
+    D_COUNT, D_SUM, D_MEAN, D_REAL_SUM, D_REAL_MEAN, ORDERED, BEGIN, END, REAL_SPREAD,
+) = range(16)  # fmt: skip
 
 _NULL = -(2**63)
 _TWO32 = 4294967296.0
+SPECIAL = 7  # infinities and NaN
 
 
 @kernel
@@ -55,27 +65,28 @@ def _whole(s, groups, panes, g):
 
 
 @kernel
-def _total(data, real, line, o, wide):
-    """A sum of floats and whether it is a number that fits; `wide` as aggregate.py keeps it, of three doubles."""
+def _total(data, real, line, o, n, wide):
+    """A sum of floats over `n`, infinite if it is out of range; `wide` as window_distinct.py keeps it."""
     if wide:
         total = real[line, o + 1]
-        up, down, none = data[line, o + 4] > 0, data[line, o + 5] > 0, data[line, o + 6] > 0
+        flags = data[line, o + 6]
+        up, down, none, scaled = data[line, o + 4] > 0, data[line, o + 5] > 0, flags & 1 > 0, flags & D_IN_UNITS
     else:
         total = real[line, o + 1] + real[line, o + 2]
         flags = data[line, o + 3]
-        up, down, none = flags & 1 > 0, flags & 2 > 0, flags & 4 > 0
-    if total - total != 0.0:
-        return 0.0, False
+        up, down, none, scaled = flags & 1 > 0, flags & 2 > 0, flags & 4 > 0, flags & IN_UNITS
     if none or (up and down):
-        return np.nan, True
+        return np.nan
     if up:
-        return np.inf, True
-    return (-np.inf if down else total), True
+        return np.inf
+    if down:
+        return -np.inf
+    return total / n / DOWN if scaled else total / n
 
 
 @kernel
-def _spread(data, real, line, o, less, power):
-    """The root of the mean square distance from the mean, and whether it fits."""
+def _spread(data, real, line, o, less, power, whole):
+    """The root of the mean square distance from the mean."""
     n = float(data[line, o])
     high, low = real[line, o + 1], real[line, o + 2]
     square, rest = two_product(high, high)
@@ -84,11 +95,12 @@ def _spread(data, real, line, o, less, power):
     p, e = two_product(part, n)
     rest = ((square - p) - e + rest) / n
     high, low = add_two(real[line, o + 4], real[line, o + 5], -part, -rest)
-    if high - high != 0.0:
-        return 0.0, False
-    if data[line, o + 3]:
-        return np.nan, True
-    return math.sqrt(max(high, 0.0) / (n - less)) / 10.0**power, True
+    root = math.sqrt(max(high, 0.0) / (n - less))
+    if whole:
+        return root / 10.0**power
+    if data[line, o + 3] & SPECIAL:
+        return np.nan
+    return root / WIDE_DOWN if data[line, o + 3] & IN_WIDE_UNITS else root
 
 
 @kernel
@@ -135,8 +147,8 @@ def emit(s, groups, panes, nodes, g, k, at, out, info, bits, floats):
             value = lines[line, o]
         elif what == REAL_SUM or what == REAL_MEAN:
             if lines[line, o] > 0:
-                total, fits = _total(lines, values, line, o, False)
-                value = to_code(total / lines[line, o] if what == REAL_MEAN else total, bits, floats)
+                total = _total(lines, values, line, o, lines[line, o] if what == REAL_MEAN else 1, False)
+                value = to_code(total, bits, floats)
         elif what == SUM or what == MEAN or what == D_SUM or what == D_MEAN:
             if what == SUM or what == MEAN:
                 n, high, low = lines[line, o], lines[line, o + 1], lines[line, o + 2]
@@ -151,16 +163,16 @@ def emit(s, groups, panes, nodes, g, k, at, out, info, bits, floats):
             else:
                 mean = float((high << 32) | low) if small else float(high) * _TWO32 + float(low)
                 value = to_code(mean / (n * 10.0 ** shows[a, 2]), bits, floats)
-        elif what == SPREAD:
+        elif what == SPREAD or what == REAL_SPREAD:
             if lines[line, o] > shows[a, 3]:
-                total, fits = _spread(lines, values, line, o, shows[a, 3], shows[a, 2])
+                total = _spread(lines, values, line, o, shows[a, 3], shows[a, 2], what == SPREAD)
                 value = to_code(total, bits, floats)
         elif what == D_COUNT:
             value = data[g, o]
         elif what == D_REAL_SUM or what == D_REAL_MEAN:
             if data[g, o] > 0:
-                total, fits = _total(data, real, g, o, True)
-                value = to_code(total / data[g, o] if what == D_REAL_MEAN else total, bits, floats)
+                total = _total(data, real, g, o, data[g, o] if what == D_REAL_MEAN else 1, True)
+                value = to_code(total, bits, floats)
         elif what == ORDERED:
             root = data[g, o]
             if root >= 0:
