@@ -72,5 +72,10 @@ class SparkError(WhenceError):
     """Spark or its Java failed, or cannot be had; the message has the cause, and `__cause__` Spark's own error."""
 
 
+class ReplayError(WhenceError):
+    """A replay did not give what a view has published: a Python function it calls is not deterministic. The message
+    names the view, the result and the way out."""
+
+
 class ExpiredError(WhenceError):
     """Rows of a stream were asked for that it no longer keeps."""

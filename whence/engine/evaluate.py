@@ -16,7 +16,7 @@ from whence.engine.functions import arithmetic, casts, choice, compare, dates, n
 from whence.engine.functions.common import Column, Strict, each, spread
 from whence.errors import DataError, EvaluationError, WhenceError
 from whence.model.codes import NULL, Codes, Dictionary, decode_value, encode_value
-from whence.plan.expr import Call, Case, Cast, Col, Expr, Lit, Udf
+from whence.plan.expr import Call, Case, Cast, Col, Expr, Lit, Udf, Volatile
 
 Compiled = Callable[[Codes], Codes]
 
@@ -191,4 +191,5 @@ def _udf(expr: Udf, dictionary: Dictionary) -> Compiled:
             shown = ", ".join(map(repr, values))
             raise EvaluationError(f"{expr.name}({shown}) returned a wrong value: {error}") from None
 
-    return lambda rows: each(call, [c(rows) for c in compiled], len(rows))
+    distinct = not isinstance(expr.function, Volatile)
+    return lambda rows: each(call, [c(rows) for c in compiled], len(rows), distinct)

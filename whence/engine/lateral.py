@@ -1,8 +1,8 @@
 """Lateral: each input row with each row that a table function yields for it.
 
 Law: linear in its input, since the function is deterministic: the rows it yields for an input row are the same when
-that row goes as when it came. No state. Cost: one call for each distinct tuple of arguments in the batch, and the
-rows out.
+that row goes as when it came. (One that is not stands over streams only, whose rows do not go: `plan/functions.py`.) No
+state. Cost: one call for each distinct tuple of arguments in the batch, or for each row, and the rows out.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from whence.engine.operator import Batch, Operator
 from whence.errors import DataError, EvaluationError, WhenceError
 from whence.model.codes import Codes, Dictionary, decode_value, encode_value
 from whence.model.types import Schema
-from whence.plan.expr import Expr
+from whence.plan.expr import Expr, Volatile
 
 
 class Lateral(Operator):
@@ -65,8 +65,9 @@ class TableCall:
         memo: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
         at: list[int] = []
         out: list[tuple[int, ...]] = []
+        distinct = not isinstance(self.function, Volatile)
         for i, codes in enumerate(tuples):
-            yielded = memo.get(codes)
+            yielded = memo.get(codes) if distinct else None
             if yielded is None:
                 yielded = memo[codes] = self._rows(codes)
             at.extend([i] * len(yielded))

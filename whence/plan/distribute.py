@@ -94,7 +94,8 @@ def distribute(
 
 def _check_free(streams: Sequence[str], fixed: Mapping[str, Dist], program: Program) -> None:
     """MisplacedError if one of these streams has to stay where it is, or is to be there."""
-    assert streams, "a network over streams that are in one partition is there, too"
+    if not streams:
+        raise MisplacedError("a traced network would ship rows although all of its streams are in one partition")
     for name in streams:
         table = program.tables[name]
         if name in fixed or table.placement is not None:

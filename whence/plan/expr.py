@@ -102,8 +102,20 @@ class Case(Expr):
 
 
 @dataclass(frozen=True)
+class Volatile:
+    """A Python function that is not deterministic: calls with equal arguments may give different answers.
+
+    It is called once per row, and no rewrite may add a call of it or merge two."""
+
+    function: Callable[..., Any] = field(repr=False)
+
+    def __call__(self, *args: Any) -> Any:
+        return self.function(*args)
+
+
+@dataclass(frozen=True)
 class Udf(Expr):
-    """A Python scalar function registered by the user; must be deterministic. Called with None for NULL."""
+    """A Python scalar function registered by the user. Called with None for NULL."""
 
     name: str
     function: Callable[..., Any] = field(repr=False)
@@ -163,6 +175,11 @@ def conjuncts(expr: Expr | None) -> list[Expr]:
     if isinstance(expr, Call) and expr.op == "and":
         return [term for arg in expr.args for term in conjuncts(arg)]
     return [expr]
+
+
+def is_volatile(expr: Expr) -> bool:
+    """Check whether an expression calls a function that is not deterministic."""
+    return any(isinstance(part, Udf) and isinstance(part.function, Volatile) for part in walk(expr))
 
 
 def may_fail(expr: Expr) -> bool:

@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from whence.errors import SqlError
+from whence.plan.functions import check_copied
 from whence.plan.logical import Node, Ref, walk
 from whence.plan.program import Program, View
 from whence.plan.rewrite.inputs import with_inputs
@@ -158,6 +159,7 @@ class _Instrumenting:
             return node if own.tracing == tracing else Align(node.schema, node, own.tracing, tracing)
         query = program.views[node.view].query
         assert isinstance(query, Retain)
+        check_copied(view, node.view, query)
         return self._annotated(query.input, traces, view, node.view)
 
 

@@ -174,7 +174,7 @@ class TopK(Node):
 
 @dataclass(frozen=True)
 class Lateral(Node):
-    """`function(*args)` yields rows (tuples) that are appended to the input row; it must be deterministic."""
+    """`function(*args)` yields rows (tuples) that are appended to the input row."""
 
     input: Node
     name: str

@@ -88,7 +88,7 @@ def retention_of(stream: Table | View) -> Retention:
 
 @dataclass(frozen=True)
 class ScalarFunction:
-    """A registered Python function of values to one value."""
+    """A registered Python function of values to one value; `Volatile` if it is not deterministic."""
 
     name: str
     function: Callable[..., Any]
@@ -98,7 +98,7 @@ class ScalarFunction:
 
 @dataclass(frozen=True)
 class TableFunction:
-    """A registered Python function of values to rows."""
+    """A registered Python function of values to rows; `Volatile` if it is not deterministic."""
 
     name: str
     function: Callable[..., Any]

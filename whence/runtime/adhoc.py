@@ -23,6 +23,7 @@ from sqlglot import exp
 from whence.errors import EvaluationError, SqlError, WhenceError
 from whence.model.codes import NULL, Codes, Dictionary
 from whence.model.types import Kind, Type
+from whence.plan.expr import Volatile
 from whence.plan.logical import Order, TopK
 from whence.plan.program import STREAM_FUNCTIONS, Program, ScalarFunction
 from whence.runtime.calls import FUNCTIONS, Call, Narrow, as_relations
@@ -179,6 +180,7 @@ class Adhoc:
                     [_duck_type(t) for t in function.args],
                     _duck_type(function.returns),
                     null_handling=duckdb.func.SPECIAL,
+                    side_effects=isinstance(function.function, Volatile),
                 )
                 self._functions[function.name] = function
         return self._connection

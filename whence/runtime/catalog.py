@@ -28,7 +28,7 @@ from whence.model.codes import Codes, Dictionary
 from whence.model.progress import Progress
 from whence.model.types import Schema
 from whence.plan import logical
-from whence.plan.expr import Expr, Udf, walk
+from whence.plan.functions import check_recomputed, check_volatile, functions_of
 from whence.plan.instrument import copies, instrument, upstream
 from whence.plan.logical import Node
 from whence.plan.program import Program, ScalarFunction, Table, TableFunction, View
@@ -77,7 +77,9 @@ class Saved(NamedTuple):
 
 
 class Catalog:
-    """Program and dataflow, changed together."""
+    """Program and dataflow, changed together. `recomputed` says why rows may be computed again, if they may."""
+
+    recomputed = ""
 
     def __init__(self, recursion_limit: int, dictionary: Dictionary | None = None) -> None:
         self.recursion_limit = recursion_limit
@@ -111,7 +113,7 @@ class Catalog:
     def register(self, function: ScalarFunction | TableFunction) -> None:
         """Make a function known. One that a view uses is not replaced: its rows would no longer be right."""
         name = function.name
-        users = [v.owner or v.name for v in self.program.views.values() if name in _functions_of(v)]
+        users = [v.owner or v.name for v in self.program.views.values() if name in dict(functions_of(v.query))]
         if users:
             raise CatalogError(f'the function "{name}" is used by {", ".join(users)}; drop them first')
         program = self.program.copy()
@@ -143,7 +145,7 @@ class Catalog:
     def _install(self, bound: Program, progress: Progress | None = None, images: Images | None = None) -> None:
         """Plan a program, build and fill what is new, and let that take its place; on an error nothing changes."""
         flow = self.flow
-        planned = as_it_runs(bound)
+        planned = self._as_it_runs(bound)
         ordered = components(planned)
         new = changed_views(self.planned, planned)
         kept = {name: op for name, op in flow.views.items() if name in planned.views and name not in new}
@@ -167,6 +169,13 @@ class Catalog:
             flow.sweep()
             self._builder.forget()
         self.program, self.planned, self.components = bound, planned, ordered
+
+    def _as_it_runs(self, bound: Program) -> Program:
+        """Plan a program; SqlError if it cannot run here."""
+        planned = as_it_runs(bound)
+        if self.recomputed:
+            check_recomputed(planned, self.recomputed)
+        return planned
 
     def _check_copies(self, new: set[str], planned: Program) -> None:
         """Refuse a new view whose copy of one that runs would begin later than that did, and have other windows."""
@@ -386,7 +395,9 @@ class Catalog:
 
 def as_it_runs(bound: Program) -> Program:
     """A program as it runs: streams as networks, instrumented, and aggregates that select."""
-    return select_aggregates(instrument(flow_streams(bound)))
+    networks = flow_streams(bound)
+    check_volatile(networks)
+    return select_aggregates(instrument(networks))
 
 
 def table_kind(table: Table) -> str:
@@ -415,18 +426,6 @@ def constant_rows(plan: Node, dictionary: Dictionary) -> Codes | None:
             found = [part for part in parts if part is not None]
             return np.concatenate(found) if len(found) == len(parts) else None
     return None
-
-
-def _functions_of(view: View) -> set[str]:
-    """The names of the Python functions a view calls."""
-    found = set()
-    for node in logical.walk(view.query):
-        if isinstance(node, logical.Lateral):
-            found.add(node.name)
-        for value in vars(node).values():
-            exprs = value if isinstance(value, tuple) else (value,)
-            found |= {e.name for top in exprs if isinstance(top, Expr) for e in walk(top) if isinstance(e, Udf)}
-    return found
 
 
 def _told(progress: Progress | None, name: str) -> Callable[[int, int, str], None] | None:

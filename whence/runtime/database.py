@@ -16,6 +16,7 @@ from whence.errors import CatalogError, DataError, SqlError, StorageError, Whenc
 from whence.model.codes import Codes, shown
 from whence.model.progress import Progress
 from whence.model.types import Schema, Type
+from whence.plan.expr import Volatile
 from whence.plan.program import ScalarFunction, TableFunction
 from whence.plan.settings import DEPTH_LIMIT
 from whence.runtime import copying, explaining, lateness, statements, supposing, writing
@@ -671,9 +672,18 @@ class Database:
     # -- functions ---------------------------------------------------------------------------------------------------
 
     def create_function(
-        self, name: str, function: Callable[..., Any] | None = None, *, args: Iterable[str], returns: str
+        self,
+        name: str,
+        function: Callable[..., Any] | None = None,
+        *,
+        args: Iterable[str],
+        returns: str,
+        deterministic: bool = True,
     ) -> Any:
-        """Make a deterministic Python function callable in SQL. Without `function` a decorator. NULL comes in as None.
+        """Make a Python function callable in SQL. Without `function` a decorator. NULL comes in as None.
+
+        With deterministic=False calls with equal arguments may give different answers. Views that would have to call
+        it again for the same row are refused.
 
         >>> db = open()
         >>> @db.create_function("double", args=["INT"], returns="BIGINT")
@@ -682,23 +692,35 @@ class Database:
         [(42,)]
         """
         if function is None:
-            return lambda f: self.create_function(name, f, args=args, returns=returns) or f
+            return lambda f: self.create_function(name, f, args=args, returns=returns, deterministic=deterministic) or f
+        called = function if deterministic else Volatile(function)
         schema = _columns(f"(x {returns})")
-        self._runtime.register(ScalarFunction(_function_name(name), function, _types(args), schema.types[0]))
+        self._runtime.register(ScalarFunction(_function_name(name), called, _types(args), schema.types[0]))
         return None
 
     def create_table_function(
-        self, name: str, function: Callable[..., Any] | None = None, *, args: Iterable[str], returns: str
+        self,
+        name: str,
+        function: Callable[..., Any] | None = None,
+        *,
+        args: Iterable[str],
+        returns: str,
+        deterministic: bool = True,
     ) -> Any:
-        """Make a deterministic Python function that yields rows usable in FROM. Without `function` a decorator.
+        """Make a Python function that yields rows usable in FROM. Without `function` a decorator.
+
+        For deterministic=False see `create_function`.
 
         >>> db = open()
         >>> @db.create_table_function("upto", args=["INT"], returns="(n INT)")
         ... def upto(n): return [(i,) for i in range(n)]
         """
         if function is None:
-            return lambda f: self.create_table_function(name, f, args=args, returns=returns) or f
-        self._runtime.register(TableFunction(_function_name(name), function, _types(args), _columns(returns)))
+            return lambda f: (
+                self.create_table_function(name, f, args=args, returns=returns, deterministic=deterministic) or f
+            )
+        called = function if deterministic else Volatile(function)
+        self._runtime.register(TableFunction(_function_name(name), called, _types(args), _columns(returns)))
         return None
 
     # -- looking inside ----------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from typing import Any
 from whence.engine.epoch import Epoch
 from whence.errors import StorageError, WhenceError
 from whence.model.progress import Progress
+from whence.runtime.catalog import Catalog
 from whence.runtime.embedded import Embedded
 from whence.runtime.journal import Journal
 from whence.runtime.recovery import Follower
@@ -27,6 +28,11 @@ class _Lasting(Embedded):
     """What writers and readers of a folder share: its past."""
 
     folder: Folder
+
+    def _new_catalog(self) -> Catalog:
+        found = super()._new_catalog()
+        found.recomputed = found.recomputed or "a database in a folder computes rows again from its log"
+        return found
 
     def _take_up(self, folder: Folder) -> None:
         """Be empty, with a dictionary that knows nothing, and as the database was set."""

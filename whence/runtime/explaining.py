@@ -14,6 +14,7 @@ from whence.engine.provenance import Provenance
 from whence.engine.scan import Scan
 from whence.plan import logical
 from whence.plan import stream_model as streams
+from whence.plan.expr import Volatile
 from whence.plan.instrument import traces_of
 from whence.plan.logical import Node
 from whence.plan.program import Program, View, retention_of
@@ -369,13 +370,16 @@ def _retention(runtime: Embedded, name: str) -> str | None:
 
 
 def listing(runtime: Embedded, what: str) -> pa.Table:
-    """What SHOW TABLES, STREAMS, VIEWS and FUNCTIONS say; of tables the time-to-live, if any has one."""
+    """List what SHOW TABLES, STREAMS, VIEWS and FUNCTIONS say; of tables the time-to-live, if any has one, and of
+    functions whether they are deterministic, if any is not."""
     program, text = runtime.program, pa.string()
     if what == "functions":
         found: list[Any] = [*program.scalars.values(), *program.table_functions.values()]
         args = [f"({', '.join(map(str, f.args))})" for f in found]
         columns = [[f.name for f in found], args, [str(f.returns) for f in found]]
-        return pa.table([pa.array(c, text) for c in columns], names=["function", "arguments", "returns"])
+        table = pa.table([pa.array(c, text) for c in columns], names=["function", "arguments", "returns"])
+        known = [not isinstance(f.function, Volatile) for f in found]
+        return table if all(known) else table.append_column("deterministic", pa.array(known, pa.bool_()))
     if what == "streams":
         return _streams(runtime)
     base = [name for name, table in program.tables.items() if table.stream is None]

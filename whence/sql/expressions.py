@@ -15,7 +15,7 @@ from sqlglot import exp
 from whence.errors import SqlError
 from whence.model import types as t
 from whence.model.types import Kind, Type
-from whence.plan.expr import Call, Cast, Expr, Lit, Udf
+from whence.plan.expr import Call, Cast, Expr, Lit, Udf, is_volatile
 from whence.plan.logical import Node
 from whence.plan.program import Program
 from whence.sql import operators as op
@@ -97,6 +97,12 @@ class ExpressionBinder:
         """An expression that will stand in several places; where such are nested, they multiply."""
         expr = self.bind(node)
         check_size(expr, node)
+        if is_volatile(expr):
+            raise error(
+                "this is computed more than once for each row, and calls a function that is declared with "
+                "deterministic=False; compute it in a subquery",
+                node,
+            )
         return expr
 
     # -- leaves

@@ -40,13 +40,13 @@ def spread(function: Strict, columns: list[Codes]) -> Codes:
     return out
 
 
-def each(function: Callable[..., int], columns: list[Codes], n: int) -> Codes:
-    """A function of codes to a code, once for each distinct tuple."""
+def each(function: Callable[..., int], columns: list[Codes], n: int, distinct: bool = True) -> Codes:
+    """Call a function of codes to a code once for each distinct tuple, or for each row."""
     seen: dict[tuple[int, ...], int] = {}
     out = np.empty(n, np.int64)
     tuples: Any = zip(*[c.tolist() for c in columns], strict=True) if columns else [()] * n
     for i, args in enumerate(tuples):
-        code = seen.get(args)
+        code = seen.get(args) if distinct else None
         if code is None:
             code = seen[args] = function(*args)
         out[i] = code

@@ -209,8 +209,7 @@ class _Diagrams:
         variable = np.concatenate([[-1, -1], np.array(self.order)[support[inner[:, 1]]]]).astype(np.int32)
         low = np.concatenate([[0, 0], place[inner[:, 3]]])
         high = np.concatenate([[0, 0], place[inner[:, 2]]])
-        assert place[root] == 2
-        return Function(self.equations, variable, low, high, 2)
+        return Function(self.equations, variable, low, high, int(place[root]))
 
 
 def _depth_first(equations: System) -> list[int]:

@@ -23,10 +23,11 @@ from whence.engine.operator import Batch, Operator
 from whence.engine.retain import Retain
 from whence.engine.stream import StreamOperator
 from whence.engine.stream_scan import StreamScan
-from whence.errors import CatalogError, ExpiredError
+from whence.errors import CatalogError, ExpiredError, ReplayError
 from whence.explain.retrieve.site import Site
 from whence.model.codes import Codes
 from whence.plan import stream_model as nodes
+from whence.plan.functions import volatile_in
 from whence.plan.logical import Node, Ref, walk
 from whence.plan.rewrite import optimize
 from whence.plan.rewrite.inputs import with_inputs
@@ -149,7 +150,14 @@ def copied(view: str, site: Site, sources: tuple[str, ...]) -> Node:
         return with_inputs(node, [copy(child) for child in node.inputs])
 
     def whole(name: str) -> Node:
-        return copy(optimize(site.planned.views[name].query))
+        query = site.planned.views[name].query
+        called = volatile_in(query)
+        if called is not None:
+            raise CatalogError(
+                f'"{view}" calls {called}, which is declared with deterministic=False and cannot be replayed: make it '
+                "WITH (provenance = 'lineage') to have what is behind its results"
+            )
+        return copy(optimize(query))
 
     return whole(view)
 
@@ -164,7 +172,8 @@ def _pairs(theirs: Operator, mine: Operator) -> list[tuple[Operator, Operator]]:
         if (id(a), id(b)) in seen:
             continue
         seen.add((id(a), id(b)))
-        assert type(a) is type(b), f"{a.describe()} was copied as {b.describe()}"
+        if type(a) is not type(b):
+            raise ReplayError(f"a copy cannot begin at a checkpoint: {a.describe()} was copied as {b.describe()}")
         found.append((a, b))
         if not isinstance(a, Generate):
             todo.extend(zip(a.inputs, b.inputs, strict=True))
@@ -186,4 +195,4 @@ def _name_of(generator: Generate) -> str:
 
 def nothing(name: str) -> Operator:
     """Resolves the views of a plan that has none."""
-    raise AssertionError(f"{name} is not written out")
+    raise ReplayError(f"view {name} is not written out in the copy of a network")

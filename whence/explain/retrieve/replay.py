@@ -5,22 +5,25 @@ tid of its intervals nothing is in it. So it comes out again if the copy runs fr
 that it begins in the right state (`engine/checkpoints.py`): empty, or at the last checkpoint before. Requests are put
 together to **stretches**: what overlaps is run once, and between two stretches the copy forgets everything.
 
-Law: the tids are those that eager lineage would have kept. A copy that begins at a checkpoint numbers its results on
-from there, and they are known by their tids; one that begins cold knows them by `$at` and intervals, and among equals
-by how many come after: what it gives too much, of windows that it has only in part, comes before. Cost: the rows of the
-stretches, and what is asked for.
+Law: the tids are those that eager lineage would have kept, and every result comes out as it was published; one that
+does not is a ReplayError (`engine/published.py`), since a Python function is then not what it was declared to be. A
+copy that begins at a checkpoint numbers its results on from there, and they are known by their tids; one that begins
+cold knows them by `$at` and intervals, and among equals by how many come after: what it gives too much, of windows that
+it has only in part, comes before. Cost: the rows of the stretches, and what is asked for.
 """
 
 from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 
 from whence.annotate.tracing import Tracer
 from whence.engine.checkpoints import Checkpoint, starts_cold
 from whence.engine.kernels.batches import number_rows
+from whence.engine.published import first_difference, mismatch
 from whence.errors import ExpiredError
 from whence.explain.derive.build import ranges
 from whence.explain.retrieve.bare import bare
@@ -29,7 +32,8 @@ from whence.explain.retrieve.network import Copy, Sink, copied, sources_of
 from whence.explain.retrieve.ragged import Ragged, empty, joined
 from whence.explain.retrieve.site import Site
 from whence.model.codes import Codes
-from whence.plan.logical import walk
+from whence.plan.functions import functions_of
+from whence.plan.logical import Node, walk
 from whence.plan.stream_model import Stream
 
 log = logging.getLogger("whence")
@@ -68,11 +72,17 @@ def replay(site: Site, view: str, wanted: Codes) -> tuple[dict[str, Ragged], Fig
     return found, figures
 
 
+def calls(query: Node) -> tuple[str, ...]:
+    """Return the names of the Python functions that a query calls."""
+    return tuple(sorted({name for name, _ in functions_of(query)}))
+
+
 def _replayed(site: Site, view: str, wanted: Codes) -> tuple[dict[str, Ragged], Figures]:
     """From checkpoints, or of a view that keeps nothing from the beginning."""
-    copy, retain = Copy(site, view), site.retain(view)
+    query = copied(view, site, sources_of(site, view))
+    copy, retain = Copy(site, view, query), site.retain(view)
     results = retain.kept.at(wanted)
-    found = _Found(copy.tracer, copy.sources, len(wanted))
+    found = _Found(site, view, copy.tracer, wanted, calls(query))
     stretches = _from_checkpoints(site, copy, wanted) if retain.tracer is not None else [_everything(copy, results)]
     rows = 0
     for stretch in stretches:
@@ -82,7 +92,7 @@ def _replayed(site: Site, view: str, wanted: Codes) -> tuple[dict[str, Ragged], 
             nexts, first = dict.fromkeys(copy.names(), 1), 1
             copy.start(nexts)
         before = sum(nexts.values())
-        copy.feed(nexts, stretch.upto, found.numbered(wanted, first))
+        copy.feed(nexts, stretch.upto, found.numbered(first))
         rows += sum(nexts.values()) - before
     return found.all(), Figures(len(stretches), rows)
 
@@ -90,7 +100,10 @@ def _replayed(site: Site, view: str, wanted: Codes) -> tuple[dict[str, Ragged], 
 def _replayed_cold(site: Site, view: str, wanted: Codes, tracer: Tracer) -> tuple[dict[str, Ragged], Figures]:
     """From the first tid of each interval until the result came out; what overlaps as one."""
     sources = sources_of(site, view)
-    query = bare(copied(view, site, sources))
+    query = copied(view, site, sources)
+    short = bare(query)
+    functions = calls(short)
+    query = query if functions else short  # what decides on tids is compared with what was published, as a whole
     (name,) = (node.stream for node in walk(query) if isinstance(node, Stream))
     kept, fed = site.kept(view), site.kept(name)
     results, ann = kept.at(wanted), kept.ann[wanted - kept.first]
@@ -105,47 +118,68 @@ def _replayed_cold(site: Site, view: str, wanted: Codes, tracer: Tracer) -> tupl
     if int((ends - begins).sum()) > DENSE * int(ends[-1] - begins[0]):
         # To run the gaps as well is cheaper than to keep so many apart, and as right: nothing is forgotten.
         copy = Copy(site, view, query)
-        keys, nexts = _Keys(site, view, tracer, copy.tracer, sources, wanted), {name: int(begins[0])}
+        keys, nexts = _Keys(site, view, copy.tracer, wanted, functions), {name: int(begins[0])}
         copy.start(nexts)
         copy.feed(nexts, int(last[-1]), keys.take)
         return keys.all(), Figures(1, int(ends[-1] - begins[0]))
     chain = Chain(site, query)
-    keys = _Keys(site, view, tracer, chain.tracer, sources, wanted)
+    keys = _Keys(site, view, chain.tracer, wanted, functions)
     rows = chain.run(begins, ends, keys.take)
     return keys.all(), Figures(len(starts), rows)
 
 
 class _Found:
-    """The tids of each source behind requests, as they come."""
+    """The tids of each source behind requests, as they come, numbered as they were published."""
 
-    def __init__(self, tracer: Tracer, sources: tuple[str, ...], requests: int) -> None:
-        self.tracer, self.requests = tracer, requests
+    def __init__(self, site: Site, view: str, tracer: Tracer, wanted: Codes, functions: tuple[str, ...]) -> None:
+        self.view, self.tracer, self.wanted, self.functions = view, tracer, wanted, functions
+        self.types = site.retain(view).schema.types
+        kept, theirs = site.kept(view), site.retain(view).tracer
+        self.published = kept.at(wanted)
+        ann, sources = kept.ann[wanted - kept.first], sources_of(site, view)
+        self.spans = None if theirs is None else {source: theirs.spans(ann, source) for source in sources}
         self._which: list[Codes] = []
         self._tids: dict[str, list[Ragged]] = {source: [] for source in sources}
 
-    def add(self, requests: Codes, ann: Codes) -> None:
-        self._which.append(requests)
+    def add(self, low: int, high: int, rows: Codes, ann: Codes) -> None:
+        """Take what was found for the requests from `low` to `high`, and compare it with what was published."""
+        worst = first_difference(self.published[low:high], rows, self.types, bool(self.functions))
+        if worst is not None:
+            raise mismatch(self.view, int(self.wanted[low + worst]), "its values differ", self.functions)
+        self._which.append(np.arange(low, high))
         for source, parts in self._tids.items():
             parts.append(Ragged(*self.tracer.tids(ann, source)))
+            if self.spans is not None:
+                differ = (self.spans[source][low:high] != self.tracer.spans(ann, source)).any(axis=1)
+                if differ.any():
+                    tid = int(self.wanted[low + np.argmax(differ)])
+                    raise mismatch(self.view, tid, f"it came from other rows of {source}", self.functions)
 
-    def numbered(self, wanted: Codes, first: int) -> Sink:
+    def numbered(self, first: int) -> Sink:
         """Takes results that are numbered from `first` on; those are requests that are among the wanted."""
         following = first
 
         def take(rows: Codes, ann: Codes) -> None:
             nonlocal following
-            low, high = np.searchsorted(wanted, (following, following + len(rows)))
+            low, high = np.searchsorted(self.wanted, (following, following + len(rows))).tolist()
             if high > low:
-                self.add(np.arange(low, high), ann[wanted[low:high] - following])
+                mine = self.wanted[low:high] - following
+                self.add(low, high, rows[mine], ann[mine])
             following += len(rows)
 
         return take
 
     def all(self) -> dict[str, Ragged]:
+        """Return everything; a request that no tid is behind needed no replay."""
         which = np.concatenate(self._which) if self._which else np.empty(0, np.int64)
-        there = np.full(self.requests, len(which), np.int64)
+        there = np.full(len(self.wanted), len(which), np.int64)
         there[which[::-1]] = np.arange(len(which))[::-1]
-        none = empty(1)  # of a request that needed no replay
+        lost = there == len(which)
+        if self.spans is not None:
+            lost &= np.any([s[:, 0] <= s[:, 1] for s in self.spans.values()], axis=0)
+        if lost.any():
+            raise mismatch(self.view, int(self.wanted[np.argmax(lost)]), "it did not come out", self.functions)
+        none = empty(1)
         return {source: joined([*parts, none]).take(there) for source, parts in self._tids.items()}
 
 
@@ -220,11 +254,11 @@ def _check_kept(site: Site, view: str, name: str, first: int) -> None:
 class _Keys:
     """Results of a copy that began cold, known by `$at` and intervals, and among equals from the last on."""
 
-    def __init__(
-        self, site: Site, view: str, theirs: Tracer, mine: Tracer, sources: tuple[str, ...], wanted: Codes
-    ) -> None:
-        kept, self.view = site.kept(view), view
+    def __init__(self, site: Site, view: str, mine: Tracer, wanted: Codes, functions: tuple[str, ...]) -> None:
+        retain, self.view, self.wanted, self.functions = site.retain(view), view, wanted, functions
+        kept, theirs, sources = retain.kept, cast(Tracer, retain.tracer), sources_of(site, view)
         self.tracer, self.sources = mine, sources
+        self.types, self.published = retain.schema.types, kept.at(wanted)
         # All results that came when one of these did: equal ones among them are told apart by their order.
         ats = kept.at(wanted)[:, -1]
         self.ats = ats[np.concatenate(([True], ats[1:] != ats[:-1]))]
@@ -232,6 +266,7 @@ class _Keys:
         self.keys = self._keyed(theirs, kept.rows[here], kept.ann[here])
         self.places = np.searchsorted(here, wanted - kept.first)
         self._rows: list[Codes] = []
+        self._values: list[Codes] = []  # of a copy that has all columns
         self._tids: dict[str, list[Ragged]] = {source: [] for source in sources}
 
     def _keyed(self, tracer: Tracer, rows: Codes, ann: Codes) -> Codes:
@@ -242,6 +277,8 @@ class _Keys:
         mine = _among(rows[:, -1], self.ats)
         if len(mine):
             self._rows.append(self._keyed(self.tracer, rows[mine], ann[mine]))
+            if self.functions:
+                self._values.append(rows[mine])
             for source, parts in self._tids.items():
                 parts.append(Ragged(*self.tracer.tids(ann[mine], source)))
 
@@ -256,7 +293,12 @@ class _Keys:
         place = np.full(int(both.max()) + 1, -1, np.int64)
         place[both[: len(mine)]] = np.arange(len(mine))
         at = place[both[len(mine) :]]
-        assert (at >= 0).all(), f"a replay of {self.view} did not give a result again"
+        if (at < 0).any():
+            raise mismatch(self.view, int(self.wanted[np.argmin(at)]), "it did not come out", self.functions)
+        if self.functions:
+            worst = first_difference(self.published, np.concatenate(self._values)[at], self.types, floats=True)
+            if worst is not None:
+                raise mismatch(self.view, int(self.wanted[worst]), "its values differ", self.functions)
         return {source: joined(parts).take(at) for source, parts in self._tids.items()}
 
 

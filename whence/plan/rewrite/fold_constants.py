@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from whence.model.types import BOOLEAN, Kind
-from whence.plan.expr import Call, Case, Cast, Expr, Lit, rebuild
+from whence.plan.expr import Call, Case, Cast, Expr, Lit, is_volatile, rebuild
 from whence.plan.logical import Join, Lateral, Node, Project, Select, Values
 from whence.plan.rewrite.inputs import bottom_up
 from whence.plan.stream_model import AT, Lookup, WindowJoin
@@ -79,14 +79,17 @@ def fold(expr: Expr) -> Expr:
 def _logic(expr: Call) -> Expr:
     """AND without its true terms, false if one is false; OR likewise."""
     absorbing = expr.op == "or"
-    found: dict[Expr, None] = {}
+    found: dict[object, Expr] = {}
     for arg in expr.args:
         if isinstance(arg, Lit) and arg.value is not None:
             if bool(arg.value) is absorbing:
                 return Lit(BOOLEAN, absorbing)
             continue
-        found.setdefault(arg)
-    kept = tuple(found)
+        if arg not in found:
+            found[arg] = arg
+        elif is_volatile(arg):  # two calls, two answers
+            found[object()] = arg
+    kept = tuple(found.values())
     if not kept:
         return Lit(BOOLEAN, not absorbing)
     return kept[0] if len(kept) == 1 else Call(BOOLEAN, expr.op, kept)

@@ -4,7 +4,8 @@ A condition may pass an operator when it is true of a row above exactly when it 
 So it never passes the padded side of an outer join, a top-k, or an aggregate whose keys it does not stick to. Inside ON
 it may move only into the side that is not kept whole. One that is an error for some rows (a cast, a division) does not
 move to where it would meet rows that are not there above. Of an OR that has to stay, what it says of the rows below
-alone goes down beside it.
+alone goes down beside it. One that calls a function that is not deterministic stays where it was written, and none
+moves below such a call.
 
 Streams: what is before a window, a b-sort or a retention decides what is in it, so conditions stay after those; they
 pass a lookup as they pass a join.
@@ -16,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from whence.model.types import Schema
-from whence.plan.expr import Call, Col, Expr, columns_of, conjuncts, may_fail, shift, substitute
+from whence.plan.expr import Call, Col, Expr, columns_of, conjuncts, is_volatile, may_fail, shift, substitute
 from whence.plan.logical import Aggregate, Distinct, Join, Lateral, Node, Project, Select, SetOp, Union
 from whence.plan.nodes import columns, conjunction, join_schema, key_pair, project, select
 from whence.plan.rewrite.factor_disjunctions import implied_by
@@ -34,6 +35,8 @@ def push_predicates(node: Node) -> Node:
 
 def _push(node: Node, terms: list[Expr]) -> Node:
     """The node's rows for which the terms, over its columns, are true."""
+    if not isinstance(node, Select) and any(map(is_volatile, terms)):
+        return select(_push(node, [t for t in terms if not is_volatile(t)]), [t for t in terms if is_volatile(t)])
     match node:
         case Select():
             return _push(node.input, conjuncts(node.predicate) + terms)  # in the order they were to be decided
@@ -77,7 +80,7 @@ def _through(node: Project, terms: list[Expr]) -> tuple[list[Expr], list[Expr]]:
     for term in terms:
         below, size = substitute(term, lambda c: _retyped(node.exprs[c.index], c)), size_of(term)
         grown = size_of(below)
-        fits = grown.nodes - size.nodes <= _GROWTH and grown.depth <= max(size.depth, _DEPTH)
+        fits = grown.nodes - size.nodes <= _GROWTH and grown.depth <= max(size.depth, _DEPTH) and not is_volatile(below)
         (down if fits else stay).append(below if fits else term)
     return down, stay
 

@@ -40,7 +40,7 @@ from whence.plan.rewrite.inputs import bottom_up, with_inputs
 from whence.plan.rule_model import RuleProgram
 from whence.plan.strata import changed_views, components, dependents
 from whence.plan.stream_model import Retention, Stream, Traced, has_at, with_at, without_at
-from whence.runtime.catalog import Catalog, Saved, Written, as_it_runs, table_kind
+from whence.runtime.catalog import Catalog, Saved, Written, table_kind
 from whence.runtime.explaining import in_bytes
 from whence.runtime.lateness import lates_under
 from whence.runtime.spark.crew import Crew
@@ -99,6 +99,8 @@ class ShardedFlow:
 class ShardedCatalog(Catalog):
     """Program, plan and crew, changed together. Copies of tables of up to `copied_rows` may be in all partitions."""
 
+    recomputed = "partitions compute rows again when they catch up"
+
     def __init__(self, recursion_limit: int, dictionary: Dictionary, crew: Crew, copied_rows: int):
         super().__init__(recursion_limit, dictionary)
         self.crew, self._copied_rows = crew, copied_rows
@@ -127,7 +129,7 @@ class ShardedCatalog(Catalog):
         return True
 
     def _install(self, bound: Program, progress: Progress | None = None, images: Images | None = None) -> None:
-        planned = as_it_runs(bound)
+        planned = self._as_it_runs(bound)
         ordered = components(planned)
         sizes = {name: table.size for name, table in self.flow.tables.items() if name in bound.tables}
         new = changed_views(self.planned, planned)
@@ -354,7 +356,7 @@ class ShardedCatalog(Catalog):
             if isinstance(create, st.CreateTable):
                 self.program = bind_table(create, self.program)
         bound = bind_views([c for c in creates if isinstance(c, st.CreateView)], self.program)
-        self.planned = as_it_runs(bound)
+        self.planned = self._as_it_runs(bound)
         self.program, self.components, self.small = bound, components(self.planned), small
         self._version = 1 + max((since or {}).values(), default=self._version)
         plan = self._planned(bound, self.planned, fixed, small, {}, self._version, since)
