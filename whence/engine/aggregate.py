@@ -139,6 +139,10 @@ class Aggregate(Operator):
         n = ak.emit(keys, ids, none, groups.acc, one, groups.acc, self._specs, rows, ann, where)
         return Batch(rows[:n], ann[:n], True)
 
+    @property
+    def recalls(self) -> bool:
+        return True
+
     def _count_distinct(
         self, aggregate: int, column: int | None, pairs: Relation, rows: Codes, mult: Codes, gids: Codes
     ) -> None:

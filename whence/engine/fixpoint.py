@@ -358,6 +358,10 @@ class Port(Operator):
         rows = self.fixpoint.live(self.relation)
         return Batch(rows, np.ones(len(rows), np.int64), True)
 
+    @property
+    def recalls(self) -> bool:
+        return True
+
     def count_of(self, rows: Codes) -> Codes:
         return self.fixpoint.holds(self.relation, rows)
 

@@ -101,9 +101,5 @@ class Relate(StreamOperator):
     def fresh(self) -> Relate:
         return Relate(self.inputs[0], self.schema)
 
-    @property
-    def recalls(self) -> bool:
-        return self.arranged is not None or super().recalls
-
     def describe(self) -> str:
         return "stream as relation"

@@ -46,6 +46,7 @@ class Dataflow:
         self.order: list[Operator] = []  # topological; tables are not in it
         self.before: Callable[[Operator], None] | None = None  # told of an operator that is about to change
         self.restored = self.primed = 0  # operators that began from images, and from their inputs' contents
+        self.recomputed: list[Operator] = []  # those that began so because images did not have them
         self._ran: list[Operator] = []
         self._changed: list[Relation] = []
         self._checkpointed: list[Retain] = []
@@ -115,6 +116,8 @@ class Dataflow:
                 new.watch = partial(progress, done, len(fresh))
             if images is None or not self._restore(new, images):
                 self._fill(new, kept)
+                if images is not None:
+                    self.recomputed.append(new)
             new.primed, new.watch = True, None
             kept.used_by(new)
         self.order.extend(fresh)

@@ -11,13 +11,16 @@ epoch. Those of an image to restore from may be read-only; they are copied, unle
 
 from __future__ import annotations
 
+import logging
 from typing import Protocol
 
 import numpy as np
 
-from whence.errors import StorageError
+from whence.errors import CorruptionError, StorageError
 
 Image = dict[str, np.ndarray]
+log = logging.getLogger("whence")
+TABLE = "table/"  # begins the keys of the parts that hold tables
 ROOM = 256  # rows, and a quarter of an array: what is left free behind it, for what comes next
 
 
@@ -26,6 +29,30 @@ class Images(Protocol):
 
     def get(self, key: str, /) -> Image | None:
         """The image of a part, or None."""
+
+
+class SoundImages:
+    """Images of which a damaged part counts as missing, so that its operator is computed; except those of tables,
+    from which everything else is computed."""
+
+    def __init__(self, images: Images):
+        self._images = images
+        self.damage: list[str] = []  # what was found, by message
+
+    def get(self, key: str, /) -> Image | None:
+        """Return the image of a part, or None if it is missing or damaged; CorruptionError if a table's is damaged."""
+        try:
+            return self._images.get(key)
+        except CorruptionError as error:
+            if key.startswith(TABLE):
+                raise
+            self.note(str(error))
+            return None
+
+    def note(self, damage: str) -> None:
+        """Record damage that does not keep the database from opening."""
+        log.warning("part of an image cannot be used and is computed from the tables: %s", damage)
+        self.damage.append(damage)
 
 
 class Loaded(Image):

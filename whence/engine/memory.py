@@ -166,6 +166,9 @@ class Memory:
         for name, mine in self._layout().items():
             if name not in image or not np.array_equal(image[name], mine):
                 raise StaleImage(f"the {name} of a recursive component are laid out otherwise")
+        for name, like in self.image().items():
+            if name not in image or (image[name].dtype, image[name].ndim) != (like.dtype, like.ndim):
+                raise StaleImage(f"the {name} of a recursive component are of another type")
         counters = image["counters"]
         cells, used = image["cells"], int(counters[0])
         if cells.shape != (used, self.compiled.words) or len(counters) != len(_COUNTERS) + 1:

@@ -79,8 +79,17 @@ class Operator:
 
     @property
     def recalls(self) -> bool:
-        """Whether all rows of the output can be had at any time; what was shipped is gone, unless someone keeps it."""
-        return self.arranged is not None or all(i.recalls for i in self.inputs)
+        """Return whether `recompute` works between any two epochs, whatever other views come and go.
+
+        It depends on the plan alone, not on what happens to be arranged: rows that were shipped are gone, unless this
+        operator itself needs them arranged."""
+        needed = [target for target, _ in self.needs()]
+        return all(any(i is target for target in needed) or i.recalls for i in self.inputs)
+
+    @property
+    def is_readable(self) -> bool:
+        """Return whether all rows of the output can be had now: from a relation, or by `recompute`."""
+        return self.arranged is not None or self.recalls or all(i.is_readable for i in self.inputs)
 
     def contents(self) -> Batch:
         """All rows of the output."""

@@ -46,6 +46,10 @@ class _Counting(Operator):
         self.counts.restore(image)
 
     @property
+    def recalls(self) -> bool:
+        return True
+
+    @property
     def state_rows(self) -> int:
         return len(self.counts)
 

@@ -85,6 +85,10 @@ class Ship(Operator):
 
     @property
     def recalls(self) -> bool:
+        return False
+
+    @property
+    def is_readable(self) -> bool:
         return self.arranged is not None
 
     def undo(self) -> None:

@@ -23,6 +23,7 @@ from whence.engine.image import Images, StaleImage
 from whence.engine.operator import Batch, Operator
 from whence.engine.rounds import Rounds
 from whence.engine.ship import Ship
+from whence.engine.stream import StreamOperator
 from whence.engine.traffic import Letter, Traffic, counted, letter_of_rows
 
 
@@ -169,12 +170,21 @@ class Staged(Dataflow):
             try:
                 for op in fresh:
                     if not self._restore(op, images):
-                        raise StaleImage(f"there is no image of {op.describe()}")
+                        self._fill_here(op, install.kept)
                     op.primed = True
+                    install.kept.used_by(op)
             except BaseException:
                 self._abort_install(install)
                 raise
             self._end_install(install)
+
+    def _fill_here(self, op: Operator, kept: Kept) -> None:
+        """Compute an operator that images do not have from its inputs in this partition; StaleImage if that takes the
+        other partitions, or the past of a stream."""
+        remote = isinstance(op, (Ship, Rounds, StreamOperator)) or not all(i.is_readable for i in op.inputs)
+        if remote:
+            raise StaleImage(f"there is no image of {op.describe()}")
+        self._fill(op, kept)
 
     def pretend(self) -> None:
         """End an installation as if all had been filled: of a dataflow that is only looked at."""

@@ -43,10 +43,6 @@ class StreamOperator(Operator):
         """What a new operator makes of all that the inputs still keep."""
         return self.fresh().apply([i.contents() for i in self.inputs])
 
-    @property
-    def recalls(self) -> bool:
-        return all(i.recalls for i in self.inputs)
-
 
 class Late:
     """Rows that came too late, counted; the last of them are kept for inspection. Rows have no `$at`."""

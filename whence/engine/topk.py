@@ -91,6 +91,10 @@ class TopK(Operator):
             parts.append(Batch(self._start.now.rows, -self._start.now.ann))
         return consolidate(concat(parts, len(self.schema)), self.algebra)
 
+    @property
+    def recalls(self) -> bool:
+        return self.rows is not None or super().recalls
+
     def commit(self) -> None:
         if self.rows is not None:
             self.rows.commit()

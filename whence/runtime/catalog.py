@@ -17,11 +17,12 @@ from whence.engine.build import Builder
 from whence.engine.components import build_component
 from whence.engine.evaluate import compile_expr
 from whence.engine.figures import Figures, measure
-from whence.engine.graph import Dataflow
+from whence.engine.graph import Dataflow, upwards
 from whence.engine.image import Image, Images, StaleImage
 from whence.engine.lifetimes import Lifetimes
 from whence.engine.operator import Batch, Operator
 from whence.engine.scan import Scan
+from whence.engine.stream import StreamOperator
 from whence.engine.stream_scan import StreamScan
 from whence.errors import CatalogError
 from whence.model.codes import Codes, Dictionary
@@ -37,6 +38,7 @@ from whence.plan.select_aggregates import select_aggregates
 from whence.plan.settings import maintains
 from whence.plan.strata import Component, changed_views, components, dependents
 from whence.plan.streams import flow_query, flow_streams, is_flow
+from whence.runtime.uniting import check_recomputable
 from whence.sql import statements as st
 from whence.sql.bind import bind_table, bind_views
 from whence.sql.position import did_you_mean
@@ -219,8 +221,18 @@ class Catalog:
         views = [create for create in creates if isinstance(create, st.CreateView)]
         if views:
             self.create_views(views, progress, images)
+        self._check_recomputed()
         for lifetimes in self.lifetimes.values():
             lifetimes.rebuild()
+
+    def _check_recomputed(self) -> None:
+        """Raise PastError if a view over a stream was computed that only its image could have brought back."""
+        flow = self.flow
+        made = {id(op) for op in flow.recomputed if isinstance(op, StreamOperator)}
+        flow.recomputed = []
+        if made:
+            views = [name for name, op in flow.views.items() if any(id(o) in made for o in upwards([op]))]
+            check_recomputable(self.planned, {n: s.kept for n, s in flow.streams.items()}, views=views)
 
     def _build(self, component: Component, program: Program) -> dict[str, Operator]:
         if component.recursive or maintains(component.views, program):

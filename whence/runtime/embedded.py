@@ -17,7 +17,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from whence.connect import rows as rows_
-from whence.engine.image import Images
+from whence.engine.image import SoundImages
 from whence.engine.operator import Operator
 from whence.engine.retain import is_stream
 from whence.errors import CatalogError, WhenceError
@@ -35,7 +35,6 @@ from whence.runtime.changes import Changes
 from whence.runtime.epochs import Epochs
 from whence.runtime.lateness import late_rows
 from whence.runtime.transaction import Transaction
-from whence.runtime.uniting import check_recomputable
 from whence.sql import statements as st
 from whence.sql.bind import bind_query_views, bind_views
 from whence.sql.parse import parse_one
@@ -294,7 +293,7 @@ class Embedded(Epochs):
     def restore(
         self,
         creates: list[st.Statement],
-        images: Images,
+        images: SoundImages,
         folder: Folder,
         start: Start,
         meta: dict[str, Any],
@@ -302,8 +301,6 @@ class Embedded(Epochs):
     ) -> None:
         """Take up tables and views with their state from images, of which `meta` says more."""
         self.catalog.restore(creates, images, progress)
-        if start.partitions:
-            check_recomputable(self.catalog.planned, {n: s.kept for n, s in self.catalog.flow.streams.items()})
 
     def sync(self) -> None:
         """Make everything stable."""

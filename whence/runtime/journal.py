@@ -51,6 +51,8 @@ class Journal:
                     raise
                 self._runtime.start_anew("a snapshot took the place of another")  # and what that stood on is gone
         store.resume(found.report.replayed, found.log_bytes, found.words)
+        if found.report.damaged:
+            store.distrust_images()
         self.recovery = found.report
         log.info("%s opened: %s", store.path, found.report)
 

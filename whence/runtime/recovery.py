@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from whence.engine.epoch import Epoch
-from whence.engine.image import Images
+from whence.engine.image import Images, SoundImages
 from whence.engine.trust import derived_before
 from whence.errors import CorruptionError, SqlError, StorageError, WhenceError
 from whence.model.progress import Progress
@@ -44,6 +44,7 @@ class Recovery:
     torn: Torn | None = (
         None  # a record that was being written when the process or the machine died; nobody was told of it
     )
+    damaged: tuple[str, ...] = ()  # what of the image could not be used, and was computed from the tables
 
 
 class UnlikeError(StorageError):
@@ -79,7 +80,7 @@ def _recover(
     began = time.perf_counter()
     start = folder.start(until)
     try:
-        words = load_image(runtime, folder, start, progress) if start.links else 0
+        words, damaged = load_image(runtime, folder, start, progress) if start.links else (0, ())
     except SqlError as error:
         raise StorageError(f"{folder.path}: its views cannot be loaded: {error} ({_FUNCTIONS})") from error
     flow = runtime.catalog.flow
@@ -97,25 +98,28 @@ def _recover(
     if until is not None and runtime.epoch < until:
         raise StorageError(f"{folder.path}: epoch {until} has not been yet; the last one is {runtime.epoch}")
     seconds = time.perf_counter() - began
-    report = Recovery(runtime.epoch, start.epoch, replayed, restored, primed, seconds, torn)
+    report = Recovery(runtime.epoch, start.epoch, replayed, restored, primed, seconds, torn, damaged)
     return Recovered(report, reader, total, words)
 
 
-def load_image(runtime: Embedded, folder: Folder, start: Start, progress: Progress | None = None) -> int:
-    """Bring an empty runtime to the epoch of an image; how many words that has."""
+def load_image(
+    runtime: Embedded, folder: Folder, start: Start, progress: Progress | None = None
+) -> tuple[int, tuple[str, ...]]:
+    """Bring an empty runtime to the epoch of an image; return how many words that has, and what of it is damaged."""
     chain = folder.chain(start.links)
     meta = chain.meta
     words = {int(key.removeprefix(WORDS)): key for key in chain.parts if key.startswith(WORDS)}
     for first in sorted(words):
         learn(runtime, first, unpack_words(chain.image(words[first])))
-    images: Images = chain
+    parts: Images = chain
     if start.partitions:
         shares = [folder.chain(folder.partition_chain(p, start)) for p in range(start.partitions)]
-        images = United(shares, meta["partitions"]["tables"], runtime.catalog.flow.algebra.zero)
+        parts = United(shares, meta["partitions"]["tables"], runtime.catalog.flow.algebra.zero)
+    images = SoundImages(parts)
     runtime.restore([parse_one(sql) for sql in meta["statements"]], images, folder, start, meta, progress)
     runtime.marks = dict(meta.get("marks", {}))
     runtime.stand_at(meta["epoch"], meta["time"])
-    return int(meta["words"])
+    return int(meta["words"]), tuple(images.damage)
 
 
 def replay(runtime: Embedded, record: Record, folder: Folder) -> int:

@@ -8,12 +8,12 @@ which rows they see, so views are computed, which is refused where it would not 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 
-from whence.engine.image import Image, Loaded, StaleImage
+from whence.engine.image import TABLE, Image, Loaded, StaleImage
 from whence.engine.retained import Retained
 from whence.errors import StorageError
 from whence.model.codes import Codes
@@ -22,8 +22,6 @@ from whence.plan.program import Program
 from whence.plan.strata import dependents
 from whence.plan.stream_model import Lookup, Retention
 from whence.state.chain import Chain
-
-TABLE = "table/"  # begins the names of the parts that hold tables
 
 
 class United:
@@ -113,15 +111,19 @@ class PastError(StorageError):
 
 
 _ADVICE = (
-    "so its state cannot be made anew for other partitions than it was written by: open the database with as many as "
-    "it had, or, if it had none, without"
+    "so its state cannot be made anew for other partitions than it was written by, nor where its image is damaged: "
+    "open the database with as many as it had, or, if it had none, without; or take a backup"
 )
 
 
-def check_recomputable(planned: Program, streams: Mapping[str, Retained], advice: str = _ADVICE) -> None:
-    """PastError if views over streams cannot be computed from what these keep."""
+def check_recomputable(
+    planned: Program, streams: Mapping[str, Retained], advice: str = _ADVICE, views: Collection[str] | None = None
+) -> None:
+    """Raise PastError if views over streams, or those of them in `views`, cannot be computed from what these keep."""
     for name, kept in streams.items():
         for view in dependents(planned, name) if kept.last_at else ():
+            if views is not None and view not in views:
+                continue
             if not kept.complete:
                 why = f"stream {name} no longer has the rows that {view} was made of (retain = …)"
             elif any(isinstance(node, Lookup) for node in walk(planned.views[view].query)):

@@ -94,6 +94,7 @@ class Store:
         self._resumed = False  # the runtime has what the folder has
         self._words = 0  # of the dictionary, that the log has
         self._before: tuple[Directory, tuple[Link, ...]] | None = None
+        self._distrusted = False  # the newest chains of partitions are not to be gone on with
         self.tail_records = 0
         self.tail_bytes = 0
         self._rotated = (0, 0)  # what of that stood before the last rotation
@@ -242,10 +243,14 @@ class Store:
         It goes on only after the newest image: a chain that an embedded writer has left behind is history."""
         starts = self.folder.starts()
         links = self.folder.partition_chain(partition, starts[-1]) if starts else ()
-        if links and self._outgrown(links):
+        if links and (self._distrusted or self._outgrown(links)):
             links = ()
         name = f"{chain_name(partition)}-{epoch:012d}-{self.log.segments[-1]:08d}.{'patch' if links else 'base'}"
         return self.path / STATE / name, links
+
+    def distrust_images(self) -> None:
+        """Let the next image be written whole: blocks of the chains so far may be damaged."""
+        self._before, self._distrusted = None, True
 
     def _outgrown(self, links: tuple[Link, ...]) -> bool:
         return sum(link.bytes for link in links[1:]) > links[0].bytes or len(links) >= _LONGEST_CHAIN
@@ -269,7 +274,7 @@ class Store:
         former = self.folder.chains
         main = (*former, (link,)) if kind == "base" else (*former[:-1], (*former[-1], link))
         self._change(chains={**self.folder.manifest.chains, **self._joined(chains or {}, link), MAIN: main})
-        self._before = (directory, main[-1])
+        self._before, self._distrusted = (directory, main[-1]), False
         self.tail_records -= self._rotated[0]
         self.tail_bytes -= self._rotated[1]
         self.let_go(epoch, now)

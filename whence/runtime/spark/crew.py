@@ -295,7 +295,7 @@ class Crew:
     def save(self, files: Mapping[int, tuple[Path, tuple[Link, ...]]], epoch: int) -> dict[int, tuple[Link, ...]]:
         """Let every partition write an image, a patch on some links if there are any; the chains they make."""
         found = self.ask({p: ("save", (links, path.name, epoch)) for p, (path, links) in files.items()})
-        return {p: (*files[p][1], link) for p, link in found.items()}
+        return {p: (link,) if link.kind == "base" else (*files[p][1], link) for p, link in found.items()}
 
     def begin_from(self, chains: Mapping[int, tuple[Link, ...]], plan: int) -> None:
         """The images stand for everything that has been: forget the steps before them."""

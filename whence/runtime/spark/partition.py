@@ -23,7 +23,7 @@ from whence.engine.components import build_fixpoint, build_outputs
 from whence.engine.epoch import Epoch, Piece
 from whence.engine.exchange import build_exchange
 from whence.engine.figures import Figures, measure
-from whence.engine.image import Images, StaleImage
+from whence.engine.image import Images, SoundImages, StaleImage
 from whence.engine.lifetimes import Lifetimes
 from whence.engine.moment import during
 from whence.engine.operator import Batch, Operator
@@ -74,6 +74,7 @@ class Partition:
         self._moved: list[Lifetimes] = []
         self._reply: Reply | None = None
         self._told: set[str] = set()  # whose changes the run under way has told of: a stage may have many rounds
+        self._damage: list[str] = []  # of the image that it was loaded from
         self._making: dict[str, Operator] = {}
         self._builder = Builder(self.flow, dictionary, lambda name: self._making[name], number, of)
 
@@ -99,7 +100,12 @@ class Partition:
         """Begin from the image of a history; the partition must be new."""
         if history.links and history.plan is not None:
             with Chain(self.folder / STATE, history.links) as chain:
-                self._install(self._plans(history.plan), chain)
+                images = SoundImages(chain)
+                try:
+                    self._install(self._plans(history.plan), images)
+                except StaleImage as error:
+                    raise StaleImage("; ".join([str(error), *images.damage])) from error
+                self._damage = images.damage
         self._undo_plan = None
         self.last = history.base
 
@@ -385,9 +391,16 @@ class Partition:
 
     # -- images ------------------------------------------------------------------------------------------------------
 
+    def damage(self) -> list[str]:
+        """Return what was damaged in the image that it was loaded from, and has been computed."""
+        return self._damage
+
     def save(self, links: tuple[Link, ...], file: str, epoch: int) -> Link:
-        """Write an image; if there are links, what has changed since them. Two attempts never meet in one file."""
+        """Write an image; if there are links, what has changed since them, unless they are damaged. Two attempts never
+        meet in one file."""
         stem, _, kind = file.rpartition(".")
+        if self._damage:
+            links, kind = (), "base"
         file, before = f"{stem}-{secrets.token_hex(4)}.{kind}", None
         if links:
             with Chain(self.folder / STATE, links) as chain:

@@ -24,10 +24,10 @@ import numpy as np
 
 from whence.engine.epoch import Epoch, Inputs, Piece
 from whence.engine.fingerprint import fingerprint
-from whence.engine.image import Images
+from whence.engine.image import SoundImages, StaleImage
 from whence.engine.operator import Batch
 from whence.engine.ship import by_arrival
-from whence.errors import WhenceError
+from whence.errors import CorruptionError, WhenceError
 from whence.model.codes import Codes, Dictionary
 from whence.model.progress import Progress
 from whence.plan.places import Dist
@@ -137,7 +137,7 @@ class Sharded(Durable):
     def restore(
         self,
         creates: list[st.Statement],
-        images: Images,
+        images: SoundImages,
         folder: Folder,
         start: Start,
         meta: dict[str, Any],
@@ -148,13 +148,7 @@ class Sharded(Durable):
         if placed is not None and placed["count"] == self.partitions:
             fixed = {name: Dist(d["kind"], tuple(d["cols"])) for name, d in placed["tables"].items()}
             catalog.declare(creates, fixed, frozenset(placed["small"]), placed["since"])
-            if catalog.digest == placed["digest"]:
-                numbers = {name: Numbers(**given) for name, given in placed.get("streams", {}).items()}
-                catalog.flow.numbers |= numbers
-                catalog.begin_from({p: folder.partition_chain(p, start) for p in range(self.partitions)})
-                self.crew.bytes = list(placed["bytes"])
-                if catalog.lifetimes:
-                    self.crew.deadlines = self.crew.ask_all("deadlines")
+            if catalog.digest == placed["digest"] and self._begin_from(images, folder, start, placed):
                 return
             functions = self.program
             self.catalog = self._new_catalog()
@@ -163,6 +157,23 @@ class Sharded(Durable):
             self.dictionary = self.catalog.dictionary
         log.info("%s: its tables are spread over %d partitions, and its views computed", folder.path, self.partitions)
         self.catalog.restore(creates, images, progress)
+
+    def _begin_from(self, images: SoundImages, folder: Folder, start: Start, placed: Mapping[str, Any]) -> bool:
+        """Let the partitions load their images; return False if some cannot, and all must be computed from tables."""
+        catalog, crew = self.sharded, self.crew
+        catalog.flow.numbers |= {name: Numbers(**given) for name, given in placed.get("streams", {}).items()}
+        catalog.begin_from({p: folder.partition_chain(p, start) for p in range(self.partitions)})
+        crew.bytes = list(placed["bytes"])
+        try:
+            for damage in crew.ask_all("damage"):
+                for message in damage:
+                    images.note(message)
+        except (StaleImage, CorruptionError) as error:
+            images.note(str(error))
+            return False
+        if catalog.lifetimes:
+            crew.deadlines = crew.ask_all("deadlines")
+        return True
 
     # -- epochs ------------------------------------------------------------------------------------------------------
 
