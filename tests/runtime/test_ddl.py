@@ -68,7 +68,9 @@ def test_an_error_while_binding_leaves_everything_as_before(db: whence.Database)
     assert db.views == []
     with pytest.raises(CatalogError):
         db.execute("CREATE TABLE sale (x INT)")
-    assert db.execute("CREATE TABLE IF NOT EXISTS sale (x INT)").message == "table sale exists already"
+    assert db.execute("CREATE TABLE IF NOT EXISTS sale (x INT)").message.startswith(
+        "table sale exists already with another"
+    )
 
 
 def test_statements_before_an_error_have_happened(db: whence.Database) -> None:
@@ -95,7 +97,9 @@ def test_replacing_a_view_takes_its_dependents_along(db: whence.Database) -> Non
     assert (db["total"].rows, db.state()) == before
     with pytest.raises(CatalogError, match="exists already"):
         db.execute("CREATE VIEW priced AS SELECT item FROM sale")
-    assert db.execute("CREATE VIEW IF NOT EXISTS priced AS SELECT item FROM sale").message == "exists already"
+    assert db.execute("CREATE VIEW IF NOT EXISTS priced AS SELECT item FROM sale").message.startswith(
+        "view priced exists"
+    )
 
 
 def test_a_replacement_that_fails_while_filling_leaves_the_old_view_running(db: whence.Database) -> None:

@@ -24,6 +24,7 @@ from whence.connect.files import json_line
 from whence.explain.show.answers import Answer
 from whence.explain.show.page import written
 from whence.explain.show.table_page import answer_page
+from whence.model.paths import local_path
 from whence.runtime.reading import grid
 
 Where = Annotated[
@@ -312,7 +313,7 @@ def reliability(
 @contextmanager
 def _opened(path: Path, functions: str | None, at: int | None) -> Iterator[whence.Database]:
     """The database to ask: a folder, for reading only, or a script; as of an epoch of the past if one is given."""
-    setup = find_functions(functions)
+    setup, path = find_functions(functions), local_path(path)
     with ExitStack() as stack:
         if path.is_file():
             if at is not None:

@@ -17,6 +17,7 @@ from whence.cli import watching
 from whence.cli.console import err
 from whence.connect import files
 from whence.errors import DataError
+from whence.model.paths import local_path
 from whence.model.types import Schema
 
 _LOOK = 0.1  # seconds between two looks
@@ -63,7 +64,7 @@ class Folder:
 
 def find_folder(table: str, text: str) -> Folder | None:
     """The folder that a source names: `incoming`, where files tell the format by their names, or `incoming/*.csv`."""
-    path = Path(text)
+    path = local_path(text)
     if "*" in path.name:
         return Folder(table, path.parent, path.name, files.format_of(text))
     if not path.is_dir():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-from pathlib import Path
 from typing import Any
 
 import typer
@@ -13,6 +12,7 @@ import whence
 from whence.connect.files import read
 from whence.engine.functions.casts import from_text
 from whence.errors import CatalogError, DataError
+from whence.model.paths import local_path
 from whence.model.types import BIGINT, Kind, Schema, Type
 
 
@@ -79,7 +79,7 @@ def rows_of(text: str, schema: Schema, table: str) -> list[Any]:
     ([('A', 3)], [['A', 3]], [{'src': 'A'}])
     """
     if text.startswith("@"):
-        return [row for part in read(Path(text[1:]), schema, by_columns=True) for row in part.to_pylist()]
+        return [row for part in read(local_path(text[1:]), schema, by_columns=True) for row in part.to_pylist()]
     if text.startswith(("[", "{")):
         try:
             return [json.loads(text)]

@@ -36,6 +36,7 @@ from whence.cli.opening import (
 )
 from whence.connect import files
 from whence.errors import DataError, WhenceError
+from whence.model.paths import local_path
 from whence.runtime.changes import Change, Changes
 from whence.runtime.reading import cell, grid
 
@@ -160,7 +161,7 @@ def _source(text: str) -> tuple[str, Path] | Folder:
     if folder is not None:
         return folder
     files.format_of(path)
-    return table, Path(path)
+    return table, local_path(path)
 
 
 def _epochs(db: whence.Database, table: str, path: Path, batch: int) -> Iterator[Callable[[], None]]:

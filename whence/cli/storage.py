@@ -18,6 +18,7 @@ from whence.cli.console import Bar, err, out, reported
 from whence.cli.opening import Folder, Functions, find_functions
 from whence.connect.archive import COMPRESSIONS
 from whence.errors import WhenceError
+from whence.model.paths import local_path
 from whence.runtime.checking import Report
 from whence.runtime.explaining import in_bytes
 from whence.state.check import unfinished
@@ -47,6 +48,7 @@ def info(
 
         whence info mydb --quick --format json
     """
+    path = local_path(path)
     with Bar(f"reading {path}") as bar:
         found = look(path, Disk(), bar)
     relations, why = ([], "") if quick else _relations(path, functions)

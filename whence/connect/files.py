@@ -31,6 +31,7 @@ from whence.connect.arrow import arrow_schema
 from whence.connect.rows import encode, folded, listed, to_arrow
 from whence.errors import DataError
 from whence.model.codes import Dictionary, Interval
+from whence.model.paths import local_path
 from whence.model.types import TEXT, Column, Kind, Schema
 
 FORMATS = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".parquet": "parquet"}
@@ -72,7 +73,7 @@ def read(path: str | Path, schema: Schema, batch: int = 65_536, by_columns: bool
     >>> [t.to_pylist() for t in read(path, Schema((Column("src", TEXT), Column("cost", INTEGER))))]
     [[{'src': 'A', 'cost': 1}]]
     """
-    kind = format_of(path)
+    kind, path = format_of(path), local_path(path)
     _check_file(path)
     if kind == "jsonl":
         yield from _read_json(path, schema, batch, by_columns)
@@ -102,7 +103,7 @@ def write(data: pa.Table, path: str | Path) -> None:
     >>> write(pa.table({"a": [1, None]}), path); path.read_text()
     '{"a": 1}\\n{"a": null}\\n'
     """
-    kind, data = format_of(path), intervals_out(data)
+    kind, path, data = format_of(path), local_path(path), intervals_out(data)
     if kind == "parquet":
         pyarrow.parquet.write_table(data, path)
     elif kind == "csv":

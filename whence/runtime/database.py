@@ -14,6 +14,7 @@ from whence.connect import files, rows
 from whence.connect.archive import Archive
 from whence.errors import CatalogError, DataError, SqlError, StorageError, WhenceError
 from whence.model.codes import Codes, shown
+from whence.model.paths import local_path
 from whence.model.progress import Progress
 from whence.model.types import Schema, Type
 from whence.plan.expr import Volatile
@@ -98,14 +99,14 @@ def open(
         database = _set_up(sharded, setup, lasting=True)
         if path is None:
             path = temporary_folder(sharded)
-        return _kept(sharded, database, Path(path), disk, durability, sync_interval, retain, recursion_limit, progress)
+        return _kept(
+            sharded, database, _folder(path), disk, durability, sync_interval, retain, recursion_limit, progress
+        )
     if path is None:
         if read_only or retain is not None:
             raise WhenceError("read_only and retain are for a database that has a path")
         return _set_up(Embedded(limit, clock), setup)
-    if "\0" in str(path):
-        raise StorageError(f"{str(path)!r} is not a path")
-    folder, disk = Path(path), disk or Disk()
+    folder, disk = _folder(path), disk or Disk()
     if read_only:
         reader = Following(limit, clock)
         database = _set_up(reader, setup, lasting=True)
@@ -137,6 +138,12 @@ def _kept(
     )
     runtime.keep(store, progress)
     return database
+
+
+def _folder(path: str | Path) -> Path:
+    if "\0" in str(path):
+        raise StorageError(f"{str(path)!r} is not a path")
+    return local_path(path)
 
 
 def _set_up(runtime: Embedded, setup: Callable[[Database], object] | None, lasting: bool = False) -> Database:
@@ -405,7 +412,7 @@ class Database:
         if runtime.folder is None:
             raise WhenceError("this database is in memory: export writes its tables and views to files")
         self.sync()
-        return copying.backup(runtime.folder.path, Path(path), runtime.program, runtime.folder.disk, progress)
+        return copying.backup(runtime.folder.path, local_path(path), runtime.program, runtime.folder.disk, progress)
 
     def export(
         self,
@@ -420,7 +427,7 @@ class Database:
         All of it is of one epoch, and nobody has to wait meanwhile. A folder that is not empty is refused, unless
         `force` is given: then an export that is there is replaced.
         """
-        return copying.export(self._runtime, Path(path), force=force, compression=compression, progress=progress)
+        return copying.export(self._runtime, local_path(path), force=force, compression=compression, progress=progress)
 
     # -- reading -----------------------------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from whence.connect import archive as archive_
 from whence.connect.archive import SCHEMA, Archive
 from whence.connect.rows import encode
 from whence.errors import DataError, WhenceError
+from whence.model.paths import local_path
 from whence.model.progress import Progress
 from whence.plan.stream_model import with_at
 from whence.runtime.appending import Appending
@@ -58,11 +59,11 @@ def import_database(
     >>> import_database(out, Path(folder.name) / "db").tables
     {'a': 2}
     """
-    archive = archive_.read(Path(source))
+    archive = archive_.read(local_path(source))
     creates = _rehearse(archive, setup)
-    disk = disk or Disk()
+    disk, path = disk or Disk(), local_path(path)
     with (
-        whole_folder(Path(path), disk) as folder,
+        whole_folder(path, disk) as folder,
         open(folder, durability="none", retain=retain, setup=setup, disk=disk) as db,
     ):
         for create in creates:
@@ -72,7 +73,7 @@ def import_database(
         db.execute(";\n".join(create.sql for create in creates if isinstance(create, st.CreateView)), progress)
         tables = {name: len(db[name]) for name in (*db.tables, *db.streams)}
         _compare(db, archive, tables)
-        return Imported(Path(path), db.epoch, tables, db.views)
+        return Imported(path, db.epoch, tables, db.views)
 
 
 def _rehearse(archive: Archive, setup: Callable[[Database], object] | None) -> list[st.Statement]:

@@ -3,7 +3,7 @@ is one answer and never changes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,14 +29,23 @@ SHOWN = 20  # rows of a repr
 class Result:
     """The answer of a statement: rows for a query, a count for INSERT, DELETE and UPDATE, a message for the rest.
 
+    `warnings` are what the message says that should be looked at: an IF NOT EXISTS that met another definition.
+
     >>> result = Result(pa.table({"a": [1, 2]}))
     >>> result.columns, list(result), len(result)
     (['a'], [(1,), (2,)], 2)
     """
 
-    def __init__(self, table: pa.Table | None = None, *, message: str = "", count: int | None = None) -> None:
+    def __init__(
+        self,
+        table: pa.Table | None = None,
+        *,
+        message: str = "",
+        count: int | None = None,
+        warnings: Sequence[str] = (),
+    ) -> None:
         self._table = table if table is not None else pa.table({})
-        self.message = message
+        self.message, self.warnings = message, tuple(warnings)
         self.count = self._table.num_rows if count is None else count
 
     @property

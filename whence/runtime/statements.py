@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import logging
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from whence.runtime import explaining
 from whence.runtime.adhoc import sort_order
 from whence.runtime.appending import Appending
 from whence.runtime.catalog import table_kind
+from whence.runtime.definitions import differences
 from whence.runtime.reading import Result
 from whence.runtime.transaction import Transaction
 from whence.runtime.writing import computed, selected
@@ -27,6 +29,7 @@ from whence.sql.parse import parse
 if TYPE_CHECKING:
     from whence.runtime.embedded import Embedded
 
+log = logging.getLogger("whence")
 Write = Callable[[Transaction], int]
 _DONE = {st.Insert: "inserted", st.Delete: "deleted", st.Update: "updated"}
 
@@ -54,13 +57,14 @@ def _together(found: list[st.Statement]) -> Iterator[list[st.Statement]]:
 def _run(runtime: Embedded, group: list[st.Statement], progress: Progress | None) -> Result:
     match group[0]:
         case st.CreateView():
-            names = runtime.create_views([s for s in group if isinstance(s, st.CreateView)], progress)
+            views = [s for s in group if isinstance(s, st.CreateView)]
+            names = runtime.create_views(views, progress)
             what = f"view{'s' * (len(names) != 1)} {', '.join(names)} created" if names else "exists already"
-            return Result(message=what)
+            return _declared(runtime, views, what if names else "")
         case st.CreateTable() as create:
             made = runtime.create_table(create)
             named = f"{table_kind(create.table)} {create.table.name}"
-            return Result(message=f"{named} {'created' if made else 'exists already'}")
+            return _declared(runtime, [create], f"{named} created" if made else "", f"{named} exists already")
         case st.Drop() as drop:
             gone = runtime.drop(drop.kind, drop.name, cascade=drop.cascade, if_exists=drop.if_exists)
             return Result(message=f"dropped {', '.join(gone)}" if gone else "nothing to drop")
@@ -78,6 +82,16 @@ def _run(runtime: Embedded, group: list[st.Statement], progress: Progress | None
         case st.Show() as show:
             return Result(explaining.listing(runtime, show.what))
     raise WhenceError(f"{type(group[0]).__name__} statements are not supported")
+
+
+def _declared(
+    runtime: Embedded, creates: Sequence[st.CreateTable | st.CreateView], made: str, there: str = "exists already"
+) -> Result:
+    """Say what was made; and where IF NOT EXISTS met another definition, warn."""
+    warnings = tuple(differences(creates, runtime.program))
+    for warning in warnings:
+        log.warning(warning)
+    return Result(message="; ".join([made] * bool(made) + list(warnings)) or there, warnings=warnings)
 
 
 def _counted(count: int, done: str) -> Result:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from whence.model.paths import local_path
 from whence.model.progress import Progress
 from whence.plan.program import Program
 from whence.runtime import checking, copying
@@ -33,7 +34,7 @@ def check(
     >>> report = check(path); report.ok, [view.name for view in report.views]
     (True, ['n'])
     """
-    return checking.check(Path(path).absolute(), functions(setup), disk or Disk(), progress)
+    return checking.check(local_path(path).absolute(), functions(setup), disk or Disk(), progress)
 
 
 def backup(
@@ -51,7 +52,7 @@ def backup(
     of `setup` may be needed; with `checksums_only` it is not opened.
     """
     program = None if checksums_only else functions(setup)
-    return copying.backup(Path(path), Path(to), program, disk or Disk(), progress)
+    return copying.backup(local_path(path), local_path(to), program, disk or Disk(), progress)
 
 
 def functions(setup: Setup | None) -> Program:

@@ -22,6 +22,7 @@ from whence.explain.show.choose import Chosen
 from whence.explain.show.layout import Drawing, Edge, Mark, draw
 from whence.explain.show.shares import Share
 from whence.explain.show.tree import Line, printable
+from whence.model.paths import local_path
 
 if TYPE_CHECKING:
     from whence.explain.show.explanation import Contributing, Explanation
@@ -42,7 +43,7 @@ def written(text: str, path: str | Path | None) -> str:
     """The text, which is put in a file if one is given."""
     if path is not None:
         try:
-            Path(path).write_text(text, encoding="utf-8")
+            local_path(path).write_text(text, encoding="utf-8")
         except (OSError, ValueError) as error:
             raise WhenceError(f"{path}: cannot be written: {error}") from None
     return text

@@ -14,6 +14,7 @@ import pyarrow as pa
 from whence.connect import files
 from whence.errors import WhenceError
 from whence.model.codes import Codes, Interval
+from whence.model.paths import local_path
 from whence.model.types import Kind, Schema
 from whence.plan.program import Table
 from whence.runtime.spark.routing import route_frame
@@ -94,6 +95,7 @@ def to_spark(runtime: Any, name: str, folder: str | Path | None = None) -> Any:
     from whence.runtime.spark.errors import jvm_errors
 
     export = getattr(runtime, "export_parts", None)
+    folder = None if folder is None else local_path(folder)
     large = folder is not None or runtime.size(name) > SMALL
     with jvm_errors(f"reading {name}"):
         if large and callable(export):
@@ -102,8 +104,8 @@ def to_spark(runtime: Any, name: str, folder: str | Path | None = None) -> Any:
         _, table = runtime.read_arrow(name)
         if folder is None:
             return frame(runtime.spark, table, runtime.schema(name))
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        files.write(plain(table), Path(folder) / "part-0.parquet")
+        folder.mkdir(parents=True, exist_ok=True)
+        files.write(plain(table), folder / "part-0.parquet")
         return runtime.spark.read.schema(spark_schema(runtime.schema(name))).parquet(str(folder))
 
 

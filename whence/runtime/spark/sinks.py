@@ -36,6 +36,7 @@ from whence.engine.batch import consolidate
 from whence.engine.operator import Batch
 from whence.errors import SparkError, StorageError, WhenceError
 from whence.model.codes import Codes
+from whence.model.paths import spark_path
 from whence.runtime.spark.frames import changes_frame
 from whence.state.disk import Disk, telling
 from whence.state.manifest import STREAMS
@@ -218,7 +219,7 @@ def _by(spec: Mapping[str, Any]) -> Writer:
         if "partitionBy" in spec:
             out = out.partitionBy(spec["partitionBy"])
         if "path" in spec:
-            out.save(str(spec["path"]))
+            out.save(spark_path(spec["path"]))
         else:
             out.saveAsTable(spec["table"])
 

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from whence.errors import CatalogError, SparkError, WhenceError
+from whence.model.paths import spark_path
 from whence.runtime.spark import frames, splitting
 from whence.runtime.spark.routing import SECTION, SMALL, Routing, route_frame
 from whence.sql.position import did_you_mean
@@ -305,7 +306,7 @@ class Running:
         self._flows: list[Flow] = []
         self._helper: threading.Thread | None = None
         routing = runtime.routing()
-        base = str(checkpoint) if checkpoint is not None else str(Path(routing.folder) / STREAMS)
+        base = spark_path(checkpoint) if checkpoint is not None else str(Path(routing.folder) / STREAMS)
         for source in sources:
             if runtime.marks.get(f"{source.name}#batch", -1) <= runtime.marks.get(source.name, -1):
                 splitting.forget(Path(routing.folder), source.name)  # of a batch that is in, or was never begun
