@@ -68,6 +68,10 @@ class LockedError(StorageError):
     """Another process writes to this database."""
 
 
+class OutOfMemoryError(MemoryError, WhenceError):
+    """An epoch needs more memory than there is; it is undone. Names the partition, what it holds and what to do."""
+
+
 class SparkError(WhenceError):
     """Spark or its Java failed, or cannot be had; the message has the cause, and `__cause__` Spark's own error."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,8 @@ from tests.partitioned.kills import killed, run_on, seen_by
 from tests.partitioned.pairs import Pair, Side, busy, held
 from tests.partitioned.workers import FATES, Pool
 from whence.runtime import database
+from whence.runtime.spark.crew import Crew
+from whence.runtime.spark.partition import Partition
 
 HERE = {"host": "127.0.0.1", "inline_rows": 3}
 
@@ -93,3 +96,46 @@ def test_a_driver_of_jobs_that_is_killed_anywhere_leaves_all_or_nothing(tmp_path
             side.perform(ops[number])
             assert (side.db.epoch, held(side.db)) == states[number + 1]
         side.db.close()
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_full_disk_under_the_exchange_stops_nobody(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng, pool, write_down = random.Random(f"full {seed}"), Pool(f"full {seed}"), Crew._write_down
+    refused = []
+
+    def sometimes(crew: Crew) -> None:
+        if crew._ready and rng.random() < 0.6:
+            refused.append(crew)
+            raise whence.StorageError("exchange: cannot write: No space left on device")
+        write_down(crew)
+
+    monkeypatch.setattr(Crew, "_write_down", sometimes)
+    pair = Pair(tmp_path / "db", spark=pool, partitions=3, on_spark=HERE)
+    for op in busy(300 + seed, 8):
+        pair.other.db._runtime.crew.mode = rng.choice(("job", "job", "inline"))
+        pair.perform(op)
+    assert refused
+    pair.close()
+
+
+def test_worker_out_of_memory_names_its_partition(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = Pool("memory", workers=1, fates=("well",))
+    db = database.open(tmp_path / "db", spark=pool, partitions=3, on_spark=HERE)
+    db._runtime.crew.mode = "job"
+    db.execute("CREATE TABLE t (a INT); CREATE VIEW n AS SELECT COUNT(*) AS n FROM t")
+    db.insert("t", [(a,) for a in range(9)])
+    do = Partition.do
+
+    def fail(partition: Partition, *given: Any) -> Any:
+        if partition.number == 2:
+            raise MemoryError
+        return do(partition, *given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Partition, "do", fail)
+        with pytest.raises(whence.OutOfMemoryError, match=r"partition 2 of 3, which holds .*partitions=6 or more"):
+            db.insert("t", [(a,) for a in range(9, 30)])
+    assert db["n"].rows == [(9,)]
+    db.insert("t", [(a,) for a in range(9, 30)])
+    assert db["n"].rows == [(30,)]
+    db.close()

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from tests.spark.pretend import Pretend
+from whence.connect.rejects import OnError
 from whence.errors import DataError
 from whence.model.codes import Interval
-from whence.runtime.spark.columns import SIGN
+from whence.runtime.spark.columns import SIGN, Faults
 from whence.runtime.spark.debezium import read
 from whence.runtime.spark.routing import Routed, route_frame
 
@@ -25,10 +26,11 @@ def message(op: str | None, before: Any = None, after: Any = None, envelope: boo
     return json.dumps({"schema": {"type": "struct"}, "payload": event} if envelope else event)
 
 
-def take(db: Pretend, df: Any, table: str, **options: Any) -> Routed:
+def take(db: Pretend, df: Any, table: str, on_error: OnError = "fail", **options: Any) -> Routed:
     declared = db.program.tables[table]
-    rows = read(df, declared.schema, table, declared.key, **options)
-    found = route_frame(rows, table, db.routing(), db.dictionary, op=SIGN, keyed=bool(declared.key))
+    rows = read(df, declared.schema, table, declared.key, Faults(raising=on_error == "fail"), **options)
+    keyed = bool(declared.key)
+    found = route_frame(rows, table, db.routing(), db.dictionary, op=SIGN, keyed=keyed, on_error=on_error)
     db.ingest({table: found.parts}, {})
     return found
 

@@ -158,7 +158,7 @@ def test_an_error_in_a_batch_stops_all(spark: Any, tmp_path: Path, folder: Folde
         running.awaitTermination(120)
     assert not running.isActive
     assert isinstance(running.exception(), DataError)
-    assert running.status["message"].startswith("failed: table link, column op")
+    assert running.status["message"].startswith("failed: stream link, batch 0: table link, column op")
     assert db.epoch == 1
 
 

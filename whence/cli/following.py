@@ -16,6 +16,7 @@ import whence
 from whence.cli import watching
 from whence.cli.console import err
 from whence.connect import files
+from whence.connect.rejects import OnError
 from whence.errors import DataError
 from whence.model.paths import local_path
 from whence.model.types import Schema
@@ -32,7 +33,7 @@ class Folder:
     pattern: str
     format: str
 
-    def attach(self, db: whence.Database, op: str | None, files_per_epoch: int) -> None:
+    def attach(self, db: whence.Database, op: str | None, files_per_epoch: int, on_error: OnError) -> None:
         """Let its files be a source of the table."""
         schema = db[self.table].schema
         if op is None and self.format == "jsonl" and "op" not in schema.names:
@@ -45,10 +46,10 @@ class Folder:
             reader = reader.option("header", True).option("enforceSchema", False)
             df = reader.schema(_texts(self._header(schema, op))).csv(place)
         elif self.format == "jsonl":
-            df = reader.schema(_typed(schema, op)).option("mode", "FAILFAST").json(place)
+            df = reader.schema(_typed(schema, op)).json(place)
         else:
             df = reader.schema(_typed(schema, op)).parquet(place)
-        db.attach(self.table, df, op=op)
+        db.attach(self.table, df, op=op, on_error=on_error)
 
     def _header(self, schema: Schema, op: str | None) -> list[str]:
         """The columns of a CSV file, in their order: as the first one there has them, or else as the table."""

@@ -34,11 +34,19 @@ from whence.cli.opening import (
     declare,
     spark_session,
 )
-from whence.connect import files
+from whence.connect import files, rejects
+from whence.connect.files import Reject
+from whence.connect.rejects import OnError, check_choice
 from whence.errors import DataError, WhenceError
 from whence.model.paths import local_path
 from whence.runtime.changes import Change, Changes
 from whence.runtime.reading import cell, grid
+
+
+class BadRecords(StrEnum):
+    fail = "fail"
+    skip = "skip"
+    reject = "reject"
 
 
 class DemoName(StrEnum):
@@ -83,6 +91,13 @@ def run(
     files_per_epoch: Annotated[
         int, typer.Option("--files-per-epoch", min=1, help="Files of a folder that make one epoch, oldest first.")
     ] = 1,
+    on_error: Annotated[
+        BadRecords,
+        typer.Option(
+            "--on-error",
+            help="A record that does not fit: stop (fail), leave it out (skip), or write it to the table rejects.",
+        ),
+    ] = BadRecords.fail,
     op: Annotated[
         str | None,
         typer.Option(
@@ -135,17 +150,19 @@ def run(
         names = [v.lower() for v in view] if view else database.views
         if format is Format.csv and len(names) != 1:
             raise typer.BadParameter("csv has one set of columns: name one --view", param_hint="--format")
+        if on_error is BadRecords.reject:
+            database.execute(f"CREATE TABLE IF NOT EXISTS {rejects.TABLE} {rejects.SCHEMA}")
         feeds = [database.changes(name, snapshot=True) for name in names]
         show = _Printer(format, limit, feeds)
         show.epoch(0.0)
         for found in inputs:
-            for apply in () if isinstance(found, Folder) else _epochs(database, *found, batch):
+            for apply in () if isinstance(found, Folder) else _epochs(database, *found, batch, on_error):
                 start = time.perf_counter()
                 apply()
                 show.epoch(time.perf_counter() - start)
         if folders:
             for folder in folders:
-                folder.attach(database, op, files_per_epoch)
+                folder.attach(database, op, files_per_epoch, check_choice(on_error))
             stream(database, trigger if follow else "availableNow", show.epoch)
         if format is Format.table:
             for name in names:
@@ -164,22 +181,38 @@ def _source(text: str) -> tuple[str, Path] | Folder:
     return table, local_path(path)
 
 
-def _epochs(db: whence.Database, table: str, path: Path, batch: int) -> Iterator[Callable[[], None]]:
+def _epochs(
+    db: whence.Database, table: str, path: Path, batch: int, on_error: BadRecords
+) -> Iterator[Callable[[], None]]:
     """What to do in each epoch that a file makes."""
     schema = db[table].schema
-    if files.format_of(path) != "jsonl":
+    if files.format_of(path) == "jsonl":
+        fails = on_error is BadRecords.fail
+        refused: list[Reject] = []
+        for updates in files.read_updates(path, batch, None if fails else refused.append):
+            yield functools.partial(_apply, db, table, path, updates, on_error, refused)
+        if refused:
+            yield functools.partial(_apply, db, table, path, [], on_error, refused)
+    elif on_error is BadRecords.fail:
         for part in files.read(path, schema):
             yield functools.partial(_insert, db, table, part)
-        return
-    for updates in files.read_updates(path, batch):
-        yield functools.partial(_apply, db, table, path, updates)
+    else:
+        yield functools.partial(_insert, db, table, path, on_error=check_choice(on_error))
 
 
-def _insert(db: whence.Database, table: str, rows: Any) -> None:
-    db.insert(table, rows)
+def _insert(db: whence.Database, table: str, rows: Any, on_error: OnError = "fail") -> None:
+    db.insert(table, rows, on_error=on_error)
 
 
-def _apply(db: whence.Database, table: str, path: Path, updates: list[files.Update]) -> None:
+def _apply(
+    db: whence.Database,
+    table: str,
+    path: Path,
+    updates: list[files.Update],
+    on_error: BadRecords,
+    refused: list[Reject],
+) -> None:
+    """Carry out updates in one epoch; `refused` has what of the file could not be read since the last one."""
     schema = db[table].schema
     with db.transaction():
         for update in updates:
@@ -192,8 +225,17 @@ def _apply(db: whence.Database, table: str, path: Path, updates: list[files.Upda
                         Text(f"{path}, line {update.line}: no such row to delete", style="yellow"), soft_wrap=True
                     )
             except DataError as error:
-                said = str(error).replace(", row 1", "", 1)
-                raise DataError(f"{path}, line {update.line}: {said}") from None
+                if on_error is BadRecords.fail:
+                    said = str(error).replace(", row 1", "", 1)
+                    raise DataError(f"{path}, line {update.line}: {said}") from None
+                record = rejects.record_of(update.row)
+                refused.append(Reject(str(path), update.line, rejects.reason(error, table), record))
+        if on_error is BadRecords.reject and refused:
+            db.insert(rejects.TABLE, rejects.as_rows(refused, table, None))
+    done = "skipped" if on_error is BadRecords.skip else "rejected"
+    for reject in refused:
+        err.print(Text(f"{path}, line {reject.line}: {done}: {reject.reason}", style="yellow"), soft_wrap=True)
+    refused.clear()
 
 
 class _Printer:

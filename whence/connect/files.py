@@ -12,11 +12,12 @@ written as an ISO 8601 duration (`P1M2DT3.5S`), which every format can carry.
 from __future__ import annotations
 
 import csv
+import errno
 import json
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from itertools import groupby, islice
 from pathlib import Path
@@ -33,6 +34,7 @@ from whence.errors import DataError
 from whence.model.codes import Dictionary, Interval
 from whence.model.paths import local_path
 from whence.model.types import TEXT, Column, Kind, Schema
+from whence.state.disk import refused
 
 FORMATS = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".parquet": "parquet"}
 _LINE = 32_000_000  # bytes a line of a CSV may have
@@ -41,6 +43,15 @@ _DURATION = re.compile(
     r"P(?:(?P<Y>-?\d+)Y)?(?:(?P<M>-?\d+)M)?(?:(?P<D>-?\d+)D)?"
     r"(?:T(?:(?P<h>-?\d+)H)?(?:(?P<m>-?\d+)M)?(?:(?P<s>-?\d+(?:\.\d+)?)S)?)?"
 )
+
+
+class Reject(NamedTuple):
+    """A record that was refused: where it stood, why, and the beginning of its text."""
+
+    file: str | None
+    line: int | None
+    reason: str
+    record: str | None
 
 
 class Update(NamedTuple):
@@ -74,7 +85,7 @@ def read(path: str | Path, schema: Schema, batch: int = 65_536, by_columns: bool
     [[{'src': 'A', 'cost': 1}]]
     """
     kind, path = format_of(path), local_path(path)
-    _check_file(path)
+    check_file(path)
     if kind == "jsonl":
         yield from _read_json(path, schema, batch, by_columns)
         return
@@ -85,7 +96,8 @@ def read(path: str | Path, schema: Schema, batch: int = 65_536, by_columns: bool
         raise DataError(f"{path}: {_said(error)}") from None
 
 
-def _check_file(path: str | Path) -> None:
+def check_file(path: str | Path) -> None:
+    """Raise a DataError unless this is a file that can be read."""
     try:
         mode = os.stat(path).st_mode
     except (OSError, ValueError) as error:
@@ -104,13 +116,18 @@ def write(data: pa.Table, path: str | Path) -> None:
     '{"a": 1}\\n{"a": null}\\n'
     """
     kind, path, data = format_of(path), local_path(path), intervals_out(data)
-    if kind == "parquet":
-        pyarrow.parquet.write_table(data, path)
-    elif kind == "csv":
-        pyarrow.csv.write_csv(data, path)
-    else:
-        with open(path, "w", encoding="utf-8") as out:
-            out.writelines(json_line(row) + "\n" for row in data.to_pylist())
+    try:
+        if kind == "parquet":
+            pyarrow.parquet.write_table(data, path)
+        elif kind == "csv":
+            pyarrow.csv.write_csv(data, path)
+        else:
+            with open(path, "w", encoding="utf-8") as out:
+                out.writelines(json_line(row) + "\n" for row in data.to_pylist())
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            path.unlink(missing_ok=True)  # half of it is of no use
+        raise refused(path, "write", error) from error
 
 
 def intervals_out(data: pa.Table) -> pa.Table:
@@ -138,8 +155,12 @@ def _plain(value: Any) -> Any:
     return value.isoformat() if hasattr(value, "isoformat") else str(value)
 
 
-def read_updates(path: str | Path, batch: int = 1) -> Iterator[list[Update]]:
+def read_updates(
+    path: str | Path, batch: int = 1, refuse: Callable[[Reject], None] | None = None
+) -> Iterator[list[Update]]:
     """The updates of a file, lazily, `batch` lines at a time. Blank lines are passed over.
+
+    A line that is no update is an error, or is given to `refuse` if there is one.
 
     >>> import tempfile; folder = tempfile.TemporaryDirectory(); path = Path(folder.name) / "a.jsonl"
     >>> _ = path.write_text('{"op": "+", "a": 1}\\n{"-": {"a": 1}}\\n')
@@ -147,8 +168,14 @@ def read_updates(path: str | Path, batch: int = 1) -> Iterator[list[Update]]:
     [(1, {'a': 1}), (-1, {'a': 1})]
     """
     pending: list[Update] = []
-    for line, item in _json_objects(path):
-        pending.append(_update(path, line, item))
+    for line, item in _json_objects(path, refuse):
+        try:
+            pending.append(_update(path, line, item))
+        except DataError as error:
+            if refuse is None:
+                raise
+            refuse(Reject(str(path), line, _without(error, path, line), json_line(item)))
+            continue
         if len(pending) >= batch:
             yield pending
             pending = []
@@ -167,23 +194,38 @@ def _update(path: str | Path, line: int, item: dict[str, Any]) -> Update:
     return Update(_SIGN[op], item, line)
 
 
-def _json_objects(path: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:
+def _json_objects(
+    path: str | Path, refuse: Callable[[Reject], None] | None = None
+) -> Iterator[tuple[int, dict[str, Any]]]:
     try:
-        with open(path, encoding="utf-8") as lines:
+        with open(path, encoding="utf-8", errors="strict" if refuse is None else "replace") as lines:
             for number, text in enumerate(lines, 1):
                 if text.isspace():
                     continue
                 try:
-                    item = json.loads(text, parse_float=Decimal)
-                except (ValueError, RecursionError) as error:
-                    raise DataError(f"{path}, line {number}: not JSON: {error}") from None
-                if not isinstance(item, dict):
-                    raise DataError(f"{path}, line {number}: expected an object, not {text.strip():.60}")
-                yield number, item
+                    yield number, _json_object(path, number, text)
+                except DataError as error:
+                    if refuse is None:
+                        raise
+                    refuse(Reject(str(path), number, _without(error, path, number), text.strip()))
     except FileNotFoundError:
         raise DataError(f"{path}: no such file") from None
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path}: cannot be read: {error}") from None
+
+
+def _json_object(path: str | Path, line: int, text: str) -> dict[str, Any]:
+    try:
+        item = json.loads(text, parse_float=Decimal)
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{path}, line {line}: not JSON: {error}") from None
+    if not isinstance(item, dict):
+        raise DataError(f"{path}, line {line}: expected an object, not {text.strip():.60}")
+    return item
+
+
+def _without(error: DataError, path: str | Path, line: int) -> str:
+    return str(error).removeprefix(f"{path}, line {line}: ")
 
 
 def _read_json(path: str | Path, schema: Schema, batch: int, by_columns: bool) -> Iterator[pa.Table]:

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
-from whence.connect import files, rows
+from whence.connect import files, rejects
+from whence.connect import rows as rows_
 from whence.connect.archive import Archive
+from whence.connect.rejects import OnError
 from whence.errors import CatalogError, DataError, SqlError, StorageError, WhenceError
 from whence.model.codes import Codes, shown
 from whence.model.paths import local_path
@@ -94,7 +96,9 @@ def open(
     limit = recursion_limit or DEPTH_LIMIT
     if spark is not None or partitions is not None:
         if read_only:
-            raise WhenceError("read_only looks at a database in this process: leave spark and partitions out")
+            raise WhenceError(
+                "use read_only without spark and partitions: a reader follows the folder from this process alone"
+            )
         sharded = Sharded(limit, Options(spark, partitions, **(on_spark or {})), clock)
         database = _set_up(sharded, setup, lasting=True)
         if path is None:
@@ -209,13 +213,22 @@ class Database:
 
     # -- writing -----------------------------------------------------------------------------------------------------
 
-    def insert(self, table: str, data: Any) -> int:
+    def insert(self, table: str, data: Any, *, on_error: OnError = "fail") -> int:
         """Insert rows (tuples, dicts, Arrow, pandas, polars, Spark, a `Path` of a file); how many there were.
 
         In a table with a primary key a row replaces the one that has its key. In a table with a time-to-live a row
         that is there already lives anew. To a stream rows are appended, in the order they are given.
+
+        Rows that do not fit are an error and nothing is inserted. With `on_error="skip"` they are left out and logged,
+        with "reject" written to the table `rejects` (source, batch, file, line, reason, record) in the same epoch.
+
+        >>> db = open(); _ = db.execute("CREATE TABLE a (x INT)")
+        >>> db.insert("a", [(1,), ("two",)], on_error="reject"), db.query("SELECT line, reason FROM rejects").rows
+        (1, [(2, "column x: 'two' (str) is not a value of type INTEGER")])
         """
         runtime, name = self._runtime, _name(table)
+        if rejects.check_choice(on_error) != "fail":
+            return self._insert_what_fits(name, data, on_error)
         if self._by_jobs(data):
             return frames.insert(runtime, name, data)
         if isinstance(runtime, Sharded) and runtime.left_to_jobs(name, 1):
@@ -287,6 +300,28 @@ class Database:
         with runtime.transaction() as writes:
             return writing.update(writes.table(name), values, where, runtime, key)
 
+    def _insert_what_fits(self, name: str, data: Any, on_error: OnError) -> int:
+        runtime = self._runtime
+        if on_error == "reject":
+            statements.ensure_rejects(runtime)
+        if self._by_jobs(data):
+            return frames.insert(runtime, name, data, on_error=on_error)
+        schema = runtime.table_of(name).schema
+        if isinstance(data, Path):
+            codes, refused = rejects.encode_file(data, schema, runtime.dictionary, name)
+        else:
+            rows = frames.to_arrow(data) if frames.is_frame(data) else data
+            codes, refused = rejects.encode_each(rows, schema, runtime.dictionary, name)
+        with runtime.transaction() as writes:
+            if on_error == "reject" and refused:
+                listed = rejects.as_rows(refused, name, None)
+                writes.table(rejects.TABLE).insert(
+                    rows_.encode(listed, rejects.SCHEMA, runtime.dictionary, rejects.TABLE)
+                )
+            inserted = writes.table(name).insert(codes)
+        rejects.report(f"table {name}", len(refused), refused, on_error)
+        return inserted
+
     def _by_jobs(self, data: Any) -> bool:
         """Whether rows stay in Spark on their way; in a transaction they come here."""
         runtime = self._runtime
@@ -302,7 +337,7 @@ class Database:
                 raise DataError(f"{data}: {error}") from None
         elif frames.is_frame(data):
             data = frames.to_arrow(data)
-        return rows.encode(data, schema, self._runtime.dictionary, name, room)
+        return rows_.encode(data, schema, self._runtime.dictionary, name, room)
 
     def _parts(self, data: Any, name: str) -> Iterator[Any]:
         """Read rows to delete that are in Spark or in a file; rows of a file with other columns are another part."""

@@ -28,7 +28,7 @@ from whence.engine.lifetimes import NEVER, Lifetimes
 from whence.engine.moment import during
 from whence.engine.operator import Batch
 from whence.engine.retain import is_stream
-from whence.errors import CatalogError, StorageError, WhenceError
+from whence.errors import CatalogError, OutOfMemoryError, StorageError, WhenceError
 from whence.model.codes import Codes
 from whence.plan.program import Program, Table
 from whence.runtime.appending import Appending
@@ -265,6 +265,8 @@ class Epochs:
             except BaseException as error:
                 self._take_back()
                 say_expired(error, self._expired)
+                if isinstance(error, MemoryError) and not isinstance(error, WhenceError):
+                    raise self._out_of_memory(epoch) from error
                 raise
             self._keep(epoch)
             self.epoch, self.time = number, epoch.time
@@ -284,6 +286,15 @@ class Epochs:
             what = ", ".join(sorted(told.changed)) or "nothing"
             log.debug("epoch %d committed in %.3f ms: %s", number, (time.perf_counter() - start) * 1000, what)
         return gone
+
+    def _out_of_memory(self, epoch: Epoch) -> OutOfMemoryError:
+        from whence.runtime.explaining import in_bytes
+
+        rows, held = sum(len(delta.ann) for delta in epoch.deltas.values()), self.catalog.flow.state_bytes
+        return OutOfMemoryError(
+            f"out of memory in an epoch of {rows:,} rows, over tables and views of {in_bytes(held)}; it is undone. "
+            "Insert in smaller transactions, drop views, or spread the database: whence.open(path, spark=spark)"
+        )
 
     # -- supposing ---------------------------------------------------------------------------------------------------
 

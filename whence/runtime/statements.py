@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from whence.connect import rejects
 from whence.connect.rows import expand
-from whence.errors import WhenceError
+from whence.errors import CatalogError, WhenceError
 from whence.model.progress import Progress
 from whence.plan.expr import Expr
 from whence.plan.logical import Node, Project, TopK
@@ -138,3 +139,14 @@ def _update(runtime: Embedded, update: st.Update, predicate: Expr, exprs: tuple[
     pending = writes.table(update.table)
     rows, counts = selected(pending, predicate, runtime)
     return pending.replace(rows, counts, computed(rows, exprs, runtime.dictionary))
+
+
+def ensure_rejects(runtime: Embedded) -> None:
+    """Create the table of rejects, unless it is there; one with other columns is an error."""
+    name, wanted = rejects.TABLE, str(rejects.SCHEMA)
+    table = runtime.program.tables.get(name)
+    if table is None:
+        for _ in execute(runtime, f"CREATE TABLE {name} {wanted}"):
+            pass
+    elif str(table.schema) != wanted:
+        raise CatalogError(f'on_error="reject" writes to a table {name} {wanted}, but there is one {table.schema}')

@@ -22,9 +22,11 @@ from whence.engine.batch import concat
 from whence.engine.operator import Batch
 from whence.engine.staged import Parcel
 from whence.engine.traffic import EVERYWHERE, Shipped, Traffic, counted, kept
+from whence.errors import StorageError
 from whence.model.codes import Dictionary
 from whence.runtime.spark.partition import LostError, Partition
 from whence.runtime.spark.steps import Call, History, Plan, Reply, Sent, Step, fetch
+from whence.state.disk import telling
 from whence.state.manifest import EXCHANGE, Link
 
 log = logging.getLogger("whence")
@@ -244,20 +246,28 @@ class Crew:
     def with_run(self, p: int) -> History:
         """The history of a partition with the steps of the run under way. Call `write_down` first."""
         history, steps = self.histories[p], self._run[p]
-        if not steps:
+        tail = [*self._unwritten[p], *steps[len(self._written[p]) :]]
+        if not steps and not tail:
             return history
         tokens = history.tokens + [step.token for step in steps]
-        return replace(history, tokens=tokens, offsets=history.offsets + self._written[p])
+        return replace(history, tokens=tokens, offsets=history.offsets + self._written[p], tail=tail)
 
     def write_down(self) -> None:
-        """See to it that all steps so far are in files, for whoever has to catch up."""
+        """Write all steps so far to files, for partitions that have to catch up.
+
+        Where the disk refuses, the steps are kept here and go with every task: readers go on.
+        """
         with self._moving:
-            self._write_down()
+            try:
+                self._write_down()
+            except StorageError as error:
+                log.warning("steps of partitions are kept in memory: %s", error)
 
     def _write_down(self) -> None:
         if not self._ready:  # by now the database is ours: what a former driver left there is of no use
             shutil.rmtree(self.folder / EXCHANGE, ignore_errors=True)
-            (self.folder / EXCHANGE).mkdir(parents=True)
+            with telling(self.folder / EXCHANGE, "make the folder"):
+                (self.folder / EXCHANGE).mkdir(parents=True)
             self._ready = True
         for p, history in enumerate(self.histories):
             fresh = self._run[p][len(self._written[p]) :]
@@ -265,7 +275,8 @@ class Crew:
                 continue
             if not history.file:
                 history.file = f"p{p:04d}-{history.base}.steps"
-            with open(self.folder / EXCHANGE / history.file, "ab") as file:
+            path = self.folder / EXCHANGE / history.file
+            with telling(path, "write"), open(path, "ab") as file:
                 places = []
                 for step in (*self._unwritten[p], *fresh):
                     places.append(file.tell())

@@ -31,18 +31,31 @@ from typing import Any, Literal
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql import types as T  # noqa: N812
 
+from whence.connect.rejects import LONGEST
 from whence.connect.rows import listed
 from whence.errors import DataError
 from whence.model.types import Column, Kind, Schema
-from whence.runtime.spark.columns import SIGN, found, from_micros, or_fail, quoted, spark_type, typed
+from whence.runtime.spark.columns import (
+    FAULT,
+    RECORD,
+    SIGN,
+    Faults,
+    found,
+    from_micros,
+    or_fail,
+    quoted,
+    read_text,
+    spark_type,
+    typed,
+)
 
 Unit = Literal["auto", "millis", "micros", "nanos"]
-OnError = Literal["fail", "skip"]
 
 _IMAGE = T.MapType(T.StringType(), T.StringType())
 _EVENT = [T.StructField("before", _IMAGE), T.StructField("after", _IMAGE), T.StructField("op", T.StringType())]
 _MESSAGE = T.StructType([*_EVENT, T.StructField("payload", T.StructType(_EVENT))])
 _WHOLE = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
+_SIGNS = "array<struct<sign:int,fault:string>>"
 _PRECISE = " (Debezium's decimal.handling.mode has to be string or double)"
 
 
@@ -51,41 +64,53 @@ def read(
     schema: Schema,
     table: str = "the table",
     key: tuple[int, ...] = (),
+    faults: Faults | None = None,
     *,
-    on_error: OnError = "fail",
     timestamps: Unit = "auto",
 ) -> Any:
     """The table's columns and `whence_sign`: a row for each row that comes or goes, in the order of the messages.
 
     `df`, batch or streaming, has a column `value` with messages (text, bytes or a struct), or the columns before, after
-    and op. A message that is none is an error with its beginning; with `on_error="skip"` it becomes a row whose sign
-    is 0, to be counted and passed over. (A value that is not of its column's type is an error all the same.)
+    and op. A message that is none, or has a value that does not fit, is an error with its beginning; if `faults` are to
+    be kept it is a row whose sign is 0 or whose value is NULL, with `whence_fault` and `whence_record` beside it. A
+    truncation, and an update of an unknown row, are errors all the same: to go on without them would be wrong.
     """
-    if on_error not in ("fail", "skip"):
-        raise DataError(f"on_error is 'fail' or 'skip', not {on_error!r}")
+    faults = faults or Faults()
     if timestamps not in ("auto", "millis", "micros", "nanos"):
         raise DataError(f"timestamps is 'auto', 'millis', 'micros' or 'nanos', not {timestamps!r}")
     df, sample = _events(df, table)
     images = {field.name: field.dataType for field in df.schema.fields}
     json = isinstance(images["after"], T.MapType)
     change, after, before = F.col("change"), F.col("after"), F.col("before")
-    df = df.select("*", F.explode(_changes(sample, table, key, on_error)).alias("change"))
+    df = df.select("*", sample.alias("sample"), F.explode(_changes(sample, table, key, faults.raising)).alias("event"))
+    fault, record = F.col("event.fault").alias(FAULT), F.substring("sample", 1, LONGEST).alias(RECORD)
+    df = df.select(F.col("event.sign").alias("change"), "before", "after", *([] if faults.raising else [fault, record]))
     # Each of these steps uses what the one before has computed; in one they would compute it again for every column.
     if json:
-        df = df.select(change, F.when(change == 1, after).when(change == -1, before).alias("row"))
-    raw, given = [], []
+        row = F.when(change == 1, after).when(change == -1, before).alias("row")
+        df = df.select(change, row, *([] if faults.raising else [FAULT, RECORD]))
+    raw, given, beside = [], [], []
+    if not faults.raising:
+        faults.add(F.col(FAULT))
     for i, column in enumerate(schema.columns):
-        named = _from_map(column, table, not key or i in key) if json else _from_struct(images, column, table, i in key)
+        if json:
+            named = _from_map(column, table, not key or i in key, faults)
+        else:
+            named = _from_struct(images, column, table, i in key)
         raw.append(named[0].alias(f"v{i}"))
         given.append(named[1])
-    df = df.select(change, *raw)
+    if not faults.raising:
+        beside = [faults.column(), F.col(RECORD)]
+        faults.add(F.col(FAULT))
+    df = df.select(change, *raw, *beside)
     numbers = [_number(F.col(f"v{i}"), given[i], column).alias(f"n{i}") for i, column in enumerate(schema.columns)]
     df = df.select("*", *numbers)
     out = [
-        _read(F.col(f"v{i}"), F.col(f"n{i}"), given[i], column, table, timestamps).alias(column.name)
+        _read(F.col(f"v{i}"), F.col(f"n{i}"), given[i], column, table, timestamps, faults).alias(column.name)
         for i, column in enumerate(schema.columns)
     ]
-    return df.select(*out, change.cast("tinyint").alias(SIGN))
+    beside = [] if faults.raising else [faults.column(), F.col(RECORD)]
+    return df.select(*out, change.cast("tinyint").alias(SIGN), *beside)
 
 
 def _events(df: Any, table: str) -> tuple[Any, Any]:
@@ -130,19 +155,23 @@ def _structured(df: Any, fields: Sequence[T.StructField], prefix: str, table: st
     return df, F.to_json(F.struct("before", "after", "op"))
 
 
-def _changes(sample: Any, table: str, key: tuple[int, ...], on_error: str) -> Any:
-    """An array of the signs that an event brings: -1 its `before` goes, +1 its `after` comes, 0 it is none."""
+def _changes(sample: Any, table: str, key: tuple[int, ...], raising: bool) -> Any:
+    """An array of the signs that an event brings: -1 its `before` goes, +1 its `after` comes, 0 it is none, and why."""
     op, before, after = F.lower(F.col("op")), F.col("before").isNotNull(), F.col("after").isNotNull()
     shown = F.concat(F.lit("'"), F.substring(F.regexp_replace(sample, r"\s+", " "), 1, 200), F.lit("'"))
 
-    def signs(*values: int) -> Any:
-        return F.array(*(F.lit(value) for value in values)) if values else F.array().cast("array<int>")
+    def signs(*values: int, fault: Any = None) -> Any:
+        each = [F.struct(F.lit(v).alias("sign"), F.lit(fault).cast("string").alias("fault")) for v in values]
+        return F.array(*each) if values else F.array().cast(_SIGNS)
+
+    def said(why: str) -> Any:
+        return F.concat(F.lit(f"table {table}: {why}: "), shown)
 
     def failure(why: str) -> Any:
-        return F.raise_error(F.concat(F.lit(f"table {table}: {why}: "), shown)).cast("array<int>")
+        return F.raise_error(said(why)).cast(_SIGNS)
 
     def bad(why: str) -> Any:
-        return signs(0) if on_error == "skip" else failure(why)
+        return failure(why) if raising else signs(0, fault=said(why))
 
     update = F.when(before & after, signs(-1, 1)).when(~after, bad("an update without its new row"))
     if key:
@@ -159,16 +188,16 @@ def _changes(sample: Any, table: str, key: tuple[int, ...], on_error: str) -> An
     )
 
 
-def _from_map(column: Column, table: str, needed: bool) -> tuple[Any, T.DataType]:
-    """A column of `row`, which was JSON; `needed` in old rows too. One that is missing is an error."""
+def _from_map(column: Column, table: str, needed: bool, faults: Faults) -> tuple[Any, T.DataType]:
+    """A column of `row`, which was JSON; `needed` in old rows too. One that is missing is a fault."""
     row = F.col("row")
     value = F.try_element_at(row, F.lit(column.name))
-    said = F.concat_ws(", ", F.map_keys(row))
-    failure = F.raise_error(F.concat(F.lit(f"table {table}, column {column.name}: not in a message that has "), said))
+    names = F.concat_ws(", ", F.map_keys(row))
+    said = F.concat(F.lit(f"table {table}, column {column.name}: not in a message that has "), names)
     lacking = value.isNull() & ~F.map_contains_key(row, column.name)
     if not needed:
         lacking = lacking & (F.col("change") == 1)
-    return F.when(lacking, failure).otherwise(value), T.StringType()
+    return faults.unless(lacking, said, value), T.StringType()
 
 
 def _from_struct(images: dict[str, T.DataType], column: Column, table: str, is_key: bool) -> tuple[Any, T.DataType]:
@@ -203,24 +232,24 @@ def _number(value: Any, given: T.DataType, column: Column) -> Any:
     return value.try_cast("bigint") if _is_time(given, column) else F.lit(None)
 
 
-def _read(value: Any, number: Any, given: T.DataType, column: Column, table: str, unit: Unit) -> Any:
+def _read(value: Any, number: Any, given: T.DataType, column: Column, table: str, unit: Unit, faults: Faults) -> Any:
     """A value as Debezium writes it: whole numbers may be times."""
     type, place = column.type, f"table {table}, column {column.name}"
     if type.kind is Kind.BOOLEAN and isinstance(given, _WHOLE):
-        return or_fail(value, F.when(value.isin(0, 1), value == 1), place, type)
+        return or_fail(value, F.when(value.isin(0, 1), value == 1), place, type, faults)
     if type.kind is Kind.DECIMAL and isinstance(given, T.StringType):
-        return or_fail(value, value.try_cast(spark_type(type)), place, type, _PRECISE)
+        return or_fail(value, value.try_cast(spark_type(type)), place, type, faults, _PRECISE)
     if not _is_time(given, column):
-        return typed(value, given, column, table)
+        return typed(value, given, column, table, faults)
     if type.kind is Kind.DATE:
         made = F.date_add(F.lit("1970-01-01").cast("date"), number.try_cast("int"))
     elif type.kind is Kind.TIMESTAMP:
         made = from_micros(_micros(number, unit))
     else:
         made = F.make_interval(secs=(number.cast("decimal(20,0)") / 1_000_000).cast("decimal(18,6)"))
-    if not isinstance(given, T.StringType):
-        return or_fail(value, made, place, type)
-    return F.when(number.isNotNull(), or_fail(value, made, place, type)).otherwise(typed(value, given, column, table))
+    if isinstance(given, T.StringType):
+        made = F.when(number.isNotNull(), made).otherwise(read_text(value, type))
+    return or_fail(value, made, place, type, faults)
 
 
 def _micros(number: Any, unit: Unit) -> Any:

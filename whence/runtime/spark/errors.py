@@ -19,6 +19,7 @@ from pyspark.errors import PySparkException
 from whence.errors import CorruptionError, SparkError, SqlError, WhenceError
 
 FOREIGN = (PySparkException, Py4JError, ConnectionError)
+WORKER_DIED = "a Python worker has died"
 _LONGEST = 600  # characters of a cause
 _STACK = r"\n\s*at [\w.$/@<>]+\(|\n+(?:Driver|JVM) stacktrace|\n\s*SQLSTATE: \w{5}\b"  # where Java's part begins
 _RAISED = re.compile(
@@ -53,6 +54,16 @@ def shown(error: BaseException, what: str = "") -> WhenceError:
     if ours is not None:
         return ours
     return SparkError(f"{what}: {_cause(error, text)}" if what else _cause(error, text))
+
+
+def placed(error: WhenceError, place: str) -> WhenceError:
+    """Return the error with where it happened in front of what it says.
+
+    >>> placed(SparkError("no reply"), "stream link, batch 3")
+    SparkError('stream link, batch 3: no reply')
+    """
+    said = str(error)
+    return error if said.startswith(place.partition(",")[0]) else _made(type(error), f"{place}: {said}")
 
 
 def raised_in_python(text: str) -> WhenceError | None:
@@ -118,7 +129,7 @@ def _cause(error: BaseException, text: str) -> str:
     if ("standard output" in text and "daemon" in text) or "reading the port number from" in text:
         return f"Python workers cannot be started: {_first_lines(text)}"
     if "Python worker exited unexpectedly" in text:
-        return "a Python worker has died (killed, or out of memory?), and so did those that took its task again"
+        return f"{WORKER_DIED} (killed, or out of memory?), and so did those that took its task again"
     if "JAVA_GATEWAY_EXITED" in text:
         return "Java ended before Spark was up; what it printed above says why"
     if _has_ended(error):

@@ -6,18 +6,23 @@ Spark from memory; a large one the partitions write to Parquet files, which Spar
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from whence.connect import files
+from whence.connect.files import Reject
+from whence.connect.rejects import SCHEMA, TABLE, OnError, as_rows, report
+from whence.connect.rows import encode
 from whence.errors import WhenceError
 from whence.model.codes import Codes, Interval
 from whence.model.paths import local_path
 from whence.model.types import Kind, Schema
 from whence.plan.program import Table
-from whence.runtime.spark.routing import route_frame
+from whence.runtime.spark.routing import RawRows, route_frame
 
 SMALL = 1_000_000
 """Rows up to which a snapshot is handed to Spark from memory."""
@@ -55,18 +60,35 @@ def to_arrow(df: Any) -> pa.Table:
         return df.toArrow()
 
 
-def write(runtime: Any, table: str, df: Any, *, sign: int = 1, op: str | None = None, strict: bool = False) -> int:
+def write(
+    runtime: Any,
+    table: str,
+    df: Any,
+    *,
+    sign: int = 1,
+    op: str | None = None,
+    strict: bool = False,
+    on_error: OnError = "fail",
+) -> int:
     """Insert (or with sign -1 delete) the rows of a DataFrame in one epoch; how many there were.
 
     With `op`, a column says of each row whether it comes or goes. Rows to delete that are not there are passed over.
     """
+    from whence.runtime.spark.corrupt import with_corrupt_records
+    from whence.runtime.spark.lines import numbered
+
     check(df)
     if df.isStreaming:
         raise WhenceError(f"this DataFrame is a stream: attach it to {table}")
     keyed = bool(runtime.table_of(table).key)
-    found = route_frame(df, table, runtime.routing(), runtime.dictionary, op=op, sign=sign, keyed=keyed, strict=strict)
-    if found.rows:
-        runtime.ingest({table: found.parts}, {})
+    df, routing = with_corrupt_records(df, f"a DataFrame for {table}"), runtime.routing()
+    found = route_frame(
+        df, table, routing, runtime.dictionary, op=op, sign=sign, keyed=keyed, strict=strict, on_error=on_error
+    )
+    refused = numbered(df.sparkSession, found.rejects)
+    if found.rows or refused:
+        runtime.ingest({table: found.parts, **reject_parts(runtime, refused, table, None)}, {})
+    report(f"table {table}", found.skipped, refused, on_error)
     return found.rows
 
 
@@ -76,9 +98,17 @@ def has_all_columns(df: Any, table: Table) -> bool:
     return {name.lower() for name in df.columns} >= set(wanted)
 
 
-def insert(runtime: Any, table: str, df: Any) -> int:
+def reject_parts(runtime: Any, refused: Sequence[Reject], source: str, batch: int | None) -> dict[str, list[RawRows]]:
+    """Return rejected records as what an epoch takes in."""
+    if not refused:
+        return {}
+    rows = encode(as_rows(refused, source, batch), SCHEMA, runtime.dictionary, TABLE)
+    return {TABLE: [RawRows(rows, np.ones(len(rows), np.int64))]}
+
+
+def insert(runtime: Any, table: str, df: Any, on_error: OnError = "fail") -> int:
     """Insert the rows of a DataFrame in one epoch; how many there were."""
-    return write(runtime, table, df)
+    return write(runtime, table, df, on_error=on_error)
 
 
 def delete(runtime: Any, table: str, df: Any) -> int:
@@ -140,7 +170,6 @@ def plain(table: pa.Table) -> pa.Table:
 
 def changes_frame(spark: Any, rows: Codes, counts: Codes, schema: Schema, dictionary: Any, epoch: int) -> Any:
     """What an epoch changed as a DataFrame: the columns, then whence_op, whence_count and whence_epoch."""
-    import numpy as np
     from pyspark.sql import types as T  # noqa: N812
 
     from whence.connect.rows import to_arrow

@@ -7,17 +7,21 @@ task that is tried again, or run twice, says the same again (`worker.py`).
 from __future__ import annotations
 
 import pickle
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from whence.engine.operator import Batch
 from whence.engine.trust import is_known
+from whence.errors import SparkError
+from whence.runtime.explaining import in_bytes
 from whence.runtime.spark import worker
 from whence.runtime.spark.crew import Crew
-from whence.runtime.spark.errors import jvm_errors
+from whence.runtime.spark.errors import WORKER_DIED, jvm_errors
 from whence.runtime.spark.steps import Call, InFile, Reply, Step, fetch
 from whence.runtime.spark.words import Address
+from whence.state.disk import telling
 from whence.state.manifest import EXCHANGE
 
 if TYPE_CHECKING:
@@ -63,7 +67,7 @@ class Jobs:
         requests = [worker.Request(p, crew.with_run(p), what_to_do, wanted) for p, what_to_do in work.items()]
         slots = max(1, min(len(requests), context.defaultParallelism))
         groups = [pickle.dumps(requests[slot::slots], protocol=5) for slot in range(slots)]
-        with jvm_errors(what):
+        with self._deaths(work), jvm_errors(what):
             context.setJobDescription(f"whence: {what}")
             try:
                 answers = context.parallelize(groups, slots).mapPartitions(partial(worker.work, setup)).collect()
@@ -78,6 +82,22 @@ class Jobs:
             raise min(errors, key=lambda e: e[0])[1]
         return found
 
+    @contextmanager
+    def _deaths(self, partitions: Iterable[int]) -> Iterator[None]:
+        """Say of a job whose workers died which partition of it is the largest, and what to do."""
+        try:
+            yield
+        except SparkError as error:
+            if WORKER_DIED not in str(error):
+                raise
+            held = self._crew.bytes
+            largest = max(partitions, key=lambda p: held[p])
+            raise SparkError(
+                f"{error}. The largest partition of this job, {largest} of {self._crew.partitions}, held "
+                f"{in_bytes(held[largest])} before it: if memory ran out, use partitions={2 * self._crew.partitions} "
+                "or more, smaller batches (max_rows_per_epoch), or more spark.executor.memoryOverhead"
+            ) from error
+
     def _write_plans(self) -> None:
         """Let workers find the plans that steps and images speak of."""
         from pyspark import cloudpickle
@@ -85,5 +105,6 @@ class Jobs:
         for version, plan in self._crew.plans.items():
             if version not in self._written:
                 path = self._crew.folder / EXCHANGE / worker.plan_file(version)
-                path.write_bytes(cloudpickle.dumps(plan))  # type: ignore[no-untyped-call]
+                with telling(path, "write"):
+                    path.write_bytes(cloudpickle.dumps(plan))  # type: ignore[no-untyped-call]
                 self._written.add(version)

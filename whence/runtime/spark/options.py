@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from whence.errors import WhenceError
+from whence.sql.position import did_you_mean
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 INLINE_ROWS = 10_000
 INLINE_BYTES = 1 << 30
 COPIED_ROWS = 1_000_000
+SETTINGS = ("inline_rows", "inline_bytes", "copied_rows", "worker_memory", "host", "port")
 
 
 class Options:
@@ -29,7 +31,11 @@ class Options:
         worker_memory: int | str | None = None,
         host: str | None = None,
         port: int = 0,
+        **unknown: object,
     ):
+        for name in unknown:
+            hint = did_you_mean(name, SETTINGS) or f": there are {', '.join(SETTINGS)}"
+            raise WhenceError(f"on_spark has no setting {name!r:.80}{hint}")
         if partitions is not None and not 1 <= partitions <= 10_000:
             raise WhenceError(f"partitions is a number from 1 to 10,000, not {partitions}")
         self.spark, self.partitions = spark, partitions

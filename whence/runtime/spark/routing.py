@@ -25,6 +25,8 @@ import numpy as np
 import pyarrow as pa
 
 from whence.connect import rows as rows_
+from whence.connect.files import Reject
+from whence.connect.rejects import MOST, OnError, isolate, reason, record_of, too_many
 from whence.engine.epoch import Piece
 from whence.engine.kernels.routing import route, split
 from whence.errors import DataError, StorageError
@@ -51,13 +53,14 @@ _CELLS = 1_000_000  # of a batch that Spark hands over: tens of thousands of row
 _BATCH = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 _ANY = str(2**31 - 1)  # the one value with which Spark does not add up the bytes after every single row
-_RESULT = "partition int, number int, kind string, skipped bigint, data binary"
+_RESULT = "partition int, number int, kind string, skipped bigint, rejects binary, data binary"
 _SCHEMA = pa.schema(
     [
         ("partition", pa.int32()),
         ("number", pa.int32()),
         ("kind", pa.string()),
         ("skipped", pa.int64()),
+        ("rejects", pa.binary()),
         ("data", pa.binary()),
     ]
 )
@@ -99,7 +102,8 @@ class Routed:
     """The rows of a DataFrame."""
 
     sections: tuple[Section, ...]
-    skipped: int = 0  # rows that were to be passed over
+    skipped: int = 0  # records that do not fit
+    rejects: tuple[Reject, ...] = ()  # these records, if they are to be kept
 
     @property
     def rows(self) -> int:
@@ -120,6 +124,8 @@ def route_frame(
     sign: int = 1,
     keyed: bool = False,
     strict: bool = False,
+    order_by: Sequence[str] = (),
+    on_error: OnError = "fail",
     small_rows: int = SMALL,
     section_rows: int = SECTION,
 ) -> Routed:
@@ -129,32 +135,72 @@ def route_frame(
     op            the column that says whether a row comes or goes; without one all have `sign`
     keyed         whether the table has a primary key, so that an update needs no old row
     strict        whether columns that the table does not have are an error
+    order_by      columns by which the rows are put in order first
+    on_error      what becomes of a record that does not fit
     """
-    from whence.runtime.spark import columns
-
     schema, _ = routing.tables[table]
-    fields = df.schema.fields
-    chosen = columns.table_columns(fields, schema, table, [op or ""] if strict else ())
-    if op is not None:
-        chosen.append(columns.sign(op, fields, table, keyed))
     call = f"{routing.nonce}.{secrets.token_hex(4)}"
-    task = Task(table, schema, routing, op is not None, sign, max(small_rows, 0), max(section_rows, 1), call)
+    task = Task(table, schema, routing, op is not None, sign, max(small_rows, 0), max(section_rows, 1), call, on_error)
     try:
         with _errors(f"reading rows for {table}"), _in_batches(df.sparkSession, schema):
-            found = df.select(*chosen).mapInArrow(task, _RESULT).collect()
-        sections, skipped = [], 0
-        for row in sorted(found):
-            section, passed = task.section(row.kind, row.data, dictionary)
+            chosen = prepared(df, table, schema, op, keyed, strict, order_by, on_error)
+            found = chosen.mapInArrow(task, _RESULT).collect()
+        sections, skipped, rejects = [], 0, []
+        for row in sorted(found, key=lambda row: (row.partition, row.number)):
+            section, passed, refused = task.section(row.kind, row.data, dictionary)
             skipped += row.skipped + passed
+            rejects += [*(Reject(*fields) for fields in json.loads(row.rejects)), *refused]
             if section.rows:
                 sections.append(section)
+        if len(rejects) > MOST:
+            raise too_many()
         if any(row.kind == "pieces" for row in found):
             _tidy(task, {part.file for section in sections for part in section.parts if isinstance(part, Piece)})
-        return Routed(tuple(sections), skipped)
+        return Routed(tuple(sections), skipped, tuple(rejects))
     except BaseException:
         with suppress(StorageError):
             _tidy(task, set())
         raise
+
+
+def prepared(
+    df: Any,
+    table: str,
+    schema: Schema,
+    op: str | None,
+    keyed: bool,
+    strict: bool,
+    order_by: Sequence[str],
+    on_error: OnError,
+) -> Any:
+    """Return the DataFrame with the table's columns, in their types and order; then the sign, if there is `op`; then,
+    unless bad records are to fail, what is wrong with a record, its text and its file."""
+    from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+    from whence.runtime.spark import columns
+
+    faults, given = columns.Faults(raising=on_error == "fail"), df.schema.fields
+    names, extra = [field.name for field in given], []
+    if order_by or not faults.raising:
+        df = df.withColumn(columns.FILE, F.input_file_name())  # before the rows are moved
+    if order_by:
+        df = df.orderBy(*order_by)
+    corrupt = columns.corrupt_record(names, schema)
+    unreadable = columns.unreadable(corrupt, table) if corrupt is not None else None
+    if unreadable is not None and not faults.raising:
+        faults.add(unreadable)
+    if columns.FAULT in names:  # found by `debezium.read`
+        faults.add(F.col(columns.FAULT))
+    chosen = columns.table_columns(given, schema, table, faults, [op or ""] if strict else ())
+    if unreadable is not None and faults.raising:
+        chosen[0] = faults.unless(unreadable.isNotNull(), unreadable, chosen[0]).alias(schema.names[0])
+    if op is not None:
+        chosen.append(columns.sign(op, given, table, keyed, faults))
+    if not faults.raising:
+        fault = faults.column()
+        text = F.col(columns.RECORD) if columns.RECORD in names else columns.shown_record(given, corrupt)
+        extra = [fault, F.when(fault.isNotNull(), text).alias(columns.RECORD), columns.FILE]
+    return df.select(*chosen, *extra)
 
 
 @contextmanager
@@ -218,6 +264,7 @@ class Task:
     small: int
     section_rows: int
     call: str
+    on_error: OnError = "fail"
 
     @property
     def folder(self) -> Path:
@@ -234,7 +281,7 @@ class Task:
             held.append(batch)
             rows += batch.num_rows
         if rows and not number and rows <= self.small:
-            yield _result(self._partition(), 0, "rows", 0, _pack(held))
+            yield _result(self._partition(), 0, "rows", 0, [], _pack(held))
         elif rows:
             yield self._write(held, number)
 
@@ -250,39 +297,82 @@ class Task:
 
         context = TaskContext.get()
         partition, attempt = (context.partitionId(), context.taskAttemptId()) if context is not None else (0, 0)
-        rows, signs, skipped = self.encode(batches, _words(self.routing.words))
+        rows, signs, skipped, rejects = self.encode(batches, _words(self.routing.words))
         if self.table in self.routing.streams:
             rows = counted(rows)
         label = re.sub(r"\W", "_", self.table)[:40]
         path = self.folder / f"{label}-{partition}-{attempt}-{number}-{self.call}.in"
         pieces = write_input(Disk(), path, by_partition(self.table, self.routing, rows, signs)) if len(rows) else []
         said = json.dumps([astuple(piece) for piece in pieces]).encode()
-        return _result(partition, number, "pieces", skipped, said)
+        return _result(partition, number, "pieces", skipped, rejects, said)
 
-    def encode(self, batches: Sequence[pa.RecordBatch], dictionary: Dictionary) -> tuple[Codes, Codes, int]:
-        """Rows and signs, and how many were passed over."""
-        codes, signs, width = [], [], len(self.schema)
+    def encode(
+        self, batches: Sequence[pa.RecordBatch], dictionary: Dictionary
+    ) -> tuple[Codes, Codes, int, list[Reject]]:
+        """Return the codes and signs of the rows that fit, how many do not, and these if they are to be rejected."""
+        codes, signs, refused = [], [], []
         for batch in batches:
             data = pa.Table.from_batches([batch])
-            codes.append(rows_.encode(data.select(range(width)), self.schema, dictionary, self.table))
-            signs.append(batch.column(width).to_numpy() if self.signed else np.full(len(batch), self.sign, np.int8))
-        rows, sign = _joined(codes), _joined(signs)
-        skipped = int((sign == 0).sum()) if self.signed else 0
-        if skipped:
-            rows, sign = rows[sign != 0], sign[sign != 0]
+            if self.on_error == "fail":
+                codes.append(self._codes(data, dictionary))
+                signs.append(self._signs(data))
+                continue
+            fitting, rejects = self._fitting(data, dictionary)
+            codes += [part for part, _ in fitting]
+            signs += [part for _, part in fitting]
+            refused += rejects
+        rows = _joined(codes) if codes else np.empty((0, len(self.schema)), np.int64)
+        sign = _joined(signs) if signs else np.empty(0, np.int8)
         if self.table in self.routing.streams and (sign < 0).any():
             raise DataError(f"{self.table} is a stream: rows are only ever appended, and none may be said to go")
-        if any(not column.nullable for column in self.schema.columns):
-            rows_.check_not_null(rows[sign > 0], self.schema, self.table)
-        return rows, sign.astype(np.int64), skipped
+        return rows, sign.astype(np.int64), len(refused), refused if self.on_error == "reject" else []
 
-    def section(self, kind: str, data: bytes, dictionary: Dictionary) -> tuple[Section, int]:
-        """In the driver, what a task has returned, and how many of its rows were passed over here."""
+    def _fitting(self, data: pa.Table, dictionary: Dictionary) -> tuple[list[tuple[Codes, Codes]], list[Reject]]:
+        """Return codes and signs of the rows that fit, in parts, and what does not."""
+        data, refused = self._readable(data)
+
+        def attempt(start: int, stop: int) -> tuple[Codes, Codes]:
+            part = data.slice(start, stop - start)
+            return self._codes(part, dictionary), self._signs(part)
+
+        fitting, faults = isolate(data.num_rows, attempt)
+        return fitting, [*refused, *(self._reject(data.slice(at, 1), error) for at, error in faults)]
+
+    def _codes(self, data: pa.Table, dictionary: Dictionary) -> Codes:
+        """Return the codes of rows, or raise the DataError of the first that does not fit."""
+        codes = rows_.encode(data.select(range(len(self.schema))), self.schema, dictionary, self.table)
+        if any(not column.nullable for column in self.schema.columns):
+            coming = codes[self._signs(data) > 0]
+            rows_.check_not_null(coming, self.schema, self.table)
+        return codes
+
+    def _signs(self, data: pa.Table) -> Codes:
+        if not self.signed:
+            return np.full(data.num_rows, self.sign, np.int8)
+        return data.column(len(self.schema)).to_numpy()  # type: ignore[no-any-return]  # pyarrow has no types
+
+    def _readable(self, data: pa.Table) -> tuple[pa.Table, list[Reject]]:
+        """Set apart the records that Spark could not make rows of."""
+        fault = data.column(data.num_columns - 3)
+        if fault.null_count == data.num_rows:
+            return data, []
+        bad = data.filter(fault.is_valid()).columns[-3:]
+        found = zip(*(column.to_pylist() for column in bad), strict=True)
+        rejects = [Reject(file or None, None, reason(why, self.table), text) for why, text, file in found]
+        return data.filter(fault.is_null()), rejects
+
+    def _reject(self, row: pa.Table, error: DataError) -> Reject:
+        file = row.column(row.num_columns - 1)[0].as_py()
+        return Reject(file or None, None, reason(error, self.table), record_of(row.select(range(len(self.schema)))))
+
+    def section(self, kind: str, data: bytes, dictionary: Dictionary) -> tuple[Section, int, list[Reject]]:
+        """In the driver, return what a task has returned, and what of it does not fit here."""
         if kind == "rows":
-            rows, signs, skipped = self.encode(pa.ipc.open_stream(data).read_all().to_batches(), dictionary)
-            return Section(len(rows), (RawRows(rows, signs),)), skipped
+            batches = pa.ipc.open_stream(data).read_all().to_batches()
+            rows, signs, skipped, rejects = self.encode(batches, dictionary)
+            return Section(len(rows), (RawRows(rows, signs),)), skipped, rejects
         pieces = tuple(Piece(*fields) for fields in json.loads(data))
-        return Section(sum(piece.rows for piece in pieces), pieces), 0
+        return Section(sum(piece.rows for piece in pieces), pieces), 0, []
 
 
 def counted(rows: Codes) -> Codes:
@@ -322,14 +412,10 @@ def _pack(batches: Sequence[pa.RecordBatch]) -> bytes:
     return bytes(sink.getvalue())
 
 
-def _result(partition: int, number: int, kind: str, skipped: int, data: bytes) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays(
-        [
-            pa.array([value], field.type)
-            for value, field in zip((partition, number, kind, skipped, data), _SCHEMA, strict=True)
-        ],
-        schema=_SCHEMA,
-    )
+def _result(partition: int, number: int, kind: str, skipped: int, rejects: list[Reject], data: bytes) -> pa.RecordBatch:
+    values = (partition, number, kind, skipped, json.dumps(rejects).encode(), data)
+    arrays = [pa.array([value], field.type) for value, field in zip(values, _SCHEMA, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA)
 
 
 _KNOWN: dict[Address, RemoteDictionary] = {}

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import pickle
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from whence.engine.staged import Parcel
 from whence.model.codes import Codes
 from whence.plan.distribute import Distributed
 from whence.plan.program import Table, View
+from whence.state.disk import telling
 from whence.state.manifest import EXCHANGE, Link
 
 _BULKY = 1 << 20  # bytes that are passed on as a file
@@ -111,10 +113,15 @@ def put_away(folder: Path, name: str, batch: Batch) -> Payload:
         return batch
     path = folder / EXCHANGE / name
     unfinished = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    with open(unfinished, "wb") as file:
-        np.save(file, batch.rows)
-        np.save(file, batch.ann)
-    os.replace(unfinished, path)
+    try:
+        with open(unfinished, "wb") as file:
+            np.save(file, batch.rows)
+            np.save(file, batch.ann)
+        os.replace(unfinished, path)
+    except OSError:  # a full disk, as a rule: the slow way is still open
+        with suppress(OSError):
+            unfinished.unlink(missing_ok=True)
+        return batch
     return InFile(path.name, len(batch.ann), batch.rows.nbytes + batch.ann.nbytes)
 
 
@@ -139,6 +146,7 @@ class History:
     file: str = ""
     tokens: list[int] = field(default_factory=list)
     offsets: list[int] = field(default_factory=list)
+    tail: list[Step] = field(default_factory=list)  # the last steps, if they could not be written
 
     @property
     def last(self) -> int:
@@ -155,12 +163,14 @@ class History:
 
     def read(self, folder: Path, start: int) -> list[Step]:
         """The steps from a place on."""
-        steps = []
-        with open(folder / EXCHANGE / self.file, "rb") as file:
-            for offset in self.offsets[start:]:
-                file.seek(offset)
-                steps.append(pickle.load(file))
-        return steps
+        steps, written = [], self.offsets[start:]
+        if written:
+            path = folder / EXCHANGE / self.file
+            with telling(path, "read"), open(path, "rb") as file:
+                for offset in written:
+                    file.seek(offset)
+                    steps.append(pickle.load(file))
+        return [*steps, *self.tail[max(start - len(self.offsets), 0) :]]
 
 
 Call = tuple[str, tuple[Any, ...]]  # a question to a partition: the name of a method, and its arguments

@@ -23,10 +23,11 @@ import uuid
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from whence.connect.rejects import OnError, check_choice, report
 from whence.errors import CatalogError, SparkError, WhenceError
 from whence.model.paths import spark_path
 from whence.runtime.spark import frames, splitting
@@ -54,6 +55,7 @@ class Source:
     order_by: tuple[str, ...]
     strict: bool
     max_rows: int | None
+    on_error: OnError = "fail"
 
 
 class Streams:
@@ -75,7 +77,7 @@ class Streams:
         order_by: str | list[str] | None = None,
         strict: bool = False,
         max_rows_per_epoch: int | None = None,
-        on_error: Literal["fail", "skip"] = "fail",
+        on_error: OnError = "fail",
         timestamps: Literal["auto", "millis", "micros", "nanos"] = "auto",
     ) -> str:
         """Let a streaming DataFrame write to a table, from the next `start` on; the stream's name.
@@ -86,7 +88,8 @@ class Streams:
         order_by            columns by which the rows of a batch are ordered
         strict              columns that the table does not have are an error
         max_rows_per_epoch  a batch of more rows becomes several epochs
-        on_error            with "skip", messages that are not Debezium's are counted and passed over
+        on_error            what becomes of a record that does not fit: "fail" stops the stream, "skip" counts it, and
+                            "reject" writes it to the table rejects, in the same epoch
         """
         table = table.lower()
         known = self._runtime.program.tables
@@ -105,37 +108,44 @@ class Streams:
         if not df.isStreaming:
             raise WhenceError(f"this DataFrame is not a stream: insert it into {table}, or make it by spark.readStream")
         order = (order_by,) if isinstance(order_by, str) else tuple(order_by or ())
-        source = Source(name, table, df, op, order, strict, max_rows_per_epoch)
-        source = self._checked(source, format, on_error, timestamps)
+        source = Source(name, table, df, op, order, strict, max_rows_per_epoch, check_choice(on_error))
+        source = self._checked(source, format, timestamps)
+        if on_error == "reject":
+            from whence.runtime.statements import ensure_rejects
+
+            ensure_rejects(self._runtime)
         self._sources[name] = source
         return name
 
-    def _checked(self, source: Source, format: str | None, on_error: Any, timestamps: Any) -> Source:
+    def _checked(self, source: Source, format: str | None, timestamps: Any) -> Source:
         """The source, when all its columns are found; Debezium's messages become rows here."""
         from whence.runtime.spark import columns, debezium
+        from whence.runtime.spark.corrupt import with_corrupt_records
         from whence.runtime.spark.errors import jvm_errors
 
-        table = self._runtime.table_of(source.table)
-        df, op, fields = source.df, source.op, source.df.schema.fields
+        table, op = self._runtime.table_of(source.table), source.op
         with jvm_errors(f"attaching {source.name}"):
+            df = with_corrupt_records(source.df, f"stream {source.name}")
+            fields = df.schema.fields
             if format == "debezium":
                 if op is not None or source.order_by or source.strict:
                     raise WhenceError(
                         "Debezium's messages say what happened, and in which order: without op, order_by, strict"
                     )
-                df = debezium.read(df, table.schema, source.table, table.key, on_error=on_error, timestamps=timestamps)
+                faults = columns.Faults(raising=source.on_error == "fail")
+                df = debezium.read(df, table.schema, source.table, table.key, faults, timestamps=timestamps)
                 op = columns.SIGN
             elif format is not None:
                 raise WhenceError(f"the format is 'debezium' or none, not {format!r:.100}")
             else:
-                beside = [op or "", *source.order_by] if source.strict else ()
-                chosen = columns.table_columns(fields, table.schema, source.table, beside)
+                beside, faults = [op or "", *source.order_by] if source.strict else (), columns.Faults()
+                chosen = columns.table_columns(fields, table.schema, source.table, faults, beside)
                 if op is not None:
-                    chosen.append(columns.sign(op, fields, source.table, bool(table.key)))
+                    chosen.append(columns.sign(op, fields, source.table, bool(table.key), faults))
                 for column in source.order_by:
                     columns.found(fields, column, source.table)
                 df.select(*chosen)  # Spark analyses it
-        return Source(source.name, source.table, df, op, source.order_by, source.strict, source.max_rows)
+        return replace(source, df=df, op=op)
 
     def detach(self, name: str) -> None:
         """Forget a stream that is not running; its marks and its checkpoint stay."""
@@ -216,9 +226,10 @@ class Flow:
         except _Stopped:
             raise
         except Exception as error:
-            from whence.runtime.spark.errors import shown
+            from whence.runtime.spark.errors import placed, shown
 
-            self.error = error if isinstance(error, WhenceError) else shown(error, f"stream {self.source.name}")
+            place = f"stream {self.source.name}, batch {batch}"
+            self.error = placed(error, place) if isinstance(error, WhenceError) else shown(error, place)
             if self.error is not error:
                 self.error.__cause__ = error
             self.failed()
@@ -229,6 +240,8 @@ class Flow:
             raise _Stopped(f"stream {self.source.name} was stopped")
 
     def _take(self, df: Any, batch: int) -> None:
+        from whence.runtime.spark.lines import numbered
+
         source, runtime, name = self.source, self.runtime, self.source.name
         begin, mark = time.perf_counter(), runtime.marks.get(name, -1)
         identity = uuid.UUID(str(self.query.id)).int >> 66  # 62 bits are enough, and are an integer anywhere
@@ -243,11 +256,10 @@ class Flow:
         routing: Routing = runtime.routing()
         identified = {f"{name}#id": identity}
         done = runtime.marks.get(f"{name}#done", 0) if runtime.marks.get(f"{name}#batch") == batch else 0
+        rejects: dict[str, Any] = {}  # with the first epoch of a batch
         if done:
             split = splitting.resumed(Path(routing.folder), name, batch)
         else:
-            if source.order_by:
-                df = df.orderBy(*source.order_by)
             table = runtime.program.tables.get(source.table)
             if table is None:
                 raise CatalogError(f'stream {name}: there is no table "{source.table}" any more')
@@ -259,14 +271,19 @@ class Flow:
                 op=source.op,
                 keyed=bool(table.key),
                 strict=False,  # seen to when it was attached
+                order_by=source.order_by,
+                on_error=source.on_error,
                 small_rows=min(SMALL, self.max_rows),
                 section_rows=min(SECTION, self.max_rows),
             )
+            refused = numbered(df.sparkSession, found.rejects)
             self.skipped += found.skipped
-            if not found.rows:
+            report(f"stream {name}, batch {batch}", found.skipped, refused, source.on_error)
+            if not found.rows and not refused:
                 return
+            rejects = frames.reject_parts(runtime, refused, name, batch)
             if found.rows <= self.max_rows:
-                epoch = runtime.ingest({source.table: found.parts}, {name: batch, **identified})
+                epoch = runtime.ingest({source.table: found.parts, **rejects}, {name: batch, **identified})
                 self._tell(epoch, batch, found.rows, begin)
                 return
             split = splitting.plan(found, routing, name, source.table, batch, self.max_rows)
@@ -274,7 +291,8 @@ class Flow:
         for number in range(done, last + 1):
             self._go_on()
             marks = {name: batch} if number == last else {f"{name}#batch": batch, f"{name}#done": number + 1}
-            epoch = runtime.ingest({source.table: split.parts(number, runtime.routing())}, {**marks, **identified})
+            parts = {source.table: split.parts(number, runtime.routing()), **(rejects if not number else {})}
+            epoch = runtime.ingest(parts, {**marks, **identified})
             self._tell(epoch, batch, split.rows(number), begin)
             begin = time.perf_counter()
         split.drop()

@@ -19,7 +19,7 @@ from typing import Any
 from whence.engine.operator import Batch
 from whence.engine.staged import Parcel
 from whence.engine.trust import derived_before
-from whence.errors import WhenceError
+from whence.errors import OutOfMemoryError, WhenceError
 from whence.runtime.explaining import in_bytes
 from whence.runtime.spark.partition import LostError, Partition
 from whence.runtime.spark.steps import Call, History, Plan, Reply, Sent, Step, fetch, put_away
@@ -137,6 +137,18 @@ class Roster:
             )
         self._evict(setup.memory, but=1)
 
+    def out_of_memory(self, setup: Setup, number: int) -> OutOfMemoryError:
+        """Say which partition needs more memory than there is; it is forgotten here, to be loaded when it is needed."""
+        lost = self._partitions.pop(number, None)
+        held = f", which holds {in_bytes(lost.state_bytes)}" if lost is not None else ""
+        self._partitions.clear()
+        gc.collect()
+        return OutOfMemoryError(
+            f"out of memory in partition {number} of {setup.partitions}{held}; the epoch is undone. Use "
+            f"partitions={2 * setup.partitions} or more, smaller batches (max_rows_per_epoch), or give Spark's Python "
+            "workers more memory (spark.executor.memoryOverhead)"
+        )
+
     def _evict(self, limit: int, but: int = 0) -> None:
         """Let partitions go until the others take no more than a limit; the last `but` stay."""
         total = sum(p.state_bytes for p in self._partitions.values())
@@ -167,4 +179,6 @@ def work(setup: Setup, items: Iterable[bytes]) -> Iterator[bytes]:
                     answer, error = _roster.answer(setup, request), None
             except WhenceError as raised:
                 answer, error = None, raised
+            except MemoryError:
+                answer, error = None, _roster.out_of_memory(setup, request.partition)
             yield pickle.dumps((request.partition, answer, error), protocol=5)
