@@ -41,7 +41,7 @@ class DataError(WhenceError):
 
 
 class MissingRowError(DataError):
-    """Under `strict=True`, a row to delete that is not there."""
+    """Under `early="error"` or `strict=True`, a row to delete that is not there."""
 
 
 class EvaluationError(WhenceError):

@@ -383,7 +383,7 @@ def test_rows_in_files_arrive_in_order(tmp_path: Path) -> None:
             ones = np.ones(50, np.int64)
             raw = [RawRows(codes[:50], ones), RawRows(codes[50:], ones)]
             runtime: Any = parts._runtime
-            runtime._ingest_files({"s": raw, "t": [RawRows(codes[:50, :1], ones)]}, {"source": start})
+            runtime._ingest_files({"s": raw, "t": [RawRows(codes[:50, :1], ones)]}, {"source": start}, "ignore")
         asked = "SELECT * FROM provenance(m, s)"
         assert held(parts, ["s", "m"]) == held(plain, ["s", "m"])
         shutil.copytree(tmp_path / "db", tmp_path / "killed")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import reduce
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -13,11 +15,15 @@ from hypothesis import strategies as st
 import whence
 from whence.annotate.counting import COUNTING
 from whence.engine.batch import concat, consolidate
-from whence.engine.epoch import Epoch
+from whence.engine.epoch import Epoch, Inputs
 from whence.engine.kernels.routing import route
 from whence.model.codes import NULL, Codes
+from whence.plan.program import owed_name
 from whence.runtime.inputs import Raw, settle
+from whence.runtime.tables import Early, Unmatched
+from whence.runtime.transaction import Transaction
 
+OWED = owed_name("t")
 SECOND = 1_000_000
 TTL = 10 * SECOND
 SQL = {
@@ -28,48 +34,65 @@ SQL = {
     "dated": "CREATE TABLE t (a INT, b TIMESTAMP) WITH (ttl = '10 s', ttl_column = 'b')",
     "keyed dated": "CREATE TABLE t (a INT PRIMARY KEY, b TIMESTAMP) WITH (ttl = '10 s', ttl_column = 'b')",
 }
-Step = tuple[int, list[tuple[int, int, int]]]  # seconds since the step before; rows (a, b, sign)
+Step = tuple[int, list[tuple[int, int, int]], Early]  # seconds since the step before; rows (a, b, sign); if early
 STEPS = st.lists(
     st.tuples(
         st.integers(0, 12),
         st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2), st.sampled_from([1, 1, -1])), max_size=12),
+        st.sampled_from(["ignore", "hold", "hold"]),
     ),
     max_size=6,
 )
 
 
 class Model:
-    """A table by the book: what is there, by what identifies it, with its row, its deadline and how often."""
+    """A table by the book: what is there, by what identifies it, with its row and its deadline; what it owes, how often
+    and until when. A bag is a count for each row, below zero where it is owed."""
 
     def __init__(self, kind: str):
         self.kind = kind
         self.bag: Counter[tuple[int, int]] = Counter()
         self.rows: dict[Any, tuple[tuple[int, int], int | None]] = {}
+        self.debts: dict[tuple[int, int], tuple[int, int | None]] = {}
 
-    def step(self, now: int, rows: list[tuple[int, int, int]]) -> int:
+    def step(self, now: int, rows: list[tuple[int, int, int]], early: Early = "ignore") -> Unmatched:
         self._expire(now)
-        missed = sum(self._one(now, (a, b), sign) for a, b, sign in rows)
+        missed = [self._one(now, (a, b), sign, early) for a, b, sign in rows]
         self._expire(now)  # rows that came with their time up
-        return missed
+        return Unmatched(missed.count("ignore"), missed.count("hold"))
 
-    def _one(self, now: int, row: tuple[int, int], sign: int) -> bool:
+    def _one(self, now: int, row: tuple[int, int], sign: int, early: Early) -> Early | None:
+        """What became of it, if it was an early deletion."""
         if self.kind == "bag":
-            missed = sign < 0 and not self.bag[row]
-            self.bag[row] += 0 if missed else sign
+            missed = early if sign < 0 and self.bag[row] <= 0 else None
+            self.bag[row] += 0 if missed == "ignore" else sign
             return missed
         name = row[0] if "keyed" in self.kind else row
+        deadline = row[1] + TTL if "dated" in self.kind else now + TTL if "set" in self.kind else None
+        owed, _ = self.debts.get(row, (0, None))
         if sign > 0:
-            deadline = row[1] + TTL if "dated" in self.kind else now + TTL if "set" in self.kind else None
-            self.rows[name] = (row, deadline)
-            return False
-        return self.rows.pop(name, None) is None
+            self.rows.pop(name, None)
+            if not owed:
+                self.rows[name] = (row, deadline)
+            else:
+                self.debts[row] = (owed - 1, deadline)
+        elif self.rows.pop(name, None) is None:
+            if early == "hold":
+                self.debts[row] = (1 if deadline is not None else owed + 1, deadline)
+            return early
+        return None
 
     def _expire(self, now: int) -> None:
         self.rows = {name: (row, end) for name, (row, end) in self.rows.items() if end is None or end > now}
+        self.debts = {row: (n, end) for row, (n, end) in self.debts.items() if n and (end is None or end > now)}
 
     @property
     def contents(self) -> Counter[tuple[int, int]]:
         return +self.bag if self.kind == "bag" else Counter(row for row, _ in self.rows.values())
+
+    @property
+    def owed(self) -> Counter[tuple[int, int]]:
+        return -self.bag if self.kind == "bag" else Counter({row: n for row, (n, _) in self.debts.items()})
 
 
 def opened(kind: str) -> Any:
@@ -90,20 +113,21 @@ def dated(kind: str, now: int, rows: list[tuple[int, int, int]]) -> list[tuple[i
     return [(a, now - 12 * SECOND + b * 8 * SECOND, sign) for a, b, sign in rows]
 
 
-def settled(runtime: Any, now: int, raw: Raw) -> tuple[Epoch, int]:
+def settled(runtime: Any, now: int, raw: Raw, early: Early = "ignore") -> tuple[Epoch, Unmatched]:
     catalog = runtime.catalog
-    epoch, tables = Epoch(runtime.epoch + 1, now, {}), catalog.program.tables
+    epoch = Epoch(runtime.epoch + 1, now, {}, inputs=Inputs(early={"t": early}))
+    tables = catalog.program.tables
     found, missed = settle(epoch, {"t": raw}, tables, catalog.flow.tables, catalog.lifetimes, catalog.dictionary)
     return found, missed["t"]
 
 
-def contents(runtime: Any) -> Counter[tuple[int, ...]]:
-    rows, counts = runtime.contents("t")
-    return Counter({tuple(row): count for row, count in zip(rows.tolist(), counts.tolist(), strict=True)})
+def contents(runtime: Any, name: str = "t") -> Counter[tuple[int, ...]]:
+    batch = runtime.catalog.flow.tables[name].contents()
+    return Counter({tuple(row): count for row, count in zip(batch.rows.tolist(), batch.ann.tolist(), strict=True)})
 
 
-def deadlines(runtime: Any) -> dict[tuple[int, ...], int]:
-    relation = runtime.catalog.flow.tables["t"].relation
+def deadlines(runtime: Any, name: str = "t") -> dict[tuple[int, ...], int]:
+    relation = runtime.catalog.flow.tables[name].relation
     ids = relation.ids()
     return dict(zip(map(tuple, relation.rows[ids].tolist()), relation.acc[ids, 0].tolist(), strict=True))
 
@@ -113,15 +137,17 @@ def deadlines(runtime: Any) -> dict[tuple[int, ...], int]:
 @settings(max_examples=60, deadline=None)
 def test_rows_are_taken_as_if_one_by_one(kind: str, steps: list[Step]) -> None:
     runtime, model, now = opened(kind), Model(kind), 100 * SECOND
-    for pause, small in steps:
+    for pause, small, early in steps:
         now += pause * SECOND
         rows = dated(kind, now, small)
-        epoch, missed = settled(runtime, now, raw_of(rows))
-        assert missed == model.step(now, rows)
+        epoch, missed = settled(runtime, now, raw_of(rows), early)
+        assert missed == model.step(now, rows, early)
         runtime.replay(epoch)
         assert contents(runtime) == model.contents
+        assert contents(runtime, OWED) == model.owed
         if kind in ("set", "keyed set"):
             assert deadlines(runtime) == dict(model.rows.values())
+            assert deadlines(runtime, OWED) == {row: end for row, (_, end) in model.debts.items()}
 
 
 @pytest.mark.parametrize("kind", SQL)
@@ -131,21 +157,24 @@ def test_partitions_together_change_what_the_whole_does(kind: str, steps: list[S
     """Also if the rows come in two parts."""
     whole, shares, now = opened(kind), [opened(kind) for _ in range(3)], 100 * SECOND
     cols = np.array([0] if "keyed" in kind else [0, 1])
-    for pause, small in steps:
+    for pause, small, early in steps:
         now += pause * SECOND
         rows, signs = raw_of(dated(kind, now, small))
-        epoch, missed = settled(whole, now, (rows, signs))
+        epoch, missed = settled(whole, now, (rows, signs), early)
         targets = route(rows, cols, 3)
-        found = [settled(share, now, (rows[targets == p], signs[targets == p])) for p, share in enumerate(shares)]
-        assert missed == sum(vain for _, vain in found)
-        for name in ("deltas", "refreshed"):
-            parts = [getattr(part, name).get("t") for part, _ in found]
-            assert changes(getattr(epoch, name).get("t")) == sum(map(changes, parts), Counter())
+        own = [targets == p for p in range(3)]
+        found = [settled(share, now, (rows[mine], signs[mine]), early) for share, mine in zip(shares, own, strict=True)]
+        assert missed == reduce(Unmatched.plus, (vain for _, vain in found))
+        for name, table in product(("deltas", "refreshed"), ("t", OWED)):
+            parts = [getattr(part, name).get(table) for part, _ in found]
+            assert changes(getattr(epoch, name).get(table)) == sum(map(changes, parts), Counter())
         if kind in ("bag", "keyed"):
-            pending = whole._pending("t")
-            vain = pending.take(rows[:cut], signs[:cut]) + pending.take(rows[cut:], signs[cut:])
+            writes = Transaction(whole._pending)
+            pending = writes.table("t")
+            vain = pending.take(rows[:cut], signs[:cut], early).plus(pending.take(rows[cut:], signs[cut:], early))
             assert vain == missed
-            assert changes(consolidate(pending.batch(), COUNTING)) == changes(epoch.deltas.get("t"))
+            for table in ("t", OWED):
+                assert changes(writes.deltas().get(table)) == changes(epoch.deltas.get(table))
         whole.replay(epoch)
         for share, (part, _) in zip(shares, found, strict=True):
             share.replay(part)
@@ -163,7 +192,7 @@ def changes(of: Any) -> Counter[tuple[Any, ...]]:
 
 def take(runtime: Any, rows: list[tuple[int, int, int]]) -> tuple[int, Codes, Codes]:
     pending = runtime._pending("t")
-    missed = pending.take(*raw_of(rows))
+    missed = pending.take(*raw_of(rows)).passed
     delta = consolidate(pending.batch(), COUNTING)
     return missed, delta.rows, delta.ann
 

@@ -13,6 +13,7 @@ from whence.engine.kernels.routing import route
 from whence.plan.distribute import Dist
 from whence.runtime.spark.routing import EVERY, RawRows, Routing
 from whence.runtime.spark.words import WordServer
+from whence.runtime.tables import Early
 from whence.state.disk import Disk
 from whence.state.inputs import read_input
 
@@ -47,14 +48,14 @@ class Pretend:
         tables = {name: (table.schema, self.dists[name]) for name, table in self.program.tables.items()}
         return Routing(self.partitions, tables, self.server.address, str(self.path), "n0")
 
-    def ingest(self, parts: dict[str, list[RawRows | Piece]], marks: dict[str, int]) -> int:
+    def ingest(self, parts: dict[str, list[RawRows | Piece]], marks: dict[str, int], early: Early = "ignore") -> int:
         with self._one:
             taken = {name: [self._rows(name, part) for part in some] for name, some in parts.items()}
             self.trouble(self.epoch + 1)
             with self.inner.transaction() as writes:
                 for name, some in taken.items():
                     for rows, signs in some:
-                        writes.table(name).take(rows, signs)
+                        writes.table(name).take(rows, signs, early)
             self.epochs.append({name: sum(len(rows) for rows, _ in some) for name, some in taken.items()})
             self.marks.update(marks)
             self._forget(parts)

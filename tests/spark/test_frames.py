@@ -20,15 +20,15 @@ CREATE TABLE link (src TEXT, dst TEXT)"""
 def test_insert_and_delete(spark: Any, tmp_path: Path) -> None:
     db = Pretend(spark, tmp_path, SQL)
     df = spark.createDataFrame([("a", "b"), ("a", "b"), ("b", "c")], "src string, dst string")
-    assert frames.insert(db, "link", df) == 3
-    assert frames.delete(db, "link", df.limit(1)) == 1
+    assert frames.write(db, "link", df) == 3
+    assert frames.write(db, "link", df.limit(1), sign=-1) == 1
     assert db.rows("link") == [("a", "b"), ("b", "c")]
     assert frames.write(db, "link", df.selectExpr("*", "'D' op"), op="op") == 3
     assert db.rows("link") == []
-    assert frames.insert(db, "link", df.limit(0)) == 0
+    assert frames.write(db, "link", df.limit(0)) == 0
     assert db.epoch == 3
     with pytest.raises(WhenceError, match="is a stream: attach it to link"):
-        frames.insert(db, "link", spark.readStream.format("rate").load())
+        frames.write(db, "link", spark.readStream.format("rate").load())
 
 
 def test_which_frames(spark: Any) -> None:

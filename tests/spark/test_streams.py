@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.spark.pretend import Pretend
-from whence.errors import CatalogError, DataError, StorageError, WhenceError
+from whence.errors import CatalogError, DataError, MissingRowError, StorageError, WhenceError
 from whence.runtime.spark.streams import Running, Streams
 
 LINK = "CREATE TABLE link (src TEXT, dst TEXT)"
@@ -28,6 +29,7 @@ class Folder:
         lines = [json.dumps({"op": row[0], "src": row[1], "dst": row[2]}) for row in rows]
         hidden = self.path / f".{self.count}"
         hidden.write_text("\n".join(lines))
+        os.utime(hidden, (self.count, 1_000_000_000 + self.count))  # Spark takes files by age, to the millisecond
         hidden.rename(self.path / f"{self.count:04d}.json")
 
     def stream(self, schema: str = COLUMNS, files: int = 1) -> Any:
@@ -74,6 +76,35 @@ def test_batches_become_epochs_and_a_restart_goes_on(spark: Any, tmp_path: Path,
     assert db.rows("link") == [("b", "c"), ("c", "d"), ("d", "e")]
     assert (db.marks["link"], db.epoch) == (2, 3)
     assert not [t for t in set(threading.enumerate()) - before if t.name.startswith("whence")]
+
+
+@pytest.mark.parametrize(
+    ("early", "rows", "owed"),
+    [(None, [("b", "c")], [("x", "y")]), ("ignore", [("a", "b"), ("b", "c")], [])],
+)
+def test_deletion_in_an_earlier_file_waits_for_its_row(
+    spark: Any, tmp_path: Path, folder: Folder, early: Any, rows: list[Any], owed: list[Any]
+) -> None:
+    db = Pretend(spark, tmp_path / "db", LINK)
+    folder.put("-ab", "+bc", "-xy")
+    folder.put("+ab")
+    streams = Streams(db)
+    streams.attach("link", folder.stream(), op="op", early=early)
+    streams.start(trigger="availableNow").awaitTermination(120)
+    assert (db.rows("link"), db.db.owed("link").rows) == (rows, owed)
+
+
+def test_early_deletion_may_be_an_error(spark: Any, tmp_path: Path, folder: Folder) -> None:
+    db = Pretend(spark, tmp_path / "db", LINK)
+    streams = Streams(db)
+    with pytest.raises(WhenceError, match="early is 'ignore', 'hold' or 'error', not 'late'"):
+        streams.attach("link", folder.stream(), op="op", early="late")  # type: ignore[arg-type]  # the point of it
+    streams.attach("link", folder.stream(), op="op", early="error")
+    folder.put("+bc", "-ab")
+    running = streams.start(trigger="availableNow")
+    with pytest.raises(MissingRowError, match=r"table link: no row \('a', 'b'\) to delete"):
+        running.awaitTermination(120)
+    assert (db.rows("link"), db.epoch) == ([], 0)
 
 
 def test_a_batch_that_comes_again_is_passed_over(spark: Any, tmp_path: Path, folder: Folder) -> None:

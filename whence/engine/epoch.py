@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from whence.engine.operator import Batch
 from whence.model.codes import Codes
@@ -29,11 +30,13 @@ class Inputs:
     """What an epoch brought beside its exact changes: rows as sources gave them, in files, and how far the sources
     have come, each by the number of its last batch that is in.
 
-    `layout` names the partitions that the pieces are for."""
+    `layout` names the partitions that the pieces are for. `early` says what becomes of deletions in them whose rows are
+    not there, of tables where they are not just passed over."""
 
     pieces: tuple[Piece, ...] = ()
     marks: Mapping[str, int] = field(default_factory=dict)
     layout: str = ""
+    early: Mapping[str, Literal["ignore", "hold", "error"]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -106,6 +106,10 @@ class Relation:
     def __len__(self) -> int:
         return int(self.meta[2])
 
+    def may_have_rows(self) -> bool:
+        """Whether there are any."""
+        return len(self) > 0
+
     # -- changing ----------------------------------------------------------------------------------------------------
 
     def apply(self, batch: Batch) -> tuple[Codes, Codes, Codes]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from whence.errors import CatalogError
@@ -11,7 +11,8 @@ from whence.model.types import Schema, Type
 from whence.plan.logical import Node
 from whence.plan.stream_model import DEFAULT_RETENTION, Retention
 
-STREAM_FUNCTIONS = ("slide", "latest", "bsort", "provenance", "late", "numbered")  # in FROM, built in
+STREAM_FUNCTIONS = ("slide", "latest", "bsort", "provenance", "late", "numbered", "owed")  # in FROM, built in
+_OWED = "\0owed"  # ends the names of relations that users reach by `owed(table)` only
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,39 @@ class Table:
     def notes_arrivals(self) -> bool:
         """Whether the deadlines of its rows follow from their arrival, and are kept beside them."""
         return self.lifetime is not None and self.lifetime.column is None
+
+    @property
+    def debts(self) -> Table:
+        """The relation beside it that holds deletions which came before their rows, each as often as it is owed.
+
+        No row is in both. The debts live where the rows would, and as long.
+        """
+        free = tuple(replace(column, nullable=True) for column in self.schema.columns)
+        return Table(owed_name(self.name), Schema(free), lifetime=self.lifetime)
+
+
+def owed_name(table: str) -> str:
+    """The name of the relation that holds a table's debts."""
+    return table + _OWED
+
+
+def owner_of(name: str) -> str:
+    """The table that a relation belongs to: of debts the table that owes them, of any other itself."""
+    return name.removesuffix(_OWED)
+
+
+def is_owed(name: str) -> bool:
+    """Whether a relation holds the debts of a table."""
+    return name.endswith(_OWED)
+
+
+def with_debts(tables: Mapping[str, Table]) -> dict[str, Table]:
+    """The tables and streams of a database, and the debts of each table that is not a stream."""
+    found = dict(tables)
+    for table in tables.values():
+        if table.stream is None:
+            found[owed_name(table.name)] = table.debts
+    return found
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from whence.errors import DataError
 from whence.model.codes import Codes
 from whence.plan.program import Table
 from whence.plan.stream_model import AT
+from whence.runtime.tables import Early, Unmatched
 
 _NUMBERED = -1  # in place of a turn
 _turns = count()
@@ -57,14 +58,14 @@ class Appending:
             self._parts.append((_NUMBERED, rows))
         return len(rows)
 
-    def take(self, rows: Codes, signs: Codes) -> int:
+    def take(self, rows: Codes, signs: Codes, early: Early = "ignore") -> Unmatched:
         """Do what a source says, which must be to insert."""
         if (signs < 0).any():
             self.refuse("deletes rows")
         self.insert(rows)
-        return 0
+        return Unmatched()
 
-    def delete(self, rows: Codes, strict: bool = False) -> NoReturn:
+    def delete(self, rows: Codes, early: Early = "ignore") -> NoReturn:
         self.refuse("deletes rows")
 
     def remove(self, rows: Codes, counts: Codes) -> NoReturn:
@@ -89,6 +90,9 @@ class Appending:
             at = at if turn == _NUMBERED else _number(parts[-1], at)
         found = np.concatenate(parts)
         return found, np.ones(len(found), np.int64)
+
+    def found(self, rows: Codes) -> NoReturn:
+        self.refuse("looks for rows")
 
     # -- ending ------------------------------------------------------------------------------------------------------
 

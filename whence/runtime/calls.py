@@ -1,4 +1,4 @@
-"""The table functions of streams in ad-hoc SQL: provenance(view, stream), numbered(stream), late(view).
+"""The table functions of ad-hoc SQL: provenance(view, stream), numbered(stream), late(view), owed(table).
 
 Each becomes a relation of its own, which DuckDB is handed as Arrow. What a query asks of the results alone is asked
 first, so that only the inputs of results that matter are looked up (lazy retrieval, paper 001, 5.2): conjuncts of WHERE
@@ -17,7 +17,7 @@ from sqlglot import exp
 
 from whence.sql.position import error
 
-FUNCTIONS = ("provenance", "numbered", "late")
+FUNCTIONS = ("provenance", "numbered", "late", "owed")
 OURS = "whence_"  # begins the names our functions have in DuckDB
 _NAME = "whence stream {}"  # a relation that nobody else calls so
 _JOINS = ("", "INNER", "CROSS")
@@ -25,6 +25,7 @@ _TAKES = {
     "provenance": "provenance takes the name of a view, and of a stream it is traced from",
     "numbered": "numbered takes the name of a stream, or of a view that is one",
     "late": "late takes the name of a view",
+    "owed": "owed takes the name of a table",
 }
 _NOT_PLAIN = (
     *(exp.Query, exp.Subquery, exp.Window, exp.AggFunc, exp.Star, exp.Lambda),

@@ -32,7 +32,7 @@ from whence.plan import logical
 from whence.plan.functions import check_recomputed, check_volatile, functions_of
 from whence.plan.instrument import copies, instrument, upstream
 from whence.plan.logical import Node
-from whence.plan.program import Program, ScalarFunction, Table, TableFunction, View
+from whence.plan.program import Program, ScalarFunction, Table, TableFunction, View, is_owed, owed_name
 from whence.plan.rewrite import optimize
 from whence.plan.select_aggregates import select_aggregates
 from whence.plan.settings import maintains
@@ -106,9 +106,10 @@ class Catalog:
             self.flow.stream(table.name, table.schema, table.stream)
             self.program = program
             return True
-        scan = self.flow.table(table.name, table.schema, table.key, extra=int(table.notes_arrivals))
-        if table.lifetime is not None:
-            self.lifetimes[table.name] = Lifetimes(table.lifetime, scan.relation, self.dictionary)
+        for each in (table, table.debts):
+            scan = self.flow.table(each.name, each.schema, each.key, extra=int(each.notes_arrivals))
+            if each.lifetime is not None:
+                self.lifetimes[each.name] = Lifetimes(each.lifetime, scan.relation, self.dictionary)
         self.program = program
         return True
 
@@ -218,6 +219,9 @@ class Catalog:
                 raise StaleImage(f"there is no image of table {name}")
             self.create_table(create)
             self.restore_table(name, image)
+            owed = images.get(f"table/{owed_name(name)}") if create.table.stream is None else None
+            if owed is not None:  # else it was written when nothing could be owed
+                self.restore_table(owed_name(name), owed)
         views = [create for create in creates if isinstance(create, st.CreateView)]
         if views:
             self.create_views(views, progress, images)
@@ -323,8 +327,9 @@ class Catalog:
         program.tables.pop(name, None)
         self._install(program)
         if kind != "view":
-            self.flow.remove_table(name)
-            self.lifetimes.pop(name, None)
+            for gone_too in (name, owed_name(name)) if kind == "table" else (name,):
+                self.flow.remove_table(gone_too)
+                self.lifetimes.pop(gone_too, None)
         return gone
 
     # -- the whole of it ---------------------------------------------------------------------------------------------
@@ -377,8 +382,8 @@ class Catalog:
         return measure
 
     def sizes(self) -> dict[str, int]:
-        """Distinct rows of every table, rows of every stream that are kept, and rows of every view."""
-        tables = {name: scan.state_rows for name, scan in self.flow.tables.items()}
+        """Distinct rows of every table, rows of every stream that are kept, and rows of every view; of debts all."""
+        tables = {n: scan.size if is_owed(n) else scan.state_rows for n, scan in self.flow.tables.items()}
         return tables | {name: op.size for name, op in self.flow.views.items()}
 
     def placement(self, name: str) -> list[str]:

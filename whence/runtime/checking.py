@@ -119,7 +119,7 @@ def check(path: Path, functions: Program, disk: Disk, progress: Progress | None 
     try:
         with closing(load(path, functions, disk, progress)) as runtime:
             views = tuple(check_views(runtime, progress))
-            tables = {name: scan.size for name, scan in runtime.catalog.flow.tables.items()}
+            tables = {name: runtime.catalog.flow.tables[name].size for name in runtime.program.tables}
     except PastError as error:  # what partitions keep of the past is theirs alone
         return replace(report, views=(CheckedView(error.view, 0, unknown=str(error)),))
     except Exception as error:  # whatever wrong contents may lead to is what we are here to tell of

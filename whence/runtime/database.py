@@ -8,9 +8,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+import numpy as np
 import pyarrow as pa
 
-from whence.connect import files, rejects
+from whence.connect import files, operations, rejects
 from whence.connect import rows as rows_
 from whence.connect.archive import Archive
 from whence.connect.rejects import OnError
@@ -20,7 +21,7 @@ from whence.model.paths import local_path
 from whence.model.progress import Progress
 from whence.model.types import Schema, Type
 from whence.plan.expr import Volatile
-from whence.plan.program import ScalarFunction, TableFunction
+from whence.plan.program import ScalarFunction, TableFunction, owed_name
 from whence.plan.settings import DEPTH_LIMIT
 from whence.runtime import copying, explaining, lateness, statements, supposing, writing
 from whence.runtime.changes import Changes
@@ -36,6 +37,7 @@ from whence.runtime.spark.sharded import Sharded, temporary_folder
 from whence.runtime.spark.sinks import Sink
 from whence.runtime.spark.streams import Running
 from whence.runtime.supposing import WhatIf
+from whence.runtime.tables import Early, early_choice
 from whence.sql import statements as st
 from whence.sql.parse import parse_one
 from whence.state.disk import Disk
@@ -213,30 +215,67 @@ class Database:
 
     # -- writing -----------------------------------------------------------------------------------------------------
 
-    def insert(self, table: str, data: Any, *, on_error: OnError = "fail") -> int:
+    def insert(
+        self,
+        table: str,
+        data: Any,
+        *,
+        on_error: OnError = "fail",
+        op: str | None = None,
+        early: Early | None = None,
+    ) -> int:
         """Insert rows (tuples, dicts, Arrow, pandas, polars, Spark, a `Path` of a file); how many there were.
 
         In a table with a primary key a row replaces the one that has its key. In a table with a time-to-live a row
-        that is there already lives anew. To a stream rows are appended, in the order they are given.
+        that is there already lives anew. To a stream rows are appended, in the order they are given. A row that is
+        owed (`delete`) is not seen: it pays for its deletion.
 
-        Rows that do not fit are an error and nothing is inserted. With `on_error="skip"` they are left out and logged,
-        with "reject" written to the table `rejects` (source, batch, file, line, reason, record) in the same epoch.
+        on_error  rows that do not fit: "fail" is an error, and nothing is inserted; "skip" leaves them out and logs
+                  them; "reject" writes them to the table `rejects` (source, batch, file, line, reason, record) in the
+                  same epoch
+        op        a column of the data, in tuples the last one, that says of each row whether it comes or goes (as in
+                  `attach`): the rows are taken in their order, in one epoch
+        early     with `op`, a deletion whose row is not there: "hold" until the row comes (if not given, and the table
+                  has no ttl), "ignore" or "error"
 
         >>> db = open(); _ = db.execute("CREATE TABLE a (x INT)")
+        >>> db.insert("a", [(1, "+"), (2, "+"), (1, "-")], op="op"), db["a"].rows
+        (3, [(2,)])
         >>> db.insert("a", [(1,), ("two",)], on_error="reject"), db.query("SELECT line, reason FROM rejects").rows
         (1, [(2, "column x: 'two' (str) is not a value of type INTEGER")])
         """
         runtime, name = self._runtime, _name(table)
-        if rejects.check_choice(on_error) != "fail":
+        rejects.check_choice(on_error)
+        if op is not None:
+            return self._take(name, data, op, early, on_error)
+        if early is not None:
+            raise WhenceError("early is for rows that may go: give op=, the column that says which do, or use delete")
+        if on_error != "fail":
             return self._insert_what_fits(name, data, on_error)
         if self._by_jobs(data):
-            return frames.insert(runtime, name, data)
+            return frames.write(runtime, name, data)
         if isinstance(runtime, Sharded) and runtime.left_to_jobs(name, 1):
             return runtime.take(name, self._codes(data, runtime.table_of(name).schema, name), 1)
         with runtime.transaction() as writes:
             pending = writes.table(name)
             room = int(pending.table.stream is not None)
             return pending.insert(self._codes(data, pending.table.schema, name, room))
+
+    def _take(self, name: str, data: Any, op: str, early: Early | None, on_error: OnError) -> int:
+        """Do what a column of operations says, row after row, in one epoch; how many rows there were."""
+        runtime = self._runtime
+        table = runtime.table_of(name)
+        chosen = early_choice(early, default="hold" if table.lifetime is None else "ignore")
+        if self._by_jobs(data):
+            return frames.write(runtime, name, data, op=op, early=chosen, on_error=on_error)
+        if on_error != "fail":
+            raise WhenceError("on_error beside op is for Spark's DataFrames: leave out the rows that do not fit")
+        schema = operations.with_operation(table.schema, op, data)
+        codes = self._codes(data, schema, name)
+        signs = operations.signs(codes[:, -1], schema, runtime.dictionary, name, bool(table.key))
+        with runtime.transaction() as writes:
+            writes.table(name).take(np.ascontiguousarray(codes[:, :-1]), signs, chosen)
+        return len(codes)
 
     def delete(
         self,
@@ -246,6 +285,7 @@ class Database:
         *,
         key: Any = None,
         where: Mapping[str, Any] | str | None = None,
+        early: Early | None = None,
     ) -> int:
         """Delete rows; return how many were there.
 
@@ -253,8 +293,10 @@ class Database:
                 frame) with only some of the columns is a condition: all rows that have these values are deleted
         key     in place of data, a primary key, or a list of them; a key of several columns is a tuple
         where   in place of data, a condition: columns and their values (None is IS NULL, a list is IN), or SQL
-        strict  a row, a key or a condition that finds nothing is a MissingRowError, and then nothing is deleted;
-                else it is passed over
+        early   a row, a key or a condition that finds nothing: "ignore" passes over it (if not given); "error" is a
+                MissingRowError, and then nothing is deleted; "hold" remembers that the row is owed, so that it cancels
+                the next insertion of an equal row (see `owed`), and is for whole rows only
+        strict  the same as early="error"
 
         Keys and conditions are looked up by an index, not by a scan. Of a Spark DataFrame, which jobs delete, the
         number of rows given is returned.
@@ -263,21 +305,49 @@ class Database:
         >>> _ = db.insert("a", [(1, "old"), (2, "old"), (3, "new"), (4, "new")])
         >>> db.delete("a", key=1), db.delete("a", key=[2, 7]), db.delete("a", where={"id": 3}), db["a"].rows
         (1, 1, 1, [(4, 'new')])
+        >>> db.delete("a", (7, "x"), early="hold"), db.owed("a").rows
+        (0, [(7, 'x')])
+        >>> db.insert("a", (7, "x")), db["a"].rows, db.owed("a").rows
+        (1, [(4, 'new')], [])
         """
         if (data is not None) + (key is not None) + (where is not None) != 1:
             raise DataError("delete takes one of rows, key=… or where=…")
-        runtime, name = self._runtime, _name(table)
+        runtime, name, chosen = self._runtime, _name(table), early_choice(early, strict)
         if data is None:
             with runtime.transaction() as writes:
-                return writing.delete_where(writes.table(name), where, key, runtime, strict)
-        if self._by_jobs(data) and not strict and frames.has_all_columns(data, runtime.table_of(name)):
-            return frames.delete(runtime, name, data)
-        if isinstance(runtime, Sharded) and not strict and runtime.left_to_jobs(name, -1):
+                return writing.delete_where(writes.table(name), where, key, runtime, chosen)
+        by_jobs = chosen != "error"
+        if by_jobs and self._by_jobs(data) and frames.has_all_columns(data, runtime.table_of(name)):
+            return frames.write(runtime, name, data, sign=-1, early=chosen)
+        if by_jobs and isinstance(runtime, Sharded) and runtime.left_to_jobs(name, -1):
             whole = writing.whole_rows(self._parts(data, name), runtime.table_of(name), runtime)
             if whole is not None:
-                return runtime.take(name, whole, -1)
+                return runtime.take(name, whole, -1, chosen)
         with runtime.transaction() as writes:
-            return writing.delete(writes.table(name), self._parts(data, name), runtime, strict)
+            return writing.delete(writes.table(name), self._parts(data, name), runtime, chosen)
+
+    def owed(self, table: str) -> Result:
+        """The rows whose deletions came before them and are held (`early="hold"`), each as often as it is owed.
+
+        SQL has them as `SELECT … FROM owed(table)`. Debts are part of the database as its rows are; those of a table
+        with a time-to-live leave after that time.
+        """
+        return Result(self._now.owed(_name(table)))
+
+    def forgive(self, table: str, data: Any = None) -> int:
+        """Forget what a table owes, all of it or these rows however often they are owed; how many rows that were.
+
+        >>> db = open(); _ = db.execute("CREATE TABLE a (x INT)")
+        >>> _ = db.delete("a", [(1,), (1,), (2,)], early="hold"); db.forgive("a", (1,)), db.owed("a").rows
+        (2, [(2,)])
+        """
+        runtime, name = self._runtime, _name(table)
+        with runtime.transaction() as writes:
+            if runtime.table_of(name).stream is not None:
+                raise DataError(f"{name} is a stream: it owes no rows")
+            debts = writes.table(owed_name(name))
+            given = None if data is None else self._codes(data, debts.table.schema, name)
+            return debts.remove(*debts.contents() if given is None else debts.found(given))
 
     def update(
         self,
@@ -305,7 +375,7 @@ class Database:
         if on_error == "reject":
             statements.ensure_rejects(runtime)
         if self._by_jobs(data):
-            return frames.insert(runtime, name, data, on_error=on_error)
+            return frames.write(runtime, name, data, on_error=on_error)
         schema = runtime.table_of(name).schema
         if isinstance(data, Path):
             codes, refused = rejects.encode_file(data, schema, runtime.dictionary, name)

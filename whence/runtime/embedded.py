@@ -25,7 +25,7 @@ from whence.model.codes import Codes
 from whence.model.progress import Progress
 from whence.model.types import Schema
 from whence.plan.logical import Node, TopK
-from whence.plan.program import ScalarFunction, TableFunction, View
+from whence.plan.program import ScalarFunction, TableFunction, View, owed_name
 from whence.plan.stream_model import with_at
 from whence.runtime import explaining
 from whence.runtime.adhoc import Adhoc, sort_order, uses_table_function
@@ -134,6 +134,16 @@ class Embedded(Epochs):
         """The last of the rows that came too late for a view, as its operators got them."""
         with self.reading():
             return late_rows(self, name)
+
+    def owed(self, name: str) -> pa.Table:
+        """The rows that a table owes, each as often as it does."""
+        with self.reading():
+            table = self.program.tables.get(name)
+            if table is None or table.stream is not None:
+                self.schema(name)
+                raise CatalogError(f'"{name}" is a {"view" if table is None else "stream"}: only tables owe rows')
+            debts = self.catalog.flow.tables[owed_name(name)].contents()
+            return rows_.to_arrow(debts.rows, debts.ann, table.debts.schema, self.dictionary)
 
     def query(self, query: exp.Expr) -> pa.Table:
         """The answer of an ad-hoc query over the last committed epoch.

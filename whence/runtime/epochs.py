@@ -30,7 +30,7 @@ from whence.engine.operator import Batch
 from whence.engine.retain import is_stream
 from whence.errors import CatalogError, OutOfMemoryError, StorageError, WhenceError
 from whence.model.codes import Codes
-from whence.plan.program import Program, Table
+from whence.plan.program import Program, Table, is_owed, owner_of
 from whence.runtime.appending import Appending
 from whence.runtime.catalog import Catalog
 from whence.runtime.changes import Feeds
@@ -225,7 +225,9 @@ class Epochs:
         return table
 
     def _pending(self, name: str, now: int | None = None) -> Pending | Appending:
-        table = self.table_of(name)
+        table = self.table_of(owner_of(name))
+        if is_owed(name):
+            table = table.debts
         if table.stream is not None:
             return Appending(table, self.catalog.flow.streams[name].kept, self.catalog.flow.last_at)
         lifetimes = self.catalog.lifetimes.get(name)
@@ -356,7 +358,9 @@ class Epochs:
         """Bring tables, lifetimes and views to the state after an epoch, such that it can be taken back."""
         flow, deltas = self.catalog.flow, epoch.deltas
         moved = self._moving = self._moved(epoch)
-        self._expired = {name: life.overdue(delta, epoch.time) for name, (life, delta, _) in moved.items()}
+        self._expired = {
+            name: life.overdue(delta, epoch.time) for name, (life, delta, _) in moved.items() if not is_owed(name)
+        }
         for life, delta, _ in moved.values():
             life.before(delta)
         with during(epoch.number, epoch.time):
@@ -365,7 +369,8 @@ class Epochs:
             flow.touch(flow.tables[name])
         for life, delta, refreshed in moved.values():
             life.after(delta, refreshed, epoch.time)
-        rows_in, rows_out = sum(len(d.ann) for d in deltas.values()), sum(len(c.ann) for c in changes.values())
+        rows_in = sum(len(d.ann) for name, d in deltas.items() if not is_owed(name))
+        rows_out = sum(len(c.ann) for c in changes.values())
         return Told(rows_in, rows_out, {*deltas, *changes}, deltas | changes)
 
     def _take_back(self) -> None:

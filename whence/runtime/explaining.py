@@ -17,7 +17,7 @@ from whence.plan import stream_model as streams
 from whence.plan.expr import Volatile
 from whence.plan.instrument import traces_of
 from whence.plan.logical import Node
-from whence.plan.program import Program, View, retention_of
+from whence.plan.program import Program, View, is_owed, owner_of, retention_of
 from whence.plan.select_aggregates import selections
 from whence.plan.streams import is_flow
 from whence.runtime.lateness import late_count
@@ -294,8 +294,11 @@ def _state(runtime: Embedded) -> list[dict[str, Any]]:
     tables = [catalog.operator(name) for name in catalog.flow.tables]
     for name, scan in zip(catalog.flow.tables, tables, strict=True):
         size = measure(scan)
+        if is_owed(name) and not size.rows:
+            continue
         beside = catalog.lifetimes[name].nbytes if name in catalog.lifetimes else 0
-        out.append({"relation": name, "operator": "table", "rows": size.rows, "bytes": size.bytes + beside})
+        kind = "owed" if is_owed(name) else "table"
+        out.append({"relation": owner_of(name), "operator": kind, "rows": size.rows, "bytes": size.bytes + beside})
     seen: set[int] = {id(scan) for scan in tables}
     for name in catalog.flow.views:
         stack = [catalog.operator(name)]
@@ -329,7 +332,8 @@ def _counters(runtime: Embedded) -> dict[str, Any]:
         "rows_out": runtime.rows_out,
         "rows_expired": runtime.expired,
         "expiry_error": str(runtime.expiry_error) if runtime.expiry_error is not None else None,
-        "tables": {name: sizes[name] for name in flow.tables},
+        "tables": {name: sizes[name] for name in runtime.program.tables},
+        "owed": {owner_of(name): sizes[name] for name in flow.tables if is_owed(name) and sizes[name]},
         "views": {name: sizes[name] for name in runtime.views()},
         "operators": len(flow.order),
         "state_bytes": flow.state_bytes + sum(life.nbytes for life in lifetimes.values()),

@@ -19,9 +19,9 @@ from whence.engine.operator import Batch
 from whence.engine.scan import Scan
 from whence.engine.ship import by_arrival
 from whence.model.codes import Codes, Dictionary
-from whence.plan.program import Table
+from whence.plan.program import Table, is_owed, owner_of
 from whence.runtime.expiry import gather
-from whence.runtime.tables import Pending
+from whence.runtime.tables import Pending, Unmatched
 from whence.runtime.transaction import Transaction
 from whence.state.folder import Folder
 from whence.state.inputs import read_input
@@ -37,9 +37,9 @@ def settle(
     scans: Mapping[str, Scan],
     lifetimes: Mapping[str, Lifetimes],
     dictionary: Dictionary,
-) -> tuple[Epoch, dict[str, int]]:
-    """The epoch with the exact changes that raw rows make of the tables as they are; and how many deletions of each
-    table found nothing.
+) -> tuple[Epoch, dict[str, Unmatched]]:
+    """The epoch with the exact changes that raw rows make of the tables and their debts as they are; and how many
+    deletions of each table found nothing.
 
     Tables whose exact changes are given are left as they are: what expired there is part of them.
     """
@@ -47,10 +47,12 @@ def settle(
     def open_table(name: str) -> Pending:
         life = lifetimes.get(name)
         due = life.due_rows(epoch.time) if life is not None else None
-        return Pending(tables[name], scans[name].relation, dictionary, due)
+        table = tables[owner_of(name)]
+        return Pending(table.debts if is_owed(name) else table, scans[name].relation, dictionary, due)
 
     given = {*epoch.deltas, *epoch.refreshed}
-    writes, missed = Transaction(open_table), dict[str, int]()
+    early = epoch.inputs.early if epoch.inputs is not None else {}
+    writes, missed = Transaction(open_table), dict[str, Unmatched]()
     streams: dict[str, Batch] = {}
     for name, (rows, signs) in raw.items():
         if name in given:
@@ -58,7 +60,7 @@ def settle(
         if tables[name].stream is not None:
             streams[name] = by_arrival(Batch(rows, signs, True))
             continue
-        missed[name] = writes.table(name).take(rows, signs)
+        missed[name] = writes.table(name).take(rows, signs, early.get(name, "ignore"))
     open_lifetimes = {name: life for name, life in lifetimes.items() if name not in given}
     found = gather(writes, open_lifetimes, epoch.number, epoch.time)
     inputs = None if epoch.inputs is None else replace(epoch.inputs, pieces=())

@@ -27,6 +27,7 @@ from whence.model.codes import Codes, shown
 from whence.model.types import Schema
 from whence.runtime import statements, writing
 from whence.runtime.reading import Row, cell, plain, python_rows
+from whence.runtime.tables import early_choice
 from whence.runtime.transaction import Transaction
 
 if TYPE_CHECKING:
@@ -204,12 +205,13 @@ def suppose(
     def write(transaction: Transaction) -> None:
         for statement in script:
             statement(transaction)
+        early = early_choice(None, writes.strict)
         for table, rows in (writes.delete or {}).items():
             pending = transaction.table(_name(table))
             if isinstance(rows, str):
-                writing.delete_where(pending, rows, None, runtime, writes.strict)
+                writing.delete_where(pending, rows, None, runtime, early)
             else:
-                writing.delete(pending, fetch(rows, pending.table.name), runtime, writes.strict)
+                writing.delete(pending, fetch(rows, pending.table.name), runtime, early)
         for table, given in (writes.update or {}).items():
             pending = transaction.table(_name(table))
             for values, where in _updates(given, pending.table.name):

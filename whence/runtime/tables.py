@@ -6,12 +6,17 @@ a delete after an insert, a key that is written twice. PRIMARY KEY: an insert wi
 
 A table with a time-to-live is a set, and begins without the rows whose time is up; writing a row that is there is a
 change of zero, which says that its life begins anew.
+
+A deletion whose row is not there is *early*. If it is held, it goes to the table's debts, a relation beside the table
+that is written, logged and undone as the table is; the next insertion of that row pays for it, and neither is seen.
+The law, for a table without a key or time-to-live whose early deletions are all held: a row is there as often as it
+was inserted more than deleted, and owed as often as it was deleted more than inserted, whatever the order.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Literal, NamedTuple, Protocol, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,11 +26,38 @@ from whence.connect.rows import check_not_null, to_tuples
 from whence.engine.batch import codes2d, concat, consolidate
 from whence.engine.kernels.batches import number_rows
 from whence.engine.kernels.routing import split
+from whence.engine.kernels.signs import balance, follow_keys
 from whence.engine.operator import Batch
 from whence.engine.relation import Relation
-from whence.errors import DataError, MissingRowError
-from whence.model.codes import Codes, Dictionary, shown
+from whence.errors import DataError, MissingRowError, WhenceError
+from whence.model.codes import NULL, Codes, Dictionary, shown
 from whence.plan.program import Table
+
+Early = Literal["ignore", "hold", "error"]
+"""What becomes of a deletion whose row is not there: it is passed over, waits for the row, or is an error."""
+
+
+def early_choice(early: str | None, strict: bool = False, default: Early = "ignore") -> Early:
+    """Check what was asked for early deletions; `strict` is the old word for 'error'."""
+    if early is None:
+        return "error" if strict else default
+    for choice in get_args(Early):
+        if early == choice:
+            if strict and choice != "error":
+                raise WhenceError(f"strict=True makes early deletions an error, and early={early!r} does not: give one")
+            return choice  # type: ignore[no-any-return]  # one of Early's own
+    raise WhenceError(f"early is 'ignore', 'hold' or 'error', not {early!r:.100}")
+
+
+class Unmatched(NamedTuple):
+    """How many deletions found no row: those that were passed over, and those that are held."""
+
+    passed: int = 0
+    held: int = 0
+
+    def plus(self, other: Unmatched) -> Unmatched:
+        """Those of both."""
+        return Unmatched(self.passed + other.passed, self.held + other.held)
 
 
 class Committed(Protocol):
@@ -43,6 +75,9 @@ class Committed(Protocol):
     def scan(self) -> Batch:
         """Everything."""
 
+    def may_have_rows(self) -> bool:
+        """Whether it is worth asking for any."""
+
 
 class Pending:
     """What one transaction has written to one table."""
@@ -58,17 +93,22 @@ class Pending:
         self._overlay: Relation | None = None
         self._absorbed = 0
         self._strict = any(not c.nullable for c in table.schema.columns)
+        self.debts: Callable[[], Pending] | None = None  # of the same transaction, see the module's law
 
     # -- writing -----------------------------------------------------------------------------------------------------
 
     def insert(self, rows: Codes) -> int:
-        """Add rows; a row whose primary key is there already replaces the one that has it."""
+        """Add rows; a row whose primary key is there already replaces the one that has it, and one that is owed pays
+        for its deletion instead."""
         table = self.table
         if self._strict:
             check_not_null(rows, table.schema, table.name)
         if not len(rows):
             return 0
         count = len(rows)
+        if table.key and self._owing() is not None:
+            self._take_by_key(rows, np.ones(count, np.int64), "ignore")
+            return count
         if table.key:
             rows = _last_by_key(rows, table.key)
             replaced = self._at_keys(rows)
@@ -77,25 +117,27 @@ class Pending:
         self._put(rows, np.ones(len(rows), np.int64), unique=bool(table.key))
         return count
 
-    def delete(self, rows: Codes, strict: bool = False) -> int:
+    def delete(self, rows: Codes, early: Early = "ignore") -> int:
         """Take rows away, each as often as it is given, and say how many were there."""
         if not len(rows):
             return 0
         asked = consolidate(Batch(rows, np.ones(len(rows), np.int64)), COUNTING)
         there = self.counts(asked.rows)
         taken = np.minimum(asked.ann, there)
-        if strict and (taken < asked.ann).any():
-            missing = asked.rows[taken < asked.ann][:1]
-            row = to_tuples(missing, self.table.schema, self._dictionary)[0]
-            raise MissingRowError(f"table {self.table.name}: no row {shown(row)} to delete")
+        lacking = asked.ann - taken
+        if early == "error":
+            self._refuse(asked.rows, lacking)
+        elif early == "hold" and lacking.any():
+            some = np.flatnonzero((lacking > 0) & self._can_come(asked.rows))
+            self._owe_more(asked.rows[some], lacking[some])
         hit = taken > 0
         if hit.any():
             self._add(asked.rows[hit], -taken[hit])
         return int(taken.sum())
 
-    def take(self, rows: Codes, signs: Codes) -> int:
+    def take(self, rows: Codes, signs: Codes, early: Early = "ignore") -> Unmatched:
         """Do what a source says, row after row: +1 inserts it, -1 deletes it, or in a table with a primary key whatever
-        row has its key. How many deletions found nothing; they are passed over.
+        row has its key. How many deletions found nothing.
 
         What rows of other keys, or other rows of a table without a key, do meanwhile does not matter: parts of a table
         that share none give together what the whole gives.
@@ -104,46 +146,61 @@ class Pending:
         if self._strict:
             check_not_null(rows[signs > 0], table.schema, table.name)
         if not len(rows):
-            return 0
+            return Unmatched()
         if table.key:
-            return self._take_by_key(rows, signs)
-        if table.lifetime is None and (signs > 0).all():
+            return self._take_by_key(rows, signs, early)
+        debts = self._owing()
+        if table.lifetime is None and debts is None and (signs > 0).all():
             self._add(rows, signs)
-            return 0
+            return Unmatched()
         number, first = number_rows(rows)
         order, starts = split(number, len(first))
-        if table.lifetime is not None:
-            return self._take_as_set(rows[first], signs[order], starts)
-        change, missed = _reflected(signs[order], starts, lambda which: self.counts(rows[first[which]]))
-        hit = change != 0
-        self._add(rows[first[hit]], change[hit], unique=True)
-        return missed
+        return self._take_by_row(rows[first], signs[order], starts, debts, early)
 
-    def _take_by_key(self, rows: Codes, signs: Codes) -> int:
-        """The last row of a key counts."""
-        key = self.table.key
+    def _take_by_row(
+        self, distinct: Codes, signs: Codes, starts: Codes, debts: Pending | None, early: Early
+    ) -> Unmatched:
+        """Count each row up and down; the signs are sorted by row."""
+        as_set = self.table.lifetime is not None
+        owed = np.zeros(len(distinct), np.int64) if debts is None else debts.counts(distinct)
+        there = np.zeros(len(distinct), np.int64)
+        asked = np.flatnonzero((owed == 0) & (as_set | _sinks(signs, starts)))  # how many are there matters for these
+        if len(asked):
+            there[asked] = self.counts(distinct[asked])
+        ends, passed, held = balance(signs, starts, there - owed, self._holds(distinct, early), as_set)
+        if early == "error":
+            self._refuse(distinct, passed)
+        left = np.maximum(ends, 0)
+        touched = (left != there) | (as_set & (left > 0))  # in a set a row that is written again lives anew
+        self._add(distinct[touched], (left - there)[touched], unique=not as_set)
+        self._owe(distinct, owed, np.maximum(-ends, 0), held)
+        return Unmatched(int(passed.sum()), int(held.sum()))
+
+    def _take_by_key(self, rows: Codes, signs: Codes, early: Early) -> Unmatched:
+        """Go through the changes of each key: of the rows that come, the last one counts."""
+        key, debts = self.table.key, self._owing()
         number, first = number_rows(np.ascontiguousarray(rows[:, key]))
         order, starts = split(number, len(first))
-        last = order[starts[1:] - 1]
         there = self._at_keys(rows[first])
+        found = np.zeros(len(first), bool)
+        if (signs < 0).any():
+            known, _ = number_rows(np.ascontiguousarray(np.concatenate([rows[first], there])[:, key]))
+            found[known[len(first) :]] = True  # a key that is there has the number of the first row that has it
+        row_of, distinct = number, rows[first]
+        if debts is not None or early == "hold":
+            row_of, at = number_rows(rows)
+            distinct = rows[at]
+        owed = np.zeros(len(distinct), np.int64) if debts is None else debts.counts(distinct)
+        holds, as_set = self._holds(distinct, early), self.table.lifetime is not None
+        last, after, passed, held = follow_keys(order, starts, signs, row_of, found, owed, holds, as_set)
+        if early == "error":
+            self._refuse(distinct, passed)
         if len(there):
             self._add(there, np.full(len(there), -1, np.int64))
-        coming = rows[np.sort(last[signs[last] > 0])]
+        coming = rows[np.sort(last[last >= 0])]
         self._add(coming, np.ones(len(coming), np.int64), unique=True)
-        if (signs > 0).all():
-            return 0
-        known, _ = number_rows(np.ascontiguousarray(np.concatenate([rows[first], there])[:, key]))
-        found = np.zeros(len(first), bool)
-        found[known[len(first) :]] = True  # a key that is there has the number of the first row that has it
-        return _vain(signs[order], starts, found)
-
-    def _take_as_set(self, distinct: Codes, signs: Codes, starts: Codes) -> int:
-        """Each row once; the signs are sorted by row. Writing a row that is there is a change of zero."""
-        there = self.counts(distinct)
-        stays = signs[starts[1:] - 1] > 0
-        touched = stays | (there > 0)
-        self._add(distinct[touched], (stays.astype(np.int64) - there)[touched], unique=False)
-        return _vain(signs, starts, there > 0)
+        self._owe(distinct, owed, after, held)
+        return Unmatched(int(passed.sum()), int(held.sum()))
 
     def remove(self, rows: Codes, counts: Codes) -> int:
         """Take away rows that are known to be there, as often as `counts` says."""
@@ -170,7 +227,15 @@ class Pending:
         return int(counts.sum())
 
     def _put(self, rows: Codes, counts: Codes, unique: bool = False) -> None:
-        """Add rows as often as `counts` says, or in a table that is a set those that are not there."""
+        """Add rows as often as `counts` says, or in a table that is a set those that are not there; less those that
+        pay for a deletion."""
+        debts = self._owing()
+        if debts is not None:
+            coming = consolidate(Batch(rows, counts), COUNTING)
+            owed = debts.counts(coming.rows)
+            self._owe(coming.rows, owed, np.maximum(owed - coming.ann, 0), np.zeros_like(owed))
+            left = np.maximum(coming.ann - owed, 0)
+            rows, counts, unique = coming.rows[left > 0], left[left > 0], True
         if self.table.lifetime is not None and not self.table.key:
             rows = rows[number_rows(rows)[1]]
             counts = (self.counts(rows) == 0).astype(np.int64)
@@ -179,6 +244,52 @@ class Pending:
     def _add(self, rows: Codes, ann: Codes, unique: bool = False) -> None:
         self._parts.append(Batch(rows, ann, unique))
 
+    # -- debts -------------------------------------------------------------------------------------------------------
+
+    def _owing(self) -> Pending | None:
+        """The table's debts, if it may have any."""
+        debts = self.debts() if self.debts is not None else None
+        return debts if debts is not None and (debts._parts or debts._committed.may_have_rows()) else None
+
+    def _holds(self, rows: Codes, early: Early) -> NDArray[np.bool_]:
+        """Whether an early deletion of each of these rows is held."""
+        return self._can_come(rows) if early == "hold" else np.zeros(len(rows), bool)
+
+    def _can_come(self, rows: Codes) -> NDArray[np.bool_]:
+        """Whether each of these could be a row to wait for: not one that is NULL where no row is, nor one of which only
+        the primary key is told."""
+        columns, key = self.table.schema.columns, self.table.key
+        needed = [i for i, column in enumerate(columns) if not column.nullable]
+        whole: NDArray[np.bool_] = (rows[:, needed] != NULL).all(axis=1)
+        others = [i for i in range(len(columns)) if i not in key]
+        if key and others:
+            whole &= (rows[:, others] != NULL).any(axis=1)
+        return whole
+
+    def _refuse(self, rows: Codes, lacking: Codes) -> None:
+        """MissingRowError if any of these rows was to be deleted and was not there."""
+        missing = np.flatnonzero(lacking)
+        if len(missing):
+            row = to_tuples(rows[missing[:1]], self.table.schema, self._dictionary)[0]
+            raise MissingRowError(f"table {self.table.name}: no row {shown(row)} to delete")
+
+    def _owe_more(self, rows: Codes, counts: Codes) -> None:
+        """Owe distinct rows so many times more; in a set once."""
+        if len(rows):
+            assert self.debts is not None
+            owed = self.debts().counts(rows)
+            self._owe(rows, owed, np.ones_like(owed) if self.table.lifetime is not None else owed + counts, counts)
+
+    def _owe(self, rows: Codes, before: Codes, after: Codes, held: Codes) -> None:
+        """Owe distinct rows as often as `after` says, where `before` is how often they are owed now, and `held` how
+        many of their deletions are new."""
+        touched = before != after
+        if self.table.lifetime is not None:
+            touched = touched | ((after > 0) & (held > 0))  # a debt lives anew with every deletion
+        if touched.any():
+            assert self.debts is not None
+            self.debts()._add(rows[touched], (after - before)[touched])
+
     # -- seeing ------------------------------------------------------------------------------------------------------
 
     def counts(self, rows: Codes) -> Codes:
@@ -186,6 +297,12 @@ class Pending:
         out = self._committed.counts(rows)
         overlay = self._over()
         return out if overlay is None else out + overlay.counts(rows)
+
+    def found(self, rows: Codes) -> tuple[Codes, Codes]:
+        """Those of some rows that are there now, each once, and how often each is."""
+        distinct = rows[number_rows(codes2d(rows))[1]]
+        counts = self.counts(distinct)
+        return distinct[counts > 0], counts[counts > 0]
 
     def contents(self) -> tuple[Codes, Codes]:
         """Every distinct row that is there now, and how often."""
@@ -261,28 +378,12 @@ class Pending:
         return staying[number[len(leaving) :] >= distinct]
 
 
-def _reflected(signs: Codes, starts: Codes, counts: Callable[[Codes], Codes]) -> tuple[Codes, int]:
-    """How the count of each row changes that goes up and down by its signs, but never below zero; and how often it
-    would have. `counts` says how many there are of those for which that matters.
-
-    A sum that is held at zero ends above the plain one by as much as the plain one was ever below zero.
-    """
+def _sinks(signs: Codes, starts: Codes) -> NDArray[np.bool_]:
+    """Whether the signs of each row, which are sorted by row, ever sum up to less than zero."""
     sums = np.cumsum(signs)
     before = np.concatenate([np.zeros(1, np.int64), sums])[starts[:-1]]
-    change = sums[starts[1:] - 1] - before
-    lowest = np.minimum.reduceat(sums, starts[:-1]) - before
-    sinking = np.flatnonzero(lowest < 0)
-    missed = np.maximum(-lowest[sinking] - counts(sinking), 0) if len(sinking) else sinking
-    change[sinking] += missed
-    return change, int(missed.sum())
-
-
-def _vain(signs: Codes, starts: Codes, there: NDArray[np.bool_]) -> int:
-    """How many -1 find nothing, where each +1 and -1 says whether there is something for the next one."""
-    found = np.empty(len(signs), bool)
-    found[1:] = signs[:-1] > 0
-    found[starts[:-1]] = there
-    return int(((signs < 0) & ~found).sum())
+    lowest: NDArray[np.bool_] = np.minimum.reduceat(sums, starts[:-1]) < before
+    return lowest
 
 
 def _last_by_key(rows: Codes, key: tuple[int, ...]) -> Codes:

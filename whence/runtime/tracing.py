@@ -51,6 +51,8 @@ def answer(runtime: Embedded, catalog: Catalog, call: Call, narrow: Narrow) -> p
     """The relation of a call in a query."""
     if call.function == "late":
         return runtime.late(call.args[0])
+    if call.function == "owed":
+        return runtime.owed(call.args[0])
     site = site_of(catalog)
     if call.function == "numbered":
         rows, schema = numbered(site, call.args[0])

@@ -7,11 +7,13 @@ alone are forgotten. Nothing here touches the committed state; that is the runti
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
 from whence.engine.operator import Batch
 from whence.model.codes import Codes
+from whence.plan.program import is_owed, owed_name
 from whence.runtime.appending import Appending, number_all
 from whence.runtime.tables import Pending
 
@@ -34,6 +36,14 @@ class Transaction:
         found = self._pending.get(name)
         if found is None:
             found = self._pending[name] = self._open(name)
+            if isinstance(found, Pending) and not is_owed(name):
+                found.debts = partial(self._debts, owed_name(name))
+        return found
+
+    def _debts(self, name: str) -> Pending:
+        """What a table owes, as this transaction sees it."""
+        found = self.table(name)
+        assert isinstance(found, Pending)
         return found
 
     def contents(self, name: str) -> Batch | None:

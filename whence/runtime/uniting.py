@@ -18,7 +18,7 @@ from whence.engine.retained import Retained
 from whence.errors import StorageError
 from whence.model.codes import Codes
 from whence.plan.logical import walk
-from whence.plan.program import Program
+from whence.plan.program import Program, is_owed, owner_of
 from whence.plan.strata import dependents
 from whence.plan.stream_model import Lookup, Retention
 from whence.state.chain import Chain
@@ -37,8 +37,10 @@ class United:
         name = key.removeprefix(TABLE)
         if name == key:
             return None
-        chains = self._chains[:1] if self._tables.get(name, {}).get("kind") == "all" else self._chains
+        chains = self._chains[:1] if self._tables.get(owner_of(name), {}).get("kind") == "all" else self._chains
         shares = [chain.get(key) for chain in chains]
+        if is_owed(name) and all(share is None for share in shares):  # written when nothing could be owed
+            return None
         if any(share is None for share in shares):
             raise StaleImage(f"a partition has no image of table {name}")
         found = [share for share in shares if share is not None]

@@ -18,7 +18,7 @@ from whence.plan.program import Table
 from whence.plan.rewrite.fold_constants import fold
 from whence.runtime.appending import Appending
 from whence.runtime.conditions import Condition, by_columns, by_key, by_literals, by_values, deletions
-from whence.runtime.tables import Pending
+from whence.runtime.tables import Early, Pending
 from whence.sql import statements as st
 from whence.sql.bind import bind_predicate
 from whence.sql.parse import parse_one
@@ -73,28 +73,36 @@ def selected(pending: Pending | Appending, predicate: Expr, runtime: Embedded) -
     return rows[keep], counts[keep]
 
 
-def delete(pending: Pending | Appending, parts: Iterable[Any], runtime: Embedded, strict: bool = False) -> int:
+def delete(pending: Pending | Appending, parts: Iterable[Any], runtime: Embedded, early: Early = "ignore") -> int:
     """Delete whole rows, each once for each time it is given, and all rows that have some columns as given."""
     pending, count = _changed(pending, "deletes rows"), 0
     for part in _deletions(parts, pending.table, runtime):
         if isinstance(part, Condition):
-            count += pending.remove(*found(pending, part, runtime, strict))
+            _check_not_held(early, pending.table)
+            count += pending.remove(*found(pending, part, runtime, early == "error"))
         else:
-            count += pending.delete(part, strict)
+            count += pending.delete(part, early)
     return count
 
 
 def delete_where(
-    pending: Pending | Appending, where: Mapping[str, Any] | str | None, key: Any, runtime: Embedded, strict: bool
+    pending: Pending | Appending, where: Mapping[str, Any] | str | None, key: Any, runtime: Embedded, early: Early
 ) -> int:
     """Delete the rows that match a condition or have a primary key."""
-    pending, words = _changed(pending, "deletes rows"), runtime.dictionary
+    pending, words, strict = _changed(pending, "deletes rows"), runtime.dictionary, early == "error"
+    _check_not_held(early, pending.table)
     if where is None and key is not None:
         return pending.remove(*found(pending, by_key(key, pending.table, words), runtime, strict))
     rows, counts = matching(pending, where, runtime, key)
     if strict and not len(rows):
         raise MissingRowError(f"table {pending.table.name}: no row with {shown(where)} to delete")
     return pending.remove(rows, counts)
+
+
+def _check_not_held(early: Early, table: Table) -> None:
+    """Refuse to hold a condition: it does not say for which rows to wait."""
+    if early == "hold":
+        raise DataError(f"table {table.name}: only whole rows can be held until they come, not keys or conditions")
 
 
 def _deletions(parts: Iterable[Any], table: Table, runtime: Embedded) -> Iterator[Codes | Condition]:

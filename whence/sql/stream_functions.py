@@ -56,7 +56,7 @@ def named_by(call: exp.Expr) -> str:
 def bind_call(binder: QueryBinder, call: exp.Expr) -> Node:
     """The plan of a call."""
     name = _name(call)
-    if name in ("late", "numbered"):
+    if name in ("late", "numbered", "owed"):
         raise error(f"{name}(…) is for queries that are asked once: no plan is made, and no view kept, of it", call)
     if name == "provenance":
         return _provenance(binder, call)

@@ -130,8 +130,10 @@ def pack_inputs(epoch: Epoch, words: Sequence[Any], first: int) -> list[Bytes]:
             raise StorageError(f"{piece.file} cannot hold rows of epoch {epoch.number}: its name is of another one")
         if piece.table in epoch.deltas or piece.table in epoch.refreshed:
             raise ValueError(f"table {piece.table} has exact changes and others in one epoch")
-    content = {"pieces": [astuple(piece) for piece in inputs.pieces], "marks": dict(inputs.marks)}
+    content: dict[str, Any] = {"pieces": [astuple(piece) for piece in inputs.pieces], "marks": dict(inputs.marks)}
     content["layout"] = inputs.layout
+    if inputs.early:
+        content["early"] = dict(inputs.early)
     text = json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode()
     return [_SAID.pack(len(text)) + text, *pack_epoch(epoch, words, first)]
 
@@ -156,6 +158,6 @@ def _inputs(payload: memoryview) -> tuple[Inputs, int]:
         content = json.loads(bytes(payload[_SAID.size : end]))
         pieces = tuple(Piece(*fields) for fields in content["pieces"])
         marks = {str(stream): int(mark) for stream, mark in content["marks"].items()}
-        return Inputs(pieces, marks, str(content["layout"])), end
+        return Inputs(pieces, marks, str(content["layout"]), dict(content.get("early", {}))), end
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"inputs that nobody wrote ({error!r})") from None

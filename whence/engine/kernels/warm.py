@@ -16,7 +16,7 @@ from whence.engine.build import Builder
 from whence.engine.components import build_outputs, functions_of
 from whence.engine.exchange import build_exchange
 from whence.engine.fixpoint import POLICIES, Fixpoint
-from whence.engine.kernels import aggregate, batches, columns, float_sum, index, planes, routing, table, texts
+from whence.engine.kernels import aggregate, batches, columns, float_sum, index, planes, routing, signs, table, texts
 from whence.engine.kernels import fixpoint as fixpoint_kernels
 from whence.engine.kernels.search import GATHER
 from whence.engine.latest import Latest
@@ -48,7 +48,10 @@ def warm() -> None:
     batches.join_batches(rows, first, rows, first)
     batches.number_rows(rows)
     _columns(rows)
-    routing.split(routing.route(rows, first, 2), 2)
+    order, starts = routing.split(routing.route(rows, first, 2), 2)
+    none = np.zeros(2, bool)
+    signs.balance(ones, starts, starts[:2], none, False)
+    signs.follow_keys(order, starts, ones, order, none, ones, np.zeros(3, bool), False)
     COUNTING.times(ones, ones)
     number, keys, totals = aggregate.group_rows(rows, first, ones)
     batches.sum_by(number, ones, len(keys))

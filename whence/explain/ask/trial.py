@@ -26,6 +26,7 @@ from whence.explain.derive.build import Builder
 from whence.explain.graph import Derivations, Ints
 from whence.model.codes import Codes, Dictionary
 from whence.model.types import Schema
+from whence.plan.program import is_owed
 
 MOST = 5_000  # base rows, and trials, of a question
 FEW = 10  # base rows of which all sets are tried
@@ -39,6 +40,8 @@ class Trial:
         builder = Builder(dictionary)
         self._tables: list[tuple[str, Codes, Codes]] = []
         for name, scan in flow.tables.items():
+            if is_owed(name):
+                continue
             batch = scan.contents()
             nodes = builder.append(builder.relation(("base", name), name, "base", scan.schema), batch.rows)
             builder.copies |= {int(n): int(c) for n, c in zip(nodes, batch.ann, strict=True) if c > 1}

@@ -35,7 +35,7 @@ from whence.plan.distribute import Distributed, Piece, describe_dist, distribute
 from whence.plan.logical import Node
 from whence.plan.place_streams import MisplacedError
 from whence.plan.places import Dist
-from whence.plan.program import Program, Table, View
+from whence.plan.program import Program, Table, View, is_owed, owed_name, owner_of, with_debts
 from whence.plan.rewrite.inputs import bottom_up, with_inputs
 from whence.plan.rule_model import RuleProgram
 from whence.plan.strata import changed_views, components, dependents
@@ -116,7 +116,7 @@ class ShardedCatalog(Catalog):
     def dist(self, name: str) -> Dist:
         """Where the rows of a table or view live."""
         placed = self.plan.distributed
-        found = placed.tables.get(name) or placed.views.get(name)
+        found = placed.tables.get(owner_of(name)) or placed.views.get(name)
         return found if found is not None else Dist("spread")
 
     # -- changes -----------------------------------------------------------------------------------------------------
@@ -131,7 +131,7 @@ class ShardedCatalog(Catalog):
     def _install(self, bound: Program, progress: Progress | None = None, images: Images | None = None) -> None:
         planned = self._as_it_runs(bound)
         ordered = components(planned)
-        sizes = {name: table.size for name, table in self.flow.tables.items() if name in bound.tables}
+        sizes = {name: self.flow.tables[name].size for name in bound.tables if name in self.flow.tables}
         new = changed_views(self.planned, planned)
         self._check_copies(new, planned)
         plan, small = self._plan(bound, planned, new, sizes)
@@ -167,13 +167,14 @@ class ShardedCatalog(Catalog):
     def _show(self, plan: Plan) -> None:
         """Let tables and views be found."""
         self.plan = plan
-        self.flow.tables = {name: self._shards(name, table) for name, table in plan.tables.items()}
+        tables = with_debts(plan.tables)
+        self.flow.tables = {name: self._shards(name, table) for name, table in tables.items()}
         self.flow.views = {name: self._shards(name, view) for name, view in self.planned.views.items()}
         streams = [name for name, table in plan.tables.items() if table.stream is not None]
         self.flow.numbers = {name: self.flow.numbers.get(name, Numbers()) for name in streams}
         self.lifetimes = {
             name: ShardedLifetimes(table.lifetime, self.flow.tables[name], self.crew)  # type: ignore[misc]  # asked alike
-            for name, table in plan.tables.items()
+            for name, table in tables.items()
             if table.lifetime is not None
         }
 
@@ -218,7 +219,8 @@ class ShardedCatalog(Catalog):
         pieces = [piece for piece in old.distributed.pieces if piece.views in kept]
         used = {t for piece in pieces for t in tables_of(piece)}
         used |= {name for name, numbers in self.flow.numbers.items() if numbers.next > 1}
-        fixed = {n: d for n, d in old.distributed.tables.items() if n in used or n in self.pinned or sizes.get(n)}
+        used |= self.pinned | {name for owed in self.crew.owed for name in owed}
+        fixed = {n: d for n, d in old.distributed.tables.items() if n in used or sizes.get(n)}
         tables = [name for name, table in bound.tables.items() if table.stream is None]
         small = frozenset(name for name in tables if sizes.get(name, 0) <= self._copied_rows)
         self._version += 1
@@ -385,7 +387,15 @@ class ShardedCatalog(Catalog):
                 found = Retained(len(table.schema) + 1, Retention(), name=table.name)
             found.restore(image)
             whole[table.name] = found
-        small = [n for n, r in whole.items() if isinstance(r, Relation) and len(r) <= self._copied_rows]
+            owed = images.get(f"table/{owed_name(table.name)}") if table.stream is None else None
+            if owed is not None:
+                whole[owed_name(table.name)] = debts = Relation(len(table.schema), COUNTING, int(table.notes_arrivals))
+                debts.restore(owed)
+        small = [
+            name
+            for name, found in whole.items()
+            if isinstance(found, Relation) and not is_owed(name) and len(found) <= self._copied_rows
+        ]
         self.declare(creates, {}, frozenset(small))
         streams = {name: kept for name, kept in whole.items() if isinstance(kept, Retained)}
         check_recomputable(self.planned, streams)
@@ -409,7 +419,7 @@ class ShardedCatalog(Catalog):
         for name, relation in whole.items():
             for p, part in self.to_partitions(name, relation.scan()).items():
                 deltas[p][name] = part
-                if isinstance(relation, Relation) and self.program.tables[name].notes_arrivals:
+                if isinstance(relation, Relation) and self.program.tables[owner_of(name)].notes_arrivals:
                     deadlines[p][name] = relation.acc[relation.lookup(part.rows), 0]
         return {p: Step(0, 0, 0, deltas=deltas[p], deadlines=deadlines[p]) for p in deltas}
 

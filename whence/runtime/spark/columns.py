@@ -18,6 +18,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql import types as T  # noqa: N812
 
+from whence.connect.operations import COMES, EITHER, GOES, KEYLESS, OPS
 from whence.connect.rejects import LONGEST
 from whence.connect.rows import listed
 from whence.errors import DataError
@@ -70,11 +71,6 @@ _READ: dict[Kind, tuple[type, ...]] = {  # types that are cast, and may hold val
     Kind.DECIMAL: _NUMBER,
     Kind.DATE: (T.TimestampType, T.TimestampNTZType),
 }
-
-_COMES = ("i", "insert", "inserted", "+", "+1", "1", "c", "create", "r", "read", "+i", "+u", "update_postimage")
-_GOES = ("d", "delete", "deleted", "-", "-1", "-d", "-u", "update_preimage")
-_EITHER = ("u", "update", "upsert")  # the row that has the key, whether it is there or not
-OPS = "I, +, insert, c or r for a row that comes; D, - or delete for one that goes; U, update or upsert"
 
 
 class Faults:
@@ -230,8 +226,8 @@ def sign(op: str, fields: Sequence[T.StructField], table: str, keyed: bool, faul
             f"table {table}: the column {op} is {given.simpleString()}; operations are text or numbers: {OPS}, 1 or -1"
         )
     word = F.lower(F.trim(value))
-    comes = word.isin(*_COMES, *(_EITHER if keyed else ()))
-    return _sign_of(value, comes, word.isin(*_GOES), word.isin(*_EITHER), table, op, faults)
+    comes = word.isin(*COMES, *(EITHER if keyed else ()))
+    return _sign_of(value, comes, word.isin(*GOES), word.isin(*EITHER), table, op, faults)
 
 
 def _sign_of(value: Any, comes: Any, goes: Any, either: Any, table: str, op: str, faults: Faults) -> Any:
@@ -240,7 +236,7 @@ def _sign_of(value: Any, comes: Any, goes: Any, either: Any, table: str, op: str
     keyless = F.concat(
         F.lit(f"table {table}, column {op}: "),
         shown,
-        F.lit(" needs to know which row is changed: give the table a PRIMARY KEY, or the old row as a deletion"),
+        F.lit(f" {KEYLESS}"),
     )
     plus, minus = F.lit(1).cast("tinyint"), F.lit(-1).cast("tinyint")
     known = F.coalesce(comes, F.lit(False)) | F.coalesce(goes, F.lit(False))

@@ -26,6 +26,7 @@ from whence.errors import StorageError
 from whence.model.codes import Dictionary
 from whence.runtime.spark.partition import LostError, Partition
 from whence.runtime.spark.steps import Call, History, Plan, Reply, Sent, Step, fetch
+from whence.runtime.tables import Unmatched
 from whence.state.disk import telling
 from whence.state.manifest import EXCHANGE, Link
 
@@ -66,7 +67,7 @@ class Outcome:
     changed: dict[str, int] = field(default_factory=dict)
     changes: dict[str, Batch] = field(default_factory=dict)
     expired: dict[str, int] = field(default_factory=dict)
-    missing: int = 0
+    missing: Unmatched = field(default_factory=Unmatched)
 
 
 class Crew:
@@ -81,6 +82,7 @@ class Crew:
         self.histories = [History() for _ in range(partitions)]
         self.bytes = [0] * partitions  # of state
         self.deadlines: list[dict[str, int]] = [{} for _ in range(partitions)]
+        self.owed: list[dict[str, int]] = [{} for _ in range(partitions)]  # distinct rows, by table
         self.copied: Callable[[str], bool] = lambda name: False  # whether all partitions have all rows of it
         self.total, self.latest = Counters(), Counters()
         self.shipped: dict[str, Shipped] = {}  # by the fingerprints of those who send
@@ -91,7 +93,7 @@ class Crew:
         self._run: list[list[Step]] = [[] for _ in range(partitions)]  # of the run under way
         self._written: list[list[int]] = [[] for _ in range(partitions)]  # where the first of these are in the file
         self._number: int | None = None
-        self._former: tuple[list[dict[str, int]], list[int]] = ([], [])  # deadlines and bytes before it
+        self._former: tuple[list[dict[str, int]], list[dict[str, int]], list[int]] = ([], [], [])  # as they were before
         self._ready = False  # the folder of the exchange
         self._moving = threading.RLock()  # held while steps are written down, or a partition is brought to the present
 
@@ -113,7 +115,7 @@ class Crew:
         self.keep()  # what was left to be kept when someone broke off
         self._runs += 1
         self._number = self._runs
-        self._former = list(self.deadlines), list(self.bytes)
+        self._former = list(self.deadlines), list(self.owed), list(self.bytes)
         self.latest, self._traffic = Counters(runs=1), {}
         inline, outcome, stage = self.is_inline(rows), Outcome(), 0
         now, epoch = max(((step.time, step.epoch) for step in first.values()), default=(0, 0))
@@ -125,7 +127,7 @@ class Crew:
             replies = self._superstep(steps, wanted, inline)
             for p in sorted(replies):
                 reply = replies[p]
-                self.bytes[p], self.deadlines[p] = reply.bytes, reply.deadlines
+                self.bytes[p], self.deadlines[p], self.owed[p] = reply.bytes, reply.deadlines, reply.owed
                 self._gather(outcome, p, reply)
                 waits.pop(p, None)
                 if reply.waits is not None:
@@ -179,7 +181,9 @@ class Crew:
         for name, count in reply.expired.items():
             if partition == 0 or not self.copied(name):
                 outcome.expired[name] = outcome.expired.get(name, 0) + count
-        outcome.missing += sum(n for name, n in reply.missing.items() if partition == 0 or not self.copied(name))
+        for name, found in reply.missing.items():
+            if partition == 0 or not self.copied(name):
+                outcome.missing = outcome.missing.plus(found)
 
     def keep(self) -> None:
         """The run is part of what has been."""
@@ -207,7 +211,7 @@ class Crew:
         """The run has not been. Partitions elsewhere learn of it with the next contact."""
         if self._number is None:
             return
-        self.deadlines, self.bytes = self._former
+        self.deadlines, self.owed, self.bytes = self._former
         for p in [p for p, local in self._local.items() if local.run is not None]:
             try:
                 self._local[p].undo()

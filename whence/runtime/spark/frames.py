@@ -23,6 +23,7 @@ from whence.model.paths import local_path
 from whence.model.types import Kind, Schema
 from whence.plan.program import Table
 from whence.runtime.spark.routing import RawRows, route_frame
+from whence.runtime.tables import Early
 
 SMALL = 1_000_000
 """Rows up to which a snapshot is handed to Spark from memory."""
@@ -69,10 +70,12 @@ def write(
     op: str | None = None,
     strict: bool = False,
     on_error: OnError = "fail",
+    early: Early = "ignore",
 ) -> int:
     """Insert (or with sign -1 delete) the rows of a DataFrame in one epoch; how many there were.
 
-    With `op`, a column says of each row whether it comes or goes. Rows to delete that are not there are passed over.
+    With `op`, a column says of each row whether it comes or goes. `early` says what becomes of deletions whose rows are
+    not there.
     """
     from whence.runtime.spark.corrupt import with_corrupt_records
     from whence.runtime.spark.lines import numbered
@@ -87,7 +90,7 @@ def write(
     )
     refused = numbered(df.sparkSession, found.rejects)
     if found.rows or refused:
-        runtime.ingest({table: found.parts, **reject_parts(runtime, refused, table, None)}, {})
+        runtime.ingest({table: found.parts, **reject_parts(runtime, refused, table, None)}, {}, early)
     report(f"table {table}", found.skipped, refused, on_error)
     return found.rows
 
@@ -104,16 +107,6 @@ def reject_parts(runtime: Any, refused: Sequence[Reject], source: str, batch: in
         return {}
     rows = encode(as_rows(refused, source, batch), SCHEMA, runtime.dictionary, TABLE)
     return {TABLE: [RawRows(rows, np.ones(len(rows), np.int64))]}
-
-
-def insert(runtime: Any, table: str, df: Any, on_error: OnError = "fail") -> int:
-    """Insert the rows of a DataFrame in one epoch; how many there were."""
-    return write(runtime, table, df, on_error=on_error)
-
-
-def delete(runtime: Any, table: str, df: Any) -> int:
-    """Delete the rows of a DataFrame in one epoch; how many were given."""
-    return write(runtime, table, df, sign=-1)
 
 
 def to_spark(runtime: Any, name: str, folder: str | Path | None = None) -> Any:

@@ -20,7 +20,7 @@ from whence.connect.rows import to_arrow
 from whence.engine.batch import concat
 from whence.engine.build import Builder
 from whence.engine.components import build_fixpoint, build_outputs
-from whence.engine.epoch import Epoch, Piece
+from whence.engine.epoch import Epoch, Inputs, Piece
 from whence.engine.exchange import build_exchange
 from whence.engine.figures import Figures, measure
 from whence.engine.image import Images, SoundImages, StaleImage
@@ -35,7 +35,7 @@ from whence.errors import WhenceError
 from whence.model.codes import Codes, Dictionary
 from whence.plan.distribute import Piece as Part
 from whence.plan.place_streams import share
-from whence.plan.program import Program
+from whence.plan.program import Program, is_owed, owner_of, with_debts
 from whence.plan.stream_model import without_at
 from whence.runtime.expiry import say_expired
 from whence.runtime.inputs import joined, settle
@@ -174,7 +174,7 @@ class Partition:
         self._told |= changes.keys()
         reply.changed = {name: len(batch.ann) for name, batch in changes.items()}
         reply.changes = {name: batch for name, batch in changes.items() if name in wanted}
-        reply.deadlines = self.deadlines()
+        reply.deadlines, reply.owed = self.deadlines(), self.owed()
         reply.bytes, reply.seconds = self.state_bytes, time.perf_counter() - start
         self.last, self._reply = step.token, reply
         return reply
@@ -196,7 +196,8 @@ class Partition:
         assert self.plan is not None
         raw = {name: self._rows(parts) for name, parts in step.raw.items()}
         tables, scans = self.plan.tables, self.flow.tables
-        epoch, reply.missing = settle(Epoch(0, step.time, {}), raw, tables, scans, self.lifetimes, self.dictionary)
+        given = Epoch(0, step.time, {}, inputs=Inputs(early=step.early))
+        epoch, reply.missing = settle(given, raw, tables, scans, self.lifetimes, self.dictionary)
         return epoch.deltas, epoch.refreshed
 
     def _rows(self, pieces: Sequence[Piece]) -> tuple[Codes, Codes]:
@@ -211,7 +212,8 @@ class Partition:
             if name in deltas or name in refreshed:
                 delta = deltas.get(name, Batch.empty(life.width))
                 moved.append((life, delta, refreshed.get(name, delta.rows[:0])))
-                reply.expired[name] = life.overdue(delta, step.time)
+                if not is_owed(name):
+                    reply.expired[name] = life.overdue(delta, step.time)
         for life, delta, _ in moved:
             self._moved.append(life)
             life.before(delta)
@@ -225,10 +227,11 @@ class Partition:
         """Take up another plan; with images everything is restored, else what is new is filled by the stages."""
         self._undo_plan = self.plan, dict(self.flow.tables), dict(self.lifetimes)
         had = self.plan.since if self.plan is not None else {}
-        for name in [name for name in self.flow.tables if name not in plan.tables]:
+        tables = with_debts(plan.tables)
+        for name in [name for name in self.flow.tables if name not in tables]:
             del self.flow.tables[name]
             self.lifetimes.pop(name, None)
-        for name, table in plan.tables.items():
+        for name, table in tables.items():
             if name in self.flow.tables:
                 continue
             scan: Scan
@@ -238,9 +241,10 @@ class Partition:
                 scan = self.flow.table(name, table.schema, table.key, extra=int(table.notes_arrivals))
             if images is not None:
                 image = images.get(f"table/{name}")
-                if image is None:
+                if image is not None:
+                    scan.restore(image)
+                elif not is_owed(name):  # those were written when nothing could be owed
                     raise StaleImage(f"there is no image of table {name}")
-                scan.restore(image)
             if table.lifetime is not None:
                 self.lifetimes[name] = Lifetimes(table.lifetime, scan.relation, self.dictionary)
         views = self.flow.views
@@ -319,7 +323,7 @@ class Partition:
 
     def sizes(self) -> dict[str, int]:
         """Rows of every table and view."""
-        tables = {name: scan.state_rows for name, scan in self.flow.tables.items()}
+        tables = {n: scan.size if is_owed(n) else scan.state_rows for n, scan in self.flow.tables.items()}
         return {**tables, **{name: op.size for name, op in self.flow.views.items()}}
 
     def counts(self, name: str, rows: Codes) -> Codes:
@@ -380,6 +384,11 @@ class Partition:
     def deadlines(self) -> dict[str, int]:
         """When the first row of each table with a time-to-live is due."""
         return {name: life.soonest for name, life in self.lifetimes.items()}
+
+    def owed(self) -> dict[str, int]:
+        """How many distinct rows each table owes that owes any."""
+        debts = ((name, len(scan.relation)) for name, scan in self.flow.tables.items() if is_owed(name))
+        return {owner_of(name): count for name, count in debts if count}
 
     @property
     def state_bytes(self) -> int:

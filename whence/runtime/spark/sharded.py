@@ -47,6 +47,7 @@ from whence.runtime.spark.steps import Step
 from whence.runtime.spark.streams import Streams
 from whence.runtime.spark.warming import warm_up
 from whence.runtime.spark.words import WordServer
+from whence.runtime.tables import Early, Unmatched
 from whence.sql import statements as st
 from whence.state.disk import Disk
 from whence.state.folder import Folder, Start
@@ -67,7 +68,8 @@ class Sharded(Durable):
         self._words: WordServer | None = None
         self._life = 0  # how often it has begun anew
         self._nonce = secrets.token_hex(4)
-        self.missing = 0  # deletions that found nothing
+        self.missing = Unmatched()  # deletions that found nothing, since the database was opened
+        self._run_missing = Unmatched()  # those of the last run
         self._told = Told(0, 0, set(), {})  # of the last epoch
         self.input_bytes = 0  # of files that recovery would have to take in again
         self.after_epoch: list[Sink] = []  # told of an epoch when it is committed, by whoever has committed it
@@ -163,7 +165,7 @@ class Sharded(Durable):
         catalog, crew = self.sharded, self.crew
         catalog.flow.numbers |= {name: Numbers(**given) for name, given in placed.get("streams", {}).items()}
         catalog.begin_from({p: folder.partition_chain(p, start) for p in range(self.partitions)})
-        crew.bytes = list(placed["bytes"])
+        crew.bytes, crew.owed = list(placed["bytes"]), list(placed.get("owed", crew.owed))
         try:
             for damage in crew.ask_all("damage"):
                 for message in damage:
@@ -187,10 +189,9 @@ class Sharded(Durable):
         except BaseException:
             crew.take_back()
             raise
-        self._expired = outcome.expired
-        self.missing += outcome.missing
+        self._expired, self._run_missing = outcome.expired, outcome.missing
         tables = {name: n for name, n in outcome.changed.items() if name in catalog.program.tables}
-        views = {name: n for name, n in outcome.changed.items() if name not in tables}
+        views = {name: n for name, n in outcome.changed.items() if name in catalog.flow.views}
         changes = {n: by_arrival(b) if self.is_stream(n) else b for n, b in outcome.changes.items()}
         self._told = Told(sum(tables.values()), sum(views.values()), {*outcome.changed}, changes)
         return self._told
@@ -219,6 +220,7 @@ class Sharded(Durable):
             for p, part in catalog.to_partitions(name, again).items():
                 refreshed.setdefault(p, {})[name] = part.rows
         raw: dict[int, dict[str, list[Piece]]] = {}
+        early = epoch.inputs.early if epoch.inputs is not None else {}
         if pieces:
             for p in range(self.partitions) if catalog.lifetimes else ():
                 raw[p] = {}  # what is due leaves everywhere
@@ -226,7 +228,7 @@ class Sharded(Durable):
                 for p in range(self.partitions) if piece.partition == EVERY else (piece.partition,):
                     raw.setdefault(p, {}).setdefault(piece.table, []).append(piece)
         steps = {
-            p: Step(0, 0, 0, epoch.time, deltas.get(p, {}), refreshed.get(p, {}), raw.get(p), epoch=epoch.number)
+            p: Step(0, 0, 0, epoch.time, deltas.get(p, {}), refreshed.get(p, {}), raw.get(p), early, epoch=epoch.number)
             for p in sorted({*deltas, *refreshed, *raw})
         }
         count = sum(len(b.ann) for b in epoch.deltas.values()) + sum(piece.rows for piece in pieces)
@@ -284,8 +286,17 @@ class Sharded(Durable):
         streams = frozenset(self.sharded.flow.numbers)
         return Routing(self.partitions, tables, self._words.address, str(self._place), self.nonce, streams)
 
-    def ingest(self, parts: Mapping[str, Sequence[RawRows | Piece]], marks: Mapping[str, int]) -> int:
+    def ingest(
+        self, parts: Mapping[str, Sequence[RawRows | Piece]], marks: Mapping[str, int], early: Early = "ignore"
+    ) -> int:
         """One epoch of what sources gave, and of how far they have come; the number of the last epoch then."""
+        self._ingest(parts, marks, early)
+        return self.epoch
+
+    def _ingest(
+        self, parts: Mapping[str, Sequence[RawRows | Piece]], marks: Mapping[str, int], early: Early
+    ) -> Unmatched:
+        """The same; how many deletions found no row."""
         small = all(isinstance(part, RawRows) for some in parts.values() for part in some)
         with self._writer:
             self._ready_to_write()
@@ -293,12 +304,13 @@ class Sharded(Durable):
                 raise WhenceError("rows of a stream cannot be taken in inside a transaction")
             raw = {n: [part for part in some if isinstance(part, RawRows)] for n, some in parts.items()}
             if small and self.crew.is_inline(sum(len(part.signs) for some in raw.values() for part in some)):
-                self._ingest_here(raw, marks)
+                missing = self._ingest_here(raw, marks, early)
             else:
-                self._ingest_files(parts, marks)
+                missing = self._ingest_files(parts, marks, early)
+            self.missing = self.missing.plus(missing)
             written = self._written()
         self._settle(written)
-        return self.epoch
+        return missing
 
     def left_to_jobs(self, table: str, sign: int) -> bool:
         """Whether partitions elsewhere would have to be asked about rows that are inserted or deleted: then they are
@@ -308,26 +320,27 @@ class Sharded(Durable):
         found = self.table_of(table)
         if found.stream is not None:
             return False
-        return bool(found.key or found.lifetime is not None) if sign > 0 else not found.key
+        owes = any(table in owed for owed in self.crew.owed)
+        return bool(found.key or found.lifetime is not None or owes) if sign > 0 else not found.key
 
-    def take(self, table: str, rows: Codes, sign: int) -> int:
+    def take(self, table: str, rows: Codes, sign: int, early: Early = "ignore") -> int:
         """Insert or delete rows in an epoch of their own, by one job; how many were, or were there."""
-        before = self.missing
-        if len(rows):
-            self.ingest({table: [RawRows(rows, np.full(len(rows), sign, np.int64))]}, {})
-        return len(rows) - (self.missing - before)
+        if not len(rows):
+            return 0
+        return len(rows) - sum(self._ingest({table: [RawRows(rows, np.full(len(rows), sign, np.int64))]}, {}, early))
 
-    def _ingest_here(self, parts: Mapping[str, Sequence[RawRows]], marks: Mapping[str, int]) -> None:
-        self._marks_due = dict(marks)
+    def _ingest_here(self, parts: Mapping[str, Sequence[RawRows]], marks: Mapping[str, int], early: Early) -> Unmatched:
+        self._marks_due, missing = dict(marks), Unmatched()
         try:
             with self._outermost() as writes:
                 for name, some in parts.items():
                     if some:
                         rows = np.concatenate([part.rows for part in some])
                         signs = np.concatenate([part.signs for part in some])
-                        self.missing += writes.table(name).take(rows, signs)
+                        missing = missing.plus(writes.table(name).take(rows, signs, early))
         finally:
             self._marks_due = {}
+        return missing
 
     _marks_due: Mapping[str, int] = {}
 
@@ -335,7 +348,9 @@ class Sharded(Durable):
         """An epoch of a transaction, before it is applied; with marks it is one even if no row changes."""
         return replace(epoch, inputs=Inputs((), dict(self._marks_due))) if self._marks_due else epoch
 
-    def _ingest_files(self, parts: Mapping[str, Sequence[RawRows | Piece]], marks: Mapping[str, int]) -> None:
+    def _ingest_files(
+        self, parts: Mapping[str, Sequence[RawRows | Piece]], marks: Mapping[str, int], early: Early
+    ) -> Unmatched:
         number = self.epoch + 1
         listed: list[Piece | int] = []  # in order; a number is a section yet to be written
         sections: list[tuple[str, int, Any, Any]] = []
@@ -362,9 +377,12 @@ class Sharded(Durable):
             written = write_input(Disk(), self._place / INPUTS / name, sections)
             written = [replace(piece, at=begin) for piece, begin in zip(written, begins, strict=True)]
         pieces = [written[part] if isinstance(part, int) else part for part in listed]
-        inputs = adopt(Disk(), self._place, Inputs(tuple(pieces), dict(marks), self._layout(parts)), number)
+        otherwise = {} if early == "ignore" else dict.fromkeys(parts, early)
+        inputs = Inputs(tuple(pieces), dict(marks), self._layout(parts), otherwise)
+        inputs = adopt(Disk(), self._place, inputs, number)
         epoch = Epoch(number, self.clock.now(), {}, {}, inputs)
         self._apply(epoch, record=True)
+        return self._run_missing
 
     def export_parts(self, name: str, folder: str | Path | None = None) -> Path:
         """Let the partitions write a table or view as Parquet, to a folder that is theirs alone; that folder."""
@@ -402,7 +420,8 @@ class Sharded(Durable):
             **super().storage(),
             "partitions": self.partitions,
             "partition_bytes": list(crew.bytes),
-            "missing_deletions": self.missing,
+            "missing_deletions": self.missing.passed,
+            "held_deletions": self.missing.held,
             "runs": asdict(crew.total),
             "last_run": asdict(crew.latest),
             "shipped": {

@@ -19,7 +19,7 @@ from whence.engine.ship import by_arrival, targets
 from whence.model.codes import NULL, Codes
 from whence.model.types import Schema
 from whence.plan.places import Dist
-from whence.plan.program import Lifetime
+from whence.plan.program import Lifetime, is_owed, owner_of
 from whence.plan.stream_model import has_at
 from whence.runtime.spark.crew import Crew
 
@@ -73,6 +73,10 @@ class Shards:
 
     def __bool__(self) -> bool:
         return True  # it is there, empty or not
+
+    def may_have_rows(self) -> bool:
+        """Whether it is worth asking the partitions; of debts the driver knows."""
+        return not is_owed(self.name) or any(owner_of(self.name) in owed for owed in self._crew.owed)
 
     def counts(self, rows: Codes) -> Codes:
         """How often each of these rows is there."""

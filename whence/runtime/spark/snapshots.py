@@ -68,6 +68,7 @@ class ShardedSnapshots(Snapshots):
                     "digest": catalog.digest,
                     "small": sorted(catalog.small),
                     "bytes": list(crew.bytes),
+                    "owed": list(crew.owed),
                     "since": {views[0]: since for views, since in catalog.plan.since.items()},
                     "tables": {name: asdict(dist) for name, dist in placed.tables.items()},
                     "streams": {name: asdict(numbers) for name, numbers in catalog.flow.numbers.items()},

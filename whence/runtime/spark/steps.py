@@ -24,6 +24,7 @@ from whence.engine.staged import Parcel
 from whence.model.codes import Codes
 from whence.plan.distribute import Distributed
 from whence.plan.program import Table, View
+from whence.runtime.tables import Early, Unmatched
 from whence.state.disk import telling
 from whence.state.manifest import EXCHANGE, Link
 
@@ -74,6 +75,7 @@ class Step:
     deltas: Mapping[str, Batch] = field(default_factory=dict)
     refreshed: Mapping[str, Codes] = field(default_factory=dict)
     raw: Mapping[str, Sequence[Piece]] | None = None
+    early: Mapping[str, Early] = field(default_factory=dict)  # deletions in `raw` whose rows are not there
     deadlines: Mapping[str, Codes] = field(default_factory=dict)  # of the rows of deltas, where they are known
     received: Sequence[tuple[str, Payload]] = ()
     plan: int | None = None  # its version
@@ -101,7 +103,8 @@ class Reply:
     changed: dict[str, int]  # tables and views, and how many rows of theirs changed
     changes: Mapping[str, Payload]  # those that were asked for
     expired: dict[str, int] = field(default_factory=dict)
-    missing: dict[str, int] = field(default_factory=dict)  # deletions that found nothing
+    missing: dict[str, Unmatched] = field(default_factory=dict)  # deletions that found nothing
+    owed: dict[str, int] = field(default_factory=dict)  # how many rows each table owes that owes any
     deadlines: dict[str, int] = field(default_factory=dict)
     bytes: int = 0
     seconds: float = 0.0

@@ -32,6 +32,7 @@ from whence.errors import CatalogError, SparkError, WhenceError
 from whence.model.paths import spark_path
 from whence.runtime.spark import frames, splitting
 from whence.runtime.spark.routing import SECTION, SMALL, Routing, route_frame
+from whence.runtime.tables import Early, early_choice
 from whence.sql.position import did_you_mean
 from whence.state.manifest import STREAMS
 
@@ -56,6 +57,7 @@ class Source:
     strict: bool
     max_rows: int | None
     on_error: OnError = "fail"
+    early: Early = "hold"
 
 
 class Streams:
@@ -79,6 +81,7 @@ class Streams:
         max_rows_per_epoch: int | None = None,
         on_error: OnError = "fail",
         timestamps: Literal["auto", "millis", "micros", "nanos"] = "auto",
+        early: Early | None = None,
     ) -> str:
         """Let a streaming DataFrame write to a table, from the next `start` on; the stream's name.
 
@@ -90,6 +93,8 @@ class Streams:
         max_rows_per_epoch  a batch of more rows becomes several epochs
         on_error            what becomes of a record that does not fit: "fail" stops the stream, "skip" counts it, and
                             "reject" writes it to the table rejects, in the same epoch
+        early               a deletion that comes before its row: "hold" until the row comes, "ignore" or "error"; held
+                            if not given, except where rows leave by themselves (ttl)
         """
         table = table.lower()
         known = self._runtime.program.tables
@@ -108,7 +113,8 @@ class Streams:
         if not df.isStreaming:
             raise WhenceError(f"this DataFrame is not a stream: insert it into {table}, or make it by spark.readStream")
         order = (order_by,) if isinstance(order_by, str) else tuple(order_by or ())
-        source = Source(name, table, df, op, order, strict, max_rows_per_epoch, check_choice(on_error))
+        chosen = early_choice(early, default="hold" if known[table].lifetime is None else "ignore")
+        source = Source(name, table, df, op, order, strict, max_rows_per_epoch, check_choice(on_error), chosen)
         source = self._checked(source, format, timestamps)
         if on_error == "reject":
             from whence.runtime.statements import ensure_rejects
@@ -283,7 +289,9 @@ class Flow:
                 return
             rejects = frames.reject_parts(runtime, refused, name, batch)
             if found.rows <= self.max_rows:
-                epoch = runtime.ingest({source.table: found.parts, **rejects}, {name: batch, **identified})
+                epoch = runtime.ingest(
+                    {source.table: found.parts, **rejects}, {name: batch, **identified}, source.early
+                )
                 self._tell(epoch, batch, found.rows, begin)
                 return
             split = splitting.plan(found, routing, name, source.table, batch, self.max_rows)
@@ -292,7 +300,7 @@ class Flow:
             self._go_on()
             marks = {name: batch} if number == last else {f"{name}#batch": batch, f"{name}#done": number + 1}
             parts = {source.table: split.parts(number, runtime.routing()), **(rejects if not number else {})}
-            epoch = runtime.ingest(parts, {**marks, **identified})
+            epoch = runtime.ingest(parts, {**marks, **identified}, source.early)
             self._tell(epoch, batch, split.rows(number), begin)
             begin = time.perf_counter()
         split.drop()
