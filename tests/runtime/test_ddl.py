@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 import whence
 from whence.errors import CatalogError, EvaluationError, SqlError, WhenceError
+from whence.sql.parse import parse_stored
 
 
 @pytest.fixture
@@ -184,3 +186,33 @@ def test_what_happens_is_logged(db: whence.Database, caplog: pytest.LogCaptureFi
     assert [r.levelname for r in caplog.records] == ["INFO", "DEBUG"]
     assert "view total created with 3 rows" in caplog.text
     assert "epoch 2 committed" in caplog.text
+
+
+@pytest.mark.parametrize("partitions", [None, 2])
+def test_view_accepted_by_an_earlier_version_still_opens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, partitions: int | None
+) -> None:
+    """What an earlier version skipped is refused today, but not in a view that a folder has."""
+    old = (
+        "CREATE VIEW sorted AS SELECT a FROM t ORDER BY nonsense",
+        "CREATE VIEW used AS WITH z AS (SELECT nonsense FROM t) SELECT a FROM t",
+        "CREATE VIEW keyed AS WITH RECURSIVE r(k) USING KEY (k) AS"
+        " (SELECT a FROM t UNION SELECT k + 1 FROM r WHERE k < 3) SELECT k FROM r",
+    )
+    with whence.open(tmp_path / "db", partitions=partitions) as db:
+        db.execute("CREATE TABLE t (a INT)")
+        with monkeypatch.context() as patch:
+            patch.setattr("whence.runtime.statements.parse", lambda sql: [parse_stored(sql)])
+            for sql in old:
+                db.execute(sql)
+    for _ in range(2):  # from the log, then from a snapshot
+        with whence.open(tmp_path / "db", partitions=partitions) as db:
+            db.insert("t", [(1,)])
+            db.snapshot()
+            assert db["sorted"].rows[0] == db["used"].rows[0] == (1,)
+            assert sorted(db["keyed"]) == [(1,), (2,), (3,)]
+            for sql in old:
+                with pytest.raises(SqlError):
+                    db.execute(sql.replace("CREATE VIEW", "CREATE OR REPLACE VIEW"))
+            db.execute("CREATE OR REPLACE VIEW other AS SELECT a FROM sorted")
+            db.execute("DROP VIEW other")

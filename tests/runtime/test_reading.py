@@ -199,3 +199,40 @@ def test_insert_from_a_query(db: whence.Database) -> None:
     operators = db.metrics()["operators"]
     assert db.execute("INSERT INTO sale SELECT item, COUNT(*) FROM sale GROUP BY item").count == 4
     assert db.metrics()["operators"] == operators
+
+
+@pytest.mark.parametrize(
+    ("sql", "rows"),
+    [
+        ("SELECT first_value(b IGNORE NULLS) OVER (ORDER BY a) FROM w ORDER BY a", [(None,), (5,), (5,)]),
+        ("SELECT a FROM w QUALIFY row_number() OVER (ORDER BY b) = 1", [(2,)]),
+        (
+            "WITH RECURSIVE r(k, v) USING KEY (k) AS (SELECT 1, 2 UNION SELECT k, v + 1 FROM r WHERE v < 5) FROM r",
+            [(1, 5)],
+        ),
+    ],
+)
+def test_adhoc_query_keeps_all_that_it_says(sql: str, rows: list[tuple[Any, ...]]) -> None:
+    with whence.open() as db:
+        db.execute("CREATE TABLE w (a INT, b INT); INSERT INTO w VALUES (1, NULL), (2, 5), (3, 6)")
+        assert db.query(sql).rows == rows
+
+
+@pytest.mark.parametrize(
+    ("sql", "message"),
+    [
+        ("SELECT a INTO z FROM w", "SELECT INTO is not supported: a query only reads"),
+        (
+            "WITH z AS (DELETE FROM w RETURNING a) SELECT 1",
+            "DELETE inside a query is not supported: a query only reads",
+        ),
+        ("SELECT a FROM w FOR UPDATE", "DuckDB has no such query"),
+        ("SELECT a FROM w QUALIFY nonsense > 1", "nonsense not found"),
+        ("SELECT nonsense FROM w QUALIFY row_number() OVER () = 1", 'unknown column "nonsense"|"nonsense" not found'),
+    ],
+)
+def test_adhoc_query_that_writes_or_cannot_be_asked_is_refused(sql: str, message: str) -> None:
+    with whence.open() as db:
+        db.execute("CREATE TABLE w (a INT, b INT)")
+        with pytest.raises(whence.SqlError, match=message):
+            db.query(sql)

@@ -18,7 +18,8 @@ import duckdb
 import duckdb.func
 import numpy as np
 import pyarrow as pa
-from sqlglot import exp
+from sqlglot import ErrorLevel, exp
+from sqlglot.errors import UnsupportedError
 
 from whence.errors import EvaluationError, SqlError, WhenceError
 from whence.model.codes import NULL, Codes, Dictionary
@@ -28,9 +29,9 @@ from whence.plan.logical import Order, TopK
 from whence.plan.program import STREAM_FUNCTIONS, Program, ScalarFunction
 from whence.runtime.calls import FUNCTIONS, Call, Narrow, as_relations
 from whence.sql.bind import bind_query_views
+from whence.sql.ordering import check_limit
 from whence.sql.position import did_you_mean, error
-from whence.sql.reader import deep_stack
-from whence.sql.select import check_limit
+from whence.sql.reader import WhenceDialect, deep_stack
 
 _OURS = "whence_"  # begins the names our functions have in DuckDB
 _TABLE_FUNCTIONS = ("range", "generate_series", "unnest", "repeat", "repeat_row")  # others reach beyond the query
@@ -83,11 +84,16 @@ def sort_order(rows: Codes, top: TopK, dictionary: Dictionary) -> Codes:
 
 
 def _placed(query: exp.Expr, program: Program) -> SqlError | None:
-    """What our own binder has against a query that DuckDB refused, if it can say where: DuckDB's positions are lost."""
+    """Say where a name is unknown, or a user's function misused, in a query that DuckDB refused without a position.
+
+    Anything else that our binder refuses may be right in a query that DuckDB answers.
+    """
     try:
         bind_query_views(query, program)
     except SqlError as refusal:
-        return refusal if refusal.line is not None else None
+        ours = refusal.message.partition(" takes ")[0] in program.scalars
+        ours = ours or refusal.message.startswith(("unknown ", "column ", '"'))
+        return refusal if refusal.line is not None and ours else None
     except WhenceError:
         pass
     return None
@@ -148,6 +154,9 @@ class Adhoc:
     @staticmethod
     def _check(query: exp.Expr, program: Program, made: Container[str] = ()) -> set[str]:
         known = {**program.tables, **{n: v for n, v in program.views.items() if not v.hidden}}
+        for node in query.find_all(exp.DML, exp.Into):
+            what = "SELECT INTO" if isinstance(node, exp.Into) else f"{node.key.upper()} inside a query"
+            raise error(f"{what} is not supported: a query only reads", node)
         names = set()
         for table in relations_of(query, known):
             name = table.name.lower()
@@ -200,8 +209,12 @@ class Adhoc:
 
 
 def _text(query: exp.Expr) -> str:
+    """Return the query as text; SqlError if sqlglot would leave something out, as it does with FOR UPDATE."""
     with deep_stack():
-        return query.sql(dialect="duckdb")
+        try:
+            return query.sql(dialect=WhenceDialect, unsupported_level=ErrorLevel.RAISE)
+        except UnsupportedError as failure:
+            raise SqlError(f"DuckDB has no such query: {failure}") from None
 
 
 def _lower(query: exp.Expr) -> None:

@@ -40,7 +40,7 @@ from whence.runtime.embedded import Embedded
 from whence.runtime.spark.catalog import ShardedCatalog
 from whence.runtime.uniting import check_recomputable, stream_image
 from whence.sql import statements as st
-from whence.sql.parse import parse_one
+from whence.sql.parse import parse_stored
 from whence.sql.position import did_you_mean
 
 if TYPE_CHECKING:
@@ -430,7 +430,7 @@ def _copy(runtime: Embedded, views: list[str], tables: list[str]) -> Catalog:
     found = Catalog(runtime.recursion_limit, dictionary)
     found.program = Program(scalars=program.scalars, table_functions=program.table_functions)
     for table in tables:
-        create = parse_one(program.tables[table].sql)
+        create = parse_stored(program.tables[table].sql)
         assert isinstance(create, st.CreateTable)
         found.create_table(create)
         if create.table.stream is not None:
@@ -440,7 +440,7 @@ def _copy(runtime: Embedded, views: list[str], tables: list[str]) -> Catalog:
         relation = found.flow.tables[table].relation
         relation.apply(Batch(*runtime.contents(table), True))
         relation.commit()
-    creates = [parse_one(program.views[view].sql) for view in views if not program.views[view].hidden]
+    creates = [parse_stored(program.views[view].sql) for view in views if not program.views[view].hidden]
     if creates:
         found.create_views([c for c in creates if isinstance(c, st.CreateView)])
     advice = "so it cannot be asked about on partitions: open the database without them"

@@ -37,7 +37,7 @@ from whence.runtime.durable import Following
 from whence.runtime.embedded import Embedded
 from whence.runtime.uniting import PastError
 from whence.sql import statements as st
-from whence.sql.parse import parse_one
+from whence.sql.parse import parse_stored
 from whence.state.check import CheckedFile, check_files
 from whence.state.disk import Disk
 from whence.state.lock import writer_of
@@ -167,7 +167,7 @@ def _derive(runtime: Embedded, progress: Progress | None) -> Catalog:
     catalog = Catalog(NO_LIMIT)
     catalog.program = replace(runtime.program, tables={}, views={})
     catalog.dictionary.extend(0, runtime.dictionary.since(0))
-    creates = [parse_one(sql) for sql in runtime.catalog.statements()]
+    creates = [parse_stored(sql) for sql in runtime.catalog.statements()]
     for create in creates:
         if isinstance(create, st.CreateTable):
             catalog.create_table(create)

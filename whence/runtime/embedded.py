@@ -37,7 +37,7 @@ from whence.runtime.lateness import late_rows
 from whence.runtime.transaction import Transaction
 from whence.sql import statements as st
 from whence.sql.bind import bind_query_views, bind_views
-from whence.sql.parse import parse_one
+from whence.sql.parse import parse_stored
 from whence.sql.position import did_you_mean
 from whence.state.folder import Folder, Start
 
@@ -269,7 +269,7 @@ class Embedded(Epochs):
 
     def redo(self, statements: list[str]) -> None:
         """Change the catalog as it was changed before."""
-        found = [parse_one(sql) for sql in statements]
+        found = [parse_stored(sql) for sql in statements]
         with self.paused():
             for statement in found:
                 if isinstance(statement, st.CreateTable):

@@ -18,7 +18,7 @@ from whence.errors import CorruptionError, SqlError, StorageError, WhenceError
 from whence.model.progress import Progress
 from whence.runtime.inputs import read_rows, settle
 from whence.runtime.uniting import United
-from whence.sql.parse import parse_one
+from whence.sql.parse import parse_stored
 from whence.state.codec import unpack_epoch, unpack_schema, unpack_words
 from whence.state.folder import WORDS, Folder, Start
 from whence.state.inputs import unpack_inputs
@@ -116,7 +116,7 @@ def load_image(
         shares = [folder.chain(folder.partition_chain(p, start)) for p in range(start.partitions)]
         parts = United(shares, meta["partitions"]["tables"], runtime.catalog.flow.algebra.zero)
     images = SoundImages(parts)
-    runtime.restore([parse_one(sql) for sql in meta["statements"]], images, folder, start, meta, progress)
+    runtime.restore([parse_stored(sql) for sql in meta["statements"]], images, folder, start, meta, progress)
     runtime.marks = dict(meta.get("marks", {}))
     runtime.stand_at(meta["epoch"], meta["time"])
     return int(meta["words"]), tuple(images.damage)

@@ -64,13 +64,16 @@ def bind_query_views(query: exp.Expr, program: Program, name: str = "query") -> 
     binder = QueryBinder(program, session, name)
     with _guarded():
         if query.find(exp.With) is None:
-            return settled(binder.query(query, None, keep_order=True)), {}
+            found = settled(binder.query(query, None, keep_order=True))
+            binder.check_read(query)
+            return found, {}
         session.provisional = True
         with suppress(UnresolvedError):
             binder.query(query, None)  # finds the recursive CTEs
         session.provisional = False
         plans = resolve(session) if session.pending else {}
         plan = settled(binder.query(query, None, keep_order=True))
+        binder.check_read(query)
     hidden = {n: View(n, p.schema, p, owner=session.pending[n].owner) for n, p in plans.items()}
     return plan, hidden
 
@@ -90,11 +93,11 @@ def bind_predicate(where: exp.Expr | None, table: str | Table, program: Program)
         raise SqlError(f'"{found.name}" is a stream: rows are only ever appended')
     if where is None:
         return Lit(t.BOOLEAN, True)
-    place = ExpressionBinder(
-        QueryBinder(program, Session()), Scope(fields_of(found.schema, found.name)), "the WHERE of DELETE or UPDATE"
-    )
+    binder = QueryBinder(program, Session())
+    place = ExpressionBinder(binder, Scope(fields_of(found.schema, found.name)), "the WHERE of DELETE or UPDATE")
     with _guarded():
         predicate = place.condition(where)
+        binder.check_read(where)
     if has_subquery(predicate):
         raise error("a subquery in the WHERE of DELETE or UPDATE is not supported; query first", where)
     return predicate
@@ -114,6 +117,7 @@ def bind_assignments(update: st.Update, program: Program) -> tuple[Expr, ...]:
         done.add(name)
         with _guarded():
             expr = place.bind(value)
+            place.queries.ledger.check(value)
         if has_subquery(expr):
             raise error("a subquery in SET is not supported", value)
         found[at] = assigned(expr, table.schema.columns[at].type, table.schema.columns[at].name, value)
@@ -148,7 +152,9 @@ def _constant_rows(insert: st.Insert, table: Table, places: list[int], program: 
     place = ExpressionBinder(QueryBinder(program, Session()), Scope(), "VALUES")
     targets = [table.schema.columns[i] for i in places]
     rows = []
+    place.read(insert.source, "expressions")
     for source in insert.source.expressions:
+        place.read(source, "expressions")
         given = source.expressions if isinstance(source, exp.Tuple) else [source]
         if len(given) != len(places):
             raise error(f"{len(places)} columns are to be inserted, {len(given)} are given", source)
@@ -160,6 +166,7 @@ def _constant_rows(insert: st.Insert, table: Table, places: list[int], program: 
                 return None
             row[at] = value.value
         rows.append(tuple(row))
+    place.queries.ledger.check(insert.source)
     return Values(table.schema, tuple(rows))
 
 

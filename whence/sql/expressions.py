@@ -21,6 +21,7 @@ from whence.plan.program import Program
 from whence.sql import operators as op
 from whence.sql.aggregates import AGGREGATES, WINDOW_AGGREGATES, aggregated, window_aggregate
 from whence.sql.functions import BUILTINS, NONDETERMINISTIC, argument, call_builtin, extract
+from whence.sql.ledger import Ledger
 from whence.sql.limits import check_size
 from whence.sql.literals import parse_interval, read_literal
 from whence.sql.placeholders import AggRef, Sub, walk_expr
@@ -56,6 +57,9 @@ class Subqueries(Protocol):
     @property
     def program(self) -> Program: ...
 
+    @property
+    def ledger(self) -> Ledger: ...
+
     def subquery(self, query: exp.Expr, scope: Scope) -> Node: ...
 
     def test(self, query: exp.Expr, scope: Scope) -> Node | None: ...
@@ -79,19 +83,18 @@ class ExpressionBinder:
         if self.depth > MAX_DEPTH:
             line, column = position(node)
             raise SqlError(f"an expression is nested more than {MAX_DEPTH} levels deep", line=line, column=column)
-        handler = _HANDLERS.get(type(node))
-        inner = replace(self, depth=self.depth + 1)
+        handler, args = _HANDLERS.get(type(node), (None, ()))
         if handler is not None:
-            return handler(inner, node)
-        if type(node) in _ARITHMETIC:
-            return op.arithmetic(_ARITHMETIC[type(node)], inner.bind(node.this), inner.bind(node.expression), node)
-        if type(node) in _COMPARISON:
-            return inner._comparison(node)
+            self.read(node, *args)
+            return handler(replace(self, depth=self.depth + 1), node)
         if isinstance(node, exp.Func) and node.sql_name().lower() in NONDETERMINISTIC:
             raise _nondeterministic(node.sql_name().lower(), node)
         if isinstance(node, (exp.Placeholder, exp.Parameter)):
             raise error("parameters are not supported; write the value", node)
         raise error(f"unsupported expression ({type(node).__name__})", node)
+
+    def read(self, node: exp.Expr, *args: str) -> None:
+        self.queries.ledger.read(node, *args)
 
     def _repeated(self, node: exp.Expr) -> Expr:
         """An expression that will stand in several places; where such are nested, they multiply."""
@@ -121,6 +124,8 @@ class ExpressionBinder:
 
     def _interval(self, node: exp.Expr) -> Expr:
         unit = node.args.get("unit")
+        if isinstance(node.this, exp.Literal):
+            self.read(node.this, "this", "is_string")
         try:
             return Lit(t.INTERVAL, parse_interval(node.this.name, unit.name if unit is not None else None))
         except ValueError as failure:
@@ -134,6 +139,7 @@ class ExpressionBinder:
         """AND and OR, as long as the chain is, without recursion down its left side."""
         kind, parts, at = type(node), list[exp.Expr](), node
         while isinstance(at, (kind, exp.Paren)):
+            self.read(at, "this", "expression")
             if isinstance(at, exp.Paren):
                 at = at.this
                 continue
@@ -141,6 +147,9 @@ class ExpressionBinder:
             at = at.this
         parts.append(at)
         return op.logic("and" if kind is exp.And else "or", [self.condition(p) for p in reversed(parts)], node)
+
+    def _arithmetic(self, node: exp.Expr) -> Expr:
+        return op.arithmetic(_ARITHMETIC[type(node)], self.bind(node.this), self.bind(node.expression), node)
 
     def _not(self, node: exp.Expr) -> Expr:
         return Call(t.BOOLEAN, "not", (self.condition(node.this),))
@@ -151,15 +160,21 @@ class ExpressionBinder:
             if isinstance(side, (exp.Any, exp.All)):
                 return self._quantified(name, node, side)
         if isinstance(node.this, exp.Tuple) and isinstance(node.expression, exp.Tuple) and name in ("=", "<>"):
-            pairs = list(zip(node.this.expressions, node.expression.expressions, strict=False))
-            if len(node.this.expressions) != len(node.expression.expressions):
-                raise error("tuples of different lengths are compared", node)
-            equal = op.logic("and", [op.comparison("=", self.bind(a), self.bind(b), node) for a, b in pairs], node)
+            equal = self._equal_tuples(node.this, node.expression, node)
             return equal if name == "=" else Call(t.BOOLEAN, "not", (equal,))
         return op.comparison(name, self.bind(node.this), self.bind(node.expression), node)
 
+    def _equal_tuples(self, left: exp.Expr, right: exp.Expr, node: exp.Expr) -> Expr:
+        self.read(left, "expressions")
+        self.read(right, "expressions")
+        if not isinstance(right, exp.Tuple) or len(left.expressions) != len(right.expressions):
+            raise error("tuples of different lengths are compared", node)
+        pairs = zip(left.expressions, right.expressions, strict=True)
+        return op.logic("and", [op.comparison("=", self.bind(a), self.bind(b), node) for a, b in pairs], node)
+
     def _quantified(self, name: str, node: exp.Expr, side: exp.Expr) -> Expr:
         if side is node.expression and (type(side), name) in ((exp.Any, "="), (exp.All, "<>")):
+            self.read(side, "this")
             found = self._in_query([node.this], side.this, node)
             return found if name == "=" else Call(t.BOOLEAN, "not", (found,))
         raise error("only = ANY and <> ALL are supported; rewrite with EXISTS or an aggregate", node)
@@ -181,8 +196,6 @@ class ExpressionBinder:
         value = self._repeated(node.this)
         low = op.comparison(">=", value, self.bind(node.args["low"]), node)
         high = op.comparison("<=", value, self.bind(node.args["high"]), node)
-        if node.args.get("symmetric"):
-            raise error("BETWEEN SYMMETRIC is not supported", node)
         return op.logic("and", [low, high], node)
 
     def _like(self, node: exp.Expr) -> Expr:
@@ -197,6 +210,7 @@ class ExpressionBinder:
         subject = self._repeated(node.this) if node.this is not None else None
         branches = []
         for branch in node.args["ifs"]:
+            self.read(branch, "this", "true")
             if subject is None:
                 test = self.condition(branch.this)
             else:
@@ -265,6 +279,7 @@ class ExpressionBinder:
             raise error(f"the aggregate {name} cannot stand in {self.place}", node)
         args, distinct = list(node.expressions), False
         if args and isinstance(args[0], exp.Distinct):
+            self.read(args[0], "expressions")
             args, distinct = list(args[0].expressions), True
         if name in WINDOW_AGGREGATES and not self.windows:
             raise error(f"{name} is for windows: FROM slide(stream, …)", node)
@@ -276,13 +291,15 @@ class ExpressionBinder:
             arg = None if test is None else op.case([(test, Lit(t.INTEGER, 1))], None, node)
             return AggRef(t.BIGINT, "count", arg, False)
         parameter = _quantile(name, args, node)
+        if parameter is not None and isinstance(node.expressions[-1], exp.Literal):
+            self.read(node.expressions[-1], "this", "is_string")
         if len(args) != 1:
             raise error(f"{name} takes one argument, not {len(args)}", node)
         if isinstance(args[0], exp.Order):
             raise error(f"{name} with ORDER BY is not supported", node)
         value = inner.bind(args[0])
-        if any(isinstance(e, Sub) for e in walk_expr(value)):
-            raise error("a subquery inside an aggregate is not supported; join with it instead", node)
+        if self.windows and any(isinstance(e, Sub) for part in (value, test) if part for e in walk_expr(part)):
+            raise error("an aggregate of a window takes no subquery; join with it before the window", node)
         if name == "count_if":
             test = op.logic("and", [test, op.boolean(value, node)], node) if test else op.boolean(value, node)
             return AggRef(t.BIGINT, "count", op.case([(test, Lit(t.INTEGER, 1))], None, node), False)
@@ -299,6 +316,8 @@ class ExpressionBinder:
     def _filtered(self, node: exp.Expr) -> Expr:
         if not isinstance(node.this, exp.Anonymous) or str(node.this.this).lower() not in AGGREGATES:
             raise error("FILTER is for aggregates", node)
+        self.read(node.this, "this", "expressions")
+        self.read(node.expression, "this")
         return self._aggregate(str(node.this.this).lower(), node.this, node.expression.this)
 
     def _window(self, node: exp.Expr) -> Expr:
@@ -319,13 +338,15 @@ class ExpressionBinder:
     def _in(self, node: exp.Expr) -> Expr:
         query = node.args.get("query")
         if query is not None:
-            values = node.this.expressions if isinstance(node.this, exp.Tuple) else [node.this]
+            values = [node.this]
+            if isinstance(node.this, exp.Tuple):
+                self.read(node.this, "expressions")
+                values = node.this.expressions
             return self._in_query(values, query, node)
-        if isinstance(node.this, exp.Tuple):
-            parts = [self.bind(exp.EQ(this=node.this.copy(), expression=item.copy())) for item in node.expressions]
-            return op.logic("or", parts, node)
         if node.args.get("field") is not None or node.args.get("unnest") is not None:
             raise error("IN takes a list in parentheses or a subquery", node)
+        if isinstance(node.this, exp.Tuple):
+            return op.logic("or", [self._equal_tuples(node.this, item, node) for item in node.expressions], node)
         if len(node.expressions) == 1 and isinstance(node.expressions[0], exp.Query):
             return self._in_query([node.this], node.expressions[0], node)
         return op.member(self._repeated(node.this), [self.bind(e) for e in node.expressions], node)
@@ -385,35 +406,38 @@ def _as_text(expr: Expr) -> Expr:
     return coerce(expr, t.TEXT) if isinstance(expr, Lit) and expr.type.is_integer else Cast(t.TEXT, expr)
 
 
-_HANDLERS: dict[type, Callable[[ExpressionBinder, exp.Expr], Expr]] = {
-    exp.Literal: ExpressionBinder._literal,
-    exp.Null: ExpressionBinder._literal,
-    exp.Boolean: ExpressionBinder._literal,
-    exp.Column: ExpressionBinder._column,
-    exp.Interval: ExpressionBinder._interval,
-    exp.And: ExpressionBinder._chain,
-    exp.Or: ExpressionBinder._chain,
-    exp.Not: ExpressionBinder._not,
-    exp.DPipe: ExpressionBinder._pipes,
-    exp.Neg: ExpressionBinder._negative,
-    exp.Is: ExpressionBinder._is,
-    exp.Between: ExpressionBinder._between,
-    exp.Like: ExpressionBinder._like,
-    exp.ILike: ExpressionBinder._like,
-    exp.Cast: ExpressionBinder._cast,
-    exp.TryCast: ExpressionBinder._cast,
-    exp.Case: ExpressionBinder._case,
-    exp.If: ExpressionBinder._if,
-    exp.Paren: ExpressionBinder._paren,
-    exp.Extract: ExpressionBinder._extract,
-    exp.Substring: ExpressionBinder._substring,
-    exp.Trim: ExpressionBinder._trim,
-    exp.StrPosition: ExpressionBinder._position,
-    exp.Pow: ExpressionBinder._power,
-    exp.Anonymous: ExpressionBinder._function,
-    exp.Filter: ExpressionBinder._filtered,
-    exp.Window: ExpressionBinder._window,
-    exp.Exists: ExpressionBinder._exists,
-    exp.Subquery: ExpressionBinder._scalar,
-    exp.In: ExpressionBinder._in,
+# What binds each node, and the arguments of it that this reads; any other argument that is given is refused.
+_HANDLERS: dict[type[exp.Expr], tuple[Callable[[ExpressionBinder, exp.Expr], Expr], tuple[str, ...]]] = {
+    **dict.fromkeys(_ARITHMETIC, (ExpressionBinder._arithmetic, ("this", "expression"))),
+    **dict.fromkeys(_COMPARISON, (ExpressionBinder._comparison, ("this", "expression"))),
+    exp.Literal: (ExpressionBinder._literal, ("this", "is_string")),
+    exp.Null: (ExpressionBinder._literal, ()),
+    exp.Boolean: (ExpressionBinder._literal, ("this",)),
+    exp.Column: (ExpressionBinder._column, ("this", "table")),
+    exp.Interval: (ExpressionBinder._interval, ("this", "unit")),
+    exp.And: (ExpressionBinder._chain, ("this", "expression")),
+    exp.Or: (ExpressionBinder._chain, ("this", "expression")),
+    exp.Not: (ExpressionBinder._not, ("this",)),
+    exp.DPipe: (ExpressionBinder._pipes, ("this", "expression", "safe")),
+    exp.Neg: (ExpressionBinder._negative, ("this",)),
+    exp.Is: (ExpressionBinder._is, ("this", "expression")),
+    exp.Between: (ExpressionBinder._between, ("this", "low", "high")),
+    exp.Like: (ExpressionBinder._like, ("this", "expression", "negate")),
+    exp.ILike: (ExpressionBinder._like, ("this", "expression", "negate")),
+    exp.Cast: (ExpressionBinder._cast, ("this", "to")),
+    exp.TryCast: (ExpressionBinder._cast, ("this", "to", "safe")),
+    exp.Case: (ExpressionBinder._case, ("this", "ifs", "default")),
+    exp.If: (ExpressionBinder._if, ("this", "true", "false")),
+    exp.Paren: (ExpressionBinder._paren, ("this",)),
+    exp.Extract: (ExpressionBinder._extract, ("this", "expression")),
+    exp.Substring: (ExpressionBinder._substring, ("this", "start", "length")),
+    exp.Trim: (ExpressionBinder._trim, ("this", "expression", "position")),
+    exp.StrPosition: (ExpressionBinder._position, ("this", "substr")),
+    exp.Pow: (ExpressionBinder._power, ("this", "expression")),
+    exp.Anonymous: (ExpressionBinder._function, ("this", "expressions")),
+    exp.Filter: (ExpressionBinder._filtered, ("this", "expression")),
+    exp.Window: (ExpressionBinder._window, ()),
+    exp.Exists: (ExpressionBinder._exists, ("this",)),
+    exp.Subquery: (ExpressionBinder._scalar, ()),
+    exp.In: (ExpressionBinder._in, ("this", "expressions", "query")),
 }

@@ -50,16 +50,18 @@ def group_rows(node: Node, keys: Sequence[Expr], exprs: Sequence[Expr], at: exp.
     """The rows grouped by the keys, with every aggregate that the expressions use."""
     plain_keys = list(dict.fromkeys(keys))
     aggs = list(dict.fromkeys(_plain(e) for expr in exprs for e in walk_expr(expr) if isinstance(e, AggRef)))
-    node, read_keys = attach(node, plain_keys, at)
-    inputs = list(read_keys)
+    taken = list(dict.fromkeys(agg.arg for agg in aggs if agg.arg is not None))
+    node, read = attach(node, [*plain_keys, *taken], at)
+    inputs, args = read[: len(plain_keys)], dict(zip(taken, read[len(plain_keys) :], strict=True))
     places: list[int | None] = []
     for agg in aggs:
         if agg.arg is None:
             places.append(None)
             continue
-        if agg.arg not in inputs:
-            inputs.append(agg.arg)
-        places.append(inputs.index(agg.arg))
+        value = args[agg.arg]
+        if value not in inputs:
+            inputs.append(value)
+        places.append(inputs.index(value))
     plan = project(node, inputs)
     made = [Column(f"{a.function}_{i}", a.type, a.function != "count") for i, a in enumerate(aggs)]
     schema = Schema((*plan.schema.columns[: len(plain_keys)], *made))

@@ -17,6 +17,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from whence.errors import SqlError
 from whence.plan.stream_model import DEFAULT_RETENTION
 from whence.sql import statements as st
+from whence.sql.ledger import is_given, refuse_others
 from whence.sql.options import Target, check_name, read_lifetime, read_placement, read_value, retain_option
 from whence.sql.reader import Source
 from whence.sql.tables import read_table
@@ -48,6 +49,12 @@ def parse_one(text: str) -> st.Statement:
     if len(found) != 1:
         raise SqlError(f"expected one statement, found {len(found)}")
     return found[0]
+
+
+def parse_stored(text: str) -> st.Statement:
+    """Return the statement of a text that a database keeps, which an earlier version of Whence may have accepted."""
+    found = parse_one(text)
+    return replace(found, stored=True) if isinstance(found, st.CreateView) else found
 
 
 def _split(tokens: Sequence[Token]) -> Iterator[list[Token]]:
@@ -279,6 +286,9 @@ class _Reader:
             start = self.tokens[min(self.at, len(self.tokens) - 1)]
             name = self.name("view")
             columns = self.names("column") if self.peek() == "(" else None
+            if (self.peek(), self.peek(1)) == ("USING", "KEY"):  # for queries that DuckDB answers
+                self.at = 0
+                return [st.Query(query=self._query(self.rest()))]
             self.expect("AS")
             for words in (("NOT", "MATERIALIZED"), ("MATERIALIZED",)):
                 if self.accept(*words):
@@ -329,13 +339,12 @@ class _Reader:
         return self._inserted(tree)
 
     def _inserted(self, tree: exp.Insert) -> st.Statement:
-        for arg in ("alternative", "conflict", "returning", "overwrite", "by_name", "default"):
-            if tree.args.get(arg):
-                raise self.source.error(
-                    "only INSERT INTO table (columns) VALUES … or a query is supported (a row with an existing primary"
-                    " key replaces the old one)",
-                    self.tokens[0],
-                )
+        self._only(
+            tree,
+            ("with_", "this", "expression"),
+            "only INSERT INTO table (columns) VALUES … or a query is supported (a row with an existing primary key"
+            " replaces the old one)",
+        )
         target, columns = tree.this, None
         if isinstance(target, exp.Schema):
             columns = tuple(c.name.lower() for c in target.expressions)
@@ -347,30 +356,42 @@ class _Reader:
             source.set("with_", tree.args["with_"])
         return st.Insert(table=self._target(target), columns=columns, source=source)
 
+    def _only(self, tree: exp.Expr, args: tuple[str, ...], message: str) -> None:
+        """Refuse a statement that says more than these arguments."""
+        for arg, value in tree.args.items():
+            if arg not in args and is_given(value):
+                raise self.source.error(message, self.tokens[0])
+
     def _target(self, node: object) -> str:
         """The table that is to be changed: a name alone."""
         if not (isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier)):
             raise self.source.error("syntax error: expected the name of a table", self.tokens[0])
         if node.args.get("db") is not None:
             raise self.source.error("names have no schema or catalog part", self.tokens[0])
+        refuse_others(node, "this")
         return node.name.lower()
 
     def _delete(self) -> st.Statement:
         tree = self.rest()
-        if not isinstance(tree, exp.Delete) or tree.args.get("using") or tree.args.get("returning"):
-            raise self.source.error("only DELETE FROM table WHERE … is supported", self.tokens[0])
+        said = "only DELETE FROM table WHERE … is supported"
+        if not isinstance(tree, exp.Delete):
+            raise self.source.error(said, self.tokens[0])
+        self._only(tree, ("this", "where"), said)
         where = tree.args.get("where")
         return st.Delete(table=self._target(tree.this), where=where.this if where else None)
 
     def _update(self) -> st.Statement:
         tree = self.rest()
-        if not isinstance(tree, exp.Update) or tree.args.get("from_") or tree.args.get("returning"):
-            raise self.source.error("only UPDATE table SET column = … WHERE … is supported", self.tokens[0])
+        said = "only UPDATE table SET column = … WHERE … is supported"
+        if not isinstance(tree, exp.Update):
+            raise self.source.error(said, self.tokens[0])
+        self._only(tree, ("this", "expressions", "where"), said)
         where = tree.args.get("where")
         pairs = []
         for pair in tree.expressions:
             if not (isinstance(pair, exp.EQ) and isinstance(pair.this, exp.Column)):
                 raise self.source.error("only SET column = expression is supported", self.tokens[0])
+            refuse_others(pair.this, "this")
             pairs.append((pair.this.name.lower(), pair.expression))
         return st.Update(table=self._target(tree.this), assignments=tuple(pairs), where=where.this if where else None)
 

@@ -71,18 +71,32 @@ def map_outer(node: Node, change: Callable[[Expr], Expr | None], level: int = 1)
     """The plan with the columns of the query `level` steps out changed."""
 
     def inside(expr: Expr) -> Expr | None:
-        if isinstance(expr, Outer) and expr.level >= level:
-            seen = (
-                Col(expr.type, expr.index) if expr.level == level else Outer(expr.type, expr.index, expr.level - level)
-            )
-            found = change(seen)
-            return expr if found is None else push_in(found, level)
+        seen = _seen_from_outside(expr, level)
+        found = change(seen) if seen is not None else None
+        if found is not None:
+            return push_in(found, level)
+        if isinstance(expr, Outer):
+            return expr
         if isinstance(expr, Sub):
             operands = tuple(map_expr(e, inside) for e in expr.operands)
             return replace(expr, operands=operands, node=map_outer(expr.node, change, level + 1))
         return None
 
     return map_exprs(node, lambda e: map_expr(e, inside))
+
+
+def _seen_from_outside(expr: Expr, level: int) -> Expr | None:
+    """Return an expression inside a subquery as one of the query `level` steps out; None if it reads anything else."""
+    leaves = [e for e in walk_expr(expr) if isinstance(e, (Col, Outer, Sub, AggRef))]
+    if not leaves or not all(isinstance(e, Outer) and e.level >= level for e in leaves):
+        return None
+
+    def change(e: Expr) -> Expr | None:
+        if isinstance(e, Outer):
+            return Col(e.type, e.index) if e.level == level else Outer(e.type, e.index, e.level - level)
+        return None
+
+    return map_expr(expr, change)
 
 
 def push_in(expr: Expr, level: int) -> Expr:

@@ -10,7 +10,7 @@ import bisect
 import difflib
 from collections.abc import Iterable
 
-from sqlglot import exp
+from sqlglot import ErrorLevel, exp
 
 from whence.errors import SqlError
 
@@ -61,10 +61,15 @@ def error(message: str, node: exp.Expr | None = None, kind: type[SqlError] = Sql
     """The error to raise about a piece of SQL."""
     line, column = position(node)
     try:
-        text = shorten(node.sql(dialect="duckdb")) if node is not None else None
-    except RecursionError:
+        text = shorten(write_sql(node)) if node is not None else None
+    except Exception:  # too deep, or nothing that can be written: the message does without
         text = None
     return kind(shorten(message, _MESSAGE_LIMIT), line=line, column=column, text=text)
+
+
+def write_sql(node: exp.Expr) -> str:
+    """Return a tree as text to show, or to name a column by, without warnings of sqlglot's."""
+    return node.sql(dialect="duckdb", unsupported_level=ErrorLevel.IGNORE)
 
 
 def shorten(text: str, limit: int = _TEXT_LIMIT) -> str:

@@ -19,12 +19,18 @@ from whence.plan.logical import Distinct, Node, Project, Ref, Scan, SetOp, Union
 from whence.plan.nodes import ONE_ROW, columns, distinct, project, relabel
 from whence.plan.program import Program
 from whence.sql.expressions import ExpressionBinder
+from whence.sql.ledger import Ledger, refuse_others
 from whence.sql.limits import check_size
+from whence.sql.ordering import order_set
 from whence.sql.placeholders import correlation
 from whence.sql.position import did_you_mean, error
 from whence.sql.scope import Scope
-from whence.sql.select import bind_select, set_order
+from whence.sql.select import bind_select
+from whence.sql.subqueries import attach
 from whence.sql.types import coerce, common_type
+
+_OUTSIDE = ("with_", "order", "limit", "offset")  # what may stand around a query in parentheses
+_COMBINING = ("this", "expression", "distinct")  # of a set operation
 
 
 class UnresolvedError(Exception):
@@ -51,6 +57,7 @@ class Session:
     provisional: bool = False
     hidden: dict[int, str] = field(default_factory=dict)  # id of a CTE's tree -> name of its view
     current: str | None = None  # the view being bound, for messages
+    ledger: Ledger = field(default_factory=Ledger)
 
 
 @dataclass
@@ -65,12 +72,27 @@ class Cte:
 
 @dataclass(frozen=True)
 class QueryBinder:
-    """Binds queries: the program, the session, and the CTEs in sight (a plain one, or the view of a recursive one)."""
+    """Binds queries: the program, the session, and the CTEs in sight (a plain one, or the view of a recursive one).
+
+    `stored` says that the query was accepted by the version of Whence that stored it. That one may have skipped what is
+    refused today, and the view must still open: what says nothing in a view is then left unbound and unchecked.
+    """
 
     program: Program
     session: Session
     owner: str = "query"
     ctes: dict[str, Cte | str] = field(default_factory=dict)
+    stored: bool = False
+
+    @property
+    def ledger(self) -> Ledger:
+        """The parts of the statements that have been read."""
+        return self.session.ledger
+
+    def check_read(self, tree: exp.Expr) -> None:
+        """Refuse what binding the tree has not read."""
+        if not self.stored:
+            self.ledger.check(tree)
 
     def query(self, tree: exp.Expr, parent: Scope | None, keep_order: bool = False) -> Node:
         """The plan of a query; `parent` is the scope of the query around it, if it may see that."""
@@ -80,20 +102,41 @@ class QueryBinder:
 
     def _query(self, tree: exp.Expr, parent: Scope | None, keep_order: bool) -> Node:
         binder = self._with(tree)
-        while isinstance(tree, exp.Subquery) and not any(tree.args.get(a) for a in ("order", "limit", "offset")):
-            tree = tree.this
-            binder = binder._with(tree)
+        plan = binder._body(tree, parent, keep_order)
+        if binder is not self:
+            binder._bind_unused(tree.args["with_"])
+        return plan
+
+    def _body(self, tree: exp.Expr, parent: Scope | None, keep_order: bool) -> Node:
+        """The plan of a query whose WITH is already in this binder."""
         if isinstance(tree, exp.Select):
-            return bind_select(binder, tree, parent, keep_order)
+            return bind_select(self, tree, parent, keep_order)
         if isinstance(tree, exp.SetOperation):
-            return set_order(tree, binder._set_operation(tree, parent), keep_order)
+            return order_set(self, tree, self._set_operation(tree, parent), keep_order)
         if isinstance(tree, exp.Values):
-            return binder._values(tree, parent)
+            return order_set(self, tree, self._values(tree, parent), keep_order)
         if isinstance(tree, exp.Subquery):
-            return set_order(tree, binder.query(tree.this, parent), keep_order)
+            refuse_others(tree, "this", "alias", "joins", *_OUTSIDE)
+            self.ledger.read(tree, "this", *_OUTSIDE)
+            if not any(tree.args.get(arg) for arg in _OUTSIDE[1:]):
+                return self._query(tree.this, parent, keep_order)
+            return order_set(self, tree, self.query(tree.this, parent), keep_order)
         if isinstance(tree, exp.Table):
-            return binder.relation(tree)
+            return self.relation(tree)
+        if isinstance(tree, exp.DML):
+            raise error("INSERT, UPDATE, DELETE and MERGE cannot stand inside a query", tree)
         raise error("expected a query", tree)
+
+    def _bind_unused(self, clause: exp.Expr) -> None:
+        """Bind the CTEs of a WITH that the query after it does not read, so that nothing in them goes unseen."""
+        for cte in [] if self.stored else clause.expressions:
+            known = self.ctes[cte.alias.lower()]
+            if isinstance(known, Cte) and known.plan is None:
+                try:
+                    self._cte(known)
+                except UnresolvedError:
+                    if not self.session.provisional:
+                        raise
 
     def subquery(self, query: exp.Expr, scope: Scope) -> Node:
         """The plan of a subquery inside an expression."""
@@ -115,6 +158,7 @@ class QueryBinder:
         name = node.name.lower()
         if node.args.get("db") is not None:
             raise error("names have no schema or catalog part", node)
+        self.ledger.read(node, "this")
         if name in self.ctes:
             return self._cte(self.ctes[name])
         if name in self.session.schemas and not self.session.pending[name].owner:
@@ -153,8 +197,16 @@ class QueryBinder:
         clause = tree.args.get("with_")
         if clause is None:
             return self
+        self.ledger.read(clause, "expressions", "recursive")
+        for cte in clause.expressions:
+            self.ledger.read(cte, "this", "alias", "materialized")
+            self.ledger.read(cte.args["alias"], "this", "columns")
         recursive = _recursive(clause) if clause.args.get("recursive") else set()
         env: dict[str, Cte | str] = dict(self.ctes)
+        names = [cte.alias.lower() for cte in clause.expressions]
+        for at, name in enumerate(names):
+            if name in names[:at] and not self.stored:
+                raise error(f'WITH defines "{name}" twice', clause.expressions[at])
         inner = replace(self, ctes=env)
         for cte in clause.expressions:
             if cte.alias.lower() in recursive:
@@ -189,6 +241,8 @@ class QueryBinder:
         while isinstance(first, exp.SetOperation) and (first is tree or not _has_own_clauses(first)):
             if first.args.get("by_name"):
                 raise error("UNION BY NAME is not supported", first)
+            refuse_others(first, *_COMBINING, *_OUTSIDE)
+            self.ledger.read(first, *_COMBINING, *_OUTSIDE)
             steps.append(first)
             first = first.this
         node = self._branch(first, parent, None)
@@ -214,11 +268,13 @@ class QueryBinder:
     # -- VALUES
 
     def _values(self, tree: exp.Expr, parent: Scope | None) -> Node:
+        self.ledger.read(tree, "expressions", *_OUTSIDE)
         place = ExpressionBinder(self, Scope((), parent), "VALUES")
-        rows = [
-            [place.bind(e) for e in row.expressions] if isinstance(row, exp.Tuple) else [place.bind(row)]
-            for row in tree.expressions
-        ]
+        rows: list[list[Expr]] = []
+        for source in tree.expressions:
+            if isinstance(source, exp.Tuple):
+                self.ledger.read(source, "expressions")
+            rows.append([place.bind(e) for e in (source.expressions if isinstance(source, exp.Tuple) else [source])])
         width = len(rows[0])
         for row, source in zip(rows, tree.expressions, strict=True):
             if len(row) != width:
@@ -231,7 +287,10 @@ class QueryBinder:
         if all(isinstance(e, Lit) for row in cast_rows for e in row):
             schema = Schema(tuple(Column(n, type) for n, type in zip(names, types, strict=True)))
             return Values(schema, tuple(tuple(e.value for e in row) for row in cast_rows))  # type: ignore[attr-defined]
-        plans: list[Node] = [project(ONE_ROW, row, names) for row in cast_rows]
+        plans: list[Node] = []
+        for row, source in zip(cast_rows, tree.expressions, strict=True):
+            node, values = attach(ONE_ROW, row, source)
+            plans.append(project(node, values, names))
         return plans[0] if len(plans) == 1 else Union(plans[0].schema, tuple(plans))
 
 
@@ -256,7 +315,7 @@ def _combined(step: exp.SetOperation, left: Node, right: Node) -> Node:
 
 
 def _has_own_clauses(tree: exp.Expr) -> bool:
-    return any(tree.args.get(a) for a in ("with_", "order", "limit", "offset"))
+    return any(tree.args.get(arg) for arg in _OUTSIDE)
 
 
 def _first_names(first: exp.Expr, node: Node | None) -> Node | None:

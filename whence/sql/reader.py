@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import ParseError, TokenError
+from sqlglot.generators.duckdb import DuckDBGenerator
 from sqlglot.parsers.duckdb import DuckDBParser
 from sqlglot.tokenizer_core import Token, TokenType
 
@@ -51,6 +52,15 @@ class WhenceDialect(DuckDB):
 
     class Tokenizer(DuckDB.Tokenizer):
         COMMANDS: ClassVar[set[TokenType]] = set()
+
+    class Generator(DuckDBGenerator):
+        """Writes queries for DuckDB, which knows best where IGNORE NULLS may stand: sqlglot would leave it out."""
+
+        def ignorenulls_sql(self, expression: exp.IgnoreNulls) -> str:
+            return f"{self.sql(expression, 'this')} IGNORE NULLS"
+
+        def respectnulls_sql(self, expression: exp.RespectNulls) -> str:
+            return f"{self.sql(expression, 'this')} RESPECT NULLS"
 
 
 _DIALECT = WhenceDialect()

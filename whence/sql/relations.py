@@ -44,6 +44,7 @@ def bind_from(binder: QueryBinder, query: exp.Expr, parent: Scope | None) -> Bou
     clause = query.args.get("from_")
     if clause is None:
         return Bound(ONE_ROW, ())
+    binder.ledger.read(clause, "this")
     return _From(binder, parent).items(clause.this, query.args.get("joins") or [])
 
 
@@ -76,24 +77,27 @@ class _From:
 
     def item(self, node: exp.Expr, before: Bound | None) -> Bound:
         """One item; a table function appends its columns to those of `before`."""
-        for arg in ("sample", "pivots", "laterals"):
-            if node.args.get(arg):
-                raise error("this is not supported in FROM", node)
         alias = node.args.get("alias")
+        self.binder.ledger.read(node, "alias", "joins")
+        if alias is not None:
+            self.binder.ledger.read(alias, "this", "columns")
         relation = alias.this.name.lower() if alias is not None and alias.this is not None else None
         renamed = [c.name.lower() for c in alias.columns] if alias is not None else []
         if _is_function(node):
             return self._function(node, relation, renamed, before or Bound(ONE_ROW, ()))
         if is_stream_function(node):
+            self.binder.ledger.read(node, "this")
             plan: Node = bind_call(self.binder, node.this)
             relation = relation or named_by(node.this)
         elif isinstance(node, exp.Table):
             plan = self.binder.relation(node)
             relation = relation or node.name.lower()
         elif isinstance(node, exp.Subquery) and isinstance(node.this, (exp.Table, exp.Subquery)) and not relation:
+            self.binder.ledger.read(node, "this")
             inner = self.item(node.this, None)
             return self._more(inner, node)
         elif isinstance(node, exp.Subquery) and isinstance(node.this, exp.Table):
+            self.binder.ledger.read(node, "this")
             inner = self.item(node.this, None)
             visible = [i for i, f in enumerate(inner.fields) if not f.merged]
             names = unique_names(inner.fields[i].name for i in visible)
@@ -115,6 +119,8 @@ class _From:
 
     def _function(self, node: exp.Expr, relation: str | None, renamed: list[str], before: Bound) -> Bound:
         call = node.this
+        self.binder.ledger.read(node, "this")
+        self.binder.ledger.read(call, "this", "expressions")
         name = str(call.this).lower()
         functions = self.binder.program.table_functions
         if name not in functions:
@@ -138,6 +144,7 @@ class _From:
 
     def _kind(self, step: exp.Expr) -> JoinKind | None:
         """The kind of a join, None for a comma."""
+        self.binder.ledger.read(step, "this", "on", "using", "side", "kind", "method")
         side, kind, method = ((step.args.get(a) or "").upper() for a in ("side", "kind", "method"))
         if method not in ("", "NATURAL") or kind not in ("", "INNER", "OUTER", "CROSS", "SEMI", "ANTI"):
             raise error(f"{method or kind} joins are not supported", step)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
 from whence.model.types import Column, Schema, Type
 from whence.plan.expr import Col, Expr, Lit
-from whence.sql.placeholders import Outer
+from whence.sql.placeholders import AggRef, Outer, Sub, push_in, walk_expr
 from whence.sql.position import did_you_mean, error
 
 
@@ -30,10 +30,14 @@ class Field:
 
 @dataclass(frozen=True)
 class Scope:
-    """The columns of the current row by position, and the scope of the query around."""
+    """The columns of the current row by position, and the scope of the query around.
+
+    `aliases` are names of the select list, for the clauses after it; a column of the same name goes before.
+    """
 
     fields: tuple[Field, ...] = ()
     parent: Scope | None = None
+    aliases: Mapping[str, Expr] = field(default_factory=dict)
 
     @property
     def schema(self) -> Schema:
@@ -56,8 +60,10 @@ class Scope:
                 owners = ", ".join(sorted(f"{scope.fields[i].relation}.{name}" for i in found))
                 raise error(f'column "{name}" is ambiguous: it may be {owners}', node)
             if found:
-                field = scope.fields[found[0]]
-                return Outer(field.type, found[0], level) if level else Col(field.type, found[0])
+                column = scope.fields[found[0]]
+                return Outer(column.type, found[0], level) if level else Col(column.type, found[0])
+            if relation is None and name in scope.aliases:
+                return _aliased(scope.aliases[name], level, node)
             scope, level = scope.parent, level + 1
         raise self._unknown(relation, name, node)
 
@@ -92,8 +98,16 @@ class Scope:
                 return error(f'unknown table "{relation}"{did_you_mean(relation, known)}', node)
             names = [f.name for s in scopes for f in s.fields if f.relation == relation]
             return error(f'"{relation}" has no column "{name}"{did_you_mean(name, names)}', node)
-        names = [f.name for s in scopes for f in s.fields]
+        names = [name for s in scopes for name in (*(f.name for f in s.fields), *s.aliases)]
         return error(f'unknown column "{name}"{did_you_mean(name, names)}', node)
+
+
+def _aliased(expr: Expr, level: int, node: exp.Column) -> Expr:
+    """Return what an alias stands for, as seen from a subquery `level` steps inside its query."""
+    if level and any(isinstance(e, (AggRef, Sub)) for e in walk_expr(expr)):
+        what = "an aggregate or a subquery"
+        raise error(f'the alias "{node.name}" stands for {what}; a subquery of the same SELECT cannot read it', node)
+    return push_in(expr, level) if level else expr
 
 
 def fields_of(schema: Schema, relation: str | None) -> tuple[Field, ...]:

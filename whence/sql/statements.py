@@ -33,7 +33,7 @@ class CreateTable(Statement):
 
 @dataclass(frozen=True, kw_only=True)
 class CreateView(Statement):
-    """`columns` renames the query's columns; `options` are those of `WITH (…)`."""
+    """`columns` renames the query's columns; `options` are those of `WITH (…)`; see `QueryBinder` for `stored`."""
 
     name: str
     query: exp.Expr = field(repr=False)
@@ -41,6 +41,7 @@ class CreateView(Statement):
     options: tuple[tuple[str, str], ...] = ()
     replace: bool = False
     if_not_exists: bool = False
+    stored: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

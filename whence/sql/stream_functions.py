@@ -56,11 +56,12 @@ def named_by(call: exp.Expr) -> str:
 def bind_call(binder: QueryBinder, call: exp.Expr) -> Node:
     """The plan of a call."""
     name = _name(call)
+    binder.ledger.read(call, "this", "expressions")
     if name in ("late", "numbered", "owed"):
         raise error(f"{name}(…) is for queries that are asked once: no plan is made, and no view kept, of it", call)
     if name == "provenance":
         return _provenance(binder, call)
-    given = _Given(binder, call, _stream(binder, call), _named(call, _ARGUMENTS[name]))
+    given = _Given(binder, call, _stream(binder, call), _named(binder, call, _ARGUMENTS[name]))
     match name:
         case "slide":
             return _slide(given)
@@ -80,6 +81,7 @@ def _stream(binder: QueryBinder, call: exp.Expr) -> Node:
     """The plan of the first argument."""
     first = call.expressions[0] if call.expressions else None
     if isinstance(first, exp.Column) and not first.table and isinstance(first.this, exp.Identifier):
+        binder.ledger.read(first, "this")
         node = binder.relation(exp.Table(this=first.this.copy()))
         table = binder.program.tables.get(node.table) if isinstance(node, Scan) else None
         if table is not None and table.stream is None:
@@ -98,13 +100,14 @@ def not_a_stream(name: str, kind: str) -> str:
     return f'"{name}" is a {kind}: rows of a {kind} come in no order'
 
 
-def _named(call: exp.Expr, known: tuple[str, ...]) -> dict[str, exp.Expr]:
+def _named(binder: QueryBinder, call: exp.Expr, known: tuple[str, ...]) -> dict[str, exp.Expr]:
     """The arguments after the first."""
     name, found = _name(call), dict[str, exp.Expr]()
     listed = ", ".join(known)
     for arg in call.expressions[1:]:
         if not isinstance(arg, exp.Kwarg):
             raise error(f"{name} takes its arguments after the first by name, such as {known[0]} => …: {listed}", arg)
+        binder.ledger.read(arg, "this", "expression")
         key = arg.this.name.lower()
         if key not in known:
             hint = did_you_mean(key, known) or ";"
@@ -132,10 +135,12 @@ class _Given:
         """The column that an argument names."""
         node = node if node is not None else self.args[arg]
         while isinstance(node, exp.Paren):
+            self.binder.ledger.read(node, "this")
             node = node.this
         if not isinstance(node, exp.Column) or isinstance(node.this, exp.Star):
             advice = f"compute it before: {self.name}((SELECT … AS x, … FROM …), {arg} => x)"
             raise error(f"{arg} names a column of the stream; {advice}", node)
+        self.binder.ledger.read(node, "this", "table")
         found = Scope(fields_of(self.input.schema, named_by(self.call))).resolve(node)
         assert isinstance(found, Col)
         return found.index
@@ -144,6 +149,8 @@ class _Given:
         node = self.args.get("by")
         if node is None:
             return ()
+        if isinstance(node, exp.Tuple):
+            self.binder.ledger.read(node, "expressions")
         parts = node.expressions if isinstance(node, exp.Tuple) else [node]
         return tuple(dict.fromkeys(self.column("by", part) for part in parts))
 
@@ -316,6 +323,7 @@ def _provenance(binder: QueryBinder, call: exp.Expr) -> Node:
     for arg in args:
         if not isinstance(arg, exp.Column) or arg.table or not isinstance(arg.this, exp.Identifier):
             raise error("provenance takes the name of a view, and of a stream it is made of", arg)
+        binder.ledger.read(arg, "this")
     if not 1 <= len(args) <= 2:
         raise error("provenance takes the name of a view, and of a stream it is made of", call)
     view = args[0].name.lower()

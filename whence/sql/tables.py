@@ -6,6 +6,7 @@ from sqlglot import exp
 
 from whence.model.types import Column, Schema
 from whence.plan.program import Table
+from whence.sql.ledger import refuse_others
 from whence.sql.position import error
 from whence.sql.types import type_of
 
@@ -18,20 +19,26 @@ def read_table(name: str, tree: exp.Expr, options: tuple[tuple[str, str], ...] =
     table_key: list[exp.Expr] = []
     keyed = 0
     for item in schema.expressions:
-        if isinstance(item, exp.Constraint) and item.expressions:
+        if isinstance(item, exp.Constraint) and len(item.expressions) == 1:
             item = item.expressions[0]
         if isinstance(item, exp.PrimaryKey):
+            refuse_others(item, "expressions", "include")
+            if item.args.get("include") is not None:
+                refuse_others(item.args["include"])
             table_key, keyed = list(item.expressions), keyed + 1
             continue
         if not isinstance(item, exp.ColumnDef) or item.args.get("kind") is None:
             raise error("expected a column with its type, or PRIMARY KEY (…)", item)
+        refuse_others(item, "this", "kind", "constraints")
         column = item.name.lower()
         if any(c.name == column for c in columns):
             raise error(f'column "{column}" is declared twice', item)
         nullable = True
         for constraint in item.args.get("constraints") or []:
+            refuse_others(constraint, "kind")
             match constraint.args.get("kind"):
-                case exp.PrimaryKeyColumnConstraint():
+                case exp.PrimaryKeyColumnConstraint() as primary:
+                    refuse_others(primary)
                     inline_key.append(column)
                     keyed, nullable = keyed + 1, False
                 case exp.NotNullColumnConstraint() as not_null:
@@ -46,6 +53,7 @@ def read_table(name: str, tree: exp.Expr, options: tuple[tuple[str, str], ...] =
     names = [c.name for c in columns]
     key: list[int] = [names.index(c) for c in inline_key]
     for part in table_key:
+        refuse_others(part, "this", "quoted")
         column = part.name.lower()
         if column not in names:
             raise error(f'PRIMARY KEY names the column "{column}", which the table does not have', part)

@@ -55,7 +55,10 @@ def type_of(node: exp.Expr) -> Type:
             raise error(f"DECIMAL has 1 to {t.MAX_PRECISION} digits, of which at most all after the point", node)
         return t.decimal(precision, scale)
     if name in _NAMES:
-        return _NAMES[name]
+        found = _NAMES[name]
+        if node.expressions and found.kind is not Kind.TEXT:
+            raise error(f"{found} takes no length or precision", node)
+        return found
     supported = "BOOLEAN, INTEGER, BIGINT, DOUBLE, DECIMAL, TEXT, DATE, TIMESTAMP, INTERVAL"
     raise error(f"unsupported type; the types are {supported}", node)
 

@@ -17,7 +17,7 @@ from whence.plan.nodes import relabel
 from whence.plan.program import Program, View
 from whence.plan.strata import references
 from whence.sql.options import retain_option
-from whence.sql.parse import parse_one
+from whence.sql.parse import parse_stored
 from whence.sql.position import error
 from whence.sql.queries import Pending, QueryBinder, Session, UnresolvedError, cast_plan, named, set_type, settled
 from whence.sql.reader import deep_stack
@@ -42,12 +42,14 @@ def bind_views(creates: Sequence[CreateView], program: Program) -> Program:
     base.views = {n: v for n, v in base.views.items() if v.owner not in wanted and v.owner not in again}
     session = Session()
     for create in [*wanted.values(), *again.values()]:
-        binder = QueryBinder(base, session, create.name)
+        binder = QueryBinder(base, session, create.name, stored=create.stored)
         session.pending[create.name] = Pending(create.query, binder, create.columns, options=create.options)
         session.schemas[create.name] = None
     try:
         with deep_stack():
             plans = resolve(session)
+            for pending in session.pending.values():
+                pending.binder.check_read(pending.query)
     except RecursionError:
         raise SqlError("the query is nested too deeply") from None
     except SqlError as failure:
@@ -172,7 +174,7 @@ def _dependents(replaced: set[str], program: Program, wanted: set[str]) -> dict[
         reached |= found
     statements = {}
     for name in reached - wanted:
-        statement = parse_one(program.views[name].sql)
+        statement = parse_stored(program.views[name].sql)
         assert isinstance(statement, CreateView)
         statements[name] = replace(statement, options=program.views[name].options)
     return statements
