@@ -2,13 +2,13 @@
 
 | figure | x | what is measured |
 |---|---|---|
-| 12 | rows a window, 10 to 100 | completion, and the retrieval of all provenance: eager, and by replay |
+| 12 | rows a window, 10 to 100 | completion, and the retrieval of all provenance: eager, by replay, by rewriting |
 | 13 | averages over averages, 1 to 4 | the same; windows of 10 every 1 |
 | 14a | rows a window, 50 to 2,000 | completion |
 | 14b | rows a slide, 1 to 100, windows of 100 | completion |
 | 14c | percent that the first selection lets pass, 5 to 100 | completion |
 | 15 | rows a batch, 10 to 100, at a fixed pace | latency |
-| 16 | rows a front window of the overheating network, 2 to 2,000 | completion |
+| 16, 16b | rows a front window of the overheating network, 2 to 2,000, from one stream and from two | completion |
 | 17 | percent of results retrieved, 0.05 to 100; four averages of 10 every 3 | completion and retrieval together |
 
 The paper's own numbers, as far as its text has them, are `PAPER`: how many times no provenance each took.
@@ -17,16 +17,22 @@ The paper's own numbers, as far as its text has them, are `PAPER`: how many time
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+
+import pyarrow as pa
 
 import whence
 from benchmarks.lineage_networks import (
     ADAPTIVE,
+    CHUNK,
     COVERING,
     MODES,
+    PLACES,
+    REWRITE,
     SINGLE,
+    STREAM,
     Mode,
     Network,
     heat,
@@ -36,15 +42,18 @@ from benchmarks.lineage_networks import (
 )
 from benchmarks.lineage_runs import (
     Answer,
+    Arrivals,
     Figure,
     Spent,
     agree,
     batches,
+    by_turns,
     compare,
     completion,
     latencies,
     opened,
     retrieve,
+    rewritten,
     turns,
     warm,
 )
@@ -61,6 +70,7 @@ class Sizes:
     rows: int = 100_000
     rounds: int = 9
     retrievals: int = 2  # of all provenance, in figures 12 and 13
+    rewritten: int = 30_000_000  # rows of a rewritten network, at the most
     windows: tuple[int, ...] = (10, 25, 50, 75, 100)  # figure 12
     depths: tuple[int, ...] = (1, 2, 3, 4)
     large: tuple[int, ...] = (50, 100, 250, 500, 1000, 2000)  # figure 14a
@@ -80,6 +90,7 @@ QUICK = Sizes(
     rows=5_000,
     rounds=1,
     retrievals=1,
+    rewritten=1_000_000,
     windows=(10, 100),
     depths=(1, 4),
     large=(50, 500),
@@ -100,6 +111,7 @@ PAPER: Mapping[str, Mapping[str, Mapping[float, float]]] = {
         COVERING.name: {1: 1.0, 2: 4.4 / 3.9, 3: 5.2 / 4.8, 4: 6.3 / 5.7},
         RETRIEVAL + SINGLE.name: {1: 3.0 / 3.1, 2: 12.9 / 3.9, 3: 103.0 / 4.8, 4: 2047.0 / 5.7},
         RETRIEVAL + COVERING.name: {1: 5.2 / 3.1, 2: 14.7 / 3.9, 3: 91.1 / 4.8, 4: 2224.0 / 5.7},
+        REWRITE.name: {1: 7.2 / 3.1, 2: 625.0 / 3.9},
     },
     "14a": {
         SINGLE.name: {50: 1.70, 2000: 6.30},
@@ -139,9 +151,25 @@ def _with_retrieval(figure: Figure, x: float, network: Network, sizes: Sizes, sa
             taken, found[mode.name] = retrieve(db)
             figure.note(RETRIEVAL + mode.name, x, taken)
 
-    warm(network, MODES, rows.slice(0, 2_000))
+    warm(network, MODES, batches(rows.slice(0, 2_000), 500))
     compare(network, MODES, batches(rows), sizes.rounds, lambda mode, s: figure.note(mode.name, x, s), then)
+    _rewritten(figure, x, network, sizes, found)
     agree(f"provenance, {network.name}", found)
+
+
+def _rewritten(figure: Figure, x: float, network: Network, sizes: Sizes, found: dict[str, Answer]) -> None:
+    """The rewritten network: generation and retrieval are one; as few rounds as there are retrievals."""
+    count = network.rewritten_rows * sizes.rows
+    if count > sizes.rewritten:
+        figure.notes.append(f"{REWRITE.name} is left out at {x:g}: it would make {count:,.0f} rows")
+        return
+    rows = numbers(sizes.rows)
+    warm(network, [REWRITE], batches(rows.slice(0, 2_000), 500))
+    for _ in range(sizes.retrievals):
+        with closing(opened(network, REWRITE)) as db:
+            figure.note(REWRITE.name, x, completion(db, batches(rows)))
+            taken, found[REWRITE.name] = rewritten(db)
+            figure.note(RETRIEVAL + REWRITE.name, x, taken)
 
 
 def generation(sizes: Sizes, say: Say) -> list[Figure]:
@@ -156,7 +184,7 @@ def generation(sizes: Sizes, say: Say) -> list[Figure]:
     for figure, networks in settings:
         for x, network in networks.items():
             say(f"figure {figure.number}, {network.name}")
-            warm(network, MODES, rows.slice(0, 5_000))
+            warm(network, MODES, batches(rows.slice(0, 5_000), 1_250))
             compare(network, MODES, batches(rows), sizes.rounds, lambda m, s, f=figure, x=x: f.note(m.name, x, s))  # type: ignore[misc]
     return [figure for figure, _ in settings]
 
@@ -182,17 +210,30 @@ def load(sizes: Sizes, say: Say) -> list[Figure]:
 
 
 def fronts(sizes: Sizes, say: Say) -> list[Figure]:
-    """Figure 16."""
-    figure = Figure("16", f"the overheating network, {sizes.rows:,} readings", "rows a front window")
-    rows, modes = heat(sizes.rows), list(MODES)
+    """Figure 16: both places in one stream, and a stream of each."""
+    title, rows = f"the overheating network, {sizes.rows:,} readings", heat(sizes.rows)
+    one, two = (Figure(n, f"{title}, {of}", "rows a front window") for n, of in (("16", "one stream"), ("16b", "two")))
+    few = rows.slice(0, 2_000)
+    _fronts(one, (STREAM,), batches(rows), batches(few, 500), sizes, say)
+    _fronts(two, PLACES, by_turns(rows, PLACES, CHUNK), by_turns(few, PLACES, CHUNK, 500), sizes, say)
+    return [one, two]
+
+
+def _fronts(
+    figure: Figure,
+    streams: tuple[str, ...],
+    every: Sequence[pa.Table | Arrivals],
+    few: Sequence[pa.Table | Arrivals],
+    sizes: Sizes,
+    say: Say,
+) -> None:
+    modes, rounds = list(MODES), min(sizes.rounds, 3)
     for size in sizes.fronts:
-        network = overheating(size)
-        say(f"figure 16, {network.name}")
-        warm(network, modes, rows.slice(0, 2_000))
-        rounds = min(sizes.rounds, 3)
-        compare(network, modes, batches(rows), rounds, lambda m, s, x=size: figure.note(m.name, x, s))  # type: ignore[misc]
+        network = overheating(size, streams)
+        say(f"figure {figure.number}, {network.name}")
+        warm(network, modes, few)
+        compare(network, modes, every, rounds, lambda m, s, x=size: figure.note(m.name, x, s))  # type: ignore[misc]
         modes = figure.quick(modes, size, sizes.limit)
-    return [figure]
 
 
 def some(rate: float) -> str:
@@ -221,7 +262,7 @@ def retrieval(sizes: Sizes, say: Say) -> list[Figure]:
                 total += taken
             figure.note(mode.name, rate, total)
 
-    warm(network, MODES, rows.slice(0, 20_000))
+    warm(network, MODES, batches(rows.slice(0, 20_000), 5_000))
     compare(network, MODES, batches(rows), sizes.many_rounds, lambda mode, s: None, then)
     for rate, answers in found.items():
         agree(f"provenance of {rate:g} % of the results", answers)

@@ -16,11 +16,12 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 import whence
-from benchmarks.lineage_networks import NONE, STREAM, VIEW, Mode, Network
+from benchmarks.lineage_networks import NONE, REWRITTEN, STREAM, VIEW, Mode, Network
 
 BATCH = 10_000
 T = TypeVar("T")
@@ -142,14 +143,35 @@ def spent(work: Callable[[], T]) -> tuple[Spent, T]:
     return Spent(time.perf_counter() - start, time.process_time() - cpu), found
 
 
-def completion(db: whence.Database, every: Sequence[pa.Table]) -> Spent:
+Arrivals = Sequence[tuple[str, pa.Table]]
+"""What comes in one epoch, stream by stream, in this order."""
+
+
+def completion(db: whence.Database, every: Sequence[pa.Table | Arrivals]) -> Spent:
     """Until all of it has come through."""
 
     def work() -> None:
         for batch in every:
-            db.insert(STREAM, batch)
+            if isinstance(batch, pa.Table):
+                db.insert(STREAM, batch)
+                continue
+            with db.transaction():
+                for stream, rows in batch:
+                    db.insert(stream, rows)
 
     return spent(work)[0]
+
+
+def by_turns(rows: pa.Table, streams: Sequence[str], chunk: int, size: int = BATCH) -> list[Arrivals]:
+    """Deal rows out to the streams in turn; of each, `chunk` rows come together, and `size` rows make an epoch."""
+    shares = [rows.take(np.arange(place, len(rows), len(streams))) for place in range(len(streams))]
+    pieces = [
+        (stream, share.slice(start, chunk))
+        for start in range(0, len(shares[0]), chunk)
+        for stream, share in zip(streams, shares, strict=True)
+    ]
+    together = max(size // chunk, 1)
+    return [pieces[start : start + together] for start in range(0, len(pieces), together)]
 
 
 def latencies(db: whence.Database, every: Sequence[pa.Table], pace: float) -> list[Spent]:
@@ -174,12 +196,23 @@ class Answer:
     mixed: int
 
 
-def retrieve(db: whence.Database, where: str = "") -> tuple[Spent, Answer]:
+def retrieve(db: whence.Database, where: str = "", stream: str = STREAM) -> tuple[Spent, Answer]:
     """Results beside their inputs, all columns: what it took, and what came."""
-    query = f"SELECT * FROM provenance({VIEW}, {STREAM}) {where}"
+    query = f"SELECT * FROM provenance({VIEW}, {stream}) {where}"
     taken, found = spent(lambda: db.query(query).to_arrow())
-    tids, inputs = (found[name].to_numpy() for name in ("tid", f"{STREAM}_tid"))
-    return taken, Answer(len(found), int((tids * 7919 % 104729 * inputs).sum()))
+    return taken, _answer(*(found[name].to_numpy() for name in ("tid", f"{stream}_tid")))
+
+
+def rewritten(db: whence.Database) -> tuple[Spent, Answer]:
+    """What the rewritten network has computed, all columns; each pair counts once, however often it came."""
+    taken, found = spent(lambda: db[REWRITTEN].to_arrow())
+    pairs = np.unique(np.column_stack([found["id"].to_numpy(), found["source"].to_numpy()]), axis=0)
+    _, tids = np.unique(pairs[:, 0], return_inverse=True)  # results and inputs are numbered from 1, in their order
+    return taken, _answer(tids + 1, pairs[:, 1] + 1)
+
+
+def _answer(tids: np.ndarray, inputs: np.ndarray) -> Answer:
+    return Answer(len(tids), int((tids * 7919 % 104729 * inputs).sum()))
 
 
 def results(db: whence.Database) -> tuple[int, float]:
@@ -206,7 +239,7 @@ def turns(modes: Sequence[Mode], rounds: int) -> Iterator[tuple[int, Mode]]:
 def compare(
     network: Network,
     modes: Sequence[Mode],
-    every: Sequence[pa.Table],
+    every: Sequence[pa.Table | Arrivals],
     rounds: int,
     note: Callable[[Mode, Spent], None],
     then: Callable[[Mode, whence.Database, Spent], None] | None = None,
@@ -223,10 +256,10 @@ def compare(
     agree(network.name, found)
 
 
-def warm(network: Network, modes: Sequence[Mode], rows: pa.Table) -> None:
+def warm(network: Network, modes: Sequence[Mode], every: Sequence[pa.Table | Arrivals]) -> None:
     """Load and compile what a network needs: few rows, retrieved too."""
     for mode in modes:
         with closing(opened(network, mode)) as db:
-            completion(db, batches(rows, max(len(rows) // 4, 1)))
+            completion(db, every)
             if mode.traced:
-                retrieve(db)
+                retrieve(db, stream=network.streams[0])

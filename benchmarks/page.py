@@ -88,9 +88,14 @@ def schemes(figure: dict[str, Any]) -> str:
             else:
                 n = figure["partitions"] or r["x"]
                 cells += [_number(r["provenance"]), _number(r["shipped"] / n / 1e3), f"{r['rows']:,}"]
-                cells += [f"{r['messages']:,}", _number(r["state"] / n / 1e3), f"{r['seconds']:.3g}"]
+                cells += [f"{r['messages']:,}", _number(r["state"] / n / 1e3), _seconds(r)]
             out.append("| " + " | ".join(cells) + " |")
     return "\n".join(out)
+
+
+def _seconds(reading: dict[str, Any]) -> str:
+    within = reading.get("within", 0.0)
+    return f"{reading['seconds']:.3g}" + (f" ± {within:.2g}" if within else "")
 
 
 def modes(figure: dict[str, Any]) -> str:

@@ -9,26 +9,31 @@
 | 14 | partitions | inserting all links, and then one deletion |
 | 15 | fraction of the links inserted, in random order | as 10; functions are BDDs, under two orders of variables |
 | 16 | dense and sparse | the cheapest and the shortest path of each pair, inserting all links in one epoch |
+| 16dp, 16sp | 0: inserting; 1: one deletion | the same with the paper's own views, which have the paths themselves |
 
 Schemes that finish a step must have the same rows after it (`provenance_runs.agree`).
 """
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from benchmarks.provenance_runs import Epoch, Job, Reading, Step, agree, run
 from benchmarks.provenance_schemes import (
+    CHEAPEST_PATHS,
     DRED,
     EACH,
     EAGER,
     LAZY,
     MULTI,
+    PATHS,
     REACHABLE,
     REGION,
     SCHEMES,
+    SUPPORT,
     Program,
     cost_only,
 )
@@ -36,6 +41,7 @@ from benchmarks.transit_stub import Link, Network, grown
 
 FIGURES = (10, 11, 12, 13, 14, 15, 16)
 DEPTH_FIRST, ARRIVAL = "depth first", "arrival"
+MULTI_PATHS, SINGLE_PATHS = "multi: shortest and cheapest paths", "single: cheapest paths"
 MULTI_LINE, EACH_LINE, COST_LINE = "multi: both select", "single: a recursion each", "single: cost selects"
 
 
@@ -46,6 +52,7 @@ class Sizes:
     partitions: int = 12
     epoch: int = 10  # links
     limit: float = 60.0  # seconds a step
+    runs: int = 1  # of each job
     transit: int = 4  # nodes of the network
     deletions: int = 40
     single: int = 10  # deletions over each number of partitions
@@ -109,6 +116,7 @@ def summed(readings: Sequence[Reading]) -> list[Reading]:
             reading = replace(
                 reading,
                 seconds=last.seconds + reading.seconds,
+                within=math.hypot(last.within, reading.within),
                 messages=last.messages + reading.messages,
                 rows=last.rows + reading.rows,
                 shipped=last.shipped + reading.shipped,
@@ -124,6 +132,7 @@ def averaged(readings: Sequence[Reading]) -> list[Reading]:
         replace(
             r,
             seconds=r.seconds / r.epochs,
+            within=r.within / r.epochs,
             messages=round(r.messages / r.epochs),
             rows=round(r.rows / r.epochs),
             shipped=round(r.shipped / r.epochs),
@@ -150,7 +159,7 @@ def insertions_and_deletions(sizes: Sizes, say: Say) -> list[Figure]:
     deleted = Figure("11", f"one deletion, of {len(net.links)} links", "links deleted", sizes.partitions)
     for name in sizes.schemes:
         say(f"figures 10 and 11, {name}")
-        readings = run(Job(name, REACHABLE, sizes.partitions, load + delete, warm=_WARM), sizes.limit)
+        readings = run(Job(name, REACHABLE, sizes.partitions, load + delete, warm=_WARM), sizes.limit, sizes.runs)
         inserted.curves.append(Curve(name, summed(readings[: len(load)])))
         deleted.curves.append(Curve(name, averaged(readings[len(load) :])))
     return [_checked(inserted), _checked(deleted)]
@@ -187,7 +196,7 @@ def regions(sizes: Sizes, say: Say, away: int = 10, side: int = 100, seeds: int 
     for name in sizes.schemes:
         say(f"figure 12, {name}")
         job = Job(name, REGION, sizes.partitions, steps + _fractions(go, sizes.fractions), before, warm)
-        readings = run(job, sizes.limit)
+        readings = run(job, sizes.limit, sizes.runs)
         inserted.curves.append(Curve(name, summed(readings[: len(steps)])))
         deleted.curves.append(Curve(name, averaged(readings[len(steps) :])))
     return [_checked(inserted), _checked(deleted)]
@@ -204,17 +213,17 @@ def growing(sizes: Sizes, say: Say) -> list[Figure]:
             for links in sizes.links:
                 net = grown(links // per, density)
                 steps = (Step(links, tuple(insertions(net, sizes.epoch))),)
-                found += _next(found, Job(name, REACHABLE, sizes.partitions, steps, warm=_WARM), sizes.limit)
+                found += _next(found, Job(name, REACHABLE, sizes.partitions, steps, warm=_WARM), sizes)
             figure.curves.append(Curve(name, found))
         figures.append(_checked(figure))
     return figures
 
 
-def _next(found: Sequence[Reading], job: Job, limit: float) -> list[Reading]:
+def _next(found: Sequence[Reading], job: Job, sizes: Sizes) -> list[Reading]:
     """A job's readings; none of a job that is heavier than one that did not finish."""
     if found and found[-1].missing:
         return [Reading(step.x, missing=found[-1].missing) for step in job.steps]
-    return run(job, limit)
+    return run(job, sizes.limit, sizes.runs)
 
 
 def partitions(sizes: Sizes, say: Say) -> list[Figure]:
@@ -229,7 +238,7 @@ def partitions(sizes: Sizes, say: Say) -> list[Figure]:
         for count in sizes.counts:
             say(f"figure 14, {name}, {count} partitions")
             steps = (Step(count, load), Step(count, delete))
-            found += _next(found, Job(name, REACHABLE, count, steps, warm=_WARM), sizes.limit)
+            found += _next(found, Job(name, REACHABLE, count, steps, warm=_WARM), sizes)
         inserted.curves.append(Curve(name, found[::2]))
         deleted.curves.append(Curve(name, averaged(found[1::2])))
     return [_checked(inserted), _checked(deleted)]
@@ -249,7 +258,7 @@ def orders(sizes: Sizes, say: Say) -> list[Figure]:
             for order in (DEPTH_FIRST, ARRIVAL):
                 say(f"figure 15, {scheme}, {order}, {count} partitions")
                 job = Job(scheme, REACHABLE, count, steps, warm=_WARM, more=_DIAGRAMS, arrival=order == ARRIVAL)
-                figure.curves.append(Curve(f"{scheme}, {order}", summed(run(job, sizes.limit))))
+                figure.curves.append(Curve(f"{scheme}, {order}", summed(run(job, sizes.limit, sizes.runs))))
         figures.append(_checked(figure))
     return figures
 
@@ -269,10 +278,27 @@ def selections(sizes: Sizes, say: Say) -> list[Figure]:
             for scheme in (DRED, LAZY):
                 say(f"figure 16, {density}, {name}, {scheme}")
                 steps = (Step(0.0, (_links(+1, net.links),)),)
-                readings = run(Job(scheme, program, sizes.partitions, steps, warm=_WARM), sizes.limit)
+                readings = run(Job(scheme, program, sizes.partitions, steps, warm=_WARM), sizes.limit, sizes.runs)
                 figure.curves.append(Curve(f"{name}, {scheme}", readings))
         figures.append(_checked(figure))
+        figures.append(_paths(net, density, sizes, say))
     return figures
+
+
+def _paths(net: Network, density: str, sizes: Sizes, say: Say) -> Figure:
+    """Figure 16 with the paper's own views, which have the paths themselves: text that Python puts together. So the
+    recursion is kept in one partition, and nothing is shipped."""
+    figure = Figure(f"16{density[0]}p", f"the paper's path views, {density}, 1 partition", "", 1)
+    for name, program in ((MULTI_PATHS, PATHS), (SINGLE_PATHS, CHEAPEST_PATHS)):
+        for scheme in (DRED, SUPPORT):
+            say(f"figure 16, {density}, {name}, {scheme}")
+            steps = (
+                Step(0.0, (_links(+1, net.links),)),
+                Step(1.0, tuple(_links(-1, [link]) for link in net.links[:10])),
+            )
+            readings = run(Job(scheme, program, 1, steps, warm=_WARM), sizes.limit, sizes.runs)
+            figure.curves.append(Curve(f"{name}, {scheme}", [readings[0], *averaged(readings[1:])]))
+    return _checked(figure)
 
 
 def longest(net: Network) -> int:

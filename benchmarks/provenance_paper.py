@@ -83,7 +83,8 @@ def show(figure: Figure, console: Console) -> None:
                 table.add_row(label, curve.name, *["–"] * 6)
                 continue
             cells = [f"{r.provenance:.1f}", f"{r.rows:,}", f"{r.messages:,}", f"{r.shipped / 1e3:,.1f}"]
-            table.add_row(label, curve.name, *cells, f"{r.state / 1e3:,.0f}", f"{r.seconds:.4f}")
+            within = f" ± {r.within:.4f}" if r.within else ""
+            table.add_row(label, curve.name, *cells, f"{r.state / 1e3:,.0f}", f"{r.seconds:.4f}{within}")
     console.print(table)
     for curve in figure.curves:
         for why in dict.fromkeys(r.missing for r in curve.readings if r.missing):
@@ -244,6 +245,9 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--schemes", default=",".join(SCHEMES), help=f"some of {', '.join(SCHEMES)}")
     parser.add_argument("--partitions", type=int, help="12, if nothing is said")
     parser.add_argument("--limit", type=float, help="seconds that a step may take")
+    parser.add_argument(
+        "--runs", type=int, help="of every scheme: times are means with 95 %% intervals; the paper's 10"
+    )
     parser.add_argument("--updates", type=int, default=20, help="deletions beside Pathway; 0 leaves it out")
     parser.add_argument("--json", type=Path, help="write all readings to this file")
     parser.add_argument("--plot", type=Path, help=f"draw into this folder (default {report.RESULTS}/paper_000)")
@@ -263,7 +267,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print, save; 1 if answers differ."""
     options = parse(arguments)
     console = Console(width=None if sys.stdout.isatty() else 130)
-    chosen = {"partitions": options.partitions, "limit": options.limit, "schemes": tuple(options.schemes)}
+    chosen = {"partitions": options.partitions, "limit": options.limit, "runs": options.runs}
+    chosen["schemes"] = tuple(options.schemes)
     sizes = replace(QUICK if options.quick else Sizes(), **{k: v for k, v in chosen.items() if v is not None})
     figures: list[Figure] = []
     series: list[Series] = []

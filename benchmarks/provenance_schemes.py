@@ -9,8 +9,10 @@ base rows are copied to every partition and the derived ones stay where they are
 |---|---|
 | DRed | derive again what may have been derived through what is gone |
 | relative lazy | every row carries the derivation edges behind it |
+| relative eager 1 s | the same; later derivations are shipped once a second, as the paper's eager propagation does |
 | absorption lazy | every row carries its minimal function of base rows; later derivations wait |
-| absorption eager | the same, and later derivations are shipped as they come |
+| absorption eager 1 s | the same; later derivations are shipped once a second |
+| absorption eager | the same, and later derivations are shipped as they come, in every round |
 | support | one derivation a row, with ranks |
 """
 
@@ -26,6 +28,7 @@ from whence.engine.fixpoint import Fixpoint
 from whence.engine.provenance import Provenance
 
 DRED, RELATIVE, LAZY, EAGER, SUPPORT = "DRed", "relative lazy", "absorption lazy", "absorption eager", "support"
+RELATIVE_TIMED, TIMED = "relative eager 1 s", "absorption eager 1 s"
 _POINTER = 4  # bytes of a rank, a rule, a row of a derivation and its links, see engine/kernels/store.py
 
 
@@ -49,7 +52,9 @@ SCHEMES = {
     for scheme in (
         Scheme(DRED, (("policy", "dred"),)),
         Scheme(RELATIVE, (("maintain", "relative"), ("propagate", "lazy"))),
+        Scheme(RELATIVE_TIMED, (("maintain", "relative"), ("propagate", "1 s"))),
         Scheme(LAZY, (("maintain", "absorption"), ("propagate", "lazy"))),
+        Scheme(TIMED, (("maintain", "absorption"), ("propagate", "1 s"))),
         Scheme(EAGER, (("maintain", "absorption"), ("propagate", "eager"))),
         Scheme(SUPPORT, (("policy", "support"),), where="broadcast"),
     )
@@ -133,6 +138,24 @@ MULTI = Program(
       ) AS step GROUP BY src, dst;""",
     "paths",
 )
+
+# As the paper prints them, with numbers for names. Only the best paths are kept, by aggregate selection.
+_PATH = """
+    CREATE VIEW path (src, dst, vec, length, cost) {options} AS
+      SELECT src, dst, src || '.' || dst, 1, cost FROM link
+      UNION
+      SELECT link.src, path.dst, link.src || '.' || vec, length + 1, link.cost + path.cost
+      FROM link, path WHERE link.dst = path.src;"""
+_CHEAPEST_PATH = """
+    CREATE VIEW minCost AS SELECT src, dst, MIN(cost) AS cost FROM path GROUP BY src, dst;
+    CREATE VIEW cheapestPath AS SELECT P.src, P.dst, vec, P.cost FROM path P, minCost C
+      WHERE P.src = C.src AND P.dst = C.dst AND P.cost = C.cost;"""
+_SHORTEST_PATH = """
+    CREATE VIEW minHops AS SELECT src, dst, MIN(length) AS length FROM path GROUP BY src, dst;
+    CREATE VIEW shortestPath AS SELECT P.src, P.dst, vec, P.length FROM path P, minHops H
+      WHERE P.src = H.src AND P.dst = H.dst AND P.length = H.length;"""
+PATHS = Program("paths", _LINK + _PATH + _CHEAPEST_PATH + _SHORTEST_PATH, "mincost")
+CHEAPEST_PATHS = Program("cheapest paths", _LINK + _PATH + _CHEAPEST_PATH, "mincost")
 EACH = Program("each", _LINK + _COST + _HOPS + _BOTH, "paths")
 
 
