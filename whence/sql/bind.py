@@ -25,7 +25,7 @@ from whence.sql.reader import deep_stack
 from whence.sql.scope import Scope, fields_of
 from whence.sql.subqueries import has_subquery
 from whence.sql.types import coerce, is_text_literal
-from whence.sql.views import bind_views, resolve
+from whence.sql.views import bind_views, known_first, resolve
 
 __all__ = [
     "bind_assignments",
@@ -71,8 +71,13 @@ def bind_query_views(query: exp.Expr, program: Program, name: str = "query") -> 
         with suppress(UnresolvedError):
             binder.query(query, None)  # finds the recursive CTEs
         session.provisional = False
-        plans = resolve(session) if session.pending else {}
-        plan = settled(binder.query(query, None, keep_order=True))
+        plans: dict[str, Node] = {}
+        while True:
+            if len(plans) < len(session.pending):
+                plans = resolve(session)
+            plan = settled(known_first(session, lambda: binder.query(query, None, keep_order=True)))
+            if len(plans) == len(session.pending):
+                break
         binder.check_read(query)
     hidden = {n: View(n, p.schema, p, owner=session.pending[n].owner) for n, p in plans.items()}
     return plan, hidden

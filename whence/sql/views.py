@@ -6,8 +6,9 @@ column types only ever widening, until nothing changes. A replaced view takes th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from whence.errors import CatalogError, SqlError
 from whence.model import types as t
@@ -75,9 +76,7 @@ def resolve(session: Session) -> dict[str, Node]:
         stable = True
         while len(plans) < len(session.pending):  # binding may find hidden views
             for name in [n for n in session.pending if n not in plans]:
-                if session.schemas[name] is None:
-                    _find_schemas(session)
-                plan = _bind(session, name)
+                plan = known_first(session, partial(_bind, session, name))
                 known = session.schemas[name]
                 assert known is not None
                 widened = _widen(known, plan.schema)
@@ -99,6 +98,18 @@ def resolve(session: Session) -> dict[str, Node]:
         return found
     names = ", ".join(sorted(n for n, p in session.pending.items() if p.owner is None))
     raise SqlError(f"the column types of the recursive views {names} keep growing; cast them in every branch")
+
+
+def known_first(session: Session, bind: Callable[[], Node]) -> Node:
+    """Bind, finding the schemas of hidden views first that only show while binding: CTEs inside a recursive step."""
+    while True:
+        if None in session.schemas.values():
+            _find_schemas(session)
+        try:
+            return bind()
+        except UnresolvedError:
+            if None not in session.schemas.values():
+                raise
 
 
 def _find_schemas(session: Session) -> None:
