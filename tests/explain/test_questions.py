@@ -257,3 +257,20 @@ def test_bridges_take_pairs_along(seed: int) -> None:
         sides = [len(nx.node_connected_component(left, end)) for end in (a, b)]
         wanted[tuple(sorted((a, b)))] = sides[0] * sides[1]
     assert found == wanted
+
+
+def test_answer_by_present_derivations_does_not_call_itself_exact(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of many rows nothing is tried: the answer says what it goes by, and why the true one may differ."""
+    monkeypatch.setattr("whence.explain.ask.trial.MOST", 0)
+    with whence.open() as db:
+        db.execute("CREATE TABLE t (a INT); CREATE VIEW v AS SELECT a FROM t ORDER BY a LIMIT 1 OFFSET 1")
+        db.insert("t", [(1,), (2,), (3,)])
+        found = db.reliability("v", given={"t": 0.5}, a=2)
+        assert not found.exact
+        for said in (str(found), repr(db.contribution("v", a=2)), repr(db.resilience("v", a=2))):
+            said = " ".join(said.split())
+            assert "by its present derivations" in said
+            assert "the true answer may differ: " in said
+            assert "exact" not in said
+        monkeypatch.undo()
+        assert "(exact)" in str(db.reliability("v", given={"t": 0.5}, a=2))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -322,3 +323,40 @@ def test_replay_begins_at_a_view(db: whence.Database) -> None:
     ]  # fmt: skip
     assert db.why("turned", tid=1).tids == {"mean": [3]}
     assert db.trace("mean", 7).tids == {"top": [2, 3], "turned": []}
+
+
+def test_hint_of_expired_inputs_can_be_followed() -> None:
+    with whence.open() as db:
+        db.execute("CREATE STREAM s (x INT) WITH (retain = '10 rows')")
+        db.execute(
+            "CREATE VIEW v WITH (provenance = 'lineage') AS SELECT SUM(x) AS x FROM slide(s, rows => 2, every => 2)"
+        )
+        db.insert("s", [(n,) for n in range(3_000)])
+        for ask in (lambda: db.query("SELECT * FROM provenance(v, s)"), lambda: db.why("v", tid=2)):
+            with pytest.raises(ExpiredError) as error:
+                ask()
+            hint = re.search(r"WHERE tid >= \S+(?=;)", str(error.value))
+            assert hint is not None
+            assert len(db.query(f"SELECT * FROM provenance(v, s) {hint[0]}")) == 10
+
+
+def test_hint_of_expired_replay_can_be_followed() -> None:
+    """Views before the one that is asked about are named: their past cannot be traced through."""
+    views = {
+        "mean": "CREATE OR REPLACE VIEW mean WITH (provenance = '{}') AS"
+        " SELECT AVG(x) AS x FROM slide(s, rows => 2, every => 2)",
+        "peak": "CREATE OR REPLACE VIEW peak WITH (provenance = '{}') AS"
+        " SELECT MAX(x) AS x FROM slide(mean, rows => 2, every => 2)",
+    }
+    with whence.open() as db:
+        db.execute("CREATE STREAM s (x INT) WITH (retain = '8 rows')")
+        db.execute(";".join(view.format("none") for view in views.values()))
+        for batch in range(20):
+            db.insert("s", [(batch,), (batch,)])
+        with pytest.raises(ExpiredError) as error:
+            db.why("peak", tid=1)
+        hint = re.search(r"CREATE OR REPLACE (.*) WITH \(provenance = '(\w+)'.*\), all in one script", str(error.value))
+        assert hint is not None
+        db.execute(";".join(views[name].format(hint[2]) for name in hint[1].split(", ")))
+        db.insert("s", [(n,) for n in range(4)])
+        assert db.why("peak", tid=db.query("SELECT MAX(tid) FROM numbered(peak)").rows[0][0]).holds

@@ -381,10 +381,11 @@ def _show(
         print(json_line({**head, "exact": found.exact, "caveat": found.caveat, **said}))
     else:
         out.print(grid(names, rows[:limit], len(found), f"{title} (epoch {found.epoch})"))
-    if found.caveat and said is None:
-        err.print(Text(f"not exact under every loss: {found.caveat}", style="yellow"), soft_wrap=True)
+    doubt = f"by present derivations; the true answer may differ: {found.caveat}" if found.caveat else None
+    if doubt and said is None:
+        err.print(Text(doubt, style="yellow"), soft_wrap=True)
     if html is not None:
-        facts = [f"{len(found):,} base rows", *([f"not exact: {found.caveat}"] if found.caveat else [])]
+        facts = [f"{len(found):,} base rows", *([doubt] if doubt else [])]
         written(answer_page(title, f"At epoch {found.epoch:,}.", facts, names, rows, whole), html)
     _say_written(html)
 

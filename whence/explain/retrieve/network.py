@@ -98,8 +98,8 @@ class Copy:
             if first < kept[name].first and first < kept[name].next:
                 raise ExpiredError(
                     f"{self.view} cannot be replayed: it needs {name} from tid {first:,} on, and {name} keeps its rows "
-                    f"from {kept[name].first:,} on (retain = '{kept[name].retention.text}'); let it keep more, or give "
-                    f"{self.view} provenance = 'lineage'"
+                    f"from {kept[name].first:,} on (retain = '{kept[name].retention.text}'); "
+                    f"{self.site.recreated(self.view, 'lineage')}"
                 )
         ends = {name: kept[name].find_at(upto + 1) for name in nexts}
         while any(nexts[name] < ends[name] for name in nexts):

@@ -50,13 +50,27 @@ def inputs(site: Site, view: str, source: str, wanted: Codes, found: Ragged) -> 
         lost = np.unique(found.tids[gone])
         which = wanted[np.repeat(np.arange(len(found)), np.diff(found.offsets))[gone]]
         said = f"tid {lost[0]:,}" if len(lost) == 1 else f"tids {lost[0]:,} to {lost[-1]:,}"
-        later = int(which.max()) + 1
         raise ExpiredError(
             f"{source} no longer keeps {said}, which {_results(which)} of {view} came from: its first is now "
-            f"{kept.first:,} (retain = '{kept.retention.text}'); ask for later results only, WHERE tid >= {later:,}, "
-            f"or let {source} keep more: CREATE STREAM {source} (…) WITH (retain = …)"
+            f"{kept.first:,} (retain = '{kept.retention.text}'); {_later(site, view, source, int(which.max()))}; a "
+            f"longer retain is said when {source} is created"
         )
     return kept.at(found.tids)
+
+
+def _later(site: Site, view: str, source: str, last: int) -> str:
+    """Say which results can still be asked for: those after the last one of which the source has lost an input."""
+    results, kept = site.kept(view), site.kept(source)
+    rest = np.arange(max(last + 1, results.first), results.next)
+    try:
+        found = behind(site, view, rest, source)[source]
+    except ExpiredError:
+        return "ask for later results"
+    gone = np.repeat(rest, np.diff(found.offsets))[found.tids < kept.first]
+    first = int(gone.max()) + 1 if len(gone) else last + 1
+    if first >= results.next:
+        return "none of its results has all its inputs any more"
+    return f"ask for later results only, WHERE tid >= {first}"
 
 
 def _results(which: Codes) -> str:

@@ -193,7 +193,7 @@ def _everything(copy: Copy, results: Codes) -> Stretch:
         if not kept.complete:
             raise ExpiredError(
                 f"{copy.view} keeps no provenance, and {name} no longer all its rows to find it from (retain = "
-                f"'{kept.retention.text}'): make the view WITH (provenance = 'lineage' or 'covering')"
+                f"'{kept.retention.text}'); {copy.site.recreated(copy.view, 'lineage', 'covering')}"
             )
     return Stretch(None, int(results[:, -1].max()))
 
@@ -226,7 +226,7 @@ def _from_checkpoints(site: Site, copy: Copy, wanted: Codes) -> list[Stretch]:
         _check_kept(site, copy.view, names[column] or "?", int(needed[worst, column]))
         raise ExpiredError(
             f"{copy.view} cannot be replayed from so far back: its streams no longer keep all rows since the last "
-            "checkpoint before; let them keep more, or give it provenance = 'lineage'"
+            f"checkpoint before; ask for later results, or {site.recreated(copy.view, 'lineage')}"
         )
     stretches: list[Stretch] = []
     order = some[np.lexsort((results[some, -1], starts[some]))]
@@ -244,7 +244,8 @@ def _check_kept(site: Site, view: str, name: str, first: int) -> None:
     if first < kept.first:
         raise ExpiredError(
             f"{name} no longer keeps tid {first:,}, where the inputs of a result of {view} begin: its first is "
-            f"{kept.first:,} (retain = '{kept.retention.text}'); let it keep more, or ask for later results"
+            f"{kept.first:,} (retain = '{kept.retention.text}'); ask for later results; a longer retain is said when "
+            f"{name} is created"
         )
 
 

@@ -13,7 +13,7 @@ from whence.errors import CatalogError, SqlError
 from whence.explain.retrieve.ragged import Ragged
 from whence.model.codes import Codes, Dictionary
 from whence.model.types import Schema
-from whence.plan.instrument import Traces, traces_of, upstream
+from whence.plan.instrument import Traces, copies, traces_of, upstream
 from whence.plan.program import Program
 from whence.plan.stream_model import Retain as RetainNode
 from whence.plan.stream_model import without_at
@@ -54,6 +54,17 @@ class Site:
     def reached_elsewhere(self, view: str, source: str, tid: int) -> Codes | None:
         """What `reached` gives, if others have the rows; None: they are here."""
         return None
+
+    def recreated(self, view: str, *modes: str) -> str:
+        """Say which views to create anew so that the view is traced from now on: itself, and those before it that run
+        without provenance, whose past cannot be traced through."""
+        before = [*reversed(upstream(view, self.planned)), *sorted(copies(view, self.planned))]
+        traced = ("lineage", "covering")
+        untraced = [n for n in before if self.is_view(n) and self.planned.views[n].option("provenance") not in traced]
+        names = ", ".join(dict.fromkeys([*untraced, view]))
+        together = ", all in one script" if untraced else ""
+        said = " or ".join(f"'{mode}'" for mode in modes)
+        return f"CREATE OR REPLACE {names} WITH (provenance = {said}){together}, to have it for results from then on"
 
     def retain(self, view: str) -> Retain:
         return cast(Retain, self.flow.views[view])

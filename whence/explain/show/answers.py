@@ -26,6 +26,9 @@ SHOWN = 20  # rows of a repr
 BaseRow = tuple[str, dict[str, Any]]
 
 
+_MAY_DIFFER = "; the true answer may differ: "  # where derivations do not say everything
+
+
 @dataclass(frozen=True)
 class Asked:
     """What was asked: of which row (None: of all) of which view, when, and the derivations behind it."""
@@ -72,7 +75,7 @@ class Answer:
         import rich.text
 
         if self.caveat:
-            caption += f"; not exact under every loss: {self.caveat}"
+            caption += _MAY_DIFFER + self.caveat
         if len(self) > SHOWN:
             caption = f"{SHOWN} of {caption}"
         out = rich.table.Table(
@@ -146,7 +149,7 @@ class Resilience(Answer):
             return self._grid(f"no loss removes {self._asked}", [], _many(0))
         least = (
             "the least" if self.count == self.at_least else f"the fewest found; at least {self.at_least:,} are needed"
-        )
+        ) + (", by its present derivations" if self.caveat else "")
         return self._grid(f"a loss that removes {self._asked}", [], f"{_many(len(self))}, {least}")
 
 
@@ -171,7 +174,7 @@ class Contribution(Answer):
         return [{"table": t, "row": r, "shapley": s, "banzhaf": b} for (t, r), s, b in self.items()]
 
     def __rich__(self) -> rich.table.Table:
-        how = "exact"
+        how = "by its present derivations" if self.caveat else "exact"
         if self.method == "sampled":
             how = f"from {self.samples:,} samples, within {self.error:.2g} at {self.confidence:.0%}"
         columns = [
@@ -205,10 +208,10 @@ class Reliability:
         return {name: getattr(self, name) for name in (*names, "exact", "caveat")}
 
     def __str__(self) -> str:
-        how = "exact"
+        how = "by its present derivations" if self.caveat else "exact"
         if self.method == "sampled":
             how = f"{self.low:.6g} to {self.high:.6g} at {self.confidence:.0%}, from {self.samples:,} samples"
-        more = f"; not exact under every loss: {self.caveat}" if self.caveat else ""
+        more = _MAY_DIFFER + self.caveat if self.caveat else ""
         return f"{self._asked} is there with probability {self.probability:.6g} ({how}){more}"
 
     __repr__ = __str__
