@@ -82,10 +82,10 @@ def test_run_takes_tables_of_rows_too(files: Path) -> None:
     ("text", "says"),
     [
         (
-            '{"op": "+", "item": 3}\n',
+            '{"op": "+", "item": 3, "price": 1}\n',
             "sale.jsonl, line 1: table sale, column item: 3 (int) is not a value of type TEXT",
         ),
-        ('{"op": "+", "item": "a"}\nnonsense\n', "sale.jsonl, line 2: not JSON"),
+        ('{"op": "+", "item": "a", "price": 1}\nnonsense\n', "sale.jsonl, line 2: not JSON"),
         ('{"op": "?", "item": "a"}\n', 'line 1: "op" must be "+" or "-"'),
         ('{"op": ["+"], "item": "a"}\n', 'line 1: "op" must be "+" or "-"'),
         ("[" * 100_000 + "\n", "sale.jsonl, line 1: not JSON"),

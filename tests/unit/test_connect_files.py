@@ -58,11 +58,13 @@ def test_a_table_goes_round(tmp_path: Path, suffix: str) -> None:
     assert back == ROWS
 
 
-def test_columns_are_found_by_name_and_missing_ones_are_null(tmp_path: Path) -> None:
+def test_columns_are_found_by_name_and_missing_ones_are_an_error_or_null(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("COST\n3\n")
-    (part,) = read(tmp_path / "a.csv", LINK)
+    (part,) = read(tmp_path / "a.csv", LINK, missing="null")
     words = Dictionary()
-    assert to_tuples(encode(part, LINK, words, "link"), LINK, words) == [(None, 3)]
+    assert to_tuples(encode(part, LINK, words, "link", missing="null"), LINK, words) == [(None, 3)]
+    with pytest.raises(DataError, match=r"a\.csv: no values for column src"):
+        list(read(tmp_path / "a.csv", LINK))
 
 
 @pytest.mark.parametrize(
@@ -70,8 +72,12 @@ def test_columns_are_found_by_name_and_missing_ones_are_null(tmp_path: Path) -> 
     [
         ("a.csv", "src,cost\nA,x\n", "a.csv, line 2, column cost: cannot be converted"),
         ("a.csv", "src,metric\nA,1\n", "no column metric"),
-        ("a.jsonl", '{"src": "A"}\n\n{"src": 3}\n', "a.jsonl, line 3: column src: 3 (int) is not a value of type TEXT"),
-        ("a.jsonl", '{"src": "A"}\n{"metric": 3}\n', "a.jsonl, line 2: no column metric"),
+        (
+            "a.jsonl",
+            '{"src": "A", "cost": 1}\n\n{"src": 3, "cost": 1}\n',
+            "a.jsonl, line 3: column src: 3 (int) is not a value of type TEXT",
+        ),
+        ("a.jsonl", '{"src": "A", "cost": 1}\n{"metric": 3}\n', "a.jsonl, line 2: no column metric"),
         ("a.jsonl", '{"src": "A"\n', "a.jsonl, line 1: not JSON"),
         ("a.jsonl", "[1]\n", "a.jsonl, line 1: expected an object"),
         ("a.parquet", "nonsense", "a.parquet: "),

@@ -118,7 +118,7 @@ def test_one_row_alone_and_none_at_all() -> None:
     assert encode((("a", "b", 1), ("b", "a", 2)), LINK, words, "link").tolist() == [[0, 1, 1], [1, 0, 2]]
     assert encode([], LINK, words, "link").shape == (0, 3)
     assert encode(pa.table({"src": pa.array([], pa.string())}), LINK, words, "link").shape == (0, 3)
-    assert to_tuples(encode({"src": "a"}, LINK, words, "link"), LINK, words) == [("a", None, None)]
+    assert to_tuples(encode({"src": "a"}, LINK, words, "link", missing="null"), LINK, words) == [("a", None, None)]
 
 
 @pytest.mark.parametrize(

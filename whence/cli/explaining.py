@@ -19,7 +19,7 @@ from rich.text import Text
 import whence
 from whence.cli.console import Bar, err, out, reported
 from whence.cli.given import row_of, tables_of
-from whence.cli.opening import Functions, declare, find_functions
+from whence.cli.opening import Functions, Missing, MissingColumns, declare, find_functions
 from whence.connect.files import json_line
 from whence.explain.show.answers import Answer
 from whence.explain.show.page import written
@@ -136,6 +136,7 @@ def what_if(
     strict: Annotated[
         bool, typer.Option("--strict", help="A --delete of a row that is not there is an error.")
     ] = False,
+    missing: Missing = MissingColumns.error,
     html: Html = None,
     as_json: Json = False,
     at: At = None,
@@ -166,7 +167,8 @@ def what_if(
     with _opened(database, functions, at) as db:
         gone, new = tables_of(db, "--delete", delete), tables_of(db, "--insert", insert)
         found = _answered(
-            "supposing", lambda: db.what_if(sql, insert=new, delete=gone, views=view or None, strict=strict)
+            "supposing",
+            lambda: db.what_if(sql, insert=new, delete=gone, views=view or None, strict=strict, missing=missing.value),
         )
     if as_json:
         print(json_line(found.to_dict()))

@@ -56,6 +56,15 @@ Functions = Annotated[
 ]
 
 
+class MissingColumns(StrEnum):
+    error = "error"
+    null = "null"
+
+
+Missing = Annotated[
+    MissingColumns,
+    typer.Option("--missing", help="A column that rows to insert do not have: an error, or NULL."),
+]
 OnSpark = Annotated[
     bool,
     typer.Option("--spark", help="Keep it on Spark: as --master says, or else this machine with all of its cores."),

@@ -27,6 +27,8 @@ from whence.cli.opening import (
     Functions,
     Lasting,
     Master,
+    Missing,
+    MissingColumns,
     OnSpark,
     Partitions,
     ReadOnly,
@@ -35,6 +37,7 @@ from whence.cli.opening import (
     spark_session,
 )
 from whence.connect import files, rejects
+from whence.connect import rows as rows_
 from whence.connect.files import Reject
 from whence.connect.rejects import OnError, check_choice
 from whence.errors import DataError, WhenceError
@@ -88,6 +91,7 @@ def run(
     trigger: Annotated[
         str | None, typer.Option("--trigger", metavar="TIME", help="With --follow: how often to look, as '1 second'.")
     ] = None,
+    missing: Missing = MissingColumns.error,
     files_per_epoch: Annotated[
         int, typer.Option("--files-per-epoch", min=1, help="Files of a folder that make one epoch, oldest first.")
     ] = 1,
@@ -156,7 +160,7 @@ def run(
         show = _Printer(format, limit, feeds)
         show.epoch(0.0)
         for found in inputs:
-            for apply in () if isinstance(found, Folder) else _epochs(database, *found, batch, on_error):
+            for apply in () if isinstance(found, Folder) else _epochs(database, *found, batch, on_error, missing.value):
                 start = time.perf_counter()
                 apply()
                 show.epoch(time.perf_counter() - start)
@@ -182,7 +186,7 @@ def _source(text: str) -> tuple[str, Path] | Folder:
 
 
 def _epochs(
-    db: whence.Database, table: str, path: Path, batch: int, on_error: BadRecords
+    db: whence.Database, table: str, path: Path, batch: int, on_error: BadRecords, missing: rows_.Missing
 ) -> Iterator[Callable[[], None]]:
     """What to do in each epoch that a file makes."""
     schema = db[table].schema
@@ -190,18 +194,18 @@ def _epochs(
         fails = on_error is BadRecords.fail
         refused: list[Reject] = []
         for updates in files.read_updates(path, batch, None if fails else refused.append):
-            yield functools.partial(_apply, db, table, path, updates, on_error, refused)
+            yield functools.partial(_apply, db, table, path, updates, on_error, refused, missing)
         if refused:
-            yield functools.partial(_apply, db, table, path, [], on_error, refused)
+            yield functools.partial(_apply, db, table, path, [], on_error, refused, missing)
     elif on_error is BadRecords.fail:
-        for part in files.read(path, schema):
-            yield functools.partial(_insert, db, table, part)
+        for part in files.read(path, schema, missing=missing):
+            yield functools.partial(_insert, db, table, part, missing)
     else:
-        yield functools.partial(_insert, db, table, path, on_error=check_choice(on_error))
+        yield functools.partial(_insert, db, table, path, missing, on_error=check_choice(on_error))
 
 
-def _insert(db: whence.Database, table: str, rows: Any, on_error: OnError = "fail") -> None:
-    db.insert(table, rows, on_error=on_error)
+def _insert(db: whence.Database, table: str, rows: Any, missing: rows_.Missing, on_error: OnError = "fail") -> None:
+    db.insert(table, rows, on_error=on_error, missing=missing)
 
 
 def _apply(
@@ -211,6 +215,7 @@ def _apply(
     updates: list[files.Update],
     on_error: BadRecords,
     refused: list[Reject],
+    missing: rows_.Missing,
 ) -> None:
     """Carry out updates in one epoch; `refused` has what of the file could not be read since the last one."""
     schema = db[table].schema
@@ -219,7 +224,7 @@ def _apply(
             try:
                 row = files.prepare(update.row, schema)
                 if update.sign > 0:
-                    db.insert(table, [row])
+                    db.insert(table, [row], missing=missing)
                 elif not db.delete(table, [row]):
                     err.print(
                         Text(f"{path}, line {update.line}: no such row to delete", style="yellow"), soft_wrap=True

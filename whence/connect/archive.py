@@ -93,7 +93,7 @@ class Archive:
         """The rows of a table, a batch at a time."""
         path = self.path / TABLES / entry.file
         with _told(path):
-            yield from files.read(path, schema, _BATCH)
+            yield from files.read(path, schema, _BATCH, missing="null")  # a schema that was edited may have more
 
 
 def file_name(table: str) -> str:

@@ -29,7 +29,7 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from whence.connect.arrow import arrow_schema
-from whence.connect.rows import encode, folded, listed, to_arrow
+from whence.connect.rows import Missing, check_columns, encode, folded, to_arrow, unknown_columns
 from whence.errors import DataError
 from whence.model.codes import Dictionary, Interval
 from whence.model.paths import local_path
@@ -74,9 +74,17 @@ def format_of(path: str | Path) -> str:
     return FORMATS[suffix]
 
 
-def read(path: str | Path, schema: Schema, batch: int = 65_536, by_columns: bool = False) -> Iterator[pa.Table]:
-    """The rows of a file, as Arrow tables of at most `batch` rows. With `by_columns` a line of JSON that has only some
-    of the columns comes in a table of these columns.
+def read(
+    path: str | Path,
+    schema: Schema,
+    batch: int = 65_536,
+    by_columns: bool = False,
+    missing: Missing = "error",
+) -> Iterator[pa.Table]:
+    """The rows of a file, as Arrow tables of at most `batch` rows.
+
+    A column that the file does not have is an error, or with `missing` NULL. With `by_columns` it is neither, and a
+    line of JSON that has only some of the columns comes in a table of these columns.
 
     >>> import tempfile; folder = tempfile.TemporaryDirectory(); path = Path(folder.name) / "link.csv"
     >>> _ = path.write_text("src,cost\\nA,1\\n")
@@ -87,10 +95,11 @@ def read(path: str | Path, schema: Schema, batch: int = 65_536, by_columns: bool
     kind, path = format_of(path), local_path(path)
     check_file(path)
     if kind == "jsonl":
-        yield from _read_json(path, schema, batch, by_columns)
+        yield from _read_json(path, schema, batch, by_columns, missing)
         return
     try:
         for part in _read_csv(path, schema) if kind == "csv" else _read_parquet(path, batch):
+            check_columns(str(path), part.column_names, schema, "null" if by_columns else missing)
             yield _intervals_in(part, schema, path)
     except (pa.ArrowException, OSError, csv.Error) as error:
         raise DataError(f"{path}: {_said(error)}") from None
@@ -228,25 +237,27 @@ def _without(error: DataError, path: str | Path, line: int) -> str:
     return str(error).removeprefix(f"{path}, line {line}: ")
 
 
-def _read_json(path: str | Path, schema: Schema, batch: int, by_columns: bool) -> Iterator[pa.Table]:
+def _read_json(path: str | Path, schema: Schema, batch: int, by_columns: bool, missing: Missing) -> Iterator[pa.Table]:
     objects = _json_objects(path)
     while some := list(islice(objects, batch)):
         if not by_columns:
-            yield _json_table(path, some, schema)
+            yield _json_table(path, some, schema, missing)
             continue
         for names, alike in groupby(some, lambda item: frozenset(folded(name, schema) for name in item[1])):
             part = Schema(tuple(column for column in schema.columns if column.name in names))
             yield _json_table(path, list(alike), part if len(part) == len(names) else schema)
 
 
-def _json_table(path: str | Path, objects: list[tuple[int, dict[str, Any]]], schema: Schema) -> pa.Table:
+def _json_table(
+    path: str | Path, objects: list[tuple[int, dict[str, Any]]], schema: Schema, missing: Missing = "error"
+) -> pa.Table:
     words = Dictionary()
     try:
-        codes = encode([prepare(row, schema) for _, row in objects], schema, words, str(path))
+        codes = encode([prepare(row, schema) for _, row in objects], schema, words, str(path), 0, missing)
     except DataError:
         for line, row in objects:
             try:
-                encode([prepare(row, schema)], schema, words, "")
+                encode([prepare(row, schema)], schema, words, "", 0, missing)
             except DataError as error:
                 said = str(error).removeprefix("table , row 1").lstrip(":, ")
                 raise DataError(f"{path}, line {line}: {said}") from None
@@ -269,8 +280,7 @@ def _read_csv(path: str | Path, schema: Schema) -> Iterator[pa.Table]:
     wanted = {f.name: f.type for f in arrow_schema(_without_intervals(schema))}
     unknown = [name for name, low in names.items() if low not in wanted]
     if unknown:
-        shown = listed([name if name.isprintable() else repr(name) for name in unknown])
-        raise DataError(f"{path}: no column {shown} in {schema}")
+        raise unknown_columns(str(path), [name if name.isprintable() else repr(name) for name in unknown], schema)
     if len(set(names.values())) < len(header):
         raise DataError(f"{path}: a column is named twice")
     convert = pyarrow.csv.ConvertOptions(

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from whence.connect import files
 from whence.connect.files import Reject
-from whence.connect.rows import as_arrow, check_not_null, encode
+from whence.connect.rows import Missing, as_arrow, check_columns, check_not_null, encode, index_names
 from whence.errors import DataError
 from whence.model.codes import Codes, Dictionary
 from whence.model.types import BIGINT, TEXT, Column, Schema
@@ -89,7 +89,9 @@ def too_many() -> DataError:
     return DataError(f"more than {MOST:,} records of one batch do not fit: see whether the schema is the source's")
 
 
-def encode_each(data: Any, schema: Schema, dictionary: Dictionary, table: str) -> tuple[Codes, list[Reject]]:
+def encode_each(
+    data: Any, schema: Schema, dictionary: Dictionary, table: str, missing: Missing = "error"
+) -> tuple[Codes, list[Reject]]:
     """Encode rows of any kind, and set apart those that do not fit; `line` counts the rows from 1.
 
     >>> rows, rejects = encode_each([("a",), (2,)], Schema((Column("x", TEXT),)), Dictionary(), "t")
@@ -102,11 +104,11 @@ def encode_each(data: Any, schema: Schema, dictionary: Dictionary, table: str) -
         given: Any = [data] if one else list(data)
     else:
         given = columnar
-        encode(given.slice(0, 0), schema, dictionary, table)  # a column that the table lacks is no fault of a row
+        check_columns(f"table {table}", given.column_names, schema, missing, index_names(data))  # no fault of a row
 
     def attempt(start: int, stop: int) -> Codes:
         some = given[start:stop] if columnar is None else given.slice(start, stop - start)
-        codes = encode(some, schema, dictionary, table)
+        codes = encode(some, schema, dictionary, table, missing=missing)
         check_not_null(codes, schema, table)
         return codes
 
@@ -118,15 +120,17 @@ def encode_each(data: Any, schema: Schema, dictionary: Dictionary, table: str) -
     return np.concatenate(done) if done else _nothing(schema), rejects
 
 
-def encode_file(path: Path, schema: Schema, dictionary: Dictionary, table: str) -> tuple[Codes, list[Reject]]:
+def encode_file(
+    path: Path, schema: Schema, dictionary: Dictionary, table: str, missing: Missing = "error"
+) -> tuple[Codes, list[Reject]]:
     """Encode the rows of a file, and set apart the records that do not fit, with the lines they begin on.
 
     What fits is read by `files.read`: the records at fault are found by reading ever smaller parts of the file.
     """
     kind = files.format_of(path)
     if kind == "parquet":
-        parts = list(files.read(path, schema))
-        codes, rejects = encode_each(pa.concat_tables(parts) if parts else [], schema, dictionary, table)
+        parts = list(files.read(path, schema, missing=missing))
+        codes, rejects = encode_each(pa.concat_tables(parts) if parts else [], schema, dictionary, table, missing)
         return codes, [reject._replace(file=str(path)) for reject in rejects]
     files.check_file(path)
     lines = path.read_bytes().splitlines(keepends=True)
@@ -138,7 +142,8 @@ def encode_file(path: Path, schema: Schema, dictionary: Dictionary, table: str) 
         def attempt(start: int, stop: int) -> Codes:
             part.write_bytes(b"".join([*header, *(text for _, text in records[start:stop])]))
             try:
-                found = [encode(data, schema, dictionary, table) for data in files.read(part, schema)]
+                read = files.read(part, schema, missing=missing)
+                found = [encode(data, schema, dictionary, table, missing=missing) for data in read]
             except DataError as error:
                 raise DataError(str(error).removeprefix(str(part)).removeprefix(f", line {len(header) + 1}")) from None
             codes = np.concatenate(found) if found else _nothing(schema)

@@ -10,7 +10,7 @@ import math
 import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -42,9 +42,15 @@ _NONE = type(None)
 _SMALL = 16  # up to so many rows a value at a time is quicker than a column at a time
 
 
-def encode(rows: Any, schema: Schema, dictionary: Dictionary, table: str, room: int = 0) -> Codes:
+Missing = Literal["error", "null"]
+"""What becomes of a column that dicts or frames do not have: an error, or NULL."""
+
+
+def encode(
+    rows: Any, schema: Schema, dictionary: Dictionary, table: str, room: int = 0, missing: Missing = "error"
+) -> Codes:
     """Codes [n, columns] of rows of any kind we take. Of columnar rows there is `room` for so many columns more, whose
-    cells are not set.
+    cells are not set. Dicts and frames must have every column, unless `missing` says that others are NULL.
 
     >>> from whence.model.types import Column, INTEGER, TEXT
     >>> schema = Schema((Column("src", TEXT), Column("cost", INTEGER)))
@@ -54,20 +60,32 @@ def encode(rows: Any, schema: Schema, dictionary: Dictionary, table: str, room: 
     Traceback (most recent call last):
     whence.errors.DataError: table link, row 1, column cost: 'x' (str) is not a value of type INTEGER
     """
+    if missing not in ("error", "null"):
+        raise DataError(f"missing is 'error' or 'null', not {shown(missing)}")
     if isinstance(rows, list):
-        return _encode_rows(rows, schema, dictionary, table)
+        return _encode_rows(rows, schema, dictionary, table, missing)
     if isinstance(rows, dict) or (isinstance(rows, tuple) and not (rows and isinstance(rows[0], (tuple, dict)))):
-        return _encode_rows([rows], schema, dictionary, table)
+        return _encode_rows([rows], schema, dictionary, table, missing)
     columnar = as_arrow(rows)
     if columnar is not None:
+        lacking: Missing = missing if len(columnar) else "null"  # there is nothing to fill in
+        check_columns(f"table {table}", columnar.column_names, schema, lacking, index_names(rows))
         return _encode_table(columnar, schema, dictionary, table, room)
     if isinstance(rows, (str, bytes)) or not isinstance(rows, Iterable) or getattr(rows, "shape", None) == ():
         raise DataError(f"table {table}: expected rows (tuples, dicts, Arrow, pandas, polars), not {shown(rows)}")
-    return _encode_rows(list(rows), schema, dictionary, table)
+    return _encode_rows(list(rows), schema, dictionary, table, missing)
+
+
+def index_names(rows: Any) -> list[Any]:
+    """The names of a DataFrame's index in pandas, which is a column for each level that has a name."""
+    pandas = type(rows).__module__.partition(".")[0] == "pandas" and hasattr(rows, "columns")
+    return [name for name in rows.index.names if name is not None] if pandas else []
 
 
 def as_arrow(rows: Any) -> pa.Table | None:
     """The rows as an Arrow table if they are columnar (Arrow, pandas, polars, anything with the Arrow stream protocol).
+
+    Levels of a pandas index that have names are columns.
 
     >>> as_arrow(pa.table({"a": [1]})).num_rows, as_arrow([(1,)])
     (1, None)
@@ -83,7 +101,8 @@ def as_arrow(rows: Any) -> pa.Table | None:
             raise DataError(f"the record batches cannot be read: {error!s:.300}") from None
     if type(rows).__module__.partition(".")[0] == "pandas" and hasattr(rows, "columns"):
         try:
-            return pa.Table.from_pandas(rows, preserve_index=False)
+            named = index_names(rows)
+            return pa.Table.from_pandas(rows.reset_index(level=named) if named else rows, preserve_index=False)
         except (pa.ArrowException, ValueError, TypeError, ArithmeticError) as error:
             mixed = "has a column of mixed types" if isinstance(error, pa.ArrowException) else "cannot be read"
             raise DataError(f"this DataFrame {mixed}: {error!s:.300}") from None
@@ -95,8 +114,10 @@ def as_arrow(rows: Any) -> pa.Table | None:
     return None
 
 
-def _encode_rows(rows: Sequence[Any], schema: Schema, dictionary: Dictionary, table: str) -> Codes:
-    rows, width = as_tuples(rows, schema, table), len(schema)
+def _encode_rows(
+    rows: Sequence[Any], schema: Schema, dictionary: Dictionary, table: str, missing: Missing = "error"
+) -> Codes:
+    rows, width = as_tuples(rows, schema, table, missing), len(schema)
     try:
         if len(rows) <= _SMALL:
             encoders = [_QUICK[c.type.kind] for c in schema.columns]
@@ -111,7 +132,7 @@ def _encode_rows(rows: Sequence[Any], schema: Schema, dictionary: Dictionary, ta
         raise _fault(rows, schema, dictionary, table) from None
 
 
-def as_tuples(rows: Sequence[Any], schema: Schema, table: str) -> Sequence[Row]:
+def as_tuples(rows: Sequence[Any], schema: Schema, table: str, missing: Missing = "error") -> Sequence[Row]:
     """Rows of any kind as tuples of the right length.
 
     >>> from whence.model.types import Column, INTEGER
@@ -121,21 +142,21 @@ def as_tuples(rows: Sequence[Any], schema: Schema, table: str) -> Sequence[Row]:
     width = len(schema)
     for number, row in enumerate(rows):
         if _CLASS(row) is not tuple or len(row) != width:
-            rest = (_as_tuple(r, schema, table, number + i + 1) for i, r in enumerate(rows[number:]))
+            rest = (_as_tuple(r, schema, table, number + i + 1, missing) for i, r in enumerate(rows[number:]))
             return [*rows[:number], *rest]
     return rows
 
 
-def _as_tuple(row: Any, schema: Schema, table: str, number: int) -> Row:
+def _as_tuple(row: Any, schema: Schema, table: str, number: int, missing: Missing) -> Row:
     try:
-        return _values_of(row, schema, table, number)
+        return _values_of(row, schema, table, number, missing)
     except DataError:
         raise
     except Exception as failure:  # a row may be of any class; its own methods failed
         raise DataError(f"table {table}, row {number}: cannot be read: {shown(failure)}") from failure
 
 
-def _values_of(row: Any, schema: Schema, table: str, number: int) -> Row:
+def _values_of(row: Any, schema: Schema, table: str, number: int, missing: Missing) -> Row:
     if isinstance(row, Mapping):
         values = [row.get(name) for name in schema.names]
         if len(row) != len(values) or any(name not in row for name in schema.names):
@@ -144,9 +165,8 @@ def _values_of(row: Any, schema: Schema, table: str, number: int) -> Row:
                 if (low := shown(name).lower() if not isinstance(name, str) else name.lower()) in lower:
                     raise DataError(f"table {table}, row {number}: column {low:.80} is given twice")
                 lower[low] = value
-            values = [lower.pop(name, None) for name in schema.names]
-            if lower:
-                raise unknown_columns(f"table {table}, row {number}", sorted(lower), schema)
+            check_columns(f"table {table}, row {number}", list(lower), schema, missing)
+            values = [lower.get(name) for name in schema.names]
         return tuple(values)
     if isinstance(row, (str, bytes)) or not isinstance(row, Iterable) or getattr(row, "shape", None) == ():
         raise DataError(f"table {table}, row {number}: {shown(row)} is not a row {schema}")
@@ -160,6 +180,34 @@ def folded(name: object, schema: Schema) -> str:
     """A column's name as the table has it, whatever case it is given in."""
     text = name if isinstance(name, str) else shown(name)
     return text if text in schema.names else text.lower()
+
+
+def check_columns(
+    place: str, given: Sequence[str], schema: Schema, missing: Missing = "error", index: Sequence[Any] = ()
+) -> None:
+    """Raise DataError if columns are given twice, are not the table's, or are missing and must not be.
+
+    >>> from whence.model.types import Column, INTEGER
+    >>> check_columns("table t", ["A"], Schema((Column("a", INTEGER), Column("b", INTEGER))))
+    Traceback (most recent call last):
+    whence.errors.DataError: table t: no values for column b; give them, or missing="null" to make them NULL
+    """
+    names = [folded(name, schema) for name in given]
+    if len(set(names)) < len(names):
+        twice = next(name for i, name in enumerate(names) if name in names[:i])
+        raise DataError(f"{place}: column {twice:.80} is given twice")
+    unknown = [str(name) for name, own in zip(given, names, strict=True) if own not in schema.names]
+    if unknown:
+        error = unknown_columns(place, sorted(unknown), schema)
+        levels = [name for name in unknown if name in {str(level) for level in index}]
+        hint = f"; {listed(levels)} is an index of the DataFrame, which reset_index(drop=True) leaves out"
+        raise DataError(f"{error}{hint}") if levels else error
+    lacking = [name for name in schema.names if name not in names]
+    if lacking and missing == "error":
+        plural = "s" * (len(lacking) > 1)
+        raise DataError(
+            f'{place}: no values for column{plural} {listed(lacking)}; give them, or missing="null" to make them NULL'
+        )
 
 
 def unknown_columns(place: str, names: Sequence[str], schema: Schema) -> DataError:
@@ -216,14 +264,7 @@ def _encode_values(values: Sequence[Any], type: Type, dictionary: Dictionary) ->
 
 
 def _encode_table(data: pa.Table, schema: Schema, dictionary: Dictionary, table: str, room: int = 0) -> Codes:
-    given: dict[str, int] = {}
-    known = set(schema.names)
-    for i, name in enumerate(data.column_names):
-        if given.setdefault(name if name in known else name.lower(), i) != i:
-            raise DataError(f"table {table}: column {name:.80} is given twice")
-    unknown = [name for name in data.column_names if name not in known and name.lower() not in known]
-    if unknown:
-        raise unknown_columns(f"table {table}", unknown, schema)
+    given = {folded(name, schema): i for i, name in enumerate(data.column_names)}
     out = np.empty((data.num_rows, len(schema) + room), np.int64)
     for i, column in enumerate(schema.columns):
         if column.name not in given:

@@ -15,6 +15,7 @@ from whence.connect import files, operations, rejects
 from whence.connect import rows as rows_
 from whence.connect.archive import Archive
 from whence.connect.rejects import OnError
+from whence.connect.rows import Missing
 from whence.errors import CatalogError, DataError, SqlError, StorageError, WhenceError
 from whence.model.codes import Codes, shown
 from whence.model.paths import local_path
@@ -223,8 +224,13 @@ class Database:
         on_error: OnError = "fail",
         op: str | None = None,
         early: Early | None = None,
+        missing: Missing = "error",
     ) -> int:
-        """Insert rows (tuples, dicts, Arrow, pandas, polars, Spark, a `Path` of a file); how many there were.
+        """Insert rows (tuples, dicts, Arrow, pandas, polars, Spark, a `Path` of a file); return how many there were.
+
+        Dicts, frames and files are taken by the names of their columns; levels of a pandas index that have names are
+        columns. A column that the table does not have is an error. So is one that is not given, unless
+        `missing="null"` makes it NULL.
 
         In a table with a primary key a row replaces the one that has its key. In a table with a time-to-live a row
         that is there already lives anew. To a stream rows are appended, in the order they are given. A row that is
@@ -247,31 +253,31 @@ class Database:
         runtime, name = self._runtime, _name(table)
         rejects.check_choice(on_error)
         if op is not None:
-            return self._take(name, data, op, early, on_error)
+            return self._take(name, data, op, early, on_error, missing)
         if early is not None:
             raise WhenceError("early is for rows that may go: give op=, the column that says which do, or use delete")
         if on_error != "fail":
-            return self._insert_what_fits(name, data, on_error)
+            return self._insert_what_fits(name, data, on_error, missing)
         if self._by_jobs(data):
-            return frames.write(runtime, name, data)
+            return frames.write(runtime, name, data, missing=missing)
         if isinstance(runtime, Sharded) and runtime.left_to_jobs(name, 1):
-            return runtime.take(name, self._codes(data, runtime.table_of(name).schema, name), 1)
+            return runtime.take(name, self._codes(data, runtime.table_of(name).schema, name, missing), 1)
         with runtime.transaction() as writes:
             pending = writes.table(name)
             room = int(pending.table.stream is not None)
-            return pending.insert(self._codes(data, pending.table.schema, name, room))
+            return pending.insert(self._codes(data, pending.table.schema, name, missing, room))
 
-    def _take(self, name: str, data: Any, op: str, early: Early | None, on_error: OnError) -> int:
+    def _take(self, name: str, data: Any, op: str, early: Early | None, on_error: OnError, missing: Missing) -> int:
         """Do what a column of operations says, row after row, in one epoch; how many rows there were."""
         runtime = self._runtime
         table = runtime.table_of(name)
         chosen = early_choice(early, default="hold" if table.lifetime is None else "ignore")
         if self._by_jobs(data):
-            return frames.write(runtime, name, data, op=op, early=chosen, on_error=on_error)
+            return frames.write(runtime, name, data, op=op, early=chosen, on_error=on_error, missing=missing)
         if on_error != "fail":
             raise WhenceError("on_error beside op is for Spark's DataFrames: leave out the rows that do not fit")
         schema = operations.with_operation(table.schema, op, data)
-        codes = self._codes(data, schema, name)
+        codes = self._codes(data, schema, name, missing)
         signs = operations.signs(codes[:, -1], schema, runtime.dictionary, name, bool(table.key))
         with runtime.transaction() as writes:
             writes.table(name).take(np.ascontiguousarray(codes[:, :-1]), signs, chosen)
@@ -370,18 +376,18 @@ class Database:
         with runtime.transaction() as writes:
             return writing.update(writes.table(name), values, where, runtime, key)
 
-    def _insert_what_fits(self, name: str, data: Any, on_error: OnError) -> int:
+    def _insert_what_fits(self, name: str, data: Any, on_error: OnError, missing: Missing) -> int:
         runtime = self._runtime
         if on_error == "reject":
             statements.ensure_rejects(runtime)
         if self._by_jobs(data):
-            return frames.write(runtime, name, data, on_error=on_error)
+            return frames.write(runtime, name, data, on_error=on_error, missing=missing)
         schema = runtime.table_of(name).schema
         if isinstance(data, Path):
-            codes, refused = rejects.encode_file(data, schema, runtime.dictionary, name)
+            codes, refused = rejects.encode_file(data, schema, runtime.dictionary, name, missing)
         else:
             rows = frames.to_arrow(data) if frames.is_frame(data) else data
-            codes, refused = rejects.encode_each(rows, schema, runtime.dictionary, name)
+            codes, refused = rejects.encode_each(rows, schema, runtime.dictionary, name, missing)
         with runtime.transaction() as writes:
             if on_error == "reject" and refused:
                 listed = rejects.as_rows(refused, name, None)
@@ -398,16 +404,16 @@ class Database:
         on_spark = isinstance(runtime, Sharded) and runtime.spark is not None
         return on_spark and frames.is_frame(data) and not runtime.is_writing
 
-    def _codes(self, data: Any, schema: Schema, name: str, room: int = 0) -> Codes:
+    def _codes(self, data: Any, schema: Schema, name: str, missing: Missing = "error", room: int = 0) -> Codes:
         if isinstance(data, Path):
-            parts = list(files.read(data, schema))
+            parts = list(files.read(data, schema, missing=missing))
             try:
                 data = pa.concat_tables(parts, promote_options="default") if parts else []
             except pa.ArrowException as error:
                 raise DataError(f"{data}: {error}") from None
         elif frames.is_frame(data):
             data = frames.to_arrow(data)
-        return rows_.encode(data, schema, self._runtime.dictionary, name, room)
+        return rows_.encode(data, schema, self._runtime.dictionary, name, room, missing)
 
     def _parts(self, data: Any, name: str) -> Iterator[Any]:
         """Read rows to delete that are in Spark or in a file; rows of a file with other columns are another part."""
@@ -450,6 +456,7 @@ class Database:
         update: Mapping[str, Any] | None = None,
         views: Iterable[str] | None = None,
         strict: bool = False,
+        missing: Missing = "error",
     ) -> WhatIf:
         """What one epoch of these writes would change, exactly, in the tables and in every view (or those of `views`);
         nothing is changed.
@@ -458,7 +465,7 @@ class Database:
         delete  by table, the rows to delete, whole or by some of their columns as in `delete`, or a condition in SQL;
                 those that are not there are passed over, or under `strict` an error
         update  by table, a pair of new values and where (as `update` takes them), or a list of such pairs
-        insert  by table, the rows to insert, of any kind that `insert` takes
+        insert  by table, the rows to insert, of any kind that `insert` takes, with `missing` as there
 
         It may be asked beside writers and readers, who wait for it as for an epoch; also of a database that is only
         read, and of `at(epoch)`. An error says what committing it would have said.
@@ -469,7 +476,7 @@ class Database:
         >>> db.what_if(delete={"a": [(2,)]})["b"].inserted, db["b"].rows
         ([(1,)], [(3,)])
         """
-        writes = supposing.Writes(sql, insert, delete, update, strict)
+        writes = supposing.Writes(sql, insert, delete, update, strict, missing)
         return supposing.suppose(self._now, writes, self._codes, self._parts, views)
 
     # -- what lasts --------------------------------------------------------------------------------------------------

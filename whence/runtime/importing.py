@@ -117,9 +117,9 @@ def _insert(db: Database, name: str, rows: pa.Table) -> None:
     with runtime.transaction() as writes:
         pending = writes.table(name)
         if isinstance(pending, Appending):
-            pending.put_back(encode(rows, with_at(schema), runtime.dictionary, name))
+            pending.put_back(encode(rows, with_at(schema), runtime.dictionary, name, missing="null"))
         else:
-            pending.insert(encode(rows, schema, runtime.dictionary, name))
+            pending.insert(encode(rows, schema, runtime.dictionary, name, missing="null"))
 
 
 def _batches(db: Database, archive: Archive) -> Iterator[tuple[str, pa.Table]]:

@@ -3,7 +3,7 @@ is one answer and never changes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -158,6 +158,8 @@ class Handle:
     def __contains__(self, row: object) -> bool:
         with self._runtime.reading():
             known = self._runtime.dictionary
+            if isinstance(row, Mapping):
+                rows.check_columns(self.name, list(row), self.schema)
             try:
                 (values,) = rows.as_tuples([row], self.schema, self.name)
                 pairs = list(zip(values, self.schema.types, strict=True))

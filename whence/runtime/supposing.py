@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from whence.connect.arrow import arrow_schema
-from whence.connect.rows import to_arrow
+from whence.connect.rows import Missing, to_arrow
 from whence.engine.operator import Batch
 from whence.errors import CatalogError, DataError
 from whence.model.codes import Codes, shown
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from whence.runtime.embedded import Embedded
 
 SHOWN = 20  # rows of a change in a text
-Encode = Callable[[Any, Schema, str], Codes]
+Encode = Callable[[Any, Schema, str, Missing], Codes]
 Fetch = Callable[[Any, str], Iterable[Any]]
 
 
@@ -186,6 +186,7 @@ class Writes:
     delete: Mapping[str, Any] | None = None
     update: Mapping[str, Any] | None = None
     strict: bool = False
+    missing: Missing = "error"
 
     def checked(self) -> Writes:
         for what, given in (("insert", self.insert), ("delete", self.delete), ("update", self.update)):
@@ -218,7 +219,7 @@ def suppose(
                 writing.update(pending, values, where, runtime)
         for table, rows in (writes.insert or {}).items():
             pending = transaction.table(_name(table))
-            pending.insert(encode(rows, pending.table.schema, pending.table.name))
+            pending.insert(encode(rows, pending.table.schema, pending.table.name, writes.missing))
 
     def tell(changes: Mapping[str, Batch]) -> WhatIf:
         found = {name: _change(runtime, name, changes.get(name)) for name in (*runtime.program.tables, *asked)}

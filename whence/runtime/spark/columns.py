@@ -20,7 +20,7 @@ from pyspark.sql import types as T  # noqa: N812
 
 from whence.connect.operations import COMES, EITHER, GOES, KEYLESS, OPS
 from whence.connect.rejects import LONGEST
-from whence.connect.rows import listed
+from whence.connect.rows import listed, unknown_columns
 from whence.errors import DataError
 from whence.model.types import Column, Kind, Schema, Type
 from whence.sql.position import did_you_mean
@@ -146,7 +146,7 @@ def table_columns(
         known = {*schema.names, *(name.lower() for name in beside), CORRUPT}
         unknown = [field.name for field in fields if field.name.lower() not in known]
         if unknown:
-            raise DataError(f"table {table}: no column {listed(unknown)} in {schema}")
+            raise unknown_columns(f"table {table}", unknown, schema)
     return out
 
 

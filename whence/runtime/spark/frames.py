@@ -16,7 +16,7 @@ import pyarrow as pa
 from whence.connect import files
 from whence.connect.files import Reject
 from whence.connect.rejects import SCHEMA, TABLE, OnError, as_rows, report
-from whence.connect.rows import encode
+from whence.connect.rows import Missing, check_columns, encode, folded
 from whence.errors import WhenceError
 from whence.model.codes import Codes, Interval
 from whence.model.paths import local_path
@@ -71,6 +71,7 @@ def write(
     strict: bool = False,
     on_error: OnError = "fail",
     early: Early = "ignore",
+    missing: Missing = "error",
 ) -> int:
     """Insert (or with sign -1 delete) the rows of a DataFrame in one epoch; how many there were.
 
@@ -83,7 +84,8 @@ def write(
     check(df)
     if df.isStreaming:
         raise WhenceError(f"this DataFrame is a stream: attach it to {table}")
-    keyed = bool(runtime.table_of(table).key)
+    known = runtime.table_of(table)
+    df, keyed = _with_columns(df, known, missing, [op or ""]), bool(known.key)
     df, routing = with_corrupt_records(df, f"a DataFrame for {table}"), runtime.routing()
     found = route_frame(
         df, table, routing, runtime.dictionary, op=op, sign=sign, keyed=keyed, strict=strict, on_error=on_error
@@ -96,9 +98,24 @@ def write(
 
 
 def has_all_columns(df: Any, table: Table) -> bool:
-    """Say whether a DataFrame has every column of a table, or its whole primary key, by which jobs delete."""
-    wanted = [table.schema.names[c] for c in table.key] or table.schema.names
-    return {name.lower() for name in df.columns} >= set(wanted)
+    """Say whether a DataFrame has every column of a table."""
+    return {name.lower() for name in df.columns} >= set(table.schema.names)
+
+
+def _with_columns(df: Any, table: Table, missing: Missing, beside: Sequence[str]) -> Any:
+    """Return the DataFrame with the table's columns that it lacks as NULL, if that is wanted; a column that is not the
+    table's is an error, and so is one that is lacking else."""
+    from whence.runtime.spark.columns import CORRUPT
+
+    others = {name.lower() for name in (*beside, CORRUPT)}
+    names = [name for name in df.columns if name.lower() not in others or name.lower() in table.schema.names]
+    check_columns(f"table {table.name}", names, table.schema, missing)
+    lacking = set(table.schema.names) - {folded(name, table.schema) for name in names}
+    if not lacking:
+        return df
+    from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+    return df.withColumns({name: F.lit(None) for name in lacking})
 
 
 def reject_parts(runtime: Any, refused: Sequence[Reject], source: str, batch: int | None) -> dict[str, list[RawRows]]:

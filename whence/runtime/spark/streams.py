@@ -16,25 +16,30 @@ Where their order matters (one key twice in a batch), `order_by` names the colum
 
 from __future__ import annotations
 
+import logging
 import re
 import threading
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from whence.connect.rejects import OnError, check_choice, report
+from whence.connect.rows import listed
 from whence.errors import CatalogError, SparkError, WhenceError
 from whence.model.paths import spark_path
+from whence.model.types import Schema
 from whence.runtime.spark import frames, splitting
 from whence.runtime.spark.routing import SECTION, SMALL, Routing, route_frame
 from whence.runtime.tables import Early, early_choice
 from whence.sql.position import did_you_mean
 from whence.state.manifest import STREAMS
+
+log = logging.getLogger("whence")
 
 MAX_ROWS = 10_000_000
 """Rows of an epoch; a larger batch becomes several."""
@@ -145,6 +150,7 @@ class Streams:
                 raise WhenceError(f"the format is 'debezium' or none, not {format!r:.100}")
             else:
                 beside, faults = [op or "", *source.order_by] if source.strict else (), columns.Faults()
+                _warn_of_others(source, fields, table.schema)
                 chosen = columns.table_columns(fields, table.schema, source.table, faults, beside)
                 if op is not None:
                     chosen.append(columns.sign(op, fields, source.table, bool(table.key), faults))
@@ -313,6 +319,17 @@ class Flow:
             told["run_seconds"] = told.pop("seconds")  # without reading the source and writing the log
         self.told(
             {"epoch": epoch, "source": self.source.name, "batch": batch, "rows": rows, "seconds": seconds, **told}
+        )
+
+
+def _warn_of_others(source: Source, fields: Sequence[Any], schema: Schema) -> None:
+    """Log the columns of a source that go nowhere, unless they are an error."""
+    known = {*schema.names, (source.op or "").lower(), *(name.lower() for name in source.order_by)}
+    others = [field.name for field in fields if field.name.lower() not in known]
+    if others and not source.strict:
+        log.warning(
+            "stream %s: table %s has no column %s, so it is left out; strict=True makes it an error",
+            *(source.name, source.table, listed(others)),
         )
 
 
