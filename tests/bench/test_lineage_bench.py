@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -11,17 +12,31 @@ from rich.console import Console
 
 from benchmarks import lineage_figures, lineage_paper, page, window_peers, window_spark
 from benchmarks.lineage_figures import PAPER, RETRIEVAL, Sizes
-from benchmarks.lineage_networks import ADAPTIVE, COVERING, MODES, NONE, SINGLE, heat, nested, numbers, overheating
+from benchmarks.lineage_networks import (
+    ADAPTIVE,
+    COVERING,
+    MODES,
+    NONE,
+    REWRITE,
+    REWRITTEN,
+    SINGLE,
+    heat,
+    nested,
+    numbers,
+    overheating,
+)
 from benchmarks.lineage_runs import (
     DisagreementError,
     Figure,
     Spent,
     agree,
     batches,
+    by_turns,
     completion,
     opened,
     results,
     retrieve,
+    rewritten,
 )
 from benchmarks.peers import windows
 from benchmarks.peers.common import installed
@@ -136,6 +151,27 @@ def test_what_was_promised_is_judged() -> None:
     assert "at 10 %" in checks[4].what
 
 
+def test_rewriting_has_the_pairs_of_lineage() -> None:
+    network, rows = nested(3, depth=2), batches(numbers(200), 50)
+    with closing(opened(network, REWRITE)) as db:
+        completion(db, rows)
+        _, pairs = rewritten(db)
+        assert len(db[REWRITTEN]) > pairs.pairs  # an input is behind a result in several ways
+    with closing(opened(network, SINGLE)) as db:
+        completion(db, rows)
+        assert retrieve(db)[1] == pairs
+
+
+def test_two_streams_come_by_turns() -> None:
+    (first, *_) = by_turns(heat(40), ("a", "b"), 5, 20)
+    assert [(stream, rows["time"][0].as_py(), len(rows)) for stream, rows in first] == [
+        ("a", 0, 5),
+        ("b", 0, 5),
+        ("a", 5, 5),
+        ("b", 5, 5),
+    ]
+
+
 def test_modes_that_differ_are_noticed() -> None:
     agree("x", {"a": 1, "b": 1})
     with pytest.raises(DisagreementError, match="x: a has 1, b has 2"):
@@ -143,7 +179,7 @@ def test_modes_that_differ_are_noticed() -> None:
 
 
 def test_what_the_paper_says_is_of_curves_that_are_drawn() -> None:
-    curves = {mode.name for mode in MODES} | {RETRIEVAL + mode.name for mode in MODES}
+    curves = {before + mode.name for mode in (*MODES, REWRITE) for before in ("", RETRIEVAL)}
     assert all(set(said) <= curves for said in PAPER.values())
 
 
