@@ -24,10 +24,10 @@ from tests.unit.partitions import MisplacedError, Partitions, check
 from tests.unit.test_sql_queries import _QUERIES, _TABLES
 from whence.engine.operator import Batch
 from whence.errors import WhenceError
+from whence.plan.best_rows import select_aggregates
 from whence.plan.distribute import Dist, Distributed, Piece, describe_dist, distribute
 from whence.plan.logical import Aggregate, Join, Mine, Node, Project, Ref, Scan, Select, Ship, TopK, walk
 from whence.plan.program import Program
-from whence.plan.select_aggregates import select_aggregates
 from whence.plan.strata import components
 from whence.sql import statements as st
 from whence.sql.bind import bind_table, bind_views

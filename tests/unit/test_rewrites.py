@@ -178,3 +178,11 @@ def test_factored_conditions_have_the_same_value_for_every_row() -> None:
             assert value is not True or weaker is None or truth(weaker, row) is True
     assert changed > 20
     assert weakened > 20
+
+
+def test_null_safe_equality_is_a_key(program: Program) -> None:
+    text = "select r.a from r join s on r.a is not distinct from s.a"
+    assert shape(optimize(bind_query(parse(text)[0].query, program))) == (
+        "project[#0](inner[1=0,2=1](project[#0, is_null(#0), coalesce(#0, 0)](r),"
+        " project[is_null(#0), coalesce(#0, 0)](s)))"
+    )

@@ -22,12 +22,13 @@ from whence.engine.batch import consolidate
 from whence.engine.image import Image
 from whence.engine.kernels import fixpoint as fx
 from whence.engine.kernels import store as st
+from whence.engine.limits import described, no_end
 from whence.engine.memory import Memory
 from whence.engine.operator import Batch, Operator
 from whence.engine.plans import Compiled
 from whence.engine.trust import is_known
-from whence.errors import EvaluationError, RecursionLimitError
-from whence.model.codes import Codes, Dictionary, decode_value
+from whence.errors import EvaluationError
+from whence.model.codes import Codes, Dictionary
 from whence.model.types import Schema
 from whence.plan.rule_model import RuleProgram
 
@@ -246,16 +247,8 @@ class Fixpoint(Operator):
             external = [r for r in changed if int(k.meta[r, m]) & st.RELATION in self._externals]
             guilty = external[0] if external else 0
         relation = self.program.relations[int(k.meta[guilty, m]) & st.RELATION]
-        values = [
-            decode_value(int(code), column.type, self.dictionary)
-            for code, column in zip(k.cells[guilty], relation.schema.columns, strict=False)
-        ]
-        row_text = ", ".join(f"{c.name}={v!r}" for c, v in zip(relation.schema.columns, values, strict=True))
-        raise RecursionLimitError(
-            f"the recursive view {view.partition('$')[0] or self.name} does not end: more than {self.depth_limit:,} "
-            f"steps or {self.row_limit:,} rows; brought about by the row ({row_text}) of {relation.name}; "
-            "nothing was changed; raise recursion_limit if it is meant to go on"
-        )
+        cause = described(relation, k.cells[guilty], self.dictionary)
+        raise no_end(view.partition("$")[0] or self.name, self.depth_limit, self.row_limit, cause)
 
     def _refuse_by_support(self) -> None:
         """DRed keeps no derivations to follow back; run the same epoch under support, which meets the same limit."""

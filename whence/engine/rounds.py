@@ -13,11 +13,11 @@ import numpy as np
 
 from whence.engine.kernels import exchange as ex
 from whence.engine.kernels import store as st
+from whence.engine.limits import described, no_end
 from whence.engine.memory import Memory
 from whence.engine.operator import Batch, Operator
 from whence.engine.traffic import Letter, Shipped
-from whence.errors import RecursionLimitError
-from whence.model.codes import Codes, Dictionary, decode_value
+from whence.model.codes import Codes, Dictionary
 from whence.plan.rule_model import RuleProgram
 
 
@@ -65,12 +65,6 @@ def refuse(
     cause = ""
     if len(changes):
         relation = program.relations[int(changes[-1, 0])]
-        values = zip(changes[-1, 2:].tolist(), relation.schema.columns, strict=False)
-        row = ", ".join(f"{c.name}={decode_value(code, c.type, dictionary)!r}" for code, c in values)
-        cause = f"brought about by the row ({row}) of {relation.name}; "
+        cause = described(relation, changes[-1, 2:], dictionary)
     view = next((r.view for r in program.relations if r.view), "")
-    raise RecursionLimitError(
-        f"the recursive view {view.partition('$')[0] or name} does not end: more than {depth_limit:,} "
-        f"steps or {row_limit:,} rows; {cause}nothing was changed; "
-        "raise recursion_limit if it is meant to go on"
-    )
+    raise no_end(view.partition("$")[0] or name, depth_limit, row_limit, cause)

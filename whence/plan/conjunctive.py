@@ -248,6 +248,30 @@ class Flattener:
         return body
 
 
+def as_query(body: Body, schema: Schema) -> Node:
+    """A body without recursive sources as a query."""
+    node: Node | None = None
+    for source in body.sources:
+        if isinstance(source, Function):
+            assert node is not None
+            both = Schema(node.schema.columns + source.schema.columns)
+            node = Lateral(both, node, source.name, source.function, source.args)
+            continue
+        assert isinstance(source, External)
+        both = source.schema if node is None else Schema(node.schema.columns + source.schema.columns)
+        node = source.node if node is None else Join(both, node, source.node, "inner")
+    assert node is not None
+    for test in body.tests:
+        node = Select(node.schema, node, test)
+    for absence in body.absences:
+        width, types = len(node.schema), absence.node.schema.types
+        op = "is_not_distinct" if absence.null_safe else "="
+        same = tuple(Call(BOOLEAN, op, (e, Col(types[c], width + c))) for e, c in absence.keys)
+        holds = same[0] if len(same) == 1 else Call(BOOLEAN, "and", same) if same else None
+        node = Join(node.schema, node, absence.node, "anti", (), holds)
+    return Project(schema, node, body.out)
+
+
 def _source(source: Source) -> Body:
     return Body((source,), (), columns(source.schema))
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from whence.model.types import Column, Schema
 from whence.plan.conjunctive import Body, Derived, External, Function, Source, columns
-from whence.plan.expr import Call, Col, Expr, Lit, columns_of, rebuild, substitute
+from whence.plan.expr import Call, Col, Expr, Lit, columns_of, may_fail, rebuild, substitute
 from whence.plan.logical import Join, Lateral, Node, Project, Select
 from whence.plan.native import is_test, is_value
 from whence.plan.rewrite.factor_disjunctions import implied_by
@@ -66,8 +66,11 @@ def _with(sources: tuple[Source, ...], at: int, source: Source) -> tuple[Source,
 
 
 def _foreign_parts(body: Body) -> list[Expr]:
-    """Tests that a kernel cannot decide, and the largest parts of other expressions that it cannot compute."""
+    """Tests that a kernel cannot decide, and the largest parts of comparisons and of other expressions that it cannot
+    compute. A part of a test that may fail stays: another test may be what keeps rows away from it."""
     parts: list[Expr] = [t for t in body.tests if not is_test(t)]
+    for test in [t for t in parts if isinstance(t, Call) and is_test(rebuild(t, tuple(map(_stand_in, t.args))))]:
+        parts += [p for arg in test.children for p in foreign_in(arg) if not may_fail(p)]
     for expr in (*body.out, *(e for a in body.absences for e, _ in a.keys)):
         parts += foreign_in(expr)
     return parts

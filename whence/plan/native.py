@@ -209,6 +209,53 @@ def strict(expr: Expr, column: int, rounding: bool = False) -> bool:
     return False
 
 
+def never_better(expr: Expr, column: int, sign: int, tests: tuple[Expr, ...] = ()) -> bool:
+    """Tell whether an expression is never smaller than the column (sign 1) or never larger (-1), where the tests hold.
+
+    >>> v, w = Col(BIGINT, 0), Col(BIGINT, 1)
+    >>> never_better(Call(BIGINT, "least", (v, w)), 0, -1), never_better(Call(BIGINT, "+", (v, w)), 0, 1)
+    (True, False)
+    """
+    expr = strip(expr)
+    match expr:
+        case Col():
+            return expr.index == column
+        case Cast(arg=arg):
+            return _scaling(expr) is not None and never_better(arg, column, sign, tests)
+        case Call(op="least" | "greatest"):
+            kept = [never_better(a, column, sign, tests) for a in expr.args]
+            return any(kept) if (expr.op == "greatest") == (sign > 0) else all(kept)
+        case Call(op="+", args=(a, b)):
+            moving, other = (a, b) if column in columns_of(a) else (b, a)
+            return never_better(moving, column, sign, tests) and _bounded(other, sign, tests)
+        case Call(op="-", args=(a, b)):
+            return never_better(a, column, sign, tests) and _bounded(b, -sign, tests)
+    return False
+
+
+def _bounded(expr: Expr, sign: int, tests: tuple[Expr, ...]) -> bool:
+    """Tell whether a number is never below zero (sign 1) or never above it (-1), where the tests hold."""
+    stripped = strip(expr)
+    if not expr.type.is_numeric:
+        return False
+    match stripped:
+        case Lit(value=value):
+            return value is not None and value * sign >= 0
+        case Cast(arg=arg):
+            return _bounded(arg, sign, tests)
+        case Call(op="abs"):
+            return sign > 0
+        case Call(op="-", args=(Lit(value=0), arg)):
+            return _bounded(arg, -sign, tests)
+    up, down = ((">", ">="), ("<", "<=")) if sign > 0 else (("<", "<="), (">", ">="))
+    for test in tests:
+        if isinstance(test, Call) and len(test.args) == 2:
+            for a, b, ops in ((*test.args, up), (*test.args[::-1], down)):
+                if test.op in ops and strip(a) == stripped and isinstance(b, Lit) and _bounded(b, sign, ()):
+                    return True
+    return False
+
+
 def _agree(directions: list[int | None]) -> int | None:
     moving = {d for d in directions if d != 0}
     return moving.pop() if len(moving) == 1 else (None if moving else 0)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -29,18 +30,20 @@ from whence.model.codes import Codes, Dictionary
 from whence.model.progress import Progress
 from whence.model.types import Schema
 from whence.plan import logical
+from whence.plan.best_rows import select_aggregates
 from whence.plan.functions import check_recomputed, check_volatile, functions_of
 from whence.plan.instrument import copies, instrument, upstream
 from whence.plan.logical import Node
 from whence.plan.program import Program, ScalarFunction, Table, TableFunction, View, is_owed, owed_name
 from whence.plan.rewrite import optimize
-from whence.plan.select_aggregates import select_aggregates
+from whence.plan.select_aggregates import OPTION, is_read, selections
 from whence.plan.settings import maintains
 from whence.plan.strata import Component, changed_views, components, dependents
 from whence.plan.streams import flow_query, flow_streams, is_flow
 from whence.runtime.uniting import check_recomputable
 from whence.sql import statements as st
 from whence.sql.bind import bind_table, bind_views
+from whence.sql.parse import with_view_option
 from whence.sql.position import did_you_mean
 from whence.sql.reader import deep_stack
 
@@ -141,7 +144,7 @@ class Catalog:
         bound = bind_views(creates, self.program)
         fresh = [name for name, view in bound.views.items() if before.get(name) is not view]
         if fresh:
-            self._install(bound, progress, images)
+            self._install(keep_selections(self.program, bound), progress, images)
         seen = [name for name in fresh if not bound.views[name].hidden]
         return [name for name in seen if name not in before], [name for name in seen if name in before]
 
@@ -325,7 +328,7 @@ class Catalog:
         gone = [name, *others]
         program = self._without(gone)
         program.tables.pop(name, None)
-        self._install(program)
+        self._install(keep_selections(self.program, program))
         if kind != "view":
             for gone_too in (name, owed_name(name)) if kind == "table" else (name,):
                 self.flow.remove_table(gone_too)
@@ -415,6 +418,22 @@ def as_it_runs(bound: Program) -> Program:
     networks = flow_streams(bound)
     check_volatile(networks)
     return select_aggregates(instrument(networks))
+
+
+def keep_selections(before: Program, after: Program) -> Program:
+    """The program after a change, with the selections of views that have lost their last reader spelled out.
+
+    Without a reader such a view would be made whole, which on cyclic data has no end: a DROP must not fail for that."""
+    kept = after.copy()
+    for name, view in after.views.items():
+        if before.views.get(name) == view and not view.hidden and is_read(view, before) and not is_read(view, after):
+            found = selections(view, before)
+            if found:
+                text = "; ".join(selection.text(view.schema) for selection in found)
+                options = tuple(o for o in view.options if o[0] != OPTION)
+                sql = with_view_option(view.sql, OPTION, text)
+                kept.views[name] = replace(view, options=(*options, (OPTION, text)), sql=sql)
+    return kept
 
 
 def table_kind(table: Table) -> str:

@@ -43,7 +43,10 @@ def explain_view(runtime: Embedded, name: str) -> str:
     for selection in selections(view, program):
         keys = ", ".join(view.schema.names[k] for k in selection.keys)
         best = f"{selection.function.upper()}({view.schema.names[selection.value]})"
-        lines.append(f"aggregate selection: only rows with the {best} of their {keys} are kept")
+        kept = "one row" if selection.one else "only rows"
+        lines.append(
+            f"aggregate selection: {kept} with the {best} of their {keys} {'is' if selection.one else 'are'} kept"
+        )
     soft = [f"{t} ({life})" for t in _tables_under(op) if (life := program.tables[t].lifetime) is not None]
     if soft:
         lines.append(f"rows expire: {', '.join(soft)}")

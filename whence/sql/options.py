@@ -12,6 +12,7 @@ from typing import Literal
 
 from whence.model.types import Kind, Schema
 from whence.plan.program import Lifetime, Placement, Table
+from whence.plan.select_aggregates import is_spelled_out
 from whence.plan.stream_model import Retention
 from whence.sql.literals import parse_interval
 from whence.sql.position import did_you_mean
@@ -25,11 +26,11 @@ _BYTES = {"b": 1, "kb": 2**10, "mb": 2**20, "gb": 2**30, "kib": 2**10, "mib": 2*
 
 @dataclass(frozen=True)
 class Option:
-    """An option: one of some words, or, without any, what its kind says."""
+    """An option: one of some words, or what its kind says."""
 
     name: str
     words: tuple[str, ...] = ()
-    kind: Literal["number", "duration", "column", "interval", "retention"] = "number"
+    kind: Literal["number", "duration", "column", "interval", "retention", "selection"] = "number"
 
 
 _OPTIONS: dict[Target, tuple[Option, ...]] = {
@@ -46,7 +47,7 @@ _OPTIONS: dict[Target, tuple[Option, ...]] = {
         Option("policy", ("support", "dred")),
         Option("recursion_limit"),
         Option("recursion_rows"),
-        Option("aggregate_selection", ("on", "off")),
+        Option("aggregate_selection", ("on", "off", "one"), "selection"),
         Option("partition", ("broadcast", "exchange", "one")),
         Option("maintain", ("absorption", "relative")),
         Option("propagate", kind="interval"),
@@ -91,6 +92,10 @@ def read_value(target: Target, name: str, text: str) -> str:
     if option.words:
         if text.lower() not in option.words:
             listed = " or ".join(f"'{word}'" for word in option.words)
+            if option.kind == "selection":
+                if is_spelled_out(text):
+                    return text.lower()
+                listed += ", or spelled out, such as 'min(cost) by src, dst'"
             raise ValueError(f"there is no {name} {text!r}; it is {listed}")
         return text.lower()
     if option.kind == "column":

@@ -57,6 +57,28 @@ def parse_stored(text: str) -> st.Statement:
     return replace(found, stored=True) if isinstance(found, st.CreateView) else found
 
 
+def with_view_option(sql: str, name: str, value: str) -> str:
+    """The text of a CREATE VIEW with an option set.
+
+    >>> with_view_option("create view v (a) as select 1", "policy", "dred")
+    "create view v (a) WITH (policy = 'dred') as select 1"
+    >>> with_view_option("create view v with (policy = 'support', retain = 'all') as select 1", "policy", "dred")
+    "create view v WITH (policy = 'dred', retain = 'all') as select 1"
+    """
+    source = Source(sql)
+    reader = _Reader(source, source.tokens)
+    while not reader.accept("VIEW"):
+        reader.at += 1
+    reader.accept("IF", "NOT", "EXISTS")
+    reader.name("view")
+    if reader.peek() == "(":
+        reader.names("column")
+    end = reader.tokens[reader.at - 1].end + 1
+    options = {**dict(reader.options("view")), name: value}
+    said = ", ".join(f"{key} = {exp.Literal.string(text).sql()}" for key, text in options.items())
+    return f"{sql[:end]} WITH ({said}) {sql[reader.tokens[reader.at].start :]}"
+
+
 def _split(tokens: Sequence[Token]) -> Iterator[list[Token]]:
     depth, current = 0, list[Token]()
     for at, token in enumerate(tokens):

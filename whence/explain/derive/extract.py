@@ -216,6 +216,8 @@ class Extractor:
         return self.builder.relation((id(fixpoint), number), name, "view" if users else "inner", relation.schema)
 
     def _inner_name(self, relation: RuleRelation) -> str:
+        if relation.kind == "best" and "$rank" in relation.view:
+            return f"{_SELECTED['rank']} of {relation.view.partition('$')[0]}"
         if relation.kind == "best":
             return f"best {relation.schema.names[-1]} of {relation.view.partition('$')[0]}"
         return self.name_of(relation.name) if "$computed" not in relation.name else f"computed for {relation.view}"
@@ -282,7 +284,7 @@ class Extractor:
             if relation.source is None:
                 continue
             name, view = self.name_of(relation.name), fixpoint.name
-            if self._selects(relation):
+            if "$" not in fixpoint.name and self._selects(relation):
                 continue  # a row that is best stays derived from the same best rows: plan/select_aggregates.py
             if self.is_volatile(relation.source):
                 self.builder.doubt(f"{_LOSING}{view} reads {name}, whose rows may change when others are lost")
@@ -298,7 +300,9 @@ class Extractor:
         if not isinstance(source, Ref):
             return False
         view = self.planned.views.get(source.view)
-        return view is not None and view.hidden and source.view not in self.program.views
+        if view is None or not view.hidden or source.view in self.program.views:
+            return False
+        return source.view.partition("$")[2].rstrip("0123456789") in ("min", "max")
 
     def is_selected(self, name: str) -> bool:
         """Whether a recursive view was cut down to the rows of best values."""
@@ -353,11 +357,16 @@ class Extractor:
         return found
 
 
+# Relations that choose one best row per group, see plan/best_rows.py.
+_SELECTED = {"rank": "fewest steps", "step": "last steps", "first": "first of the last steps", "one": "kept rows"}
+
+
 def _readable(name: str, selected: View | None) -> str:
     """A hidden view: the best values of one that is cut down to them, or a part of a query that had a name there."""
     owner, _, own = name.partition("$")
     if selected is not None:
-        return f"best {selected.schema.names[-1]} of {owner}"
+        what = own.rstrip("0123456789_")
+        return f"{_SELECTED[what]} of {owner}" if what in _SELECTED else f"best {selected.schema.names[-1]} of {owner}"
     if own.rstrip("0123456789_") in ("min", "max"):
         return f"best value of {owner}"
     return own or owner

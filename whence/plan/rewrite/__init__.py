@@ -5,6 +5,7 @@
 | `fold_constants` | computes what is constant; drops conditions that are always true |
 | `factor_disjunctions` | takes what stands in every branch of an OR out of it |
 | `push_predicates` | moves conditions towards the tables and turns equalities across a join into its keys |
+| `null_safe_keys` | makes equalities of IS NOT DISTINCT FROM, so that it can be a key too |
 | `order_joins` | orders inner joins so that no cross product is formed where a connected order exists |
 | `merge_projections` | makes one of adjacent projections and of adjacent selections |
 | `prune_columns` | drops columns before a join, an aggregate or a union keeps them in its state |

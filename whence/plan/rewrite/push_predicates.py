@@ -22,6 +22,7 @@ from whence.plan.logical import Aggregate, Distinct, Join, Lateral, Node, Projec
 from whence.plan.nodes import columns, conjunction, join_schema, key_pair, project, select
 from whence.plan.rewrite.factor_disjunctions import implied_by
 from whence.plan.rewrite.inputs import with_inputs
+from whence.plan.rewrite.null_safe_keys import null_safe_keys
 from whence.plan.size import size_of
 from whence.plan.stream_model import Lookup, Relate, WindowJoin, with_at
 
@@ -132,6 +133,7 @@ def _push_join(node: Join, terms: list[Expr]) -> Node:
 def _keyed(node: Join, left: Node, right: Node, on: list[Expr]) -> Node:
     """The join with every equality between its sides as a key; sides that are expressions are computed first."""
     width, far = len(left.schema), len(right.schema)
+    on = [key for term in on for key in null_safe_keys(term, left.schema, right.schema)]
     keys, rest, extra_left, extra_right = _keys(node.keys, on, width, far)
     if not extra_left and not extra_right:
         return replace(node, left=left, right=right, keys=tuple(keys), residual=conjunction(rest))
