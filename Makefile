@@ -48,6 +48,8 @@ bench: setup $(BENCH)
 	$(BIN)/python -m benchmarks.recursive_peers --json results/recursive_peers.json
 	$(BIN)/python -m benchmarks.recursive_peers --state-growth --memory --startup --json results/limits.json
 	$(BIN)/python -m benchmarks.join_peers --json results/join_peers.json
+	$(BIN)/python -m benchmarks.tpch --scale 0.1 --refresh 5 --json results/tpch.json
+	$(BIN)/python -m benchmarks.nexmark --events 1000000 --json results/nexmark.json
 	$(BIN)/python -m benchmarks.durable --json results/durable.json
 	$(BIN)/python -m benchmarks.spark_pipeline --json results/spark_pipeline.json
 	$(BIN)/python -m benchmarks.provenance_paper --json results/provenance_paper.json
