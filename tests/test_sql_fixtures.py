@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
@@ -23,47 +22,14 @@ from tests.oracle import (
     view_text,
     with_policy,
 )
+from tests.sqllogic.reader import Block, read
 from whence.runtime.spark.sharded import Sharded
 
 FILES = sorted((Path(__file__).parent / "sql").glob("*.slt"))
 RUNS = [*((None, policy) for policy in POLICIES), (1, "dred"), (2, "support"), (5, "dred")]  # None: embedded
 
 
-# -- reading -----------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Block:
-    """One block of a file: its header in words, its SQL, and the rows it expects (None: nothing is said)."""
-
-    line: int
-    words: list[str]
-    sql: str
-    rows: list[str]
-
-    @property
-    def ours(self) -> bool:
-        """Whether DuckDB is not asked."""
-        return self.words[-1] == "ours"
-
-
-def read(path: Path) -> Iterator[Block]:
-    """The blocks of a file."""
-    lines = [*path.read_text().splitlines(), ""]
-    start, current = 0, list[str]()
-    for number, line in enumerate(lines, 1):
-        if line.startswith("#"):
-            continue
-        if line.strip():
-            start = start if current else number
-            current.append(line.rstrip())
-        elif current:
-            body, rows = current[1:], list[str]()
-            if "----" in body:
-                at = body.index("----")
-                body, rows = body[:at], body[at + 1 :]
-            yield Block(start, current[0].split(" "), "\n".join(body), rows)
-            current = []
+# -- values ------------------------------------------------------------------------------------------------------------
 
 
 def shown(value: Any) -> str:
