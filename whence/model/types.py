@@ -69,6 +69,31 @@ def decimal(precision: int = MAX_PRECISION, scale: int = 3) -> Type:
     return Type(Kind.DECIMAL, min(precision, MAX_PRECISION), scale)
 
 
+_DIGITS = {Kind.BOOLEAN: 1, Kind.INTEGER: 10, Kind.BIGINT: 19}
+
+
+def always_fits(source: Type, target: Type) -> bool:
+    """Return whether every value of a type can be cast to another.
+
+    >>> always_fits(INTEGER, DOUBLE), always_fits(INTEGER, decimal(14, 4)), always_fits(INTEGER, decimal(6, 2))
+    (True, True, False)
+    """
+    if source == target or target.kind is Kind.TEXT:
+        return True
+    match source.kind:
+        case Kind.NULL:
+            return True
+        case Kind.BOOLEAN | Kind.INTEGER | Kind.BIGINT | Kind.DECIMAL:
+            digits = source.precision - source.scale if source.kind is Kind.DECIMAL else _DIGITS[source.kind]
+            if target.kind is Kind.DECIMAL:
+                return target.precision - target.scale >= digits and target.scale >= source.scale
+            wider = target.is_integer and source.kind is not Kind.DECIMAL and _DIGITS[target.kind] >= digits
+            return wider or target.kind in (Kind.DOUBLE, Kind.BOOLEAN)
+        case Kind.DATE | Kind.TIMESTAMP:
+            return target.kind in (Kind.DATE, Kind.TIMESTAMP)
+    return False
+
+
 @dataclass(frozen=True)
 class Column:
     """A named, typed column."""

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from whence.model.types import Type
+from whence.model.types import Type, always_fits
 
 
 @dataclass(frozen=True)
@@ -183,10 +183,15 @@ def is_volatile(expr: Expr) -> bool:
 
 
 def may_fail(expr: Expr) -> bool:
-    """Whether an expression is an error for some rows: a cast, a division, a date, a user's function."""
+    """Return whether an expression is an error for some rows: a cast, a division, a date, a user's function."""
     for part in walk(expr):
-        if isinstance(part, Udf) or (isinstance(part, Cast) and not part.lenient):
-            return True
-        if isinstance(part, Call) and (part.op in ("//", "%") or (part.op in ("+", "-") and not part.type.is_numeric)):
-            return True
+        match part:
+            case Udf():
+                return True
+            case Cast() if not part.lenient and not always_fits(part.arg.type, part.type):
+                return True
+            case Call(op="//" | "%") if not (isinstance(part.args[1], Lit) and part.args[1].value):
+                return True
+            case Call(op="+" | "-") if not part.type.is_numeric:
+                return True
     return False
