@@ -190,7 +190,7 @@ _MAKERS: dict[str, tuple[Maker, ...]] = {
         _of("contains({0}, {1})", TEXT, TEXT),
         _of("({0} IS TRUE)", BOOL),
     ),
-    DATE: (_of("({0} + ({1} % 3))", DATE, INT), _of("CAST({0} AS DATE)", TIME)),
+    DATE: (_of("({0} + CAST({1} % 3 AS INTEGER))", DATE, INT), _of("CAST({0} AS DATE)", TIME)),
     TIME: (
         _of("({0} + {1})", TIME, SPAN),
         _of("({0} - {1})", DATE, SPAN),

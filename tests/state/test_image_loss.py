@@ -232,14 +232,20 @@ def test_damaged_tables_are_an_error(tmp_path: Path, partitions: int) -> None:
         whence.open(path, read_only=True)
 
 
-def test_a_stream_view_whose_past_is_gone_is_not_computed_from_the_rest(tmp_path: Path) -> None:
+@pytest.mark.parametrize("partitions", [0, 2])
+def test_stream_view_whose_past_is_lost_begins_again_and_is_named(tmp_path: Path, partitions: int) -> None:
     path = tmp_path / "db"
-    with opened(path, 0) as db:
+    with opened(path, partitions) as db:
         db.execute("CREATE STREAM s (a INT) WITH (retain = '2 rows')")
         db.execute("CREATE VIEW w AS SELECT COUNT(*) AS n FROM slide(s, rows => 4, every => 1)")
         db.insert("s", [(n,) for n in range(10)])
-    (links,) = chains(path)
-    parts = parts_of(path, links)
-    rewrite(path, links, {key: image for key, image in parts.items() if not is_operator(key)})
-    with pytest.raises(StorageError, match="no longer has the rows that w was made of"):
-        opened(path, 0)
+    for links in chains(path):
+        parts = parts_of(path, links)
+        rewrite(path, links, {key: image for key, image in parts.items() if not is_operator(key)})
+    with pytest.raises(StorageError, match="for other partitions than it was written by"):
+        opened(path, 3)
+    with opened(path, partitions) as db:
+        assert db.recovery is not None
+        assert "no longer has the rows that w was made of" in db.recovery.damaged[-1]
+        db.insert("s", [(n,) for n in range(10, 14)])
+        assert db["w"].rows[-1] == (4,)

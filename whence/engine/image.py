@@ -51,7 +51,7 @@ class SoundImages:
 
     def note(self, damage: str) -> None:
         """Record damage that does not keep the database from opening."""
-        log.warning("part of an image cannot be used and is computed from the tables: %s", damage)
+        log.warning("part of an image cannot be used, and is computed instead: %s", damage)
         self.damage.append(damage)
 
 

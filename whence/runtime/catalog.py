@@ -206,11 +206,18 @@ class Catalog:
         scan.restore(image)
         scan.changed = False
 
-    def restore(self, creates: Iterable[st.Statement], images: Images, progress: Progress | None = None) -> None:
+    def restore(
+        self,
+        creates: Iterable[st.Statement],
+        images: Images,
+        progress: Progress | None = None,
+        lost: Callable[[str], None] | None = None,
+    ) -> None:
         """Tables and views as they were declared, with their state as of the epoch of the images.
 
         The dictionary must have been filled, and the Python functions registered. StaleImage if a table's own rows
-        cannot be taken; a view whose image is missing or does not fit is computed."""
+        cannot be taken; a view whose image is missing or does not fit is computed. Where that takes rows which a stream
+        no longer has, `lost` is called, or PastError raised without it."""
         creates = list(creates)
         tables = [create for create in creates if isinstance(create, st.CreateTable)]
         for done, create in enumerate(tables):
@@ -228,18 +235,18 @@ class Catalog:
         views = [create for create in creates if isinstance(create, st.CreateView)]
         if views:
             self.create_views(views, progress, images)
-        self._check_recomputed()
+        self._check_recomputed(lost)
         for lifetimes in self.lifetimes.values():
             lifetimes.rebuild()
 
-    def _check_recomputed(self) -> None:
-        """Raise PastError if a view over a stream was computed that only its image could have brought back."""
+    def _check_recomputed(self, lost: Callable[[str], None] | None) -> None:
+        """Find the views over streams that were computed but that only their images could have brought back."""
         flow = self.flow
         made = {id(op) for op in flow.recomputed if isinstance(op, StreamOperator)}
         flow.recomputed = []
         if made:
             views = [name for name, op in flow.views.items() if any(id(o) in made for o in upwards([op]))]
-            check_recomputable(self.planned, {n: s.kept for n, s in flow.streams.items()}, views=views)
+            check_recomputable(self.planned, {n: s.kept for n, s in flow.streams.items()}, views=views, lost=lost)
 
     def _build(self, component: Component, program: Program) -> dict[str, Operator]:
         if component.recursive or maintains(component.views, program):

@@ -310,7 +310,7 @@ class Embedded(Epochs):
         progress: Progress | None,
     ) -> None:
         """Take up tables and views with their state from images, of which `meta` says more."""
-        self.catalog.restore(creates, images, progress)
+        self.catalog.restore(creates, images, progress, None if start.partitions else images.note)
 
     def sync(self) -> None:
         """Make everything stable."""

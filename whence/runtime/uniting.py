@@ -8,7 +8,7 @@ which rows they see, so views are computed, which is refused where it would not 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -113,15 +113,21 @@ class PastError(StorageError):
 
 
 _ADVICE = (
-    "so its state cannot be made anew for other partitions than it was written by, nor where its image is damaged: "
-    "open the database with as many as it had, or, if it had none, without; or take a backup"
+    "so its state cannot be made anew for other partitions than it was written by: open the database with as many as "
+    "it had, or, if it had none, without"
 )
+_LOST = "and its state is not in the image, so it begins again with the rows that are kept"
 
 
 def check_recomputable(
-    planned: Program, streams: Mapping[str, Retained], advice: str = _ADVICE, views: Collection[str] | None = None
+    planned: Program,
+    streams: Mapping[str, Retained],
+    advice: str = _ADVICE,
+    views: Collection[str] | None = None,
+    lost: Callable[[str], None] | None = None,
 ) -> None:
-    """Raise PastError if views over streams, or those of them in `views`, cannot be computed from what these keep."""
+    """Raise PastError if a view over streams, or one of `views`, cannot be computed from what these keep; with `lost`,
+    call that for each such view instead."""
     for name, kept in streams.items():
         for view in dependents(planned, name) if kept.last_at else ():
             if views is not None and view not in views:
@@ -132,4 +138,6 @@ def check_recomputable(
                 why = f"{view} has joined rows of {name} with a relation as it was when they came"
             else:
                 continue
-            raise PastError(f"{why}, {advice}", view)
+            if lost is None:
+                raise PastError(f"{why}, {advice}", view)
+            lost(f"{why}, {_LOST}")

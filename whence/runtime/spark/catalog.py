@@ -371,7 +371,13 @@ class ShardedCatalog(Catalog):
         self.crew.begin_from(chains, self.plan.version)
         self.flow.restored = len(self.flow.order) * self.crew.partitions
 
-    def restore(self, creates: Iterable[st.Statement], images: Images, progress: Progress | None = None) -> None:
+    def restore(
+        self,
+        creates: Iterable[st.Statement],
+        images: Images,
+        progress: Progress | None = None,
+        lost: Callable[[str], None] | None = None,
+    ) -> None:
         """Tables and views as they were declared, with rows as images of whole tables have them."""
         creates = list(creates)
         tables = [create.table for create in creates if isinstance(create, st.CreateTable)]
@@ -398,7 +404,7 @@ class ShardedCatalog(Catalog):
         ]
         self.declare(creates, {}, frozenset(small))
         streams = {name: kept for name, kept in whole.items() if isinstance(kept, Retained)}
-        check_recomputable(self.planned, streams)
+        check_recomputable(self.planned, streams, lost=lost)
         for name, kept in streams.items():
             self.flow.numbers[name] = Numbers(kept.next, kept.last_at)
         self._take_up(self.plan, 0)

@@ -146,8 +146,9 @@ class Sharded(Durable):
         progress: Progress | None,
     ) -> None:
         """Begin from an image: from those of the partitions, if they are of this plan, else from the tables alone."""
-        catalog, placed = self.sharded, meta.get("partitions")
+        catalog, placed, lost = self.sharded, meta.get("partitions"), None
         if placed is not None and placed["count"] == self.partitions:
+            lost = images.note  # as many as before: nobody could open it in a better way
             fixed = {name: Dist(d["kind"], tuple(d["cols"])) for name, d in placed["tables"].items()}
             catalog.declare(creates, fixed, frozenset(placed["small"]), placed["since"])
             if catalog.digest == placed["digest"] and self._begin_from(images, folder, start, placed):
@@ -158,7 +159,7 @@ class Sharded(Durable):
             self.catalog.dictionary.extend(0, self.dictionary.since(0))
             self.dictionary = self.catalog.dictionary
         log.info("%s: its tables are spread over %d partitions, and its views computed", folder.path, self.partitions)
-        self.catalog.restore(creates, images, progress)
+        self.catalog.restore(creates, images, progress, lost)
 
     def _begin_from(self, images: SoundImages, folder: Folder, start: Start, placed: Mapping[str, Any]) -> bool:
         """Let the partitions load their images; return False if some cannot, and all must be computed from tables."""
