@@ -90,8 +90,7 @@ def _candidates(program: Program) -> Iterator[Program]:
 
 def _shorter(record: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
     """Yield records of choices with some left out, or made 0."""
-    yield ()
-    size = len(record) // 2
+    size = len(record)
     while size:
         for start in range(0, len(record), size):
             yield record[:start] + record[start + size :]
