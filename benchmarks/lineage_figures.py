@@ -10,6 +10,7 @@
 | 15 | rows a batch, 10 to 100, at a fixed pace | latency |
 | 16, 16b | rows a front window of the overheating network, 2 to 2,000, from one stream and from two | completion |
 | 17 | percent of results retrieved, 0.05 to 100; four averages of 10 every 3 | completion and retrieval together |
+| 17c | the same, 0.1 to 100 | completion with a view over provenance(), which retrieves as results come |
 
 The paper's own numbers, as far as its text has them, are `PAPER`: how many times no provenance each took.
 """
@@ -53,6 +54,7 @@ from benchmarks.lineage_runs import (
     latencies,
     opened,
     retrieve,
+    retrieve_continuously,
     rewritten,
     turns,
     warm,
@@ -84,6 +86,7 @@ class Sizes:
     many: int = 2_000_000  # rows of figure 17
     rates: tuple[float, ...] = (0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 25.0, 50.0, 100.0)
     many_rounds: int = 3
+    followed: tuple[float, ...] = (0.1, 1.0, 10.0, 100.0)  # rates at which retrieval is continuous
 
 
 QUICK = Sizes(
@@ -102,6 +105,7 @@ QUICK = Sizes(
     many=100_000,
     rates=(1.0, 10.0, 100.0),
     many_rounds=1,
+    followed=(1.0, 100.0),
 )
 
 PAPER: Mapping[str, Mapping[str, Mapping[float, float]]] = {
@@ -266,7 +270,23 @@ def retrieval(sizes: Sizes, say: Say) -> list[Figure]:
     compare(network, MODES, batches(rows), sizes.many_rounds, lambda mode, s: None, then)
     for rate, answers in found.items():
         agree(f"provenance of {rate:g} % of the results", answers)
-    return [figure]
+    return [figure, continuous(network, rows, sizes, say)]
+
+
+def continuous(network: Network, rows: pa.Table, sizes: Sizes, say: Say) -> Figure:
+    """Figure 17 as Figure 10 has it: retrieval by a view over provenance(), as results come."""
+    title = f"the same, retrieved as results come, {len(rows):,} rows: in total"
+    figure, every = Figure("17c", title, "% of the results retrieved"), batches(rows)
+    for rate in sizes.followed:
+        found: dict[str, Answer] = {}
+        for _, mode in turns(MODES, sizes.many_rounds):
+            say(f"figure 17, {mode.name}, {rate:g} %, as results come")
+            taken, answer = retrieve_continuously(network, mode, every, some(rate))
+            figure.note(mode.name, rate, taken)
+            if mode.traced:
+                found[mode.name] = answer
+        agree(f"provenance of {rate:g} % of the results, as they come", found)
+    return figure
 
 
 RUNS: dict[int, Callable[[Sizes, Say], list[Figure]]] = {

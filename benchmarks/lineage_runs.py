@@ -200,7 +200,7 @@ def retrieve(db: whence.Database, where: str = "", stream: str = STREAM) -> tupl
     """Results beside their inputs, all columns: what it took, and what came."""
     query = f"SELECT * FROM provenance({VIEW}, {stream}) {where}"
     taken, found = spent(lambda: db.query(query).to_arrow())
-    return taken, _answer(*(found[name].to_numpy() for name in ("tid", f"{stream}_tid")))
+    return taken, _of(found, stream)
 
 
 def rewritten(db: whence.Database) -> tuple[Spent, Answer]:
@@ -211,8 +211,24 @@ def rewritten(db: whence.Database) -> tuple[Spent, Answer]:
     return taken, _answer(tids + 1, pairs[:, 1] + 1)
 
 
+def _of(found: pa.Table, stream: str) -> Answer:
+    """Sum up rows of provenance()."""
+    return _answer(*(found[name].to_numpy() for name in ("tid", f"{stream}_tid")))
+
+
 def _answer(tids: np.ndarray, inputs: np.ndarray) -> Answer:
     return Answer(len(tids), int((tids * 7919 % 104729 * inputs).sum()))
+
+
+def retrieve_continuously(network: Network, mode: Mode, every: Sequence[pa.Table], where: str) -> tuple[Spent, Answer]:
+    """Completion with a view over provenance(), which has results beside their inputs as they come."""
+    with closing(opened(network, mode)) as db:
+        if mode.traced:
+            db.execute(
+                f"CREATE VIEW behind WITH (retain = 'all') AS SELECT * FROM provenance({VIEW}, {STREAM}) {where}"
+            )
+        taken = completion(db, every)
+        return taken, _of(db["behind"].to_arrow(), STREAM) if mode.traced else Answer(0, 0)
 
 
 def results(db: whence.Database) -> tuple[int, float]:

@@ -101,7 +101,7 @@ def test_the_paper_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     arguments = ["--quick", "--figure", "12,17", "--json", str(document), "--plot", str(tmp_path)]
     assert lineage_paper.main(arguments) == 0
     found = json.loads(document.read_text())
-    assert [figure["number"] for figure in found["figures"]] == ["12", "17"]
+    assert [figure["number"] for figure in found["figures"]] == ["12", "17", "17c"]
     assert found["checks"] == []
     assert "| 10 | covering |" in page.modes(found["figures"][0])
     assert (tmp_path / "figure_17.png").exists() == installed("matplotlib")

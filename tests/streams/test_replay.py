@@ -12,8 +12,8 @@ import pytest
 import whence
 from whence.engine import checkpoints
 from whence.engine.checkpoints import starts_cold
+from whence.engine.ragged import Ragged
 from whence.errors import ExpiredError
-from whence.explain.retrieve.ragged import Ragged
 from whence.explain.retrieve.replay import Figures, replay
 from whence.runtime.tracing import site_of
 

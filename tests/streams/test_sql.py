@@ -594,7 +594,6 @@ def test_provenance_from_a_view_is_a_use_of_that_view() -> None:
     ("call", "message"),
     [
         ("provenance(plain)", "\"plain\" keeps no provenance; create it WITH (provenance = 'lineage')"),
-        ("provenance(lazy)", "needs provenance = 'lineage'"),
         ("provenance(reading)", '"reading" is not made of other streams'),
         ("provenance(hot, other)", '"hot" is not traced from "other"; it is traced from reading'),
         ("provenance(hot, raeding)", 'did you mean "reading"?'),

@@ -28,6 +28,7 @@ from whence.model.types import Kind
 from whence.plan import logical
 from whence.plan import stream_model as streams
 from whence.plan.many_way import many_way
+from whence.plan.replay import streams_read
 
 
 class Builder:
@@ -61,7 +62,7 @@ class Builder:
         inputs = [self.build(i) for i in (node.inputs if join is None else join.sources)]
         shape = _shape(node) if join is None else ("inner", join.schema.types, join.classes, join.tests, join.out)
         # Not by the fingerprint alone: a transaction's stand-in for a table has that of the table.
-        beside = [self._kept_of(node.source)] if isinstance(node, streams.Traced) else []
+        beside = [self._kept_of(name) for name in _fetched(node)]
         own = fingerprint(shape, [i.fingerprint for i in inputs])
         key = (own, *(id(i) for i in (*inputs, *beside)))
         found = self._built.get(key)
@@ -144,6 +145,13 @@ def _layout(node: logical.Aggregate) -> tuple[str, ...]:
     types = node.input.schema.types
     sums = (a.column for a in node.aggs if a.function in ("sum", "avg"))
     return ("exact doubles",) if any(c is not None and types[c].kind is Kind.DOUBLE for c in sums) else ()
+
+
+def _fetched(node: logical.Node) -> tuple[str, ...]:
+    """The streams whose kept rows an operator fetches, beside its inputs."""
+    if not isinstance(node, streams.Traced):
+        return ()
+    return (node.source, *(streams_read(node.copy) if node.copy is not None else ()))
 
 
 def _shape(node: logical.Node) -> object:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import cast
 
 from whence.engine.align import Align
+from whence.engine.evaluate import compile_expr
 from whence.engine.generate import Generate, Plain, Relate
 from whence.engine.graph import Dataflow
 from whence.engine.latest import Latest
@@ -13,12 +15,14 @@ from whence.engine.merge import Merge
 from whence.engine.operator import Operator
 from whence.engine.retain import Retain
 from whence.engine.sort import BSort
+from whence.engine.stream_scan import Keeping
 from whence.engine.traced import Traced
 from whence.engine.window import Window
 from whence.engine.window_join import WindowJoin
 from whence.model.codes import Dictionary
 from whence.plan import stream_model as streams
 from whence.plan.logical import Node
+from whence.plan.replay import streams_read
 
 
 def make(
@@ -51,7 +55,7 @@ def make(
         case streams.Align():
             return Align(inputs[0], dataflow.tracer(node.after))
         case streams.Traced():
-            return Traced(inputs[0], kept_of(node.source), node.source, schema)
+            return _traced(node, inputs[0], words, kept_of)
     raise TypeError(f"{type(node).__name__} has no operator")
 
 
@@ -84,5 +88,18 @@ def shape(node: Node) -> object:
         case streams.Align():
             return ("align", node.before, node.after)
         case streams.Traced():
-            return ("traced", types, node.view, node.source)
+            own = "traced", types, node.view, node.source
+            return own if node.copy is None else (*own, node.copy, node.where)
     return node
+
+
+def _traced(node: streams.Traced, input: Operator, words: Dictionary, kept_of: Callable[[str], Operator]) -> Operator:
+    source = kept_of(node.source)
+    if node.copy is None:
+        return Traced(input, source, node.source, node.schema)
+    from whence.engine.covering_join import CoveringJoin  # it builds operators itself
+
+    kept = {name: cast(Keeping, kept_of(name)).kept for name in streams_read(node.copy)}
+    join = CoveringJoin(cast(Retain, input), node.copy, kept, words)
+    where = compile_expr(node.where, words) if node.where is not None else None
+    return Traced(input, source, node.source, node.schema, join, where)

@@ -150,11 +150,15 @@ class Slide(Node):
 class Traced(Node):
     """`provenance(view, source)`: the columns of the view, its `tid`, `<source>_tid`, and `<source>_<column>`s.
 
-    In a network `input` is the annotated view, and its `$at` stands last, as ever."""
+    In a network `input` is the annotated view, and its `$at` stands last, as ever. If the view keeps covering
+    intervals, `copy` is the instrumented copy of its query that is replayed (`plan/replay.py`), and only results for
+    which `where` holds, a condition over `tid` and the view's columns, are looked at."""
 
     input: Node
     view: str
     source: str
+    copy: Node | None = None
+    where: Expr | None = None
 
     @property
     def inputs(self) -> tuple[Node, ...]:

@@ -34,6 +34,7 @@ from whence.plan.logical import (
 )
 from whence.plan.nodes import columns, project, relabel
 from whence.plan.program import Program, View, retention_of
+from whence.plan.replay import with_copies
 from whence.plan.rewrite.inputs import with_inputs
 from whence.plan.strata import references
 from whence.plan.stream_model import (
@@ -86,7 +87,7 @@ def flow_query(plan: Node, hidden: dict[str, View], planned: Program, name: str)
     def traced(view: str) -> bool:
         return view in planned.views and planned.views[view].option("provenance") in TRACED
 
-    return {n: replace(view, query=dropped(view.query, traced)) for n, view in found.items()}
+    return {n: replace(view, query=with_copies(dropped(view.query, traced), planned)) for n, view in found.items()}
 
 
 def streams_of(program: Program) -> set[str]:

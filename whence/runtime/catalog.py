@@ -35,6 +35,7 @@ from whence.plan.functions import check_recomputed, check_volatile, functions_of
 from whence.plan.instrument import copies, instrument, upstream
 from whence.plan.logical import Node
 from whence.plan.program import Program, ScalarFunction, Table, TableFunction, View, is_owed, owed_name
+from whence.plan.replay import with_copies
 from whence.plan.rewrite import optimize
 from whence.plan.select_aggregates import OPTION, is_read, selections
 from whence.plan.settings import maintains
@@ -424,7 +425,12 @@ def as_it_runs(bound: Program) -> Program:
     """A program as it runs: streams as networks, instrumented, and aggregates that select."""
     networks = flow_streams(bound)
     check_volatile(networks)
-    return select_aggregates(instrument(networks))
+    traced = instrument(networks)
+    for name, view in traced.views.items():
+        query = with_copies(view.query, traced)
+        if query is not view.query:
+            traced.views[name] = replace(view, query=query)
+    return select_aggregates(traced)
 
 
 def keep_selections(before: Program, after: Program) -> Program:

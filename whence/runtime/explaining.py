@@ -223,7 +223,8 @@ def _describe_stream(node: Node) -> str:
         case streams.Retain():
             return f"keep {node.retention.text}"
         case streams.Traced():
-            return f"provenance of {node.view} in {node.source}"
+            asked = f", of results with {node.where}" if node.where is not None else ""
+            return f"provenance of {node.view} in {node.source}{', replayed' if node.copy is not None else ''}{asked}"
         case streams.Generate():
             return f"trace {node.source}" if node.source is not None else "traced from nothing"
         case streams.Plain():

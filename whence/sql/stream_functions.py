@@ -19,6 +19,7 @@ from whence.model import types as t
 from whence.model.codes import Interval
 from whence.model.types import Column, Kind, Schema, Type
 from whence.plan.expr import Col, Lit
+from whence.plan.instrument import TRACED
 from whence.plan.logical import JoinKind, Node, Ref, Scan, walk
 from whence.plan.program import STREAM_FUNCTIONS
 from whence.plan.rewrite.fold_constants import fold
@@ -332,13 +333,7 @@ def _provenance(binder: QueryBinder, call: exp.Expr) -> Node:
         raise error(f'"{view}" is not made of other streams; provenance is of a view', args[0])
     options = dict(binder.options_of(view))
     mode = options.get("provenance")
-    if mode == "covering":
-        raise error(
-            f'"{view}" keeps covering intervals: its provenance is found by replay when it is asked for; a view of it '
-            "needs provenance = 'lineage'",
-            call,
-        )
-    if mode != "lineage":
+    if mode not in TRACED:
         raise error(f"\"{view}\" keeps no provenance; create it WITH (provenance = 'lineage')", call)
     given = options.get("provenance_of")
     traced = [part.strip() for part in given.split(",")] if given else sorted(_base_streams(binder, view))

@@ -15,6 +15,7 @@ import numpy as np
 from whence.annotate.counting import COUNTING
 from whence.engine.kernels.batches import number_rows
 from whence.engine.operator import Batch
+from whence.engine.ragged import ranges
 from whence.engine.relation import Relation as Table
 from whence.errors import WhenceError
 from whence.explain.derive.contract import contract
@@ -208,16 +209,6 @@ def sorted_by_head(head: Ints, step: Ints, size: Codes, body: Ints) -> tuple[Int
         body = body[ranges(start[:-1][order], size)]
         np.cumsum(size, out=start[1:])
     return head.astype(np.int32), step.astype(np.int32), start, body.astype(np.int32)
-
-
-def ranges(starts: Codes, sizes: Codes) -> Codes:
-    """All of `range(start, start + size)` one after the other.
-
-    >>> ranges(np.array([5, 0]), np.array([2, 3])).tolist()
-    [5, 6, 0, 1, 2]
-    """
-    before = np.cumsum(sizes) - sizes
-    return np.repeat(starts - before, sizes) + np.arange(int(sizes.sum()))
 
 
 def numbered(rows: Codes) -> tuple[Codes, Codes]:

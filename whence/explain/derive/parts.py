@@ -13,8 +13,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from whence.engine.ragged import ranges
 from whence.errors import WhenceError
-from whence.explain.derive.build import numbered, ranges
+from whence.explain.derive.build import numbered
 from whence.explain.graph import Ints
 from whence.model.codes import Codes
 

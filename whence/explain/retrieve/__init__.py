@@ -8,8 +8,4 @@
 | `graph`   | the same as derivations, for `why` |
 | `forward` | the results that an input reached |
 | `replay`  | the tids behind results, by running a copy of their network over the rows that cover them |
-| `network` | such a copy, in a dataflow of its own |
-| `chain`   | the copy of a chain, for many stretches of its stream side by side |
-| `bare`    | a chain without the columns that a replay does not need |
-| `ragged`  | lists of tids in whole arrays |
 """

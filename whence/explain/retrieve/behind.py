@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from whence.explain.retrieve.ragged import Ragged
+from whence.engine.ragged import Ragged
 from whence.explain.retrieve.replay import replay
 from whence.explain.retrieve.site import Site
 from whence.model.codes import Codes

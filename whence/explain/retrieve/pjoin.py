@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from whence.engine.ragged import Ragged
 from whence.engine.traced import beside
 from whence.errors import ExpiredError
 from whence.explain.retrieve.behind import behind
-from whence.explain.retrieve.ragged import Ragged
 from whence.explain.retrieve.site import Site
 from whence.model.codes import Codes
 from whence.model.types import BIGINT, Column, Schema

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import cast
 
 from whence.engine.graph import Dataflow
+from whence.engine.ragged import Ragged
 from whence.engine.retain import Retain
 from whence.engine.retained import Retained
 from whence.engine.stream_scan import StreamScan
 from whence.errors import CatalogError, SqlError
-from whence.explain.retrieve.ragged import Ragged
 from whence.model.codes import Codes, Dictionary
 from whence.model.types import Schema
 from whence.plan.instrument import Traces, copies, traces_of, upstream

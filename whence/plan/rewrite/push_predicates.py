@@ -24,7 +24,7 @@ from whence.plan.rewrite.factor_disjunctions import implied_by
 from whence.plan.rewrite.inputs import with_inputs
 from whence.plan.rewrite.null_safe_keys import null_safe_keys
 from whence.plan.size import size_of
-from whence.plan.stream_model import Lookup, Relate, WindowJoin, with_at
+from whence.plan.stream_model import Lookup, Relate, Traced, WindowJoin, with_at
 
 _GROWTH, _DEPTH = 200, 100  # how many more expressions a condition may have below a projection, and how deep
 
@@ -68,6 +68,10 @@ def _push(node: Node, terms: list[Expr]) -> Node:
             return replace(node, input=_push(node.input, terms))
         case Lookup():
             return _push_lookup(node, terms)
+        case Traced(copy=Node()):  # less is replayed
+            down, stay = _sure(terms, range(len(node.input.schema)))
+            where = conjunction([*conjuncts(node.where), *down])
+            return select(replace(node, input=_push(node.input, []), where=where), stay)
         case WindowJoin():
             left, right = _push(node.left, []), _push(node.right, [])
             return _keyed_stream(node, left, right, conjuncts(node.residual) + terms)

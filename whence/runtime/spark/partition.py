@@ -49,7 +49,7 @@ from whence.state.inputs import read_input
 from whence.state.manifest import STATE, Link
 
 if TYPE_CHECKING:
-    from whence.explain.retrieve.ragged import Ragged
+    from whence.engine.ragged import Ragged
     from whence.explain.retrieve.site import Site
     from whence.runtime.spark.retrieving import Share
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from whence.engine.ragged import Ragged, joined
 from whence.engine.retained import Retained
-from whence.explain.retrieve.ragged import Ragged, joined
 from whence.explain.retrieve.site import Site
 from whence.model.codes import Codes
 from whence.runtime.uniting import in_order, stream_image

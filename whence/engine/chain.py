@@ -6,6 +6,7 @@ between two stretches, and all of them go through the operators together, in as 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -14,32 +15,33 @@ from whence.annotate.counting import COUNTING
 from whence.engine.build import Builder
 from whence.engine.graph import Dataflow, upwards
 from whence.engine.operator import Batch
+from whence.engine.ragged import ranges
+from whence.engine.replica import CHUNK, RESULT, Feed, Sink, nothing
+from whence.engine.retained import Retained
 from whence.engine.stream_scan import StreamScan
-from whence.explain.derive.build import ranges
-from whence.explain.retrieve.network import CHUNK, LINEAGE, RESULT, Feed, Sink, nothing
-from whence.explain.retrieve.site import Site
-from whence.model.codes import Codes
+from whence.model.codes import Codes, Dictionary
 from whence.model.types import BIGINT, Column, Schema
 from whence.plan import stream_model as nodes
 from whence.plan.expr import Col, Expr, substitute
 from whence.plan.logical import Lateral, Node, Project, Select
+from whence.plan.replay import LINEAGE
 from whence.plan.stream_model import Retention, without_at
 
 _STRETCH = Column("$stretch", BIGINT, nullable=False)
 
 
 class Chain:
-    """The copy of a query that `network.copied` has made; it is fed from what its stream keeps."""
+    """The copy of a chain's query; it is fed from what its stream keeps."""
 
-    def __init__(self, site: Site, query: Node) -> None:
+    def __init__(self, query: Node, kept: Mapping[str, Retained], dictionary: Dictionary) -> None:
         stream, self.source, query = _apart(query)
-        self.name, self.kept = stream.stream, site.kept(stream.stream)
+        self.name, self.kept = stream.stream, kept[stream.stream]
         self.flow = flow = Dataflow()
         self.tracer = flow.tracer(LINEAGE)
         self._feed = Feed(self.name, without_at(stream.schema), Retention(rows=0), COUNTING)
         self._feed.algebra = self.tracer  # type: ignore[assignment]  # what it passes on is annotated
         flow.tables[self.name] = self._feed
-        end = Builder(flow, site.dictionary, nothing).build(query)
+        end = Builder(flow, dictionary, nothing).build(query)
         flow.views[RESULT] = end
         flow.order = [op for op in upwards([end]) if not isinstance(op, StreamScan)]
 

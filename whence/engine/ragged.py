@@ -9,8 +9,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from whence.explain.derive.build import ranges
 from whence.model.codes import Codes
+
+
+def ranges(starts: Codes, sizes: Codes) -> Codes:
+    """All of `range(start, start + size)` one after the other.
+
+    >>> ranges(np.array([5, 0]), np.array([2, 3])).tolist()
+    [5, 6, 0, 1, 2]
+    """
+    before = np.cumsum(sizes) - sizes
+    return np.repeat(starts - before, sizes) + np.arange(int(sizes.sum()))
 
 
 class Ragged(NamedTuple):

@@ -16,7 +16,7 @@ Places = dict[int, int]  # of columns that are left, where they are now
 
 
 def bare(query: Node) -> Node:
-    """A query that `network.copied` has made of a chain, with `$at` alone."""
+    """A query that `replay.copy_query` has made of a chain, with `$at` alone."""
     node, places = _with(query, {len(query.schema) - 1})
     at = Col(query.schema.types[-1], places[len(query.schema) - 1])
     return Project(Schema(query.schema.columns[-1:]), node, (at,))
