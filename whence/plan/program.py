@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Literal
 
 from whence.errors import CatalogError
@@ -57,7 +58,7 @@ class Table:
         """Whether the deadlines of its rows follow from their arrival, and are kept beside them."""
         return self.lifetime is not None and self.lifetime.column is None
 
-    @property
+    @cached_property
     def debts(self) -> Table:
         """The relation beside it that holds deletions which came before their rows, each as often as it is owed.
 

@@ -30,7 +30,7 @@ from whence.engine.operator import Batch
 from whence.engine.retain import is_stream
 from whence.errors import CatalogError, OutOfMemoryError, StorageError, WhenceError
 from whence.model.codes import Codes
-from whence.plan.program import Program, Table, is_owed, owner_of
+from whence.plan.program import Program, Table, is_owed, owed_name, owner_of
 from whence.runtime.appending import Appending
 from whence.runtime.catalog import Catalog
 from whence.runtime.changes import Feeds
@@ -234,7 +234,9 @@ class Epochs:
         expired = None
         if lifetimes is not None:
             expired = lifetimes.due_rows(self.clock.now() if now is None else now)
-        return Pending(table, self.catalog.flow.tables[name].relation, self.dictionary, expired)
+        tables = self.catalog.flow.tables
+        owed = None if is_owed(name) else tables[owed_name(name)].relation
+        return Pending(table, tables[name].relation, self.dictionary, expired, owed)
 
     def _begin(self, writes: Transaction) -> None:
         """Let the transaction see no row whose time is up, in whatever table."""

@@ -19,7 +19,7 @@ from whence.engine.operator import Batch
 from whence.engine.scan import Scan
 from whence.engine.ship import by_arrival
 from whence.model.codes import Codes, Dictionary
-from whence.plan.program import Table, is_owed, owner_of
+from whence.plan.program import Table, is_owed, owed_name, owner_of
 from whence.runtime.expiry import gather
 from whence.runtime.tables import Pending, Unmatched
 from whence.runtime.transaction import Transaction
@@ -47,8 +47,10 @@ def settle(
     def open_table(name: str) -> Pending:
         life = lifetimes.get(name)
         due = life.due_rows(epoch.time) if life is not None else None
-        table = tables[owner_of(name)]
-        return Pending(table.debts if is_owed(name) else table, scans[name].relation, dictionary, due)
+        table, relation = tables[owner_of(name)], scans[name].relation
+        if is_owed(name):
+            return Pending(table.debts, relation, dictionary, due)
+        return Pending(table, relation, dictionary, due, scans[owed_name(name)].relation)
 
     given = {*epoch.deltas, *epoch.refreshed}
     early = epoch.inputs.early if epoch.inputs is not None else {}

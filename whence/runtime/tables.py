@@ -83,8 +83,14 @@ class Pending:
     """What one transaction has written to one table."""
 
     def __init__(
-        self, table: Table, committed: Committed, dictionary: Dictionary, expired: Codes | None = None
+        self,
+        table: Table,
+        committed: Committed,
+        dictionary: Dictionary,
+        expired: Codes | None = None,
+        owed: Committed | None = None,
     ) -> None:
+        """`expired` are rows whose time is up, and `owed` what the table owes."""
         self.table, self._committed, self._dictionary = table, committed, dictionary
         self._parts: list[Batch] = []
         if expired is not None and len(expired):
@@ -93,7 +99,9 @@ class Pending:
         self._overlay: Relation | None = None
         self._absorbed = 0
         self._strict = any(not c.nullable for c in table.schema.columns)
+        self._owed = owed
         self.debts: Callable[[], Pending] | None = None  # of the same transaction, see the module's law
+        self._debts: Pending | None = None  # once they are asked for
 
     # -- writing -----------------------------------------------------------------------------------------------------
 
@@ -248,8 +256,16 @@ class Pending:
 
     def _owing(self) -> Pending | None:
         """The table's debts, if it may have any."""
-        debts = self.debts() if self.debts is not None else None
-        return debts if debts is not None and (debts._parts or debts._committed.may_have_rows()) else None
+        if self._debts is None and (self._owed is None or not self._owed.may_have_rows()):
+            return None
+        return self._all_debts()
+
+    def _all_debts(self) -> Pending:
+        """The table's debts, if it has any or not."""
+        if self._debts is None:
+            assert self.debts is not None
+            self._debts = self.debts()
+        return self._debts
 
     def _holds(self, rows: Codes, early: Early) -> NDArray[np.bool_]:
         """Whether an early deletion of each of these rows is held."""
@@ -276,8 +292,7 @@ class Pending:
     def _owe_more(self, rows: Codes, counts: Codes) -> None:
         """Owe distinct rows so many times more; in a set once."""
         if len(rows):
-            assert self.debts is not None
-            owed = self.debts().counts(rows)
+            owed = self._all_debts().counts(rows)
             self._owe(rows, owed, np.ones_like(owed) if self.table.lifetime is not None else owed + counts, counts)
 
     def _owe(self, rows: Codes, before: Codes, after: Codes, held: Codes) -> None:
@@ -287,8 +302,7 @@ class Pending:
         if self.table.lifetime is not None:
             touched = touched | ((after > 0) & (held > 0))  # a debt lives anew with every deletion
         if touched.any():
-            assert self.debts is not None
-            self.debts()._add(rows[touched], (after - before)[touched])
+            self._all_debts()._add(rows[touched], (after - before)[touched])
 
     # -- seeing ------------------------------------------------------------------------------------------------------
 
