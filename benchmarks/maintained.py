@@ -2,8 +2,8 @@
 
 Each query has a database of its own, with the tables it reads: what a refresh costs is the time of one transaction that
 changes them and brings the view up to date. A refresh that reaches none of them is not counted. DuckDB is given the
-same refreshes, in one database; its time is that of the query alone. After the load and after every refresh the view
-must hold DuckDB's rows, DOUBLE up to `TOLERANCE`.
+same refreshes; its time is that of the query alone. After the load and after every refresh the view must hold DuckDB's
+rows, DOUBLE up to `TOLERANCE`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import gc
 import math
 import re
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -50,7 +51,6 @@ class Kept:
     rows: int = 0
     state_bytes: int = 0
     problem: str = ""
-    differs: bool = False
 
     @property
     def mean(self) -> float:
@@ -65,7 +65,7 @@ class Kept:
 
 
 class Asked:
-    """DuckDB with all tables: the answers of all queries after each refresh."""
+    """DuckDB with the same tables: the answer of a query after each refresh."""
 
     def __init__(self, script: str, keys: Mapping[str, str]) -> None:
         """`keys` names the column by which rows of a table are deleted."""
@@ -92,6 +92,10 @@ class Asked:
         seconds = time.perf_counter() - began
         return self._con.execute("FROM answer").fetchall(), seconds
 
+    def exactly(self, query: str) -> str:
+        """Return a query whose LIMIT breaks ties as Whence does."""
+        return exactly(query, len(self._con.execute(f"DESCRIBE {query}").fetchall()))
+
     def close(self) -> None:
         self._con.close()
 
@@ -117,54 +121,45 @@ def run(
     keys: Mapping[str, str],
     console: Console,
 ) -> list[Kept]:
-    """Ask DuckDB everything, then keep one query after the other by Whence; what each came to."""
-    answers: dict[str, list[list[Row]]] = {name: [] for name in queries}
-    found = {name: Kept(name) for name in queries}
-    duck = Asked(script, keys)
-    with console.status("DuckDB"):
-        for stage, changes in enumerate([[Change(n, +1, rows) for n, rows in tables.items()], *refreshes]):
-            duck.change(changes)
-            for name, query in queries.items():
-                rows, seconds = duck.ask(exactly(query, len(_columns(duck, query))))
-                answers[name].append(rows)
-                if stage:
-                    found[name].asked.append(seconds)
-    duck.close()
+    """Keep one query after the other through all refreshes; return what each came to."""
+    found = []
     for name, query in queries.items():
         with console.status(name):
-            keep(found[name], query, script, tables, refreshes, answers[name])
-    return list(found.values())
+            used = [table for table in tables if re.search(rf"\b{table}\b", query)]
+            stages = [[Change(table, +1, tables[table]) for table in used]]
+            stages += [[change for change in changes if change.table in used] for changes in refreshes]
+            duck = Asked(script, keys)
+            try:
+                found.append(keep(name, query, script, stages, duck))
+            finally:
+                duck.close()
+    return found
 
 
-def _columns(duck: Asked, query: str) -> list[str]:
-    return [column[0] for column in duck._con.execute(f"DESCRIBE {query}").fetchall()]
-
-
-def keep(
-    kept: Kept,
-    query: str,
-    script: str,
-    tables: Mapping[str, pa.Table],
-    refreshes: Sequence[Sequence[Change]],
-    answers: Sequence[list[Row]],
-) -> None:
-    """Keep a query as a view through all refreshes and compare it after each."""
-    used = [name for name in tables if re.search(rf"\b{name}\b", query)]
+def keep(name: str, query: str, script: str, stages: Sequence[Sequence[Change]], duck: Asked) -> Kept:
+    """Keep a query as a view through the load and all refreshes, and compare it with DuckDB's answer after each."""
     gc.collect()
+    kept, asked = Kept(name), duck.exactly(query)
     with whence.open() as db:
         try:
             db.execute(f"{script}; CREATE VIEW answer AS {query}")
-            kept.load = _timed(db, [Change(name, +1, tables[name]) for name in used])
-            _compare(kept, db, answers[0], "after the load")
-            for number, changes in enumerate(refreshes, 1):
-                mine = [change for change in changes if change.table in used]
-                if mine:
-                    kept.updates.append(_timed(db, mine))
-                _compare(kept, db, answers[number], f"after refresh {number}")
+            for number, changes in enumerate(stages):
+                duck.change(changes)
+                wanted, seconds = duck.ask(asked)
+                kept.asked += [seconds] if number else []
+                if changes and number:
+                    kept.updates.append(_timed(db, changes))
+                elif changes:
+                    kept.load = _timed(db, changes)
+                if not same(db["answer"].rows, wanted):
+                    where = f"after refresh {number}" if number else "after the load"
+                    kept.problem = f"differs from DuckDB {where}"
+                    return kept
         except whence.WhenceError as error:
             kept.problem = f"{type(error).__name__}: {error}"
-            return
+            return kept
         kept.rows, kept.state_bytes = len(db["answer"]), int(db.metrics()["state_bytes"])
+    return kept
 
 
 def _timed(db: whence.Database, changes: Sequence[Change]) -> float:
@@ -175,11 +170,6 @@ def _timed(db: whence.Database, changes: Sequence[Change]) -> float:
     return time.perf_counter() - began
 
 
-def _compare(kept: Kept, db: whence.Database, wanted: list[Row], when: str) -> None:
-    if not kept.differs and not same(db["answer"].rows, wanted):
-        kept.differs, kept.problem = True, f"differs from DuckDB {when}"
-
-
 def same(ours: Sequence[Row], theirs: Sequence[Row]) -> bool:
     """Return whether two lists hold the same rows: DOUBLE up to a tolerance, all else exactly.
 
@@ -188,6 +178,8 @@ def same(ours: Sequence[Row], theirs: Sequence[Row]) -> bool:
     """
     if len(ours) != len(theirs):
         return False
+    if Counter(ours) == Counter(theirs):
+        return True
     return all(
         len(a) == len(b) and all(map(_equal, a, b))
         for a, b in zip(sorted(ours, key=_order), sorted(theirs, key=_order), strict=True)
