@@ -1,4 +1,4 @@
-"""Run sqllogictest files: `python -m tests.sqllogic FILE… [--as sqlite] [--all]`.
+"""Run sqllogictest files: `python -m tests.sqllogic FILE… [--as sqlite] [--any-order] [--all]`.
 
 Prints how many statements, queries, views and maintained views passed, were refused or failed, and why.
 """
@@ -23,12 +23,15 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.sqllogic", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("files", nargs="+", type=Path, help="files, or folders that are searched for .test and .slt")
     parser.add_argument("--as", dest="name", default="duckdb", help="the name that skipif and onlyif know us by")
+    parser.add_argument(
+        "--any-order", action="store_true", help="rows in any order: DuckDB's files count on NULLs first"
+    )
     parser.add_argument("--all", action="store_true", help="every place of a reason, not the first alone")
     options = parser.parse_args(arguments)
     found = [path for given in options.files for path in _files(given)]
     if not found:
         parser.error("there are no such files")
-    report = run_files(found, (options.name, "whence"))
+    report = run_files(found, (options.name, "whence"), options.any_order)
     console = Console(width=None if sys.stdout.isatty() else 140)
     console.print(counts(report))
     if report.findings:
