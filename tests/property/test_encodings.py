@@ -11,7 +11,7 @@ from whence.annotate.covering import Covering
 from whence.annotate.lineage import ENCODINGS, Lineage
 
 SOURCES = ("reading", "other", "third")
-MODES = (*ENCODINGS, "all of them")
+MODES = (*ENCODINGS, "all of them", "deltas on intervals")
 Set = frozenset[tuple[str, int]]
 
 
@@ -46,10 +46,13 @@ def windows(draw: st.DrawFn, rows: int) -> tuple[list[int], list[int]]:
 
 
 def tracing(mode: str) -> Lineage:
-    """Lineage in an encoding; in the last mode the adaptive one, with dictionaries of sets that are not large."""
+    """Lineage in an encoding; in the last two modes the adaptive one, with dictionaries of sets that are not large, and
+    with deltas on intervals wherever they can be."""
     lineage = Lineage(SOURCES, mode if mode in ENCODINGS else "adaptive")
     if mode not in ENCODINGS:
         lineage.large = 6
+    if mode == "deltas on intervals":
+        lineage.gain = 0
     return lineage
 
 

@@ -86,6 +86,57 @@ def test_the_adaptive_choice() -> None:
     assert sets(lineage, slide(lineage, large, 2))[0] == list(range(1, 4001, 2))
 
 
+def test_figure_9_by_deltas_on_intervals() -> None:
+    """The runs [1, 4] and [6, 7], cut where a window begins or ends: each window is a slice of the pieces."""
+    lineage = Lineage(("s",))
+    lineage.gain = 0  # however little it saves
+    a = slide(lineage, lineage.generate("s", numbers(1, 2, 3, 4, 6, 7)), 4)
+    assert [lineage.shown(handle) for handle in a] == [
+        "{[1, 1], [2, 2], [3, 4]}",
+        "2: {[6, 6]}",
+        "1: {[6, 6], [7, 7]}",
+    ]
+    assert lineage.kinds(a) == ["intervals", "delta on intervals", "delta on intervals"]
+    assert lineage.sizes(a).tolist() == [48, 24, 40]
+    a = a[1:].copy()
+    lineage.collect([a])  # the full set stays, as far as it is needed
+    assert sets(lineage, a) == [[2, 3, 4, 6], [3, 4, 6, 7]]
+    assert sets(lineage, slide(lineage, a, 2)) == [[2, 3, 4, 6, 7]]
+
+
+@pytest.mark.parametrize(
+    ("percent", "size", "every", "saved"), [(95, 100, 10, 2.5), (95, 1000, 100, 8), (99, 1000, 10, 3)]
+)
+def test_deltas_on_intervals_are_chosen_where_they_save_most(percent: int, size: int, every: int, saved: float) -> None:
+    """Windows that overlap, over long runs of tids; `saved` is how many times less they take than without them."""
+    tids = np.flatnonzero(np.random.default_rng(3).random(50_000) < percent / 100) + 1
+    taken, found = [], []
+    for gain in (Lineage.gain, 1 << 40):
+        lineage = Lineage(("s",))
+        lineage.gain = gain
+        made = slide(lineage, lineage.generate("s", tids), size, every)
+        found.append(sets(lineage, made[::50]))
+        lineage.collect([made])
+        taken.append(lineage._words)
+        if gain == Lineage.gain:
+            kinds = lineage.kinds(made)
+            assert kinds.count("delta on intervals") > 0.85 * len(kinds)
+    assert found[0] == found[1]
+    assert taken[1] > saved * taken[0]
+
+
+def test_damaged_deltas_on_intervals_are_refused() -> None:
+    lineage = Lineage(("s",))
+    lineage.gain = 0
+    image = lineage.image(slide(lineage, lineage.generate("s", numbers(1, 2, 3, 4, 6, 7, 9)), 4))
+    assert sets(lineage, lineage.restore(image))[-1] == [4, 6, 7, 9]
+    for row, column, value in ((1, 3, 2), (1, 0, 1), (1, 1, 3), (2, 0, 99), (0, 3, 1), (1, 2, 2), (3, 3, -2)):
+        sets_ = image["sets"].copy()
+        sets_[row, column] = value
+        with pytest.raises(DataError, match="not as they were written"):
+            lineage.restore({**image, "sets": sets_})
+
+
 @pytest.mark.parametrize("encoding", ["deltas", "adaptive"])
 def test_arrivals_one_by_one_make_deltas_too(encoding: str) -> None:
     """A window is a delta against a full set of an earlier call; each group finds its own."""

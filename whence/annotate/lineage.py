@@ -3,8 +3,8 @@
 Law: `times` and `over` are unions of sets. A column holds int64 handles (`kernels/tid_sets.py`): a set of one is its
 own handle, so that generating annotations costs nothing; larger sets are in a pool, each encoded as the paper has it
 (001, 5.1): every id, intervals, deltas against the last full set, a dictionary (LZ, by a library) of the steps from id
-to id, or whichever of these suits it. Unions work on encoded sets; only a dictionary is unpacked first, and laid out
-that way at most once a call.
+to id, or whichever of these suits it, and deltas on intervals where windows that overlap have long runs. Unions work on
+encoded sets; only a dictionary is unpacked first, and laid out that way at most once a call.
 
 Cost: windows over rows whose sets follow one another in order (`kernels/tid_runs.py`) cost what is new in each; others
 (`kernels/tid_paint.py`) as many pieces as they have.
@@ -53,6 +53,7 @@ class Lineage:
     one = 1
     additive = False
     large = 512  # words from which on the adaptive encoding takes a dictionary
+    gain = 2  # times as many words that ids must take, for it to write deltas on intervals
 
     def __init__(self, sources: tuple[str, ...], encoding: str = "adaptive") -> None:
         if encoding not in ENCODINGS:
@@ -131,7 +132,8 @@ class Lineage:
         """How each row's set is stored."""
         names = []
         for handle in a.tolist():
-            names.append("empty" if not handle else "single" if handle > 0 else KINDS[self._row(handle)[ts.KIND]])
+            kind = "empty" if not handle else "single" if handle > 0 else KINDS[self._row(handle)[ts.KIND]]
+            names.append(f"delta on {kind}" if kind == "intervals" and self._is_delta(handle) else kind)
         return names
 
     def sizes(self, a: Codes) -> Codes:
@@ -174,7 +176,7 @@ class Lineage:
             raise DataError("the sets of tids in an image are not as they were written")
         keep, size = np.zeros(len(sets), np.int64), np.zeros(2, np.int64)
         ts.keep_sets(a, sets, items, 0, keep)
-        ts.count_kept(sets, keep, size)
+        ts.count_kept(sets, 0, keep, size)
         self._reserve(int(size[0]), int(size[1]))
         ts.copy_kept(sets, items, 0, keep, sources, self._sets, self._items, self._first, self._count, self._used)
         self._q[runs.Q_COUNT] += size[0]
@@ -273,7 +275,7 @@ class Lineage:
         if not len(a) or not len(starts):
             return out
         self._reserve(len(starts), 0)
-        self._q[runs.Q_LARGEST] = 0
+        self._q[runs.Q_LARGEST], self._q[runs.Q_GAIN] = 0, self.gain
         lists, at = self._lists(a, found), 0
         if lists is None:
             runs.set_aside(a, starts, ends, out)
@@ -390,7 +392,7 @@ class Lineage:
         if handle >= 0:
             return 8 if handle else 0
         start, length, kind, base = self._row(handle)
-        if kind == ts.DELTA:
+        if self._is_delta(handle):
             full = self._row(-1 - base)
             return 8 + 8 * max(0, start + length - full[ts.START] - full[ts.LENGTH])
         if kind == ts.PARTS:
@@ -399,11 +401,21 @@ class Lineage:
             )
         return 8 * length
 
+    def _is_delta(self, handle: int) -> bool:
+        """Check whether a set of the pool has its words in another one."""
+        base = self._row(handle)[ts.BASE]
+        return base >= 0 and base != -1 - handle
+
     def _shown(self, handle: int) -> str:
         start, length, kind, base = self._row(handle)
         words = (self._items[start : start + length] & ts.TID_MASK).tolist()
         if kind == ts.INTERVALS:
-            return "{" + ", ".join(f"[{x}, {y}]" for x, y in zip(words[::2], words[1::2], strict=True)) + "}"
+            pairs = [f"[{x}, {y}]" for x, y in zip(words[::2], words[1::2], strict=True)]
+            if not self._is_delta(handle):
+                return "{" + ", ".join(pairs) + "}"
+            full = self._row(-1 - base)
+            overlap = (full[ts.START] + full[ts.LENGTH] - start) // 2
+            return f"{overlap}: {{" + ", ".join(pairs[overlap:]) + "}"
         if kind == ts.DICTIONARY:
             return f"{words[ts.D_COUNT]} ids in {words[ts.D_BYTES]} bytes"
         if base < 0:
@@ -418,7 +430,7 @@ class Lineage:
         keep, size = np.zeros(self._count, np.int64), np.zeros(2, np.int64)
         for column in columns:
             ts.keep_sets(column, self._sets, self._items, self._first, keep)
-        ts.count_kept(self._sets, keep, size)
+        ts.count_kept(self._sets, self._first, keep, size)
         sets, items = np.empty((size[0], 4), np.int64), np.empty(size[1], np.int64)
         sources = np.arange(len(self.sources), dtype=np.int64)
         ts.copy_kept(self._sets, self._items, self._first, keep, sources, sets, items, number, 0, 0)

@@ -16,6 +16,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from whence.annotate.kernels.tid_pieces import GROUP, group_end, write_pieces
 from whence.annotate.kernels.tid_sets import (
     ALL_IDS,
     BASE,
@@ -48,8 +49,9 @@ ELSEWHERE = -(1 << 62)  # the handle of a window that is not in one run
     S_LAST,  # its last id
     S_LAST_AT,  # and that one's interval
     S_END,  # the last id of the last window of the present run, or 0
-) = range(14)
-Q_FIELDS = 14
+    Q_GAIN,  # deltas on intervals are written where ids take so many times their words; 0: wherever they can be
+) = range(15)
+Q_FIELDS = 15
 
 # Sets that later calls may go on from, found by their last id: full sets, and others with S_NUMBER -1.
 C_END, C_NUMBER, C_START, C_FULL, C_USED, C_ROOM = range(6)
@@ -444,7 +446,7 @@ def write(
         intervals = end - at + 1
         shape = encoding
         if encoding == ENCODE_ADAPTIVE:
-            few = intervals <= SMALL and (q[S_NUMBER] < 0 or q[S_RUN] != r)
+            few = intervals <= SMALL and (q[S_NUMBER] < 0 or q[S_RUN] != r) and q[Q_GAIN] > 0
             shape = ENCODE_INTERVALS if few else ENCODE_DELTAS
         if shape == ENCODE_DELTAS:
             # whether other windows have most of this one
@@ -459,6 +461,23 @@ def write(
                 )  # fmt: skip
                 if after >= w:
                     w = after
+                    continue
+            if encoding == ENCODE_ADAPTIVE:
+                group = group_end(w - 1, r, starts, ends, run, head, tail, head_at, tail_at)
+                final = ends[group - 1] - 1
+                pieces = 2 * (tail_at[final] - at + 1 + 2 * (group - w + 1))
+                spread = before[tail_at[final]] + tail[final] - low[tail_at[final]] + 1 - place
+                if group - w + 1 >= GROUP and q[Q_GAIN] * pieces <= spread:
+                    close_full(q)
+                    if not has_room(items, q, pieces):
+                        return w - 1
+                    q[Q_USED] += write_pieces(
+                        w - 1, group, starts, ends, low, high, head, tail, head_at,
+                        sets, q[Q_COUNT], items, q[Q_USED], number, out,
+                    )  # fmt: skip
+                    q[Q_COUNT] += group - w + 1
+                    q[S_END] = tail[final]
+                    w = group
                     continue
             if not known or (intervals <= SMALL and encoding == ENCODE_ADAPTIVE):
                 shape = ENCODE_INTERVALS if 2 * intervals < ids else ENCODE_IDS

@@ -7,13 +7,14 @@ just that, and `-1 - number` for a set of the pool. Numbers are never given twic
 | kind       | `items[start : start + length]` |
 |------------|---------------------------------|
 | ALL_IDS    | its ids, ascending; base is its own number if others are deltas against it |
-| INTERVALS  | first and last id of each of its runs |
+| INTERVALS  | first and last id of its runs, or of pieces of them; base as for ALL_IDS, or the set it is a delta to |
 | DELTA      | its ids: the last ones of the set `base`, and those appended behind these |
 | DICTIONARY | a header (`D_*`), and what the LZ library made of the steps from word to word of ids or intervals |
 | PARTS      | handles of its parts, which are sets of one source each; all others have one source |
 
 A delta is against the last full set, as the paper has it (001, 5.1), and decoded in one step, because what is appended
-to a full set is written behind it once: a window that slides on is the same words, some fewer and some more.
+to a full set is written behind it once: a window that slides on is the same words, some fewer and some more. Intervals
+that are deltas share their words likewise: runs are cut where one of the windows begins or ends.
 """
 
 from __future__ import annotations
@@ -248,13 +249,19 @@ def keep_base(row, sets, first, keep):
 
 
 @kernel
-def count_kept(sets: Ints, keep: Ints, size: Ints) -> None:
+def is_delta(row, sets, first):
+    """Check whether a set has its words in another one."""
+    return sets[row, BASE] >= 0 and sets[row, BASE] != first + row
+
+
+@kernel
+def count_kept(sets: Ints, first: int, keep: Ints, size: Ints) -> None:
     """How many sets and words are kept."""
     size[0] = size[1] = 0
     for row in range(len(keep)):
         if keep[row] > 0:
             size[0] += 1
-            if sets[row, KIND] != DELTA:
+            if not is_delta(row, sets, first):
                 size[1] += max(sets[row, LENGTH], keep[row] - sets[row, START])
 
 
@@ -283,7 +290,7 @@ def copy_kept(
         number = to_first + count
         to_sets[count, LENGTH] = length
         to_sets[count, KIND] = kind
-        if kind == DELTA:
+        if is_delta(row, sets, first):
             new_base = keep[base - first]
             to_sets[count, START] = to_sets[new_base - to_first, START] + start - sets[base - first, START]
             to_sets[count, BASE] = new_base
@@ -356,16 +363,21 @@ def sound(a: Ints, sets: Ints, items: Ints, sources: int, ends: Ints) -> bool:
         if start < 0 or length < 1 or length > len(items) or start > len(items) - length or kind < 0 or kind > PARTS:
             return False
         ends[row] = start + length
-        if kind == DELTA:
-            if base < 0 or base >= row or sets[base, KIND] != ALL_IDS or sets[base, BASE] != base:
+        if kind == DELTA or (kind == INTERVALS and base >= 0 and base != row):
+            step = 2 if kind == INTERVALS else 1
+            if base < 0 or base >= row or sets[base, BASE] != base or length % step:
                 return False
-            if start < sets[base, START] or start >= sets[base, START] + sets[base, LENGTH]:
+            if sets[base, KIND] != (INTERVALS if kind == INTERVALS else ALL_IDS):
+                return False
+            skipped = start - sets[base, START]
+            if skipped < 0 or skipped >= sets[base, LENGTH] or skipped % step:
                 return False
             if start + length > ends[base]:
-                if not sound_ids(items, ends[base] - 1, start + length - ends[base] + 1, 1, sources):
+                if not sound_ids(items, ends[base] - step, start + length - ends[base] + step, step, sources):
                     return False
                 ends[base] = start + length
-        elif base != -1 and (base != row or kind != ALL_IDS):
+            continue
+        if base != -1 and (base != row or kind not in (ALL_IDS, INTERVALS)):
             return False
         if kind == DICTIONARY:
             if length < D_DATA or not sound_ids(items, start, 1, 1, sources):
