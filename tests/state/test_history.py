@@ -199,11 +199,16 @@ def test_statements_are_part_of_the_past(db: whence.Database) -> None:
     assert [(db.at(e).tables, db.at(e).views) for e in db.retained] == [
         (["a"], ["b"]),
         (["a", "c"], ["b", "d"]),
-        (["a", "c"], ["d"]),
+        (["a", "c"], ["b", "d"]),
+        (["a", "c"], ["d"]),  # the replacement is an epoch
         (["a"], []),
         (["a"], []),
     ]
-    assert (db.at(1)["d"].rows, db.at(2)["d"].columns, db.at(2)["d"].rows) == ([(None,)], ["y"], [(7,)])
+    assert [(db.at(e)["d"].columns, db.at(e)["d"].rows) for e in (1, 2, 3)] == [
+        (["x"], [(None,)]),
+        (["x"], [(7,)]),
+        (["y"], [(7,)]),
+    ]
 
 
 def test_a_table_of_the_same_name_is_another_one(db: whence.Database) -> None:

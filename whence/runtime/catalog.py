@@ -329,7 +329,7 @@ class Catalog:
             if if_exists:
                 return []
             raise CatalogError(f'there is no {kind} "{name}"{did_you_mean(name, known)}')
-        others = self._depending([name])
+        others = self.depending([name])
         if others and not cascade:
             verb = "depends" if len(others) == 1 else "depend"
             raise CatalogError(f'{", ".join(others)} {verb} on "{name}"; drop them first, or use CASCADE')
@@ -405,7 +405,7 @@ class Catalog:
         """The view's component and its place in the order they run in, from 1."""
         return next((i, c) for i, c in enumerate(self.components, 1) if name in c.views)
 
-    def _depending(self, names: Iterable[str]) -> list[str]:
+    def depending(self, names: Iterable[str]) -> list[str]:
         """The views users know that read any of these, directly or not, in the order they were made."""
         found = {d for name in names for d in dependents(self.program, name)} - set(names)
         owners = {self.program.views[d].owner or d for d in found}

@@ -1,15 +1,31 @@
-"""Compare definitions: say of CREATE … IF NOT EXISTS when what exists is not what the statement declares."""
+"""Compare definitions and contents of tables and views.
+
+CREATE … IF NOT EXISTS says when what exists is not what the statement declares. Followers of a view that is redefined
+are told how its contents differ, or end; a sink remembers the definition that it has followed (`definition_of`).
+"""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
+import numpy as np
 from sqlglot import exp
 
+from whence.annotate.counting import COUNTING
+from whence.engine.batch import consolidate
+from whence.engine.operator import Batch
+from whence.model.codes import Codes
+from whence.model.types import Schema
+from whence.plan.logical import Ref, Scan, walk
 from whence.plan.program import Program, Table, View
 from whence.sql import statements as st
-from whence.sql.parse import parse_one
+from whence.sql.parse import parse_stored
+
+if TYPE_CHECKING:
+    from whence.runtime.embedded import Embedded
 
 
 def differences(creates: Iterable[st.CreateTable | st.CreateView], program: Program) -> Iterator[str]:
@@ -42,7 +58,7 @@ def _bare(table: Table) -> Table:
 
 def same_view(view: View, create: st.CreateView) -> bool:
     """Say whether a view was declared by an equal query, columns and options, however that is written."""
-    before = parse_one(view.sql)
+    before = parse_stored(view.sql)
     if not isinstance(before, st.CreateView):
         return False
     options = dict(view.options) == dict(create.options)
@@ -56,6 +72,67 @@ def _canonical(query: exp.Expr) -> exp.Expr:
         name.set("this", name.name.lower())
         name.set("quoted", False)
     return query
+
+
+@dataclass(frozen=True)
+class Contents:
+    """The columns and rows of a table or view at some moment."""
+
+    schema: Schema
+    stream: bool
+    rows: Codes
+    counts: Codes
+
+    @classmethod
+    def of(cls, runtime: Embedded, name: str) -> Contents:
+        """Read a table or view as it is now."""
+        return cls(runtime.schema(name), runtime.is_stream(name), *runtime.contents(name))
+
+    def break_with(self, now: Contents) -> str:
+        """Say why no change leads from these contents to those of the new definition; nothing if one does."""
+        if self.stream or now.stream:
+            return "and is a stream, which takes nothing back"
+        if not same_columns(self.schema, now.schema):
+            return f"and has other columns, {now.schema} in place of {self.schema}"
+        return ""
+
+    def since(self, before: Contents) -> Batch:
+        """The change from `before` to these contents. Codes of words mean the same then and now: the dictionary only
+        grows."""
+        both = Batch(np.concatenate([self.rows, before.rows]), np.concatenate([self.counts, -before.counts]))
+        return consolidate(both, COUNTING)
+
+
+def same_columns(one: Schema, other: Schema) -> bool:
+    """Say whether two schemas have the same names and types, in their order."""
+    return one.names == other.names and one.types == other.types
+
+
+def definition_of(program: Program, name: str) -> str:
+    """Return a digest of everything that declares what a table or view contains: its own statement, and those of all it
+    reads. It changes if any of them does.
+
+    >>> from whence import open
+    >>> db = open(); _ = db.execute("CREATE TABLE a (x INT); CREATE VIEW b AS FROM a; CREATE VIEW c AS FROM b")
+    >>> before = definition_of(db._runtime.program, "c")
+    >>> _ = db.execute("CREATE OR REPLACE VIEW b AS SELECT x + 1 AS x FROM a")
+    >>> definition_of(db._runtime.program, "c") == before
+    False
+    """
+    seen, waiting = set[str](), [name]
+    while waiting:
+        at = waiting.pop()
+        if at in seen:
+            continue
+        seen.add(at)
+        view = program.views.get(at)
+        if view is not None:
+            waiting += [node.view for node in walk(view.query) if isinstance(node, Ref)]
+            waiting += [node.table for node in walk(view.query) if isinstance(node, Scan)]
+            waiting += [] if view.owner is None else [view.owner]
+    known = (program.views.get(each) or program.tables.get(each) for each in sorted(seen))
+    text = "\n".join(f"{each.name} {each.sql}" for each in known if each is not None)
+    return hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=16).hexdigest()
 
 
 def _short(sql: str) -> str:

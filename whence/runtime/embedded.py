@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -17,8 +17,9 @@ import pyarrow as pa
 from sqlglot import exp
 
 from whence.connect import rows as rows_
+from whence.engine.epoch import Epoch
 from whence.engine.image import SoundImages
-from whence.engine.operator import Operator
+from whence.engine.operator import Batch, Operator
 from whence.engine.retain import is_stream
 from whence.errors import CatalogError, WhenceError
 from whence.model.codes import Codes
@@ -32,6 +33,7 @@ from whence.runtime.adhoc import Adhoc, sort_order, uses_table_function
 from whence.runtime.calls import Call, Narrow
 from whence.runtime.catalog import Catalog, Saved, as_it_runs, table_kind
 from whence.runtime.changes import Changes
+from whence.runtime.definitions import Contents
 from whence.runtime.epochs import Epochs
 from whence.runtime.lateness import late_rows
 from whence.runtime.transaction import Transaction
@@ -222,9 +224,11 @@ class Embedded(Epochs):
             written = self._written()
         self._settle(written)
 
-    def _log(self, statements: list[str], before: Saved) -> None:
-        """Write down what has changed the catalog, or change it back."""
+    def _log(self, statements: list[str], before: Saved, epoch: bool = False) -> None:
+        """Write down what has changed the catalog, or change it back; with `epoch` it is in an epoch of its own."""
         try:
+            if epoch:
+                self._advance()
             self._write_statements(statements)
         except BaseException:
             self.catalog.go_back(before)
@@ -245,11 +249,12 @@ class Embedded(Epochs):
         """Declare views, which may refer to each other in any order, and fill them."""
         with self._declaring() as catalog:
             before, start = catalog.save(), time.perf_counter()
+            followed = self._followed(creates)
             made, remade = catalog.create_views(creates, progress)
             if made or remade:
-                self._log([create.sql for create in creates], before)
+                self._log([create.sql for create in creates], before, epoch=bool(remade))
             catalog.stay()
-            self._forget(remade, "was replaced")
+            self._tell_redefined(remade, followed)
             for name in [*made, *remade]:
                 rows = catalog.flow.views[name].size
                 log.info("view %s created with %d rows in %.1f ms", name, rows, (time.perf_counter() - start) * 1000)
@@ -281,9 +286,10 @@ class Embedded(Epochs):
                     self._forget(gone, "was dropped")
             views = [s for s in found if isinstance(s, st.CreateView)]
             if views:
+                followed = self._followed(views)
                 _, remade = self.catalog.create_views(views)
                 self.catalog.stay()
-                self._forget(remade, "was replaced")
+                self._tell_redefined(remade, followed)
             self._look_ahead()
 
     def register(self, function: ScalarFunction | TableFunction) -> None:
@@ -296,7 +302,49 @@ class Embedded(Epochs):
         for name in names:
             self._arrow.pop(name, None)
             self._changed[name] = self.epoch
-            self._feeds.end([name], f'"{name}" {why}: its changes have ended')
+            self._end_followers(name, f'"{name}" {why}: its changes have ended')
+
+    # -- followers of views that are redefined -----------------------------------------------------------------------
+
+    def _advance(self) -> None:
+        """Begin an epoch in which no table changes: views are redefined in it, so that what changed has a number, and
+        `at` can read both sides."""
+        epoch = Epoch(self.epoch + 1, self.clock.now(), {}, {})
+        self._write_epoch(epoch)
+        self.epoch, self.time = epoch.number, epoch.time
+        self._epoch_done()
+
+    def _follows(self) -> set[str]:
+        """The tables and views whose changes somebody follows."""
+        return set(self._feeds.names)
+
+    def _followed(self, creates: list[st.CreateView]) -> dict[str, Contents]:
+        """What followers know of the views that these statements may make anew."""
+        replaced = [create.name for create in creates if create.name in self.program.views]
+        if not replaced:
+            return {}
+        again = {*replaced, *self.catalog.depending(replaced)}
+        return {name: Contents.of(self, name) for name in again & self._follows()}
+
+    def _tell_redefined(self, remade: list[str], followed: Mapping[str, Contents]) -> None:
+        """Tell followers how views that were made anew differ from what they were, or end them."""
+        for name in remade:
+            self._arrow.pop(name, None)
+            self._changed[name] = self.epoch
+            if name in followed:
+                before, now = followed[name], Contents.of(self, name)
+                why = before.break_with(now)
+                if why:
+                    self._end_followers(name, f'"{name}" was replaced {why}: its changes have ended')
+                else:
+                    self._redefined(name, now.since(before))
+
+    def _redefined(self, name: str, change: Batch) -> None:
+        if name in self._feeds and len(change.ann):
+            self._feeds.push(name, self.epoch, change.rows, change.ann)
+
+    def _end_followers(self, name: str, why: str) -> None:
+        self._feeds.end([name], why)
 
     # -- what lasts, see durable.py ----------------------------------------------------------------------------------
 

@@ -27,7 +27,7 @@ from whence.engine.fingerprint import fingerprint
 from whence.engine.image import SoundImages, StaleImage
 from whence.engine.operator import Batch
 from whence.engine.ship import by_arrival
-from whence.errors import CorruptionError, WhenceError
+from whence.errors import CorruptionError, SparkError, WhenceError
 from whence.model.codes import Codes, Dictionary
 from whence.model.progress import Progress
 from whence.plan.places import Dist
@@ -183,7 +183,7 @@ class Sharded(Durable):
     def _run(self, epoch: Epoch, wanted: Collection[str] | None = None) -> Told:
         crew, catalog = self.crew, self.sharded
         if wanted is None:
-            wanted = {*self._feeds.names, *(hook.view for hook in self.after_epoch)}
+            wanted = self._follows()
         steps, rows = self._first_steps(epoch)
         try:
             outcome = crew.run(steps, wanted, rows)
@@ -238,9 +238,43 @@ class Sharded(Durable):
     def _apply(self, epoch: Epoch, record: bool) -> int:
         gone = super()._apply(epoch, record)
         if record:
-            for hook in list(self.after_epoch):
-                hook(epoch.number, self._told.changes)
+            self._hand_over(epoch.number, self._told.changes)
         return gone
+
+    def _hand_over(self, epoch: int, changes: Mapping[str, Batch]) -> None:
+        """Hand an epoch's changes to every sink; what the first of them raises is raised when all have been called."""
+        failures = []
+        for hook in list(self.after_epoch):
+            try:
+                hook(epoch, changes)
+            except SparkError as error:
+                failures.append(error)
+        if failures:
+            raise failures[0]
+
+    def create_views(self, creates: list[st.CreateView], progress: Progress | None = None) -> list[str]:
+        with self._writer:  # so that sinks are told before the next epoch begins
+            before, self._differences = self.epoch, {}
+            names = super().create_views(creates, progress)
+            if self.epoch > before:
+                for hook in self.after_epoch:
+                    hook.redefine()
+                self._hand_over(self.epoch, self._differences)
+            return names
+
+    _differences: Mapping[str, Batch] = {}  # of views that were redefined in the last epoch
+
+    def _follows(self) -> set[str]:
+        return super()._follows() | {hook.view for hook in self.after_epoch}
+
+    def _redefined(self, name: str, change: Batch) -> None:
+        super()._redefined(name, change)
+        self._differences = {**self._differences, name: change}
+
+    def _end_followers(self, name: str, why: str) -> None:
+        super()._end_followers(name, why)
+        for hook in [hook for hook in self.after_epoch if hook.view == name]:
+            hook.end(why)
 
     def _take_back(self) -> None:
         self.crew.take_back()

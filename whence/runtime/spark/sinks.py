@@ -17,11 +17,18 @@ So a slow sink slows the database down in place of having its changes pile up in
 last, can be committed and not handed over when the driver dies. That one is found again as the difference to the state
 before it, for which the database has to retain an epoch (`whence.open(…, retain=1)`). A sink that fails is told the
 same change again, before the next.
+
+A sink follows a definition. When its view, or one that the view reads, is redefined, the sink is handed the difference
+between the old and the new contents, as the change of the epoch of the redefinition; if that is not possible, because
+the columns are others or the view is a stream, and when the view is dropped, the sink ends: `error` says why. With how
+far it has come the sink's file has a digest of the definition and the columns, so that a sink that is made again over
+another definition is handed the difference, too, or refused.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 from collections import deque
@@ -29,18 +36,18 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-
-from whence.annotate.counting import COUNTING
-from whence.engine.batch import consolidate
 from whence.engine.operator import Batch
 from whence.errors import SparkError, StorageError, WhenceError
 from whence.model.codes import Codes
 from whence.model.paths import spark_path
+from whence.model.types import Schema
+from whence.plan.program import Program
+from whence.runtime.definitions import Contents, definition_of
 from whence.runtime.spark.frames import changes_frame
 from whence.state.disk import Disk, telling
 from whence.state.manifest import STREAMS
 
+log = logging.getLogger("whence")
 Writer = Callable[[Any, int], object]
 _SPEC = {"format", "path", "mode", "options", "partitionBy", "table"}
 
@@ -54,6 +61,9 @@ class Sink:
         self._disk = Disk()
         self._path = Path(runtime.routing().folder) / STREAMS / f"{name}.sink"
         self._waiting: deque[tuple[int, Codes, Codes]] = deque()
+        self.schema: Schema = runtime.schema(view)
+        self.definition = definition_of(runtime.program, view)
+        self._followed: str | None = None  # the definition that it had followed when it was last made
         self.delivered = self._read()
         self.error: WhenceError | None = None
 
@@ -73,6 +83,7 @@ class Sink:
                 )
             else:
                 rows = counts = None
+                self._check_followed(runtime.program)
             runtime.after_epoch.append(self)
         try:
             self._take(epoch, rows, counts)
@@ -88,15 +99,39 @@ class Sink:
                 f"sink {self.name}: what changed since epoch {since}, the last that was handed over, is not known any "
                 "more: open the database with retain=1 or more; to begin anew, give the sink another name="
             )
-        now, before = runtime.contents(self.view), runtime.at(since)
-        with before.reading():
-            old_rows, old_counts = before.contents(self.view)
-        # Codes of words are places in a dictionary that only grows, so those of then mean the same now.
-        both = Batch(np.concatenate([now[0], old_rows]), np.concatenate([now[1], -old_counts]))
-        change = consolidate(both, COUNTING)
-        if runtime.is_stream(self.view):  # nothing goes; rows that are no longer kept were handed over
+        past = runtime.at(since)
+        with past.reading():
+            self._check_followed(past.program)
+            before = Contents.of(past, self.view)
+        now = Contents(self.schema, runtime.is_stream(self.view), *runtime.contents(self.view))
+        if now.stream and self._followed not in (None, self.definition):
+            raise WhenceError(self._refusal("was replaced and is a stream, which takes nothing back"))
+        change = now.since(before)
+        if now.stream:  # nothing goes; rows that are no longer kept were handed over
             return change.rows[change.ann > 0], change.ann[change.ann > 0]
         return change.rows, change.ann
+
+    def _check_followed(self, program: Program) -> None:
+        """Raise WhenceError unless the last change was handed over under the definition that a program has."""
+        known = self.view in program.views or self.view in program.tables
+        if not known or self._followed not in (None, definition_of(program, self.view)):
+            raise WhenceError(self._refusal("was dropped and made anew"))
+
+    def _refusal(self, why: str) -> str:
+        return (
+            f"sink {self.name}: {self.view} {why} since epoch {self.delivered}, the last that was handed over; to "
+            "begin anew, give the sink another name="
+        )
+
+    def redefine(self) -> None:
+        """Follow the definition that the view has now; its difference to the last one is handed over next."""
+        self.definition = definition_of(self._runtime.program, self.view)
+
+    def end(self, why: str) -> None:
+        """Hand over nothing more, for a reason that is kept in `error`."""
+        self.error = WhenceError(f"sink {self.name}: {why}; changes_to begins anew under another name=")
+        log.error("%s", self.error)
+        self.stop()
 
     def __call__(self, epoch: int, changes: Mapping[str, Batch]) -> None:
         """An epoch was committed."""
@@ -123,8 +158,7 @@ class Sink:
         runtime = self._runtime
         runtime.sync()  # nobody is told of an epoch that a crash could undo
         try:
-            schema = runtime.schema(self.view)
-            df = changes_frame(runtime.spark, rows, counts, schema, runtime.dictionary, epoch)
+            df = changes_frame(runtime.spark, rows, counts, self.schema, runtime.dictionary, epoch)
             self._writer(df, epoch)
         except Exception as error:
             cause = shown(error) if isinstance(error, FOREIGN) else error
@@ -145,14 +179,19 @@ class Sink:
                     raise WhenceError(
                         f"there was a sink {self.name} for {content['view']}: give this one another name="
                     )
-                return max(int(content["epoch"]), -1 if known is None else known)
+                delivered = self.delivered = max(int(content["epoch"]), -1 if known is None else known)
+                self._followed = content.get("definition")
+                if content.get("columns", str(self.schema)) != str(self.schema):
+                    raise WhenceError(self._refusal(f"has other columns, {self.schema} and not {content['columns']},"))
+                return delivered
             except (ValueError, KeyError, TypeError) as error:
                 raise StorageError(f"{self._path}: no sink's own file ({error})") from None
         return known
 
     def _note(self, epoch: int, stable: bool) -> None:
         """Remember how far it has come. Where nothing was handed over a crash of the machine may forget it."""
-        content = json.dumps({"view": self.view, "epoch": epoch}).encode()
+        told = {"view": self.view, "epoch": epoch, "definition": self.definition, "columns": str(self.schema)}
+        content = json.dumps(told).encode()
         self._disk.make_folder(self._path.parent)
         if stable:
             self._disk.replace(self._path, content)
