@@ -11,6 +11,7 @@ import pytest
 
 import whence
 from tests.streams.test_replay import COLD, WARM, declared, fill, often, sources  # noqa: F401  # `often` is a fixture
+from whence.engine import covering_join
 from whence.engine.graph import upwards
 from whence.engine.traced import Traced
 from whence.errors import EvaluationError, ExpiredError
@@ -43,7 +44,7 @@ def joins(db: whence.Database, view: str) -> Any:
     return found._join
 
 
-def test_every_network_is_eager_after_every_epoch(often: None) -> None:  # noqa: F811
+def test_every_network_is_eager_after_every_epoch(often: None, resets: None) -> None:  # noqa: F811
     with whence.open() as db:
         declared(db)
         follow(db)
@@ -55,7 +56,15 @@ def test_every_network_is_eager_after_every_epoch(often: None) -> None:  # noqa:
                 assert db[f"all_{name}_{source}"].rows == db.provenance(name, source).rows
 
 
-def test_rows_are_fed_once_and_gaps_are_not_fed() -> None:
+@pytest.fixture(params=[0, None], ids=["resets", "feeds gaps"])
+def resets(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gaps of any size are not fed, or those of few rows are."""
+    if request.param is not None:
+        monkeypatch.setattr(covering_join, "RESET", request.param)
+
+
+def test_rows_are_fed_once_and_gaps_are_not_fed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(covering_join, "RESET", 0)
     with whence.open() as db:
         db.execute("""CREATE STREAM s (v INT);
             CREATE VIEW w WITH (provenance = 'covering') AS
@@ -73,7 +82,8 @@ def test_rows_are_fed_once_and_gaps_are_not_fed() -> None:
         assert "replayed, of results with" not in db.explain("every")
 
 
-def test_stretches_of_one_epoch_are_run_apart() -> None:
+def test_stretches_of_one_epoch_are_run_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(covering_join, "RESET", 0)
     with whence.open() as db:
         db.execute("""CREATE STREAM s (v INT);
             CREATE VIEW w WITH (provenance = 'covering') AS SELECT SUM(v) AS v FROM slide(s, rows => 4, every => 2);

@@ -18,6 +18,7 @@ from whence.engine.operator import Batch
 from whence.engine.ragged import ranges
 from whence.engine.replica import CHUNK, RESULT, Feed, Sink, nothing
 from whence.engine.retained import Retained
+from whence.engine.stream import StreamOperator
 from whence.engine.stream_scan import StreamScan
 from whence.model.codes import Codes, Dictionary
 from whence.model.types import BIGINT, Column, Schema
@@ -46,7 +47,10 @@ class Chain:
         flow.order = [op for op in upwards([end]) if not isinstance(op, StreamScan)]
 
     def run(self, firsts: Codes, ends: Codes, sink: Sink) -> int:
-        """Run it over stretches of tids, each up to its end; how many rows there were."""
+        """Run it, empty at first, over stretches of tids, each up to its end; how many rows there were."""
+        for op in self.flow.order:
+            if isinstance(op, StreamOperator):
+                op.clear()
         sizes = ends - firsts
         tids, stretch = ranges(firsts, sizes), np.repeat(np.arange(len(firsts)), sizes)
         for start in range(0, len(tids), CHUNK):

@@ -3,8 +3,8 @@
 Law: the tids are those that eager lineage would have kept, whatever the epochs. Each interval names the rows of the
 connection points that are fed to an instrumented copy of the network; what was fed before is not fed again, and at a
 gap between intervals the copy is reset: to nothing where a chain starts cold, elsewhere to the last checkpoint before
-the interval. Intervals of one epoch that do not touch are run side by side (`engine/chain.py`); the last one stays in
-the copy, for those to come.
+the interval. (A gap of few rows is fed, which is cheaper and as right: nothing is forgotten.) Intervals of one epoch
+with gaps between them are run side by side (`engine/chain.py`); the last one stays in the copy, for those to come.
 
 State: the copy, from where and to where it was fed. Cost: the rows of the intervals, once, and what comes out. Rows
 that are needed after a reset and are no longer kept are an ExpiredError; a copy that goes on needs none of them.
@@ -24,11 +24,13 @@ from whence.engine.ragged import Ragged, empty
 from whence.engine.replica import Copy
 from whence.engine.retain import Retain
 from whence.engine.retained import Retained
-from whence.engine.stretches import NOTHING, Needs, is_dense, stretches_of
+from whence.engine.stretches import NOTHING, Needs, stretches_of
 from whence.errors import ExpiredError
 from whence.model.codes import Codes, Dictionary
 from whence.plan.logical import Node
 from whence.plan.replay import called_by, short_copy, streams_read
+
+RESET = 16_384  # rows that it takes as long to feed as to reset a copy
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,7 @@ class CoveringJoin:
         self._functions = called_by(self.query)
         self._fed: Fed | None = None
         self._spare: Copy | None = None
+        self._chain: Chain | None = None
         self._before: tuple[Fed | None, int] | None = None  # both, at the last commit
         self.rows = 0  # fed so far
 
@@ -92,26 +95,31 @@ class CoveringJoin:
         (name,) = self.streams
         kept, keyed, fed = self._kept[name], Keyed(wanted), self._fed
         begins, ends = stretches_of(wanted.spans(name)[:, 0], wanted.rows[:, -1], kept)
-        if fed is not None and not (fed.begins[name] <= begins[0] <= fed.nexts[name] and fed.nexts[name] >= kept.first):
-            fed = None  # there is a gap
+        if fed is not None and not self._goes_on(fed, name, int(begins[0])):
+            fed = None
         if fed is not None:
             begins[0] = fed.nexts[name]
         if int(begins[0]) < kept.first:
             raise self._expired(name, int(begins[0]), wanted)
-        if len(begins) > 1 and is_dense(begins, ends):
-            begins, ends = begins[:1], ends[-1:]
+        gaps = np.flatnonzero(begins[1:] - ends[:-1] > RESET)
+        begins, ends = begins[np.append(0, gaps + 1)], ends[np.append(gaps, len(ends) - 1)]
         self.rows += int((ends - begins).sum())
         if fed is not None:
             fed = self._run_stretch(fed, int(ends[0]), keyed)
             begins, ends = begins[1:], ends[1:]
         if len(begins) > 1:
-            chain = Chain(self.query, self._kept, self._dictionary)
+            chain = self._chain = self._chain or Chain(self.query, self._kept, self._dictionary)
             chain.run(begins[:-1], ends[:-1], keyed.sink(chain.tracer))
         if len(begins):
             start = {name: int(begins[-1])}
             fed = self._run_stretch(Fed(self._copy(start), start, start), int(ends[-1]), keyed)
         self._fed = fed
         return keyed.all()
+
+    def _goes_on(self, fed: Fed, name: str, first: int) -> bool:
+        """Check whether a copy that was fed so far can go on to an interval that begins with a tid."""
+        next_ = fed.nexts[name]
+        return fed.begins[name] <= first <= next_ + RESET and next_ >= self._kept[name].first
 
     def _run_stretch(self, fed: Fed, end: int, keyed: Keyed) -> Fed:
         ends = dict.fromkeys(fed.nexts, end)
@@ -143,8 +151,10 @@ class CoveringJoin:
             and all(fed.begins[name] <= low for name, low in zip(names, lowest, strict=True))
             and all(fed.nexts[name] >= kept.first for name, kept in self._kept.items())
         )
-        if fed is not None and goes_on and (best is None or best.at <= fed.upto):
-            return fed
+        if fed is not None and goes_on:
+            skipped = sum(best.nexts.tolist()) - sum(fed.nexts[name] for name in names) if best is not None else 0
+            if best is None or best.at <= fed.upto or skipped <= RESET:
+                return fed
         if best is None:
             column = int(np.argmin(lowest))
             raise self._expired(names[column], lowest[column], wanted)
