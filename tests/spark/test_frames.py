@@ -55,6 +55,16 @@ def test_to_spark_is_a_snapshot_of_all_types(spark: Any, tmp_path: Path, written
     assert sorted(map(tuple, df.collect()), key=str) == sorted([(*row[:7], "P1DT2S"), (None,) * 8], key=str)
 
 
+def test_wide_decimals_in_and_out(spark: Any, tmp_path: Path) -> None:
+    db = Pretend(spark, tmp_path / "db", "CREATE TABLE w (n DECIMAL(38,2)); CREATE TABLE link (src TEXT, dst TEXT)")
+    large = Decimal("123456789012345678901234567890.25")
+    df = spark.createDataFrame([(large,), (large.copy_negate(),), (Decimal("1.50"),), (None,)], "n decimal(38,2)")
+    assert frames.write(db, "w", df) == 4
+    out = frames.to_spark(db, "w")
+    assert out.dtypes == [("n", "decimal(38,2)")]
+    assert sorted(out.collect(), key=str) == sorted(df.collect(), key=str)
+
+
 class Told(Pretend):
     """A runtime that tells its hooks of what its epochs change."""
 

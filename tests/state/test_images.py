@@ -25,6 +25,7 @@ from whence.engine.operator import Batch, Operator
 from whence.engine.ordered import Ordered, Rank
 from whence.engine.relation import Relation
 from whence.model.codes import Dictionary
+from whence.model.types import TEXT
 from whence.runtime.embedded import Embedded
 from whence.sql.parse import parse
 
@@ -480,7 +481,7 @@ def test_a_relation_keeps_ids_accumulators_and_free_ids(width: int) -> None:
 
 
 def test_an_order_of_words_is_restored_under_other_labels() -> None:
-    ranks = [Rank(1, interned=True, descending=True), Rank(0), Rank(2, interned=True)]
+    ranks = [Rank(1, TEXT, descending=True), Rank(0), Rank(2, TEXT)]
     mine, its = Dictionary(), Dictionary()
     one = Ordered(ranks, mine)
     rng = random.Random(5)

@@ -89,7 +89,7 @@ def test_relation_grows():
 @fast
 @given(deltas, st.booleans(), st.booleans())
 def test_ordered(steps, descending, nulls_first):
-    ordered = Ordered([Rank(1, False, descending, nulls_first), Rank(0)], Dictionary())
+    ordered = Ordered([Rank(1, BIGINT, descending, nulls_first), Rank(0)], Dictionary())
     truth: Counter = Counter()
     for step in steps:
         rows = np.array([(a, NULL if b == 0 else b) for a, b, _ in step], np.int64)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from whence.connect.texts import texts_of, worth_it
 from whence.engine.kernels.columns import put_floats, put_integers
+from whence.model import wide
 from whence.model.codes import (
     DAY,
     FIRST_DAY,
@@ -101,7 +102,7 @@ def _encode(column: pa.ChunkedArray, type: Type, dictionary: Dictionary) -> Code
                 codes[null] = NULL
             return codes
         case Kind.DECIMAL if pa.types.is_decimal(arrow) or pa.types.is_integer(arrow):
-            return _encode_decimal(column.cast(pa.decimal128(38, type.scale)), type)
+            return _encode_decimal(column.cast(pa.decimal128(38, type.scale)), type, dictionary)
         case Kind.DATE if pa.types.is_date(arrow):
             return _between(_numpy(column.cast(pa.date32()).cast(pa.int32()), np.int64), FIRST_DAY, LAST_DAY)
         case Kind.TIMESTAMP if pa.types.is_timestamp(arrow) or pa.types.is_date(arrow):
@@ -177,20 +178,32 @@ def _encode_text(column: pa.ChunkedArray, dictionary: Dictionary) -> Codes | Non
     return out[0] if len(out) == 1 else np.concatenate([*out, np.empty(0, np.int64)])
 
 
-def _encode_decimal(column: pa.ChunkedArray, type: Type) -> Codes | None:
+def _encode_decimal(column: pa.ChunkedArray, type: Type, dictionary: Dictionary) -> Codes | None:
     out = np.empty(len(column), np.int64)
     at, limit = 0, 10**type.precision
     for chunk in column.chunks:
         words = np.frombuffer(chunk.buffers()[1], np.int64, 2 * (chunk.offset + len(chunk)))[2 * chunk.offset :]
         low, high = words[::2].copy(), words[1::2]
         valid = np.ones(len(chunk), bool) if not chunk.null_count else chunk.is_valid().to_numpy(zero_copy_only=False)
-        fits = (high == low >> 63) & (low > -limit) & (low < limit)
-        if not fits[valid].all():
+        if type.is_wide:
+            codes = _wide_codes(np.where(valid, high, NULL), low, type, dictionary)
+        else:
+            fits = (high == low >> 63) & (low > -limit) & (low < limit)
+            codes = np.where(valid, low, NULL) if fits[valid].all() else None
+        if codes is None:
             return None
-        low[~valid] = NULL
-        out[at : at + len(chunk)] = low
+        out[at : at + len(chunk)] = codes
         at += len(chunk)
     return out
+
+
+def _wide_codes(high: Codes, low: Codes, type: Type, dictionary: Dictionary) -> Codes | None:
+    """The codes of decimals as words, or None if one has more digits than the type."""
+    limit = 10**type.precision
+    for at in np.flatnonzero((high != NULL) & (high != low >> 63)).tolist():
+        if not -limit < (int(high[at]) << 64) + (int(low[at]) & (2**64 - 1)) < limit:
+            return None
+    return wide.from_parts(high, low, dictionary)[0]
 
 
 def _between(codes: Codes, low: int, high: int) -> Codes | None:
@@ -225,7 +238,7 @@ def decode_column(codes: Codes, type: Type, dictionary: Dictionary) -> pa.Array:
         case Kind.DOUBLE:
             return pa.array(codes_to_floats(codes), mask=mask, from_pandas=False)
         case Kind.DECIMAL:
-            return _decode_decimal(codes, null, type)
+            return _decode_decimal(codes, null, type, dictionary)
         case Kind.DATE:
             return pa.array(np.where(null, 0, codes).astype(np.int32), mask=mask).cast(pa.date32())
         case Kind.TIMESTAMP:
@@ -253,9 +266,13 @@ def _decode_text(codes: Codes, null: NDArray[np.bool_], dictionary: Dictionary) 
     return pa.DictionaryArray.from_arrays(pa.array(indices, mask=null), values).cast(pa.string())
 
 
-def _decode_decimal(codes: Codes, null: NDArray[np.bool_], type: Type) -> pa.Array:
+def _decode_decimal(codes: Codes, null: NDArray[np.bool_], type: Type, dictionary: Dictionary) -> pa.Array:
     words = np.empty((len(codes), 2), np.int64)
-    words[:, 0] = np.where(null, 0, codes)
-    words[:, 1] = words[:, 0] >> 63
+    if type.is_wide:
+        words[:, 1], words[:, 0] = wide.parts(codes, dictionary)
+        words[null] = 0
+    else:
+        words[:, 0] = np.where(null, 0, codes)
+        words[:, 1] = words[:, 0] >> 63
     valid = pa.py_buffer(np.packbits(~null, bitorder="little").tobytes()) if null.any() else None
     return pa.Array.from_buffers(arrow_type(type), len(codes), [valid, pa.py_buffer(words.tobytes())])

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from whence.connect.arrow import arrow_schema, decode_column, encode_column, put_column
 from whence.errors import DataError, EvaluationError
+from whence.model import wide
 from whence.model.codes import (
     NULL,
     Codes,
@@ -440,8 +441,7 @@ def _values(codes: Codes, type: Type, dictionary: Dictionary) -> list[Any]:
     numbers: list[Any] = codes_to_floats(codes).tolist() if type.kind is Kind.DOUBLE else codes.tolist()
     one = _DECODE.get(type.kind)
     if type.kind is Kind.DECIMAL:
-        scale = -type.scale
-        numbers = [Decimal(n).scaleb(scale) if n != NULL else n for n in numbers]
+        numbers = _decimals(numbers, type, dictionary)
     elif one is not None:
         numbers = [one(n) if n != NULL else n for n in numbers]
     null = codes == NULL
@@ -449,6 +449,15 @@ def _values(codes: Codes, type: Type, dictionary: Dictionary) -> list[Any]:
         for i in np.flatnonzero(null).tolist():
             numbers[i] = None
     return numbers
+
+
+def _decimals(codes: list[int], type: Type, dictionary: Dictionary) -> list[Any]:
+    """The numbers behind codes of a DECIMAL; NULL stays as it is."""
+    if type.is_wide:
+        unit = type.scale
+        return [wide.to_decimal(wide.number_of(n, dictionary), unit) if n != NULL else n for n in codes]
+    scale = -type.scale
+    return [Decimal(n).scaleb(scale) if n != NULL else n for n in codes]
 
 
 _DECODE: dict[Kind, Callable[[int], Any]] = {

@@ -22,6 +22,7 @@ from whence.engine.operator import Batch, Operator
 from whence.engine.ordered import Ordered, Rank
 from whence.engine.relation import Relation
 from whence.errors import EvaluationError
+from whence.model import wide
 from whence.model.codes import NULL, Codes, Dictionary, decode_value
 from whence.model.types import Kind, Schema, Type
 from whence.plan.logical import Agg
@@ -47,6 +48,12 @@ class Aggregate(Operator):
         self._distinct = [(n, aggs[n].column, Relation(2, self.algebra)) for n in distinct]
         self._best = [(n, self._order(n)) for n in self._direct_aggs if aggs[n].function in ("min", "max")]
         self._doubles = np.flatnonzero(self._specs[:, 0] == ak.FLOAT)
+        self._wide = np.flatnonzero(np.isin(self._specs[:, 3], (ak.SHOW_INT_WIDE, ak.SHOW_WIDE)))
+        self._specs[self._wide, 6] = len(schema) + np.arange(len(self._wide))
+        taken = self._specs[self._specs[:, 0] == ak.WIDE, 1]
+        self._parted = np.unique(taken)  # columns of wide decimals that are added up, behind the others as two words
+        at = np.searchsorted(self._parted, taken)
+        self._specs[self._specs[:, 0] == ak.WIDE, 1] = len(input.schema) + 2 * at
         self.groups = Relation(len(keys), self.algebra, self._lay_out())
         if not keys:
             always = np.empty((1, 0), np.int64)
@@ -95,8 +102,8 @@ class Aggregate(Operator):
     def _order(self, number: int) -> Ordered:
         agg = self.aggs[number]
         assert agg.column is not None
-        interned = self.inputs[0].schema.types[agg.column].is_interned
-        return Ordered([Rank(0), Rank(1, interned, agg.function == "max", agg.function != "max")], self.dictionary)
+        type = self.inputs[0].schema.types[agg.column]
+        return Ordered([Rank(0), Rank(1, type, agg.function == "max", agg.function != "max")], self.dictionary)
 
     def apply(self, deltas: list[Batch]) -> Batch:
         (delta,) = deltas
@@ -109,19 +116,15 @@ class Aggregate(Operator):
         before = groups.save(ids)
         gids = ids[number]
         if len(self._direct):
-            ak.accumulate(groups.acc, self._direct, delta.rows, mult, gids)
+            ak.accumulate(groups.acc, self._direct, self._with_parts(delta.rows), mult, gids)
         for aggregate, column, pairs in self._distinct:
             self._count_distinct(aggregate, column, pairs, delta.rows, mult, gids)
         for aggregate, ordered in self._best:
             self._keep_best(self._specs[aggregate], ordered, delta.rows, mult, gids, ids)
         new = old + totals
-        rows, ann = np.empty((2 * len(ids), len(self.schema)), np.int64), np.empty(2 * len(ids), np.int64)
-        where = np.zeros(1, np.int64)
-        n = ak.emit(keys, ids, old, before, new, groups.acc, self._specs, rows, ann, where)
-        if n < 0:
-            raise self._too_large(~n, keys[where[0]])
+        out = self._emit(keys, ids, old, before, new)
         groups.settle(ids, new)
-        return Batch(rows[:n], ann[:n], True)
+        return out
 
     def prime(self, contents: list[Batch]) -> Batch:
         if self.keys:
@@ -134,10 +137,29 @@ class Aggregate(Operator):
         groups = self.groups
         ids = groups.ids()
         keys, none, one = groups.rows[ids], np.zeros(len(ids), np.int64), np.ones(len(ids), np.int64)
-        rows, ann = np.empty((2 * len(ids), len(self.schema)), np.int64), np.empty(2 * len(ids), np.int64)
+        return self._emit(keys, ids, none, groups.acc, one)
+
+    def _emit(self, keys: Codes, ids: Codes, old: Codes, before: Codes, new: Codes) -> Batch:
+        """The rows that groups had, withdrawn, and those that they have now."""
+        width, length = len(self.schema), 2 * len(ids)
+        rows, ann = np.empty((length, width + len(self._wide)), np.int64), np.empty(length, np.int64)
         where = np.zeros(1, np.int64)
-        n = ak.emit(keys, ids, none, groups.acc, one, groups.acc, self._specs, rows, ann, where)
-        return Batch(rows[:n], ann[:n], True)
+        n = ak.emit(keys, ids, old, before, new, self.groups.acc, self._specs, rows, ann, where)
+        if n < 0:
+            raise self._too_large(~n, keys[where[0]])
+        for number in self._wide.tolist():
+            column = rows[:n, len(self.keys) + number]
+            column[:], bad = wide.from_parts(rows[:n, self._specs[number, 6]], column, self.dictionary)
+            if bad >= 0:
+                raise self._too_large(number, rows[bad])
+        return Batch(np.ascontiguousarray(rows[:n, :width]), ann[:n], True)
+
+    def _with_parts(self, rows: Codes) -> Codes:
+        """The rows, behind them the words of wide decimals that are added up."""
+        if not len(self._parted):
+            return rows
+        words = [word for c in self._parted for word in wide.parts(np.ascontiguousarray(rows[:, c]), self.dictionary)]
+        return np.column_stack((rows, *words))
 
     @property
     def recalls(self) -> bool:
@@ -156,6 +178,9 @@ class Aggregate(Operator):
         flips = (new > 0).astype(np.int64) - (old > 0)
         spec = self._specs[aggregate : aggregate + 1].copy()
         spec[0, 1] = 1  # over rows of (group, value)
+        if spec[0, 0] == ak.WIDE:
+            changed = np.column_stack((changed, *wide.parts(np.ascontiguousarray(changed[:, 1]), self.dictionary)))
+            changed = np.ascontiguousarray(changed[:, [0, 2, 3]])
         ak.accumulate(self.groups.acc, spec, changed, flips, np.ascontiguousarray(changed[:, 0]))
 
     def _keep_best(self, spec: Codes, ordered: Ordered, rows: Codes, mult: Codes, gids: Codes, ids: Codes) -> None:
@@ -253,8 +278,10 @@ def _kind(agg: Agg, arg: Type | None, result: Type) -> tuple[int, int, int]:
     if arg.kind is Kind.DOUBLE:
         return ak.FLOAT, ak.SHOW_FLOAT if agg.function == "sum" else ak.SHOW_FLOAT_AVG, 0
     if agg.function == "avg":
-        return ak.INT, ak.SHOW_INT_AVG, arg.scale
+        return (ak.WIDE, ak.SHOW_WIDE_AVG, arg.scale) if arg.is_wide else (ak.INT, ak.SHOW_INT_AVG, arg.scale)
     if result.kind is Kind.DOUBLE:
         raise EvaluationError("SUM of exact numbers as DOUBLE is not kept; cast the argument")
+    if result.is_wide:
+        return (ak.WIDE, ak.SHOW_WIDE, 0) if arg.is_wide else (ak.INT, ak.SHOW_INT_WIDE, 0)
     bound = {Kind.INTEGER: 2**31 - 1, Kind.DECIMAL: 10**result.precision - 1}.get(result.kind, 2**63 - 1)
     return ak.INT, ak.SHOW_INT, bound

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from whence.engine.functions import arithmetic, casts, choice, compare, dates, numbers, text
+from whence.engine.functions import arithmetic, casts, choice, compare, dates, decimals, numbers, text
 from whence.engine.functions.common import Column, Strict, each, spread
 from whence.errors import DataError, EvaluationError, WhenceError
 from whence.model.codes import NULL, Codes, Dictionary, decode_value, encode_value
@@ -73,7 +73,8 @@ def _call(expr: Call, dictionary: Dictionary) -> Compiled:
         return _strict(expr, expr.args, dates.OPS[name](expr, dictionary), dictionary)
     if expr.op not in _STRICT:
         raise EvaluationError(f"there is no function {expr.op}")
-    return _strict(expr, expr.args, _STRICT[expr.op](expr, dictionary), dictionary)
+    table = decimals.OPS if expr.op in decimals.OPS and decimals.has_wide(expr) else _STRICT
+    return _strict(expr, expr.args, table[expr.op](expr, dictionary), dictionary)
 
 
 def _strict(expr: Expr, args: tuple[Expr, ...], function: Strict, dictionary: Dictionary) -> Compiled:

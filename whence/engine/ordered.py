@@ -17,6 +17,7 @@ import numpy as np
 from whence.engine.image import Image, StaleImage, expect, taken, with_room
 from whence.engine.kernels import ordered as ok
 from whence.model.codes import Codes, Dictionary
+from whence.model.types import BIGINT, Type
 
 _SORTED_FROM = 1024  # rows
 
@@ -25,9 +26,14 @@ class Rank(NamedTuple):
     """How one input column is ordered."""
 
     column: int
-    interned: bool = False
+    type: Type = BIGINT
     descending: bool = False
     nulls_first: bool = True
+
+    @property
+    def interned(self) -> bool:
+        """Whether ranks are the dictionary's, so that codes are stored beside them."""
+        return self.type.needs_dictionary
 
 
 class Ordered:
@@ -141,8 +147,7 @@ class Ordered:
         return out
 
     def _ranked(self, codes: Codes, rank: Rank) -> Codes:
-        if rank.interned:
-            codes = self.dictionary.order_of(codes)
+        codes = self.dictionary.ranks(codes, rank.type)
         if rank.nulls_first == rank.descending:
             codes = codes - 1
         return ~codes if rank.descending else codes

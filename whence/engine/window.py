@@ -23,6 +23,7 @@ from whence.engine.window_lines import Lines
 from whence.engine.window_plan import plan_window
 from whence.engine.window_trace import Carried, Chunks, Nothing
 from whence.errors import DataError, EvaluationError
+from whence.model import wide
 from whence.model.codes import Codes, Dictionary, decode_value
 from whence.model.record import Record
 from whence.model.types import Kind, Schema
@@ -121,7 +122,8 @@ class Window(StreamOperator):
             none = Batch.empty(len(self.schema))
             return none if self.tracer is None else Batch(none.rows, self.tracer.blank(0))
         self._annotations.begin()
-        out, info, owner, late = self._advance(delta.rows)
+        out, info, owner, late = self._advance(self._with_parts(delta.rows))
+        out = self._with_codes(out)
         if len(late):
             self.late.add(delta.rows[late, :-1])
         if isinstance(self._annotations, Nothing):
@@ -129,13 +131,33 @@ class Window(StreamOperator):
         active = self._k.active[: self._scalar[st.S_ACTIVE]]
         return Batch(out, self._annotations.take(delta.ann, active, owner, late, info))
 
+    def _with_parts(self, rows: Codes) -> Codes:
+        """The rows with the words of wide decimals that are added up, before $at."""
+        if not self._plan.parted:
+            return rows
+        columns = (np.ascontiguousarray(rows[:, c]) for c in self._plan.parted)
+        words = [word for column in columns for word in wide.parts(column, self.dictionary)]
+        return np.column_stack((rows[:, :-1], *words, rows[:, -1]))
+
+    def _with_codes(self, out: Codes) -> Codes:
+        """The rows out, their wide decimals as codes instead of words."""
+        if not self._plan.wide:
+            return out
+        for place, number in enumerate(self._plan.wide):
+            column = out[:, len(self.keys) + number]
+            column[:], bad = wide.from_parts(out[:, len(self.schema) + place], column, self.dictionary)
+            if bad >= 0:
+                raise self._too_large(number, out[bad])
+        return np.ascontiguousarray(out[:, : len(self.schema)])
+
     def _advance(self, rows: Codes) -> tuple[Codes, Codes, Codes, Codes]:
         """Rows out, with (group, first and end in its sequence); the group of each row; the rows that are late."""
         scalar, traced = self._scalar, self.tracer is not None
         count = len(rows)
         often = self.span.every if self.span.on is None else 1
         room = int(count // (often or 1)) + 16
-        out, info = np.empty((room, len(self.schema)), np.int64), np.empty((room if traced else 0, 3), np.int64)
+        width = len(self.schema) + len(self._plan.wide)
+        out, info = np.empty((room, width), np.int64), np.empty((room if traced else 0, 3), np.int64)
         owner = np.full(count if self._owned else 0, -1, np.int64)
         late = np.empty(count if self.span.on is not None else 0, np.int64)
         if self._interned:
@@ -156,7 +178,8 @@ class Window(StreamOperator):
                 out = _longer(out, room)
                 info = _longer(info, room if traced else 0)
             elif status == st.UNFIT:
-                raise self._too_large(int(scalar[st.S_WHICH]), int(scalar[st.S_WHERE]))
+                group = self._groups.k.data[int(scalar[st.S_WHERE]), self._plan.plan[st.P_KEYS] :]
+                raise self._too_large(int(scalar[st.S_WHICH]), group)
             elif status == st.TOO_FAR:
                 raise EvaluationError(f"no window has a number for {self._value(rows[done])}: it is too far away")
             else:
@@ -170,12 +193,11 @@ class Window(StreamOperator):
         schema = self.inputs[0].schema
         return f"{schema.names[column]} = {decode_value(int(row[column]), schema.types[column], self.dictionary)!r}"
 
-    def _too_large(self, number: int, group: int) -> EvaluationError:
+    def _too_large(self, number: int, key: Codes) -> EvaluationError:
         agg, type = self.aggs[number], self.schema.types[len(self.keys) + number]
-        key = self._groups.k.data[group, self._plan.plan[st.P_KEYS] :]
         shown = (
             f"{column.name} = {decode_value(int(code), column.type, self.dictionary)!r}"
-            for column, code in zip(self.schema.columns, key.tolist(), strict=False)
+            for column, code in zip(self.schema.columns, key[: len(self.keys)].tolist(), strict=False)
         )
         place = f" for the group {', '.join(shown)}" if self.keys else ""
         exact = agg.function in ("sum", "avg") and type.kind is not Kind.DOUBLE

@@ -36,11 +36,13 @@ class Plan:
     orders: Codes
     group_words: int
     pane_words: int
+    parted: tuple[int, ...]  # columns of wide decimals that are added up: their words stand before $at
+    wide: tuple[int, ...]  # aggregates that are wide decimals: their high words stand behind the columns out
 
     @property
     def interned(self) -> bool:
         """Whether values are compared by their labels."""
-        return bool(np.isin(self.accs[:, 0], (acc.LEAST, acc.MOST)).any())
+        return bool(np.isin(self.accs[:, 0], (acc.LEAST, acc.MOST, acc.LOWEST, acc.HIGHEST)).any())
 
 
 def plan_window(
@@ -58,6 +60,9 @@ def plan_window(
             shows.append(_edge(agg, span, plan, result))
         else:
             shows.append(tables.show(agg, result))
+    wide = tuple(n for n, line in enumerate(shows) if line[0] in (show.INT_WIDE, show.WIDE_SUM, show.D_INT_WIDE))
+    for place, number in enumerate(wide):
+        shows[number][3] = len(output) + place
     plan[st.P_KEEPS] = bool(tables.columns) and span.size is not None
     plan[st.P_KEYS] = tables.group_words
     return Plan(
@@ -71,6 +76,8 @@ def plan_window(
         np.array(tables.orders, np.int64).reshape(-1, 2),
         tables.group_words + len(keys),
         tables.pane_words,
+        tuple(tables.parted),
+        wide,
     )
 
 
@@ -83,7 +90,7 @@ def _windows(span: Span, input: Schema) -> tuple[Codes, NDArray[np.float64]]:
     if span.on is not None:
         plan[st.P_ON] = span.on
         type = input.types[span.on]
-        if type.is_interned or type.kind is Kind.BOOLEAN:
+        if type.needs_dictionary or type.kind is Kind.BOOLEAN:
             raise EvaluationError(f"windows cannot be over {input.names[span.on]}, which is {type}")
     if span.on is not None and input.types[span.on].kind is Kind.DOUBLE:
         plan[st.P_KIND] = st.REAL
@@ -143,6 +150,7 @@ class _Tables:
         self.columns: list[int] = []
         self.distincts: list[list[int]] = []
         self.orders: list[list[int]] = []
+        self.parted: list[int] = []
         self.group_words, self.pane_words = st.G_FIELDS, st.L_FIELDS
 
     def show(self, agg: Agg, result: Type) -> list[int]:
@@ -154,6 +162,8 @@ class _Tables:
             case "min" | "max":
                 interned = acc.LEAST if agg.function == "min" else acc.MOST
                 kept = interned if arg.is_interned else acc.MIN if agg.function == "min" else acc.MAX
+                if arg.is_wide:
+                    kept = acc.LOWEST if agg.function == "min" else acc.HIGHEST
                 return [show.WORD, self._acc(kept, column), 0, 0]
             case "first" | "last":
                 return [show.WORD, self._acc(acc.FIRST if agg.function == "first" else acc.LAST, column), 0, 0]
@@ -176,6 +186,8 @@ class _Tables:
         counted, whole, floats = (ak.COUNT, ak.INT, ak.FLOAT) if agg.distinct else (acc.COUNT, acc.INT, acc.FLOAT)
         if agg.function == "count":
             return [show.D_COUNT if agg.distinct else show.WORD, kept(counted, column), 0, 0]
+        if arg.is_wide:
+            return self._wide(agg, column, arg)
         word = kept(floats if real else whole, column)
         if agg.function == "avg":
             if agg.distinct:
@@ -185,7 +197,21 @@ class _Tables:
             return [show.D_REAL_SUM if agg.distinct else show.REAL_SUM, word, 0, 0]
         if result.kind is Kind.DOUBLE:
             raise EvaluationError("SUM of exact numbers as DOUBLE is not kept; cast the argument")
+        if result.is_wide:
+            return [show.D_INT_WIDE if agg.distinct else show.INT_WIDE, word, 0, 0]
         return [show.D_SUM if agg.distinct else show.SUM, word, _range(result)[1], 0]
+
+    def _wide(self, agg: Agg, column: int, arg: Type) -> list[int]:
+        """SUM and AVG of wide decimals."""
+        if agg.distinct:
+            raise EvaluationError(
+                f"{agg.function.upper()}(DISTINCT …) in windows is for DECIMALs of up to 18 digits, not {arg}; "
+                "cast its argument to one or to DOUBLE"
+            )
+        if column not in self.parted:
+            self.parted.append(column)
+        at = len(self.input) - 1 + 2 * self.parted.index(column)
+        return [show.WIDE_MEAN if agg.function == "avg" else show.WIDE_SUM, self._acc(acc.WIDE, at), arg.scale, 0]
 
     def _acc(self, kept: int, column: int) -> int:
         """The word of an accumulator of panes."""

@@ -1,13 +1,13 @@
 """Values as int64 codes, and the dictionary behind the interned ones.
 
 The law every kernel relies on: within one type, two values are equal exactly when their codes are, NULL has the one
-code `NULL`, and for every type but TEXT and INTERVAL the order of codes is the order of values.
+code `NULL`, and for every type that is not interned the order of codes is the order of values.
 
 | type              | code |
 |-------------------|------|
 | BOOLEAN           | 0, 1 |
 | INTEGER, BIGINT   | the number (the smallest int64 is NULL's, so it is refused) |
-| DECIMAL(p, s)     | the number times 10**s |
+| DECIMAL(p, s)     | the number times 10**s, up to 18 digits; wide ones as `wide.py` says |
 | DOUBLE            | the float's bits, flipped so that they order like the floats; -0.0 is 0.0, every NaN is one NaN |
 | DATE              | days since 1970-01-01, years 1 to 9999 |
 | TIMESTAMP         | microseconds since 1970-01-01 (no time zone), years 1 to 9999 |
@@ -28,13 +28,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whence.errors import DataError, EvaluationError
+from whence.model import wide
 from whence.model.types import Kind, Type
 
 NULL = -(2**63)
 _FLIP = np.int64(0x7FFFFFFFFFFFFFFF)
 _EPOCH_DAY = dt.date(1970, 1, 1)
 _EPOCH = dt.datetime(1970, 1, 1)
-_ORDER_SPAN = 1 << 62
+_ORDER_SPAN = 1 << 61  # labels are between minus this and this
 _CLASS = type  # where a parameter has that name
 
 DAY = 86_400_000_000  # microseconds
@@ -172,6 +173,12 @@ class Dictionary:
     def find(self, value: Hashable) -> int | None:
         return self._code.get(value)
 
+    def translated(self, code: int, type: Type, target: Dictionary) -> int | None:
+        """Return the code that the value of a code has in another dictionary, None if that does not know it."""
+        if type.is_wide:
+            return wide.translated(code, self, target)
+        return target.find(self.value(code)) if type.is_interned and code != NULL else code
+
     def value(self, code: int) -> Any:
         return self._value[code]
 
@@ -189,6 +196,12 @@ class Dictionary:
         known = codes != NULL
         out[known] = self._label[codes[known]]
         return out
+
+    def ranks(self, codes: Codes, type: Type) -> Codes:
+        """Numbers that order like the values of any type (NULL stays NULL). Valid while `order_version` stands."""
+        if type.is_wide:
+            return wide.ranks(codes, self)
+        return self.order_of(codes) if type.is_interned else codes
 
     def labels(self) -> Codes:
         """The labels of all codes so far, as `order_of` gives them; they stay in order whatever comes later."""
@@ -280,7 +293,7 @@ def decode_value(code: int, type: Type, dictionary: Dictionary) -> Any:
         case Kind.DOUBLE:
             return float(codes_to_floats(np.array([code], np.int64))[0])
         case Kind.DECIMAL:
-            return Decimal(int(code)).scaleb(-type.scale)
+            return wide.to_decimal(wide.number_of(int(code), dictionary) if type.is_wide else int(code), type.scale)
         case Kind.TEXT | Kind.INTERVAL:
             return dictionary.value(code)
         case Kind.DATE:
@@ -339,7 +352,7 @@ def _double(value: Any, *_: Any) -> int:
     return int(floats_to_codes(np.array([float(value)]))[0])
 
 
-def _decimal(value: Any, type: Type, _: Dictionary) -> int:
+def _decimal(value: Any, type: Type, dictionary: Dictionary) -> int:
     if not isinstance(value, str) and isinstance(value, (*_NOT_NUMBERS, tuple, list)):
         raise ValueError
     if isinstance(value, float) and not math.isfinite(value):
@@ -349,10 +362,8 @@ def _decimal(value: Any, type: Type, _: Dictionary) -> int:
         if isinstance(value, (float, str))
         else Decimal(int(value) if isinstance(value, np.integer) else value)
     )
-    scaled = exact.scaleb(type.scale).to_integral_value(rounding="ROUND_HALF_UP")
-    if abs(scaled) >= 10**type.precision:
-        raise OverflowError
-    return int(scaled)
+    number = wide.scaled(exact, type)
+    return wide.code_of(number, dictionary) if type.is_wide else number
 
 
 def _text(value: Any, _: Type, dictionary: Dictionary) -> int:

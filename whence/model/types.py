@@ -26,7 +26,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class Type:
-    """A SQL type; precision and scale are used by DECIMAL only (precision at most 18)."""
+    """A SQL type; precision and scale are used by DECIMAL only (precision at most 38)."""
 
     kind: Kind
     precision: int = 0
@@ -47,8 +47,18 @@ class Type:
 
     @property
     def is_interned(self) -> bool:
-        """Codes of these types are positions in the dictionary, so their order is not the order of values."""
+        """Whether codes are positions in the dictionary, so that their order is not the order of values."""
         return self.kind in (Kind.TEXT, Kind.INTERVAL)
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether it is a DECIMAL of more digits than an int64 has: its largest values are interned (`wide.py`)."""
+        return self.kind is Kind.DECIMAL and self.precision > NARROW_PRECISION
+
+    @property
+    def needs_dictionary(self) -> bool:
+        """Whether the dictionary is needed to make a code of a value, or to order codes."""
+        return self.is_interned or self.is_wide
 
 
 BOOLEAN = Type(Kind.BOOLEAN)
@@ -61,11 +71,12 @@ TIMESTAMP = Type(Kind.TIMESTAMP)
 INTERVAL = Type(Kind.INTERVAL)
 NULLTYPE = Type(Kind.NULL)
 
-MAX_PRECISION = 18
+NARROW_PRECISION = 18  # digits of a DECIMAL whose codes are its numbers
+MAX_PRECISION = 38
 
 
-def decimal(precision: int = MAX_PRECISION, scale: int = 3) -> Type:
-    """DECIMAL(precision, scale), kept as an int64 of units of 10**-scale."""
+def decimal(precision: int = NARROW_PRECISION, scale: int = 3) -> Type:
+    """Return DECIMAL(precision, scale), with at most MAX_PRECISION digits."""
     return Type(Kind.DECIMAL, min(precision, MAX_PRECISION), scale)
 
 

@@ -1,12 +1,15 @@
 """Which expressions the fixpoint kernels compute themselves, and how a MIN or MAX value moves through one.
 
 A kernel works on codes: integers, decimals of one scale, dates and timestamps are numbers there; doubles are decoded;
-text can only be compared for equality. Everything else is *foreign* and is computed by Python, a column at a time.
+text can only be compared for equality. Wide decimals are numbers up to 2**62 units of their last digit; where they are
+added, multiplied or ordered a larger one is an error. Everything else is *foreign* and is computed by Python, a column
+at a time.
 """
 
 from __future__ import annotations
 
-from whence.model.types import BIGINT, BOOLEAN, Kind, Type
+from whence.model.types import BIGINT, BOOLEAN, NARROW_PRECISION, Kind, Type
+from whence.model.wide import INLINE
 from whence.plan.expr import Call, Cast, Col, Expr, Lit, columns_of, walk
 from whence.plan.rule_model import Op
 
@@ -82,6 +85,8 @@ def _scaling(expr: Cast) -> tuple[str, int] | None:
     if expr.lenient:
         return None
     exact = source.is_integer or source.kind is Kind.DECIMAL
+    if abs(target.scale - source.scale) > NARROW_PRECISION:
+        return None
     if exact and target.kind is Kind.DOUBLE:
         return "to_float", 10**source.scale
     if exact and target.kind is Kind.DECIMAL and target.scale >= source.scale and source.kind is not Kind.BIGINT:
@@ -125,22 +130,31 @@ class Emitter:
         if isinstance(expr, Cast):
             scaling = _scaling(expr)
             assert scaling is not None
-            return self._op(scaling[0], self.value(expr.arg), self.constant(scaling[1], BIGINT), expr.type)
+            return self._op(scaling[0], self.number(expr.arg), self.constant(scaling[1], BIGINT), expr.type)
         assert isinstance(expr, Call)
         if expr.op in ("least", "greatest"):
-            so_far = self.value(expr.args[0])
+            so_far = self.number(expr.args[0])
             for arg in expr.args[1:]:
-                so_far = self._op(expr.op, so_far, self.value(arg), BIGINT)  # one of them, so it fits
+                so_far = self._op(expr.op, so_far, self.number(arg), BIGINT)  # one of them, so it fits
             return so_far
         name = _arithmetic(expr)
         assert name is not None
-        return self._op(name, self.value(expr.args[0]), self.value(expr.args[1]), expr.type)
+        return self._op(name, self.number(expr.args[0]), self.number(expr.args[1]), expr.type)
+
+    def number(self, expr: Expr) -> int:
+        """The variable of a value that is added or ordered: of a wide decimal, tested for being its own code."""
+        variable = self.value(expr)
+        if expr.type.is_wide:
+            fits = Op("fits", variable, self.constant(INLINE, BIGINT))
+            if fits not in self.ops:
+                self.ops.append(fits)
+        return variable
 
     def _op(self, name: str, a: int, b: int, type: Type) -> int:
         to = self.fresh()
         self.ops.append(Op(name, a, b, to))
         if type.kind is Kind.DECIMAL:
-            self.ops.append(Op("fits", to, self.constant(10**type.precision, BIGINT)))
+            self.ops.append(Op("fits", to, self.constant(min(10**type.precision, INLINE), BIGINT)))
         return to
 
     def must_be(self, expr: Expr) -> None:
@@ -157,7 +171,8 @@ class Emitter:
             case Call(op="not", args=(Call(op="is_null", args=(arg,)),)):
                 self.ops.append(Op("not_null", self.value(arg)))
             case Call(op=op) if op in _COMPARE:
-                self.ops.append(Op(op, self.value(expr.args[0]), self.value(expr.args[1])))
+                operand = self.value if op in ("=", "<>") else self.number
+                self.ops.append(Op(op, operand(expr.args[0]), operand(expr.args[1])))
             case _:
                 self.ops.append(Op("=", self.value(expr), self.constant(True, BOOLEAN)))
 

@@ -46,7 +46,7 @@ from whence.plan.native import strip
 from whence.plan.places import ALL, ONE, SPREAD, Pairs, Place, by, equated, partner, same_codes, together
 
 _FEW = 1000  # rows that may be copied without a thought
-_SUMMED_DIGITS = 8  # so that 2**31 numbers, as many as an aggregate takes in, have a sum of 18 digits
+_SUMMED_DIGITS = 28  # so that 2**31 numbers, as many as an aggregate takes in, have a sum of 38 digits
 _COPYABLE = {  # the sides of a join whose rows are not answered for alone
     "inner": (True, True),
     "left": (False, True),

@@ -251,6 +251,8 @@ class _Compiler:
         for absence in body.absences:
             atoms.append(self._absence(absence, emitter))
         terms = tuple(emitter.value(e) for e in out)
+        if self.result.relations[head].kind == "best":
+            emitter.number(out[-1])
         return Rule(head, terms, tuple(atoms), tuple(emitter.ops), tuple(emitter.constants), emitter.variables)
 
     def _source(self, source: Derived | External | Function) -> int:

@@ -74,8 +74,7 @@ def sort_order(rows: Codes, top: TopK, dictionary: Dictionary) -> Codes:
     keys: list[Codes] = []
     wanted = [*top.order, *(Order(i) for i in range(rows.shape[1]))]
     for order in reversed(wanted):
-        codes, interned = rows[:, order.column], top.schema.types[order.column].is_interned
-        codes = dictionary.order_of(codes) if interned else codes
+        codes = dictionary.ranks(rows[:, order.column], top.schema.types[order.column])
         null = codes == NULL
         _, rank = np.unique(codes, return_inverse=True)
         rank = -rank if order.descending else rank

@@ -360,7 +360,7 @@ def _encoded(value: Any, schema: Schema, at: int, dictionary: Dictionary) -> int
         code = encode_value(value, column.type, scratch)
     except DataError as error:
         raise DataError(f"column {column.name}: {error}") from None
-    return dictionary.find(scratch.value(code)) if column.type.is_interned and value is not None else code
+    return scratch.translated(code, column.type, dictionary)
 
 
 def _matching(catalog: Catalog, name: str, codes: Mapping[int, int]) -> Codes:

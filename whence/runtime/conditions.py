@@ -195,15 +195,16 @@ def _known(
     table: Table,
     dictionary: Dictionary,
 ) -> Condition:
-    """Translate the codes of texts and intervals in `words` into those of the dictionary, where it has them."""
+    """Translate the codes of interned values in `words` into those of the dictionary, where it has them."""
     known = np.ones(len(codes), bool)
-    found = [dictionary.find(value) for value in words.since(0)]
-    translated = np.array([NULL if code is None else code for code in found], np.int64)
     for i, c in enumerate(cols):
-        if table.schema.types[c].is_interned and len(translated):
+        type = table.schema.types[c]
+        if type.needs_dictionary and len(words):
             own = codes[:, i]
             there = own != NULL
-            own[there] = translated[own[there]]
+            distinct, at = np.unique(own[there], return_inverse=True)
+            found = [words.translated(code, type, dictionary) for code in distinct.tolist()]
+            own[there] = np.array([NULL if code is None else code for code in found], np.int64)[at]
             known &= ~(there & (own == NULL))
     return Condition(cols, codes, known, owner, texts)
 

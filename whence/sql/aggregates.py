@@ -51,7 +51,10 @@ def window_aggregate(name: str, value: Expr, parameter: float | None, node: exp.
         case "stddev" | "stddev_samp" | "stddev_pop":
             if not value.type.is_numeric:
                 raise error(f"{name} is for numbers, found {value.type}", node)
+            value = coerce(value, t.DOUBLE, node) if value.type.is_wide else value
             return AggRef(t.DOUBLE, "stddev_pop" if name == "stddev_pop" else "stddev", value, False)
+    if value.type.is_wide:
+        raise error(f"{name} is for DECIMALs of up to 18 digits, found {value.type}; cast it to one or to DOUBLE", node)
     if value.type.is_interned:
         raise error(f"{name} is for numbers, dates and times, found {value.type}", node)
     return AggRef(value.type, "quantile", value, False, parameter)

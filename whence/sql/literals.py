@@ -10,6 +10,7 @@ from typing import Any
 from sqlglot import exp
 
 from whence.model import types as t
+from whence.model import wide
 from whence.model.codes import NULL, Interval
 from whence.model.types import Kind, Type
 from whence.plan.expr import Lit
@@ -175,12 +176,9 @@ def _integer(value: Any, type: Type) -> int:
 def _decimal(value: Any, type: Type) -> Decimal:
     try:
         exact = Decimal(str(value).strip()) if not isinstance(value, (bool, int)) else Decimal(int(value))
-        number = exact.quantize(Decimal(1).scaleb(-type.scale), rounding=ROUND_HALF_UP)
     except InvalidOperation:
         raise ValueError(value) from None
-    if not number.is_finite() or abs(number) >= Decimal(10) ** (type.precision - type.scale):
-        raise OverflowError(value)
-    return number
+    return wide.to_decimal(wide.scaled(exact, type), type.scale)
 
 
 def _moment(text: str) -> dt.datetime:
@@ -192,7 +190,7 @@ def read_literal(node: exp.Expr) -> Lit:
     """A quoted or numeric literal, TRUE, FALSE or NULL.
 
     >>> str(read_literal(exp.Literal.number("0.05")).type)
-    'DECIMAL(2,2)'
+    'DECIMAL(3,2)'
     """
     if isinstance(node, exp.Null):
         return Lit(t.NULLTYPE, None)
@@ -205,7 +203,7 @@ def read_literal(node: exp.Expr) -> Lit:
     except (ValueError, InvalidOperation):  # to the tokenizer 1e3+1 and 1.2.3 are words
         raise error("not a number; a space may be missing", node) from None
     except OverflowError:
-        raise error("the number does not fit in a BIGINT", node) from None
+        raise error("the number does not fit in a BIGINT; with a point in it, it is a DECIMAL", node) from None
 
 
 def _number(text: str) -> Lit:
@@ -214,7 +212,7 @@ def _number(text: str) -> Lit:
     if "." in text:
         number = Decimal(text)
         scale = max(0, -int(number.as_tuple().exponent))
-        precision = max(len(text.replace(".", "").lstrip("0")), scale, 1)
+        precision = len(text.replace(".", ""))  # zeros as well, as DuckDB counts them
         return Lit(t.decimal(precision, scale), number) if precision <= t.MAX_PRECISION else Lit(t.DOUBLE, float(text))
     value = int(text)
     if value >= 2**63:

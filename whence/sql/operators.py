@@ -8,7 +8,7 @@ from whence.model import types as t
 from whence.model.types import Kind, Type
 from whence.plan.expr import Call, Case, Cast, Expr, Lit
 from whence.sql.position import error
-from whence.sql.types import as_decimal, coerce, common_type, is_text_literal, may_cast, meet
+from whence.sql.types import as_decimal, coerce, common_type, decimal_for, is_text_literal, may_cast, meet
 
 _MOMENTS = (Kind.DATE, Kind.TIMESTAMP)
 
@@ -39,14 +39,15 @@ def _decimals(op: str, left: Expr, right: Expr, node: exp.Expr) -> Expr:
     a, b = as_decimal(left.type), as_decimal(right.type)
     left, right = coerce(left, a, node), coerce(right, b, node)
     if op == "*":
-        if a.scale + b.scale > t.MAX_PRECISION:
+        scale = a.scale + b.scale
+        if scale > t.MAX_PRECISION:
             raise error(
                 f"the product of {a} and {b} needs more than {t.MAX_PRECISION} decimal places; cast one to DOUBLE", node
             )
-        return Call(t.decimal(min(t.MAX_PRECISION, a.precision + b.precision), a.scale + b.scale), op, (left, right))
-    scale = max(a.scale, b.scale)
-    whole = max(a.precision - a.scale, b.precision - b.scale)
-    type = t.decimal(min(t.MAX_PRECISION, whole + scale + 1), scale)
+        narrow = not a.is_wide and not b.is_wide and scale < t.NARROW_PRECISION
+        digits = min(a.precision + b.precision, t.NARROW_PRECISION if narrow else t.MAX_PRECISION)
+        return Call(t.decimal(digits, scale), op, (left, right))
+    type = decimal_for(a, b, 0 if op == "%" else 1)
     return Call(type, op, (coerce(left, type, node), coerce(right, type, node)))
 
 
@@ -98,13 +99,17 @@ def comparable(left: Expr, right: Expr, node: exp.Expr) -> tuple[list[Expr], Typ
             right = Cast(a, right)
         else:
             raise error(f"cannot compare {a} with {b}: an explicit cast is required", node)
+    exact = [e.type for e in (left, right) if e.type.is_integer or e.type.kind is Kind.DECIMAL]
+    if len(exact) == 2 and any(type.is_wide for type in exact):  # never rounded, though one may be out of range
+        type = decimal_for(as_decimal(exact[0]), as_decimal(exact[1]))
+        return [coerce(left, type, node), coerce(right, type, node)], type
     return meet([left, right], node, "a comparison")
 
 
 def negated(arg: Expr, node: exp.Expr) -> Expr:
     """`- arg`; of a literal, the literal below zero."""
     if isinstance(arg, Lit) and arg.value is not None and arg.type.is_numeric:
-        return Lit(arg.type, -arg.value)
+        return Lit(arg.type, arg.value.copy_negate() if arg.type.kind is Kind.DECIMAL else -arg.value)
     if arg.type.kind is Kind.INTERVAL:
         return Call(t.INTERVAL, "*", (arg, Lit(t.BIGINT, -1)))
     if arg.type.kind is Kind.NULL:

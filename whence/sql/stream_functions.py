@@ -161,10 +161,9 @@ class _Given:
             return None
         at = self.column("on")
         column = self.input.schema.columns[at]
-        if column.type.kind not in _ORDERED:
-            raise error(
-                f'on takes a number, a DATE or a TIMESTAMP, and "{column.name}" is {column.type}', self.args["on"]
-            )
+        if column.type.kind not in _ORDERED or column.type.is_wide:
+            orders = "a number of up to 18 digits, a DATE or a TIMESTAMP"
+            raise error(f'on takes {orders}, and "{column.name}" is {column.type}', self.args["on"])
         return at
 
     def literal(self, arg: str) -> Lit:

@@ -1,8 +1,7 @@
 """The type rules: which type two values share, what an operator gives, and how an expression is made to have a type.
 
-They are DuckDB's, except that integer arithmetic is always BIGINT and DECIMAL has at most 18 digits. An INTEGER becomes
-a BIGINT, and a DECIMAL one with more digits of the same scale, without a Cast: the codes are the same, so only the
-expression's type changes.
+They are DuckDB's, except that integer arithmetic is always BIGINT. An INTEGER becomes a BIGINT, and a DECIMAL one with
+more digits of the same scale, without a Cast: the codes are the same, so only the expression's type changes.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _NAMES: dict[str, Type] = {
     "TIMESTAMPNTZ": t.TIMESTAMP,
     "INTERVAL": t.INTERVAL,
 }
-_DIGITS = {Kind.INTEGER: 10, Kind.BIGINT: t.MAX_PRECISION}
+_DIGITS = {Kind.INTEGER: 10, Kind.BIGINT: 19}
 
 
 def type_of(node: exp.Expr) -> Type:
@@ -49,7 +48,7 @@ def type_of(node: exp.Expr) -> Type:
             given = [int(p.name) for p in node.expressions]
         except ValueError:
             raise error("DECIMAL takes whole numbers, DECIMAL(digits, digits after the point)", node) from None
-        precision = given[0] if given else t.MAX_PRECISION
+        precision = given[0] if given else t.NARROW_PRECISION
         scale = given[1] if len(given) > 1 else (0 if given else 3)
         if not 1 <= precision <= t.MAX_PRECISION or not 0 <= scale <= precision:
             raise error(f"DECIMAL has 1 to {t.MAX_PRECISION} digits, of which at most all after the point", node)
@@ -64,8 +63,15 @@ def type_of(node: exp.Expr) -> Type:
 
 
 def as_decimal(type: Type) -> Type:
-    """The DECIMAL that holds an integer type's values (as far as 18 digits go)."""
+    """The DECIMAL that holds an integer type's values."""
     return type if type.kind is Kind.DECIMAL else t.decimal(_DIGITS[type.kind], 0)
+
+
+def decimal_for(a: Type, b: Type, more: int = 0) -> Type:
+    """The DECIMAL for values of both, with `more` digits before the point, as far as there are digits."""
+    scale = max(a.scale, b.scale)
+    whole = max(a.precision - a.scale, b.precision - b.scale)
+    return t.decimal(whole + scale + more, scale)
 
 
 def common_type(a: Type, b: Type) -> Type | None:
@@ -85,10 +91,9 @@ def common_type(a: Type, b: Type) -> Type | None:
             return t.DOUBLE
         if a.is_integer and b.is_integer:
             return t.BIGINT
-        left, right = as_decimal(a), as_decimal(b)
-        scale = max(left.scale, right.scale)
-        whole = max(left.precision - left.scale, right.precision - right.scale)
-        return t.decimal(min(t.MAX_PRECISION, whole + scale), scale)
+        exact = decimal_for(as_decimal(a), as_decimal(b))
+        whole = max(d.precision - d.scale for d in (as_decimal(a), as_decimal(b)))
+        return t.decimal(exact.precision, min(exact.scale, t.MAX_PRECISION - whole))  # rounded rather than out of range
     if {a.kind, b.kind} == {Kind.DATE, Kind.TIMESTAMP}:
         return t.TIMESTAMP
     if Kind.BOOLEAN in (a.kind, b.kind) and (a.is_integer or b.is_integer):

@@ -12,7 +12,7 @@ from functools import partial
 
 from whence.errors import CatalogError, SqlError
 from whence.model import types as t
-from whence.model.types import Kind, Schema
+from whence.model.types import Kind, Schema, Type
 from whence.plan.logical import Node
 from whence.plan.nodes import relabel
 from whence.plan.program import Program, View
@@ -150,7 +150,15 @@ def _widen(old: Schema, new: Schema) -> Schema:
     if len(old) != len(new):
         return new
     pairs = zip(old.columns, new.columns, strict=True)
-    return Schema(tuple(replace(b, type=set_type(a.type, b.type), nullable=a.nullable or b.nullable) for a, b in pairs))
+    return Schema(tuple(replace(b, type=_wider(a.type, b.type), nullable=a.nullable or b.nullable) for a, b in pairs))
+
+
+def _wider(old: Type, new: Type) -> Type:
+    """The type of a column that has grown: of a DECIMAL, which may grow with every round, at once all there is."""
+    type = set_type(old, new)
+    if type.kind is not Kind.DECIMAL or type.precision <= old.precision or old.kind is not Kind.DECIMAL:
+        return type
+    return t.decimal(t.MAX_PRECISION if type.is_wide else t.NARROW_PRECISION, type.scale)
 
 
 def _without_nulls(schema: Schema | None) -> Schema | None:

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from whence.engine.functions import decimals
 from whence.engine.functions.common import Strict, bound, each, rescale
 from whence.errors import DataError, EvaluationError
 from whence.model.codes import (
@@ -62,6 +63,8 @@ def _convert(source: Type, target: Type, dictionary: Dictionary) -> Strict:
     if a is Kind.TEXT:
         return _by_value(lambda v: from_text(v, target), source, target, dictionary)
     exact = (Kind.INTEGER, Kind.BIGINT, Kind.DECIMAL)
+    if source.is_wide or target.is_wide:
+        return _wide(source, target, dictionary)
     if a in (*exact, Kind.BOOLEAN) and b in exact:
         return lambda codes: rescale(codes, source.scale, target.scale, target)
     if a in exact and b is Kind.DOUBLE:
@@ -78,6 +81,17 @@ def _convert(source: Type, target: Type, dictionary: Dictionary) -> Strict:
     if a is Kind.TIMESTAMP and b is Kind.DATE:
         return lambda codes: codes // DAY
     raise EvaluationError(f"{source} cannot be cast to {target}")
+
+
+def _wide(source: Type, target: Type, dictionary: Dictionary) -> Strict:
+    """Casts between numbers, one of which is a wide DECIMAL."""
+    if source.kind is Kind.DOUBLE:
+        return decimals.from_double(target, dictionary)
+    if target.kind is Kind.DOUBLE:
+        return lambda codes: floats_to_codes(decimals.to_floats(codes, source, dictionary))
+    if target.kind is Kind.BOOLEAN:
+        return lambda codes: (codes != 0).astype(np.int64)
+    return decimals.rescaled(source, target, dictionary)
 
 
 def _from_double(target: Type) -> Strict:

@@ -25,11 +25,9 @@ def _nullif(call: Call, dictionary: Dictionary) -> Column:
 
 def _extreme(greatest: bool) -> Callable[[Call, Dictionary], Column]:
     def build(call: Call, dictionary: Dictionary) -> Column:
-        interned = call.type.is_interned
-
         def apply(*columns: Codes) -> Codes:
             n = len(columns[0])
-            labels = dictionary.order_of(np.concatenate(columns)) if interned else np.concatenate(columns)
+            labels = dictionary.ranks(np.concatenate(columns), call.type)
             out, best = columns[0].copy(), labels[:n].copy()
             for i, column in enumerate(columns[1:], 1):
                 label = labels[i * n : (i + 1) * n]

@@ -14,11 +14,12 @@ from whence.plan.expr import Call
 
 def _ordering(test: Callable[[Codes, Codes], Codes]) -> Callable[[Call, Dictionary], Strict]:
     def build(call: Call, dictionary: Dictionary) -> Strict:
-        if not call.args[0].type.is_interned:
+        type = call.args[0].type
+        if not type.needs_dictionary:
             return lambda a, b: test(a, b).astype(np.int64)
 
         def by_label(a: Codes, b: Codes) -> Codes:
-            both = dictionary.order_of(np.concatenate((a, b)))
+            both = dictionary.ranks(np.concatenate((a, b)), type)
             return test(both[: len(a)], both[len(a) :]).astype(np.int64)
 
         return by_label

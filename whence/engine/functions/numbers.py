@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whence.engine.functions.common import Strict, each, rescale, within
+from whence.engine.functions.decimals import to_floats
 from whence.model.codes import Codes, Dictionary, codes_to_floats, floats_to_codes
 from whence.model.types import Kind, Type
 from whence.plan.expr import Call
@@ -19,19 +20,14 @@ from whence.plan.expr import Call
 Floats = NDArray[np.float64]
 
 
-def _number(codes: Codes, type: Type) -> Floats:
-    if type.kind is Kind.DOUBLE:
-        return codes_to_floats(codes)
-    return codes / 10.0**type.scale
-
-
 def _float(function: Callable[..., Floats]) -> Callable[[Call, Dictionary], Strict]:
-    def build(call: Call, _: Dictionary) -> Strict:
+    def build(call: Call, dictionary: Dictionary) -> Strict:
         types = [a.type for a in call.args]
 
         def apply(*columns: Codes) -> Codes:
             with np.errstate(all="ignore"):
-                return floats_to_codes(function(*[_number(c, t) for c, t in zip(columns, types, strict=True)]))
+                values = [to_floats(c, type, dictionary) for c, type in zip(columns, types, strict=True)]
+                return floats_to_codes(function(*values))
 
         return apply
 

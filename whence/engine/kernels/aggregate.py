@@ -2,13 +2,16 @@
 
 A group's accumulators are int64 columns; `specs` has a line for each aggregate: [what is kept, input column (-1:
 none), first accumulator column, what is shown, bound of an exact sum or power of ten of an average, the aggregate's
-number, place and number of the words of a sum of doubles].
+number, place and number of the words of a sum of doubles]. Where a wide decimal is shown, the seventh is the column of
+a row that takes its high word, and its own column takes the low one; the input column of WIDE is one of high words
+with the low ones behind it.
 
 | kept  | columns |
 |-------|---------|
 | COUNT | rows that are not NULL |
 | INT   | the same count, then the exact sum as high * 2**32 + low, for fewer than 2**31 rows |
 | FLOAT | the same count, then counts of +inf, -inf and NaN, and the exact sum of the others (`float_sum.py`) |
+| WIDE  | the same count, then the exact sum of wide decimals (`model/wide.py`) as five words (`float_sum.py`) |
 | BEST  | the code of the least or greatest value, kept by the ordered index |
 """
 
@@ -20,13 +23,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whence.engine.kernels.batches import number_rows
-from whence.engine.kernels.float_sum import DIGITS, add_double, rounded
+from whence.engine.kernels.float_sum import DIGITS, WIDE_LIMBS, add_double, add_words, rounded, two_words
 from whence.model.codes import Codes
 from whence.model.jit import allocating, kernel
 
-COUNT, INT, FLOAT, BEST = 0, 1, 2, 3
-SHOW_COUNT, SHOW_INT, SHOW_FLOAT, SHOW_INT_AVG, SHOW_FLOAT_AVG, SHOW_BEST = 0, 1, 2, 3, 4, 5
-WIDTH = {COUNT: 1, INT: 3, FLOAT: 4, BEST: 1}  # and of FLOAT the words of its sum
+COUNT, INT, FLOAT, BEST, WIDE = range(5)
+SHOW_COUNT, SHOW_INT, SHOW_FLOAT, SHOW_INT_AVG, SHOW_FLOAT_AVG, SHOW_BEST = range(6)
+SHOW_INT_WIDE, SHOW_WIDE, SHOW_WIDE_AVG = range(6, 9)
+WIDTH = {COUNT: 1, INT: 3, FLOAT: 4, BEST: 1, WIDE: 6}  # and of FLOAT the words of its sum
 
 _NULL = -(2**63)
 _LOW = 0xFFFFFFFF
@@ -94,6 +98,8 @@ def accumulate(acc: Codes, specs: Codes, batch: Codes, mult: Codes, gids: Codes)
                     acc[g, o + (2 if x == ~_INFINITE else 3)] += m
                 else:
                     add_double(acc, g, o + 4, specs[a, 6], specs[a, 7], x, m)
+            elif kept == WIDE:
+                add_words(acc, g, o + 1, x, batch[i, col + 1], m)
 
 
 @kernel
@@ -113,10 +119,21 @@ def show(
         shown = specs[a, 3]
         n = acc[g, o]
         value = _NULL
-        if shown == SHOW_COUNT or shown == SHOW_BEST:
+        if shown == SHOW_INT_WIDE or shown == SHOW_WIDE:
+            above = _NULL
+            if n != 0 and shown == SHOW_WIDE:
+                above, value = two_words(acc, g, o + 1)
+            elif n != 0:
+                above = acc[g, o + 1] >> 32
+                value = (acc[g, o + 1] << 32) | acc[g, o + 2]
+            row[specs[a, 6]] = above
+        elif shown == SHOW_COUNT or shown == SHOW_BEST:
             value = n
         elif n == 0:
             value = _NULL
+        elif shown == SHOW_WIDE_AVG:
+            total, exponent = rounded(acc, g, o + 1, 0, WIDE_LIMBS, digits)
+            value = to_code(math.ldexp(total, exponent) / (n * 10.0 ** specs[a, 4]), bits, real)
         elif shown == SHOW_INT:
             high = acc[g, o + 1]
             if high < -2147483648 or high > 2147483647:

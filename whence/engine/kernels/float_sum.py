@@ -16,6 +16,7 @@ from whence.model.jit import kernel
 
 NO_BITS = 1 << 30  # as a range: no bit is needed
 DIGITS = 72  # more than the words of any sum
+WIDE_LIMBS = 5  # the words of a sum of whole numbers of 128 bits
 
 _FLIP = 0x7FFFFFFFFFFFFFFF
 _LOW = 0xFFFFFFFF
@@ -131,6 +132,29 @@ def add_double(acc: Codes, g: int, o: int, low: int, limbs: int, code: int, time
             k += 1
         if k >= top:
             acc[g, o + top] += carry
+
+
+@kernel
+def add_words(acc: Codes, g: int, o: int, high: int, low: int, times: int) -> None:
+    """Add a whole number of 128 bits, as two words, `times` times to the sum at acc[g, o:o+WIDE_LIMBS]."""
+    carry = acc[g, o] + (low & _LOW) * times
+    acc[g, o] = carry & _LOW
+    carry = (carry >> 32) + acc[g, o + 1] + ((low >> 32) & _LOW) * times
+    acc[g, o + 1] = carry & _LOW
+    carry = (carry >> 32) + acc[g, o + 2] + (high & _LOW) * times
+    acc[g, o + 2] = carry & _LOW
+    carry = (carry >> 32) + acc[g, o + 3] + (high >> 32) * times
+    acc[g, o + 3] = carry & _LOW
+    acc[g, o + 4] += carry >> 32
+
+
+@kernel
+def two_words(acc: Codes, g: int, o: int) -> tuple[int, int]:
+    """Return the sum at acc[g, o:o+WIDE_LIMBS] as a high and a low word; one that needs more as a very large one."""
+    over = acc[g, o + 4]
+    if over != acc[g, o + 3] << 32 >> 63:
+        return (_FLIP if over > 0 else -_FLIP), 0
+    return (acc[g, o + 3] << 32) | acc[g, o + 2], (acc[g, o + 1] << 32) | acc[g, o]
 
 
 @kernel

@@ -10,7 +10,10 @@
 |              | and whether the sum is in units of 2**64 (bit 8), as it is from where it would overflow on |
 | MIN, MAX     | a code, NULL if there is none |
 | LEAST, MOST  | the same of interned values, compared by their labels |
+| LOWEST, HIGHEST | the same of wide decimals (`model/wide.py`) |
 | FIRST, LAST  | a code, NULL included |
+| WIDE         | the count, then the exact sum of wide decimals in five words (`float_sum.py`); the column is of their |
+|              | high words, the next one of the low words |
 | INT_SPREAD   | the same count, the sum of the distances from a pivot as two doubles, the pivot, the sum of their |
 |              | squares as two doubles; the pivot is the first value, so values far from zero lose no digits |
 | FLOAT_SPREAD | as FLOAT, then the sum of squares as two doubles; with bit 16 values are in units of 2**600 |
@@ -20,11 +23,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from whence.engine.kernels.float_sum import add_words
 from whence.engine.kernels.window_lines import Ints, Reals
 from whence.model.jit import kernel
+from whence.model.wide import INLINE
 
-COUNT, INT, FLOAT, MIN, MAX, LEAST, MOST, FIRST, LAST, INT_SPREAD, FLOAT_SPREAD = range(11)
-WIDTH = (1, 3, 4, 1, 1, 1, 1, 1, 1, 6, 6)
+COUNT, INT, FLOAT, MIN, MAX, LEAST, MOST, FIRST, LAST, INT_SPREAD, FLOAT_SPREAD, LOWEST, HIGHEST, WIDE = range(14)
+WIDTH = (1, 3, 4, 1, 1, 1, 1, 1, 1, 6, 6, 1, 1, 6)
 A_KIND, A_COLUMN, A_WORD = range(3)
 
 _NULL = -(2**63)
@@ -105,6 +110,16 @@ def in_units(data: Ints, real: Reals, line: int, o: int, kind: int) -> None:
 
 
 @kernel
+def below(x: int, y: int, labels: Ints) -> bool:
+    """Whether a wide decimal is less than another; the largest ones of a sign go by the labels of their texts."""
+    if x >= INLINE and y >= INLINE:
+        return bool(labels[x - INLINE] < labels[y - INLINE])
+    if x <= -INLINE and y <= -INLINE:
+        return bool(labels[-x - INLINE] > labels[-y - INLINE])
+    return x < y
+
+
+@kernel
 def clear(data: Ints, line: int, accs: Ints) -> None:
     """No rows yet."""
     for a in range(accs.shape[0]):
@@ -116,10 +131,11 @@ def clear(data: Ints, line: int, accs: Ints) -> None:
         elif kind == FLOAT:
             for w in range(1, 4):
                 data[line, o + w] = 0
-        elif kind >= INT_SPREAD:
+        elif kind == INT_SPREAD or kind == FLOAT_SPREAD or kind == WIDE:
             for w in range(1, 6):
                 data[line, o + w] = 0
-        data[line, o] = _NULL if kind >= MIN and kind <= LAST else 0
+        code = (kind >= MIN and kind <= LAST) or kind == LOWEST or kind == HIGHEST
+        data[line, o] = _NULL if code else 0
 
 
 @kernel
@@ -205,6 +221,20 @@ def add_rows(
                 ):
                     best = x
             data[line, o] = best
+        elif kind == LOWEST or kind == HIGHEST:
+            best = data[line, o]
+            for i in range(first, end):
+                x = rows[i, col]
+                if x != _NULL and (
+                    best == _NULL or (below(x, best, labels) if kind == LOWEST else below(best, x, labels))
+                ):
+                    best = x
+            data[line, o] = best
+        elif kind == WIDE:
+            for i in range(first, end):
+                if rows[i, col] != _NULL:
+                    data[line, o] += 1
+                    add_words(data, line, o + 1, rows[i, col], rows[i, col + 1], 1)
         elif kind == FIRST:
             if fresh:
                 data[line, o] = rows[first, col]
@@ -337,6 +367,14 @@ def combine(data: Ints, real: Reals, accs: Ints, left: int, right: int, into: in
             lower = data[left, o + 2] + data[right, o + 2]
             data[into, o + 1] = data[left, o + 1] + data[right, o + 1] + (lower >> 32)
             data[into, o + 2] = lower & _LOW
+        elif kind == WIDE:
+            data[into, o] = x + y
+            carry = 0
+            for w in range(1, 5):
+                carry += data[left, o + w] + data[right, o + w]
+                data[into, o + w] = carry & _LOW
+                carry >>= 32
+            data[into, o + 5] = data[left, o + 5] + data[right, o + 5] + carry
         elif kind == FIRST:
             data[into, o] = x
         elif kind == LAST:
@@ -345,5 +383,7 @@ def combine(data: Ints, real: Reals, accs: Ints, left: int, right: int, into: in
             data[into, o] = y if x == _NULL else x
         elif kind == MIN or kind == MAX:
             data[into, o] = x if (x < y) == (kind == MIN) else y
+        elif kind == LOWEST or kind == HIGHEST:
+            data[into, o] = y if (below(y, x, labels) if kind == LOWEST else below(x, y, labels)) else x
         else:
             data[into, o] = y if (labels[y] < labels[x] if kind == LEAST else labels[y] > labels[x]) else x

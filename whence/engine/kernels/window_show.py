@@ -7,6 +7,9 @@
 | SUM, MEAN  | the pane | of whole numbers; the bound, or the power of ten |
 | REAL_SUM, REAL_MEAN | the pane | of floats |
 | SPREAD, REAL_SPREAD | the pane | the power of ten, and what is subtracted from the count |
+| INT_WIDE, D_INT_WIDE | the pane, the group | the sum of whole numbers as a wide decimal: its low word, and the high |
+|            |         | one in another column |
+| WIDE_SUM, WIDE_MEAN | the pane | the same of wide decimals; the power of ten |
 | D_COUNT, D_SUM, D_MEAN, D_REAL_SUM, D_REAL_MEAN | the group | of distinct values |
 | ORDERED    | the group | the value at a share of the count |
 | BEGIN, END | - | of the window: the least and the greatest number of one whose value fits |
@@ -20,6 +23,7 @@ import numpy as np
 
 from whence.engine.kernels import window_state as st
 from whence.engine.kernels.aggregate import to_code
+from whence.engine.kernels.float_sum import WIDE_LIMBS, two_words
 from whence.engine.kernels.window_acc import (
     DOWN,
     IN_UNITS,
@@ -37,7 +41,8 @@ from whence.model.jit import kernel
 (
     ROWS, WORD, SUM, MEAN, REAL_SUM, REAL_MEAN, SPREAD,
     D_COUNT, D_SUM, D_MEAN, D_REAL_SUM, D_REAL_MEAN, ORDERED, BEGIN, END, REAL_SPREAD,
-) = range(16)  # fmt: skip
+    INT_WIDE, WIDE_SUM, WIDE_MEAN, D_INT_WIDE,
+) = range(20)  # fmt: skip
 
 _NULL = -(2**63)
 _TWO32 = 4294967296.0
@@ -149,6 +154,25 @@ def emit(s, groups, panes, nodes, g, k, at, out, info, bits, floats):
             if lines[line, o] > 0:
                 total = _total(lines, values, line, o, lines[line, o] if what == REAL_MEAN else 1, False)
                 value = to_code(total, bits, floats)
+        elif what == INT_WIDE or what == D_INT_WIDE or what == WIDE_SUM:
+            above = _NULL
+            if what == WIDE_SUM:
+                if lines[line, o] > 0:
+                    above, value = two_words(lines, line, o + 1)
+            else:
+                n, high, low = lines[line, o], lines[line, o + 1], lines[line, o + 2]
+                if what == D_INT_WIDE:
+                    n, high, low = data[g, o], data[g, o + 1], data[g, o + 2]
+                if n > 0:
+                    above = high >> 32
+                    value = (high << 32) | low
+            out[row, shows[a, 3]] = above
+        elif what == WIDE_MEAN:
+            if lines[line, o] > 0:
+                total = 0.0
+                for w in range(WIDE_LIMBS, 0, -1):
+                    total = total * _TWO32 + lines[line, o + w]
+                value = to_code(total / (lines[line, o] * 10.0 ** shows[a, 2]), bits, floats)
         elif what == SUM or what == MEAN or what == D_SUM or what == D_MEAN:
             if what == SUM or what == MEAN:
                 n, high, low = lines[line, o], lines[line, o + 1], lines[line, o + 2]

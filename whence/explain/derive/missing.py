@@ -58,9 +58,8 @@ def _codes(given: Mapping[str, Any], schema: Schema, dictionary: Dictionary) -> 
         at = schema.names.index(column)
         scratch = Dictionary()
         code = encode_value(value, schema.types[at], scratch)
-        if schema.types[at].is_interned and value is not None:
-            known = dictionary.find(scratch.value(code))
-            code = _NOWHERE if known is None else known
+        known = scratch.translated(code, schema.types[at], dictionary)
+        code = _NOWHERE if known is None else known
         found[at] = _Value(code, value_text(value))
     return found
 

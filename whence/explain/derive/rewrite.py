@@ -142,7 +142,7 @@ class Query:
 
     def value(self, expr: Expr, rows: Codes) -> Codes:
         """An expression over rows."""
-        if any(e.type.is_interned and not isinstance(e, (Col, Lit)) for e in walk_expr(expr)):
+        if any(e.type.needs_dictionary and not isinstance(e, (Col, Lit)) for e in walk_expr(expr)):
             self.own_words()
         found = self._compiled.get(expr)
         if found is None:
@@ -284,7 +284,7 @@ class Query:
     def _lateral(self, node: Lateral, wanted: Wanted, bag: bool) -> list[Part]:
         width = len(node.input.schema)
         returns = Schema(node.schema.columns[width:])
-        if any(t.is_interned for t in returns.types):
+        if any(t.needs_dictionary for t in returns.types):
             self.own_words()
         call = TableCall(node.name, node.function, node.args, returns, self.owner.dictionary)
         found = []

@@ -228,7 +228,7 @@ def _in_batches(spark: Any, schema: Schema) -> Iterator[None]:
     wanted, rows = {}, int(spark.conf.get(_BATCH))
     if rows == 10_000:
         wanted[_BATCH] = str(max(_CELLS // max(len(schema), 10), 1000))
-    if rows > 0 and not any(type.is_interned for type in schema.types):
+    if rows > 0 and not any(type.needs_dictionary for type in schema.types):
         wanted[_BYTES] = _ANY
     before = {name: spark.conf.get(name, None) for name in wanted}
     for name, value in wanted.items():
