@@ -7,11 +7,13 @@ the interval. (A gap of few rows is fed, which is cheaper and as right: nothing 
 with gaps between them are run side by side (`engine/chain.py`); the last one stays in the copy, for those to come.
 
 State: the copy, from where and to where it was fed. Cost: the rows of the intervals, once, and what comes out. Rows
-that are needed after a reset and are no longer kept are an ExpiredError; a copy that goes on needs none of them.
+that are needed after a reset and are no longer kept are an ExpiredError; a copy that goes on needs none of them. What a
+log has is done again without either error: the results that cannot be found have no rows then, and it is logged.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -25,11 +27,13 @@ from whence.engine.replica import Copy
 from whence.engine.retain import Retain
 from whence.engine.retained import Retained
 from whence.engine.stretches import NOTHING, Needs, stretches_of
-from whence.errors import ExpiredError
+from whence.engine.trust import is_known
+from whence.errors import ExpiredError, ReplayError
 from whence.model.codes import Codes, Dictionary
 from whence.plan.logical import Node
 from whence.plan.replay import called_by, short_copy, streams_read
 
+log = logging.getLogger("whence")
 RESET = 16_384  # rows that it takes as long to feed as to reset a copy
 
 
@@ -74,7 +78,14 @@ class CoveringJoin:
         if self._before is None:
             self._before = self._fed, self.rows
         wanted = Wanted(self.results, self._sources, tids, self._functions)
-        return self._keyed(wanted) if self.cold else self._numbered(wanted)
+        try:
+            return self._keyed(wanted) if self.cold else self._numbered(wanted)
+        except (ExpiredError, ReplayError) as error:
+            if not is_known():
+                raise
+            log.warning("provenance of %d results is missing: %s", len(tids), error)
+            self._fed = None
+            return {source: empty(len(tids)) for source in self._sources}
 
     def findable(self, tids: Codes) -> Codes:
         """Return the last of some results: those after which every interval can still be run from its beginning."""
