@@ -143,16 +143,16 @@ class Aggregate(Operator):
         """The rows that groups had, withdrawn, and those that they have now."""
         width, length = len(self.schema), 2 * len(ids)
         rows, ann = np.empty((length, width + len(self._wide)), np.int64), np.empty(length, np.int64)
-        where = np.zeros(1, np.int64)
+        where = np.zeros(2, np.int64)
         n = ak.emit(keys, ids, old, before, new, self.groups.acc, self._specs, rows, ann, where)
         if n < 0:
             raise self._too_large(~n, keys[where[0]])
-        for number in self._wide.tolist():
+        for number in self._wide.tolist() if where[1] else ():
             column = rows[:n, len(self.keys) + number]
             column[:], bad = wide.from_parts(rows[:n, self._specs[number, 6]], column, self.dictionary)
             if bad >= 0:
                 raise self._too_large(number, rows[bad])
-        return Batch(np.ascontiguousarray(rows[:n, :width]), ann[:n], True)
+        return Batch(np.ascontiguousarray(rows[:n, :width]) if len(self._wide) else rows[:n], ann[:n], True)
 
     def _with_parts(self, rows: Codes) -> Codes:
         """The rows, behind them the words of wide decimals that are added up."""

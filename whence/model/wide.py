@@ -151,6 +151,8 @@ def from_parts(high: Codes, low: Codes, dictionary: Dictionary) -> tuple[Codes, 
     null = high == _NULL
     out = np.where(null, _NULL, low)
     large = np.flatnonzero(~null & ((high != low >> 63) | (np.abs(low) >= INLINE) | (low == _NULL)))
+    if not len(large):
+        return out, -1
     numbers = [(h << 64) + (w & (2**64 - 1)) for h, w in zip(high[large].tolist(), low[large].tolist(), strict=True)]
     for at, number in zip(large.tolist(), numbers, strict=True):
         if abs(number) >= 10**MAX_PRECISION:

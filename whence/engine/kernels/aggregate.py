@@ -26,6 +26,7 @@ from whence.engine.kernels.batches import number_rows
 from whence.engine.kernels.float_sum import DIGITS, WIDE_LIMBS, add_double, add_words, rounded, two_words
 from whence.model.codes import Codes
 from whence.model.jit import allocating, kernel
+from whence.model.wide import INLINE
 
 COUNT, INT, FLOAT, BEST, WIDE = range(5)
 SHOW_COUNT, SHOW_INT, SHOW_FLOAT, SHOW_INT_AVG, SHOW_FLOAT_AVG, SHOW_BEST = range(6)
@@ -178,7 +179,9 @@ def emit(
     ann: Codes,
     meta: Codes,
 ) -> int:
-    """For each touched group its old row with -1 and its new one with +1, unless equal; how many, or ~aggregate."""
+    """For each touched group its old row with -1 and its new one with +1, unless equal; how many, or ~aggregate.
+
+    `meta` gets the group that does not fit, and whether a wide decimal is not its own code."""
     real = np.empty(1, np.float64)
     bits = real.view(np.int64)
     digits = np.empty(DIGITS, np.int64)
@@ -217,4 +220,11 @@ def emit(
                 rows[n, c] = after[c]
             ann[n] = 1
             n += 1
+    for a in range(specs.shape[0]):
+        if specs[a, 3] == SHOW_INT_WIDE or specs[a, 3] == SHOW_WIDE:
+            for i in range(n):
+                low = rows[i, width + specs[a, 5]]
+                above = rows[i, specs[a, 6]]
+                if above != _NULL and (above != low >> 63 or low >= INLINE or low <= -INLINE):
+                    meta[1] = 1
     return n

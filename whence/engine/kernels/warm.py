@@ -63,7 +63,7 @@ def warm() -> None:
     acc = np.zeros((3, 7), np.int64)
     aggregate.accumulate(acc, specs, rows, ones, number)
     out = np.empty((2, 2), np.int64)
-    aggregate.emit(keys, ids, at, acc, totals, acc, specs, out, np.empty(2, np.int64), at.copy())
+    aggregate.emit(keys, ids, at, acc, totals, acc, specs, out, np.empty(2, np.int64), np.zeros(2, np.int64))
     ordered = Ordered([Rank(0), Rank(1)], Dictionary())
     ordered.add(rows, ones)
     ordered.first(rows[:, :1].copy())
