@@ -53,7 +53,7 @@ from whence.engine.kernels import store as st
 from whence.engine.kernels.search import FORWARD, OVERDELETE
 from whence.engine.operator import Batch, Operator
 from whence.engine.provenance_exchange import AnnotatedExchange
-from whence.engine.rounds import Rounds, refuse, settled
+from whence.engine.rounds import Rounds, refuse, settled, shared_limits
 from whence.engine.ship import parted
 from whence.engine.traffic import EVERYWHERE, Letter, letter_of_rows
 from whence.engine.trust import is_known
@@ -62,6 +62,7 @@ from whence.plan import exchange as plan
 from whence.plan.settings import Maintain
 
 _NO_LIMIT = 2**31 - 1
+_ROUNDS = 5_000  # each a superstep of all partitions
 
 OVERDELETING, DERIVING, TIDYING = range(3)  # phases
 
@@ -87,6 +88,9 @@ class Exchange(Rounds, Fixpoint):
         )
         self.inputs = inputs  # whose rows need not be kept for it: it begins anew from its own store
         self._partition, self._partitions = partition, partitions
+        self.limits = shared_limits(spec, depth_limit, row_limit)
+        self._shares = partitions if self.limits.endless else 1
+        self._most = self.limits.rounds(_ROUNDS)
         self._valued = any(r.kind == "best" for r in spec.rules.relations)
         self.delay = 3 if self._valued else 2  # the phases are stages, and ports come after all
         self._externals = [number for number, _ in spec.wishes]
@@ -130,7 +134,8 @@ class Exchange(Rounds, Fixpoint):
             scalar = self.memory.k.scalar
             scalar[st.S_DEPTH] = _NO_LIMIT
             rows = int(scalar[st.S_ROWS])
-            scalar[st.S_BUDGET] = _NO_LIMIT if is_known() else min(rows + self.row_limit, _NO_LIMIT)
+            scalar[st.S_BUDGET] = _NO_LIMIT if is_known() else min(rows + self.row_limit // self._shares, _NO_LIMIT)
+            self._limit_effort(not is_known())
             scalar[st.S_KNOWN] = is_known()
 
     @property
@@ -191,8 +196,8 @@ class Exchange(Rounds, Fixpoint):
 
     def _derive(self, mail: Codes, first: bool) -> None:
         self._rounds += 1
-        if self._rounds > self.depth_limit and not is_known():
-            self._refuse()
+        if self._rounds > self._most and not is_known():
+            self._refuse(f"{self._most:,} rounds")
         if first:
             self._mark = int(self.memory.k.scalar[st.S_TOUCHED])
             self._call(fx.rederive, restart=True)
@@ -352,13 +357,13 @@ class Exchange(Rounds, Fixpoint):
         k.scalar[st.S_FOREIGN] = 0
         ex.settle(k.address, np.zeros_like(self._homes), np.empty((0, 2), np.int64))
 
-    def _refuse(self) -> None:
+    def _refuse(self, met: str = "") -> None:
         """Name the view, and an input row of this partition's batch, if there is one; else a row that came by."""
         changes = self._pending if self._pending is not None else np.empty((0, 2), np.int64)
         changes = changes[self._adds(changes)]
         if not len(changes):
             changes = next((fed for fed in reversed(self._log) if len(fed)), changes)
-        refuse(self.program, self.dictionary, self.name, changes, self.depth_limit, self.row_limit)
+        refuse(self.program, self.dictionary, self.name, changes, met or str(self.limits))
 
     def describe(self) -> str:
         return f"{super().describe()}, {self.spec.text}"

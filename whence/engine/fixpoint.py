@@ -22,7 +22,7 @@ from whence.engine.batch import consolidate
 from whence.engine.image import Image
 from whence.engine.kernels import fixpoint as fx
 from whence.engine.kernels import store as st
-from whence.engine.limits import described, no_end
+from whence.engine.limits import Limits, described, no_end
 from whence.engine.memory import Memory
 from whence.engine.operator import Batch, Operator
 from whence.engine.plans import Compiled
@@ -31,10 +31,12 @@ from whence.errors import EvaluationError
 from whence.model.codes import Codes, Dictionary
 from whence.model.types import Schema
 from whence.plan.rule_model import RuleProgram
+from whence.plan.settings import makes_values
 
 POLICIES = {"support": st.SUPPORT, "dred": st.DRED}
 Pipeline = Callable[[Codes], Codes]
 _NO_LIMIT = 2**31 - 1
+_ENOUGH = 100_000
 
 
 class Fixpoint(Operator):
@@ -56,6 +58,10 @@ class Fixpoint(Operator):
     ):
         self.program, self.inputs, self.dictionary, self.name = program, inputs, dictionary, name
         self.policy, self.depth_limit, self.row_limit = policy, depth_limit, row_limit
+        self.limits = Limits(depth_limit, row_limit, makes_values(program))
+        self._budget = row_limit  # see _refuse_by_support
+        self._shares = 1  # partitions that have a part of what may be derived
+        self._words = self._text = 0  # of the dictionary: how many there were, and the characters computed since
         self.schema = Schema(())
         self._pipelines = pipelines
         self._externals = [i for i, r in enumerate(program.relations) if r.kind in ("external", "absence")]
@@ -109,8 +115,10 @@ class Fixpoint(Operator):
         scalar = memory.k.scalar
         limited = limited and not is_known()
         scalar[st.S_DEPTH] = min(self.depth_limit, _NO_LIMIT) if limited else _NO_LIMIT
-        scalar[st.S_BUDGET] = int(scalar[st.S_ROWS]) + known + self.row_limit if limited else _NO_LIMIT
+        scalar[st.S_BUDGET] = int(scalar[st.S_ROWS]) + known + self._budget if limited else _NO_LIMIT
         scalar[st.S_KNOWN] = not limited
+        self._limit_effort(limited)
+        self._words, self._text = len(self.dictionary), 0
         removes = (changes[:, 1] < 0) != np.isin(changes[:, 0], [i for i in self._externals if self._absence(i)])
         if removes.any():
             self._call(fx.feed, changes, True, restart=True)
@@ -122,6 +130,11 @@ class Fixpoint(Operator):
             self._call(fx.feed, changes, False, restart=True)
             self._propagate()
         return self._collected()
+
+    def _limit_effort(self, limited: bool) -> None:
+        """Bound the derivations that are looked at, where rules make values: a join of them may have no end either."""
+        scalar, effort = self.memory.k.scalar, self.limits.effort // self._shares
+        scalar[st.S_EFFORT] = int(scalar[st.S_WORK]) + effort if limited and effort else 0
 
     def _collected(self) -> dict[int, Batch]:
         """End an epoch: the net changes by relation."""
@@ -192,9 +205,20 @@ class Fixpoint(Operator):
                 numbered[:, 0] = np.arange(len(mine))
                 numbered[:, 1:] = mine[:, 1 + atoms : 1 + atoms + numbered.shape[1] - 1]
                 made = self._pipelines[rule](numbered)
+                self._count_text(int(mine[0, 1]))
                 bodies = np.ascontiguousarray(mine[made[:, 0], 1 : 1 + atoms])
                 self._call(fx.emit_block, rule, head, np.ascontiguousarray(made[:, 1:]), bodies, restart=True)
             self._call(fx.propagate)
+
+    def _count_text(self, row: int) -> None:
+        """Stop a recursion whose computed texts grow for ever; `row` is one that they were computed from."""
+        grown = self.dictionary.since(self._words)
+        self._words += len(grown)
+        self._text += sum(len(value) for value in grown if isinstance(value, str))
+        scalar = self.memory.k.scalar
+        if self._text > self.limits.text and not scalar[st.S_KNOWN]:
+            scalar[st.S_CULPRIT] = row
+            self._refuse(f"{self.limits.text:,} characters of computed text")
 
     # -- going back --------------------------------------------------------------------------------------------------
 
@@ -222,7 +246,7 @@ class Fixpoint(Operator):
         """The external rows before this epoch's changes, which the inputs still hold: they are undone after this."""
         return added_up(np.concatenate([self._changes([i.contents() for i in self.inputs]), _inverse(changes)]))
 
-    def _refuse(self) -> None:
+    def _refuse(self, met: str = "") -> None:
         """Name the view and an input row of the batch that the derivation without end stands on."""
         memory = self.memory
         k = memory.k
@@ -248,7 +272,7 @@ class Fixpoint(Operator):
             guilty = external[0] if external else 0
         relation = self.program.relations[int(k.meta[guilty, m]) & st.RELATION]
         cause = described(relation, k.cells[guilty], self.dictionary)
-        raise no_end(view.partition("$")[0] or self.name, self.depth_limit, self.row_limit, cause)
+        raise no_end(view.partition("$")[0] or self.name, met or str(self.limits), cause)
 
     def _refuse_by_support(self) -> None:
         """DRed keeps no derivations to follow back; run the same epoch under support, which meets the same limit."""
@@ -262,6 +286,7 @@ class Fixpoint(Operator):
             depth_limit=self.depth_limit,
             row_limit=self.row_limit,
         )
+        witness._budget = min(self.row_limit, _ENOUGH)  # to see which row it is, the first of too many will do
         witness._run(self._before(self._pending), limited=False)
         witness._run(self._pending)
 

@@ -1,10 +1,13 @@
-"""The error of a recursion that reaches its limits."""
+"""Limits of a recursion, and the error of one that reaches them."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 from whence.errors import RecursionLimitError
 from whence.model.codes import Codes, Dictionary, decode_value
 from whence.plan.rule_model import RuleRelation
+from whence.plan.settings import DEPTH_LIMIT, EFFORT, TEXT
 
 
 def described(relation: RuleRelation, cells: Codes, dictionary: Dictionary) -> str:
@@ -14,11 +17,40 @@ def described(relation: RuleRelation, cells: Codes, dictionary: Dictionary) -> s
     return f"the row ({values}) of {relation.name}"
 
 
-def no_end(view: str, depth_limit: int, row_limit: int, cause: str) -> RecursionLimitError:
-    """Name the view that does not end, the row that brought it about if there is one, and the ways out."""
+def no_end(view: str, met: str, cause: str) -> RecursionLimitError:
+    """Name the view that does not end, the limit it met, the row that brought it about, and the ways out."""
     by = f"brought about by {cause}; " if cause else ""
     return RecursionLimitError(
-        f"the recursive view {view} does not end: more than {depth_limit:,} steps or {row_limit:,} rows; {by}"
-        "nothing was changed; raise recursion_limit if it is meant to go on, or, where only its best rows are read "
-        "(MIN, MAX), keep one of each group: WITH (aggregate_selection = 'one')"
+        f"the recursive view {view} does not end: more than {met}; {by}nothing was changed; raise recursion_limit or "
+        "recursion_rows if it is meant to go on, or, where only its best rows are read (MIN, MAX), keep one of each "
+        "group: WITH (aggregate_selection = 'one')"
     )
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What an epoch may derive in a component: the steps of a derivation, rows, and where its rules can make values
+    without end, derivations that are looked at and characters of computed text."""
+
+    depth: int
+    rows: int
+    endless: bool = False
+
+    @property
+    def effort(self) -> int:
+        """Derivations that may be looked at, or 0 for any number."""
+        return EFFORT * self.rows if self.endless else 0
+
+    @property
+    def text(self) -> int:
+        """Characters of text that may be computed."""
+        return TEXT * self.rows
+
+    def rounds(self, most: int) -> int:
+        """Rounds of a recursion that goes in rounds, which cost more than the steps of one that does not: as many as
+        steps, if those were chosen or the rounds end by themselves."""
+        return min(self.depth, most) if self.endless and self.depth == DEPTH_LIMIT else self.depth
+
+    def __str__(self) -> str:
+        looked_at = f" ({self.effort:,} derivations)" if self.endless else ""
+        return f"{self.depth:,} steps or {self.rows:,} rows{looked_at}"

@@ -52,6 +52,7 @@ from whence.plan.settings import Maintain
 from whence.plan.sharing import same_rows
 
 _NO_LIMIT = 2**31 - 1
+_ROUNDS = 25_000
 _AT_ONCE = 1 << 16  # rows told of in one go
 _NONE = np.empty(0, np.int64)
 
@@ -154,8 +155,9 @@ class Provenance(Fixpoint):
         scalar[st.S_DEPTH] = _NO_LIMIT
         scalar[st.S_BUDGET] = int(scalar[st.S_ROWS]) + known + self.row_limit if limited else _NO_LIMIT
         scalar[st.S_KNOWN] = not limited
+        self._limit_effort(limited)
         self._rounds = 0
-        self._most = self.depth_limit if limited else _NO_LIMIT
+        self._most = self.limits.rounds(_ROUNDS) if limited else _NO_LIMIT
         self._touched = None
         self._copies = np.empty(len(changes), np.int64)
         hd.copies(self.memory.k.address, changes, self._copies)
@@ -209,7 +211,7 @@ class Provenance(Fixpoint):
             self._rounds += 1
             if self._rounds > self._most:
                 self.memory.k.scalar[st.S_CULPRIT] = slots[0]
-                self._refuse()
+                self._refuse(f"{self._most:,} rounds")
             changed = [
                 self._derive(self._gather(slots[at : at + _AT_ONCE], backward=False))
                 for at in range(0, len(slots), _AT_ONCE)

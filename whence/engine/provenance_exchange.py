@@ -51,7 +51,7 @@ from whence.engine.kernels import store as st
 from whence.engine.letters import Packet, Received, packets
 from whence.engine.operator import Batch, Operator
 from whence.engine.provenance import Provenance
-from whence.engine.rounds import Rounds, refuse, settled
+from whence.engine.rounds import Rounds, refuse, settled, shared_limits
 from whence.engine.sharing import Gaining, SharedNames
 from whence.engine.ship import EVERYWHERE, targets
 from whence.engine.traffic import Letter
@@ -64,6 +64,7 @@ from whence.plan.rule_model import RuleProgram, RuleRelation
 from whence.plan.settings import Maintain
 
 _NO_LIMIT = 2**31 - 1
+_ROUNDS = 5_000  # each a superstep of all partitions
 _AT_ONCE = 1 << 16  # rows told of in one go
 _NONE = np.empty(0, np.int64)
 _FEW = 16  # one of so many rows may change before bytes are counted again
@@ -119,6 +120,8 @@ class AnnotatedExchange(Rounds, Provenance):
             depth_limit=depth_limit,
             row_limit=row_limit,
         )
+        self.limits = shared_limits(spec, depth_limit, row_limit)
+        self._shares = partitions if self.limits.endless else 1
         self.inputs = inputs  # whose rows need not be kept for it: it is undone by its own logs
         self._externals = [number for number, _ in spec.wishes]
         self._edges = edges(_as_one(spec))
@@ -174,11 +177,12 @@ class AnnotatedExchange(Rounds, Provenance):
         self._flushed_before = self._flushed.copy()
         self._due = self._is_due()
         self._rounds = 0
-        self._most = _NO_LIMIT if is_known() else self.depth_limit
+        self._most = _NO_LIMIT if is_known() else self.limits.rounds(_ROUNDS)
         scalar = self.memory.k.scalar
         scalar[st.S_DEPTH] = _NO_LIMIT
         rows = int(scalar[st.S_ROWS])
-        scalar[st.S_BUDGET] = _NO_LIMIT if is_known() else min(rows + self.row_limit, _NO_LIMIT)
+        scalar[st.S_BUDGET] = _NO_LIMIT if is_known() else min(rows + self.row_limit // self._shares, _NO_LIMIT)
+        self._limit_effort(not is_known())
         scalar[st.S_KNOWN] = is_known()
 
     @property
@@ -271,7 +275,7 @@ class AnnotatedExchange(Rounds, Provenance):
         while len(slots):
             self._rounds += 1
             if self._rounds > self._most:
-                self._refuse()
+                self._refuse(f"{self._most:,} rounds")
             if len(slots) > _AT_ONCE:  # what is told together must not depend on slots
                 slots = slots[np.lexsort(tuple(self._described(slots)[1].T))]
             parts = [
@@ -476,10 +480,10 @@ class AnnotatedExchange(Rounds, Provenance):
         self._end()
         self.out = {}
 
-    def _refuse(self) -> None:
+    def _refuse(self, met: str = "") -> None:
         """Name the view, and an input row of this partition's batch, if there is one."""
         changes = self._pending[self._adds()] if self._pending is not None else np.empty((0, 2), np.int64)
-        refuse(self.program, self.dictionary, self.name, changes, self.depth_limit, self.row_limit)
+        refuse(self.program, self.dictionary, self.name, changes, met or str(self.limits))
 
     @property
     def state_bytes(self) -> int:

@@ -13,12 +13,14 @@ import numpy as np
 
 from whence.engine.kernels import exchange as ex
 from whence.engine.kernels import store as st
-from whence.engine.limits import described, no_end
+from whence.engine.limits import Limits, described, no_end
 from whence.engine.memory import Memory
 from whence.engine.operator import Batch, Operator
 from whence.engine.traffic import Letter, Shipped
 from whence.model.codes import Codes, Dictionary
+from whence.plan.exchange import Exchange
 from whence.plan.rule_model import RuleProgram
+from whence.plan.settings import makes_values
 
 
 class Rounds(Operator):
@@ -58,13 +60,17 @@ def settled(memory: Memory, wanted: Codes) -> dict[int, Batch]:
     return found
 
 
-def refuse(
-    program: RuleProgram, dictionary: Dictionary, name: str, changes: Codes, depth_limit: int, row_limit: int
-) -> None:
-    """Name the view that does not end, and the last of some changes, if there are any."""
+def shared_limits(spec: Exchange, depth_limit: int, row_limit: int) -> Limits:
+    """The limits of a component that is spread over partitions."""
+    copies = {copy.relation for _, copies in spec.copies for copy in copies}
+    return Limits(depth_limit, row_limit, makes_values(spec.rules, copies))
+
+
+def refuse(program: RuleProgram, dictionary: Dictionary, name: str, changes: Codes, met: str) -> None:
+    """Name the view that does not end, the limit it met, and the last of some changes, if there are any."""
     cause = ""
     if len(changes):
         relation = program.relations[int(changes[-1, 0])]
         cause = described(relation, changes[-1, 2:], dictionary)
     view = next((r.view for r in program.relations if r.view), "")
-    raise no_end(view.partition("$")[0] or name, depth_limit, row_limit, cause)
+    raise no_end(view.partition("$")[0] or name, met, cause)

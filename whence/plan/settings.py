@@ -5,7 +5,7 @@ Views that recurse together are one fixpoint, so they must not ask for different
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from whence.errors import SqlError
@@ -20,8 +20,11 @@ REPRESENTATIONS = ("auto", "witnesses", "bdd")
 STREAM_PROVENANCE = ("lineage", "covering", "none")  # see plan/instrument.py
 PARTITIONS = ("broadcast", "exchange", "one")
 DEPTH_LIMIT = 100_000  # steps of a derivation
-ROW_LIMIT = 20_000_000  # rows derived in one epoch
-FOREIGN_ROW_LIMIT = 2_000_000  # the same where Python computes some of them, which is slower and keeps their text
+ROW_LIMIT = 20_000_000  # rows derived in one epoch, where no rule makes new values: there they end by themselves
+VALUE_ROW_LIMIT = 5_000_000  # the same where a rule computes new values from recursive rows, perhaps for ever
+FOREIGN_ROW_LIMIT = 1_000_000  # the same where Python computes them, which is slower
+EFFORT = 20  # derivations looked at, for each row that may be derived: where rules make new values
+TEXT = 256  # characters of computed text, for each row that may be derived
 
 
 @dataclass(frozen=True)
@@ -68,14 +71,35 @@ class Settings:
 
 def settings(views: Sequence[str], program: Program, rules: RuleProgram, depth_limit: int = DEPTH_LIMIT) -> Settings:
     """The settings of a component of views with these rules."""
-    foreign = any(rule.foreign is not None for rule in rules.rules)
+    endless = makes_values(rules)
+    rows = VALUE_ROW_LIMIT if endless else ROW_LIMIT
+    if any(rule.foreign is not None for rule in rules.rules):
+        rows = FOREIGN_ROW_LIMIT if endless else VALUE_ROW_LIMIT
     return Settings(
         name=", ".join(program.views[v].owner or v for v in views),
         policy=_policy(views, program, rules),
         depth_limit=_limit(views, program, "recursion_limit", depth_limit),
-        row_limit=_limit(views, program, "recursion_rows", FOREIGN_ROW_LIMIT if foreign else ROW_LIMIT),
+        row_limit=_limit(views, program, "recursion_rows", rows),
         maintain=maintain_option(views, program),
     )
+
+
+def makes_values(rules: RuleProgram, copies: Collection[int] = ()) -> bool:
+    """Tell whether a rule puts what it computes from a recursive row into a row, other than as a best value.
+
+    Rules that only move values around derive finitely many rows, however many that are. `copies` are relations that
+    hold rows of recursive ones, sent by other partitions."""
+    for rule in rules.rules:
+        head = rules.relations[rule.head]
+        read = [atom.relation for atom in rule.atoms]
+        if all(rules.relations[n].kind in ("external", "absence") and n not in copies for n in read):
+            continue
+        if rule.foreign is not None and len(head.schema) > len(rule.terms):
+            return True
+        computed = {op.to for op in rule.ops if not op.is_test and op.name not in ("least", "greatest")}
+        if computed & set(rule.terms[: head.keys]):
+            return True
+    return False
 
 
 def maintain_option(views: Sequence[str], program: Program) -> Maintain | None:

@@ -17,6 +17,7 @@ from whence.engine.kernels.store import (
     ALIVE,
     BEST,
     FOREIGN_FULL,
+    LIMIT,
     R_BACKWARD,
     R_BACKWARDS,
     R_KEYS,
@@ -28,6 +29,8 @@ from whence.engine.kernels.store import (
     S_BODIES,
     S_CANDIDATE,
     S_CHOSEN,
+    S_CULPRIT,
+    S_EFFORT,
     S_FOREIGN,
     S_FOUND,
     S_HEAP,
@@ -58,6 +61,10 @@ def _leaf(k, plan, mode, target):
     plans, env, scalar = k.plans, k.env, k.scalar
     rule, relation, head, foreign = plans[plan], plans[plan + 3], plans[plan + 4], plans[plan + 5]
     scalar[S_WORK] += 1
+    if mode == FORWARD and scalar[S_EFFORT] and scalar[S_WORK] > scalar[S_EFFORT]:
+        scalar[S_STATUS] = LIMIT
+        scalar[S_CULPRIT] = scalar[S_BODIES]
+        return 0
     if mode == GATHER_SAME and k.relations[relation, R_KIND] == BEST:
         if env[rule, plans[head + plans[head]]] != k.cells[target, k.relations[relation, R_KEYS]]:
             return 1

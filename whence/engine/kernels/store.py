@@ -88,12 +88,13 @@ RELATION = 0xFFFF
     S_VALUE,  # search: best value found
     S_FOUND,  # search: whether one was found
     S_BUCKET,  # the rank at which an interrupted withdrawal goes on
-    S_WORK,  # derivations looked at, for metrics
+    S_WORK,  # derivations looked at, for metrics and S_EFFORT
     S_HOPES,  # entries in hopes
     S_WANTED,  # the rank for which there was no bucket
     S_FORGETS,  # 1 if a best value may stand on an older value of its own group, see plan/support.py
     S_KNOWN,  # 1 if what is derived existed before, so that a derivation that fails is passed over, see engine/trust.py
-) = range(31)
+    S_EFFORT,  # limit on S_WORK, or 0
+) = range(32)
 S_SCRATCH = 32  # key under construction
 S_STACK = 96  # rows bound at each step of the running plan
 S_BODIES = 112  # body rows of the running derivation, by atom
