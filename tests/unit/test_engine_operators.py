@@ -174,7 +174,7 @@ def test_aggregate_types(steps):
 @fast
 @given(steps=batches)
 def test_topk(limit, offset, descending, nulls_first, steps):
-    order = f"c1 {'DESC' if descending else 'ASC'} NULLS {'FIRST' if nulls_first else 'LAST'}, c0 NULLS FIRST"
+    order = f"c1 {'DESC' if descending else 'ASC'} NULLS {'FIRST' if nulls_first else 'LAST'}, c0 NULLS LAST"
     sql = f"SELECT * FROM a ORDER BY {order} {'' if limit is None else f'LIMIT {limit}'} OFFSET {offset}"
     check(lambda b: lo.TopK(PAIR, b.scan("a"), (lo.Order(1, descending, nulls_first),), limit, offset), sql, steps)
 

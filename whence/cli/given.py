@@ -10,9 +10,9 @@ import typer
 
 import whence
 from whence.connect.files import read
-from whence.engine.functions.casts import from_text
 from whence.errors import CatalogError, DataError
 from whence.model.paths import local_path
+from whence.model.text import from_text
 from whence.model.types import BIGINT, Kind, Schema, Type
 
 

@@ -175,7 +175,7 @@ def _shape(node: logical.Node) -> object:
         case logical.Aggregate():
             return ("aggregate", types, node.keys, node.aggs, *_layout(node))
         case logical.TopK():
-            return ("topk", node.order, node.limit, node.offset)
+            return ("topk", "nulls last", node.order, node.limit, node.offset)
         case logical.Lateral():
             return ("lateral", types, node.name, node.args)
         case logical.Ship():

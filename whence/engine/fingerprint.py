@@ -18,7 +18,16 @@ from typing import Any
 
 import numpy as np
 
+from whence.model.types import Kind
+from whence.plan.expr import Call, Cast
+
 _PLAIN = (bool, int, float, str, bytes, Decimal, dt.date, dt.timedelta, np.generic)
+
+
+# Operations that mean something else since a version of Whence that wrote images: the state of what computes them is
+# computed anew, from images of before. DuckDB's rules for case, blanks, graphemes, INTERVAL order and text to values.
+_REVISED = frozenset(("lower", "upper", "ilike", "reverse", "trim", "ltrim", "rtrim", "extract:epoch"))
+_ORDERING = ("<", "<=", ">", ">=")
 
 
 class _End:
@@ -46,13 +55,19 @@ def canonical(value: Any) -> str:
             out.append(f"{name} {part!r}")
         elif isinstance(part, (tuple, list)) or is_dataclass(part):
             items = part if isinstance(part, (tuple, list)) else [getattr(part, f.name) for f in fields(part)]
-            out.append(f"{name}(")
+            out.append(f"{name}{'@2' if _is_revised(part) else ''}(")
             left += [_End(), *reversed(items)]
         elif callable(part):
             out.append("function")
         else:
             raise TypeError(f"{name} has no canonical text")
     return " ".join(out)
+
+
+def _is_revised(part: object) -> bool:
+    if isinstance(part, Call):
+        return part.op in _REVISED or (part.op in _ORDERING and part.args[0].type.kind is Kind.INTERVAL)
+    return isinstance(part, Cast) and part.arg.type.kind is Kind.TEXT
 
 
 def fingerprint(shape: object, inputs: Iterable[str] = ()) -> str:

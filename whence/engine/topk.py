@@ -49,7 +49,7 @@ class TopK(Operator):
             if all(r.column != o.column for r in ranks):
                 ranks.append(Rank(o.column, types[o.column], o.descending, o.nulls_first))
         named = {r.column for r in ranks}
-        ranks += [Rank(c, types[c]) for c in range(len(types)) if c not in named]
+        ranks += [Rank(c, types[c], nulls_first=False) for c in range(len(types)) if c not in named]
         columns = len(types)
         self._start = _Head(offset, columns) if offset else None
         self._end = _Head(offset + limit, columns) if limit is not None else None

@@ -14,6 +14,7 @@ from sqlglot import exp
 
 from whence.errors import SqlError
 from whence.model import types as t
+from whence.model.text import read_interval
 from whence.model.types import Kind, Type
 from whence.plan.expr import Call, Cast, Expr, Lit, Udf, is_volatile
 from whence.plan.logical import Node
@@ -23,7 +24,7 @@ from whence.sql.aggregates import AGGREGATES, WINDOW_AGGREGATES, aggregated, win
 from whence.sql.functions import BUILTINS, NONDETERMINISTIC, argument, call_builtin, extract
 from whence.sql.ledger import Ledger
 from whence.sql.limits import check_size
-from whence.sql.literals import parse_interval, read_literal
+from whence.sql.literals import read_literal
 from whence.sql.placeholders import AggRef, Sub, walk_expr
 from whence.sql.position import did_you_mean, error, position
 from whence.sql.scope import Scope, nullable
@@ -127,7 +128,7 @@ class ExpressionBinder:
         if isinstance(node.this, exp.Literal):
             self.read(node.this, "this", "is_string")
         try:
-            return Lit(t.INTERVAL, parse_interval(node.this.name, unit.name if unit is not None else None))
+            return Lit(t.INTERVAL, read_interval(node.this.name, unit.name if unit is not None else None))
         except ValueError as failure:
             raise error(str(failure), node) from None
         except AttributeError:

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from whence.model import types as t
+from whence.model.text import unit_of
 from whence.model.types import Kind, Type
 from whence.plan.expr import Call, Case, Cast, Expr, Lit
-from whence.sql.literals import unit_of
 from whence.sql.position import error
 from whence.sql.types import coerce, is_text_literal, meet
 
@@ -76,7 +76,11 @@ _PARTS = frozenset(
         "isoyear",
     ]
 )
-_PART_NAMES = {"dow": "dayofweek", "doy": "dayofyear", "weekday": "dayofweek"}
+_PART_NAMES = {"dow": "dayofweek", "doy": "dayofyear", "weekday": "dayofweek", "dayofmonth": "day"}
+_INTERVAL_PARTS = (
+    *("century", "decade", "year", "quarter", "month", "day"),
+    *("hour", "minute", "second", "millisecond", "microsecond", "epoch"),
+)
 
 
 def call_builtin(name: str, args: list[Expr], node: exp.Expr) -> Expr:
@@ -139,6 +143,8 @@ def extract(part: str, value: Expr, node: exp.Expr) -> Expr:
         value = coerce(value, t.TIMESTAMP, node)
     if value.type.kind not in (Kind.DATE, Kind.TIMESTAMP, Kind.INTERVAL):
         raise error(f"a date part is taken from a DATE, TIMESTAMP or INTERVAL, not {value.type}", node)
+    if value.type.kind is Kind.INTERVAL and part not in _INTERVAL_PARTS:
+        raise error(f"an INTERVAL has no {part}; its parts are {', '.join(_INTERVAL_PARTS)}", node)
     return Call(t.DOUBLE if part == "epoch" else t.BIGINT, f"extract:{part}", (value,))
 
 
@@ -156,8 +162,9 @@ for _name in ("lower", "upper", "reverse"):
 BUILTINS["ucase"], BUILTINS["lcase"] = BUILTINS["upper"], BUILTINS["lower"]
 for _name in ("trim", "ltrim", "rtrim"):
     BUILTINS[_name] = Builtin(_typed(_name, t.TEXT, t.TEXT, t.TEXT), 1, 2)
-for _name in ("length", "len", "char_length", "character_length", "strlen"):
+for _name in ("length", "len", "char_length", "character_length"):
     BUILTINS[_name] = Builtin(_typed("length", t.BIGINT, t.TEXT), 1, 1)
+BUILTINS["strlen"] = Builtin(_typed("strlen", t.BIGINT, t.TEXT), 1, 1)
 for _name in ("substring", "substr"):
     BUILTINS[_name] = Builtin(_typed("substring", t.TEXT, t.TEXT, t.BIGINT, t.BIGINT), 2, 3)
 for _name in ("left", "right", "repeat"):
@@ -291,6 +298,12 @@ def _literal_part(expr: Expr, node: exp.Expr) -> str:
     return str(expr.value)  # type: ignore[attr-defined]  # is_text_literal says it is a Lit
 
 
+def _boundary(name: str, node: exp.Expr) -> str:
+    """The part whose boundaries are counted or cut at: any day of something is a day, the epoch is in seconds."""
+    part = part_of(name, node)
+    return {"dayofweek": "day", "isodow": "day", "dayofyear": "day", "epoch": "second"}.get(part, part)
+
+
 @_register("date_part datepart", 2, 2)
 def _date_part(args: list[Expr], node: exp.Expr) -> Expr:
     return extract(_literal_part(args[0], node), args[1], node)
@@ -298,13 +311,13 @@ def _date_part(args: list[Expr], node: exp.Expr) -> Expr:
 
 @_register("date_trunc datetrunc", 2, 2)
 def _date_trunc(args: list[Expr], node: exp.Expr) -> Expr:
-    part = part_of(_literal_part(args[0], node), node)
+    part = _boundary(_literal_part(args[0], node), node)
     return Call(t.TIMESTAMP, f"date_trunc:{part}", (argument(args[1], t.TIMESTAMP, node),))
 
 
 @_register("date_diff datediff", 3, 3)
 def _date_diff(args: list[Expr], node: exp.Expr) -> Expr:
-    part = part_of(_literal_part(args[0], node), node)
+    part = _boundary(_literal_part(args[0], node), node)
     ends = tuple(argument(a, t.TIMESTAMP, node) for a in args[1:])
     return Call(t.BIGINT, f"date_diff:{part}", ends)
 

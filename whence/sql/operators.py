@@ -109,7 +109,9 @@ def comparable(left: Expr, right: Expr, node: exp.Expr) -> tuple[list[Expr], Typ
 def negated(arg: Expr, node: exp.Expr) -> Expr:
     """`- arg`; of a literal, the literal below zero."""
     if isinstance(arg, Lit) and arg.value is not None and arg.type.is_numeric:
-        return Lit(arg.type, arg.value.copy_negate() if arg.type.kind is Kind.DECIMAL else -arg.value)
+        least = arg.type.kind is Kind.BIGINT and arg.value == 2**31  # -2147483648 is an INTEGER, its digits are not
+        negative = arg.value.copy_negate() if arg.type.kind is Kind.DECIMAL else -arg.value
+        return Lit(t.INTEGER if least else arg.type, negative)
     if arg.type.kind is Kind.INTERVAL:
         return Call(t.INTERVAL, "*", (arg, Lit(t.BIGINT, -1)))
     if arg.type.kind is Kind.NULL:

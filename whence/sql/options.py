@@ -10,11 +10,11 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
+from whence.model.text import read_interval
 from whence.model.types import Kind, Schema
 from whence.plan.program import Lifetime, Placement, Table
 from whence.plan.select_aggregates import is_spelled_out
 from whence.plan.stream_model import Retention
-from whence.sql.literals import parse_interval
 from whence.sql.position import did_you_mean
 
 Target = Literal["table", "stream", "view"]
@@ -137,7 +137,9 @@ def duration(name: str, text: str) -> int:
     129600000000
     """
     try:
-        span = parse_interval(text)
+        if not any(char.isalpha() or char == ":" for char in text):
+            raise ValueError(text)  # to SQL a bare number is one of seconds; here the unit must be said
+        span = read_interval(text)
     except (ValueError, ArithmeticError):
         raise ValueError(f"{name} must be a duration such as '60 s', '5 min' or '1 day 12 h', not {text!r}") from None
     if span.months:

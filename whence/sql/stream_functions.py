@@ -17,6 +17,7 @@ from sqlglot import exp
 
 from whence.model import types as t
 from whence.model.codes import Interval
+from whence.model.text import read_interval
 from whence.model.types import Column, Kind, Schema, Type
 from whence.plan.expr import Col, Lit
 from whence.plan.instrument import TRACED
@@ -25,7 +26,6 @@ from whence.plan.program import STREAM_FUNCTIONS
 from whence.plan.rewrite.fold_constants import fold
 from whence.plan.stream_model import BSort, Latest, Slide, Span, Traced
 from whence.sql.expressions import ExpressionBinder
-from whence.sql.literals import parse_interval
 from whence.sql.position import did_you_mean, error
 from whence.sql.scope import Scope, fields_of, unique_names
 from whence.sql.types import coerce
@@ -240,7 +240,7 @@ def _micros(value: Lit, kind: Kind, arg: str, node: exp.Expr) -> int:
     span: Any = value.value
     if value.type.kind is Kind.TEXT:
         try:
-            span = parse_interval(span)
+            span = read_interval(span)
         except (ValueError, ArithmeticError):
             raise error(f"{arg} is a length of time such as INTERVAL '60 s', or a number of {unit}", node) from None
     if isinstance(span, Interval):

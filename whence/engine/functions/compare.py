@@ -19,7 +19,7 @@ def _ordering(test: Callable[[Codes, Codes], Codes]) -> Callable[[Call, Dictiona
             return lambda a, b: test(a, b).astype(np.int64)
 
         def by_label(a: Codes, b: Codes) -> Codes:
-            both = dictionary.ranks(np.concatenate((a, b)), type)
+            both = dictionary.ranks(np.concatenate(spans(call, dictionary, [a, b])), type)
             return test(both[: len(a)], both[len(a) :]).astype(np.int64)
 
         return by_label

@@ -157,7 +157,7 @@ def _extract_day(part: str, days: Codes, micros: Codes) -> Codes | NDArray[np.fl
         case "microsecond" | "microseconds":
             return micros % 60_000_000
         case "epoch":
-            return days * 86_400.0 + micros / 1e6
+            return (days * DAY + micros) / 1e6
         case "dow" | "dayofweek":
             return (days + 4) % 7
         case "isodow":
@@ -165,11 +165,16 @@ def _extract_day(part: str, days: Codes, micros: Codes) -> Codes | NDArray[np.fl
         case "doy" | "dayofyear":
             return days - _first_day((year - 1970) * 12) + 1
         case "week" | "isoyear":
-            thursday = days - (days + 3) % 7 + 3
-            of = thursday.astype("M8[D]").astype("M8[Y]").astype(np.int64)
+            of, thursday = _iso_year(days)
             start: Codes = of.astype("M8[Y]").astype("M8[D]").astype(np.int64)
             return (thursday - start) // 7 + 1 if part == "week" else of + 1970
     raise EvaluationError(f"there is no date part {part}")
+
+
+def _iso_year(days: Codes) -> tuple[Codes, Codes]:
+    """ISO years since 1970, and the Thursday of each week, which decides its year."""
+    thursday = days - (days + 3) % 7 + 3
+    return thursday.astype("M8[D]").astype("M8[Y]").astype(np.int64), thursday
 
 
 def _extract_interval(part: str, interval: Interval) -> float | int:
@@ -177,10 +182,16 @@ def _extract_interval(part: str, interval: Interval) -> float | int:
     clock = abs(micros)
     sign = 1 if micros >= 0 else -1
     match part:
-        case "year":
-            return abs(months) // 12 * (1 if months >= 0 else -1)
+        case "year" | "decade" | "century":
+            return abs(months) // _MONTHS[part] * (1 if months >= 0 else -1)
         case "month":
             return abs(months) % 12 * (1 if months >= 0 else -1)
+        case "quarter":
+            return abs(months) % 12 // 3 * (1 if months >= 0 else -1) + 1
+        case "millisecond":
+            return sign * (clock // 1000 % 60_000)
+        case "microsecond":
+            return sign * (clock % 60_000_000)
         case "day":
             return days
         case "hour":
@@ -224,6 +235,9 @@ def _trunc(call: Call, dictionary: Dictionary) -> Strict:
             return days * unit
         if part == "week":
             return (days - (days + 3) % 7) * unit
+        if part == "isoyear":
+            fourth = _iso_year(days)[0].astype("M8[Y]").astype("M8[D]").astype(np.int64) + 3  # of January, in week 1
+            return in_years(fourth - (fourth + 3) % 7) * unit
         if part in _MONTHS:
             month = _months_of(days)[0] + 1970 * 12
             return in_years(_first_day(month // _MONTHS[part] * _MONTHS[part] - 1970 * 12)) * unit
@@ -243,6 +257,8 @@ def _diff(call: Call, dictionary: Dictionary) -> Strict:
             return (days * DAY + micros) // _CLOCK[part]
         if part in ("day", "week"):
             return days
+        if part == "isoyear":
+            return _iso_year(days)[0]
         if part in _MONTHS:
             return (_months_of(days)[0] + 1970 * 12) // _MONTHS[part]
         raise EvaluationError(f"there is no date part {part}")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import threading
+import unicodedata
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 from whence.engine.functions.common import Strict, each
@@ -16,7 +18,7 @@ _LONGEST = 100_000_000  # characters of a text that a function makes
 
 
 @lru_cache(maxsize=1024)
-def _pattern(pattern: str, escape: str, ignore_case: bool) -> re.Pattern[str]:
+def _pattern(pattern: str, escape: str) -> re.Pattern[str]:
     """A regular expression that never tries a text twice.
 
     The first place where what follows a % fits is as good as any later one, but for the last part, which must end the
@@ -35,15 +37,53 @@ def _pattern(pattern: str, escape: str, ignore_case: bool) -> re.Pattern[str]:
     first, *others = parts
     last = f".*{others.pop()}" if others else ""
     middle = "".join(f"(?>.*?{part})" for part in others if part)
-    return re.compile(first + middle + last, re.DOTALL | (re.IGNORECASE if ignore_case else 0))
+    return re.compile(first + middle + last, re.DOTALL)
 
 
 def _like(text: str, pattern: str, escape: str = "") -> bool:
-    return _pattern(pattern, escape, False).fullmatch(text) is not None
+    return _pattern(pattern, escape).fullmatch(text) is not None
 
 
 def _ilike(text: str, pattern: str, escape: str = "") -> bool:
-    return _pattern(pattern, escape, True).fullmatch(text) is not None
+    return _like(_lower(text), _lower(pattern), escape)
+
+
+def _lower(text: str) -> str:
+    """Return the text with each character in lower case by itself, as DuckDB does: a final sigma is a sigma."""
+    return text.lower() if text.isascii() else "".join(char.lower()[0] for char in text)
+
+
+def _upper(text: str) -> str:
+    """Return the text with each character in upper case by itself: what would become several stays, but for ß."""
+    return text.upper() if text.isascii() else "".join(map(_upper_char, text))
+
+
+@lru_cache(maxsize=4096)
+def _upper_char(char: str) -> str:
+    if char == "ß":
+        return "ẞ"
+    return next((found for found in (char.upper(), char.title()) if len(found) == 1), char)
+
+
+def _reverse(text: str) -> str:
+    """Return the text backwards, with combining marks and emoji sequences kept whole: DuckDB knows which those are."""
+    if text.isascii():
+        return text[::-1]
+    if not hasattr(_here, "duckdb"):
+        import duckdb
+
+        _here.duckdb = duckdb.connect(":memory:", config={"threads": 1})
+    found: str = _here.duckdb.execute("SELECT reverse(?)", [text]).fetchone()[0]
+    return found
+
+
+_here = threading.local()  # a connection serves one thread at a time
+
+
+@cache
+def _blanks() -> str:
+    """Return the characters that TRIM takes away: Unicode's spaces, but no tabs or line ends."""
+    return "".join(filter(lambda char: unicodedata.category(char) == "Zs", map(chr, range(0x10000))))
 
 
 def _substring(text: str, start: int, length: int | None = None) -> str:
@@ -116,13 +156,14 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "||": _concat,
     "like": _like,
     "ilike": _ilike,
-    "lower": str.lower,
-    "upper": str.upper,
+    "lower": _lower,
+    "upper": _upper,
     "length": len,
+    "strlen": lambda s: len(s.encode()),
     "substring": _substring,
-    "trim": lambda s, chars=" ": s.strip(chars),
-    "ltrim": lambda s, chars=" ": s.lstrip(chars),
-    "rtrim": lambda s, chars=" ": s.rstrip(chars),
+    "trim": lambda s, chars=None: s.strip(_blanks() if chars is None else chars),
+    "ltrim": lambda s, chars=None: s.lstrip(_blanks() if chars is None else chars),
+    "rtrim": lambda s, chars=None: s.rstrip(_blanks() if chars is None else chars),
     "replace": _replace,
     "strpos": lambda s, part: s.find(part) + 1,
     "left": _left,
@@ -130,7 +171,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "starts_with": _starts,
     "ends_with": lambda s, part: s.endswith(part),
     "contains": lambda s, part: part in s,
-    "reverse": lambda s: s[::-1],
+    "reverse": _reverse,
     "repeat": _repeat,
     "lpad": lambda s, n, fill=" ": _pad(s, n, fill, True),
     "rpad": lambda s, n, fill=" ": _pad(s, n, fill, False),
