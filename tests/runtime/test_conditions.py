@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -76,6 +77,7 @@ def test_list_in_a_condition_is_in(db: whence.Database) -> None:
 def test_keys_of_one_and_of_several_columns(db: whence.Database) -> None:
     assert db.delete("k", key="a") == 1
     assert db.delete("k", key=["b", ("c",), "b", "zz"]) == 2
+    assert db.delete("k", key=np.array(["zz", "yy"])) == db.delete("k", key=pd.Series(["zz"])) == 0
     assert db.delete("pair", key=(1, "u")) == 1
     assert db.update("pair", {"x": 9.0}, key={"b": "v", "a": 1}) == 1
     assert db.delete("pair", key=[(2, "u"), (3, "u")]) == 1
@@ -143,6 +145,7 @@ def test_strict_names_what_is_missing(db: whence.Database, given: dict[str, Any]
         ("k", {"where": {"idd": "a"}}, 'did you mean "id"?'),
         ("k", {"data": {}}, "a condition needs a column"),
         ("k", {"where": {}}, "a condition needs a column"),
+        ("bag", {"where": {"a": range(2000), "b": range(2000)}}, "more than 1,000,000 combinations"),
         ("k", {"data": {"ID": "a", "id": "b"}}, "given twice"),
         ("k", {"data": {"x": "one"}}, "column x: 'one' (str) is not a value of type INTEGER"),
         ("k", {"key": ("a", 1)}, "('a', 1) is not a key (id)"),

@@ -383,7 +383,7 @@ def demo(
 def _pipeline(master: str, partitions: int, quick: bool, keep: Path | None) -> None:
     from whence.demo import pipeline
 
-    setting = pipeline.Setting(partitions, keep=keep)
+    setting = pipeline.Setting(partitions, keep=None if keep is None else local_path(keep))
     if quick:
         setting = replace(setting, changes=6, pause=0.1)
     start = time.perf_counter()

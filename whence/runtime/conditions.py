@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, product
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from whence.connect.rows import as_arrow, encode, folded, unknown_columns
 from whence.engine.kernels.batches import number_rows
 from whence.engine.lookups import among
 from whence.errors import DataError, MissingRowError
-from whence.model.codes import NULL, Codes, Dictionary, encode_value, shown
+from whence.model.codes import NULL, Codes, Dictionary, Interval, encode_value, shown
 from whence.model.types import Schema
 from whence.plan.pinned import Keys
 from whence.plan.places import same_codes
@@ -28,6 +29,8 @@ from whence.plan.program import Table
 from whence.runtime.tables import Pending
 
 Values = Mapping[str, Any]
+MOST = 1_000_000
+"""Combinations of values that one condition may have."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +77,7 @@ def by_key(key: Any, table: Table, dictionary: Dictionary) -> Condition:
                 raise DataError(f"table {table.name}: a key has the columns {', '.join(names)}, not {shown(one)}")
             rows.append(tuple(values[name] for name in names))
             continue
-        row = one if isinstance(one, tuple) else (one,)
+        row = one if isinstance(one, tuple) and not isinstance(one, Interval) else (one,)
         if len(row) != len(names):
             several = " (a key is a tuple, and a list has several keys)" if len(names) > 1 else ""
             raise DataError(f"table {table.name}: {shown(one)} is not a key ({', '.join(names)}){several}")
@@ -172,7 +175,10 @@ def _by_rows(given: list[Values], table: Table, dictionary: Dictionary) -> Condi
     owner: list[int] = []
     for number, one in enumerate(given):
         values = _folded(one, table) if number else first
-        for key in product(*(_choices(values[name]) for name in names)):
+        choices = [_choices(values[name]) for name in names]
+        if prod(map(len, choices)) > MOST:
+            raise DataError(f"table {table.name}: a condition of more than {MOST:,} combinations; ask for it in SQL")
+        for key in product(*choices):
             keys.append(key)
             owner.append(number)
     cols = tuple(table.schema.names.index(name) for name in names)
