@@ -326,11 +326,16 @@ class Database:
         if by_jobs and self._by_jobs(data) and frames.has_all_columns(data, runtime.table_of(name)):
             return frames.write(runtime, name, data, sign=-1, early=chosen)
         if by_jobs and isinstance(runtime, Sharded) and runtime.left_to_jobs(name, -1):
-            whole = writing.whole_rows(self._parts(data, name), runtime.table_of(name), runtime)
+            parts = list(writing.read_deletions(self._parts(data, name), runtime.table_of(name), runtime))
+            whole = writing.whole_rows(parts)
             if whole is not None:
                 return runtime.take(name, whole, -1, chosen)
+            with runtime.transaction() as writes:
+                return writing.delete(writes.table(name), parts, runtime, chosen)
         with runtime.transaction() as writes:
-            return writing.delete(writes.table(name), self._parts(data, name), runtime, chosen)
+            pending = writes.table(name)
+            given = writing.read_deletions(self._parts(data, name), pending.table, runtime)
+            return writing.delete(pending, given, runtime, chosen)
 
     def owed(self, table: str) -> Result:
         """The rows whose deletions came before them and are held (`early="hold"`), each as often as it is owed.

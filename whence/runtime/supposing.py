@@ -212,7 +212,12 @@ def suppose(
             if isinstance(rows, str):
                 writing.delete_where(pending, rows, None, runtime, early)
             else:
-                writing.delete(pending, fetch(rows, pending.table.name), runtime, early)
+                writing.delete(
+                    pending,
+                    writing.read_deletions(fetch(rows, pending.table.name), pending.table, runtime),
+                    runtime,
+                    early,
+                )
         for table, given in (writes.update or {}).items():
             pending = transaction.table(_name(table))
             for values, where in _updates(given, pending.table.name):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -73,10 +73,12 @@ def selected(pending: Pending | Appending, predicate: Expr, runtime: Embedded) -
     return rows[keep], counts[keep]
 
 
-def delete(pending: Pending | Appending, parts: Iterable[Any], runtime: Embedded, early: Early = "ignore") -> int:
+def delete(
+    pending: Pending | Appending, parts: Iterable[Codes | Condition], runtime: Embedded, early: Early = "ignore"
+) -> int:
     """Delete whole rows, each once for each time it is given, and all rows that have some columns as given."""
     pending, count = _changed(pending, "deletes rows"), 0
-    for part in _deletions(parts, pending.table, runtime):
+    for part in parts:
         if isinstance(part, Condition):
             _check_not_held(early, pending.table)
             count += pending.remove(*found(pending, part, runtime, early == "error"))
@@ -105,13 +107,13 @@ def _check_not_held(early: Early, table: Table) -> None:
         raise DataError(f"table {table.name}: only whole rows can be held until they come, not keys or conditions")
 
 
-def _deletions(parts: Iterable[Any], table: Table, runtime: Embedded) -> Iterator[Codes | Condition]:
-    return (found for part in parts for found in deletions(part, table, runtime.dictionary))
+def read_deletions(given: Iterable[Any], table: Table, runtime: Embedded) -> Iterator[Codes | Condition]:
+    """Read what `delete` takes: rows of any kind, of which those with only some columns are conditions."""
+    return (part for some in given for part in deletions(some, table, runtime.dictionary))
 
 
-def whole_rows(data: Iterable[Any], table: Table, runtime: Embedded) -> Codes | None:
-    """Encode what is to be deleted if it is all whole rows; None if there are conditions among them."""
-    parts = list(_deletions(data, table, runtime))
+def whole_rows(parts: Sequence[Codes | Condition]) -> Codes | None:
+    """Return what is to be deleted if it is all whole rows; None if there are conditions among them."""
     whole = [part for part in parts if not isinstance(part, Condition)]
     return np.concatenate(whole) if whole and len(whole) == len(parts) else None
 
