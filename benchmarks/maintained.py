@@ -2,8 +2,10 @@
 
 Each query has a database of its own, with the tables it reads: what a refresh costs is the time of one transaction that
 changes them and brings the view up to date. A refresh that reaches none of them is not counted. DuckDB is given the
-same refreshes; its time is that of the query alone. After the load and after every refresh the view must hold DuckDB's
-rows, DOUBLE up to `TOLERANCE`.
+same refreshes; its time is that of the query alone. The first refreshes warm both up and are not counted. After the
+load and after every refresh the view must hold DuckDB's rows, DOUBLE up to `TOLERANCE`.
+
+Beside the time on the clock stands that of the processor (all threads), which other programs disturb less.
 """
 
 from __future__ import annotations
@@ -13,9 +15,11 @@ import math
 import re
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import partial
+from statistics import fmean
 from typing import Any
 
 import duckdb
@@ -29,6 +33,7 @@ TOLERANCE = 1e-9
 """How far two DOUBLEs may be apart, relative to the larger: sums of them depend on their order."""
 
 Row = tuple[Any, ...]
+Seconds = tuple[float, float]  # on the clock, of the processor
 
 
 @dataclass(frozen=True)
@@ -42,23 +47,20 @@ class Change:
 
 @dataclass
 class Kept:
-    """What became of a query as a view: times in seconds, one per refresh; `problem` says why there are none."""
+    """What became of a query as a view: seconds on the clock and of the processor, a pair per refresh; `problem` says
+    why there are none."""
 
     name: str
     load: float = 0.0
-    updates: list[float] = field(default_factory=list)
-    asked: list[float] = field(default_factory=list)
+    updates: list[Seconds] = field(default_factory=list)
+    asked: list[Seconds] = field(default_factory=list)
     rows: int = 0
     state_bytes: int = 0
     problem: str = ""
 
-    @property
-    def mean(self) -> float:
-        return sum(self.updates) / len(self.updates) if self.updates else math.nan
-
-    @property
-    def mean_asked(self) -> float:
-        return sum(self.asked) / len(self.asked) if self.asked else math.nan
+    def means(self, clock: int) -> tuple[float, float]:
+        """Return the mean milliseconds of a refresh and of DuckDB's query; clock 1 is the processor's."""
+        return 1e3 * fmean(s[clock] for s in self.updates), 1e3 * fmean(s[clock] for s in self.asked)
 
 
 # -- DuckDB ------------------------------------------------------------------------------------------------------------
@@ -85,11 +87,9 @@ class Asked:
             self._con.unregister("delta")
         self._con.execute("COMMIT")
 
-    def ask(self, query: str) -> tuple[list[Row], float]:
-        """Return the rows of a query, and its seconds."""
-        began = time.perf_counter()
-        self._con.execute(f"CREATE OR REPLACE TEMP TABLE answer AS {query}")
-        seconds = time.perf_counter() - began
+    def ask(self, query: str) -> tuple[list[Row], Seconds]:
+        """Return the rows of a query, and what it took."""
+        seconds = timed(lambda: self._con.execute(f"CREATE OR REPLACE TEMP TABLE answer AS {query}"))
         return self._con.execute("FROM answer").fetchall(), seconds
 
     def exactly(self, query: str) -> str:
@@ -120,8 +120,10 @@ def run(
     refreshes: Sequence[Sequence[Change]],
     keys: Mapping[str, str],
     console: Console,
+    warm: int = 0,
 ) -> list[Kept]:
-    """Keep one query after the other through all refreshes; return what each came to."""
+    """Keep one query after the other through all refreshes, of which the first `warm` do not count; return what each
+    came to."""
     found = []
     for name, query in queries.items():
         with console.status(name):
@@ -130,13 +132,13 @@ def run(
             stages += [[change for change in changes if change.table in used] for changes in refreshes]
             duck = Asked(script, keys)
             try:
-                found.append(keep(name, query, script, stages, duck))
+                found.append(keep(name, query, script, stages, duck, warm))
             finally:
                 duck.close()
     return found
 
 
-def keep(name: str, query: str, script: str, stages: Sequence[Sequence[Change]], duck: Asked) -> Kept:
+def keep(name: str, query: str, script: str, stages: Sequence[Sequence[Change]], duck: Asked, warm: int = 0) -> Kept:
     """Keep a query as a view through the load and all refreshes, and compare it with DuckDB's answer after each."""
     gc.collect()
     kept, asked = Kept(name), duck.exactly(query)
@@ -146,11 +148,12 @@ def keep(name: str, query: str, script: str, stages: Sequence[Sequence[Change]],
             for number, changes in enumerate(stages):
                 duck.change(changes)
                 wanted, seconds = duck.ask(asked)
-                kept.asked += [seconds] if number else []
-                if changes and number:
-                    kept.updates.append(_timed(db, changes))
-                elif changes:
-                    kept.load = _timed(db, changes)
+                took = timed(partial(change_tables, db, changes)) if changes else None
+                if number > warm:
+                    kept.asked.append(seconds)
+                    kept.updates += [took] if took is not None else []
+                elif not number and took is not None:
+                    kept.load = took[0]
                 if not same(db["answer"].rows, wanted):
                     where = f"after refresh {number}" if number else "after the load"
                     kept.problem = f"differs from DuckDB {where}"
@@ -162,12 +165,18 @@ def keep(name: str, query: str, script: str, stages: Sequence[Sequence[Change]],
     return kept
 
 
-def _timed(db: whence.Database, changes: Sequence[Change]) -> float:
-    began = time.perf_counter()
+def change_tables(db: whence.Database, changes: Sequence[Change]) -> None:
+    """Apply a refresh in one transaction."""
     with db.transaction():
         for change in changes:
             (db.insert if change.sign > 0 else db.delete)(change.table, change.rows)
-    return time.perf_counter() - began
+
+
+def timed(work: Callable[[], object]) -> Seconds:
+    """Return the seconds that some work takes."""
+    began = time.perf_counter(), time.process_time()
+    work()
+    return time.perf_counter() - began[0], time.process_time() - began[1]
 
 
 def same(ours: Sequence[Row], theirs: Sequence[Row]) -> bool:
@@ -209,14 +218,19 @@ def show(kept: Sequence[Kept], title: str, console: Console) -> None:
     """Print a line per query."""
     table = Table(title=title, title_justify="left")
     table.add_column("query")
-    for column in ("load s", "refresh ms", "DuckDB ms", "times faster", "rows", "state MB"):
+    for column in ("load s", "refresh ms", "DuckDB ms", "times", "CPU ms", "DuckDB", "times", "rows", "state MB"):
         table.add_column(column, justify="right")
     for k in kept:
         if k.problem:
             table.add_row(k.name, f"[red]{k.problem[:90]}")
             continue
-        figures = [f"{k.load:.2f}", "not reached", f"{1e3 * k.mean_asked:.2f}", ""]
+        figures = ["not reached", *[""] * 5]
         if k.updates:
-            figures[1], figures[3] = f"{1e3 * k.mean:.2f}", f"{k.mean_asked / k.mean:.1f}"
-        table.add_row(k.name, *figures, f"{k.rows:,}", f"{k.state_bytes / 1e6:.1f}")
+            figures = [f"{value:.{digits}f}" for clock in (0, 1) for value, digits in _compared(*k.means(clock))]
+        table.add_row(k.name, f"{k.load:.2f}", *figures, f"{k.rows:,}", f"{k.state_bytes / 1e6:.1f}")
     console.print(table)
+
+
+def _compared(ours: float, theirs: float) -> list[tuple[float, int]]:
+    """Return two times and their ratio, each with its digits."""
+    return [(ours, 2), (theirs, 2), (theirs / ours, 1)]

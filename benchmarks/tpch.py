@@ -49,7 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     console = Console(width=None if sys.stdout.isatty() else 120)
     data = Tpch(options.scale, options.seed)
     wanted = {n: q for n, q in queries(options.scale).items() if options.queries is None or n in options.queries}
-    kept = maintained.run(wanted, SCRIPT, data.tables, data.refreshes(options.refresh), KEYS, console)
+    refreshes = data.refreshes(1 + options.refresh)
+    kept = maintained.run(wanted, SCRIPT, data.tables, refreshes, KEYS, console, warm=2)
     lines = data.tables["lineitem"].num_rows
     maintained.show(kept, f"TPC-H, scale {options.scale:g}: {lines:,} lines, {options.refresh} x RF1 and RF2", console)
     if options.json:

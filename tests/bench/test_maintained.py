@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from benchmarks import nexmark, tpch
-from benchmarks.maintained import Asked, Change, Row, exactly, keep, run, same
+from benchmarks.maintained import Asked, Change, Row, Seconds, exactly, keep, run, same
 from benchmarks.nexmark_data import BIDS, Nexmark
 from benchmarks.nexmark_queries import LEFT_OUT
 from benchmarks.nexmark_queries import QUERIES as NEXMARK
@@ -62,7 +62,7 @@ def test_nexmark_events_go_on_where_they_ended() -> None:
 
 def test_answer_that_differs_is_told() -> None:
     class Wrong(Asked):
-        def ask(self, query: str) -> tuple[list[Row], float]:
+        def ask(self, query: str) -> tuple[list[Row], Seconds]:
             rows, seconds = super().ask(query)
             return rows[1:], seconds
 
