@@ -16,7 +16,7 @@ NUMBERS = (INT, DOUBLE, DEC, BIG)
 DOMAINS: dict[str, tuple[Any, ...]] = {
     INT: (0, 1, 2, 3, -1),
     BIG: (0, 1, 2, 5_000_000_000),
-    DOUBLE: (0.0, 1.5, -2.25, 0.1, 3.0),
+    DOUBLE: (0.0, 1.5, -2.25, 0.1, 3.0, 1e308),
     DEC: (Decimal("0.00"), Decimal("1.50"), Decimal("-2.25"), Decimal("0.10")),
     TEXT: ("a", "b", "", "ab", "1", "Zoe"),
     BOOL: (False, True),
