@@ -128,3 +128,28 @@ def test_ties_without_end_name_the_way_out() -> None:
             ("C", "B"): "C.A.B",
             ("C", "C"): "C.A.C",
         }
+
+
+@pytest.mark.usefixtures("runtime")
+def test_groups_may_be_counted_beside_their_best_values() -> None:
+    """Every group keeps a row, so what depends only on which groups there are sees no difference."""
+    counts = """CREATE VIEW reached AS SELECT src, COUNT(DISTINCT dst) AS n, MAX(dst) AS last FROM path GROUP BY src;
+        CREATE VIEW ties AS SELECT p.src, p.dst, COUNT(*) AS n FROM path AS p JOIN cheapest AS c
+          ON p.src = c.src AND p.dst = c.dst AND p.v = c.v GROUP BY p.src, p.dst"""
+    with whence.open() as db:
+        db.execute(path("path.v + abs(link.w)") + CHEAPEST + ";" + counts)
+        db.insert("link", [*CYCLE, ("C", "B", 9)])
+        assert sorted(db["reached"].rows) == [("A", 3, "C"), ("B", 3, "C"), ("C", 3, "C")]
+        assert {row[:2]: row[2] for row in db["ties"]}["C", "B"] == 2
+        db.delete("link", [("C", "A", 4)])
+        assert sorted(db["reached"].rows) == [("A", 2, "C"), ("B", 2, "C"), ("C", 2, "C")]
+
+
+@pytest.mark.parametrize("reader", ["COUNT(*)", "SUM(v)", "AVG(DISTINCT v)"])
+def test_aggregate_that_sees_every_row_keeps_the_view_whole(reader: str) -> None:
+    with whence.open() as db:
+        db.execute(path("path.v + abs(link.w)") + CHEAPEST)
+        db.execute(f"CREATE VIEW every AS SELECT src, dst, {reader} AS n FROM path GROUP BY src, dst")
+        assert "aggregate selection" not in db.explain("path")
+        db.insert("link", [("A", "B", 1), ("B", "C", 1), ("A", "C", 5)])
+        assert len(db["path"].rows) == 4

@@ -16,6 +16,8 @@ rule no better than the recursive row's v: then every group has a best row that 
 steps. Readers that are aggregates of G and v alone cannot tell the kept row from its ties, so for them this is done
 unasked; for others only if `aggregate_selection = 'one'` is said.
 
+A reader may also take in which groups there are, since each keeps a row: COUNT, SUM and AVG of DISTINCT group keys.
+
 `'off'` keeps the view whole; `'on'` and `'one'` take sums of DOUBLE for strict. While nothing reads the view, it keeps
 what the option spells out: `'min(cost) by src, dst'`, or `'one max(bw) by src, dst'`, several separated by semicolons.
 """
@@ -159,23 +161,42 @@ def _selecting(node: Node, view: str) -> list[Selection]:
     """The selections that a GROUP BY straight over the view makes; none if it is anything else."""
     if not isinstance(node, Aggregate) or not node.aggs or not node.keys:
         return []
-    source, position = node.input, list(range(len(node.input.schema)))
-    while isinstance(source, Project) and all(isinstance(e, Col) for e in source.exprs):
-        exprs = source.exprs
-        position = [exprs[p].index for p in position]  # type: ignore[attr-defined]  # all are Col, tested above
-        source = source.input
-    if not isinstance(source, Ref) or source.view != view:
+    position = _positions(node, view)
+    if position is None:
         return []
     found = []
     for agg in node.aggs:
         if agg.function not in ("min", "max") or agg.column is None or agg.distinct:
             return []
         column = position[agg.column]
-        if source.schema.types[column].is_interned:
+        if node.input.schema.types[agg.column].is_interned:
             return []
         keys = tuple(sorted(position[k] for k in node.keys))
         found.append(Selection(keys, column, 1 if agg.function == "min" else -1))
     return found
+
+
+def _positions(node: Aggregate, view: str) -> list[int] | None:
+    """The view's column behind each input column of a GROUP BY straight over it; None if it is over anything else."""
+    source, position = node.input, list(range(len(node.input.schema)))
+    while isinstance(source, Project) and all(isinstance(e, Col) for e in source.exprs):
+        exprs = source.exprs
+        position = [exprs[p].index for p in position]  # type: ignore[attr-defined]  # all are Col, tested above
+        source = source.input
+    return position if isinstance(source, Ref) and source.view == view else None
+
+
+def _sees_groups(node: Aggregate, view: str, found: Iterable[Selection]) -> bool:
+    """Tell whether a GROUP BY straight over the view depends only on which groups of a selection there are.
+
+    It reads their keys alone, and takes equal ones for one: COUNT(DISTINCT dst) by src."""
+    position = _positions(node, view)
+    if position is None:
+        return False
+    if any(agg.column is None or not (agg.distinct or agg.function in ("min", "max")) for agg in node.aggs):
+        return False
+    read = {position[k] for k in node.keys} | {position[a.column] for a in node.aggs if a.column is not None}
+    return any(read <= set(selection.keys) for selection in found)
 
 
 class _Reader:
@@ -194,7 +215,9 @@ class _Reader:
             return False
 
     def _group(self, node: Aggregate) -> list[tuple[str, Schema]]:
-        if not _selecting(node, self.view.name) and not self.allows(node.input):
+        name = self.view.name
+        seen = _selecting(node, name) or _sees_groups(node, name, self.found)
+        if not seen and not self.allows(node.input):
             raise _NotSelectedError
         name = f"group{len(self._groups)}"
         self._groups[name] = node
