@@ -101,11 +101,12 @@ def test_errors_in_files_say_what_and_where(spark: Any, place: Path) -> None:
     put(place, "1.jsonl", "?ab")
     result = call("run", place / "program.sql", "--spark", "-s", f"link={place / 'in'}")
     assert result.exit_code == 1
-    assert "table link, column op: '?' is no operation" in result.stderr
+    assert "table link: column op: '?' is no operation" in result.stderr
     (place / "in" / "1.jsonl").write_text("{ this is no JSON\n")
     result = call("run", place / "program.sql", "--spark", "-s", f"link={place / 'in'}")
     assert result.exit_code == 1
-    assert "error:" in result.stderr
+    assert "not JSON: Expecting property name enclosed in double quotes" in result.stderr
+    assert "in { this is no JSON" in result.stderr
     assert "Traceback" not in result.output
 
 

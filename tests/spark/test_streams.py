@@ -245,7 +245,7 @@ def test_what_attach_refuses(spark: Any, tmp_path: Path, folder: Folder) -> None
         streams.attach("link", good.selectExpr("src", "array(1) dst"))
     with pytest.raises(WhenceError, match="a stream's name is made of letters"):
         streams.attach("link", good, name="a/b")
-    with pytest.raises(WhenceError, match="the format is 'debezium' or none"):
+    with pytest.raises(WhenceError, match="the format is 'debezium', 'json' or none"):
         streams.attach("link", good, format="avro")  # type: ignore[arg-type]
     streams.attach("LINK", good, op="op")
     with pytest.raises(WhenceError, match="there is a stream link already"):

@@ -17,11 +17,13 @@ from whence.cli import watching
 from whence.cli.console import err
 from whence.connect import files
 from whence.connect.rejects import OnError
+from whence.connect.rows import Missing
 from whence.errors import DataError
 from whence.model.paths import local_path
 from whence.model.types import Schema
 
 _LOOK = 0.1  # seconds between two looks
+_NOTHING = "\0"  # what no cell of a CSV file says
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,9 @@ class Folder:
     pattern: str
     format: str
 
-    def attach(self, db: whence.Database, op: str | None, files_per_epoch: int, on_error: OnError) -> None:
+    def attach(
+        self, db: whence.Database, op: str | None, files_per_epoch: int, on_error: OnError, missing: Missing
+    ) -> None:
         """Let its files be a source of the table."""
         schema = db[self.table].schema
         if op is None and self.format == "jsonl" and "op" not in schema.names:
@@ -43,24 +47,41 @@ class Folder:
             reader = reader.option("pathGlobFilter", self.pattern)
         place = str(self.path.absolute())
         if self.format == "csv":
-            reader = reader.option("header", True).option("enforceSchema", False)
+            reader = reader.option("header", True).option("enforceSchema", False).option("escape", '"')
+            reader = reader.option("nullValue", _NOTHING)  # so that "" is not NULL
             df = reader.schema(_texts(self._header(schema, op))).csv(place)
         elif self.format == "jsonl":
-            df = reader.schema(_typed(schema, op)).json(place)
+            df = reader.text(place)
         else:
-            df = reader.schema(_typed(schema, op)).parquet(place)
-        db.attach(self.table, df, op=op, on_error=on_error)
+            df = reader.schema(self._columns(schema, op)).parquet(place)
+        format = "json" if self.format == "jsonl" else None
+        db.attach(self.table, df, op=op, on_error=on_error, format=format, missing=missing)
 
     def _header(self, schema: Schema, op: str | None) -> list[str]:
         """The columns of a CSV file, in their order: as the first one there has them, or else as the table."""
-        for path in sorted(self.path.glob(self.pattern or "*")):
-            if path.is_file() and not path.name.startswith((".", "_")):
-                try:
-                    with path.open(encoding="utf-8", newline="") as file:
-                        return next(csv.reader(file), [])
-                except (OSError, UnicodeDecodeError, csv.Error) as error:
-                    raise DataError(f"{path}: {error}") from None
-        return [*schema.names, *([op] if op is not None else [])]
+        path = self._first()
+        if path is None:
+            return [*schema.names, *([op] if op is not None else [])]
+        try:
+            with path.open(encoding="utf-8", newline="") as file:
+                return next(csv.reader(file), [])
+        except (OSError, UnicodeDecodeError, csv.Error) as error:
+            raise DataError(f"{path}: {error}") from None
+
+    def _columns(self, schema: Schema, op: str | None) -> Any:
+        """The columns of Parquet files with their types: as the first one there has them, or else as the table."""
+        from whence.runtime.spark.errors import jvm_errors
+
+        path = self._first()
+        if path is None:
+            return _typed(schema, op)
+        with jvm_errors(f"reading {path}"):
+            return whence.spark_session().read.parquet(str(path.absolute())).schema
+
+    def _first(self) -> Path | None:
+        """Return the first of the files that are there."""
+        paths = (p for p in sorted(self.path.glob(self.pattern or "*")) if p.is_file())
+        return next((path for path in paths if not path.name.startswith((".", "_"))), None)
 
 
 def find_folder(table: str, text: str) -> Folder | None:

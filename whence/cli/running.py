@@ -166,7 +166,7 @@ def run(
                 show.epoch(time.perf_counter() - start)
         if folders:
             for folder in folders:
-                folder.attach(database, op, files_per_epoch, check_choice(on_error))
+                folder.attach(database, op, files_per_epoch, check_choice(on_error), missing.value)
             stream(database, trigger if follow else "availableNow", show.epoch)
         if format is Format.table:
             for name in names:
@@ -193,7 +193,8 @@ def _epochs(
     if files.format_of(path) == "jsonl":
         fails = on_error is BadRecords.fail
         refused: list[Reject] = []
-        for updates in files.read_updates(path, batch, None if fails else refused.append):
+        keyed = bool(db._runtime.table_of(table).key)
+        for updates in files.read_updates(path, batch, None if fails else refused.append, keyed):
             yield functools.partial(_apply, db, table, path, updates, on_error, refused, missing)
         if refused:
             yield functools.partial(_apply, db, table, path, [], on_error, refused, missing)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import csv
 import errno
 import json
+import mmap
 import os
 import re
 import stat
@@ -28,21 +29,18 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
+from whence.connect import operations
 from whence.connect.arrow import arrow_schema
+from whence.connect.reading import UnreadableError, read_column, read_texts, read_value
 from whence.connect.rows import Missing, check_columns, encode, folded, to_arrow, unknown_columns
 from whence.errors import DataError
 from whence.model.codes import Dictionary, Interval
 from whence.model.paths import local_path
-from whence.model.types import TEXT, Column, Kind, Schema
+from whence.model.types import INTERVAL, TEXT, Column, Kind, Schema
 from whence.state.disk import refused
 
 FORMATS = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".parquet": "parquet"}
 _LINE = 32_000_000  # bytes a line of a CSV may have
-_SIGN = {"+": 1, "-": -1, "insert": 1, "delete": -1}
-_DURATION = re.compile(
-    r"P(?:(?P<Y>-?\d+)Y)?(?:(?P<M>-?\d+)M)?(?:(?P<D>-?\d+)D)?"
-    r"(?:T(?:(?P<h>-?\d+)H)?(?:(?P<m>-?\d+)M)?(?:(?P<s>-?\d+(?:\.\d+)?)S)?)?"
-)
 
 
 class Reject(NamedTuple):
@@ -165,11 +163,12 @@ def _plain(value: Any) -> Any:
 
 
 def read_updates(
-    path: str | Path, batch: int = 1, refuse: Callable[[Reject], None] | None = None
+    path: str | Path, batch: int = 1, refuse: Callable[[Reject], None] | None = None, keyed: bool = False
 ) -> Iterator[list[Update]]:
     """The updates of a file, lazily, `batch` lines at a time. Blank lines are passed over.
 
-    A line that is no update is an error, or is given to `refuse` if there is one.
+    A line that is no update is an error, or is given to `refuse` if there is one. Where the table is `keyed` an update
+    may say nothing of the old row.
 
     >>> import tempfile; folder = tempfile.TemporaryDirectory(); path = Path(folder.name) / "a.jsonl"
     >>> _ = path.write_text('{"op": "+", "a": 1}\\n{"-": {"a": 1}}\\n')
@@ -179,7 +178,7 @@ def read_updates(
     pending: list[Update] = []
     for line, item in _json_objects(path, refuse):
         try:
-            pending.append(_update(path, line, item))
+            pending.append(_update(path, line, item, keyed))
         except DataError as error:
             if refuse is None:
                 raise
@@ -192,15 +191,26 @@ def read_updates(
         yield pending
 
 
-def _update(path: str | Path, line: int, item: dict[str, Any]) -> Update:
+def _update(path: str | Path, line: int, item: dict[str, Any], keyed: bool) -> Update:
+    try:
+        return Update(*signed(item, "op", keyed), line)
+    except DataError as error:
+        raise DataError(f"{path}, line {line}: {error}") from None
+
+
+def signed(item: dict[str, Any], op: str | None, keyed: bool) -> tuple[int, dict[str, Any]]:
+    """Return the sign of an update, which its member `op` or its spelling says, and its row."""
+    if op is None:
+        return 1, item
     if len(item) == 1:
         ((key, row),) = item.items()
         if key in ("+", "-") and isinstance(row, dict):
-            return Update(_SIGN[key], row, line)
-    op = item.pop("op", "+")
-    if not isinstance(op, str) or op not in _SIGN:
-        raise DataError(f'{path}, line {line}: "op" must be "+" or "-", not {op!r}')
-    return Update(_SIGN[op], item, line)
+            return operations.sign(key, keyed), row
+    said = item.get(op, "+")
+    try:
+        return operations.sign(said, keyed), {name: value for name, value in item.items() if name != op}
+    except DataError as error:
+        raise DataError(f"column {op}: {error}") from None
 
 
 def _json_objects(
@@ -225,11 +235,19 @@ def _json_objects(
 
 def _json_object(path: str | Path, line: int, text: str) -> dict[str, Any]:
     try:
+        return parse_object(text)
+    except DataError as error:
+        raise DataError(f"{path}, line {line}: {error}") from None
+
+
+def parse_object(text: str) -> dict[str, Any]:
+    """Parse one JSON object; numbers stay exact."""
+    try:
         item = json.loads(text, parse_float=Decimal)
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{path}, line {line}: not JSON: {error}") from None
+        raise DataError(f"not JSON: {error}") from None
     if not isinstance(item, dict):
-        raise DataError(f"{path}, line {line}: expected an object, not {text.strip():.60}")
+        raise DataError(f"expected an object, not {text.strip():.60}")
     return item
 
 
@@ -266,14 +284,18 @@ def _json_table(
 
 
 def prepare(row: dict[str, Any], schema: Schema) -> dict[str, Any]:
-    """A row read from JSON with its ISO durations as intervals (everything else is `encode`'s business)."""
+    """A row read from JSON with its texts of intervals as these (everything else is `encode`'s business)."""
     for column in schema.columns:
         if column.type.kind is Kind.INTERVAL and isinstance(row.get(column.name), str):
-            row = {**row, column.name: parse_duration(row[column.name])}
+            try:
+                row = {**row, column.name: read_value(row[column.name], column.type)}
+            except DataError as error:
+                raise DataError(f"column {column.name}: {error}") from None
     return row
 
 
 def _read_csv(path: str | Path, schema: Schema) -> Iterator[pa.Table]:
+    """Read a CSV file: typed by Arrow, and from the first value on that Arrow does not understand as texts by us."""
     with open(path, encoding="utf-8", errors="replace") as text:
         header = _header(text.readline(_LINE))
     names = {name: name.strip().lower() for name in header}
@@ -283,33 +305,68 @@ def _read_csv(path: str | Path, schema: Schema) -> Iterator[pa.Table]:
         raise unknown_columns(str(path), [name if name.isprintable() else repr(name) for name in unknown], schema)
     if len(set(names.values())) < len(header):
         raise DataError(f"{path}: a column is named twice")
-    convert = pyarrow.csv.ConvertOptions(
-        column_types={name: wanted[low] for name, low in names.items()},
-        null_values=[""],
-        strings_can_be_null=True,
-        quoted_strings_can_be_null=False,
-    )
     if not header:
         return
-    try:
-        for part in _parts(path, convert, use_threads=True):
-            if part.schema.names != header:
-                raise DataError(f"{path}: the names of the columns do not all stand on the first line")
-            yield pa.Table.from_batches([part]).rename_columns([names[n] for n in header])
-    except pa.ArrowInvalid as error:
-        raise DataError(f"{path}{_placed(_first_fault(path, convert) or _said(error), header)}") from None
+    own = Schema(tuple(schema.columns[schema.names.index(low)] for low in names.values()))
+    texts, done = dict.fromkeys(names, pa.string()), 0
+    for types in [{name: wanted[low] for name, low in names.items()}, texts][_has_hex(path) :]:
+        try:
+            for part in _csv_tables(path, own, types, done):
+                yield part
+                done += part.num_rows
+            return
+        except pa.ArrowInvalid as error:
+            if types is texts:
+                raise DataError(f"{path}{_placed(_first_fault(path, texts) or _said(error), header)}") from None
 
 
-def _parts(path: str | Path, convert: pyarrow.csv.ConvertOptions, use_threads: bool) -> Iterator[pa.RecordBatch]:
+def _has_hex(path: str | Path) -> bool:
+    """Say whether a file may have hexadecimal numbers, which Arrow takes for whole numbers and nobody else does."""
+    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        return content.find(b"0x") >= 0 or content.find(b"0X") >= 0
+
+
+def _csv_tables(path: str | Path, own: Schema, types: dict[str, pa.DataType], done: int) -> Iterator[pa.Table]:
+    """Read the rows of a CSV file after the first `done`, columns as Arrow's types; from texts come the values of
+    `own`, the columns as the file has them."""
+    row = 0
+    for part in _parts(path, types):
+        if part.schema.names != list(types):
+            raise DataError(f"{path}: the names of the columns do not all stand on the first line")
+        data = pa.Table.from_batches([part]).rename_columns(own.names).slice(max(done - row, 0))
+        try:
+            found = read_texts(data, own)
+        except UnreadableError as error:
+            place = f"line {_line_of(path, max(done, row) + error.row)}, column {error.column}"
+            raise DataError(f"{path}, {place}: {error}") from None
+        yield found
+        row += part.num_rows
+
+
+def _line_of(path: str | Path, row: int) -> int:
+    """Return the line that a row of a CSV file, counted from 0, ends on; Arrow passes over empty lines, too."""
+    with open(path, encoding="utf-8", errors="replace", newline="") as text:
+        rows = csv.reader(text)
+        for found in rows:
+            if found and row < 0:
+                break
+            row -= bool(found)
+        return rows.line_num
+
+
+def _parts(path: str | Path, types: dict[str, pa.DataType], use_threads: bool = True) -> Iterator[pa.RecordBatch]:
+    convert = pyarrow.csv.ConvertOptions(
+        column_types=types, null_values=[""], strings_can_be_null=True, quoted_strings_can_be_null=False
+    )
     options = pyarrow.csv.ReadOptions(block_size=min(max(os.stat(path).st_size, 1), _LINE), use_threads=use_threads)
     with pyarrow.csv.open_csv(path, read_options=options, convert_options=convert) as reader:
         yield from reader
 
 
-def _first_fault(path: str | Path, convert: pyarrow.csv.ConvertOptions) -> str | None:
+def _first_fault(path: str | Path, types: dict[str, pa.DataType]) -> str | None:
     """What Arrow says of the first row that it cannot read: only with one thread does it know which that is."""
     try:
-        for _ in _parts(path, convert, use_threads=False):
+        for _ in _parts(path, types, use_threads=False):
             pass
     except pa.ArrowInvalid as error:
         return _said(error)
@@ -336,11 +393,9 @@ def _intervals_in(data: pa.Table, schema: Schema, path: str | Path) -> pa.Table:
     for i, field in enumerate(data.schema):
         if field.name in spans and pa.types.is_string(field.type):
             try:
-                values = [None if v is None else parse_duration(v) for v in data.column(i).to_pylist()]
-            except DataError as error:
+                data = data.set_column(i, field.name, read_column(data.column(i), INTERVAL))
+            except UnreadableError as error:
                 raise DataError(f"{path}, column {field.name}: {error}") from None
-            parts = [None if v is None else (v.months, v.days, v.micros * 1000) for v in values]
-            data = data.set_column(i, field.name, pa.array(parts, pa.month_day_nano_interval()))
     return data
 
 
@@ -371,20 +426,3 @@ def duration(span: Interval) -> str:
     seconds = (Decimal(span.micros) / 1_000_000).normalize()
     time = f"T{seconds:f}S" if span.micros or not date else ""
     return f"P{date}{time}"
-
-
-def parse_duration(text: str) -> Interval:
-    """The interval of an ISO 8601 duration.
-
-    >>> parse_duration("P1Y2DT1H3.5S")
-    Interval(months=12, days=2, micros=3603500000)
-    """
-    found = _DURATION.fullmatch(text.strip())
-    if not found or len(text.strip()) < 3:
-        raise DataError(f"{text!r} is not an ISO 8601 duration such as P1M2DT3.5S")
-    part = {name: Decimal(value or 0) for name, value in found.groupdict().items()}
-    seconds = part["h"] * 3600 + part["m"] * 60 + part["s"]
-    span = Interval(int(part["Y"] * 12 + part["M"]), int(part["D"]), int(seconds * 1_000_000))
-    if not span.fits:
-        raise DataError(f"{text!r} is too long a duration")
-    return span

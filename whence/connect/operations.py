@@ -41,22 +41,27 @@ def _is_number(data: Any, op: str) -> bool:
 
 
 def signs(codes: Codes, schema: Schema, dictionary: Dictionary, table: str, keyed: bool) -> Codes:
-    """The sign, +1 or -1, that each code of the last column of `with_operation` says."""
-    op, out = schema.columns[-1], np.empty(len(codes), np.int64)
+    """Return the sign that each code of the last column of `with_operation` says."""
+    op = schema.columns[-1]
     distinct, which = np.unique(codes, return_inverse=True)
-    said = [
-        _sign(decode_value(code, op.type, dictionary), keyed, f"table {table}, column {op.name}") for code in distinct
-    ]
-    out[:] = np.array(said, np.int64)[which] if said else 0
-    return out
+    try:
+        said = [sign(decode_value(code, op.type, dictionary), keyed) for code in distinct]
+    except DataError as error:
+        raise DataError(f"table {table}, column {op.name}: {error}") from None
+    return np.array(said, np.int64)[which] if said else np.empty(0, np.int64)
 
 
-def _sign(value: object, keyed: bool, place: str) -> int:
+def sign(value: object, keyed: bool) -> int:
+    """Return +1 for an operation by which a row comes, -1 for one by which it goes.
+
+    >>> sign("D", False), sign(" upsert", True), sign(1, False)
+    (-1, 1, 1)
+    """
     word = str(value).strip().lower() if value is not None else ""
     if word in COMES or (keyed and word in EITHER):
         return 1
     if word in GOES:
         return -1
     if word in EITHER:
-        raise DataError(f"{place}: {shown(value)} {KEYLESS}")
-    raise DataError(f"{place}: {shown(value)} is no operation; there are {OPS}")
+        raise DataError(f"{shown(value)} {KEYLESS}")
+    raise DataError(f"{shown(value)} is no operation; there are {OPS}")

@@ -19,6 +19,7 @@ from __future__ import annotations
 import bisect
 import datetime as dt
 import math
+import re
 import threading
 from collections.abc import Hashable, Iterable
 from decimal import Decimal
@@ -376,13 +377,16 @@ def _date(value: Any, *_: Any) -> int:
     if isinstance(value, str):
         value = dt.date.fromisoformat(value)
     if isinstance(value, dt.datetime):
-        value = value.date()
+        value = (value if value.tzinfo is None else value.astimezone(dt.UTC)).date()
     return int((value - _EPOCH_DAY).days)
+
+
+_ZONE = re.compile(r"\s*\b(UTC|GMT)$|\s+(?=[+-]\d\d:?(?:\d\d)?$)")  # as others write it: "… UTC", "… +02:00"
 
 
 def _timestamp(value: Any, *_: Any) -> int:
     if isinstance(value, str):
-        value = dt.datetime.fromisoformat(value)
+        value = dt.datetime.fromisoformat(_ZONE.sub(lambda zone: "Z" if zone[1] else "", value))
     if isinstance(value, dt.date) and not isinstance(value, dt.datetime):
         value = dt.datetime(value.year, value.month, value.day)
     if value.tzinfo is not None:

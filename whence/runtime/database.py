@@ -758,12 +758,16 @@ class Database:
         """Let a streaming DataFrame be a source of a table, from `start` on; the name it is known by.
 
         op                  a column that says insert or delete, in the usual spellings; all are inserts if not given
-        format              "debezium": the messages of Debezium, as JSON in `value` or in columns before, after, op
+        early               a deletion that comes before its row: "hold" until the row comes, "ignore" or "error"; held
+                            if not given, except in tables with a ttl (see `owed`)
+        format              "debezium": the messages of Debezium, as JSON in `value` or in columns before, after, op;
+                            "json": JSON objects in `value`, lines of files or messages
+        missing             with "json", members that a row to insert does not have: "error", or "null"
         name                what its progress is kept under, so the same in every run; else the table's name
         order_by            columns by which rows of one batch are put in order
         strict              columns that the table does not have are an error
         max_rows_per_epoch  a larger batch becomes several epochs
-        on_error            "fail", or "skip" for malformed messages of Debezium
+        on_error            records that do not fit: "fail", "skip", or "reject" to the table `rejects`
         timestamps          the unit of Debezium's timestamps: "auto", "millis", "micros", "nanos"
         """
         return self._sharded("attach").streams.attach(_name(table), stream, **options)

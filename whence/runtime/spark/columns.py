@@ -5,8 +5,9 @@ been inserted without Spark, or Spark stops with an error of ours that names tab
 or not the session is in ANSI mode, where a bad cast would otherwise be NULL.
 
 As there, a value has to be of its column's type: 1.5 is no INTEGER and 5 no TEXT. Only text is read as any type, since
-CSV files and messages are full of it. A TIMESTAMP is in UTC: that of an instant (Spark's `timestamp`, or text with a
-zone) is the time in UTC, whatever the session's zone.
+CSV files and messages are full of it; it stays text here and is read by `connect.reading`, as in files without Spark. A
+TIMESTAMP is in UTC: that of an instant (Spark's `timestamp`, or text with a zone) is the time in UTC, and its DATE the
+day there, whatever the session's zone.
 """
 
 from __future__ import annotations
@@ -178,7 +179,9 @@ def typed(value: Any, given: T.DataType, column: Column, table: str, faults: Fau
         return value
     place = f"table {table}, column {column.name}"
     if isinstance(given, T.StringType):
-        return or_fail(value, read_text(value, type), place, type, faults)
+        return value
+    if type.kind is Kind.DATE and isinstance(given, T.TimestampType):
+        value = from_micros(F.unix_micros(value))
     if isinstance(given, _READ.get(type.kind, ())):
         cast = value.try_cast(spark_type(type))
         if type.is_integer and not isinstance(given, _WHOLE):
@@ -195,16 +198,6 @@ def or_fail(value: Any, result: Any, place: str, type: Type, faults: Faults, hin
     said = F.concat(F.lit(f"{place}: '"), F.substring(value.cast("string"), 1, 80))
     return faults.unless(
         value.isNotNull() & result.isNull(), F.concat(said, F.lit(f"' is not a value of type {type}{hint}")), result
-    )
-
-
-def read_text(text: Any, type: Type) -> Any:
-    """What a text says; NULL if it says nothing of the type."""
-    if type.kind is not Kind.TIMESTAMP:
-        return text.try_cast(spark_type(type))
-    zoned = F.rlike(text, F.lit(r":.*(Z|[+-]\d\d(:?\d\d)?|UTC|GMT)\s*$"))
-    return F.when(zoned, from_micros(F.unix_micros(text.try_cast("timestamp")))).otherwise(
-        text.try_cast("timestamp_ntz")
     )
 
 

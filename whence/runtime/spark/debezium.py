@@ -44,7 +44,6 @@ from whence.runtime.spark.columns import (
     from_micros,
     or_fail,
     quoted,
-    read_text,
     spark_type,
     typed,
 )
@@ -248,7 +247,7 @@ def _read(value: Any, number: Any, given: T.DataType, column: Column, table: str
     else:
         made = F.make_interval(secs=(number.cast("decimal(20,0)") / 1_000_000).cast("decimal(18,6)"))
     if isinstance(given, T.StringType):
-        made = F.when(number.isNotNull(), made).otherwise(read_text(value, type))
+        made = F.when(number.isNotNull(), made.cast("string")).otherwise(value)  # read with all other text
     return or_fail(value, made, place, type, faults)
 
 

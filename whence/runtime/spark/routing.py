@@ -24,9 +24,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from whence.connect import files
 from whence.connect import rows as rows_
 from whence.connect.files import Reject
-from whence.connect.rejects import MOST, OnError, isolate, reason, record_of, too_many
+from whence.connect.reading import UnreadableError, read_texts
+from whence.connect.rejects import LONGEST, MOST, OnError, isolate, reason, record_of, too_many
 from whence.engine.epoch import Piece
 from whence.engine.kernels.routing import route, split
 from whence.errors import DataError, StorageError
@@ -126,6 +128,7 @@ def route_frame(
     strict: bool = False,
     order_by: Sequence[str] = (),
     on_error: OnError = "fail",
+    json: JsonLines | None = None,
     small_rows: int = SMALL,
     section_rows: int = SECTION,
 ) -> Routed:
@@ -137,19 +140,34 @@ def route_frame(
     strict        whether columns that the table does not have are an error
     order_by      columns by which the rows are put in order first
     on_error      what becomes of a record that does not fit
+    json          how its column `value`, lines of JSON, becomes rows; `op` is then one of their members
     """
     schema, _ = routing.tables[table]
     call = f"{routing.nonce}.{secrets.token_hex(4)}"
-    task = Task(table, schema, routing, op is not None, sign, max(small_rows, 0), max(section_rows, 1), call, on_error)
+    task = Task(
+        table,
+        schema,
+        routing,
+        op is not None,
+        sign,
+        max(small_rows, 0),
+        max(section_rows, 1),
+        call,
+        on_error,
+        json,
+    )
     try:
         with _errors(f"reading rows for {table}"), _in_batches(df.sparkSession, schema):
-            chosen = prepared(df, table, schema, op, keyed, strict, order_by, on_error)
+            if json is not None:
+                chosen = _lines(df, on_error)
+            else:
+                chosen = prepared(df, table, schema, op, keyed, strict, order_by, on_error)
             found = chosen.mapInArrow(task, _RESULT).collect()
         sections, skipped, rejects = [], 0, []
         for row in sorted(found, key=lambda row: (row.partition, row.number)):
             section, passed, refused = task.section(row.kind, row.data, dictionary)
             skipped += row.skipped + passed
-            rejects += [*(Reject(*fields) for fields in json.loads(row.rejects)), *refused]
+            rejects += [*_unpacked(row.rejects), *refused]
             if section.rows:
                 sections.append(section)
         if len(rejects) > MOST:
@@ -203,6 +221,51 @@ def prepared(
     return df.select(*chosen, *extra)
 
 
+def _lines(df: Any, on_error: OnError) -> Any:
+    """Return the lines of a DataFrame as `Task` takes them, with their files unless bad ones are to fail."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    from whence.runtime.spark.columns import FAULT, FILE, RECORD
+
+    text = F.col("value").cast("string").alias("value")
+    if on_error == "fail":
+        return df.select(text)
+    none = F.lit(None).cast("string")  # a line that is no row is found when it is read
+    return df.select(text, none.alias(FAULT), none.alias(RECORD), F.input_file_name().alias(FILE))
+
+
+@dataclass(frozen=True)
+class JsonLines:
+    """How lines of JSON become rows: as in files that are read without Spark."""
+
+    op: str | None  # the member that says whether a row comes or goes
+    keyed: bool
+    missing: rows_.Missing = "error"  # members that a row to insert does not have
+
+    def encode(self, texts: list[str], schema: Schema, dictionary: Dictionary, table: str) -> tuple[Codes, Codes]:
+        """Return the codes and signs of the rows that the lines say; the DataError of one that is none shows it."""
+        try:
+            return self._encode(texts, schema, dictionary, table)
+        except DataError:
+            for text in texts:
+                try:
+                    self._encode([text], schema, dictionary, table)
+                except DataError as error:
+                    raise DataError(f"table {table}: {reason(error, table)} in {text:.200}") from None
+            raise
+
+    def _encode(self, texts: list[str], schema: Schema, dictionary: Dictionary, table: str) -> tuple[Codes, Codes]:
+        found = [files.signed(files.parse_object(text), self.op, self.keyed) for text in texts]
+        signs = np.array([sign for sign, _ in found], np.int64)
+        codes = np.empty((len(found), len(schema)), np.int64)
+        for sign in (1, -1):
+            rows = [files.prepare(row, schema) for own, row in found if own == sign]
+            lacking = self.missing if sign > 0 or not self.keyed else "null"  # to delete a key is enough
+            if rows:
+                codes[signs == sign] = rows_.encode(rows, schema, dictionary, table, missing=lacking)
+        return codes, signs
+
+
 @contextmanager
 def _errors(what: str) -> Iterator[None]:
     """Spark's errors as ours, those that our SQL expressions raise with them."""
@@ -244,6 +307,10 @@ def _in_batches(spark: Any, schema: Schema) -> Iterator[None]:
                     spark.conf.set(name, value)
 
 
+def _unpacked(rejects: bytes) -> Iterator[Reject]:
+    return (Reject(*fields) for fields in json.loads(rejects))
+
+
 def _tidy(task: Task, keep: set[str]) -> None:
     """Remove the files of attempts that do not count."""
     folder, disk = task.folder, Disk()
@@ -265,6 +332,7 @@ class Task:
     section_rows: int
     call: str
     on_error: OnError = "fail"
+    json: JsonLines | None = None  # if the rows are lines of JSON
 
     @property
     def folder(self) -> Path:
@@ -314,8 +382,9 @@ class Task:
         for batch in batches:
             data = pa.Table.from_batches([batch])
             if self.on_error == "fail":
-                codes.append(self._codes(data, dictionary))
-                signs.append(self._signs(data))
+                found = self._rows(data, dictionary)
+                codes.append(found[0])
+                signs.append(found[1])
                 continue
             fitting, rejects = self._fitting(data, dictionary)
             codes += [part for part, _ in fitting]
@@ -332,19 +401,29 @@ class Task:
         data, refused = self._readable(data)
 
         def attempt(start: int, stop: int) -> tuple[Codes, Codes]:
-            part = data.slice(start, stop - start)
-            return self._codes(part, dictionary), self._signs(part)
+            return self._rows(data.slice(start, stop - start), dictionary)
 
         fitting, faults = isolate(data.num_rows, attempt)
         return fitting, [*refused, *(self._reject(data.slice(at, 1), error) for at, error in faults)]
 
-    def _codes(self, data: pa.Table, dictionary: Dictionary) -> Codes:
-        """Return the codes of rows, or raise the DataError of the first that does not fit."""
-        codes = rows_.encode(data.select(range(len(self.schema))), self.schema, dictionary, self.table)
+    def _rows(self, data: pa.Table, dictionary: Dictionary) -> tuple[Codes, Codes]:
+        """Return the codes of rows and their signs, or raise the DataError of the first that does not fit."""
+        if self.json is not None:
+            texts = [text for text in data.column(0).to_pylist() if text and not text.isspace()]
+            codes, signs = self.json.encode(texts, self.schema, dictionary, self.table)
+        else:
+            codes, signs = self._codes(data, dictionary), self._signs(data)
         if any(not column.nullable for column in self.schema.columns):
-            coming = codes[self._signs(data) > 0]
-            rows_.check_not_null(coming, self.schema, self.table)
-        return codes
+            rows_.check_not_null(codes[signs > 0], self.schema, self.table)
+        return codes, signs
+
+    def _codes(self, data: pa.Table, dictionary: Dictionary) -> Codes:
+        data = data.select(range(len(self.schema)))
+        try:
+            data = read_texts(data, self.schema)
+        except UnreadableError as error:
+            raise DataError(f"table {self.table}, column {error.column}: {error}") from None
+        return rows_.encode(data, self.schema, dictionary, self.table)
 
     def _signs(self, data: pa.Table) -> Codes:
         if not self.signed:
@@ -363,6 +442,8 @@ class Task:
 
     def _reject(self, row: pa.Table, error: DataError) -> Reject:
         file = row.column(row.num_columns - 1)[0].as_py()
+        if self.json is not None:
+            return Reject(file or None, None, str(error), row.column(0)[0].as_py()[:LONGEST])
         return Reject(file or None, None, reason(error, self.table), record_of(row.select(range(len(self.schema)))))
 
     def section(self, kind: str, data: bytes, dictionary: Dictionary) -> tuple[Section, int, list[Reject]]:

@@ -29,12 +29,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from whence.connect.rejects import OnError, check_choice, report
-from whence.connect.rows import listed
+from whence.connect.rows import Missing, listed
 from whence.errors import CatalogError, SparkError, WhenceError
 from whence.model.paths import spark_path
 from whence.model.types import Schema
 from whence.runtime.spark import frames, splitting
-from whence.runtime.spark.routing import SECTION, SMALL, Routing, route_frame
+from whence.runtime.spark.routing import SECTION, SMALL, JsonLines, Routing, route_frame
 from whence.runtime.tables import Early, early_choice
 from whence.sql.position import did_you_mean
 from whence.state.manifest import STREAMS
@@ -63,6 +63,8 @@ class Source:
     max_rows: int | None
     on_error: OnError = "fail"
     early: Early = "hold"
+    json: bool = False
+    missing: Missing = "error"
 
 
 class Streams:
@@ -79,7 +81,7 @@ class Streams:
         df: Any,
         *,
         op: str | None = None,
-        format: Literal["debezium"] | None = None,
+        format: Literal["debezium", "json"] | None = None,
         name: str | None = None,
         order_by: str | list[str] | None = None,
         strict: bool = False,
@@ -87,11 +89,13 @@ class Streams:
         on_error: OnError = "fail",
         timestamps: Literal["auto", "millis", "micros", "nanos"] = "auto",
         early: Early | None = None,
+        missing: Missing = "error",
     ) -> str:
         """Let a streaming DataFrame write to a table, from the next `start` on; the stream's name.
 
         op                  the column that says whether a row comes or goes; without one all come
-        format              "debezium": the DataFrame has Debezium's messages (see `debezium.read`)
+        format              "debezium": the DataFrame has Debezium's messages (see `debezium.read`); "json": its column
+                            `value` has JSON objects, lines of files or messages, of which `op` is then a member
         name                what checkpoint and marks are kept by, so the same in every run; else the table's name
         order_by            columns by which the rows of a batch are ordered
         strict              columns that the table does not have are an error
@@ -100,6 +104,7 @@ class Streams:
                             "reject" writes it to the table rejects, in the same epoch
         early               a deletion that comes before its row: "hold" until the row comes, "ignore" or "error"; held
                             if not given, except where rows leave by themselves (ttl)
+        missing             with format "json", members that a row to insert does not have: "error", or "null"
         """
         table = table.lower()
         known = self._runtime.program.tables
@@ -119,7 +124,9 @@ class Streams:
             raise WhenceError(f"this DataFrame is not a stream: insert it into {table}, or make it by spark.readStream")
         order = (order_by,) if isinstance(order_by, str) else tuple(order_by or ())
         chosen = early_choice(early, default="hold" if known[table].lifetime is None else "ignore")
-        source = Source(name, table, df, op, order, strict, max_rows_per_epoch, check_choice(on_error), chosen)
+        source = Source(
+            name, table, df, op, order, strict, max_rows_per_epoch, check_choice(on_error), chosen, missing=missing
+        )
         source = self._checked(source, format, timestamps)
         if on_error == "reject":
             from whence.runtime.statements import ensure_rejects
@@ -146,8 +153,12 @@ class Streams:
                 faults = columns.Faults(raising=source.on_error == "fail")
                 df = debezium.read(df, table.schema, source.table, table.key, faults, timestamps=timestamps)
                 op = columns.SIGN
+            elif format == "json":
+                if source.order_by or source.strict:
+                    raise WhenceError("JSON is read line by line, in the order of the source: without order_by, strict")
+                columns.found(fields, "value", source.table)
             elif format is not None:
-                raise WhenceError(f"the format is 'debezium' or none, not {format!r:.100}")
+                raise WhenceError(f"the format is 'debezium', 'json' or none, not {format!r:.100}")
             else:
                 beside, faults = [op or "", *source.order_by] if source.strict else (), columns.Faults()
                 _warn_of_others(source, fields, table.schema)
@@ -157,7 +168,7 @@ class Streams:
                 for column in source.order_by:
                     columns.found(fields, column, source.table)
                 df.select(*chosen)  # Spark analyses it
-        return replace(source, df=df, op=op)
+        return replace(source, df=df, op=op, json=format == "json")
 
     def detach(self, name: str) -> None:
         """Forget a stream that is not running; its marks and its checkpoint stay."""
@@ -285,6 +296,7 @@ class Flow:
                 strict=False,  # seen to when it was attached
                 order_by=source.order_by,
                 on_error=source.on_error,
+                json=JsonLines(source.op, bool(table.key), source.missing) if source.json else None,
                 small_rows=min(SMALL, self.max_rows),
                 section_rows=min(SECTION, self.max_rows),
             )
@@ -324,7 +336,9 @@ class Flow:
 
 def _warn_of_others(source: Source, fields: Sequence[Any], schema: Schema) -> None:
     """Log the columns of a source that go nowhere, unless they are an error."""
-    known = {*schema.names, (source.op or "").lower(), *(name.lower() for name in source.order_by)}
+    from whence.runtime.spark.columns import CORRUPT
+
+    known = {*schema.names, CORRUPT, (source.op or "").lower(), *(name.lower() for name in source.order_by)}
     others = [field.name for field in fields if field.name.lower() not in known]
     if others and not source.strict:
         log.warning(
