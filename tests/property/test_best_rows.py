@@ -142,10 +142,12 @@ def test_values_alone_need_no_asking(case: str, number: str) -> None:
         follow(db, random.Random(case), number == "INT", check, least=1)
 
 
-def test_a_step_over_two_recursive_rows_keeps_one_row() -> None:
+@every_policy
+def test_a_step_over_two_recursive_rows_keeps_one_row(policy: str) -> None:
     """path over path: every group has one row, which is a way of the links that are there, of the best value."""
     with whence.open() as db:
-        db.execute(written("LEAST(link.w, path.v)", "MAX", "INT", "WITH (aggregate_selection = 'one')", True) + READER)
+        asked = f"WITH (aggregate_selection = 'one', policy = '{policy}')"
+        db.execute(written("LEAST(link.w, path.v)", "MAX", "INT", asked, True) + READER)
 
         def check(links: list[Link]) -> None:
             best = {row[:2]: row[3] for row in one_best_row(links, min, lambda a, b: a > b)}

@@ -117,7 +117,9 @@ def _one(made: dict[str, View], view: View, selection: Selection, number: int, b
     rank = Ref(schema, f"{view.name}$rank{number}")
     steps = [_tight(body, view, selection, best, rank) for body in bodies]
     ranks = Union(schema, tuple(as_query(replace(b, out=(*_keys_of(b, selection), r)), schema) for b, r in steps))
-    _add(made, view, f"rank{number}", Aggregate(schema, ranks, tuple(range(keys)), (Agg("min", keys),)))
+    # A step over two recursive rows takes the larger rank and adds one, which not every policy can keep.
+    free = replace(view, options=tuple(o for o in view.options if o[0] != "policy"))
+    _add(made, free, f"rank{number}", Aggregate(schema, ranks, tuple(range(keys)), (Agg("min", keys),)))
     rows: list[Node] = []
     earlier: list[Ref] = []
     one = Ref(view.schema, f"{view.name}$one{number}")
