@@ -81,6 +81,7 @@ LARGER = [
     """,
     )
 ]
+INTERNAL = re.compile(r"\b[A-Z]\w+\(\w+=|<whence|object at 0x|\$\w+Error")  # a repr, not a message
 GENERATING = re.compile(r"recursive|repeat|pad|range|series|power|\*\*|<<|!|unnest", re.IGNORECASE)
 
 
@@ -248,6 +249,7 @@ def attempt(act: Callable[[], Any]) -> bool:
     except whence.WhenceError as error:
         said = str(error)
     assert len(said) < 3_000, said[:300]
+    assert not INTERNAL.search(said), said
     return bool(said)
 
 

@@ -16,6 +16,7 @@ from whence.engine.functions import arithmetic, casts, choice, compare, dates, d
 from whence.engine.functions.common import Column, Strict, each, spread
 from whence.errors import DataError, EvaluationError, WhenceError
 from whence.model.codes import NULL, Codes, Dictionary, decode_value, encode_value
+from whence.model.text import shown_value
 from whence.plan.expr import Call, Case, Cast, Col, Expr, Lit, Udf, Volatile
 
 Compiled = Callable[[Codes], Codes]
@@ -105,7 +106,7 @@ def _explained(
             spread(function, row)
         except EvaluationError as single:
             values = ", ".join(
-                repr(decode_value(int(c[0]), a.type, dictionary)) for c, a in zip(row, args, strict=True)
+                shown_value(decode_value(int(c[0]), a.type, dictionary), a.type) for c, a in zip(row, args, strict=True)
             )
             return EvaluationError(f"{single} in {expr!s:.200} with {values:.200}")
     return error

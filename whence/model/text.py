@@ -82,6 +82,18 @@ def to_text(value: Any, type: Type) -> str:
     return str(value)
 
 
+def shown_value(value: Any, type: Type) -> str:
+    """Return a value as messages and plans show it: as SQL has it, text in quotes.
+
+    >>> from whence.model.types import DATE, TEXT
+    >>> shown_value(dt.date(2024, 1, 5), DATE), shown_value("a", TEXT), shown_value(None, TEXT)
+    ('2024-01-05', "'a'", 'NULL')
+    """
+    if value is None:
+        return "NULL"
+    return repr(value) if isinstance(value, str) else to_text(value, type)
+
+
 def float_text(value: float) -> str:
     """Return a DOUBLE as its shortest digits, always with a point or an exponent.
 

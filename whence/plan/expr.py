@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from whence.model.text import shown_value
 from whence.model.types import Type, always_fits
 
 
@@ -51,7 +52,7 @@ class Lit(Expr):
     value: Any
 
     def __str__(self) -> str:
-        return repr(self.value) if isinstance(self.value, str) else ("NULL" if self.value is None else str(self.value))
+        return shown_value(self.value, self.type)
 
 
 @dataclass(frozen=True)

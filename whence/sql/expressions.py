@@ -52,6 +52,25 @@ _COMPARISON: dict[type[exp.Expr], str] = {
 }
 
 
+_UNSUPPORTED: dict[type[exp.Expr], str] = {
+    exp.AtTimeZone: "AT TIME ZONE",
+    exp.Array: "an array",
+    exp.Bracket: "[ ]",
+    exp.Collate: "COLLATE",
+    exp.Dot: "a field of a struct",
+    exp.Escape: "ESCAPE",
+    exp.Glob: "GLOB",
+    exp.IgnoreNulls: "IGNORE NULLS",
+    exp.Lambda: "a lambda",
+    exp.RegexpLike: "a regular expression",
+    exp.RespectNulls: "RESPECT NULLS",
+    exp.SimilarTo: "SIMILAR TO",
+    exp.Star: "* here",
+    exp.Struct: "a struct",
+    exp.WithinGroup: "WITHIN GROUP",
+}
+
+
 class Subqueries(Protocol):
     """What an expression needs of the query binder: plans of the subqueries inside it."""
 
@@ -92,7 +111,7 @@ class ExpressionBinder:
             raise _nondeterministic(node.sql_name().lower(), node)
         if isinstance(node, (exp.Placeholder, exp.Parameter)):
             raise error("parameters are not supported; write the value", node)
-        raise error(f"unsupported expression ({type(node).__name__})", node)
+        raise error(f"{_UNSUPPORTED.get(type(node), 'this expression')} is not supported", node)
 
     def read(self, node: exp.Expr, *args: str) -> None:
         self.queries.ledger.read(node, *args)

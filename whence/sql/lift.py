@@ -13,9 +13,16 @@ from dataclasses import dataclass, field, replace
 
 from whence.model.types import BOOLEAN, Schema
 from whence.plan.expr import Call, Col, Expr, conjuncts, shift
-from whence.plan.logical import Aggregate, Distinct, Join, Node, Project, Select, Union
+from whence.plan.logical import Aggregate, Distinct, Join, Lateral, Node, Project, Select, SetOp, TopK, Union, Values
 from whence.plan.nodes import columns, join, project, select
 from whence.sql.placeholders import correlation, map_expr, outers_of, walk_expr
+
+_NAMES: dict[type[Node], str] = {
+    SetOp: "INTERSECT or EXCEPT",
+    TopK: "LIMIT",
+    Values: "VALUES",
+    Lateral: "a table function",
+}
 
 
 class LiftError(Exception):
@@ -52,7 +59,8 @@ def lift(node: Node, exists: bool) -> Lifted:
             return _aggregate(node)
         case Union():
             return _union(node, exists)
-    raise LiftError(f"a reference to the query around it under {type(node).__name__.lower()} is not supported")
+    where = _NAMES.get(type(node), "this part of it")
+    raise LiftError(f"a reference to the query around it under {where} is not supported")
 
 
 def _over(expr: Expr, outs: Sequence[Expr]) -> Expr:

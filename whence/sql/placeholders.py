@@ -34,6 +34,9 @@ class AggRef(Expr):
     distinct: bool
     parameter: float | None = None
 
+    def __str__(self) -> str:
+        return f"{self.function}({'*' if self.arg is None else self.arg})"
+
     def agg(self, column: int | None) -> Agg:
         return Agg(self.function, column, self.distinct, self.parameter)
 
@@ -46,6 +49,9 @@ class Sub(Expr):
     operands: tuple[Expr, ...]
     node: Node
     unnullable: bool = False  # for IN: neither side can be NULL, so two-valued logic is enough
+
+    def __str__(self) -> str:
+        return f"({self.kind.upper()} subquery)"
 
 
 def map_expr(expr: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
