@@ -58,7 +58,7 @@ def networks(draw: st.DrawFn, depth: int = 4) -> Net:
         case "rows":
             return ByRows((one,), None if endless else size, draw(st.integers(1, 3)), by)
         case "value":
-            return ByValue((one,), None if endless else size, draw(st.integers(1, 4)), by)
+            return ByValue((one,), None if endless else size, draw(st.integers(1, 4)), by, draw(st.integers(0, 3)))
     other = draw(networks(depth - 1))
     if kind == "both":
         return Both((one, other))
@@ -71,7 +71,7 @@ def arrivals(draw: st.DrawFn) -> Arrivals:
     count = draw(st.integers(5, 60))
     found, t = [], 0
     for _ in range(count):
-        t += draw(st.integers(-1, 3))
+        t += draw(st.integers(-2, 3))
         row = t, draw(st.integers(0, 2)), draw(st.integers(0, 20))
         found.append((draw(st.sampled_from(STREAMS)), row))
     return found

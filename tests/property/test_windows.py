@@ -23,7 +23,7 @@ from whence.model import types as t
 from whence.model.codes import Dictionary, decode_value
 from whence.model.types import Column, Schema
 from whence.plan.logical import Agg
-from whence.plan.stream_model import Span, with_at
+from whence.plan.stream_model import FIRST, Span, with_at
 
 COLUMNS = {
     "k": t.INTEGER, "name": t.TEXT, "v": t.INTEGER, "x": t.DOUBLE, "price": t.decimal(9, 2), "day": t.DATE,
@@ -36,9 +36,9 @@ START = dt.datetime(2020, 1, 1)
 
 def some_rows(r: random.Random, count: int) -> list[Row]:
     """Rows whose times rise, mostly; NULLs, ties and strange floats among them."""
-    rows, now = [], r.randint(-20, 20)
+    rows, now, back = [], r.randint(-20, 20), r.choice((0.0, 0.1, 0.1, 0.4))
     for at in range(1, count + 1):
-        now += r.choice((0, 0, 1, 1, 2, 3, 30)) if r.random() < 0.9 else -r.randint(1, 4)
+        now += r.choice((0, 0, 1, 1, 2, 3, 30)) if r.random() >= back else -r.choice((1, 2, 4, 4, 20))
         real = (
             r.choice((now / 2, now / 2, now / 2, None)) if r.random() < 0.9 else r.choice((float("inf"), float("nan")))
         )
@@ -62,8 +62,10 @@ def some_span(r: random.Random) -> Span:
     by = r.choice(((), (), (K,), (NAME,), (NAME, K)))
     scale = {REAL: 0.5, STAMP: 1_000_000}.get(on or 0, 1)
     size = r.choice((None, 1, 2, 3, 5, 7, 40)) if r.random() < 0.9 else r.randint(1, 9)
-    origin = 0 if on is None else r.randint(-3, 3) * scale
-    return Span(None if size is None else size * scale, r.choice((1, 1, 2, 3, 5, 9)) * scale, on, by, origin)
+    origin: Any = 0 if on is None else r.choice((FIRST, *(n * scale for n in range(-3, 4))))
+    lateness = 0 if on is None else r.choice((0, 0, 1, 2, 3, 4, 50)) * scale
+    every = r.choice((1, 1, 2, 3, 5, 9)) * scale
+    return Span(None if size is None else size * scale, every, on, by, origin, lateness)
 
 
 def some_aggs(r: random.Random, span: Span) -> tuple[Agg, ...]:

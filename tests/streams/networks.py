@@ -5,9 +5,12 @@ All networks have columns t, k, v. The interpreter knows nothing of batches: arr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
+
+from tests.streams.window_reference import Clock
+from whence.plan.stream_model import Span
 
 Tids = frozenset[tuple[str, int]]
 Item = tuple[tuple[int, int, int], Tids]  # a row (t, k, v), and the rows of base streams it came from
@@ -158,49 +161,39 @@ class ByValue(Net):
     width: int | None
     every: int
     by: bool
-    _rows: dict[int, list[Item]] = field(default_factory=dict, init=False)
+    lateness: int = 0
+    _clocks: dict[int, Clock] = field(default_factory=dict, init=False)
+    _items: list[Item] = field(default_factory=list, init=False)
 
     def sql(self) -> str:
         width = "" if self.width is None else f"width => {self.width}, "
         by = ", by => k" if self.by else ""
+        late = f", lateness => {self.lateness}" if self.lateness else ""
         key, group = ("k", " GROUP BY k") if self.by else ("MIN(k) AS k", "")
-        window = f"slide({self.inputs[0].source()}, on => t, {width}every => {self.every}{by})"
+        window = f"slide({self.inputs[0].source()}, on => t, {width}every => {self.every}{by}{late})"
         return f"SELECT MIN(t) AS t, {key}, MAX(v) AS v FROM {window}{group}"
 
     def start(self) -> None:
-        self._rows = {}
+        self._clocks, self._items = {}, []
 
     def step(self, *given: list[Item]) -> list[Item]:
         return [out for item in given[0] for out in self._one(item)]
 
     def _one(self, item: Item) -> list[Item]:
-        key, t = (item[0][1] if self.by else 0), item[0][0]
-        rows = self._rows.setdefault(key, [])
-        if rows and t < rows[-1][0][0]:
-            return []
-        out = self._close(key, t)
-        rows.append(item)
+        t, key, _ = item[0]
+        span = Span(self.width, self.every, 0, lateness=self.lateness)
+        clock = self._clocks.setdefault(key if self.by else 0, Clock(span))
+        out = self._closed(clock.take(len(self._items), t, []))
+        self._items.append(item)
         return out
 
-    def _close(self, key: int, t: int) -> list[Item]:
-        """The windows that end after the last row and not after t, and have rows."""
-        rows, out = self._rows[key], []
-        if not rows:
-            return []
-        first = 0 if self.width is None else (rows[0][0][0] - self.width) // self.every
-        for number in range(first, t // self.every + 1):
-            low = 0 if self.width is None else number * self.every
-            high = number * self.every + (self.width or 0)
-            if rows[-1][0][0] < high <= t:
-                inside = [i for i in rows if low <= i[0][0] < high]
-                out += [_aggregated(inside)] if inside else []
-        return out
+    def _closed(self, windows: Iterator[tuple[int, Any]]) -> list[Item]:
+        return [_aggregated([self._items[i] for i in inside]) for _, (_, _, inside) in windows]
 
     def flush(self, *given: list[Item]) -> list[Item]:
         out = self.step(*given)
-        for key in list(self._rows):
-            rows = self._rows[key]
-            out += self._close(key, rows[-1][0][0] + (self.width or 0) + self.every) if rows else []
+        for clock in self._clocks.values():
+            out += self._closed(clock.move(-1, clock.newest + (self.width or 0) + self.every))
         return out
 
 

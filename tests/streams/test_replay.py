@@ -24,12 +24,14 @@ COLD = {
     "gaps": "SELECT MIN(t) AS t, SUM(v) AS v FROM slide(s, rows => 2, every => 5)",
     "nested": "SELECT MIN(t) AS t, MAX(v) AS v FROM slide((SELECT MIN(t) AS t, SUM(v) AS v FROM "
               "slide(s, rows => 3, every => 1)), rows => 4, every => 3)",
-    "tumbling": "SELECT MIN(t) AS t, MAX(v) AS v FROM slide((SELECT MIN(t) AS t, SUM(v) AS v FROM "
-                "slide(s, on => t, width => 3, every => 3)), rows => 2, every => 1)",
-    "by_value": "SELECT k, SUM(v) AS v FROM slide(s, on => t, width => 7, every => 2) GROUP BY k",
+    "tumbling": "SELECT k, SUM(v) AS v FROM slide(s, on => t, width => 5, every => 5, lateness => 2) GROUP BY k",
     "endless": "SELECT COUNT(*) AS c FROM slide(s, every => 10)",
 }  # fmt: skip
 WARM = {
+    "tumbling_below": "SELECT MIN(t) AS t, MAX(v) AS v FROM slide((SELECT MIN(t) AS t, SUM(v) AS v FROM "
+                      "slide(s, on => t, width => 3, every => 3)), rows => 2, every => 1)",
+    "by_value": "SELECT k, SUM(v) AS v FROM slide(s, on => t, width => 7, every => 2) GROUP BY k",
+    "from_first": "SELECT k, SUM(v) AS v FROM slide(s, on => t, width => 5, every => 5, origin => 'first') GROUP BY k",
     "by_key": "SELECT k, SUM(v) AS v FROM slide(s, rows => 3, every => 1, by => k) GROUP BY k",
     "grouped": "SELECT k, SUM(v) AS v FROM slide(s, rows => 6, every => 4) GROUP BY k",
     "sorted": "SELECT t, v FROM bsort(s, on => t, slack => 3)",

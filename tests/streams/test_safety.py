@@ -114,7 +114,7 @@ def test_any_word_of_an_image_may_be_wrong(kind: str):
     [
         ("groups", st.G_HEAD, 10**6),
         ("groups", st.G_BACK, -5),
-        ("groups", st.G_KEPT, 3000),
+        ("panes", st.L_KEPT, 3000),
         ("groups", st.G_BATCH, 10**9),
         ("clocks", st.C_GROUPS, 77),
         ("clocks", st.C_OFFSET, 9),
@@ -133,7 +133,8 @@ def test_lines_of_windows_that_lead_astray_are_refused(store: str, word: int, va
     feed(op, 1, 30)
     image = copied(op.image())
     group, counted = image["groups/data"][0], image["entries/data"][:, 3]
-    line = {"panes": group[st.G_HEAD], "kept": group[st.G_KEPT], "nodes": group[op._plan.orders[0, 1]]}
+    head = group[st.G_HEAD]
+    line = {"panes": head, "kept": image["panes/data"][head, st.L_KEPT], "nodes": group[op._plan.orders[0, 1]]}
     image[f"{store}/data"][np.flatnonzero(counted)[0] if store == "entries" else line.get(store, 0), word] = value
     again = window()
     with pytest.raises(StaleImage):

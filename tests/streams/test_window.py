@@ -20,7 +20,7 @@ from whence.model import types as t
 from whence.model.codes import Dictionary, floats_to_codes
 from whence.model.types import Column, Schema, Type
 from whence.plan.logical import Agg
-from whence.plan.stream_model import Span, with_at
+from whence.plan.stream_model import FIRST, Span, with_at
 
 READING = with_at(Schema((Column("time", t.INTEGER), Column("loc", t.TEXT), Column("temp", t.DOUBLE))))
 TIME, LOC, TEMP = range(3)
@@ -97,9 +97,30 @@ def test_a_row_closes_windows_over_values_in_order_and_only_those_with_rows() ->
     assert bench.times(100) == [(0, 4, 2, 3), (2, 6, 1, 3)]
 
 
+def test_rows_are_in_every_window_that_is_open_for_their_time() -> None:
+    bench = Bench(Span(10, 5, TIME), (), (START, COUNT), (t.INTEGER, t.BIGINT))
+    assert bench.times(1, 7, 4) == [(-5, 1, 2)]  # 4 comes too late for [-5, 5), not for [0, 10)
+    assert bench.times(12, 3, 16) == [(0, 3, 4), (5, 2, 6)]
+    late = decode(bench.operator.late.rows, Schema(READING.columns[:-1]), bench.dictionary)
+    assert [row[0] for row in late] == [4, 3]
+
+
+def test_windows_wait_for_rows_that_are_as_late_as_allowed() -> None:
+    bench = Bench(Span(10, 10, TIME, lateness=5))
+    assert bench.times(9, 14, 3, 15, 2, 25) == [(2, 4), (2, 6)]
+    assert bench.operator.late.count == 1
+
+
+def test_windows_begin_at_the_first_row_of_each_key() -> None:
+    bench = Bench(Span(10, 10, TIME, (LOC,), FIRST), (LOC,), (START, COUNT), (t.INTEGER, t.BIGINT))
+    rows = ((3, "a", 0.0), (7, "b", 0.0), (12, "a", 0.0), (13, "a", 0.0), (2, "a", 0.0), (17, "b", 0.0))
+    assert bench.give(*rows) == [("a", 3, 2, 4), ("b", 7, 1, 6)]
+    assert bench.operator.late.count == 1
+
+
 def test_late_rows_are_kept_and_in_no_window() -> None:
     bench = Bench(Span(10, 10, TIME))
-    assert bench.times(5, 4, None, 5, 12) == [(2, 5)]
+    assert bench.times(15, 4, None, 15, 22) == [(2, 5)]
     late = bench.operator.late
     assert late.count == 2
     assert decode(late.rows, Schema(READING.columns[:-1]), bench.dictionary) == [(4, "a", 0.0), (None, "a", 0.0)]

@@ -47,41 +47,97 @@ def plain(batch_rows: np.ndarray) -> Batch:
 
 def closed(rows: Sequence[Row], span: Span, unit: Any, late: list[int]) -> Iterator[tuple[int, Window]]:
     """(index of the row that closes it, window), as rows come; `unit` makes numbers of values."""
-    clocks: dict[Row, list[int]] = {}
-    newest: dict[Row, Any] = {}
-    done: set[tuple[Row, int]] = set()
-    assert span.every is not None
+    clocks: dict[Row, Any] = {}
     for i, row in enumerate(rows):
         by = tuple(row[c] for c in span.by)
-        have = clocks.setdefault(by, [])
         if span.on is None:
-            have.append(i)
-            n = len(have)
-            if span.size is None:
-                if n % span.every == 0:
-                    yield i, (None, None, have[:])
-            elif n >= span.size and (n - span.size) % span.every == 0:
-                yield i, (None, None, have[n - int(span.size) :])
+            yield from _counted(clocks.setdefault(by, []), i, span)
             continue
-        v = row[span.on]
-        if v is None or (by in newest and unit(v) < newest[by]) or not math.isfinite(unit(v)):
+        v = None if row[span.on] is None else unit(row[span.on])
+        if v is None or not math.isfinite(v):
             late.append(i)
             continue
-        v = unit(v)
-        values = [unit(rows[j][span.on]) for j in have]
-        if values:
-            low = math.floor((min(values) - span.origin - (span.size or 0)) / span.every) - 1
-            for k in range(low, math.floor((v - span.origin) / span.every) + 2):
-                start = span.origin + k * span.every
-                end = start + (span.size or 0)
-                if span.size is None:
-                    start, end = span.origin, start
-                inside = [j for j, x in zip(have, values, strict=True) if start <= x < end]
-                if end <= v and inside and (by, k) not in done:
-                    done.add((by, k))
-                    yield i, (start, end, inside)
-        newest[by] = v
-        have.append(i)
+        yield from clocks.setdefault(by, Clock(span)).take(i, v, late)
+
+
+def _counted(have: list[int], i: int, span: Span) -> Iterator[tuple[int, Window]]:
+    """Windows of rows."""
+    assert span.every is not None
+    have.append(i)
+    n = len(have)
+    if span.size is None:
+        if n % span.every == 0:
+            yield i, (None, None, have[:])
+    elif n >= span.size and (n - span.size) % span.every == 0:
+        yield i, (None, None, have[n - int(span.size) :])
+
+
+class Clock:
+    """The windows over values of one key: which rows came before the watermark reached the end of each."""
+
+    def __init__(self, span: Span) -> None:
+        self.span = span
+        self.origin: Any = None if span.origin == "first" else span.origin
+        self.rows: list[tuple[int, Any, Any]] = []  # (index, value, the watermark when it came)
+        self.newest = self.watermark = -math.inf
+        self.done: set[int] = set()
+
+    def take(self, i: int, v: Any, late: list[int]) -> Iterator[tuple[int, Window]]:
+        """Take a row in; the windows that it closes."""
+        self.origin = v if self.origin is None else self.origin
+        self.newest = max(self.newest, v)
+        yield from self.move(i, self.newest - self.span.lateness)
+        late_for = [k for k in self._numbers(v, v) if self._has(k, v) and self._ends(k)[1] <= self.watermark]
+        if late_for or (self.span.origin == "first" and v < self.origin):
+            late.append(i)
+        self.rows.append((i, v, self.watermark))
+
+    def move(self, i: int, watermark: Any) -> Iterator[tuple[int, Window]]:
+        """Let the watermark rise; the windows that close."""
+        if watermark <= self.watermark:
+            return
+        self.watermark = watermark
+        if not self.rows:
+            return
+        values = [v for _, v, _ in self.rows]
+        for k in self._numbers(min(values), max(values) if self.span.size is not None else watermark):
+            start, end = self._ends(k)
+            inside = [j for j, v, then in self.rows if self._has(k, v) and end > then]
+            if end <= watermark and inside and k not in self.done:
+                self.done.add(k)
+                yield i, (start, end, inside)
+
+    def flush(self, i: int) -> Iterator[tuple[int, Window]]:
+        """Close every window that has a row, or would have had."""
+        if self.rows:
+            last = max(v for _, v, _ in self.rows)
+            ends = [self._ends(k)[1] for k in self._numbers(last, last) if self._has(k, last)]
+            if self.span.size is None:
+                ends = ends[:1]
+            yield from self.move(i, max(ends, default=self.watermark))
+
+    def _numbers(self, low: Any, high: Any) -> range:
+        """The windows that values between these may be in."""
+        span = self.span
+        assert span.every is not None
+        if span.size is None:
+            top = max(high, self.watermark if math.isfinite(self.watermark) else high)
+            first = max(1, math.floor((low - self.origin) / span.every))
+            return range(first, math.floor((top - self.origin) / span.every) + 2)
+        first = math.floor((low - self.origin - span.size) / span.every) - 1
+        return range(
+            max(first, 0) if span.origin == "first" else first, math.floor((high - self.origin) / span.every) + 2
+        )
+
+    def _ends(self, k: int) -> tuple[Any, Any]:
+        span = self.span
+        assert span.every is not None
+        edge = self.origin + k * span.every
+        return (self.origin, edge) if span.size is None else (edge, edge + span.size)
+
+    def _has(self, k: int, v: Any) -> bool:
+        start, end = self._ends(k)
+        return bool(start <= v < end)
 
 
 def reference(
@@ -100,11 +156,20 @@ def reference(
             values = [
                 (edges[a.function] if back is None else back(edges[a.function]))
                 if a.function in edges
-                else aggregate(a, [rows[j][a.column] for j in members] if a.column is not None else members, schema)
+                else aggregate(a, _values(a, rows, members, span, unit), schema)
                 for a in aggs
             ]
             out.append(((*key, *values, rows[i][-1]), members))
     return out, late
+
+
+def _values(agg: Agg, rows: Sequence[Row], members: list[int], span: Span, unit: Any) -> list[Any]:
+    """What an aggregate is of: in the order that rows came, or of the column for the first and the last."""
+    if agg.column is None:
+        return members
+    if span.on is not None and agg.function in ("first", "last"):
+        members = sorted(members, key=lambda j: unit(rows[j][span.on]))
+    return [rows[j][agg.column] for j in members]
 
 
 def _unit(schema: Schema, span: Span) -> Any:

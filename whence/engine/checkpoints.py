@@ -26,6 +26,7 @@ from whence.engine.project import Project
 from whence.engine.select import Select
 from whence.engine.stream import ANN
 from whence.model.codes import Codes
+from whence.plan.stream_model import FIRST
 
 if TYPE_CHECKING:
     from whence.engine.retained import Retained
@@ -133,22 +134,22 @@ def network(end: Operator) -> list[Operator]:
 def starts_cold(end: Operator) -> bool:
     """Whether a copy that begins empty with the first input of a result comes to that result.
 
-    Below the last window all windows must open where they did: those of rows without groups, whose first row is the
-    interval's; of a column, if they do not overlap, for those are where their values are; and an input must be one row,
-    which a table function may make several of. Of the last window, if it is of a column, it is enough that the
-    asked-for one is whole: such windows may overlap, and be grouped.
+    All windows must open where they did: those of rows without groups, whose first row is the interval's; and an input
+    must be one row, which a table function may make several of. Or there is one window, of a column, which is where its
+    values are, and may be grouped. It must not overlap others: rows come in any order, so that of those that close
+    together a later one may have begun earlier, and would be taken for the asked-for one when it is not whole.
     """
     from whence.engine.window import Window
 
-    op, exactly, windows = end, False, 0
+    op, exactly, values, windows = end, False, False, 0
     while not isinstance(op, Generate):
         if len(op.inputs) != 1:
             return False
         if isinstance(op, Window):
             span, windows = op.span, windows + 1
-            exactly |= span.on is None or windows > 1
-            apart = span.on is None or span.size is None or (span.every is not None and span.every >= span.size)
-            if span.by or (exactly and (op.keys or not apart)):
+            exactly, values = exactly or span.on is None, values or span.on is not None
+            apart = span.size is None or (span.every is not None and span.every >= span.size)
+            if span.by or (exactly and op.keys) or (values and (windows > 1 or not apart or span.origin == FIRST)):
                 return False
         elif (isinstance(op, Lateral) and exactly) or not (isinstance(op, (Select, Project, Lateral)) or _passes(op)):
             return False

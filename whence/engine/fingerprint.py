@@ -54,7 +54,7 @@ def canonical(value: Any) -> str:
         elif isinstance(part, _PLAIN):
             out.append(f"{name} {part!r}")
         elif isinstance(part, (tuple, list)) or is_dataclass(part):
-            items = part if isinstance(part, (tuple, list)) else [getattr(part, f.name) for f in fields(part)]
+            items = part if isinstance(part, (tuple, list)) else _values(part)
             out.append(f"{name}{'@2' if _is_revised(part) else ''}(")
             left += [_End(), *reversed(items)]
         elif callable(part):
@@ -68,6 +68,12 @@ def _is_revised(part: object) -> bool:
     if isinstance(part, Call):
         return part.op in _REVISED or (part.op in _ORDERING and part.args[0].type.kind is Kind.INTERVAL)
     return isinstance(part, Cast) and part.arg.type.kind is Kind.TEXT
+
+
+def _values(part: Any) -> list[Any]:
+    """List the fields of a dataclass; one that was added later only if it is not as it was before."""
+    found = [(f, getattr(part, f.name)) for f in fields(part)]
+    return [value for f, value in found if not (f.metadata.get("added") and value == f.default)]
 
 
 def fingerprint(shape: object, inputs: Iterable[str] = ()) -> str:

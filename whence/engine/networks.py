@@ -41,7 +41,7 @@ def make(
         case streams.Lookup():
             return Lookup(inputs[0], inputs[1], node.kind, node.keys, node.residual, schema, words)
         case streams.BSort():
-            return BSort(inputs[0], node.column, node.slack)
+            return BSort(inputs[0], node.column, node.slack, node.within)
         case streams.Latest():
             return Latest(inputs[0], node.span, schema)
         case streams.Relate():
@@ -73,7 +73,8 @@ def shape(node: Node) -> object:
         case streams.Lookup():
             return ("lookup", node.kind, node.keys, node.residual)
         case streams.BSort():
-            return ("bsort", node.column, node.slack, node.owner)
+            held = (node.slack,) if node.slack is not None else ("within", node.within)
+            return ("bsort", node.column, *held, node.owner)
         case streams.Latest():
             return ("latest", node.span, node.owner)
         case streams.Relate():

@@ -2,9 +2,11 @@
 
 Law: what a window gives is a function of its rows in their order. Rows are summed up in panes, the least that comes or
 goes, and panes are combined: sums, extremes, the first and the last, and spreads by two stacks that subtract nothing
-(`kernels/window_panes.py`), distinct values by counting them, quantiles in a search tree. State: the panes of each
-group, and its rows where a value must be known when it goes. Cost: a few combinations a row, whatever the window's
-size, O(log rows) for a quantile. Traced: the annotations of the rows in open windows.
+(`kernels/window_panes.py`), distinct values by counting them, quantiles in a search tree. Windows over values close
+when the watermark reaches their end (`kernels/window_state.py`), so rows may come in any order until then. State: the
+panes of each group, and its rows where a value must be known when it comes or goes. Cost: a few combinations per row,
+whatever the window's size, O(log rows) for a quantile, and the panes between a row and the newest one of its group.
+Traced: the annotations of the rows in open windows.
 """
 
 from __future__ import annotations
@@ -24,17 +26,22 @@ from whence.engine.window_plan import plan_window
 from whence.engine.window_trace import Carried, Chunks, Nothing
 from whence.errors import DataError, EvaluationError
 from whence.model import wide
-from whence.model.codes import Codes, Dictionary, decode_value
+from whence.model.codes import NULL, Codes, Dictionary, decode_value
 from whence.model.record import Record
 from whence.model.types import Kind, Schema
 from whence.plan.logical import Agg
 from whence.plan.stream_model import Span
 
 _SLOTS = 256
+_RESTORED = (
+    (st.S_ARRIVED, st.S_ARRIVED_BEFORE),
+    (st.S_PROMISED, st.S_PROMISED_BEFORE),
+    (st.S_WAITING, st.S_WAITING_BEFORE),
+)
 
 
 class Window(StreamOperator):
-    """The windows `span` of a stream, their rows grouped by `keys`. Floats that are not finite are late, too."""
+    """The windows `span` of a stream, their rows grouped by `keys`. Floats that are not finite are late."""
 
     def __init__(
         self,
@@ -87,10 +94,11 @@ class Window(StreamOperator):
         self._annotations: Carried | Chunks | Nothing = Nothing()
         if self.tracer is not None:
             kind = Chunks if span.by or keys else Carried
-            self._annotations = kind(self.tracer, self._groups, landmark)
-        # Whether the group of each row must be told: not if all are in the one group, but those that are late.
+            self._annotations = kind(self.tracer, self._groups, self._stores["panes"], landmark)
+        # Whether the group of each row must be told: not if all rows are in the one group.
         one = not span.by and not keys and span.size is not None and span.size >= (span.every or 0)
-        self._owned = self.tracer is not None and not one
+        self._owned = self.tracer is not None and (span.on is not None or not one)
+        self._scalar[st.S_PROMISED] = NULL
         self._resize()
 
     def _resize(self) -> None:
@@ -122,14 +130,11 @@ class Window(StreamOperator):
             none = Batch.empty(len(self.schema))
             return none if self.tracer is None else Batch(none.rows, self.tracer.blank(0))
         self._annotations.begin()
-        out, info, owner, late = self._advance(self._with_parts(delta.rows))
+        out, ann, late = self._advance(self._with_parts(delta.rows), delta.ann)
         out = self._with_codes(out)
         if len(late):
             self.late.add(delta.rows[late, :-1])
-        if isinstance(self._annotations, Nothing):
-            return Batch(out, np.ones(len(out), np.int64))
-        active = self._k.active[: self._scalar[st.S_ACTIVE]]
-        return Batch(out, self._annotations.take(delta.ann, active, owner, late, info))
+        return Batch(out, ann)
 
     def _with_parts(self, rows: Codes) -> Codes:
         """The rows with the words of wide decimals that are added up, before $at."""
@@ -150,43 +155,62 @@ class Window(StreamOperator):
                 raise self._too_large(number, out[bad])
         return np.ascontiguousarray(out[:, : len(self.schema)])
 
-    def _advance(self, rows: Codes) -> tuple[Codes, Codes, Codes, Codes]:
-        """Rows out, with (group, first and end in its sequence); the group of each row; the rows that are late."""
+    def _advance(self, rows: Codes, ann: Codes) -> tuple[Codes, Codes, Codes]:
+        """Rows out, with their annotations; which rows are late."""
         scalar, traced = self._scalar, self.tracer is not None
         count = len(rows)
         often = self.span.every if self.span.on is None else 1
         room = int(count // (often or 1)) + 16
         width = len(self.schema) + len(self._plan.wide)
         out, info = np.empty((room, width), np.int64), np.empty((room if traced else 0, 3), np.int64)
-        owner = np.full(count if self._owned else 0, -1, np.int64)
+        owner, pane_of = (np.full(count if self._owned else 0, -1, np.int64) for _ in range(2))
         late = np.empty(count if self.span.on is not None else 0, np.int64)
         if self._interned:
             self._k.replace(labels=self.dictionary.labels())
-        done, self._begun, scalar[st.S_STATUS] = 0, True, st.BEGIN
+        anns: list[Codes] = []
+        taken = done = 0
+        self._begun, scalar[st.S_STATUS] = True, st.BEGIN
         while True:
-            done = wk.advance(*self._addresses, rows, done, out, info, owner, late)
+            done = wk.advance(*self._addresses, rows, done, out, info, owner, pane_of, late)
             status = int(scalar[st.S_STATUS])
+            if status in (st.DONE, st.SPLIT):
+                anns.append(self._taken(ann, taken, done, owner, pane_of, info))
+                taken = done
             if status == st.DONE:
                 n = int(scalar[st.S_OUT])
-                return out[:n], info[:n], owner, late[: scalar[st.S_LATE]]
+                return out[:n], anns[0] if len(anns) == 1 else np.concatenate(anns), late[: scalar[st.S_LATE]]
             if status == st.ROOM:
-                for store in self._stores.values():
-                    store.make_room(2 + len(self.aggs))
+                waiting = (1 + int(scalar[st.S_WAITING])) * (2 + len(self.aggs))
+                for name, store in self._stores.items():
+                    store.make_room(waiting if name in ("entries", "nodes") else 2 + len(self.aggs))
                 self._resize()
             elif status == st.OUTPUT:
                 room = max(2 * room, int(scalar[st.S_WANT]))
                 out = _longer(out, room)
                 info = _longer(info, room if traced else 0)
-            elif status == st.UNFIT:
-                group = self._groups.k.data[int(scalar[st.S_WHERE]), self._plan.plan[st.P_KEYS] :]
-                raise self._too_large(int(scalar[st.S_WHICH]), group)
-            elif status == st.TOO_FAR:
-                raise EvaluationError(f"no window has a number for {self._value(rows[done])}: it is too far away")
-            else:
-                raise EvaluationError(
-                    f"a row with {self._value(rows[done])} closes more than {st.MOST_AT_ONCE:,} windows at once; "
-                    "take a larger `every`, or an origin and values that are nearer"
-                )
+            elif status != st.SPLIT:
+                raise self._failed(status, self._value(rows[done]) if count else "a promise")
+
+    def _taken(self, ann: Codes, first: int, end: int, owner: Codes, pane_of: Codes, info: Codes) -> Codes:
+        """The annotations of the rows out since the last were taken, taking in those of rows[first:end]."""
+        start, stop = self._scalar[[st.S_TAKEN, st.S_OUT]].tolist()
+        if isinstance(self._annotations, Nothing):
+            return np.ones(stop - start, np.int64)
+        active, some = self._k.active[: self._scalar[st.S_ACTIVE]], slice(first, end)
+        disorder = bool(self._scalar[st.S_DISORDER])
+        return self._annotations.take(ann[some], active, owner[some], pane_of[some], info[start:stop], disorder)
+
+    def _failed(self, status: int, what: str) -> EvaluationError:
+        """Why the kernel stopped at a row."""
+        if status == st.UNFIT:
+            group = self._groups.k.data[int(self._scalar[st.S_WHERE]), self._plan.plan[st.P_KEYS] :]
+            return self._too_large(int(self._scalar[st.S_WHICH]), group)
+        if status == st.TOO_FAR:
+            return EvaluationError(f"no window has a number for {what}: it is too far away")
+        return EvaluationError(
+            f"a row with {what} closes more than {st.MOST_AT_ONCE:,} windows at once; "
+            "take a larger `every`, or an origin and values that are nearer"
+        )
 
     def _value(self, row: Codes) -> str:
         column = self.span.on or 0
@@ -214,7 +238,8 @@ class Window(StreamOperator):
         if not self._begun:
             return
         self._begun = False
-        self._scalar[st.S_ARRIVED] = self._scalar[st.S_ARRIVED_BEFORE]
+        for now, before in _RESTORED:
+            self._scalar[now] = self._scalar[before]
         for store in self._stores.values():
             store.undo()
         self._annotations.undo()
@@ -225,6 +250,7 @@ class Window(StreamOperator):
         for store in self._stores.values():
             store.clear()
         self._scalar[:] = 0
+        self._scalar[st.S_PROMISED] = NULL
         self.late.clear()
         self._annotations.clear()
         self._resize()
@@ -239,12 +265,12 @@ class Window(StreamOperator):
     def image(self) -> Image:
         parts = {key: a for name, store in self._stores.items() for key, a in nested(name, store.image()).items()}
         annotations = {f"{ANN}{name}": array for name, array in self._annotations.image().items()}
-        arrived = np.array([self._scalar[st.S_ARRIVED], self._scalar[st.S_BATCH]], np.int64)
+        arrived = self._scalar[[st.S_ARRIVED, st.S_BATCH, st.S_PROMISED]]
         return {"arrived": arrived, **parts, **self.late.image(), **annotations}
 
     def restore(self, image: Image) -> None:
         parts = [(store, inside(name, image)) for name, store in self._stores.items()]
-        if "arrived" not in image or image["arrived"].shape != (2,) or image["arrived"].dtype != np.int64:
+        if "arrived" not in image or image["arrived"].shape != (3,) or image["arrived"].dtype != np.int64:
             raise StaleImage("not an image of windows")
         self.late.check(image)
         for store, own in parts:
@@ -260,7 +286,7 @@ class Window(StreamOperator):
             store.restore(own)
         self._begun = False
         self._scalar[:] = 0
-        self._scalar[[st.S_ARRIVED, st.S_BATCH]] = image["arrived"]
+        self._scalar[[st.S_ARRIVED, st.S_BATCH, st.S_PROMISED]] = image["arrived"]
         if self._interned:
             self._k.replace(labels=self.dictionary.labels())
         self._resize()
@@ -294,6 +320,8 @@ class Window(StreamOperator):
         unit = "rows" if span.on is None else f"of #{span.on}"
         by = "".join(f" by {', '.join(f'#{c}' for c in columns)}" for columns in (span.by,) if columns)
         keys = f" group {', '.join(f'#{c}' for c in self.keys)}" if self.keys else ""
+        if span.lateness:
+            by = f"{by} lateness {span.lateness}"
         late = f", {self.late.count} late" if self.late.count else ""
         return f"window {size} {unit} every {span.every}{by}: {', '.join(map(one, self.aggs))}{keys}{late}"
 

@@ -14,10 +14,10 @@ from whence.engine.kernels import window_show as show
 from whence.engine.kernels import window_state as st
 from whence.engine.kernels.window_distinct import WIDTH
 from whence.errors import EvaluationError
-from whence.model.codes import DAY, FIRST_DAY, LAST_DAY, Codes
+from whence.model.codes import DAY, FIRST_DAY, LAST_DAY, Codes, Dictionary, encode_value
 from whence.model.types import Kind, Schema, Type
 from whence.plan.logical import Agg
-from whence.plan.stream_model import Span
+from whence.plan.stream_model import FIRST, Span
 
 _SAME = 1e-9  # a size in floats that is so close to a multiple of `every` is one
 
@@ -86,9 +86,13 @@ def _windows(span: Span, input: Schema) -> tuple[Codes, NDArray[np.float64]]:
     every, size = span.every, span.size
     if every is None or not every > 0 or (size is not None and not size > 0):
         raise EvaluationError("a window has a size, and `every`, larger than 0")
+    if not span.lateness >= 0:
+        raise EvaluationError("lateness is 0 or more")
     plan[st.P_LANDMARK] = size is None
+    plan[st.P_ON] = len(input) - 1 if span.on is None else span.on
+    plan[st.P_FROM_FIRST] = span.origin == FIRST
+    origin = 0 if span.origin == FIRST else span.origin
     if span.on is not None:
-        plan[st.P_ON] = span.on
         type = input.types[span.on]
         if type.needs_dictionary or type.kind is Kind.BOOLEAN:
             raise EvaluationError(f"windows cannot be over {input.names[span.on]}, which is {type}")
@@ -98,38 +102,26 @@ def _windows(span: Span, input: Schema) -> tuple[Codes, NDArray[np.float64]]:
         near = abs(ratio - round(ratio)) <= _SAME * max(1.0, abs(ratio)) and round(ratio) >= 1
         blocks = round(ratio) if near else math.floor(ratio)
         rest = 0.0 if near or size is None else size - blocks * every
-        units[:] = every, rest, span.origin
+        units[:] = every, rest, span.lateness
+        plan[st.P_ORIGIN] = encode_value(float(origin), input.types[span.on], Dictionary())
     else:
         plan[st.P_KIND] = st.ROWS if span.on is None else st.WHOLE
-        every, origin = int(every), int(span.origin)
-        if max(every, abs(origin), int(size or 0)) > st.FAR:
+        every, origin, lateness = int(every), int(origin), int(span.lateness)
+        if max(every, abs(origin), int(size or 0), lateness) > st.FAR:
             raise EvaluationError("a window is so large, or so far away, that its values have no numbers")
         blocks, rest = divmod(every if size is None else int(size), every)
         plan[st.P_EVERY], plan[st.P_REST] = every, rest
-        if span.on is not None:
-            plan[st.P_BEGIN] = origin % every
-            plan[st.P_ZERO] = origin // every if size is None else 0
+        plan[st.P_ORIGIN], plan[st.P_LATENESS] = origin, lateness
     plan[st.P_STRIDE], plan[st.P_DEPTH] = (2, 2 * blocks) if rest else (1, blocks - 1)
     return plan, units
 
 
 def _edge(agg: Agg, span: Span, plan: Codes, result: Type) -> list[int]:
-    """window_start, window_end: and the numbers of the windows for which it fits its type."""
+    """window_start, window_end: and the least and the greatest value that fits its type."""
     if span.on is None:
         raise EvaluationError(f"{agg.function} is for windows over values; these are over rows")
-    end = agg.function == "window_end"
-    what = show.END if end else show.BEGIN
-    if plan[st.P_KIND] == st.REAL:
-        return [what, 0, 0, 0]
-    every, at = int(plan[st.P_EVERY]), int(span.origin) % int(plan[st.P_EVERY])
-    if span.size is None:
-        at = int(span.origin)
-    elif end:
-        at += int(span.size)
-    low, high = _range(result)
-    if span.size is None and not end:
-        return [what, 0, *((-(2**62), 2**62) if low <= at <= high else (1, 0))]
-    return [what, 0, max(-((at - low) // every), -(2**63) + 1), min((high - at) // every, 2**63 - 1)]
+    what = show.END if agg.function == "window_end" else show.BEGIN
+    return [what, 0, *((0, 0) if plan[st.P_KIND] == st.REAL else _range(result))]
 
 
 def _range(type: Type) -> tuple[int, int]:

@@ -38,7 +38,7 @@ Select, Project and Lateral of `plan/logical.py` are what they are, on streams t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from whence.model.types import BIGINT, Column, Schema
@@ -64,14 +64,20 @@ def without_at(schema: Schema) -> Schema:
     return Schema(schema.columns[:-1]) if has_at(schema) else schema
 
 
+FIRST: Literal["first"] = "first"
+ADDED = {"added": True}  # a field that plans written before do not have; it counts only where it is not the default
+
+
 @dataclass(frozen=True)
 class Span:
     """A window over a stream: so many rows, or so much of an ordered column; None for everything since the start.
 
     With `on` it is a column, and `size`, `every` and `origin` are in its units: whole numbers, DECIMALs as their
     scaled whole numbers, TIMESTAMPs in microseconds, DATEs in days, DOUBLEs as floats. Windows are
-    `[origin + k·every, origin + k·every + size)` for whole k. A row whose value is smaller than one before it (of its
-    key), or NULL, is late: it is in no window.
+    `[origin + k·every, origin + k·every + size)` for whole k; if the origin is FIRST, it is the value of the first row
+    (of each key), and k is not negative. A window closes when the watermark reaches its end: the greatest value so far
+    (of its key) less `lateness`, or what was promised. A row is in the windows of its value that have not closed, and
+    late if there are others; NULL is in no window.
     Without `on` the windows are rows k·every + 1 to k·every + size. Each key of the columns `by` has its own windows.
     """
 
@@ -79,7 +85,8 @@ class Span:
     every: int | float | None = None
     on: int | None = None
     by: tuple[int, ...] = ()
-    origin: int | float = 0
+    origin: int | float | Literal["first"] = 0
+    lateness: int | float = field(default=0, metadata=ADDED)
 
 
 @dataclass(frozen=True)
@@ -234,12 +241,14 @@ class Lookup(Node):
 
 @dataclass(frozen=True)
 class BSort(Node):
-    """A row smaller than one that has been given out, or NULL, is late and is not given out."""
+    """`slack` + 1 rows are held back; or, if it is None, every row until one has come that is `within` greater, or
+    more. A row smaller than one that has been given out, or NULL, is late and is not given out."""
 
     input: Node
     column: int
-    slack: int
+    slack: int | None
     owner: str = ""
+    within: int | float = field(default=0, metadata=ADDED)
 
     @property
     def inputs(self) -> tuple[Node, ...]:

@@ -203,7 +203,7 @@ class _Flow:
                 return self._window(node)
             case BSort():
                 below = self._ordered(node.input, "bsort")
-                return BSort(with_at(node.schema), below, node.column, node.slack, self.view)
+                return BSort(with_at(node.schema), below, node.column, node.slack, self.view, node.within)
             case Latest():
                 return Latest(node.schema, self._ordered(node.input, "a window"), node.span, self.view)
             case Traced():

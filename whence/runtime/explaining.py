@@ -215,7 +215,8 @@ def _describe_stream(node: Node) -> str:
         case streams.Lookup():
             return f"{node.kind} lookup on {_matching(node)}"
         case streams.BSort():
-            return f"b-sort by #{node.column}, slack {node.slack}"
+            held = f"within {node.within}" if node.slack is None else f"slack {node.slack}"
+            return f"b-sort by #{node.column}, {held}"
         case streams.Latest():
             return f"rows in the window of {describe_span(node.span)} now"
         case streams.Relate():
@@ -241,7 +242,8 @@ def describe_span(span: streams.Span) -> str:
     size = "all" if span.size is None else str(span.size)
     out = f"{size} rows" if span.on is None else f"{size} of #{span.on}"
     out += f", every {span.every}" if span.every is not None else ""
-    out += f", from {span.origin}" if span.origin else ""
+    out += f", from {'the first' if span.origin == streams.FIRST else span.origin}" if span.origin else ""
+    out += f", lateness {span.lateness}" if span.lateness else ""
     return out + (f", by {', '.join(f'#{c}' for c in span.by)}" if span.by else "")
 
 

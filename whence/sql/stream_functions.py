@@ -11,7 +11,7 @@ import datetime as dt
 from dataclasses import dataclass
 from decimal import Decimal
 from math import isfinite
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from sqlglot import exp
 
@@ -24,7 +24,7 @@ from whence.plan.instrument import TRACED
 from whence.plan.logical import JoinKind, Node, Ref, Scan, walk
 from whence.plan.program import STREAM_FUNCTIONS
 from whence.plan.rewrite.fold_constants import fold
-from whence.plan.stream_model import BSort, Latest, Slide, Span, Traced
+from whence.plan.stream_model import FIRST, BSort, Latest, Slide, Span, Traced
 from whence.sql.expressions import ExpressionBinder
 from whence.sql.position import did_you_mean, error
 from whence.sql.scope import Scope, fields_of, unique_names
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from whence.sql.queries import QueryBinder
 
 _ARGUMENTS = {
-    "slide": ("rows", "every", "by", "on", "width", "origin"),
+    "slide": ("rows", "every", "by", "on", "width", "origin", "lateness"),
     "latest": ("rows", "by", "on", "width"),
-    "bsort": ("on", "slack"),
+    "bsort": ("on", "slack", "within"),
 }
 _ORDERED = (Kind.INTEGER, Kind.BIGINT, Kind.DECIMAL, Kind.DOUBLE, Kind.DATE, Kind.TIMESTAMP)
 _MOST = 2**61  # no window is so large, and none begins so far away
@@ -180,9 +180,9 @@ class _Given:
             raise error(f"{arg} is a number of rows, not {found.type}", self.args[arg])
         return int(self._bounded(arg, found.value, least))
 
-    def length(self, arg: str, type: Type) -> int | float:
-        """How much of a column of the type, in its units."""
-        return self._bounded(arg, _length(self.literal(arg), type, arg, self.args[arg]), None)
+    def length(self, arg: str, type: Type, least: int | None = None) -> int | float:
+        """How much of a column of the type, in its units: more than zero, or `least` or more."""
+        return self._bounded(arg, _length(self.literal(arg), type, arg, self.args[arg]), least)
 
     def moment(self, arg: str, type: Type) -> int | float:
         """A value of a column of the type, in its units."""
@@ -279,16 +279,17 @@ def _slide(given: _Given) -> Node:
     schema, on = given.input.schema, given.on()
     size = given.size(on)
     every: int | float | None = None
-    origin: int | float = 0
+    origin: int | float | Literal["first"] = 0
     if "every" in given.args:
         every = given.count("every") if on is None else given.length("every", schema.types[on])
     if "origin" in given.args:
         if on is None:
             raise error("origin is a value of the column that windows are on; say on => column", given.args["origin"])
-        origin = given.moment("origin", schema.types[on])
+        origin = FIRST if _is_first(given.literal("origin")) else given.moment("origin", schema.types[on])
+    lateness = _lateness(given, on, every)
     if size is None and every is None:
         raise error("slide needs rows => …, or on => … and width => …, and every => … if it is aggregated", given.call)
-    span = Span(size, every, on, given.by(), origin)
+    span = Span(size, every, on, given.by(), origin, lateness)
     if on is None or every is None:
         return Slide(schema, given.input, span)
     type = schema.types[on]
@@ -298,6 +299,25 @@ def _slide(given: _Given) -> Node:
             advice = "give it another name before: slide((SELECT … AS …), …)"
             raise error(f'the stream has a column "{column.name}", which is a name for windows; {advice}', given.call)
     return Slide(Schema((*schema.columns, *made)), given.input, span)
+
+
+def _is_first(value: Lit) -> bool:
+    return value.type.kind is Kind.TEXT and str(value.value).strip().lower() == FIRST
+
+
+def _lateness(given: _Given, on: int | None, every: int | float | None) -> int | float:
+    """How far behind the greatest value of its column a row may be and miss no window."""
+    if "lateness" not in given.args:
+        return 0
+    if on is None:
+        raise error("lateness is of windows on a column: say which, on => column", given.args["lateness"])
+    if every is None:
+        raise error(
+            "lateness is for windows that are aggregated; sort a stream before it is joined: "
+            "slide(bsort(s, on => …, within => …), …)",
+            given.args["lateness"],
+        )
+    return given.length("lateness", given.input.schema.types[on], 0)
 
 
 def _latest(given: _Given) -> Node:
@@ -312,9 +332,14 @@ def _bsort(given: _Given) -> Node:
     on = given.on()
     if on is None:
         raise error("bsort needs on => column, by which the stream is to be sorted", given.call)
-    if "slack" not in given.args:
-        raise error("bsort needs slack => …, how many rows it holds back", given.call)
-    return BSort(given.input.schema, given.input, on, given.count("slack", least=0))
+    if ("slack" in given.args) == ("within" in given.args):
+        raise error(
+            "bsort needs slack => …, how many rows it holds back, or within => …, how much of the column", given.call
+        )
+    if "slack" in given.args:
+        return BSort(given.input.schema, given.input, on, given.count("slack", least=0))
+    within = given.length("within", given.input.schema.types[on], 0)
+    return BSort(given.input.schema, given.input, on, None, within=within)
 
 
 def _provenance(binder: QueryBinder, call: exp.Expr) -> Node:

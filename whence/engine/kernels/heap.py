@@ -10,6 +10,8 @@ from whence.model.jit import kernel
 
 _NULL = -(2**63)
 
+HELD, LAST, REACH = range(3)  # meta: rows held back, the last value given out, values up to here leave
+
 
 @kernel
 def before(rows: Codes, column: int, p: int, q: int) -> bool:
@@ -59,33 +61,52 @@ def pass_through(
     start: int,
     end: int,
     room: int,
+    low: Codes,
     heap: Codes,
     meta: Codes,
     out: Codes,
     cause: Codes,
     late: Codes,
 ) -> tuple[int, int]:
-    """Rows from `start` to `end` enter; when more than `room` are in, the smallest leaves: `out` is its position,
-    `cause` that of the row that made it leave. `late` are those that have no place: how many left, how many are late.
-    """
+    """Let rows from `start` to `end` enter. The smallest leaves while more than `room` are in, or while it is not
+    greater than REACH, which rises to `low` of the rows if that is there: `out` is its position, `cause` that of the
+    row that made it leave. `late` are those that have no place. Gives how many left, and how many are late."""
     left = 0
     refused = 0
     for p in range(start, end):
         v = rows[p, column]
-        if v == _NULL or v > greatest or v < meta[1]:
+        if v == _NULL or v > greatest or v < meta[LAST]:
             late[refused] = p
             refused += 1
             continue
-        push(heap, meta[0], rows, column, p)
-        meta[0] += 1
-        if meta[0] > room:
-            least = pop(heap, meta[0], rows, column)
-            meta[0] -= 1
-            meta[1] = rows[least, column]
-            out[left] = least
+        push(heap, meta[HELD], rows, column, p)
+        meta[HELD] += 1
+        if low.shape[0]:
+            meta[REACH] = max(meta[REACH], low[p - start])
+        while meta[HELD] > room or (meta[HELD] > 0 and rows[heap[0], column] <= meta[REACH]):
+            out[left] = _leave(rows, column, heap, meta)
             cause[left] = p
             left += 1
     return left, refused
+
+
+@kernel
+def _leave(rows: Codes, column: int, heap: Codes, meta: Codes) -> int:
+    """Let the smallest row leave; gives its position."""
+    least = pop(heap, meta[HELD], rows, column)
+    meta[HELD] -= 1
+    meta[LAST] = rows[least, column]
+    return least
+
+
+@kernel
+def release(rows: Codes, column: int, bound: int, heap: Codes, meta: Codes, out: Codes) -> int:
+    """Let the rows leave whose values are less than a bound; gives how many did."""
+    left = 0
+    while meta[HELD] > 0 and rows[heap[0], column] < bound:
+        out[left] = _leave(rows, column, heap, meta)
+        left += 1
+    return left
 
 
 @kernel
@@ -93,4 +114,4 @@ def refill(heap: Codes, meta: Codes, rows: Codes, column: int, positions: Codes)
     """The heap of these positions."""
     for i in range(positions.shape[0]):
         push(heap, i, rows, column, positions[i])
-    meta[0] = positions.shape[0]
+    meta[HELD] = positions.shape[0]

@@ -11,7 +11,7 @@
 | MIN, MAX     | a code, NULL if there is none |
 | LEAST, MOST  | the same of interned values, compared by their labels |
 | LOWEST, HIGHEST | the same of wide decimals (`model/wide.py`) |
-| FIRST, LAST  | a code, NULL included |
+| FIRST, LAST  | a code, NULL included, then the value that rows are ordered by; ties are decided by arrival |
 | WIDE         | the count, then the exact sum of wide decimals in five words (`float_sum.py`); the column is of their |
 |              | high words, the next one of the low words |
 | INT_SPREAD   | the same count, the sum of the distances from a pivot as two doubles, the pivot, the sum of their |
@@ -29,7 +29,7 @@ from whence.model.jit import kernel
 from whence.model.wide import INLINE
 
 COUNT, INT, FLOAT, MIN, MAX, LEAST, MOST, FIRST, LAST, INT_SPREAD, FLOAT_SPREAD, LOWEST, HIGHEST, WIDE = range(14)
-WIDTH = (1, 3, 4, 1, 1, 1, 1, 1, 1, 6, 6, 1, 1, 6)
+WIDTH = (1, 3, 4, 1, 1, 1, 1, 2, 2, 6, 6, 1, 1, 6)
 A_KIND, A_COLUMN, A_WORD = range(3)
 
 _NULL = -(2**63)
@@ -134,6 +134,8 @@ def clear(data: Ints, line: int, accs: Ints) -> None:
         elif kind == INT_SPREAD or kind == FLOAT_SPREAD or kind == WIDE:
             for w in range(1, 6):
                 data[line, o + w] = 0
+        elif kind == FIRST or kind == LAST:
+            data[line, o + 1] = 0
         code = (kind >= MIN and kind <= LAST) or kind == LOWEST or kind == HIGHEST
         data[line, o] = _NULL if code else 0
 
@@ -148,11 +150,12 @@ def add_rows(
     rows: Ints,
     first: int,
     end: int,
+    on: int,
     labels: Ints,
     bits: Ints,
     floats: Reals,
 ) -> None:
-    """Add rows[first:end] to the accumulators of a line, which are new if `fresh`."""
+    """Add rows[first:end], ordered by the column `on`, to the accumulators of a line, which are new if `fresh`."""
     if fresh:
         clear(data, line, accs)
     for a in range(accs.shape[0]):
@@ -235,11 +238,12 @@ def add_rows(
                 if rows[i, col] != _NULL:
                     data[line, o] += 1
                     add_words(data, line, o + 1, rows[i, col], rows[i, col + 1], 1)
-        elif kind == FIRST:
-            if fresh:
-                data[line, o] = rows[first, col]
-        elif kind == LAST:
-            data[line, o] = rows[end - 1, col]
+        elif kind == FIRST or kind == LAST:
+            for i in range(first, end):
+                v = rows[i, on]
+                if (fresh and i == first) or (v < data[line, o + 1] if kind == FIRST else v >= data[line, o + 1]):
+                    data[line, o] = rows[i, col]
+                    data[line, o + 1] = v
         elif kind == INT_SPREAD:
             for i in range(first, end):
                 x = rows[i, col]
@@ -377,8 +381,10 @@ def combine(data: Ints, real: Reals, accs: Ints, left: int, right: int, into: in
             data[into, o + 5] = data[left, o + 5] + data[right, o + 5] + carry
         elif kind == FIRST:
             data[into, o] = x
+            data[into, o + 1] = data[left, o + 1]
         elif kind == LAST:
             data[into, o] = y
+            data[into, o + 1] = data[right, o + 1]
         elif x == _NULL or y == _NULL:
             data[into, o] = y if x == _NULL else x
         elif kind == MIN or kind == MAX:

@@ -14,6 +14,7 @@ from whence.engine.kernels import window_state as st
 from whence.engine.kernels.window_distinct import E_COUNT, E_GROUP, E_VALUE, E_WHICH, find_count
 from whence.engine.kernels.window_lines import M_FREE, M_HIGH, M_SPARE, lines
 from whence.engine.kernels.window_order import N_COUNT, N_LEFT, N_PARENT, N_RIGHT, N_SIZE, N_VALUE
+from whence.engine.kernels.window_panes import done_with
 from whence.model.jit import allocating, kernel
 
 _NULL = -(2**63)
@@ -54,15 +55,15 @@ def _codes(s, panes, line):
 
 
 @kernel
-def _sound_panes(s, groups, panes, g, seen):
+def _sound_panes(s, groups, panes, g, done, seen):
     """The panes of a group, one after the other, and the line that stands for many; rows are as many as it says."""
     data, words = groups.data, panes.data
     if not _found(panes, data[g, st.G_BACK], seen):
         return False
-    if data[g, st.G_MIDDLE] >= 0 and data[g, st.G_MERGED] > 0 and not _codes(s, panes, data[g, st.G_BACK]):
+    if data[g, st.G_MERGED] > 0 and not _codes(s, panes, data[g, st.G_BACK]):
         return False
-    line, before, rows = data[g, st.G_HEAD], -1, 0
-    middle = data[g, st.G_MIDDLE] < 0
+    line, before, rows, solid, back = data[g, st.G_HEAD], -1, 0, 0, 0
+    middle, pending = data[g, st.G_MIDDLE] < 0, False
     while line != -1:
         if not _found(panes, line, seen) or words[line, st.L_PREV] != before or words[line, st.L_ROWS] < 1:
             return False
@@ -70,12 +71,26 @@ def _sound_panes(s, groups, panes, g, seen):
             return False
         if not _codes(s, panes, line):
             return False
+        pending |= line == data[g, st.G_PENDING]
+        if pending == (words[line, st.L_PANE] <= done):
+            return False
         middle |= line == data[g, st.G_MIDDLE]
         rows += words[line, st.L_ROWS]
         if rows > data[g, st.G_COUNT]:
             return False
+        if not pending:
+            solid += words[line, st.L_ROWS]
+            back += middle and data[g, st.G_MIDDLE] >= 0
         before, line = line, words[line, st.L_NEXT]
-    return middle and before == data[g, st.G_TAIL] and data[g, st.G_COUNT] - data[g, st.G_FIRST] == rows
+    if not middle or pending != (data[g, st.G_PENDING] >= 0) or back != data[g, st.G_MERGED]:
+        return False
+    if before != data[g, st.G_TAIL] or solid != data[g, st.G_SOLID]:
+        return False
+    if s.plan[st.P_LANDMARK] == 1 and (
+        back or (solid and data[g, st.G_PENDING] not in (-1, words[data[g, st.G_HEAD], st.L_NEXT]))
+    ):
+        return False
+    return data[g, st.G_COUNT] - data[g, st.G_FIRST] == rows
 
 
 @kernel
@@ -120,39 +135,57 @@ def _node_of(nodes, root, value):
 
 
 @kernel
-def _sound_rows(s, groups, kept, entries, nodes, g, seen, counted, ordered):
-    """The kept rows of a group; each value of theirs is counted off."""
+def _sound_rows(s, groups, panes, kept, entries, nodes, g, seen, counted, ordered):
+    """The kept rows of a group's panes; each value of theirs in the window is counted off, and those not in it."""
     data, words = groups.data, kept.data
-    line, last = data[g, st.G_KEPT], -1
-    for _ in range(data[g, st.G_COUNT] - data[g, st.G_FIRST]):
-        if not _found(kept, line, seen):
+    pane, solid = data[g, st.G_HEAD], True
+    while pane >= 0:
+        solid &= pane != data[g, st.G_PENDING]
+        row, last, count = panes.data[pane, st.L_KEPT], -1, 0
+        while row != -1:
+            if not _found(kept, row, seen):
+                return False
+            if solid and not _counted(s, groups, kept, entries, nodes, g, row, counted, ordered):
+                return False
+            last, row, count = row, words[row, 0], count + 1
+        expected = panes.data[pane, st.L_ROWS] if s.plan[st.P_KEEPS] == 1 or not solid else 0
+        if last != panes.data[pane, st.L_LAST] or count != expected:
             return False
-        for d in range(s.distincts.shape[0]):
-            x = words[line, 1 + s.distincts[d, 0]]
-            if x != _NULL:
-                e = find_count(entries, s.entry_slots, g, d, x)
-                if e < 0:
-                    return False
-                counted[e] -= 1
-        for d in range(s.orders.shape[0]):
-            x = words[line, 1 + s.orders[d, 0]]
-            if x != _NULL:
-                n = _node_of(nodes, data[g, s.orders[d, 1]], x)
-                if n < 0:
-                    return False
-                ordered[n] -= 1
-        last, line = line, words[line, 0]
-    return line == -1 and last == data[g, st.G_NEWEST]
+        s.scalar[st.S_WAITING] += 0 if solid else count
+        pane = panes.data[pane, st.L_NEXT]
+    return True
 
 
 @kernel
-def _sound_group(s, groups, panes, c, g, seen, seen_panes):
+def _counted(s, groups, kept, entries, nodes, g, row, counted, ordered):
+    """Count the values of a row off; False if one is not there."""
+    data, words = groups.data, kept.data
+    for d in range(s.distincts.shape[0]):
+        x = words[row, 1 + s.distincts[d, 0]]
+        if x != _NULL:
+            e = find_count(entries, s.entry_slots, g, d, x)
+            if e < 0:
+                return False
+            counted[e] -= 1
+    for d in range(s.orders.shape[0]):
+        x = words[row, 1 + s.orders[d, 0]]
+        if x != _NULL:
+            n = _node_of(nodes, data[g, s.orders[d, 1]], x)
+            if n < 0:
+                return False
+            ordered[n] -= 1
+    return True
+
+
+@kernel
+def _sound_group(s, clocks, groups, panes, c, g, seen, seen_panes):
     data = groups.data
     if not _found(groups, g, seen) or data[g, st.G_CLOCK] != c or data[g, st.G_BATCH] > s.scalar[st.S_BATCH]:
         return False
     if data[g, st.G_STATE] != (st.LISTED if data[g, st.G_HEAD] >= 0 else st.IDLE):
         return False
-    return data[g, st.G_FIRST] >= 0 and _sound_panes(s, groups, panes, g, seen_panes)
+    done = clocks.data[c, st.C_DONE]
+    return data[g, st.G_FIRST] >= 0 and _sound_panes(s, groups, panes, g, done, seen_panes)
 
 
 @kernel
@@ -160,14 +193,17 @@ def _sound_clock(s, clocks, groups, panes, c, seen, seen_panes):
     clock, data = clocks.data, groups.data
     if clock[c, st.C_OFFSET] < 0 or clock[c, st.C_OFFSET] >= max(1, s.plan[st.P_EVERY]):
         return False
-    if clock[c, st.C_LAST] > _FARTHEST or clock[c, st.C_LAST] < -_FARTHEST:
+    for word in (st.C_LAST, st.C_TOP, st.C_PANE):
+        if clock[c, word] > _FARTHEST or clock[c, word] < -_FARTHEST:
+            return False
+    if clock[c, st.C_SEEN] == 1 and clock[c, st.C_DONE] != done_with(s.plan, clock[c, st.C_LAST]):
         return False
     g = clock[c, st.C_GROUPS]
     if s.plan[st.P_SINGLE] == 1:
-        return g == -1 or _sound_group(s, groups, panes, c, g, seen, seen_panes)
+        return g == -1 or _sound_group(s, clocks, groups, panes, c, g, seen, seen_panes)
     before, live = -1, 0
     while g != -1:
-        if not _sound_group(s, groups, panes, c, g, seen, seen_panes):
+        if not _sound_group(s, clocks, groups, panes, c, g, seen, seen_panes):
             return False
         if data[g, st.G_STATE] != st.LISTED or data[g, st.G_PREV] != before:
             return False
@@ -228,8 +264,6 @@ def sound(
                     return False
     if not _all(seen_nodes):
         return False
-    if s.plan[st.P_KEEPS] == 0:
-        return bool(seen_kept.shape[0] == 0)
     for n in range(nodes.meta[M_HIGH]):
         ordered[n] = nodes.data[n, N_COUNT]
     i = nodes.meta[M_FREE]
@@ -238,8 +272,12 @@ def sound(
         i = nodes.data[i, 0]
     for g in range(high):
         if groups.data[g, st.G_STATE] != st.FREE:
-            if not _sound_rows(s, groups, kept, entries, nodes, g, seen_kept, counted, ordered):
+            if s.columns.shape[0] and not _sound_rows(
+                s, groups, panes, kept, entries, nodes, g, seen_kept, counted, ordered
+            ):
                 return False
+    if s.plan[st.P_KEEPS] == 0:
+        return bool(_all(seen_kept))
     for e in range(counted.shape[0]):
         if counted[e] != 0:
             return False

@@ -1,9 +1,10 @@
-"""Clocks, groups and panes: finding them, adding rows, and letting panes go.
+"""Clocks, groups and panes: finding them, and letting panes go. `window_rows.py` adds rows to them.
 
-A group's panes are two stacks. Each of the front ones stands for itself and all front ones after it, so that the
-oldest can go; the back ones stand for themselves, and one line for all of them but the last. When the front is used up,
-the back becomes the front, each pane taking in what follows it. So a pane is combined a few times in its life, whatever
-the window's size, and nothing is ever subtracted.
+A group's panes are a list in order: front, back, pending. **Pending** panes stand for themselves: no window that has
+them has closed. When one closes, its pending panes go to the **back**; each still stands for itself, and one line for
+all of the back. Each pane of the **front** stands for itself and all front ones after it, so that the oldest can go.
+When the front is used up, the back becomes the front, each pane taking in what follows it. So a pane is combined a few
+times in its life, whatever the window's size, and nothing is ever subtracted.
 """
 
 from __future__ import annotations
@@ -45,13 +46,31 @@ def clock_of(s, clocks, rows, i):
     data[c, st.C_LIVE] = 0
     data[c, st.C_SEEN] = 0
     data[c, st.C_LAST] = 0
+    data[c, st.C_DONE] = st.NEVER
     data[c, st.C_NEWEST] = _NULL
+    data[c, st.C_TOP] = st.NEVER
     data[c, st.C_LIMIT] = _NULL
+    data[c, st.C_PANE] = 0
+    data[c, st.C_LOW] = 0
+    data[c, st.C_HIGH] = _NULL
     data[c, st.C_OFFSET] = 0
+    data[c, st.C_ORIGIN] = s.plan[st.P_ORIGIN]
     for b in range(by.shape[0]):
         data[c, st.C_FIELDS + b] = rows[i, by[b]]
     slots[p] = (tag << 32) | (c + 1)
     return c
+
+
+@kernel
+def done_with(plan, last):
+    """The last pane of the last window that has closed, if the watermark is in the pane `last`."""
+    if plan[st.P_LANDMARK] == 1:
+        return last - 1
+    stride, depth = plan[st.P_STRIDE], plan[st.P_DEPTH]
+    k = -((depth - last) // stride) - 1
+    if k < 0 and (plan[st.P_KIND] == st.ROWS or plan[st.P_FROM_FIRST] == 1):
+        return st.NEVER
+    return stride * k + depth
 
 
 @kernel
@@ -97,9 +116,8 @@ def group_of(s, clocks, groups, panes, c, rows, i):
     data[g, st.G_HEAD] = -1
     data[g, st.G_TAIL] = -1
     data[g, st.G_MIDDLE] = -1
+    data[g, st.G_PENDING] = -1
     data[g, st.G_BACK] = take(panes)
-    data[g, st.G_KEPT] = -1
-    data[g, st.G_NEWEST] = -1
     data[g, st.G_BATCH] = -1
     for k in range(keys.shape[0]):
         data[g, word + k] = rows[i, keys[k]]
@@ -122,8 +140,8 @@ def activate(s, groups, g):
     if data[g, st.G_BATCH] != batch:
         data[g, st.G_BATCH] = batch
         carried = data[g, st.G_COUNT] - data[g, st.G_FIRST]
-        if s.plan[st.P_LANDMARK] == 1 and carried > 1:
-            carried = 1
+        if s.plan[st.P_LANDMARK] == 1 and data[g, st.G_SOLID] > 1:
+            carried -= data[g, st.G_SOLID] - 1
         data[g, st.G_CARRIED] = carried
         data[g, st.G_BASE] = data[g, st.G_COUNT] - carried
         s.active[s.scalar[st.S_ACTIVE]] = g
@@ -131,84 +149,97 @@ def activate(s, groups, g):
 
 
 @kernel
-def add(s, clocks, groups, panes, kept, entries, nodes, g, pane, rows, first, end, bits, floats, words, sums):
-    """Add rows[first:end], all of one pane, to their group."""
-    activate(s, groups, g)
+def merge(s, panes, left, right, into):
+    """Write what two lines of panes stand for, the left ones before the right ones, to a line."""
+    lines = panes.data
+    lines[into, st.L_ARRIVED] = min(lines[left, st.L_ARRIVED], lines[right, st.L_ARRIVED])
+    acc.combine(lines, panes.real, s.accs, left, right, into, s.labels)
+
+
+@kernel
+def absorb(s, groups, panes, kept, entries, nodes, g, upto, bits, floats, words, sums):
+    """Move pending panes up to a number to the back, and the values of their rows into the window."""
     data = groups.data
     lines = panes.data
-    accs = s.accs
-    tail = data[g, st.G_TAIL]
-    fresh = tail < 0 or lines[tail, st.L_PANE] != pane
-    if fresh:
-        line = take(panes)
-        if data[g, st.G_MIDDLE] >= 0:
+    line = data[g, st.G_PENDING]
+    if line < 0 or lines[line, st.L_PANE] > upto:
+        return
+    activate(s, groups, g)
+    while line >= 0 and lines[line, st.L_PANE] <= upto:
+        after = lines[line, st.L_NEXT]
+        data[g, st.G_SOLID] += lines[line, st.L_ROWS]
+        row = lines[line, st.L_KEPT]
+        while row >= 0:
+            following = kept.data[row, 0]
+            s.scalar[st.S_WAITING] -= 1
+            enter(s, groups, kept, entries, nodes, g, row, bits, floats, words, sums)
+            if s.plan[st.P_KEEPS] == 0:
+                give(kept, row)
+            row = following
+        if s.plan[st.P_LANDMARK] == 1:
+            _absorb_for_good(s, groups, panes, g, line)
+        else:
             back = data[g, st.G_BACK]
             touch(panes, back)
             if data[g, st.G_MERGED] == 0:
                 for w in range(lines.shape[1]):
-                    lines[back, w] = lines[tail, w]
+                    lines[back, w] = lines[line, w]
             else:
-                acc.combine(lines, panes.real, accs, back, tail, back, s.labels)
+                merge(s, panes, back, line, back)
             data[g, st.G_MERGED] += 1
-        else:
-            data[g, st.G_MIDDLE] = line
-        if tail >= 0:
-            touch(panes, tail)
-            lines[tail, st.L_NEXT] = line
-        else:
-            data[g, st.G_HEAD] = line
-        lines[line, st.L_NEXT] = -1
-        lines[line, st.L_PREV] = tail
-        lines[line, st.L_PANE] = pane
-        lines[line, st.L_ARRIVED] = s.scalar[st.S_ARRIVED]
-        lines[line, st.L_ROWS] = 0
-        data[g, st.G_TAIL] = line
-        tail = line
-        if data[g, st.G_STATE] == st.IDLE:
-            data[g, st.G_STATE] = st.LISTED
-            if s.plan[st.P_SINGLE] == 0:
-                c = data[g, st.G_CLOCK]
-                touch(clocks, c)
-                clocks.data[c, st.C_LIVE] += 1
-                head = clocks.data[c, st.C_GROUPS]
-                data[g, st.G_NEXT] = head
-                data[g, st.G_PREV] = -1
-                if head >= 0:
-                    touch(groups, head)
-                    data[head, st.G_PREV] = g
-                clocks.data[c, st.C_GROUPS] = g
-    touch(panes, tail)
-    lines[tail, st.L_ROWS] += end - first
-    data[g, st.G_COUNT] += end - first
-    s.scalar[st.S_ARRIVED] += end - first
-    acc.add_rows(lines, panes.real, tail, fresh, accs, rows, first, end, s.labels, bits, floats)
-    if s.columns.shape[0]:
-        for i in range(first, end):
-            _keep(s, groups, kept, entries, nodes, g, rows, i, bits, floats, words, sums)
+            if data[g, st.G_MIDDLE] < 0:
+                data[g, st.G_MIDDLE] = line
+        line = after
+    data[g, st.G_PENDING] = line
 
 
 @kernel
-def _keep(s, groups, kept, entries, nodes, g, rows, i, bits, floats, words, sums):
-    """What is more than adding up: values counted, values in order, and the row itself if it will go."""
+def _absorb_for_good(s, groups, panes, g, line):
+    """Move the first pending pane of a landmark window to the one line that stands for all before."""
     data = groups.data
-    columns = s.columns
-    if s.plan[st.P_KEEPS] == 1:
-        line = take(kept)
-        kept.data[line, 0] = -1
-        for c in range(columns.shape[0]):
-            kept.data[line, 1 + c] = rows[i, columns[c]]
-        if data[g, st.G_NEWEST] >= 0:
-            touch(kept, data[g, st.G_NEWEST])
-            kept.data[data[g, st.G_NEWEST], 0] = line
-        else:
-            data[g, st.G_KEPT] = line
-        data[g, st.G_NEWEST] = line
+    lines = panes.data
+    touch(panes, line)
+    lines[line, st.L_KEPT] = -1
+    lines[line, st.L_LAST] = -1
+    head = data[g, st.G_HEAD]
+    if head == line:
+        return
+    touch(panes, head)
+    merge(s, panes, head, line, head)
+    lines[head, st.L_ROWS] += lines[line, st.L_ROWS]
+    lines[head, st.L_PANE] = lines[line, st.L_PANE]
+    unlink(groups, panes, g, line)
+    give(panes, line)
+
+
+@kernel
+def unlink(groups, panes, g, line):
+    """Take a pane out of its group's list."""
+    data = groups.data
+    lines = panes.data
+    before, after = lines[line, st.L_PREV], lines[line, st.L_NEXT]
+    if before >= 0:
+        touch(panes, before)
+        lines[before, st.L_NEXT] = after
+    else:
+        data[g, st.G_HEAD] = after
+    if after >= 0:
+        touch(panes, after)
+        lines[after, st.L_PREV] = before
+    else:
+        data[g, st.G_TAIL] = before
+
+
+@kernel
+def enter(s, groups, kept, entries, nodes, g, row, bits, floats, words, sums):
+    """Count the values of a kept row, and put them in order: it is in the window now."""
+    data = groups.data
     for d in range(s.distincts.shape[0]):
-        x = rows[i, columns[s.distincts[d, 0]]]
+        x = kept.data[row, 1 + s.distincts[d, 0]]
         if x != _NULL and come(entries, s.entry_slots, g, d, x):
             flip(data, g, s.distincts[d, 1], s.distincts[d, 2], x, 1, bits, floats, words, sums)
     for d in range(s.orders.shape[0]):
-        x = rows[i, columns[s.orders[d, 0]]]
+        x = kept.data[row, 1 + s.orders[d, 0]]
         if x != _NULL:
             data[g, s.orders[d, 1]] = insert(nodes, data[g, s.orders[d, 1]], x)
 
@@ -223,32 +254,42 @@ def evict(s, clocks, groups, panes, kept, entries, nodes, g, least, bits, floats
         return
     activate(s, groups, g)
     used_up = False
-    gone = 0
-    while head >= 0 and lines[head, st.L_PANE] < least:
+    pending = data[g, st.G_PENDING]
+    while head >= 0 and head != pending and lines[head, st.L_PANE] < least:
+        after = lines[head, st.L_NEXT]
         if head == data[g, st.G_MIDDLE]:
             used_up = True
-            data[g, st.G_MIDDLE] = lines[head, st.L_NEXT]
-        gone += lines[head, st.L_ROWS]
-        after = lines[head, st.L_NEXT]
+            data[g, st.G_MIDDLE] = -1 if after == pending else after
+        data[g, st.G_FIRST] += lines[head, st.L_ROWS]
+        data[g, st.G_SOLID] -= lines[head, st.L_ROWS]
+        row = lines[head, st.L_KEPT]
+        while row >= 0:
+            following = kept.data[row, 0]
+            _forget(s, groups, kept, entries, nodes, g, row, bits, floats, words, sums)
+            row = following
         give(panes, head)
         head = after
     data[g, st.G_HEAD] = head
-    data[g, st.G_FIRST] += gone
     if head < 0:
         data[g, st.G_TAIL] = -1
-        data[g, st.G_MIDDLE] = -1
-        data[g, st.G_MERGED] = 0
         data[g, st.G_STATE] = st.IDLE
         if s.plan[st.P_SINGLE] == 0:
             _unlist(clocks, groups, g)
     else:
         touch(panes, head)
         lines[head, st.L_PREV] = -1
-        if used_up:
-            _turn(s, groups, panes, g)
-    if s.plan[st.P_KEEPS] == 1:
-        for _ in range(gone):
-            _forget(s, groups, kept, entries, nodes, g, bits, floats, words, sums)
+    if data[g, st.G_SOLID] == 0:
+        data[g, st.G_MIDDLE] = -1
+        data[g, st.G_MERGED] = 0
+    elif used_up:
+        _turn(s, groups, panes, g)
+
+
+@kernel
+def last_solid(groups, panes, g):
+    """The last pane of front and back, or -1."""
+    pending = groups.data[g, st.G_PENDING]
+    return groups.data[g, st.G_TAIL] if pending < 0 else panes.data[pending, st.L_PREV]
 
 
 @kernel
@@ -256,11 +297,11 @@ def _turn(s, groups, panes, g):
     """The back becomes the front."""
     data = groups.data
     lines = panes.data
-    after = data[g, st.G_TAIL]
+    after = last_solid(groups, panes, g)
     line = lines[after, st.L_PREV]
     while line >= 0:
         touch(panes, line)
-        acc.combine(lines, panes.real, s.accs, line, after, line, s.labels)
+        merge(s, panes, line, after, line)
         after = line
         line = lines[line, st.L_PREV]
     data[g, st.G_MIDDLE] = -1
@@ -285,22 +326,18 @@ def _unlist(clocks, groups, g):
 
 
 @kernel
-def _forget(s, groups, kept, entries, nodes, g, bits, floats, words, sums):
-    """The oldest kept row goes."""
+def _forget(s, groups, kept, entries, nodes, g, row, bits, floats, words, sums):
+    """Let a kept row go."""
     data = groups.data
-    line = data[g, st.G_KEPT]
-    data[g, st.G_KEPT] = kept.data[line, 0]
-    if data[g, st.G_KEPT] < 0:
-        data[g, st.G_NEWEST] = -1
     for d in range(s.distincts.shape[0]):
-        x = kept.data[line, 1 + s.distincts[d, 0]]
+        x = kept.data[row, 1 + s.distincts[d, 0]]
         if x != _NULL and go(entries, s.entry_slots, g, d, x):
             flip(data, g, s.distincts[d, 1], s.distincts[d, 2], x, -1, bits, floats, words, sums)
     for d in range(s.orders.shape[0]):
-        x = kept.data[line, 1 + s.orders[d, 0]]
+        x = kept.data[row, 1 + s.orders[d, 0]]
         if x != _NULL:
             data[g, s.orders[d, 1]] = remove(nodes, data[g, s.orders[d, 1]], x)
-    give(kept, line)
+    give(kept, row)
 
 
 @kernel

@@ -12,7 +12,7 @@
 | WIDE_SUM, WIDE_MEAN | the pane | the same of wide decimals; the power of ten |
 | D_COUNT, D_SUM, D_MEAN, D_REAL_SUM, D_REAL_MEAN | the group | of distinct values |
 | ORDERED    | the group | the value at a share of the count |
-| BEGIN, END | - | of the window: the least and the greatest number of one whose value fits |
+| BEGIN, END | - | of the window: the least and the greatest value that fits |
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import math
 import numpy as np
 
 from whence.engine.kernels import window_state as st
-from whence.engine.kernels.aggregate import to_code
+from whence.engine.kernels.aggregate import to_code, to_float
 from whence.engine.kernels.float_sum import WIDE_LIMBS, two_words
 from whence.engine.kernels.window_acc import (
     DOWN,
@@ -30,12 +30,11 @@ from whence.engine.kernels.window_acc import (
     IN_WIDE_UNITS,
     WIDE_DOWN,
     add_two,
-    combine,
     two_product,
 )
 from whence.engine.kernels.window_distinct import IN_UNITS as D_IN_UNITS
 from whence.engine.kernels.window_order import N_SIZE, select
-from whence.engine.kernels.window_panes import activate
+from whence.engine.kernels.window_panes import activate, merge
 from whence.model.jit import kernel
 
 (
@@ -51,22 +50,28 @@ SPECIAL = 7  # infinities and NaN
 
 @kernel
 def _whole(s, groups, panes, g):
-    """The line that stands for all rows of a group."""
+    """The line that stands for all rows of front and back."""
     data = groups.data
-    head, tail, middle = data[g, st.G_HEAD], data[g, st.G_TAIL], data[g, st.G_MIDDLE]
-    if middle < 0:
+    head, back = data[g, st.G_HEAD], data[g, st.G_BACK]
+    if data[g, st.G_MERGED] == 0:
         return head
-    line = head
-    lines, real, accs, labels = panes.data, panes.real, s.accs, s.labels
-    if data[g, st.G_MERGED] > 0:
-        line = data[g, st.G_BACK]
-        if head != middle:
-            combine(lines, real, accs, head, line, 0, labels)
-            line = 0
-    elif head == tail:
-        return head
-    combine(lines, real, accs, line, tail, 0, labels)
+    if head == data[g, st.G_MIDDLE]:
+        return back
+    merge(s, panes, head, back, 0)
     return 0
+
+
+@kernel
+def arrived(groups, panes, g):
+    """When the first of the rows of front and back came."""
+    data = groups.data
+    head, back = data[g, st.G_HEAD], data[g, st.G_BACK]
+    first = panes.data[head, st.L_ARRIVED]
+    if data[g, st.G_MERGED] == 0:
+        return first
+    if head == data[g, st.G_MIDDLE]:
+        return panes.data[back, st.L_ARRIVED]
+    return min(first, panes.data[back, st.L_ARRIVED])
 
 
 @kernel
@@ -109,28 +114,17 @@ def _spread(data, real, line, o, less, power, whole):
 
 
 @kernel
-def _edge(plan, units, k, end):
-    """Where window k begins or ends, of a DOUBLE."""
-    if end and plan[st.P_LANDMARK] == 0:
-        k += plan[st.P_DEPTH] // plan[st.P_STRIDE] + (plan[st.P_STRIDE] == 1)
-    elif not end and plan[st.P_LANDMARK] == 1:
-        k = 0
-    edge = units[2] + float(k) * units[0]
-    return edge + units[1] if end and plan[st.P_STRIDE] == 2 else edge
-
-
-@kernel
-def _place(plan, k, end):
-    """Where window k begins or ends, of a whole number; it is known to fit."""
+def _ends(plan, k, end):
+    """How many times `every` after the origin window k begins or ends, and whether the rest of the size is added."""
     if plan[st.P_LANDMARK] == 1:
-        return (plan[st.P_ZERO] + (k if end else 0)) * plan[st.P_EVERY] + plan[st.P_BEGIN]
+        return (k if end else 0), False
     if end:
         k += plan[st.P_DEPTH] // plan[st.P_STRIDE] + (plan[st.P_STRIDE] == 1)
-    return k * plan[st.P_EVERY] + plan[st.P_BEGIN] + (plan[st.P_REST] if end else 0)
+    return k, end and plan[st.P_STRIDE] == 2
 
 
 @kernel
-def emit(s, groups, panes, nodes, g, k, at, out, info, bits, floats):
+def emit(s, clocks, groups, panes, nodes, g, k, at, out, info, bits, floats):
     """Write the row of a group of window k; False if a value does not fit."""
     activate(s, groups, g)
     data, real = groups.data, groups.real
@@ -147,7 +141,7 @@ def emit(s, groups, panes, nodes, g, k, at, out, info, bits, floats):
         value = _NULL
         fits = True
         if what == ROWS:
-            value = data[g, st.G_COUNT] - data[g, st.G_FIRST]
+            value = data[g, st.G_SOLID]
         elif what == WORD:
             value = lines[line, o]
         elif what == REAL_SUM or what == REAL_MEAN:
@@ -202,12 +196,15 @@ def emit(s, groups, panes, nodes, g, k, at, out, info, bits, floats):
             if root >= 0:
                 n = nodes.data[root, N_SIZE]
                 value = select(nodes, root, min(n - 1, max(0, math.ceil(s.params[a] * n) - 1)))
-        elif plan[st.P_KIND] == st.REAL:
-            value = to_code(_edge(plan, s.units, k, what == END), bits, floats)
         else:
-            fits = k >= shows[a, 2] and k <= shows[a, 3]
-            if fits:
-                value = _place(plan, k, what == END)
+            times, more = _ends(plan, k, what == END)
+            origin = clocks.data[data[g, st.G_CLOCK], st.C_ORIGIN]
+            if plan[st.P_KIND] == st.REAL:
+                edge = to_float(origin, bits, floats) + float(times) * s.units[0]
+                value = to_code(edge + s.units[1] if more else edge, bits, floats)
+            else:
+                value = origin + times * plan[st.P_EVERY] + (plan[st.P_REST] if more else 0)
+                fits = value >= shows[a, 2] and value <= shows[a, 3]
         if not fits:
             s.scalar[st.S_WHICH] = a
             s.scalar[st.S_WHERE] = g
@@ -217,6 +214,6 @@ def emit(s, groups, panes, nodes, g, k, at, out, info, bits, floats):
     if plan[st.P_TRACED] == 1:
         info[row, 0] = g
         info[row, 1] = 0 if plan[st.P_LANDMARK] == 1 else data[g, st.G_FIRST] - data[g, st.G_BASE]
-        info[row, 2] = data[g, st.G_COUNT] - data[g, st.G_BASE]
+        info[row, 2] = data[g, st.G_FIRST] + data[g, st.G_SOLID] - data[g, st.G_BASE]
     s.scalar[st.S_OUT] += 1
     return True
