@@ -117,3 +117,19 @@ def test_windows_from_the_first_row_survive_a_restart(tmp_path: Any) -> None:
     with whence.open(tmp_path / "db") as db:
         db.insert("s", [(13, 1), (16, 2), (17, 2)])
         assert db["w"].rows == [(1, 3, 2), (2, 7, 2)]
+
+
+def test_the_first_late_rows_of_a_view_warn(caplog: pytest.LogCaptureFixture) -> None:
+    with whence.open() as db:
+        db.execute("CREATE STREAM s (t INT, v INT)")
+        db.execute("CREATE VIEW w AS SELECT COUNT(*) AS n FROM slide(s, on => t, width => 10, every => 10)")
+        db.insert("s", [(3, 0), (15, 0)])
+        assert not caplog.records
+        db.insert("s", [(4, 0), (5, 0)])
+        db.insert("s", [(6, 0)])
+        (record,) = caplog.records
+        assert record.getMessage() == (
+            "view w: a row came too late (t = 4 is 11 behind 15). Windows that have closed do not have it: "
+            "give slide(…) a (larger) lateness => …. SELECT * FROM late(w) shows such rows; others are only counted"
+        )
+        assert db.metrics()["late"] == {"w": 3}

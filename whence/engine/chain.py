@@ -38,6 +38,7 @@ class Chain:
         stream, self.source, query = _apart(query)
         self.name, self.kept = stream.stream, kept[stream.stream]
         self.flow = flow = Dataflow()
+        flow.warns = False
         self.tracer = flow.tracer(LINEAGE)
         self._feed = Feed(self.name, without_at(stream.schema), Retention(rows=0), COUNTING)
         self._feed.algebra = self.tracer  # type: ignore[assignment]  # what it passes on is annotated

@@ -21,6 +21,7 @@ from whence.annotate.tracing import Tracer
 from whence.engine.arrange import arrangement
 from whence.engine.batch import consolidate
 from whence.engine.image import Image, Images, StaleImage
+from whence.engine.late import warn_of_late_rows
 from whence.engine.operator import Batch, Operator
 from whence.engine.relation import Relation
 from whence.engine.retain import Retain
@@ -50,6 +51,7 @@ class Dataflow:
         self._ran: list[Operator] = []
         self._changed: list[Relation] = []
         self._checkpointed: list[Retain] = []
+        self.warns = True  # of the first rows that come too late for a view
 
     # -- the plan ----------------------------------------------------------------------------------------------------
 
@@ -253,6 +255,8 @@ class Dataflow:
         """Keep what the last run did."""
         for op in self._ran:
             op.commit()
+            if self.warns and isinstance(op, StreamOperator):
+                warn_of_late_rows(self.views, op)
         for relation in self._changed:
             relation.commit()
         self._ran, self._changed = [], []

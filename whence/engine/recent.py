@@ -108,7 +108,7 @@ class Recent:
         self._type = schema.types[span.on] if span.on is not None else None
         self._greatest = greatest(self._type) if self._type is not None else 0
         self.arrivals = Arrivals(len(schema), tracer)
-        self.late = Late(len(schema) - 1)
+        self.late = Late(len(schema) - 1, span.on)
         self.clear()
 
     def clear(self) -> None:
@@ -142,7 +142,7 @@ class Recent:
             late = np.empty(len(rows), np.int64)
             late = late[: rk.admit(self.address, rows, group, self._greatest, late)]
             if len(late):
-                self.late.add(rows[late, :-1])
+                self.late.add(rows[late, :-1], int(self.side.attrs[group[late[0]], rk.NEWEST]))
                 on_time = np.ones(len(rows), bool)
                 on_time[late] = False
                 rows, ann, group = rows[on_time], ann[on_time], group[on_time]

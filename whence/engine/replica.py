@@ -61,6 +61,7 @@ class Copy:
         self.view, self._kept = view, kept
         self._way_out = way_out or (lambda: f"give {view} provenance = 'lineage'")
         self.flow = flow = Dataflow()
+        flow.warns = False
         for node in walk(query):
             if isinstance(node, nodes.Stream):
                 flow.tables[node.stream] = Feed(node.stream, without_at(node.schema), Retention(rows=0), COUNTING)

@@ -28,7 +28,7 @@ class BSort(StreamOperator):
         self.schema, self.algebra, self.inputs = input.schema, input.algebra, [input]
         self.column, self.slack, self.within = column, slack, within
         self._room = _ALL if slack is None else slack + 1
-        self.late = Late(len(input.schema) - 1)
+        self.late = Late(len(input.schema) - 1, column)
         self._greatest = greatest(input.schema.types[column])
         self._arrivals = Arrivals(len(input.schema), self.tracer)
         self.clear()
@@ -58,7 +58,7 @@ class BSort(StreamOperator):
         )  # fmt: skip
         out = out[:left]
         self._left.append(out)
-        self.late.add(kept.rows[late[:refused], :-1])
+        self.late.add(kept.rows[late[:refused], :-1], int(self._meta[hk.LAST]))
         rows = kept.rows[out]
         rows[:, -1] = kept.rows[cause[:left], -1]
         return Batch(rows, kept.carried(out))

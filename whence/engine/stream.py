@@ -15,7 +15,7 @@ import numpy as np
 from whence.annotate.tracing import Tracer, tracer_of
 from whence.engine.image import StaleImage
 from whence.engine.operator import Batch, Operator
-from whence.model.codes import Codes
+from whence.model.codes import NULL, Codes
 
 ANN = "ann/"  # begins the names of annotations in images
 
@@ -49,15 +49,19 @@ class Late:
 
     KEPT = 10_000
 
-    def __init__(self, columns: int) -> None:
-        self.count = 0
+    def __init__(self, columns: int, column: int | None = None) -> None:
+        """`column` is the one that rows are late by."""
+        self.count, self.column = 0, column
+        self.first: tuple[int, int] | None = None  # the first late value, and the greatest so far: not yet warned of
         self.rows = np.empty((0, columns), np.int64)
         self._before: tuple[int, Codes] | None = None
 
-    def add(self, rows: Codes) -> None:
-        """Take rows in, in the order they came."""
+    def add(self, rows: Codes, newest: int = NULL) -> None:
+        """Take rows in, in the order they came; `newest` is the greatest value that they may be behind."""
         if not len(rows):
             return
+        if self.count == 0 and self.column is not None:
+            self.first = int(rows[0, self.column]), newest
         if self._before is None:
             self._before = self.count, self.rows
         self.count += len(rows)
@@ -69,10 +73,11 @@ class Late:
     def undo(self) -> None:
         if self._before is not None:
             self.count, self.rows = self._before
+            self.first = self.first if self.count else None
         self._before = None
 
     def clear(self) -> None:
-        self.count, self.rows, self._before = 0, self.rows[:0], None
+        self.count, self.rows, self._before, self.first = 0, self.rows[:0], None, None
 
     def image(self) -> dict[str, np.ndarray]:
         return {"late": self.rows, "late_count": np.array([self.count], np.int64)}

@@ -89,7 +89,7 @@ class Window(StreamOperator):
         self._scalar = self._k.scalar
         self._begun = False
         self._interned = plan.interned
-        self.late = Late(len(input.schema) - 1)
+        self.late = Late(len(input.schema) - 1, span.on)
         landmark = span.size is None
         self._annotations: Carried | Chunks | Nothing = Nothing()
         if self.tracer is not None:
@@ -133,7 +133,7 @@ class Window(StreamOperator):
         out, ann, late = self._advance(self._with_parts(delta.rows), delta.ann)
         out = self._with_codes(out)
         if len(late):
-            self.late.add(delta.rows[late, :-1])
+            self.late.add(delta.rows[late, :-1], self._newest(delta.rows[late[0]]))
         return Batch(out, ann)
 
     def _with_parts(self, rows: Codes) -> Codes:
@@ -199,6 +199,15 @@ class Window(StreamOperator):
         active, some = self._k.active[: self._scalar[st.S_ACTIVE]], slice(first, end)
         disorder = bool(self._scalar[st.S_DISORDER])
         return self._annotations.take(ann[some], active, owner[some], pane_of[some], info[start:stop], disorder)
+
+    def _newest(self, row: Codes) -> int:
+        """The greatest value that a row's clock has seen, asked for the first late row alone."""
+        if self.late.count:
+            return NULL
+        store = self._stores["clocks"]
+        clocks = store.k.data[: store.used]
+        mine = (clocks[:, st.C_FIELDS :] == row[list(self.span.by)]).all(axis=1)
+        return int(clocks[mine, st.C_NEWEST].max(initial=NULL))
 
     def _failed(self, status: int, what: str) -> EvaluationError:
         """Why the kernel stopped at a row."""

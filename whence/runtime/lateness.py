@@ -15,6 +15,7 @@ import pyarrow as pa
 from whence.connect.arrow import arrow_schema
 from whence.connect.rows import to_arrow
 from whence.engine.graph import Dataflow
+from whence.engine.late import late_stores, operators_of
 from whence.engine.operator import Operator
 from whence.engine.retain import Retain
 from whence.engine.stream import Late
@@ -72,23 +73,14 @@ def _lates(runtime: Embedded, name: str) -> Iterator[tuple[Late, Schema]]:
 
 def lates_under(flow: Dataflow, name: str) -> Iterator[tuple[Late, Schema]]:
     """Where the operators of a view in a dataflow do."""
-    views = {id(op) for op in flow.views.values()}
-    stack, seen = [flow.views[name]], set[int]()
-    while stack:
-        op = stack.pop()
-        if id(op) not in seen:
-            seen.add(id(op))
-            yield from lates_of(op)
-            stack.extend(i for i in reversed(op.inputs) if id(i) not in views)
+    for op in operators_of(flow.views[name], flow.views):
+        yield from lates_of(op)
 
 
 def lates_of(op: Operator) -> Iterator[tuple[Late, Schema]]:
     """Where an operator keeps what came too late, of each of its inputs that can be late."""
-    late = getattr(op, "late", None)
-    kept = late if isinstance(late, list) else [late]
-    for found, source in zip(kept, op.inputs, strict=False):
-        if isinstance(found, Late):
-            yield found, without_at(source.schema)
+    for found, source in zip(late_stores(op), op.inputs, strict=False):
+        yield found, without_at(source.schema)
 
 
 def stream_figures(flow: Dataflow) -> dict[str, dict[str, int]]:
