@@ -133,3 +133,69 @@ def test_the_first_late_rows_of_a_view_warn(caplog: pytest.LogCaptureFixture) ->
             "give slide(…) a (larger) lateness => …. SELECT * FROM late(w) shows such rows; others are only counted"
         )
         assert db.metrics()["late"] == {"w": 3}
+
+
+WINDOWS = (
+    "CREATE STREAM s (t INT, k INT);"
+    "CREATE VIEW w WITH (provenance = 'lineage') AS SELECT k, window_start, COUNT(*) AS n FROM "
+    "slide((SELECT t, k FROM s WHERE k > 0), on => t, width => 10, every => 5, by => k) GROUP BY 1, 2;"
+    "CREATE VIEW sorted AS SELECT t FROM bsort(s, on => t, slack => 100)"
+)
+
+
+def test_a_promise_closes_the_windows_of_every_key() -> None:
+    with whence.open() as db:
+        db.execute(WINDOWS)
+        db.insert("s", [(3, 1), (7, 2), (4, 1)])
+        db.advance("s", 10, on="t")
+        assert db["w"].rows == [(1, -5, 2), (1, 0, 2), (2, 0, 1)]
+        assert db["sorted"].rows == [(3,), (4,), (7,)]
+        db.advance("s", 8, on="t")  # behind the last promise
+        db.insert("s", [(9, 3), (12, 2)])  # a key that comes later has the same watermark
+        assert db.late("w").rows == [(9, 3)]
+        db.advance("s", 15, on="t")
+        assert db["w"].rows[3:] == [(2, 5, 2), (3, 5, 1)]
+        assert db.provenance("w", "s").rows[-2:][1][-1] == 3
+
+
+def test_a_flush_closes_the_last_windows_and_the_stream_goes_on() -> None:
+    with whence.open() as db:
+        db.execute(WINDOWS)
+        db.insert("s", [(3, 1), (7, 2)])
+        db.flush()
+        assert db["w"].rows == [(1, -5, 1), (1, 0, 1), (2, 0, 1), (2, 5, 1)]
+        db.insert("s", [(16, 1), (20, 1)])
+        assert db["w"].rows[4:] == [(1, 10, 1)]
+        assert not db.late("w").count
+
+
+def test_promises_are_durable(tmp_path: Any) -> None:
+    with whence.open(tmp_path / "db") as db:
+        db.execute(WINDOWS)
+        db.insert("s", [(3, 1), (7, 2)])
+        db.advance("s", 10, on="t")
+        db.insert("s", [(11, 1)])
+        db.flush("s")
+        rows = db["w"].rows
+    with whence.open(tmp_path / "db") as db:
+        assert db["w"].rows == rows
+        db.snapshot()
+    with whence.open(tmp_path / "db") as db:
+        db.insert("s", [(9, 4), (30, 4)])
+        assert db["w"].rows[len(rows) :] == [(4, 5, 1)]
+
+
+def test_a_promise_says_what_it_is_of() -> None:
+    with whence.open() as db:
+        db.execute(WINDOWS)
+        db.execute("CREATE TABLE x (a INT); CREATE VIEW by_k AS SELECT k FROM bsort(s, on => k, slack => 1)")
+        with pytest.raises(whence.CatalogError, match="windows and sorts are over t, k: say which"):
+            db.advance("s", 3)
+        with pytest.raises(whence.CatalogError, match='has no column "tt"'):
+            db.advance("s", 3, on="tt")
+        with pytest.raises(whence.CatalogError, match="only streams have watermarks"):
+            db.flush("x")
+        with pytest.raises(whence.DataError):
+            db.advance("s", "soon", on="t")
+        with pytest.raises(whence.WhenceError, match="cannot stand inside a transaction"), db.transaction():
+            db.flush("s")

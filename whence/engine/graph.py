@@ -15,6 +15,8 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
+import numpy as np
+
 from whence.annotate import Algebra
 from whence.annotate.counting import COUNTING
 from whence.annotate.tracing import Tracer
@@ -23,11 +25,14 @@ from whence.engine.batch import consolidate
 from whence.engine.image import Image, Images, StaleImage
 from whence.engine.late import warn_of_late_rows
 from whence.engine.operator import Batch, Operator
+from whence.engine.promise import Promise, reaches
 from whence.engine.relation import Relation
 from whence.engine.retain import Retain
 from whence.engine.scan import Scan
+from whence.engine.sort import BSort
 from whence.engine.stream import StreamOperator
 from whence.engine.stream_scan import StreamScan
+from whence.engine.window import Window
 from whence.errors import DataError
 from whence.model.types import Schema
 from whence.plan.stream_model import Retention, Tracing
@@ -197,13 +202,15 @@ class Dataflow:
 
     # -- epochs ------------------------------------------------------------------------------------------------------
 
-    def run(self, deltas: dict[str, Batch]) -> dict[str, Batch]:
-        """Push the tables' deltas through; the consolidated change of each view that changed."""
+    def run(self, deltas: dict[str, Batch], promise: Promise | None = None) -> dict[str, Batch]:
+        """Push the tables' deltas through, and then a promise; the consolidated change of each view that changed."""
         outs: dict[int, Batch] = {}
         self._take(deltas, outs)
-        if not outs:
+        if promise is not None:
+            self._arrive(promise)
+        elif not outs:
             return {}
-        self._follow(self.order, outs)
+        self._follow(self.order, outs, promise)
         return {name: out for name, op in self.views.items() if (out := outs.get(id(op))) is not None}
 
     def _take(self, deltas: Mapping[str, Batch], outs: dict[int, Batch]) -> None:
@@ -211,12 +218,22 @@ class Dataflow:
             if len(delta.ann):
                 self._step(self.tables[name], [delta], outs)
 
-    def _follow(self, order: list[Operator], outs: dict[int, Batch]) -> None:
+    def _arrive(self, promise: Promise) -> None:
+        """Let the streams of a promise know that it has arrived."""
+        for name in promise.columns:
+            scan = self.tables[name]
+            self.touch(scan)
+            self._ran.append(scan)
+            scan.kept.reach(promise.at)  # type: ignore[attr-defined]  # only streams are promised of
+
+    def _follow(self, order: list[Operator], outs: dict[int, Batch], promise: Promise | None = None) -> None:
         """Run the operators, in their order, that have something to do."""
         ran = self._ran
         for op in order:
             inputs = op.inputs
-            if op.follows:
+            if promise is not None and reaches(promise, op):
+                pass
+            elif op.follows:
                 if not any(i in ran for i in inputs):
                     continue
             else:
@@ -229,7 +246,7 @@ class Dataflow:
             for i in inputs:
                 delta = outs.get(id(i))
                 ins.append(delta if delta is not None else Batch.empty(len(i.schema)))
-            self._step(op, ins, outs)
+            self._step(op, ins, outs, promise)
 
     def touch(self, op: Operator) -> None:
         """An operator's state is about to change."""
@@ -237,10 +254,15 @@ class Dataflow:
             self.before(op)
         op.changed = True
 
-    def _step(self, op: Operator, deltas: list[Batch], outs: dict[int, Batch]) -> None:
+    def _step(self, op: Operator, deltas: list[Batch], outs: dict[int, Batch], promise: Promise | None = None) -> None:
         self.touch(op)
         self._ran.append(op)
         out = op.apply(deltas)
+        if promise is not None and isinstance(op, (Window, BSort)) and reaches(promise, op):
+            more = op.promise(promise.bound, promise.at)
+            if len(out.ann):
+                more = Batch(np.concatenate((out.rows, more.rows)), np.concatenate((out.ann, more.ann)))
+            out = more
         if not len(out.ann):
             return
         if op.arranged is not None:

@@ -127,6 +127,11 @@ class Retained:
         self.next += count
         self.last_at = int(rows[-1, -1])
 
+    def reach(self, at: int) -> None:
+        """Something other than a row has arrived."""
+        self.append(self._rows[:0], self._rows[:0])
+        self.last_at = at
+
     def _make_room(self, count: int) -> None:
         """Let there be so many free rows at the end, so that it will not be asked for again before half of what is
         kept has come."""

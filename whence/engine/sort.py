@@ -19,6 +19,7 @@ from whence.engine.stream import Late, StreamOperator
 from whence.model.codes import NULL, Codes
 
 _ALL = 1 << 62  # rows: more than there are
+_GREATEST = 2**63 - 1
 
 
 class BSort(StreamOperator):
@@ -61,6 +62,18 @@ class BSort(StreamOperator):
         self.late.add(kept.rows[late[:refused], :-1], int(self._meta[hk.LAST]))
         rows = kept.rows[out]
         rows[:, -1] = kept.rows[cause[:left], -1]
+        return Batch(rows, kept.carried(out))
+
+    def promise(self, bound: int | None, at: int) -> Batch:
+        """Let the rows below a value leave, or all of them, at `at`."""
+        kept, out = self._arrivals, np.empty(int(self._meta[hk.HELD]), np.int64)
+        most = _GREATEST if bound is None else bound
+        out = out[: hk.release(kept.rows, self.column, most, self._heap, self._meta, out)]
+        self._left.append(out)
+        if bound is not None and self.slack is None:
+            self._meta[hk.REACH] = max(int(self._meta[hk.REACH]), bound - 1)
+        rows = kept.rows[out]
+        rows[:, -1] = at
         return Batch(rows, kept.carried(out))
 
     def _low(self, start: int) -> Codes:

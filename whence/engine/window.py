@@ -189,7 +189,31 @@ class Window(StreamOperator):
                 out = _longer(out, room)
                 info = _longer(info, room if traced else 0)
             elif status != st.SPLIT:
-                raise self._failed(status, self._value(rows[done]) if count else "a promise")
+                raise self._failed(status, f"a row with {self._value(rows[done])}")
+
+    def promise(self, bound: int | None, at: int) -> Batch:
+        """Close the windows that end no later than a value, or all that have rows; they come out at `at`."""
+        scalar, traced = self._scalar, self.tracer is not None
+        room, width = 16, len(self.schema) + len(self._plan.wide)
+        out, info = np.empty((room, width), np.int64), np.empty((room if traced else 0, 3), np.int64)
+        if not self._begun:
+            self._annotations.begin()
+        scalar[st.S_STATUS] = st.SPLIT if self._begun else st.BEGIN
+        scalar[[st.S_CLOCK, st.S_OUT]], self._begun = 0, True
+        if self._interned:
+            self._k.replace(labels=self.dictionary.labels())
+        none = np.empty(0, np.int64)
+        while True:
+            wk.promise(*self._addresses, NULL if bound is None else bound, at, out, info)
+            status = int(scalar[st.S_STATUS])
+            if status == st.DONE:
+                n = int(scalar[st.S_OUT])
+                blank = none if self.tracer is None else self.tracer.blank(0)
+                return Batch(self._with_codes(out[:n]), self._taken(blank, 0, 0, none, none, info))
+            if status != st.OUTPUT:
+                raise self._failed(status, "a promise")
+            room = max(2 * room, int(scalar[st.S_WANT]))
+            out, info = _longer(out, room), _longer(info, room if traced else 0)
 
     def _taken(self, ann: Codes, first: int, end: int, owner: Codes, pane_of: Codes, info: Codes) -> Codes:
         """The annotations of the rows out since the last were taken, taking in those of rows[first:end]."""
@@ -215,9 +239,9 @@ class Window(StreamOperator):
             group = self._groups.k.data[int(self._scalar[st.S_WHERE]), self._plan.plan[st.P_KEYS] :]
             return self._too_large(int(self._scalar[st.S_WHICH]), group)
         if status == st.TOO_FAR:
-            return EvaluationError(f"no window has a number for {what}: it is too far away")
+            return EvaluationError(f"no window has a number for {what.removeprefix('a row with ')}: it is too far away")
         return EvaluationError(
-            f"a row with {what} closes more than {st.MOST_AT_ONCE:,} windows at once; "
+            f"{what} closes more than {st.MOST_AT_ONCE:,} windows at once; "
             "take a larger `every`, or an origin and values that are nearer"
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -24,7 +24,7 @@ from whence.model.types import Schema, Type
 from whence.plan.expr import Volatile
 from whence.plan.program import ScalarFunction, TableFunction, owed_name
 from whence.plan.settings import DEPTH_LIMIT
-from whence.runtime import copying, explaining, lateness, statements, supposing, writing
+from whence.runtime import copying, explaining, lateness, statements, supposing, watermarks, writing
 from whence.runtime.changes import Changes
 from whence.runtime.copying import Backup
 from whence.runtime.durable import Durable, Following
@@ -589,6 +589,35 @@ class Database:
     def changes(self, name: str, snapshot: bool = False) -> Changes:
         """The changes of a view (or table) from now on; with `snapshot` its present rows come first."""
         return self._now.changes(_name(name), snapshot)
+
+    def advance(self, stream: str | Sequence[str], value: Any, *, on: str | None = None) -> None:
+        """Promise that no row of a stream with a smaller value of a column is to come, and close windows up to it.
+
+        `on` names the column; it can be left out if the windows over the stream go by one. Windows over several
+        streams need them all in one call. A promise is an epoch of its own, and is never taken back: a row that breaks
+        it is late for what has closed.
+
+        >>> import whence
+        >>> db = whence.open(); _ = db.execute("CREATE STREAM s (t INT)")
+        >>> _ = db.execute("CREATE VIEW w AS SELECT COUNT(*) AS n FROM slide(s, on => t, width => 10, every => 10)")
+        >>> _ = db.insert("s", [(1,), (7,)]); db.advance("s", 10); db["w"].rows
+        [(2,)]
+        """
+        watermarks.advance(self._runtime, stream, value, on)
+
+    def flush(self, stream: str | Sequence[str] | None = None) -> None:
+        """Close every window on a column that has rows of a stream (or of all), and let sorts give out what they hold.
+
+        The stream may go on: rows that come later are late only for windows that have closed. Windows of rows stay
+        open until they have their rows.
+
+        >>> import whence
+        >>> db = whence.open(); _ = db.execute("CREATE STREAM s (t INT)")
+        >>> _ = db.execute("CREATE VIEW w AS SELECT COUNT(*) AS n FROM slide(s, on => t, width => 10, every => 10)")
+        >>> _ = db.insert("s", [(1,), (7,)]); db.flush("s"); db["w"].rows
+        [(2,)]
+        """
+        watermarks.flush(self._runtime, stream)
 
     def late(self, view: str) -> LateRows:
         """The rows that came too late for a view: their `count`, and the last of them.

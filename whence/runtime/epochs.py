@@ -23,10 +23,11 @@ import pyarrow as pa
 
 from whence.annotate.counting import COUNTING
 from whence.engine.batch import consolidate
-from whence.engine.epoch import Epoch
+from whence.engine.epoch import Epoch, Inputs
 from whence.engine.lifetimes import NEVER, Lifetimes
 from whence.engine.moment import during
 from whence.engine.operator import Batch
+from whence.engine.promise import Promise, promise_in
 from whence.engine.retain import is_stream
 from whence.errors import CatalogError, OutOfMemoryError, StorageError, WhenceError
 from whence.model.codes import Codes
@@ -366,7 +367,7 @@ class Epochs:
         for life, delta, _ in moved.values():
             life.before(delta)
         with during(epoch.number, epoch.time):
-            changes = flow.run(deltas)
+            changes = flow.run(deltas, promise_in(epoch.inputs.marks) if epoch.inputs is not None else None)
         for name in epoch.refreshed:
             flow.touch(flow.tables[name])
         for life, delta, refreshed in moved.values():
@@ -391,7 +392,11 @@ class Epochs:
 
     def _gathered(self, epoch: Epoch) -> Epoch:
         """What is to be done with the writes of a transaction."""
-        return epoch
+        promised, self.promised = self.promised, None
+        return epoch if promised is None else replace(epoch, inputs=Inputs((), promised.marks()))
+
+    promised: Promise | None = None  # what the transaction that is open promises of streams, see watermarks.py
+    takes_promises = True
 
     def _moved(self, epoch: Epoch) -> dict[str, tuple[Lifetimes, Batch, Codes]]:
         """The lifetimes that an epoch moves, with the table's changes and the rows that begin anew."""

@@ -103,6 +103,10 @@ def _windows() -> None:
     window.commit()
     window.held()
     window.restore(window.image())
+    values = Window(stream, Span(None, 1, on=0, by=(0,)), (0,), (), Schema((*pair.columns,)), words)
+    values.apply([Batch(row.rows, tracer.generate("a", row.ann))])
+    values.promise(None, 2)
+    values.undo()
 
 
 def _stream_operators() -> None:
@@ -116,6 +120,8 @@ def _stream_operators() -> None:
             op.apply([row] * len(op.inputs))
             op.commit()
             op.apply([row] * len(op.inputs))
+            if isinstance(op, BSort):
+                op.promise(None, 2)
             op.undo()
             op.restore(op.image())
 

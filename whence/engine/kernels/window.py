@@ -423,6 +423,51 @@ def advance(
     return i
 
 
+@allocating
+def promise(
+    state_at: int,
+    clocks_at: int,
+    groups_at: int,
+    panes_at: int,
+    kept_at: int,
+    entries_at: int,
+    nodes_at: int,
+    bound: int,
+    at: int,
+    out: Codes,
+    info: Codes,
+) -> None:
+    """Move the watermarks of all clocks to a value, or if it is NULL as far as closes every window that has rows."""
+    s = st.state(state_at)
+    clocks, groups, panes = lines(clocks_at), lines(groups_at), lines(panes_at)
+    kept, entries, nodes = lines(kept_at), lines(entries_at), lines(nodes_at)
+    floats, sums = np.empty(1, np.float64), np.empty(3, np.float64)
+    bits, words = floats.view(np.int64), sums.view(np.int64)
+    plan, scalar, clock = s.plan, s.scalar, clocks.data
+    _begin(s, clocks, groups, panes, kept, entries, nodes)
+    scalar[st.S_PROMISED] = max(scalar[st.S_PROMISED], bound)
+    for c in range(scalar[st.S_CLOCK], clocks.meta[M_HIGH]):
+        scalar[st.S_CLOCK] = c
+        if clock[c, st.C_SEEN] == 0:
+            continue
+        if bound != _NULL:
+            origin = clock[c, st.C_ORIGIN]
+            pane, _, _ = _pane_of(plan, s.units, origin, _near(s, origin, bound, bits, floats), False, bits, floats)
+        elif plan[st.P_LANDMARK] == 1:
+            pane = clock[c, st.C_TOP] + 1
+        else:
+            pane = plan[st.P_STRIDE] * (clock[c, st.C_TOP] // plan[st.P_STRIDE]) + plan[st.P_DEPTH] + 1
+        if pane > clock[c, st.C_LAST]:
+            status = _move(
+                s, clocks, groups, panes, kept, entries, nodes, c, pane, at, out, info, bits, floats, words, sums
+            )
+            if status != st.DONE:
+                scalar[st.S_STATUS] = status
+                return
+    sweep(s, groups, panes)
+    scalar[st.S_STATUS] = st.DONE
+
+
 @kernel
 def find_all(state_at: int, clocks_at: int, groups_at: int, entries_at: int) -> None:
     """Make all tables anew from the lines."""

@@ -26,6 +26,7 @@ from whence.engine.epoch import Epoch, Inputs, Piece
 from whence.engine.fingerprint import fingerprint
 from whence.engine.image import SoundImages, StaleImage
 from whence.engine.operator import Batch
+from whence.engine.promise import promise_in
 from whence.engine.ship import by_arrival
 from whence.errors import CorruptionError, SparkError, WhenceError
 from whence.model.codes import Codes, Dictionary
@@ -182,6 +183,8 @@ class Sharded(Durable):
 
     def _run(self, epoch: Epoch, wanted: Collection[str] | None = None) -> Told:
         crew, catalog = self.crew, self.sharded
+        if epoch.inputs is not None and promise_in(epoch.inputs.marks) is not None:
+            raise WhenceError("partitions cannot carry out db.advance or db.flush: open the database without them")
         if wanted is None:
             wanted = self._follows()
         steps, rows = self._first_steps(epoch)
@@ -377,6 +380,7 @@ class Sharded(Durable):
             self._marks_due = {}
         return missing
 
+    takes_promises = False
     _marks_due: Mapping[str, int] = {}
 
     def _gathered(self, epoch: Epoch) -> Epoch:
