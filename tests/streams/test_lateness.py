@@ -199,3 +199,18 @@ def test_a_promise_says_what_it_is_of() -> None:
             db.advance("s", "soon", on="t")
         with pytest.raises(whence.WhenceError, match="cannot stand inside a transaction"), db.transaction():
             db.flush("s")
+
+
+def test_a_result_that_a_flush_brought_about_is_not_replayed() -> None:
+    with whence.open() as db:
+        db.execute("CREATE STREAM s (t INT)")
+        db.execute(
+            "CREATE VIEW w WITH (provenance = 'covering') AS "
+            "SELECT COUNT(*) AS n FROM "
+            "slide((SELECT t FROM bsort(s, on => t, within => 2)), on => t, width => 4, every => 4)"
+        )
+        db.insert("s", [(1,), (5,), (4,), (9,)])
+        db.flush()
+        assert db["w"].rows == [(1,), (2,), (1,)]
+        with pytest.raises(whence.WhenceError, match=r"db\.flush brought about cannot be replayed"):
+            db.why("w", tid=3)

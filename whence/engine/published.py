@@ -1,9 +1,10 @@
 """Compare what a replay gave with what a view has published.
 
 Law: a replay of deterministic operators gives each result again, with the same `$at`, the same values and the same hull
-of tids. A mismatch therefore means that a Python function gave another answer for the same arguments, and is an error,
-since the tids that were found belong to another result. Sums of DOUBLE may differ in their last digits: a copy that
-starts cold adds the same numbers in another order.
+of tids. A mismatch therefore means that a Python function gave another answer for the same arguments, or that a
+promise (`engine/promise.py`), which no replay sees, brought the result about. It is an error, since the tids that were
+found belong to another result. Sums of DOUBLE may differ in their last digits: a copy that starts cold adds the same
+numbers in another order.
 """
 
 from __future__ import annotations
@@ -27,7 +28,10 @@ def mismatch(view: str, tid: int, what: str, functions: Sequence[str]) -> Replay
             "with deterministic=False, and give the view provenance = 'lineage', which needs no replay"
         )
     else:
-        way = "this is a fault of Whence, please report it; provenance = 'lineage' needs no replay"
+        way = (
+            "a result that db.advance or db.flush brought about cannot be replayed, as a replay sees rows only; any "
+            "other is a fault of Whence, please report it. provenance = 'lineage' needs no replay"
+        )
     return ReplayError(f"a replay of {view} did not give result {tid:,} as it was published ({what}): {way}")
 
 
