@@ -341,4 +341,6 @@ def test_lost_values_are_taken_as_an_insert_takes_them() -> None:
         found = db.why("v", n=2)
         assert found.holds_without({"t": [(float("nan"), 1.5, day, 0)]})
         assert not found.holds_without({"t": (float("nan"), 1.5, day, None)})
-        assert not found.holds_without({"t": [{"w": 2.0, "n": 7}]})
+        assert not found.holds_without({"t": [{"w": 2.0, "p": None, "d": None, "n": 7}]})
+        with pytest.raises(WhenceError, match="table t, row 1: no values for columns p, d"):
+            found.holds_without({"t": [{"w": 2.0, "n": 7}]})

@@ -156,7 +156,11 @@ def _widen(old: Schema, new: Schema) -> Schema:
 def _wider(old: Type, new: Type) -> Type:
     """The type of a column that has grown: of a DECIMAL, which may grow with every round, at once all there is."""
     type = set_type(old, new)
-    if type.kind is not Kind.DECIMAL or type.precision <= old.precision or old.kind is not Kind.DECIMAL:
+    if type.kind is not Kind.DECIMAL or old.kind is not Kind.DECIMAL:
+        return type
+    if new.kind is Kind.DECIMAL and new.scale > type.scale:  # digits after the point grow without end: never round them
+        return t.decimal(t.MAX_PRECISION, new.scale)
+    if type.precision <= old.precision:
         return type
     return t.decimal(t.MAX_PRECISION if type.is_wide else t.NARROW_PRECISION, type.scale)
 
