@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import whence
+from tests.partitioned.workers import Pool
 from whence.errors import CatalogError, DataError, ExpiredError, StorageError
 from whence.runtime import database
 from whence.runtime.spark.routing import RawRows
@@ -392,3 +393,122 @@ def test_rows_in_files_arrive_in_order(tmp_path: Path) -> None:
                 assert held(db, ["s", "m"]) == held(plain, ["s", "m"])
                 assert sorted(db.query(asked).rows) == sorted(plain.query(asked).rows)
         parts.close()
+
+
+# -- promises ----------------------------------------------------------------------------------------------------------
+
+PROMISED = {
+    "keyed": "SELECT k, window_end AS e, COUNT(*) AS n, SUM(v) AS s "
+    "FROM slide(a, on => t, width => 8, every => 4, by => k) GROUP BY k, window_end",
+    "per_key": "SELECT k, window_end, MAX(n) AS m FROM slide(keyed, on => e, width => 8, every => 8, by => k) "
+    "GROUP BY k, window_end",
+    "unkeyed": "SELECT window_end, COUNT(*) AS n, LAST(name) AS l FROM slide(a, on => t, width => 8, every => 8) "
+    "GROUP BY window_end",
+    "sorted": "SELECT t, v FROM bsort(a, on => t, slack => 6)",
+    "sorted_windows": "SELECT window_end, SUM(v) AS s FROM slide(sorted, on => t, width => 5, every => 5) "
+    "GROUP BY window_end",
+    "total": "SELECT k, COUNT(*) AS c, SUM(n) AS n FROM keyed GROUP BY k",
+}
+ORDERED = ("unkeyed", "sorted", "sorted_windows")  # the others have windows of several keys, which close in any order
+
+
+def promised_of(db: whence.Database, views: Iterable[str]) -> dict[str, Any]:
+    """What views hold, sorted where one promise closes windows of several keys; and how many rows were late."""
+    found = {name: db[name].rows if name in ORDERED else sorted(db[name].rows, key=repr) for name in views}
+    return {"late": {name: db.late(name).count for name in views if name != "total"}, **found}
+
+
+def promise_a_lot(db: whence.Database, rows: Sequence[Arrival], views: Iterable[str]) -> list[Any]:
+    """Insert rows with promises between them; what views hold after each."""
+    found = []
+    for number, start in enumerate(range(0, len(rows), 20)):
+        insert(db, rows[start : start + 20])
+        if number % 3 == 2:
+            db.flush("a" if number % 2 else None)
+        else:
+            db.advance("a", rows[min(start + 24, len(rows) - 1)][1][-1], on="t")
+        found.append(promised_of(db, views))
+    return found
+
+
+@pytest.mark.parametrize(("place", "views"), [("", PROMISED), ("k", PROMISED), ("", ("keyed", "per_key", "total"))])
+def test_promises_close_the_same_windows_in_partitions(place: str, views: Iterable[str]) -> None:
+    found, rows = [], arrivals(f"promises {place}", 160)
+    for count in (None, 1, 2, 3):
+        with database.open(partitions=count) if count else whence.open() as db:
+            db.execute(placed(place, ""))
+            for name in views:
+                db.execute(f"CREATE VIEW {name} AS {PROMISED[name]}")
+            if place and count in (2, 3):
+                assert "ship to the first partition" in db.explain("unkeyed")
+            found.append(promise_a_lot(db, rows, views))
+    assert found[1] == found[0]
+    assert found[2] == found[0]
+    assert found[3] == found[0]
+    assert all(found[0][-1].values())
+
+
+def test_a_promise_before_the_first_row_counts_in_every_partition() -> None:
+    with whence.open(partitions=3) as db:
+        db.execute(STREAMS + f"CREATE VIEW keyed AS {PROMISED['keyed']}")
+        db.advance("a", 8, on="t")
+        db.execute("CREATE VIEW all_of WITH (retain = 'all') AS " + VIEWS["all_of"])  # the stream stays where it is
+        db.insert("a", [(k, "x", 1, 1) for k in range(6)])
+        assert db.late("keyed").count == 6
+
+
+def test_a_failed_promise_has_not_been(monkeypatch: pytest.MonkeyPatch) -> None:
+    with whence.open(partitions=3) as parts, whence.open() as plain:
+        for db in (parts, plain):
+            db.execute(STREAMS)
+            for name in PROMISED:
+                db.execute(f"CREATE VIEW {name} AS {PROMISED[name]}")
+            insert(db, arrivals("undone", 60))
+        before, runtime = promised_of(parts, PROMISED), parts._runtime
+        with monkeypatch.context() as patch:
+            patch.setattr(runtime, "_write_epoch", lambda epoch: (_ for _ in ()).throw(StorageError("full")))
+            with pytest.raises(StorageError, match="full"):
+                parts.flush()
+        assert promised_of(parts, PROMISED) == before
+        for db in (parts, plain):
+            insert(db, arrivals("undone, then", 30))
+            db.advance("a", 60, on="t")
+        assert promised_of(parts, PROMISED) == promised_of(plain, PROMISED)
+
+
+def test_partitions_elsewhere_hear_of_promises(tmp_path: Path) -> None:
+    found, rows, pool, views = [], arrivals("elsewhere", 60), Pool("promises"), ("keyed", "unkeyed")
+    far = database.open(tmp_path / "db", spark=pool, partitions=2, on_spark={"host": "127.0.0.1", "inline_rows": 60})
+    far._runtime.crew.mode = "job"
+    for db in (far, whence.open()):
+        with db:
+            db.execute(placed("k", ""))
+            for name in views:
+                db.execute(f"CREATE VIEW {name} AS {PROMISED[name]}")
+            found.append(promise_a_lot(db, rows, views))
+    assert found[0] == found[1]
+
+
+def test_promises_in_the_log_are_done_again_by_any_runtime(tmp_path: Path) -> None:
+    rows = arrivals("promises that last", 120)
+    for before in (None, 3):
+        path = tmp_path / f"{before}"
+        db = database.open(path, partitions=before)
+        db.execute(STREAMS)
+        for name in PROMISED:
+            db.execute(f"CREATE VIEW {name} AS {PROMISED[name]}")
+        held_then = promise_a_lot(db, rows, PROMISED)[-1]
+        shutil.copytree(path, tmp_path / f"killed {before}")  # as a process that died here leaves it
+        db.close()
+        goes_on = []
+        for after in (None, 1, 2, 3):
+            shutil.copytree(tmp_path / f"killed {before}", tmp_path / f"{before} {after}")
+            with database.open(tmp_path / f"{before} {after}", partitions=after) as db:
+                assert promised_of(db, PROMISED) == held_then
+                insert(db, [("a", (k, "x", 1, t)) for t in (5, 400) for k in range(4)])
+                goes_on.append(promised_of(db, PROMISED))
+        assert all(one == goes_on[0] for one in goes_on)
+        with database.open(path, partitions=before) as db:  # from the image
+            assert promised_of(db, PROMISED) == held_then
+        with pytest.raises(StorageError, match=r"closed by db.advance or db.flush.* as many as it had"):
+            database.open(path, partitions=2)

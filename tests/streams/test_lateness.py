@@ -214,3 +214,13 @@ def test_a_result_that_a_flush_brought_about_is_not_replayed() -> None:
         assert db["w"].rows == [(1,), (2,), (1,)]
         with pytest.raises(whence.WhenceError, match=r"db\.flush brought about cannot be replayed"):
             db.why("w", tid=3)
+
+
+def test_a_check_leaves_out_what_a_promise_closed(tmp_path: Any) -> None:
+    with whence.open(tmp_path / "db") as db:
+        db.execute(WINDOWS + "; CREATE VIEW plain AS SELECT k FROM s")
+        db.insert("s", [(3, 1), (7, 2)])
+        db.flush()
+    report = whence.check(tmp_path / "db")
+    assert report.ok
+    assert {view.name for view in report.views if view.unknown} == {"w", "sorted"}

@@ -77,8 +77,8 @@ class Dataflow:
 
     @property
     def last_at(self) -> int:
-        """When the last row of any stream arrived."""
-        return max((stream.kept.last_at for stream in self.streams.values()), default=0)
+        """When the last row, or promise, of any stream arrived."""
+        return max((stream.kept.reached for stream in self.streams.values()), default=0)
 
     def tracer(self, tracing: Tracing) -> Tracer:
         """The algebra of all operators that are traced in some way."""

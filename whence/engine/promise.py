@@ -3,7 +3,8 @@
 Law: a promise is an event of the streams, at an `$at` of its own: it closes the windows, and releases the sorted rows,
 that the next row beyond it would, and changes nothing else. It reaches an operator if the column that the operator goes
 by is, in all rows that come to it, a promised column of a base stream. A promise without a bound, a flush, reaches an
-operator if all base streams below it are flushed; it closes every window that has rows.
+operator if all base streams below it are flushed; it closes every window that has rows. In partitions every one of them
+is told of it in the first stage, and its operators hear of it in their own, when all rows for them have come.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from whence.engine.operator import Operator
 from whence.engine.project import Project
 from whence.engine.retain import Retain
 from whence.engine.select import Select
+from whence.engine.ship import Mine, Ship
 from whence.engine.sort import BSort
 from whence.engine.stream_scan import StreamScan
 from whence.engine.window import Window
@@ -73,7 +75,7 @@ def _promised(op: Operator, column: int, promise: Promise) -> bool:
         case Project():
             expr = op.exprs[column]
             return isinstance(expr, Col) and _promised(op.inputs[0], expr.index, promise)
-        case Select() | Retain() | Generate() | Plain() | Align() | BSort():
+        case Select() | Retain() | Generate() | Plain() | Align() | BSort() | Ship() | Mine():
             return _promised(op.inputs[0], column, promise)
         case Merge():
             return all(_promised(i, column, promise) for i in op.inputs)

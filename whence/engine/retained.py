@@ -38,16 +38,22 @@ class Retained:
         self.columns, self.retention, self.tracer, self.name = columns, retention, tracer, name
         self.first = self.next = 1  # tids: of the first row that is kept, and that the next row will get
         self.last_at = 0  # `$at` of the last row that ever came
+        self.promised = 0  # `$at` of the last promise: rows alone do not tell what was made of them
         self._base = 1  # tid of the first row of the buffer
         self._rows = np.empty((0, columns), np.int64)
         self._ann = tracer.blank(0) if tracer is not None else None
         self._ages: deque[tuple[int, int]] = deque()  # (the next tid, the time) after some epochs
-        self._before: tuple[int, int] | None = None
+        self._before: tuple[int, int, int] | None = None
 
     # -- seeing ------------------------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
         return self.next - self.first
+
+    @property
+    def reached(self) -> int:
+        """`$at` of the last row or promise."""
+        return max(self.last_at, self.promised)
 
     @property
     def complete(self) -> bool:
@@ -115,7 +121,7 @@ class Retained:
     def append(self, rows: Codes, ann: Codes) -> None:
         """Take rows in, behind the others."""
         if self._before is None:
-            self._before = self.next, self.last_at
+            self._before = self.next, self.last_at, self.promised
         count = len(rows)
         if not count:
             return
@@ -128,9 +134,9 @@ class Retained:
         self.last_at = int(rows[-1, -1])
 
     def reach(self, at: int) -> None:
-        """Something other than a row has arrived."""
+        """Note that a promise has arrived."""
         self.append(self._rows[:0], self._rows[:0])
-        self.last_at = at
+        self.promised = at
 
     def _make_room(self, count: int) -> None:
         """Let there be so many free rows at the end, so that it will not be asked for again before half of what is
@@ -177,13 +183,13 @@ class Retained:
     def undo(self) -> None:
         """As if nothing had come since the last commit."""
         if self._before is not None:
-            self.next, self.last_at = self._before
+            self.next, self.last_at, self.promised = self._before
         self._before = None
 
     def clear(self) -> None:
         """Be as new."""
         self.first = self.next = self._base = 1
-        self.last_at = 0
+        self.last_at = self.promised = 0
         self._before = None
         self._ages.clear()
 
@@ -198,6 +204,8 @@ class Retained:
         for chunk in range(self.first // _CHUNK, -(-self.next // _CHUNK)):
             start, end = max(chunk * _CHUNK, self.first), min((chunk + 1) * _CHUNK, self.next)
             found[f"rows/{chunk}"] = self._rows[start - self._base : end - self._base]
+        if self.promised:
+            found["promised"] = np.array([self.promised], np.int64)
         if self.tracer is not None:
             found |= nested(ANN[:-1], self.tracer.image(self.ann))
         return found
@@ -221,6 +229,7 @@ class Retained:
                 raise StaleImage(f"annotations of {len(ann)} rows where {following - first} were expected")
         self._base = self.first = first
         self.next, self.last_at, self._before = following, last_at, None
+        self.promised = int(image["promised"].max(initial=0)) if "promised" in image else 0
         self._rows, self._ann = np.concatenate([np.empty((0, self.columns), np.int64), *parts]), ann
         self._ages = deque((tid, time) for tid, time in image["ages"].tolist())
 

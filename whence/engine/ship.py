@@ -5,7 +5,8 @@ first partition, or everything in every one. It gives it one stage later (`engin
 goes out, and what comes in by its channel is its output. State: none; cost: the delta.
 
 Rows of a stream stay in its order: a partition sends its share as it is, and what came from all is put in the order of
-`$at` again. Rows with equal `$at` come from one partition, in the order they were made (`plan/place_streams.py`).
+`$at` again. Rows with equal `$at` come from one partition, in the order they were made (`plan/place_streams.py`), but
+for those that a promise brings about (`engine/promise.py`), which stand by partition.
 
 Where every partition has all rows nothing has to move: Mine keeps those that live here.
 """

@@ -21,6 +21,7 @@ from whence.engine.arrange import arrangement
 from whence.engine.graph import Dataflow, Kept, arrange, upwards
 from whence.engine.image import Images, StaleImage
 from whence.engine.operator import Batch, Operator
+from whence.engine.promise import Promise, reaches
 from whence.engine.rounds import Rounds
 from whence.engine.ship import Ship
 from whence.engine.stream import StreamOperator
@@ -50,21 +51,32 @@ class Staged(Dataflow):
         self._exchanges: list[Rounds] = []
         self._installing: _Install | None = None
         self._traffic: dict[str, Traffic] = {}  # of this epoch, by the fingerprints of those who send
+        self._promise: Promise | None = None  # of this epoch
 
     # -- epochs ------------------------------------------------------------------------------------------------------
 
-    def run_stage(self, stage: int, deltas: Mapping[str, Batch], received: Mapping[str, Batch]) -> list[Parcel]:
-        """Run one stage with the tables' deltas (at first) and what other partitions sent; what is to be sent on."""
+    def run_stage(
+        self,
+        stage: int,
+        deltas: Mapping[str, Batch],
+        received: Mapping[str, Batch],
+        promise: Promise | None = None,
+    ) -> list[Parcel]:
+        """Run one stage with the tables' deltas and a promise (at first), and what other partitions sent; what is to be
+        sent on."""
         if self._installing is not None:
             return self._install_stage(self._installing, stage, received)
         before = len(self._ran)
         self._take(deltas, self._outs)
+        if promise is not None:
+            self._promise = promise
+            self._arrive(promise)
         for ship, batch in self._for_ships(received):
             self._deliver(ship, batch)
         for op in self._exchanges:
             if op.stage + op.delay == stage and op in self._ran:
                 op.finish()
-        self._follow([op for op in self.order if op.stage == stage and op not in self._ran], self._outs)
+        self._follow([op for op in self.order if op.stage == stage and op not in self._ran], self._outs, self._promise)
         sent = self._shipped(self._ran[before:], stage)
         for op in self._exchanges:
             phase = stage - op.stage
@@ -110,7 +122,7 @@ class Staged(Dataflow):
                     if op.follows
                     else any(id(i) in self._outs for i in op.inputs)
                 )
-                if ready:
+                if ready or (self._promise is not None and reaches(self._promise, op)):
                     found = op.stage
         return found
 
@@ -126,13 +138,13 @@ class Staged(Dataflow):
         senders: list[Ship | Rounds] = [*self._ships.values(), *self._exchanges]
         for sender in senders:
             sender.shipped = sender.shipped.after(self._traffic.get(sender.fingerprint, Traffic()))
-        self._outs, self._traffic = {}, {}
+        self._outs, self._traffic, self._promise = {}, {}, None
 
     def undo(self) -> None:
         if self._installing is not None:
             self._abort_install(self._installing)
         super().undo()
-        self._outs, self._traffic = {}, {}
+        self._outs, self._traffic, self._promise = {}, {}, None
 
     # -- sending -----------------------------------------------------------------------------------------------------
 

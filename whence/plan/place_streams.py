@@ -1,8 +1,9 @@
 """Stream networks in partitions: which rows of a stream an operator must see together, and where base streams live.
 
 Law: each partition has a subsequence of every stream, in its order, and together they have it whole; rows with one
-`$at` are in one partition. So what a partition's operator makes of its share is its share of what one operator would
-make of everything, if the operator finds together what it looks at together:
+`$at` are in one partition, unless a promise closed windows of several keys, which stand in no order. So what a
+partition's operator makes of its share is its share of what one operator would make of everything, if the operator
+finds together what it looks at together:
 
 | operator   | wants |
 |------------|-------|

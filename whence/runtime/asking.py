@@ -435,7 +435,7 @@ def _copy(runtime: Embedded, views: list[str], tables: list[str]) -> Catalog:
         found.create_table(create)
         if create.table.stream is not None:
             kept = runtime.catalog.site().kept(table)
-            found.flow.streams[table].restore(stream_image(kept.rows, kept.next, kept.last_at))
+            found.flow.streams[table].restore(stream_image(kept.rows, kept.next, kept.last_at, kept.promised))
             continue
         relation = found.flow.tables[table].relation
         relation.apply(Batch(*runtime.contents(table), True))

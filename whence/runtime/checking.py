@@ -25,8 +25,10 @@ from whence.engine.operator import Batch, Operator
 from whence.engine.retain import Retain
 from whence.engine.retained import Retained
 from whence.engine.scan import Scan
+from whence.engine.sort import BSort
 from whence.engine.stream_scan import StreamScan
 from whence.engine.trust import derived_before
+from whence.engine.window import Window
 from whence.errors import StorageError, WhenceError
 from whence.model.codes import NULL, Codes, Dictionary, codes_to_floats
 from whence.model.progress import Progress
@@ -187,11 +189,15 @@ def _derive(runtime: Embedded, progress: Progress | None) -> Catalog:
 
 def _past(top: Operator) -> str:
     """Why a view cannot be computed anew: what it was made of is no longer there. Empty if it can be."""
-    for op in upwards([top]):
+    below = upwards([top])
+    closes = any(isinstance(op, (Window, BSort)) for op in below)
+    for op in below:
         if isinstance(op, Lookup):
             return "it joined rows of a stream with a relation as that was then"
         if isinstance(op, (StreamScan, Retain)) and op is not top and not op.kept.complete:
             return f"stream {op.kept.name} has dropped rows"
+        if isinstance(op, StreamScan) and op.kept.promised and closes:
+            return f"db.advance or db.flush closed windows over stream {op.kept.name}"
     return ""
 
 

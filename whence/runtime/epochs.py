@@ -240,7 +240,8 @@ class Epochs:
         return Pending(table, tables[name].relation, self.dictionary, expired, owed)
 
     def _begin(self, writes: Transaction) -> None:
-        """Let the transaction see no row whose time is up, in whatever table."""
+        """Let the transaction see no row whose time is up, in whatever table, and no promise of one that failed."""
+        self.promised = None
         if self._is_due():
             now = self.clock.now()
             for name, lifetimes in self.catalog.lifetimes.items():
@@ -396,7 +397,6 @@ class Epochs:
         return epoch if promised is None else replace(epoch, inputs=Inputs((), promised.marks()))
 
     promised: Promise | None = None  # what the transaction that is open promises of streams, see watermarks.py
-    takes_promises = True
 
     def _moved(self, epoch: Epoch) -> dict[str, tuple[Lifetimes, Batch, Codes]]:
         """The lifetimes that an epoch moves, with the table's changes and the rows that begin anew."""

@@ -17,10 +17,10 @@ from whence.engine.image import TABLE, Image, Loaded, StaleImage
 from whence.engine.retained import Retained
 from whence.errors import StorageError
 from whence.model.codes import Codes
-from whence.plan.logical import walk
+from whence.plan.logical import Node, walk
 from whence.plan.program import Program, is_owed, owner_of
 from whence.plan.strata import dependents
-from whence.plan.stream_model import Lookup, Retention
+from whence.plan.stream_model import BSort, Lookup, Retention, Window
 from whence.state.chain import Chain
 
 
@@ -74,7 +74,8 @@ def _unite_streams(shares: list[Image]) -> Image:
     for part, share in zip(parts, shares, strict=True):
         part.restore(share)
     rows = np.concatenate([part.rows for part in parts])[in_order(parts)]
-    return stream_image(rows, 1 + sum(part.next - 1 for part in parts), max(part.last_at for part in parts))
+    following, last_at = 1 + sum(part.next - 1 for part in parts), max(part.last_at for part in parts)
+    return stream_image(rows, following, last_at, max(part.promised for part in parts))
 
 
 class Share(Protocol):
@@ -97,10 +98,11 @@ def in_order(shares: Sequence[Share]) -> Codes:
     return kept
 
 
-def stream_image(rows: Codes, following: int, last_at: int) -> Image:
+def stream_image(rows: Codes, following: int, last_at: int, promised: int = 0) -> Image:
     """The image of a stream that keeps these rows; the next one gets the tid `following`."""
     made = Retained(rows.shape[1], Retention())
     made.append(rows, np.ones(len(rows), np.int64))
+    made.promised = promised
     return {**made.image(), "numbers": np.array([following - len(rows), following, last_at], np.int64)}
 
 
@@ -119,6 +121,11 @@ _ADVICE = (
 _LOST = "and its state is not in the image, so it begins again with the rows that are kept"
 
 
+def _hears_promises(node: Node) -> bool:
+    """Whether a node closes windows, or gives out sorted rows, by the values of a column."""
+    return isinstance(node, BSort) or (isinstance(node, Window) and node.span.on is not None)
+
+
 def check_recomputable(
     planned: Program,
     streams: Mapping[str, Retained],
@@ -129,13 +136,15 @@ def check_recomputable(
     """Raise PastError if a view over streams, or one of `views`, cannot be computed from what these keep; with `lost`,
     call that for each such view instead."""
     for name, kept in streams.items():
-        for view in dependents(planned, name) if kept.last_at else ():
+        for view in dependents(planned, name) if kept.reached else ():
             if views is not None and view not in views:
                 continue
             if not kept.complete:
                 why = f"stream {name} no longer has the rows that {view} was made of (retain = …)"
             elif any(isinstance(node, Lookup) for node in walk(planned.views[view].query)):
                 why = f"{view} has joined rows of {name} with a relation as it was when they came"
+            elif kept.promised and any(map(_hears_promises, walk(planned.views[view].query))):
+                why = f"windows of {view} may have been closed by db.advance or db.flush, not by rows of {name}"
             else:
                 continue
             if lost is None:

@@ -36,10 +36,6 @@ def flush(runtime: Embedded, streams: str | Sequence[str] | None) -> None:
 def _make(runtime: Embedded, columns: dict[str, int], bound: int | None) -> None:
     if runtime.is_writing:
         raise WhenceError("advance and flush are epochs of their own: they cannot stand inside a transaction")
-    if not runtime.takes_promises:
-        raise WhenceError(
-            "advance and flush are not there for a database in partitions: insert a row past the end of the windows"
-        )
     if columns:
         with runtime.transaction():
             runtime.promised = Promise(columns, bound, runtime.catalog.flow.last_at + 1)

@@ -89,7 +89,7 @@ class ShardedFlow:
 
     @property
     def last_at(self) -> int:
-        """When the last row of any stream arrived."""
+        """When the last row, or promise, of any stream arrived."""
         return max((numbers.last_at for numbers in self.numbers.values()), default=0)
 
     def remove_table(self, name: str) -> None:
@@ -198,12 +198,12 @@ class ShardedCatalog(Catalog):
     def _plan(
         self, bound: Program, planned: Program, new: set[str], sizes: Mapping[str, int]
     ) -> tuple[Plan, frozenset[str]]:
-        """The next plan: what is kept stays as it is, and where it is. If a stream cannot stay, but had no rows yet, it
-        goes elsewhere, and what reads it is made anew."""
+        """The next plan: what is kept stays as it is, and where it is. If a stream cannot stay, but nothing has come to
+        it yet, it goes elsewhere, and what reads it is made anew."""
         try:
             return self._plan_over(bound, planned, new, sizes)
         except MisplacedError as error:
-            free = {name for name in error.streams if self.flow.numbers[name].next == 1}
+            free = {name for name in error.streams if not self.flow.numbers[name].last_at}
             if not free:
                 raise
             over = {view for name in free for view in dependents(planned, name)}
@@ -218,7 +218,7 @@ class ShardedCatalog(Catalog):
         kept = {views: v for views, v in old.since.items() if not new & {*views} and planned.views.keys() >= {*views}}
         pieces = [piece for piece in old.distributed.pieces if piece.views in kept]
         used = {t for piece in pieces for t in tables_of(piece)}
-        used |= {name for name, numbers in self.flow.numbers.items() if numbers.next > 1}
+        used |= {name for name, numbers in self.flow.numbers.items() if numbers.last_at}
         used |= self.pinned | {name for owed in self.crew.owed for name in owed}
         fixed = {n: d for n, d in old.distributed.tables.items() if n in used or sizes.get(n)}
         tables = [name for name, table in bound.tables.items() if table.stream is None]
@@ -406,7 +406,7 @@ class ShardedCatalog(Catalog):
         streams = {name: kept for name, kept in whole.items() if isinstance(kept, Retained)}
         check_recomputable(self.planned, streams, lost=lost)
         for name, kept in streams.items():
-            self.flow.numbers[name] = Numbers(kept.next, kept.last_at)
+            self.flow.numbers[name] = Numbers(kept.next, kept.reached)
         self._take_up(self.plan, 0)
         self.crew.keep()
         crew, shares = self.crew, self._shares(whole)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass
 class Numbers:
-    """Of one stream: the tid that the next row gets, and the `$at` of the last.
+    """Of one stream: the tid that the next row gets, and the `$at` of the last, or of a promise.
 
     >>> numbers = Numbers(); numbers.note(3, 7); numbers
     Numbers(next=4, last_at=7)

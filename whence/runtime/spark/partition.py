@@ -155,7 +155,7 @@ class Partition:
                 deltas, refreshed = self._taken(step, reply)
             moved = self._before_run(deltas, refreshed, step, reply)
             with during(step.epoch, step.time) if step.epoch else nullcontext():
-                reply.parcels = self.flow.run_stage(step.stage, deltas, self._received(step))
+                reply.parcels = self.flow.run_stage(step.stage, deltas, self._received(step), step.promise)
                 reply.waits = self.flow.waits(step.stage)
             for life, delta, again in moved:
                 life.after(delta, again, step.time)
@@ -349,7 +349,7 @@ class Partition:
         from whence.runtime.spark.retrieving import Share
 
         kept = self._site().kept(name)
-        return Share(kept.rows.copy(), kept.first, kept.next, kept.last_at)
+        return Share(kept.rows.copy(), kept.first, kept.next, kept.last_at, kept.promised)
 
     def behind(self, view: str, source: str | None, wanted: Codes) -> dict[str, Ragged]:
         """The tids behind results of a stream view; all tids are of this share."""

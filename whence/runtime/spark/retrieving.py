@@ -33,6 +33,7 @@ class Share:
     first: int
     next: int
     last_at: int
+    promised: int
 
 
 @dataclass(frozen=True)
@@ -112,7 +113,8 @@ class PartitionedSite(Site):
         rows = np.concatenate([part.rows for part in parts])[order]
         following = base.next if base is not None else 1 + sum(part.next - 1 for part in parts)
         kept = Retained(rows.shape[1], super().kept(name).retention, name=name)
-        kept.restore(stream_image(rows, following, max(part.last_at for part in parts)))
+        last_at, promised = max(part.last_at for part in parts), max(part.promised for part in parts)
+        kept.restore(stream_image(rows, following, last_at, promised))
         sizes = [len(part.rows) for part in parts]
         home = np.repeat(np.array(homes), sizes)[order]
         local = np.concatenate([np.arange(part.first, part.next) for part in parts])[order]

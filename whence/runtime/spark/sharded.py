@@ -183,8 +183,6 @@ class Sharded(Durable):
 
     def _run(self, epoch: Epoch, wanted: Collection[str] | None = None) -> Told:
         crew, catalog = self.crew, self.sharded
-        if epoch.inputs is not None and promise_in(epoch.inputs.marks) is not None:
-            raise WhenceError("partitions cannot carry out db.advance or db.flush: open the database without them")
         if wanted is None:
             wanted = self._follows()
         steps, rows = self._first_steps(epoch)
@@ -231,9 +229,12 @@ class Sharded(Durable):
             for piece in pieces:
                 for p in range(self.partitions) if piece.partition == EVERY else (piece.partition,):
                     raw.setdefault(p, {}).setdefault(piece.table, []).append(piece)
+        promise = promise_in(epoch.inputs.marks) if epoch.inputs is not None else None
+        told = range(self.partitions) if promise is not None else ()
+        first = Step(0, 0, 0, epoch.time, early=early, epoch=epoch.number, promise=promise)
         steps = {
-            p: Step(0, 0, 0, epoch.time, deltas.get(p, {}), refreshed.get(p, {}), raw.get(p), early, epoch=epoch.number)
-            for p in sorted({*deltas, *refreshed, *raw})
+            p: replace(first, deltas=deltas.get(p, {}), refreshed=refreshed.get(p, {}), raw=raw.get(p))
+            for p in sorted({*deltas, *refreshed, *raw, *told})
         }
         count = sum(len(b.ann) for b in epoch.deltas.values()) + sum(piece.rows for piece in pieces)
         return steps, count
@@ -296,7 +297,8 @@ class Sharded(Durable):
             self.input_bytes += sum(piece.rows * (8 * piece.width + 1) for piece in epoch.inputs.pieces)
 
     def _number(self, epoch: Epoch) -> None:
-        """Note which rows have come to streams."""
+        """Note which rows have come to streams, and which promises."""
+        promise = promise_in(epoch.inputs.marks) if epoch.inputs is not None else None
         for name, numbers in self.sharded.flow.numbers.items():
             if name in epoch.deltas:
                 at = epoch.deltas[name].rows[:, -1]
@@ -305,6 +307,8 @@ class Sharded(Durable):
             if pieces:  # their rows are counted without a gap
                 count = sum(piece.rows for piece in pieces)
                 numbers.note(count, min(piece.at for piece in pieces) + count - 1)
+            if promise is not None and name in promise.columns:
+                numbers.note(0, promise.at)
 
     def can_take(self, epoch: Epoch) -> bool:
         inputs = epoch.inputs
@@ -380,11 +384,11 @@ class Sharded(Durable):
             self._marks_due = {}
         return missing
 
-    takes_promises = False
     _marks_due: Mapping[str, int] = {}
 
     def _gathered(self, epoch: Epoch) -> Epoch:
         """An epoch of a transaction, before it is applied; with marks it is one even if no row changes."""
+        epoch = super()._gathered(epoch)
         return replace(epoch, inputs=Inputs((), dict(self._marks_due))) if self._marks_due else epoch
 
     def _ingest_files(

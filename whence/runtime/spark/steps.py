@@ -20,6 +20,7 @@ import numpy as np
 
 from whence.engine.epoch import Piece
 from whence.engine.operator import Batch
+from whence.engine.promise import Promise
 from whence.engine.staged import Parcel
 from whence.model.codes import Codes
 from whence.plan.distribute import Distributed
@@ -80,6 +81,7 @@ class Step:
     received: Sequence[tuple[str, Payload]] = ()
     plan: int | None = None  # its version
     epoch: int = 0  # that it is part of, if it is of one
+    promise: Promise | None = None  # of streams, to every partition
 
 
 @dataclass(frozen=True)
