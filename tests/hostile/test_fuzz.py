@@ -241,15 +241,15 @@ def one_statement(sql: str) -> bool:
         return True
 
 
-def attempt(act: Callable[[], Any]) -> bool:
-    """Whether it ends in an error of ours, which must not be long."""
+def attempt(act: Callable[[], Any], shows_values: bool = False) -> bool:
+    """Whether it ends in an error of ours, which must not be long, nor show a repr (other than of a value given)."""
     said = ""
     try:
         act()
     except whence.WhenceError as error:
         said = str(error)
     assert len(said) < 3_000, said[:300]
-    assert not INTERNAL.search(said), said
+    assert shows_values or not INTERNAL.search(said), said
     return bool(said)
 
 
@@ -371,7 +371,7 @@ def rows(chance: random.Random) -> None:
         good, columns = chance.choice(ROWS[table]), db[table].columns
         data = [row(chance, good, columns) for _ in range(chance.choice([1, 1, 2, 30]))]
         before = subject.everything()
-        if attempt(lambda table=table, data=data: write(db, chance, table, data)):
+        if attempt(lambda table=table, data=data: write(db, chance, table, data), shows_values=True):
             assert subject.everything() == before
         for name in (table, "sums"):
             db[name].to_arrow()

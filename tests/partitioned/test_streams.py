@@ -512,3 +512,21 @@ def test_promises_in_the_log_are_done_again_by_any_runtime(tmp_path: Path) -> No
             assert promised_of(db, PROMISED) == held_then
         with pytest.raises(StorageError, match=r"closed by db.advance or db.flush.* as many as it had"):
             database.open(path, partitions=2)
+
+
+def test_flush_is_refused_where_results_of_several_keys_are_taken_in_order() -> None:
+    with whence.open(partitions=3) as db:
+        db.execute("""
+            CREATE STREAM s (t INT, k INT, x INT);
+            CREATE VIEW sums AS
+              SELECT k, SUM(x) AS x FROM slide(s, on => t, width => 10, every => 10, by => k) GROUP BY k;
+        """)
+        db.insert("s", [(1, k, k) for k in range(6)])
+        db.execute("CREATE VIEW pairs AS SELECT FIRST(k) AS k, SUM(x) AS x FROM slide(sums, rows => 2, every => 2)")
+        assert "ship to the first partition" in db.explain("pairs")
+        before = db.epoch
+        with pytest.raises(whence.WhenceError, match="a view takes their results in order"):
+            db.flush("s")
+        assert (db.epoch, db["sums"].rows) == (before, [])
+        db.insert("s", [(11, 0, 7)])  # the stream goes on
+        assert db["sums"].rows == [(0, 0)]

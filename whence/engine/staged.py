@@ -26,6 +26,7 @@ from whence.engine.rounds import Rounds
 from whence.engine.ship import Ship
 from whence.engine.stream import StreamOperator
 from whence.engine.traffic import Letter, Traffic, counted, letter_of_rows
+from whence.errors import WhenceError
 
 
 @dataclass(frozen=True)
@@ -96,6 +97,11 @@ class Staged(Dataflow):
         batch = ship.received(batch)
         if not len(batch.ann):
             return
+        if self._promise is not None and ship.ordered and (batch.rows[:, -1] == self._promise.at).sum() > 1:
+            raise WhenceError(
+                "advance and flush close windows of several keys at once, and a view takes their results in order: in "
+                "partitions they have none. Group that view by the key, or open the database without partitions"
+            )
         self.touch(ship)
         if ship.arranged is not None:
             self._changed.append(ship.arranged)
