@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
+import gc
+import os
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -236,3 +238,23 @@ def test_adhoc_query_that_writes_or_cannot_be_asked_is_refused(sql: str, message
         db.execute("CREATE TABLE w (a INT, b INT)")
         with pytest.raises(whence.SqlError, match=message):
             db.query(sql)
+
+
+def test_forked_child_neither_closes_nor_uses_its_parents_connection() -> None:
+    db = whence.open()
+    db.execute("CREATE TABLE t (a INT)")
+    db.insert("t", (1,))
+    db.create_function("same", lambda x: x, args=["INT"], returns="INT")
+    query = "SELECT SUM(same(a)) AS s FROM t"
+    assert db.query(query).rows == [(1,)]
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            code = int(db.query(query).rows != [(1,)])
+            del db
+            gc.collect()
+        finally:
+            os._exit(code)
+    assert os.waitpid(child, 0)[1] == 0
+    assert db.query(query).rows == [(1,)]

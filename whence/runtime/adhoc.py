@@ -8,6 +8,7 @@ a query becomes our SqlError.
 from __future__ import annotations
 
 import inspect
+import os
 import re
 import threading
 import weakref
@@ -98,12 +99,25 @@ def _placed(query: exp.Expr, program: Program) -> SqlError | None:
     return None
 
 
+_INHERITED: list[duckdb.DuckDBPyConnection] = []
+
+
+def _close(connection: duckdb.DuckDBPyConnection, process: int) -> None:
+    """Close a connection, or keep it for ever in a child that has it from its parent: DuckDB's threads were not forked
+    with it, and to close it without them crashes."""
+    if process == os.getpid():
+        connection.close()
+    else:
+        _INHERITED.append(connection)
+
+
 class Adhoc:
     """The DuckDB connection of one database."""
 
     def __init__(self, read: Callable[[Iterable[str], list[Call], Narrow], dict[str, pa.Table]]) -> None:
         self._read = read  # the relations of one epoch as Arrow, and those that calls stand for
         self._connection: duckdb.DuckDBPyConnection | None = None
+        self._process = os.getpid()  # whose connection it is
         self._functions: dict[str, ScalarFunction] = {}
         self._failed: list[tuple[str, Exception]] = []
         self._guard = threading.Lock()
@@ -129,7 +143,7 @@ class Adhoc:
     def close(self) -> None:
         with self._guard:
             if self._connection is not None:
-                self._connection.close()
+                _close(self._connection, self._process)
                 self._connection = None
 
     @staticmethod
@@ -174,9 +188,12 @@ class Adhoc:
         return names
 
     def _connect(self, functions: Iterable[ScalarFunction]) -> duckdb.DuckDBPyConnection:
+        if self._connection is not None and self._process != os.getpid():
+            _close(self._connection, self._process)
+            self._connection = None
         if self._connection is None:
-            self._connection = duckdb.connect(":memory:", config=_CONFIG)
-            weakref.finalize(self, self._connection.close)  # or DuckDB complains of functions at exit
+            self._connection, self._process = duckdb.connect(":memory:", config=_CONFIG), os.getpid()
+            weakref.finalize(self, _close, self._connection, self._process)  # or DuckDB complains of functions at exit
             self._functions = {}
         for function in functions:
             if self._functions.get(function.name) is not function:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 import unicodedata
@@ -69,15 +70,16 @@ def _reverse(text: str) -> str:
     """Return the text backwards, with combining marks and emoji sequences kept whole: DuckDB knows which those are."""
     if text.isascii():
         return text[::-1]
-    if not hasattr(_here, "duckdb"):
+    place = os.getpid(), threading.get_ident()
+    if place not in _connections:
         import duckdb
 
-        _here.duckdb = duckdb.connect(":memory:", config={"threads": 1})
-    found: str = _here.duckdb.execute("SELECT reverse(?)", [text]).fetchone()[0]
+        _connections[place] = duckdb.connect(":memory:", config={"threads": 1})
+    found: str = _connections[place].execute("SELECT reverse(?)", [text]).fetchone()[0]
     return found
 
 
-_here = threading.local()  # a connection serves one thread at a time
+_connections: dict[tuple[int, int], Any] = {}  # of DuckDB: one serves one thread at a time, and no forked child
 
 
 @cache
