@@ -120,3 +120,9 @@ def test_rejects_survive_reopening_and_partitions(tmp_path: Path) -> None:
         assert db.query("SELECT line, reason FROM rejects").rows == [
             (2, "column cost: 'x' (str) is not a value of type INTEGER")
         ]
+
+
+@pytest.mark.parametrize("rows", [5, "ab", b"ab"])
+def test_what_is_no_rows_is_an_error_whatever_is_said(db: whence.Database, rows: Any) -> None:
+    with pytest.raises(DataError, match="table link: expected rows"):
+        db.insert("link", rows, on_error="skip")

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from whence.connect import files
 from whence.connect.files import Reject
-from whence.connect.rows import Missing, as_arrow, check_columns, check_not_null, encode, index_names
+from whence.connect.rows import Missing, as_list_or_arrow, check_columns, check_not_null, encode, index_names
 from whence.errors import DataError
 from whence.model.codes import Codes, Dictionary
 from whence.model.types import BIGINT, TEXT, Column, Schema
@@ -98,23 +98,23 @@ def encode_each(
     >>> len(rows), rejects[0].line, rejects[0].reason
     (1, 2, 'column x: 2 (int) is not a value of type TEXT')
     """
-    columnar = as_arrow(data) if not isinstance(data, (list, tuple, dict)) else None
-    if columnar is None:
-        one = isinstance(data, dict) or (isinstance(data, tuple) and not (data and isinstance(data[0], (tuple, dict))))
-        given: Any = [data] if one else list(data)
-    else:
-        given = columnar
+    given = as_list_or_arrow(data, table)
+    if not isinstance(given, list):
         check_columns(f"table {table}", given.column_names, schema, missing, index_names(data))  # no fault of a row
 
+    def some(start: int, stop: int) -> Any:
+        return given[start:stop] if isinstance(given, list) else given.slice(start, stop - start)
+
     def attempt(start: int, stop: int) -> Codes:
-        some = given[start:stop] if columnar is None else given.slice(start, stop - start)
-        codes = encode(some, schema, dictionary, table, missing=missing)
+        codes = encode(some(start, stop), schema, dictionary, table, missing=missing)
         check_not_null(codes, schema, table)
         return codes
 
     done, faults = isolate(len(given), attempt)
     rejects = [
-        Reject(None, at + 1, reason(error, table), record_of(given[at] if columnar is None else given.slice(at, 1)))
+        Reject(
+            None, at + 1, reason(error, table), record_of(given[at] if isinstance(given, list) else some(at, at + 1))
+        )
         for at, error in faults
     ]
     return np.concatenate(done) if done else _nothing(schema), rejects

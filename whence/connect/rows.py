@@ -63,18 +63,33 @@ def encode(
     """
     if missing not in ("error", "null"):
         raise DataError(f"missing is 'error' or 'null', not {shown(missing)}")
+    given = as_list_or_arrow(rows, table)
+    if isinstance(given, list):
+        return _encode_rows(given, schema, dictionary, table, missing)
+    lacking: Missing = missing if len(given) else "null"  # there is nothing to fill in
+    check_columns(f"table {table}", given.column_names, schema, lacking, index_names(rows))
+    return _encode_table(given, schema, dictionary, table, room)
+
+
+def as_list_or_arrow(rows: Any, table: str) -> list[Any] | pa.Table:
+    """Return rows of any kind we take as a list of rows, or as an Arrow table if they are columnar.
+
+    >>> as_list_or_arrow((1, 2), "t"), as_list_or_arrow(((1, 2), (3, 4)), "t")
+    ([(1, 2)], [(1, 2), (3, 4)])
+    >>> as_list_or_arrow(7, "t")
+    Traceback (most recent call last):
+    whence.errors.DataError: table t: expected rows (tuples, dicts, Arrow, pandas, polars), not 7
+    """
     if isinstance(rows, list):
-        return _encode_rows(rows, schema, dictionary, table, missing)
+        return rows
     if isinstance(rows, dict) or (isinstance(rows, tuple) and not (rows and isinstance(rows[0], (tuple, dict)))):
-        return _encode_rows([rows], schema, dictionary, table, missing)
+        return [rows]
     columnar = as_arrow(rows)
     if columnar is not None:
-        lacking: Missing = missing if len(columnar) else "null"  # there is nothing to fill in
-        check_columns(f"table {table}", columnar.column_names, schema, lacking, index_names(rows))
-        return _encode_table(columnar, schema, dictionary, table, room)
+        return columnar
     if isinstance(rows, (str, bytes)) or not isinstance(rows, Iterable) or getattr(rows, "shape", None) == ():
         raise DataError(f"table {table}: expected rows (tuples, dicts, Arrow, pandas, polars), not {shown(rows)}")
-    return _encode_rows(list(rows), schema, dictionary, table, missing)
+    return list(rows)
 
 
 def index_names(rows: Any) -> list[Any]:
