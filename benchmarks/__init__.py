@@ -5,6 +5,7 @@
 | `recursive_peers` | what one link deleted or inserted costs in four recursive views, at 100 to 1,600 nodes |
 | `join_peers` | what a batch of 1,000 mixed updates costs in a three-way join with GROUP BY over a million rows |
 | `durable` | what commits, batches and reopening cost on disk, beside SQLite |
+| `small_epochs` | what one row costs under 0 to 50 views, in memory and on disk |
 | `limits` | growth with unrelated state, bytes a row, time from import to the first answer |
 
 `transit_stub`, `star` and `ledger` make the data, `reopening` is a part of `durable`, `peers/` holds one runner a

@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks import small_programs
 from benchmarks.peers.common import HASH_MODULUS, HASH_PRIMES, RECURSIONS, SQUARE_MODULUS, Change, Digest, Rows
 
 CLOSE_TIMEOUT = 1200.0
@@ -238,4 +239,5 @@ GRAPHS: dict[str, Callable[[Any, Any], tuple[Any, Sequence[str]]]] = {
     "cheapest": _cheapest,
     "same_generation": _same_generation,
     "star": _star,
+    **small_programs.GRAPHS,
 }
