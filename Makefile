@@ -25,7 +25,7 @@ $(STAMP): pyproject.toml constraints.txt
 # What is cached and still valid is not compiled again (whence/model/jit.py).
 $(WARM): $(STAMP) $(KERNELS)
 	@echo "Compiling kernels (once; about two minutes)"
-	@$(BIN)/python -m whence.engine.kernels.warm
+	@$(BIN)/python -m whence.engine.warm
 	@$(BIN)/python -m whence.explain.warm
 	@touch $@
 

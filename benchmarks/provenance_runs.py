@@ -5,7 +5,7 @@ one that passes its limit is ended and the rest of its steps have "did not finis
 scheme through a small network, so that its kernels are loaded when the clock starts.
 
 What a step costs, all partitions together (see `Reading`): communication is what left its partition for another one, as
-`whence/engine/traffic.py` counts it. A message is a letter: all that one operator
+`whence/engine/exchange/traffic.py` counts it. A message is a letter: all that one operator
 has for one partition in one superstep.
 """
 

@@ -24,12 +24,12 @@ from typing import Any
 
 import numpy as np
 
-from whence.engine.fixpoint import Fixpoint
-from whence.engine.provenance import Provenance
+from whence.engine.recursion.annotated_fixpoint import Provenance
+from whence.engine.recursion.fixpoint import Fixpoint
 
 DRED, RELATIVE, LAZY, EAGER, SUPPORT = "DRed", "relative lazy", "absorption lazy", "absorption eager", "support"
 RELATIVE_TIMED, TIMED = "relative eager 1 s", "absorption eager 1 s"
-_POINTER = 4  # bytes of a rank, a rule, a row of a derivation and its links, see engine/kernels/store.py
+_POINTER = 4  # bytes of a rank, a rule, a row of a derivation and its links, see engine/recursion/kernels/store.py
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ import pytest
 
 import whence
 from whence.runtime import database
-from whence.runtime.spark.sharded import Sharded
+from whence.runtime.spark.driver.sharded import Sharded
 
 Row = tuple[Any, ...]
 Update = tuple[str, Row, int]  # table, row, +1 or -1

@@ -23,7 +23,7 @@ from tests.oracle import (
     with_policy,
 )
 from tests.sqllogic.reader import Block, read
-from whence.runtime.spark.sharded import Sharded
+from whence.runtime.spark.driver.sharded import Sharded
 
 FILES = sorted((Path(__file__).parent / "sql").glob("*.slt"))
 RUNS = [*((None, policy) for policy in POLICIES), (1, "dred"), (2, "support"), (5, "dred")]  # None: embedded

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 import whence
 from tests.oracle import Recompute, assert_rows, view_text
 from whence.connect.rows import to_tuples
-from whence.plan.settings import DEPTH_LIMIT
-from whence.runtime.durable import Durable
+from whence.plan.recursion.settings import DEPTH_LIMIT
+from whence.runtime.durable.durable import Durable
 from whence.state.disk import Disk
 from whence.state.store import Store
 

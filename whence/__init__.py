@@ -10,7 +10,8 @@
 [('tea', 7)]
 """
 
-from whence.errors import (
+from whence.model.codes import Interval
+from whence.model.errors import (
     CatalogError,
     CorruptionError,
     DataError,
@@ -27,14 +28,13 @@ from whence.errors import (
     StorageError,
     WhenceError,
 )
-from whence.model.codes import Interval
-from whence.runtime.changes import Change, Changes
 from whence.runtime.database import Database, open
-from whence.runtime.importing import import_database
-from whence.runtime.reading import Handle, Result
-from whence.runtime.spark.session import session as spark_session
-from whence.runtime.supposing import WhatIf
-from whence.runtime.upkeep import backup, check
+from whence.runtime.durable.importing import import_database
+from whence.runtime.durable.upkeep import backup, check
+from whence.runtime.questions.what_if import WhatIf
+from whence.runtime.reading.changes import Change, Changes
+from whence.runtime.reading.handles import Handle, Result
+from whence.runtime.spark.session.session import session as spark_session
 
 __version__ = "0.1.0"
 __all__ = [

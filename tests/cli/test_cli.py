@@ -11,8 +11,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import whence
-from whence import shell
-from whence.cli import app
+from whence.cli import app, shell
 
 PROGRAM = """
 CREATE TABLE sale (item TEXT, price INT);

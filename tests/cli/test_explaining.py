@@ -11,8 +11,7 @@ from rich.console import Console
 from typer.testing import CliRunner, Result
 
 import whence
-from whence import shell
-from whence.cli import app
+from whence.cli import app, shell
 
 PROGRAM = """
 CREATE TABLE link (src TEXT, dst TEXT, cost INT, p DOUBLE);

@@ -80,7 +80,7 @@ def test_csv_files_by_their_header(spark: Any, place: Path) -> None:
 
 
 def test_following_ends_with_an_interrupt(spark: Any, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from whence.runtime.spark.streams import Running
+    from whence.runtime.spark.frames.streams import Running
 
     put(place, "1.jsonl", "+ab")
     waited = Running.awaitTermination

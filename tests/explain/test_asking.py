@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import whence
-from whence.errors import CatalogError, DataError, WhenceError
+from whence.model.errors import CatalogError, DataError, WhenceError
 
 SQL = """
     CREATE TABLE link (src TEXT, dst TEXT, p DOUBLE);
@@ -132,7 +132,7 @@ def test_the_past_can_be_asked(tmp_path: Path) -> None:
 
 
 def test_a_twin_is_kept_while_nothing_changes() -> None:
-    from whence.runtime import asking
+    from whence.runtime.questions import provenance_queries as asking
 
     db = opened(partitions=2)
     db.why("reachable", src="A", dst="C")

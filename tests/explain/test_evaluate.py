@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 
 from tests.explain.graphs import build, graphs, meanings
-from whence.errors import EvaluationError
 from whence.explain.ask.evaluate import Evaluator, evaluate
 from whence.explain.ask.tally import plain
 from whence.explain.graph import Derivations, Tally
+from whence.model.errors import EvaluationError
 
 
 def check(graph: Derivations) -> None:

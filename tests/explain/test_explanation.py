@@ -15,7 +15,6 @@ from hypothesis import given
 
 import whence
 from tests.explain.graphs import build, graphs, reachable
-from whence.errors import WhenceError
 from whence.explain.ask.witnesses import witnesses
 from whence.explain.graph import Tally
 from whence.explain.show.choose import Ways, behind, choose
@@ -23,6 +22,7 @@ from whence.explain.show.explanation import Explanation
 from whence.explain.show.layout import draw
 from whence.explain.show.shares import shares
 from whence.explain.show.tree import Limits
+from whence.model.errors import WhenceError
 
 NETWORK = """
 CREATE TABLE link (src TEXT, dst TEXT);

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 import whence
 from tests.property.test_random_programs import Case, cases, profile
-from whence.errors import WhenceError
 from whence.explain.derive.extract import extract
 from whence.explain.graph import Derivations, Tally
+from whence.model.errors import WhenceError
 
 Row = tuple[Any, ...]
 Fact = tuple[str, Row]

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import whence
-from whence.errors import CatalogError, DataError
 from whence.explain.ask.contribution import contribution
 from whence.explain.ask.evaluate import Evaluator
+from whence.model.errors import CatalogError, DataError
 
 LONG = 3_000
 CHAIN = """

@@ -9,7 +9,7 @@ from hypothesis import given
 
 import whence
 from tests.property.test_random_programs import Case, cases, profile
-from whence.errors import WhenceError
+from whence.model.errors import WhenceError
 
 SQL = """
     CREATE TABLE link (src TEXT, dst TEXT, cost INT);

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.explain.graphs import build, graphs, reachable, table
-from whence.errors import DataError
 from whence.explain.ask.evaluate import Evaluator
 from whence.explain.ask.intervals import clopper_pearson
 from whence.explain.ask.reliability import reliability, sampled
 from whence.explain.graph import Derivations
+from whence.model.errors import DataError
 
 CHANCES = st.sampled_from([0.0, 0.1, 0.25, 0.5, 0.9, 1.0])
 

@@ -9,7 +9,8 @@ from typing import Any
 from tests.faults import Deadly, done_before_death
 from tests.partitioned.pairs import Side, held
 from tests.workload import Op
-from whence.runtime.spark import partition, sharded
+from whence.runtime.spark.driver import sharded
+from whence.runtime.spark.worker import partition
 from whence.state.disk import Disk
 
 

@@ -10,7 +10,7 @@ import whence
 from tests.oracle import assert_rows, bag
 from tests.workload import TABLES, Op, Row, Session, workload
 from whence.runtime import database
-from whence.runtime.spark.sharded import Sharded
+from whence.runtime.spark.driver.sharded import Sharded
 
 VIEWS = [
     """CREATE VIEW cheapest AS

@@ -14,8 +14,8 @@ import pytest
 import whence
 from tests.oracle import bag
 from whence.runtime import database
-from whence.runtime.spark.routing import RawRows
-from whence.runtime.spark.sharded import Sharded
+from whence.runtime.spark.driver.sharded import Sharded
+from whence.runtime.spark.frames.routing import RawRows
 
 Change = tuple[int, int, int]  # x, y, sign
 

@@ -12,9 +12,9 @@ from tests.faults import Watched
 from tests.oracle import assert_rows
 from tests.partitioned.kills import killed, run_on, seen_by
 from tests.partitioned.pairs import Pair, Side, assert_same, busy, held, with_functions
-from whence.plan.program import Program
+from whence.plan.algebra.program import Program
 from whence.runtime import database
-from whence.runtime.checking import check
+from whence.runtime.durable.checking import check
 from whence.state.disk import Disk
 
 

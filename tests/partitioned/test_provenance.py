@@ -31,10 +31,10 @@ from tests.partitioned.test_random import follow
 from tests.partitioned.workers import Pool
 from tests.property.test_random_programs import FUZZ, Case, cases, profile
 from tests.workload import TABLES, Op
-from whence.engine.batch import concat
-from whence.engine.letters import Packet, packets
-from whence.engine.operator import Batch
-from whence.engine.provenance_exchange import AnnotatedExchange
+from whence.engine.core.batch import concat
+from whence.engine.core.operator import Batch
+from whence.engine.exchange.wire import Packet, packets
+from whence.engine.recursion.annotated_partitioned_fixpoint import AnnotatedExchange
 from whence.runtime import database
 
 WAYS = (

@@ -13,8 +13,8 @@ import pytest
 import whence
 from tests.oracle import Update, load
 from tests.partitioned.test_provenance import NETWORK, WAYS, exchanges, known
-from whence.engine.letters import Packet
-from whence.engine.provenance_exchange import AnnotatedExchange
+from whence.engine.exchange.wire import Packet
+from whence.engine.recursion.annotated_partitioned_fixpoint import AnnotatedExchange
 from whence.runtime import database
 
 

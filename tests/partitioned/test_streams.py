@@ -13,9 +13,9 @@ import pytest
 
 import whence
 from tests.partitioned.workers import Pool
-from whence.errors import CatalogError, DataError, ExpiredError, StorageError
+from whence.model.errors import CatalogError, DataError, ExpiredError, StorageError
 from whence.runtime import database
-from whence.runtime.spark.routing import RawRows
+from whence.runtime.spark.frames.routing import RawRows
 
 Arrival = tuple[str, tuple[Any, ...]]
 STREAMS = """

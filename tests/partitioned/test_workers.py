@@ -15,8 +15,8 @@ from tests.partitioned.kills import killed, run_on, seen_by
 from tests.partitioned.pairs import Pair, Side, busy, held
 from tests.partitioned.workers import FATES, Pool
 from whence.runtime import database
-from whence.runtime.spark.crew import Crew
-from whence.runtime.spark.partition import Partition
+from whence.runtime.spark.driver.crew import Crew
+from whence.runtime.spark.worker.partition import Partition
 
 HERE = {"host": "127.0.0.1", "inline_rows": 3}
 

@@ -8,7 +8,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from whence.runtime.spark import warming, worker
+from whence.runtime.spark.session import warming
+from whence.runtime.spark.worker import worker
 
 Task = Callable[[Iterable[bytes]], Iterable[bytes]]
 FATES = ("well", "dies before", "dies after", "fails half way", "twice", "twice here")

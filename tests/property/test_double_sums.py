@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import whence
-from whence.engine.kernels.float_sum import DIGITS, add_double, find_range, limbs_for, rounded, widen
+from whence.engine.relational.kernels.float_sum import DIGITS, add_double, find_range, limbs_for, rounded, widen
 from whence.model.codes import floats_to_codes
 from whence.runtime import database
 

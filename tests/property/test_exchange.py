@@ -18,20 +18,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.property.test_fixpoint_kernel import evaluate, program, relation, rule
-from whence.engine.batch import concat
 from whence.engine.build import Builder
-from whence.engine.components import build_outputs
-from whence.engine.exchange import Exchange, build_exchange
-from whence.engine.image import Image
-from whence.engine.operator import Batch
-from whence.engine.ship import EVERYWHERE, parted, targets
-from whence.engine.staged import Parcel, Staged
-from whence.errors import EvaluationError, RecursionLimitError
+from whence.engine.core.batch import concat
+from whence.engine.core.image import Image
+from whence.engine.core.operator import Batch
+from whence.engine.exchange.ship import EVERYWHERE, parted, targets
+from whence.engine.exchange.staged import Parcel, Staged
+from whence.engine.recursion.components import build_outputs
+from whence.engine.recursion.partitioned_fixpoint import Exchange, build_exchange
 from whence.model.codes import Dictionary
-from whence.plan import exchange as plan
-from whence.plan.expr import Col
-from whence.plan.logical import Distinct, Mine, Node, Project, Ref, Scan, Ship
-from whence.plan.rule_model import Atom, Op, RuleProgram
+from whence.model.errors import EvaluationError, RecursionLimitError
+from whence.plan.algebra.expressions import Col
+from whence.plan.algebra.logical import Distinct, Mine, Node, Project, Ref, Scan, Ship
+from whence.plan.partitions import exchange as plan
+from whence.plan.recursion.rule_model import Atom, Op, RuleProgram
 
 Row = tuple[int, ...]
 Change = dict[str, dict[Row, int]]  # by table
@@ -330,8 +330,8 @@ class Cluster:
 
 
 def senders(op: Exchange, copy: int) -> dict[Row, int]:
-    from whence.engine.kernels import exchange as ex
-    from whence.engine.kernels import store
+    from whence.engine.recursion.kernels import exchange as ex
+    from whence.engine.recursion.kernels import store
 
     k = op.memory.k
     out = np.empty((int(k.scalar[store.S_ROWS]), 2 + op._compiled.columns), np.int64)

@@ -14,11 +14,11 @@ import pytest
 
 from tests.oracle import every_policy
 from whence.annotate.counting import COUNTING
-from whence.engine.fixpoint import Fixpoint
-from whence.engine.operator import Batch, Operator
+from whence.engine.core.operator import Batch, Operator
+from whence.engine.recursion.fixpoint import Fixpoint
 from whence.model.codes import Dictionary
 from whence.model.types import BIGINT, Column, Schema
-from whence.plan.rule_model import Atom, Op, Rule, RuleProgram, RuleRelation
+from whence.plan.recursion.rule_model import Atom, Op, Rule, RuleProgram, RuleRelation
 
 Row = tuple[int, ...]
 SEEDS = 400 if os.environ.get("WHENCE_FUZZ") else 25

@@ -32,7 +32,7 @@ from tests.streams.networks import (
     recomputed,
     run,
 )
-from whence.engine import checkpoints, covering_join
+from whence.engine.streams.replay import checkpoints, covering_join
 
 Arrivals = list[tuple[str, tuple[int, int, int]]]
 

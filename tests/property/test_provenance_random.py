@@ -22,15 +22,15 @@ from tests.property.test_fixpoint_kernel import PROGRAMS, Row, Run, Source, eval
 from tests.property.test_random_programs import Case, cases, profile
 from whence.annotate.absorption import Absorption
 from whence.annotate.relative import Relative
-from whence.engine.components import functions_of
-from whence.engine.kernels import heads, store
-from whence.engine.memory import Memory
-from whence.engine.moment import during
-from whence.engine.names import Names
-from whence.engine.provenance import Provenance
+from whence.engine.core.epoch_context import during
+from whence.engine.recursion.annotated_fixpoint import Provenance
+from whence.engine.recursion.components import functions_of
+from whence.engine.recursion.kernels import heads, store
+from whence.engine.recursion.row_variables import Names
+from whence.engine.recursion.slot_store import Memory
 from whence.model.codes import Dictionary
-from whence.plan.rule_model import Atom, Op, Rule, RuleProgram
-from whence.plan.settings import Maintain
+from whence.plan.recursion.rule_model import Atom, Op, Rule, RuleProgram
+from whence.plan.recursion.settings import Maintain
 
 SEEDS = 200 if os.environ.get("WHENCE_FUZZ") else 3
 Fact = tuple[int, Row]  # relation, row: of an absence relation, that the row is not there

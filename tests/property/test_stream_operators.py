@@ -17,19 +17,20 @@ from tests.streams.driver import PAIR, Feed, Row, Sets, cut, run, same_however_c
 from whence.annotate.counting import COUNTING
 from whence.annotate.covering import Covering
 from whence.annotate.lineage import Lineage
-from whence.engine import arrivals, lookup, recent, sort, window_join
-from whence.engine.generate import Generate
-from whence.engine.latest import Latest
-from whence.engine.lookup import Lookup
-from whence.engine.merge import Merge
-from whence.engine.operator import Batch
-from whence.engine.scan import Scan
-from whence.engine.sort import BSort
-from whence.engine.window_join import WindowJoin
+from whence.engine.core.operator import Batch
+from whence.engine.relational.scan import Scan
+from whence.engine.streams import arrivals, lookup, sort
+from whence.engine.streams.generate import Generate
+from whence.engine.streams.lookup import Lookup
+from whence.engine.streams.merge import Merge
+from whence.engine.streams.sort import BSort
+from whence.engine.streams.windows import recent, window_join
+from whence.engine.streams.windows.latest import Latest
+from whence.engine.streams.windows.window_join import WindowJoin
 from whence.model.codes import NULL, Dictionary
 from whence.model.types import BIGINT, BOOLEAN
-from whence.plan.expr import Call, Col
-from whence.plan.stream_model import Span
+from whence.plan.algebra.expressions import Call, Col
+from whence.plan.streams.model import Span
 
 TWO, FOUR = schema(BIGINT, BIGINT), stream(BIGINT, BIGINT, BIGINT, BIGINT)
 few = settings(max_examples=25)

@@ -16,14 +16,14 @@ from tests.streams.window_reference import Row, Source, decode, encode, referenc
 from whence.annotate.counting import COUNTING
 from whence.annotate.covering import Covering
 from whence.annotate.lineage import Lineage
-from whence.engine.operator import Batch
-from whence.engine.stream import ANN
-from whence.engine.window import Window
+from whence.engine.core.operator import Batch
+from whence.engine.streams.stream import ANN
+from whence.engine.streams.windows.window import Window
 from whence.model import types as t
 from whence.model.codes import Dictionary, decode_value
 from whence.model.types import Column, Schema
-from whence.plan.logical import Agg
-from whence.plan.stream_model import FIRST, Span, with_at
+from whence.plan.algebra.logical import Agg
+from whence.plan.streams.model import FIRST, Span, with_at
 
 COLUMNS = {
     "k": t.INTEGER, "name": t.TEXT, "v": t.INTEGER, "x": t.DOUBLE, "price": t.decimal(9, 2), "day": t.DATE,

@@ -10,7 +10,7 @@ from collections import Counter
 import pytest
 
 import whence
-from whence.errors import CatalogError
+from whence.model.errors import CatalogError
 
 PROGRAM = """
     CREATE TABLE a (x INT, y INT);

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 import whence
 from whence.cli import app
-from whence.errors import DataError
+from whence.model.errors import DataError
 
 RUNTIMES: list[dict[str, Any]] = [{}, {"partitions": 2}]
 LACKING = 'no values for column b; give them, or missing="null" to make them NULL'

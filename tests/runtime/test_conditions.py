@@ -15,8 +15,8 @@ import pyarrow as pa
 import pytest
 
 import whence
-from whence.engine import lookups
-from whence.errors import DataError, MissingRowError
+from whence.engine.core import key_lookup as lookups
+from whence.model.errors import DataError, MissingRowError
 
 RUNTIMES: list[dict[str, Any]] = [{}, {"partitions": 3}]
 

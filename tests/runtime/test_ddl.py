@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import whence
-from whence.errors import CatalogError, EvaluationError, SqlError, WhenceError
+from whence.model.errors import CatalogError, EvaluationError, SqlError, WhenceError
 from whence.sql.parse import parse_stored
 
 

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 import whence
 from whence.cli import app
-from whence.errors import StorageError
+from whence.model.errors import StorageError
 from whence.model.paths import local_path
 
 SCRIPT = """

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import whence
-from whence.errors import CatalogError, DataError, EvaluationError, MissingRowError, SqlError, WhenceError
+from whence.model.errors import CatalogError, DataError, EvaluationError, MissingRowError, SqlError, WhenceError
 from whence.runtime import database
 
 

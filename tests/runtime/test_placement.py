@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import whence
-from whence.errors import SqlError, WhenceError
-from whence.runtime.spark.options import read_bytes
+from whence.model.errors import SqlError, WhenceError
+from whence.runtime.spark.driver.options import read_bytes
 
 
 def rows_in(db: whence.Database, name: str) -> list[int]:

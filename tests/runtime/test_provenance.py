@@ -14,8 +14,8 @@ from tests.oracle import load
 from tests.runtime.test_recursion import closure
 from whence.annotate.absorption import Absorption
 from whence.annotate.bdd import Bdd
-from whence.engine.provenance import Provenance
-from whence.errors import CatalogError, DataError, EvaluationError, RecursionLimitError, SqlError
+from whence.engine.recursion.annotated_fixpoint import Provenance
+from whence.model.errors import CatalogError, DataError, EvaluationError, RecursionLimitError, SqlError
 
 LINK = "CREATE TABLE link (src TEXT, dst TEXT);"
 REACHABLE = """

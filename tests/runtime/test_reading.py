@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import whence
-from whence.errors import CatalogError, EvaluationError, SqlError, WhenceError
+from whence.model.errors import CatalogError, EvaluationError, SqlError, WhenceError
 
 
 @pytest.fixture

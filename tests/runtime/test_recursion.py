@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import whence
-from whence.errors import CatalogError, NotStratifiable, RecursionLimitError, SqlError
+from whence.model.errors import CatalogError, NotStratifiable, RecursionLimitError, SqlError
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 REACHABLE = """

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import whence
-from whence.errors import CatalogError, StorageError
-from whence.runtime.changes import Change, Changes
+from whence.model.errors import CatalogError, StorageError
+from whence.runtime.reading.changes import Change, Changes
 
 SQL = """
     CREATE TABLE t (k INT, x INT);

@@ -10,7 +10,7 @@ import pytest
 
 import whence
 from whence.connect.rejects import isolate
-from whence.errors import CatalogError, DataError
+from whence.model.errors import CatalogError, DataError
 
 LINK = "CREATE TABLE link (src TEXT NOT NULL, cost INT)"
 PLACED = "SELECT source, batch, file, line, reason, record FROM rejects ORDER BY line"

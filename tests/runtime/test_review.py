@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import whence
-from whence.engine.fixpoint import Fixpoint
-from whence.errors import DataError, EvaluationError, SqlError
+from whence.engine.recursion.fixpoint import Fixpoint
+from whence.model.errors import DataError, EvaluationError, SqlError
 
 
 def database(script: str) -> whence.Database:

@@ -8,12 +8,12 @@ import pytest
 
 import whence
 from tests.oracle import on_partitions
-from whence.engine.limits import Limits
-from whence.errors import RecursionLimitError
-from whence.plan.program import Program
-from whence.plan.rules import compile_rules
-from whence.plan.settings import DEPTH_LIMIT, FOREIGN_ROW_LIMIT, ROW_LIMIT, VALUE_ROW_LIMIT, settings
-from whence.plan.strata import components
+from whence.engine.recursion.limits import Limits
+from whence.model.errors import RecursionLimitError
+from whence.plan.algebra.program import Program
+from whence.plan.recursion.rules import compile_rules
+from whence.plan.recursion.settings import DEPTH_LIMIT, FOREIGN_ROW_LIMIT, ROW_LIMIT, VALUE_ROW_LIMIT, settings
+from whence.plan.recursion.strata import components
 from whence.sql import statements as st
 from whence.sql.bind import bind_table, bind_views
 from whence.sql.parse import parse

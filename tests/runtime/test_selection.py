@@ -9,7 +9,7 @@ import pytest
 
 import whence
 from tests.oracle import on_partitions
-from whence.errors import RecursionLimitError, SqlError
+from whence.model.errors import RecursionLimitError, SqlError
 
 CYCLE = [("A", "B", 5), ("B", "C", -3), ("C", "A", 4), ("A", "C", 3)]
 

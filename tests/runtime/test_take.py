@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 
 import whence
 from whence.annotate.counting import COUNTING
-from whence.engine.batch import concat, consolidate
-from whence.engine.epoch import Epoch, Inputs
-from whence.engine.kernels.routing import route
+from whence.engine.core.batch import concat, consolidate
+from whence.engine.core.epoch import Epoch, Inputs
+from whence.engine.exchange.kernels.routing import route
 from whence.model.codes import NULL, Codes
-from whence.plan.program import owed_name
-from whence.runtime.inputs import Raw, settle
-from whence.runtime.tables import Early, Unmatched
-from whence.runtime.transaction import Transaction
+from whence.plan.algebra.program import owed_name
+from whence.runtime.writing.inputs import Raw, settle
+from whence.runtime.writing.tables import Early, Unmatched
+from whence.runtime.writing.transaction import Transaction
 
 OWED = owed_name("t")
 SECOND = 1_000_000

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 import whence
-from whence.errors import CatalogError, DataError, EvaluationError, MissingRowError, WhenceError
+from whence.model.errors import CatalogError, DataError, EvaluationError, MissingRowError, WhenceError
 
 
 @pytest.fixture

@@ -16,10 +16,10 @@ import pyarrow as pa
 import pytest
 
 import whence
-from whence.engine.epoch import Epoch
-from whence.engine.ordered import Ordered
-from whence.engine.relation import Relation
-from whence.errors import EvaluationError, StorageError, WhenceError
+from whence.engine.core.epoch import Epoch
+from whence.engine.core.ordered import Ordered
+from whence.engine.core.relation import Relation
+from whence.model.errors import EvaluationError, StorageError, WhenceError
 from whence.sql.parse import parse_one
 from whence.sql.statements import CreateTable
 

@@ -13,7 +13,7 @@ from tests.partitioned.pairs import Pair, busy
 from tests.spark.places import places
 from tests.spark.test_faults_spark import LINKS, PROGRAM, expected
 from whence.runtime import database
-from whence.runtime.spark import session
+from whence.runtime.spark.session import session
 
 ROOT = Path(__file__).parents[2]
 

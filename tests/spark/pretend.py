@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import whence
-from whence.engine.epoch import Piece
-from whence.engine.kernels.routing import route
-from whence.plan.distribute import Dist
-from whence.runtime.spark.routing import EVERY, RawRows, Routing
-from whence.runtime.spark.words import WordServer
-from whence.runtime.tables import Early
+from whence.engine.core.epoch import Piece
+from whence.engine.exchange.kernels.routing import route
+from whence.plan.partitions.distribute import Dist
+from whence.runtime.spark.frames.routing import EVERY, RawRows, Routing
+from whence.runtime.spark.worker.dictionary_server import WordServer
+from whence.runtime.writing.tables import Early
 from whence.state.disk import Disk
 from whence.state.inputs import read_input
 

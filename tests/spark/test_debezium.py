@@ -10,11 +10,11 @@ import pytest
 
 from tests.spark.pretend import Pretend
 from whence.connect.rejects import OnError
-from whence.errors import DataError
 from whence.model.codes import Interval
-from whence.runtime.spark.columns import SIGN, Faults
-from whence.runtime.spark.debezium import read
-from whence.runtime.spark.routing import Routed, route_frame
+from whence.model.errors import DataError
+from whence.runtime.spark.frames.columns import SIGN, Faults
+from whence.runtime.spark.frames.debezium import read
+from whence.runtime.spark.frames.routing import Routed, route_frame
 
 SQL = (
     "CREATE TABLE orders (id BIGINT PRIMARY KEY, who TEXT, total DECIMAL(9,2)); CREATE TABLE link (src TEXT, dst TEXT)"

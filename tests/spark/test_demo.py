@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 import whence
 from whence.cli import app
-from whence.demo.topology import DOMAINS, costs, network, weather
+from whence.cli.demo.topology import DOMAINS, costs, network, weather
 
 
 def test_the_pipeline_is_right_after_its_restart(spark: Any, tmp_path: Path) -> None:

@@ -9,9 +9,9 @@ import pytest
 
 import whence
 from tests.spark.pretend import Pretend
-from whence.engine.operator import Batch
-from whence.errors import SparkError, WhenceError
-from whence.runtime.spark import frames, sinks
+from whence.engine.core.operator import Batch
+from whence.model.errors import SparkError, WhenceError
+from whence.runtime.spark.frames import frames, sinks
 
 SQL = """CREATE TABLE t (b BOOLEAN, l BIGINT, d DOUBLE, n DECIMAL(9,2), s TEXT, day DATE, at TIMESTAMP, v INTERVAL);
 CREATE TABLE link (src TEXT, dst TEXT)"""

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import whence
-from whence.errors import SparkError, WhenceError
+from whence.model.errors import SparkError, WhenceError
 
 SQL = """
     CREATE TABLE t (k INT, x INT);

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import whence
-from whence.errors import DataError, EvaluationError, WhenceError
-from whence.runtime.spark.lines import numbered
+from whence.model.errors import DataError, EvaluationError, WhenceError
+from whence.runtime.spark.frames.lines import numbered
 
 LINK = "CREATE TABLE link (src TEXT, cost INT)"
 LINES = ['{"op": "+", "src": "a", "cost": 1}', '{"op": "+", "src": "b", "cost": "x"}', "not json"]

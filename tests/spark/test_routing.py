@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from tests.spark.pretend import Pretend
-from whence.engine.epoch import Piece
-from whence.errors import DataError
+from whence.engine.core.epoch import Piece
 from whence.model.codes import Interval
-from whence.plan.distribute import Dist
-from whence.runtime.spark.routing import RawRows, Routed, route_frame
+from whence.model.errors import DataError
+from whence.plan.partitions.distribute import Dist
+from whence.runtime.spark.frames.routing import RawRows, Routed, route_frame
 
 LINK = "CREATE TABLE link (src TEXT, dst TEXT, cost INT)"
 

@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 
 import whence
-from whence.errors import SparkError
-from whence.runtime.spark import advise, java, session
-from whence.runtime.spark.errors import jvm_errors, raised_in_python
-from whence.runtime.spark.session import GOOD, driver_host
+from whence.model.errors import SparkError
+from whence.runtime.spark import advise
+from whence.runtime.spark.session import java, session
+from whence.runtime.spark.session.errors import jvm_errors, raised_in_python
+from whence.runtime.spark.session.session import GOOD, driver_host
 
 # Java
 
@@ -184,7 +185,7 @@ def test_spark_connect_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_workers_are_forked_warm_and_from_one_thread(spark: Any) -> None:
     def look(rows: Iterator[int]) -> Iterator[tuple[bool, int, str]]:
-        warm = "whence.engine.kernels.warm" in sys.modules and "pyarrow" in sys.modules
+        warm = "whence.engine.warm" in sys.modules and "pyarrow" in sys.modules
         list(rows)
         yield warm, len(os.listdir("/proc/self/task")), sys.executable
 
@@ -290,4 +291,4 @@ def test_the_last_error_of_a_chain_counts() -> None:
     said = f"{head}whence.errors.DataError: inner\n\nDuring handling, another:\n\n{head}"
     assert str(raised_in_python(f"{said}whence.errors.StorageError: outer\n\tat a.B(C.java:1)")) == "outer"
     assert raised_in_python(f"{said}ValueError: outer") is None
-    assert raised_in_python("whence.errors.DataError: no traceback") is None
+    assert raised_in_python("whence.model.errors.DataError: no traceback") is None

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.spark.pretend import Pretend
-from whence.errors import CatalogError, DataError, MissingRowError, StorageError, WhenceError
-from whence.runtime.spark.streams import Running, Streams
+from whence.model.errors import CatalogError, DataError, MissingRowError, StorageError, WhenceError
+from whence.runtime.spark.frames.streams import Running, Streams
 
 LINK = "CREATE TABLE link (src TEXT, dst TEXT)"
 COLUMNS = "src string, dst string, op string"

@@ -9,7 +9,7 @@ import pytest
 
 import whence
 from tests.spark.test_jobs import opened
-from whence.errors import DataError
+from whence.model.errors import DataError
 from whence.runtime import database
 
 VIEWS = """

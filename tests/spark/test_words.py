@@ -15,8 +15,8 @@ import pytest
 
 from whence import DataError, Interval, StorageError
 from whence.model.codes import NULL, Dictionary
-from whence.runtime.spark import words
-from whence.runtime.spark.words import Address, RemoteDictionary, WordServer
+from whence.runtime.spark.worker import dictionary_server as words
+from whence.runtime.spark.worker.dictionary_server import Address, RemoteDictionary, WordServer
 
 
 @pytest.fixture

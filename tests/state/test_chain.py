@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from tests.faults import Failing, Unplugged, dies, points
-from whence.engine.image import Image
-from whence.errors import CorruptionError, StorageError
+from whence.engine.core.image import Image
+from whence.model.errors import CorruptionError, StorageError
 from whence.state import directory as directories
 from whence.state.chain import Chain, Writer
 from whence.state.directory import BLOCK, FRAME, Directory

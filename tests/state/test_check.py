@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import whence
-from whence.engine.image import Image
-from whence.runtime.checking import Report
+from whence.engine.core.image import Image
+from whence.runtime.durable.checking import Report
 from whence.state import manifest as manifest_
 from whence.state.chain import Writer
 from whence.state.check import CheckedFile, check_files

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from whence.engine.epoch import Epoch
-from whence.engine.operator import Batch
+from whence.engine.core.epoch import Epoch
+from whence.engine.core.operator import Batch
 from whence.model.codes import NULL, Interval
 from whence.state import codec
 

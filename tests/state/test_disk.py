@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults import Failing, Mortal, Unplugged, dies, points
-from whence.errors import StorageError
+from whence.model.errors import StorageError
 from whence.state.disk import Disk
 
 

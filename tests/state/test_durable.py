@@ -22,7 +22,7 @@ import pytest
 
 import whence
 from tests.workload import Session, abandon, history, open_small, state_of, workload
-from whence.errors import LockedError
+from whence.model.errors import LockedError
 from whence.state.disk import Disk
 
 SCHEMA = """
@@ -305,9 +305,9 @@ def test_a_snapshot_while_others_write_and_read(path: Path) -> None:
 
 def check_exact(found: Any, path: Path, epoch: int) -> None:
     """The same epoch replayed from the beginning of the log, without any image."""
-    from whence.plan.settings import DEPTH_LIMIT
-    from whence.runtime.durable import Following
-    from whence.runtime.recovery import replay
+    from whence.plan.recursion.settings import DEPTH_LIMIT
+    from whence.runtime.durable.durable import Following
+    from whence.runtime.durable.recovery import replay
     from whence.state.folder import _BEGINNING, Folder
     from whence.state.log import EPOCH
 

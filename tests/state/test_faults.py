@@ -18,7 +18,7 @@ import pytest
 import whence
 from tests.faults import Failing, Watched
 from tests.workload import Op, Session, State, abandon, history, open_small, state_of, workload
-from whence.errors import CorruptionError, LockedError, StorageError
+from whence.model.errors import CorruptionError, LockedError, StorageError
 from whence.state.disk import Disk
 from whence.state.manifest import MANIFEST
 

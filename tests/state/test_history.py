@@ -12,7 +12,7 @@ import pytest
 
 import whence
 from tests.workload import Op, Session, State, history, state_of, workload
-from whence.errors import StorageError
+from whence.model.errors import StorageError
 
 SCHEMA = """
 CREATE TABLE a (id INT PRIMARY KEY, t TEXT);

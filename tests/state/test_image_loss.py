@@ -14,8 +14,8 @@ import pytest
 
 import whence
 from tests.oracle import assert_rows
-from whence.engine.image import TABLE, Image
-from whence.errors import StorageError
+from whence.engine.core.image import TABLE, Image
+from whence.model.errors import StorageError
 from whence.state.chain import Chain, Writer
 from whence.state.disk import Disk
 from whence.state.folder import WORDS, Folder

@@ -19,11 +19,11 @@ import pytest
 
 import whence
 from whence.annotate.counting import COUNTING
-from whence.engine.fixpoint import Fixpoint
-from whence.engine.image import Image, StaleImage
-from whence.engine.operator import Batch, Operator
-from whence.engine.ordered import Ordered, Rank
-from whence.engine.relation import Relation
+from whence.engine.core.image import Image, StaleImage
+from whence.engine.core.operator import Batch, Operator
+from whence.engine.core.ordered import Ordered, Rank
+from whence.engine.core.relation import Relation
+from whence.engine.recursion.fixpoint import Fixpoint
 from whence.model.codes import Dictionary
 from whence.model.types import TEXT
 from whence.runtime.embedded import Embedded

@@ -19,13 +19,13 @@ import whence
 from tests.faults import Failing, Mortal, Unplugged, dies, points
 from tests.workload import abandon, open_small
 from whence.connect.rows import encode
-from whence.engine.epoch import Epoch, Inputs, Piece
-from whence.engine.kernels.routing import route
-from whence.engine.operator import Batch
-from whence.errors import CorruptionError, StorageError
+from whence.engine.core.epoch import Epoch, Inputs, Piece
+from whence.engine.core.operator import Batch
+from whence.engine.exchange.kernels.routing import route
 from whence.model.codes import Codes
+from whence.model.errors import CorruptionError, StorageError
 from whence.runtime.database import Database
-from whence.runtime.recovery import resolve
+from whence.runtime.durable.recovery import resolve
 from whence.state import manifest as manifest_
 from whence.state.chain import Writer
 from whence.state.codec import pack_words

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults import Failing
-from whence.errors import LockedError, StorageError
+from whence.model.errors import LockedError, StorageError
 from whence.state.disk import Disk
 from whence.state.lock import LOCK, Lock
 

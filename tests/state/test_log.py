@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults import SECTOR, Failing, Unplugged, Watched, dies, points
-from whence.errors import CorruptionError, StorageError
+from whence.model.errors import CorruptionError, StorageError
 from whence.state.disk import Disk
 from whence.state.log import EPOCH, INPUT, SCHEMA, Log, Reader, Torn
 from whence.state.segment import FILE_HEADER, RECORD_HEADER, segment_path

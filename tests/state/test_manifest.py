@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults import Failing, Mortal, dies, points
-from whence.errors import CorruptionError, StorageError
+from whence.model.errors import CorruptionError, StorageError
 from whence.state.disk import Disk
 from whence.state.lock import Lock
 from whence.state.log import EPOCH, Log

@@ -15,10 +15,10 @@ import pytest
 import whence
 from tests.faults import Deadly, Watched, done_before_death
 from tests.workload import abandon, open_small
-from whence.engine.epoch import Epoch
-from whence.engine.graph import upwards
-from whence.engine.operator import Batch
-from whence.runtime.lateness import lates_of
+from whence.engine.core.dataflow import upwards
+from whence.engine.core.epoch import Epoch
+from whence.engine.core.operator import Batch
+from whence.runtime.reading.late_rows import lates_of
 from whence.state.codec import pack_epoch, unpack_epoch
 from whence.state.disk import Disk
 

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from whence.annotate.counting import COUNTING
-from whence.engine.graph import upwards
-from whence.engine.operator import Batch, Operator
-from whence.engine.scan import Scan
-from whence.engine.stream import ANN, StreamOperator
+from whence.engine.core.dataflow import upwards
+from whence.engine.core.operator import Batch, Operator
+from whence.engine.relational.scan import Scan
+from whence.engine.streams.stream import ANN, StreamOperator
 from whence.model.types import BIGINT, Column, Schema, Type
-from whence.plan.stream_model import with_at
+from whence.plan.streams.model import with_at
 
 Row = tuple[int, ...]
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.streams.window_reference import Clock
-from whence.plan.stream_model import Span
+from whence.plan.streams.model import Span
 
 Tids = frozenset[tuple[str, int]]
 Item = tuple[tuple[int, int, int], Tids]  # a row (t, k, v), and the rows of base streams it came from

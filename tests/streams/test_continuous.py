@@ -12,10 +12,10 @@ import pytest
 
 import whence
 from tests.streams.test_replay import COLD, WARM, declared, fill, often, sources  # noqa: F401  # `often` is a fixture
-from whence.engine import covering_join
-from whence.engine.graph import upwards
-from whence.engine.traced import Traced
-from whence.errors import EvaluationError, ExpiredError
+from whence.engine.core.dataflow import upwards
+from whence.engine.streams.replay import covering_join
+from whence.engine.streams.replay.provenance_join import Traced
+from whence.model.errors import EvaluationError, ExpiredError
 
 QUERIES = {**COLD, **WARM}
 SOME = "tid % 9 IN (0, 1)"

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from whence.errors import SqlError
+from whence.model.errors import SqlError
 from whence.model.types import BIGINT, Column, Schema
-from whence.plan.expr import Col
-from whence.plan.instrument import instrument, traces_of, upstream
-from whence.plan.logical import Agg, Node, Project, Ref, Scan, walk
-from whence.plan.program import Program, Table, View
-from whence.plan.stream_model import (
+from whence.plan.algebra.expressions import Col
+from whence.plan.algebra.logical import Agg, Node, Project, Ref, Scan, walk
+from whence.plan.algebra.program import Program, Table, View
+from whence.plan.streams.instrument import instrument, traces_of, upstream
+from whence.plan.streams.model import (
     DEFAULT_RETENTION,
     Align,
     BSort,

@@ -9,24 +9,24 @@ import pytest
 
 from tests.streams.driver import PAIR, Feed, Sets, cut, reload, run, schema, stream
 from whence.annotate.counting import COUNTING
-from whence.engine.batch import concat, take
-from whence.engine.generate import Generate, Plain, Relate
-from whence.engine.image import StaleImage
-from whence.engine.lateral import Lateral
-from whence.engine.latest import Latest
-from whence.engine.lookup import Lookup
-from whence.engine.merge import Merge
-from whence.engine.operator import Batch
-from whence.engine.project import Project
-from whence.engine.scan import Scan
-from whence.engine.select import Select
-from whence.engine.sort import BSort
-from whence.engine.window_join import WindowJoin
-from whence.errors import EvaluationError, SqlError
+from whence.engine.core.batch import concat, take
+from whence.engine.core.image import StaleImage
+from whence.engine.core.operator import Batch
+from whence.engine.relational.lateral import Lateral
+from whence.engine.relational.project import Project
+from whence.engine.relational.scan import Scan
+from whence.engine.relational.select import Select
+from whence.engine.streams.generate import Generate, Plain, Relate
+from whence.engine.streams.lookup import Lookup
+from whence.engine.streams.merge import Merge
+from whence.engine.streams.sort import BSort
+from whence.engine.streams.windows.latest import Latest
+from whence.engine.streams.windows.window_join import WindowJoin
 from whence.model.codes import NULL, Dictionary, floats_to_codes
+from whence.model.errors import EvaluationError, SqlError
 from whence.model.types import BIGINT, BOOLEAN, DOUBLE, Column, Schema
-from whence.plan.expr import Call, Col, Lit
-from whence.plan.stream_model import Span
+from whence.plan.algebra.expressions import Call, Col, Lit
+from whence.plan.streams.model import Span
 
 WORDS = Dictionary()
 TWO, FOUR = schema(BIGINT, BIGINT), stream(BIGINT, BIGINT, BIGINT, BIGINT)

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 import whence
-from whence.engine import checkpoints
-from whence.engine.checkpoints import starts_cold
-from whence.engine.ragged import Ragged
-from whence.errors import ExpiredError
+from whence.engine.streams.replay import checkpoints
+from whence.engine.streams.replay.checkpoints import starts_cold
+from whence.engine.streams.replay.ragged import Ragged
 from whence.explain.retrieve.replay import Figures, replay
-from whence.runtime.tracing import site_of
+from whence.model.errors import ExpiredError
+from whence.runtime.questions.tracing import site_of
 
 COLD = {
     "chosen": "SELECT t, v FROM s WHERE v % 3 > 0",

@@ -8,15 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from whence.annotate.counting import COUNTING
-from whence.engine import retained as module
-from whence.engine.image import StaleImage
-from whence.engine.moment import during
-from whence.engine.operator import Batch
-from whence.engine.retained import Retained
-from whence.engine.stream_scan import StreamScan
-from whence.errors import ExpiredError
+from whence.engine.core.epoch_context import during
+from whence.engine.core.image import StaleImage
+from whence.engine.core.operator import Batch
+from whence.engine.streams import connection_point as module
+from whence.engine.streams.connection_point import Retained
+from whence.engine.streams.stream_scan import StreamScan
+from whence.model.errors import ExpiredError
 from whence.model.types import BIGINT, Column, Schema
-from whence.plan.stream_model import Retention
+from whence.plan.streams.model import Retention
 
 
 def rows(first: int, count: int) -> np.ndarray:

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 import whence
 from whence.cli import app
-from whence.errors import CatalogError, DataError, ExpiredError, SqlError
+from whence.model.errors import CatalogError, DataError, ExpiredError, SqlError
 
 READINGS = [(t, t % 2, 10.0 * (t % 5)) for t in range(1, 11)]
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import whence
-from whence.errors import CatalogError, SqlError
+from whence.model.errors import CatalogError, SqlError
 
 LEAST = -(2**63) + 1
 

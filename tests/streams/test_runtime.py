@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import whence
-from whence.errors import CatalogError, DataError, EvaluationError, SqlError, WhenceError
+from whence.model.errors import CatalogError, DataError, EvaluationError, SqlError, WhenceError
 
 READING = "CREATE STREAM reading (time INT, loc INT, temp DOUBLE)"
 ROWS = [(3, 1, 20.5), (1, 2, None), (3, 1, 20.5), (2, 1, 21.0)]

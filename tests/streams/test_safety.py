@@ -15,21 +15,21 @@ from whence.annotate.counting import COUNTING
 from whence.annotate.covering import Covering
 from whence.annotate.kernels import tid_sets as ts
 from whence.annotate.lineage import ENCODINGS, Lineage
-from whence.engine.image import Image, StaleImage
-from whence.engine.kernels import window_state as st
-from whence.engine.latest import Latest
-from whence.engine.operator import Batch
-from whence.engine.sort import BSort
-from whence.engine.stream import StreamOperator
-from whence.engine.window import Window
-from whence.engine.window_join import WindowJoin
-from whence.errors import DataError
+from whence.engine.core.image import Image, StaleImage
+from whence.engine.core.operator import Batch
+from whence.engine.streams.sort import BSort
+from whence.engine.streams.stream import StreamOperator
+from whence.engine.streams.windows.kernels import window_state as st
+from whence.engine.streams.windows.latest import Latest
+from whence.engine.streams.windows.window import Window
+from whence.engine.streams.windows.window_join import WindowJoin
 from whence.model import types as t
 from whence.model.codes import Dictionary, encode_value
+from whence.model.errors import DataError
 from whence.model.types import Column, Schema
-from whence.plan.logical import Agg
-from whence.plan.stream_model import Span, with_at
-from whence.runtime.snapshots import Capture
+from whence.plan.algebra.logical import Agg
+from whence.plan.streams.model import Span, with_at
+from whence.runtime.durable.snapshots import Capture
 
 ROWS = with_at(Schema((Column("k", t.BIGINT), Column("time", t.BIGINT), Column("name", t.TEXT))))
 WORDS = Dictionary()

@@ -10,14 +10,14 @@ from typing import TypeVar
 import pytest
 
 import whence
-from whence.errors import CatalogError, SqlError
+from whence.model.errors import CatalogError, SqlError
 from whence.model.types import DOUBLE, INTEGER, TIMESTAMP, Column, Schema
-from whence.plan.expr import Col
-from whence.plan.logical import Agg, Aggregate, Join, Node, Project, Ref, Scan, Select, walk
-from whence.plan.program import Program, TableFunction, retention_of
+from whence.plan.algebra.expressions import Col
+from whence.plan.algebra.logical import Agg, Aggregate, Join, Node, Project, Ref, Scan, Select, walk
+from whence.plan.algebra.program import Program, TableFunction, retention_of
+from whence.plan.recursion.strata import dependents
 from whence.plan.rewrite import optimize
-from whence.plan.strata import dependents
-from whence.plan.stream_model import (
+from whence.plan.streams.model import (
     AT,
     DEFAULT_RETENTION,
     BSort,
@@ -34,7 +34,7 @@ from whence.plan.stream_model import (
     Window,
     WindowJoin,
 )
-from whence.plan.streams import flow_query, flow_streams, is_stream, streams_of
+from whence.plan.streams.networks import flow_query, flow_streams, is_stream, streams_of
 from whence.sql import statements as st
 from whence.sql.bind import bind_predicate, bind_query, bind_table, bind_views
 from whence.sql.parse import parse, parse_one

@@ -12,15 +12,15 @@ import pytest
 from tests.streams.window_reference import Row, Source, decode, encode, plain
 from whence.annotate.covering import Covering
 from whence.annotate.lineage import Lineage
-from whence.engine.image import StaleImage
-from whence.engine.operator import Batch
-from whence.engine.window import Window
-from whence.errors import EvaluationError
+from whence.engine.core.image import StaleImage
+from whence.engine.core.operator import Batch
+from whence.engine.streams.windows.window import Window
 from whence.model import types as t
 from whence.model.codes import Dictionary, floats_to_codes
+from whence.model.errors import EvaluationError
 from whence.model.types import Column, Schema, Type
-from whence.plan.logical import Agg
-from whence.plan.stream_model import FIRST, Span, with_at
+from whence.plan.algebra.logical import Agg
+from whence.plan.streams.model import FIRST, Span, with_at
 
 READING = with_at(Schema((Column("time", t.INTEGER), Column("loc", t.TEXT), Column("temp", t.DOUBLE))))
 TIME, LOC, TEMP = range(3)

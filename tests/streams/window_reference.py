@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from whence.annotate.counting import COUNTING
-from whence.engine.operator import Batch, Operator
+from whence.engine.core.operator import Batch, Operator
 from whence.model.codes import Dictionary, decode_value, encode_value
 from whence.model.types import Kind, Schema
-from whence.plan.logical import Agg
-from whence.plan.stream_model import Span
+from whence.plan.algebra.logical import Agg
+from whence.plan.streams.model import Span
 
 Row = tuple[Any, ...]
 Window = tuple[Any, Any, list[int]]  # start, end, rows

@@ -9,11 +9,11 @@ import duckdb
 import numpy as np
 
 from whence.engine.build import Builder
-from whence.engine.graph import Dataflow
-from whence.engine.operator import Batch
+from whence.engine.core.dataflow import Dataflow
+from whence.engine.core.operator import Batch
 from whence.model.codes import Dictionary, decode_value, encode_value
 from whence.model.types import Column, Schema, Type
-from whence.plan import logical
+from whence.plan.algebra import logical
 
 Row = tuple[Any, ...]
 

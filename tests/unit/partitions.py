@@ -12,21 +12,21 @@ from itertools import product
 
 import numpy as np
 
-from whence.engine.batch import consolidate
 from whence.engine.build import Builder
-from whence.engine.components import build_fixpoint
-from whence.engine.fixpoint import Port
-from whence.engine.graph import Dataflow
-from whence.engine.kernels.routing import route
-from whence.engine.operator import Batch
+from whence.engine.core.batch import consolidate
+from whence.engine.core.dataflow import Dataflow
+from whence.engine.core.operator import Batch
+from whence.engine.exchange.kernels.routing import route
+from whence.engine.recursion.components import build_fixpoint
+from whence.engine.recursion.fixpoint import Port
 from whence.model.codes import Codes, Dictionary
 from whence.model.types import Kind
-from whence.plan import logical
-from whence.plan.distribute import Dist, Distributed, Piece
-from whence.plan.expr import Cast, Col, Expr
-from whence.plan.logical import Aggregate, Join, Mine, Node, Project, Ref, Scan, Ship, TopK
+from whence.plan.algebra import logical
+from whence.plan.algebra.expressions import Cast, Col, Expr
+from whence.plan.algebra.logical import Aggregate, Join, Mine, Node, Project, Ref, Scan, Ship, TopK
+from whence.plan.partitions.distribute import Dist, Distributed, Piece
+from whence.plan.recursion.rule_model import Rule, RuleProgram
 from whence.plan.rewrite.inputs import with_inputs
-from whence.plan.rule_model import Rule, RuleProgram
 
 # -- promises ----------------------------------------------------------------------------------------------------------
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from whence.model.codes import Interval
 from whence.model.types import Type
-from whence.plan.expr import Call, Case, Cast, Col, Expr, Lit
-from whence.plan.logical import (
+from whence.plan.algebra.expressions import Call, Case, Cast, Col, Expr, Lit
+from whence.plan.algebra.logical import (
     Aggregate,
     Distinct,
     Join,

@@ -12,8 +12,8 @@ import pytest
 from whence.connect.files import duration, read, read_updates, write
 from whence.connect.reading import parse_duration
 from whence.connect.rows import encode, to_arrow, to_tuples
-from whence.errors import DataError
 from whence.model.codes import Dictionary, Interval
+from whence.model.errors import DataError
 from whence.model.types import (
     BOOLEAN,
     DATE,

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import whence
 from whence.connect.reading import UnreadableError, read_column, read_value
-from whence.errors import DataError
 from whence.model.codes import Interval
+from whence.model.errors import DataError
 from whence.model.types import BIGINT, BOOLEAN, DATE, DOUBLE, INTEGER, INTERVAL, TIMESTAMP, Type, decimal
 
 EIGHT = dt.datetime(2026, 7, 1, 8)

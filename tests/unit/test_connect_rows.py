@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 
 from whence.connect.rows import check_not_null, encode, to_arrow, to_dicts, to_pandas, to_polars, to_tuples
-from whence.errors import DataError, EvaluationError
 from whence.model.codes import Dictionary, Interval
+from whence.model.errors import DataError, EvaluationError
 from whence.model.types import (
     BIGINT,
     BOOLEAN,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from whence.annotate.covering import Covering
-from whence.errors import DataError, EvaluationError
+from whence.model.errors import DataError, EvaluationError
 
 
 def numbers(*values: int) -> np.ndarray:

@@ -22,13 +22,13 @@ from tests.property.test_random_programs import cases, profile
 from tests.test_sql_fixtures import FILES, read
 from tests.unit.partitions import MisplacedError, Partitions, check
 from tests.unit.test_sql_queries import _QUERIES, _TABLES
-from whence.engine.operator import Batch
-from whence.errors import WhenceError
-from whence.plan.best_rows import select_aggregates
-from whence.plan.distribute import Dist, Distributed, Piece, describe_dist, distribute
-from whence.plan.logical import Aggregate, Join, Mine, Node, Project, Ref, Scan, Select, Ship, TopK, walk
-from whence.plan.program import Program
-from whence.plan.strata import components
+from whence.engine.core.operator import Batch
+from whence.model.errors import WhenceError
+from whence.plan.algebra.logical import Aggregate, Join, Mine, Node, Project, Ref, Scan, Select, Ship, TopK, walk
+from whence.plan.algebra.program import Program
+from whence.plan.partitions.distribute import Dist, Distributed, Piece, describe_dist, distribute
+from whence.plan.recursion.strata import components
+from whence.plan.rewrite.best_rows import select_aggregates
 from whence.sql import statements as st
 from whence.sql.bind import bind_table, bind_views
 from whence.sql.parse import parse

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from whence.engine.evaluate import compile_expr
-from whence.errors import EvaluationError
+from whence.engine.expressions.evaluate import compile_expr
 from whence.model.codes import Dictionary, Interval, decode_value, encode_value
+from whence.model.errors import EvaluationError
 from whence.model.types import BIGINT, BOOLEAN, DATE, DOUBLE, INTEGER, INTERVAL, TEXT, TIMESTAMP, Type, decimal
-from whence.plan.expr import Call, Case, Cast, Col, Expr, Lit, Udf
+from whence.plan.algebra.expressions import Call, Case, Cast, Col, Expr, Lit, Udf
 
 CON = duckdb.connect()
 MONEY = decimal(10, 2)

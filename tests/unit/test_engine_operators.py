@@ -14,8 +14,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 from engine_helpers import Bench, duck, schema
 
 from whence.model.types import BIGINT, BOOLEAN, DOUBLE, INTEGER, TEXT, decimal
-from whence.plan import logical as lo
-from whence.plan.expr import Call, Col, Lit
+from whence.plan.algebra import logical as lo
+from whence.plan.algebra.expressions import Call, Col, Lit
 
 PAIR = schema(INTEGER, INTEGER)
 value = st.one_of(st.none(), st.integers(0, 3))

@@ -10,17 +10,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from whence.annotate.counting import COUNTING
-from whence.engine.batch import consolidate
 from whence.engine.build import Builder
-from whence.engine.graph import Dataflow
-from whence.engine.operator import Batch
-from whence.engine.ordered import Ordered, Rank
-from whence.engine.relation import Relation
-from whence.errors import EvaluationError
+from whence.engine.core.batch import consolidate
+from whence.engine.core.dataflow import Dataflow
+from whence.engine.core.operator import Batch
+from whence.engine.core.ordered import Ordered, Rank
+from whence.engine.core.relation import Relation
 from whence.model.codes import NULL, Dictionary
+from whence.model.errors import EvaluationError
 from whence.model.types import BIGINT, DOUBLE, INTEGER, Column, Schema
-from whence.plan import logical as lo
-from whence.plan.expr import Col, Udf
+from whence.plan.algebra import logical as lo
+from whence.plan.algebra.expressions import Col, Udf
 
 small = st.integers(0, 4)
 deltas = st.lists(

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from whence.annotate.lineage import ENCODINGS, Lineage
-from whence.errors import DataError, EvaluationError
+from whence.model.errors import DataError, EvaluationError
 
 
 def numbers(*values: int) -> np.ndarray:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 import whence
-from whence.plan.edges import edges
-from whence.plan.rule_model import RuleProgram
-from whence.plan.rules import compile_rules
-from whence.plan.sharing import same_rows
+from whence.plan.recursion.edges import edges
+from whence.plan.recursion.rule_model import RuleProgram
+from whence.plan.recursion.rules import compile_rules
+from whence.plan.recursion.sharing import same_rows
 
 TABLES = "CREATE TABLE link (src TEXT, dst TEXT, cost INT); CREATE TABLE shut (n TEXT);"
 STEP = "SELECT link.src, v.dst FROM link JOIN v ON link.dst = v.src"

@@ -8,9 +8,9 @@ import random
 import pytest
 
 from whence.model.types import BOOLEAN
-from whence.plan.expr import Call, Col, Expr
-from whence.plan.logical import Aggregate, Distinct, Join, Node, Project, Scan, Select, Values, walk
-from whence.plan.program import Program
+from whence.plan.algebra.expressions import Call, Col, Expr
+from whence.plan.algebra.logical import Aggregate, Distinct, Join, Node, Project, Scan, Select, Values, walk
+from whence.plan.algebra.program import Program
 from whence.plan.rewrite import optimize
 from whence.plan.rewrite.factor_disjunctions import factor, implied
 from whence.sql import statements as st

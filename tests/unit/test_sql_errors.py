@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from whence.errors import SqlError
+from whence.model.errors import SqlError
 from whence.model.types import DOUBLE, TEXT, Column, Schema
-from whence.plan.program import Program, ScalarFunction, TableFunction
+from whence.plan.algebra.program import Program, ScalarFunction, TableFunction
 from whence.sql import statements as st
 from whence.sql.bind import bind_assignments, bind_insert, bind_predicate, bind_query, bind_table
 from whence.sql.parse import parse

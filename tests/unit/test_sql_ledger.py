@@ -15,9 +15,9 @@ import pytest
 from sqlglot import exp
 
 import whence
-from whence.errors import SqlError
+from whence.model.errors import SqlError
 from whence.model.types import DOUBLE, TEXT, Column, Schema
-from whence.plan.program import Program, ScalarFunction, TableFunction
+from whence.plan.algebra.program import Program, ScalarFunction, TableFunction
 from whence.sql.bind import bind_query_views, bind_table
 from whence.sql.ledger import Ledger, is_given
 from whence.sql.parse import parse, parse_one

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from whence.errors import SqlError
+from whence.model.errors import SqlError
 from whence.model.types import BIGINT, BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, decimal
 from whence.sql import statements as st
 from whence.sql.parse import parse

@@ -12,7 +12,7 @@ import duckdb
 import pytest
 
 from tests.unit.plan_sql import relation
-from whence.plan.program import Program
+from whence.plan.algebra.program import Program
 from whence.plan.rewrite import optimize
 from whence.sql.bind import bind_query, bind_table
 from whence.sql.parse import parse

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from whence.errors import CatalogError, NotStratifiable, SqlError
-from whence.plan.logical import Ref, Scan, walk
-from whence.plan.program import Program
-from whence.plan.strata import Component, components, dependents, references
+from whence.model.errors import CatalogError, NotStratifiable, SqlError
+from whence.plan.algebra.logical import Ref, Scan, walk
+from whence.plan.algebra.program import Program
+from whence.plan.recursion.strata import Component, components, dependents, references
 from whence.sql import statements as st
 from whence.sql.bind import bind_insert, bind_query_views, bind_table, bind_views
 from whence.sql.parse import parse

@@ -10,7 +10,7 @@ import pytest
 
 import whence
 from tests.runtime.test_provenance import EAGER, LAZY, Witnesses, links, opened, provenance_of, sets, witnesses
-from whence.engine.provenance import Provenance
+from whence.engine.recursion.annotated_fixpoint import Provenance
 from whence.model.codes import Codes
 
 FIGURE_2 = "AB BC CA CB"  # p1, p2, p3, p4

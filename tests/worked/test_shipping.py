@@ -13,8 +13,8 @@ import numpy as np
 
 import whence
 from whence.annotate.absorption import Absorption
-from whence.engine.kernels.routing import route
-from whence.engine.provenance_exchange import AnnotatedExchange
+from whence.engine.exchange.kernels.routing import route
+from whence.engine.recursion.annotated_partitioned_fixpoint import AnnotatedExchange
 
 Row = tuple[str, str]
 Reasons = dict[Row, set[frozenset[int]]]

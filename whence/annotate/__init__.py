@@ -57,8 +57,8 @@ from typing import Protocol
 
 import numpy as np
 
-from whence.errors import DataError, EvaluationError, WhenceError
 from whence.model.codes import Codes
+from whence.model.errors import DataError, EvaluationError, WhenceError
 
 
 class TooLarge(WhenceError):  # noqa: N818  # what happened, and mostly no error: another representation is taken

@@ -20,8 +20,8 @@ from whence.annotate import Provenance, TooLarge
 from whence.annotate.bdd import Bdd
 from whence.annotate.order import DepthFirst
 from whence.annotate.witnesses import MOST, Witnesses
-from whence.errors import DataError, EvaluationError
 from whence.model.codes import Codes
+from whence.model.errors import DataError, EvaluationError
 
 T = TypeVar("T")
 

@@ -22,8 +22,8 @@ from whence.annotate.kernels import bdd as kb
 from whence.annotate.kernels import levels as kl
 from whence.annotate.kernels import minimal as km
 from whence.annotate.order import DepthFirst, Labels
-from whence.errors import DataError
 from whence.model.codes import Codes
+from whence.model.errors import DataError
 from whence.model.record import Record
 
 NODE_BYTES = 12  # a variable and two sides, 4 bytes each

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from whence.errors import EvaluationError
 from whence.model.codes import Codes
+from whence.model.errors import EvaluationError
 from whence.model.jit import kernel
 
 

@@ -11,8 +11,8 @@ import numpy as np
 from whence.annotate.kernels import spans
 from whence.annotate.sources import names_image, names_of, number_of, ready
 from whence.annotate.tracing import Image
-from whence.errors import DataError, EvaluationError
 from whence.model.codes import Codes
+from whence.model.errors import DataError, EvaluationError
 
 
 class Covering:

@@ -20,8 +20,8 @@ from whence.annotate.kernels import tid_runs as runs
 from whence.annotate.kernels import tid_sets as ts
 from whence.annotate.sources import names_image, names_of, ready
 from whence.annotate.tracing import Image
-from whence.errors import DataError, EvaluationError
 from whence.model.codes import Codes
+from whence.model.errors import DataError, EvaluationError
 
 ENCODINGS = {
     "ids": runs.ENCODE_IDS,

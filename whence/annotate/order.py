@@ -11,8 +11,8 @@ from __future__ import annotations
 import numpy as np
 
 from whence.annotate.kernels import order as ko
-from whence.errors import DataError
 from whence.model.codes import NULL, Codes
+from whence.model.errors import DataError
 
 _MOST = 1 << 30  # variables
 GAP = 1 << 32  # between the labels of neighbours, when all are given anew

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from whence.annotate.kernels import pool as po
-from whence.errors import DataError
+from whence.model.errors import DataError
 from whence.model.record import Record
 
 _MOST = 0x7FFFFFFF  # sequences in one pool: a note and a table entry have 32 bits for a number

@@ -25,8 +25,8 @@ from whence.annotate.kernels import edges as ed
 from whence.annotate.kernels.pool import stated_rows
 from whence.annotate.pool import Pool
 from whence.annotate.witnesses import MOST, WORTH_COLLECTING
-from whence.errors import DataError, EvaluationError
 from whence.model.codes import Codes
+from whence.model.errors import DataError, EvaluationError
 from whence.model.record import Record
 
 LIMIT = 1 << 20  # edges of a function

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from whence.annotate.tracing import Image
-from whence.errors import DataError, EvaluationError
 from whence.model.codes import Codes
+from whence.model.errors import DataError, EvaluationError
 
 
 def number_of(sources: tuple[str, ...], source: str) -> int:

@@ -21,8 +21,8 @@ from whence.annotate.kernels import families as fa
 from whence.annotate.kernels import family_bytes
 from whence.annotate.kernels.pool import stated_rows
 from whence.annotate.pool import Pool
-from whence.errors import DataError, EvaluationError
 from whence.model.codes import Codes
+from whence.model.errors import DataError, EvaluationError
 from whence.model.record import Record
 
 MOST = 0x7FFFFFFF

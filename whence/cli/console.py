@@ -16,7 +16,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from whence.errors import WhenceError
+from whence.model.errors import WhenceError
 
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)

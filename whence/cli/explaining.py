@@ -25,7 +25,7 @@ from whence.explain.show.answers import Answer
 from whence.explain.show.page import written
 from whence.explain.show.table_page import answer_page
 from whence.model.paths import local_path
-from whence.runtime.reading import grid
+from whence.runtime.reading.handles import grid
 
 Where = Annotated[
     Path, typer.Argument(metavar="DATABASE", help="The folder of a database, or a .sql script that is run in memory.")

@@ -18,7 +18,7 @@ from whence.cli.console import err
 from whence.connect import files
 from whence.connect.rejects import OnError
 from whence.connect.rows import Missing
-from whence.errors import DataError
+from whence.model.errors import DataError
 from whence.model.paths import local_path
 from whence.model.types import Schema
 
@@ -70,7 +70,7 @@ class Folder:
 
     def _columns(self, schema: Schema, op: str | None) -> Any:
         """The columns of Parquet files with their types: as the first one there has them, or else as the table."""
-        from whence.runtime.spark.errors import jvm_errors
+        from whence.runtime.spark.session.errors import jvm_errors
 
         path = self._first()
         if path is None:
@@ -141,7 +141,7 @@ def _texts(names: list[str]) -> Any:
 def _typed(schema: Schema, op: str | None) -> Any:
     from pyspark.sql import types as T  # noqa: N812
 
-    from whence.runtime.spark.frames import spark_schema
+    from whence.runtime.spark.frames.frames import spark_schema
 
     columns = spark_schema(schema)
     return columns if op is None else columns.add(op, T.StringType())

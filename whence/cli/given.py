@@ -10,7 +10,7 @@ import typer
 
 import whence
 from whence.connect.files import read
-from whence.errors import CatalogError, DataError
+from whence.model.errors import CatalogError, DataError
 from whence.model.paths import local_path
 from whence.model.text import from_text
 from whence.model.types import BIGINT, Kind, Schema, Type

@@ -17,8 +17,8 @@ import typer
 
 import whence
 from whence.cli.console import Bar, err, text_of
-from whence.errors import WhenceError
-from whence.runtime.upkeep import Setup
+from whence.model.errors import WhenceError
+from whence.runtime.durable.upkeep import Setup
 from whence.sql import statements as st
 from whence.sql.parse import parse
 

@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.text import Text
 
 import whence
-from whence import shell
+from whence.cli import shell
 from whence.cli.console import Format, err, out, reported
 from whence.cli.following import Folder, find_folder, stream
 from whence.cli.opening import (
@@ -40,10 +40,10 @@ from whence.connect import files, rejects
 from whence.connect import rows as rows_
 from whence.connect.files import Reject
 from whence.connect.rejects import OnError, check_choice
-from whence.errors import DataError, WhenceError
+from whence.model.errors import DataError, WhenceError
 from whence.model.paths import local_path
-from whence.runtime.changes import Change, Changes
-from whence.runtime.reading import cell, grid
+from whence.runtime.reading.changes import Change, Changes
+from whence.runtime.reading.handles import cell, grid
 
 
 class BadRecords(StrEnum):
@@ -351,7 +351,7 @@ def demo(
 
         whence demo pipeline
     """
-    from whence.demo import DEMOS
+    from whence.cli.demo import DEMOS
 
     if name is DemoName.pipeline:
         _pipeline(master, partitions, quick, keep)
@@ -382,7 +382,7 @@ def demo(
 
 
 def _pipeline(master: str, partitions: int, quick: bool, keep: Path | None) -> None:
-    from whence.demo import pipeline
+    from whence.cli.demo import pipeline
 
     setting = pipeline.Setting(partitions, keep=None if keep is None else local_path(keep))
     if quick:

@@ -17,10 +17,10 @@ import whence
 from whence.cli.console import Bar, err, out, reported
 from whence.cli.opening import Folder, Functions, find_functions
 from whence.connect.archive import COMPRESSIONS
-from whence.errors import WhenceError
+from whence.model.errors import WhenceError
 from whence.model.paths import local_path
-from whence.runtime.checking import Report
-from whence.runtime.explaining import in_bytes
+from whence.runtime.durable.checking import Report
+from whence.runtime.questions.explain import in_bytes
 from whence.state.check import unfinished
 from whence.state.disk import Disk
 from whence.state.info import Info, look

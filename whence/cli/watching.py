@@ -11,8 +11,8 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from whence.runtime.explaining import in_bytes
-from whence.runtime.spark.streams import Running
+from whence.runtime.questions.explain import in_bytes
+from whence.runtime.spark.frames.streams import Running
 
 
 class Epochs:

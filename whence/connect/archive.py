@@ -27,8 +27,8 @@ from xxhash import xxh3_128_hexdigest
 
 from whence.connect import files
 from whence.connect.rows import to_arrow
-from whence.errors import DataError, StorageError, WhenceError
 from whence.model.codes import Codes, Dictionary
+from whence.model.errors import DataError, StorageError, WhenceError
 from whence.model.progress import Progress
 from whence.model.types import Schema
 

@@ -33,8 +33,8 @@ from whence.connect import operations
 from whence.connect.arrow import arrow_schema
 from whence.connect.reading import UnreadableError, read_column, read_texts, read_value
 from whence.connect.rows import Missing, check_columns, encode, folded, to_arrow, unknown_columns
-from whence.errors import DataError
 from whence.model.codes import Dictionary, Interval
+from whence.model.errors import DataError
 from whence.model.paths import local_path
 from whence.model.types import INTERVAL, TEXT, Column, Kind, Schema
 from whence.state.disk import refused

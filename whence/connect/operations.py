@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from whence.connect.rows import as_arrow
-from whence.errors import DataError
 from whence.model.codes import Codes, Dictionary, decode_value, shown
+from whence.model.errors import DataError
 from whence.model.types import BIGINT, TEXT, Column, Schema
 
 COMES = ("i", "insert", "inserted", "+", "+1", "1", "c", "create", "r", "read", "+i", "+u", "update_postimage")

@@ -24,8 +24,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from whence.connect.arrow import arrow_type
-from whence.errors import DataError
 from whence.model.codes import DAY, FIRST_DAY, LAST_DAY, Dictionary, Interval, decode_value, encode_value, shown
+from whence.model.errors import DataError
 from whence.model.text import read_interval
 from whence.model.types import Kind, Schema, Type
 

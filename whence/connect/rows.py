@@ -16,7 +16,6 @@ import numpy as np
 import pyarrow as pa
 
 from whence.connect.arrow import arrow_schema, decode_column, encode_column, put_column
-from whence.errors import DataError, EvaluationError
 from whence.model import wide
 from whence.model.codes import (
     NULL,
@@ -30,6 +29,7 @@ from whence.model.codes import (
     floats_to_codes,
     shown,
 )
+from whence.model.errors import DataError, EvaluationError
 from whence.model.types import Column, Kind, Schema, Type
 from whence.sql.position import did_you_mean
 

@@ -7,28 +7,28 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from whence.engine.aggregate import Aggregate
-from whence.engine.fingerprint import fingerprint
-from whence.engine.graph import Dataflow
-from whence.engine.join import Join
-from whence.engine.lateral import Lateral
-from whence.engine.operator import Operator
-from whence.engine.outer import outer_join
-from whence.engine.project import Project
-from whence.engine.select import Select
-from whence.engine.semijoin import Semijoin
-from whence.engine.setop import Distinct, SetOp
-from whence.engine.ship import Mine, Ship
-from whence.engine.topk import TopK
-from whence.engine.union import Union
-from whence.engine.values import Values
-from whence.errors import CatalogError
+from whence.engine.core.dataflow import Dataflow
+from whence.engine.core.fingerprint import fingerprint
+from whence.engine.core.operator import Operator
+from whence.engine.exchange.ship import Mine, Ship
+from whence.engine.relational.aggregate import Aggregate
+from whence.engine.relational.join import Join
+from whence.engine.relational.lateral import Lateral
+from whence.engine.relational.outer import outer_join
+from whence.engine.relational.project import Project
+from whence.engine.relational.select import Select
+from whence.engine.relational.semijoin import Semijoin
+from whence.engine.relational.setop import Distinct, SetOp
+from whence.engine.relational.topk import TopK
+from whence.engine.relational.union import Union
+from whence.engine.relational.values import Values
 from whence.model.codes import Dictionary
+from whence.model.errors import CatalogError
 from whence.model.types import Kind
-from whence.plan import logical
-from whence.plan import stream_model as streams
-from whence.plan.many_way import many_way
-from whence.plan.replay import streams_read
+from whence.plan.algebra import logical
+from whence.plan.algebra.multiway_join import many_way
+from whence.plan.streams import model as streams
+from whence.plan.streams.replay import streams_read
 
 
 class Builder:
@@ -87,7 +87,7 @@ class Builder:
         own = fingerprint("relate", [stream.fingerprint])
         found = self._built.get((own, id(stream)))
         if found is None or found.dropped:
-            from whence.engine.generate import Relate
+            from whence.engine.streams.generate import Relate
 
             found = Relate(stream, node.schema)
             _name(found, own)
@@ -127,7 +127,7 @@ class Builder:
                 return Ship(inputs[0], node.to, node.cols, self.partitions)
             case logical.Mine():
                 return Mine(inputs[0], node.cols, self.partition, self.partitions)
-        from whence.engine.networks import make  # loaded with the first stream: most databases have none
+        from whence.engine.streams.networks import make  # loaded with the first stream: most databases have none
 
         return make(node, inputs, self.dataflow, words, self._kept_of)
 
@@ -182,6 +182,6 @@ def _shape(node: logical.Node) -> object:
             return ("ship", node.to, node.cols, node.since)
         case logical.Mine():
             return ("mine", node.cols)
-    from whence.engine.networks import shape  # see _make
+    from whence.engine.streams.networks import shape  # see _make
 
     return shape(node)

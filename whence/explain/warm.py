@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from whence.engine.fixpoint import Fixpoint
-from whence.engine.operator import Batch
+from whence.engine.core.operator import Batch
+from whence.engine.recursion.fixpoint import Fixpoint
 from whence.explain.ask.contribution import contribution
 from whence.explain.ask.critical import critical, ranking
 from whence.explain.ask.evaluate import Evaluator
@@ -21,7 +21,7 @@ from whence.explain.graph import Derivations, Relation, Step, Tally
 from whence.explain.show.choose import Ways
 from whence.model.codes import Dictionary
 from whence.model.types import BIGINT, Column, Schema
-from whence.plan.rule_model import Atom, Rule, RuleProgram, RuleRelation
+from whence.plan.recursion.rule_model import Atom, Rule, RuleProgram, RuleRelation
 
 
 def warm() -> None:

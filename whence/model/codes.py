@@ -28,8 +28,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from whence.errors import DataError, EvaluationError
 from whence.model import wide
+from whence.model.errors import DataError, EvaluationError
 from whence.model.types import Kind, Type
 
 NULL = -(2**63)

@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from whence.errors import StorageError
+from whence.model.errors import StorageError
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")  # with one slash, too: Path() leaves one. One letter is a drive: C:/
 _FILE = re.compile(r"file:(//(localhost)?)?(/[^/].*|/)", re.IGNORECASE | re.DOTALL)

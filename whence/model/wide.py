@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from whence.errors import EvaluationError
+from whence.model.errors import EvaluationError
 from whence.model.types import MAX_PRECISION, Type
 
 if TYPE_CHECKING:

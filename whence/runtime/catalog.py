@@ -15,33 +15,33 @@ import numpy as np
 
 from whence.connect.rows import encode
 from whence.engine.build import Builder
-from whence.engine.components import build_component
-from whence.engine.evaluate import compile_expr
-from whence.engine.figures import Figures, measure
-from whence.engine.graph import Dataflow, upwards
-from whence.engine.image import Image, Images, StaleImage
-from whence.engine.lifetimes import Lifetimes
-from whence.engine.operator import Batch, Operator
-from whence.engine.scan import Scan
-from whence.engine.stream import StreamOperator
-from whence.engine.stream_scan import StreamScan
-from whence.errors import CatalogError
+from whence.engine.core.dataflow import Dataflow, upwards
+from whence.engine.core.image import Image, Images, StaleImage
+from whence.engine.core.lifetimes import Lifetimes
+from whence.engine.core.operator import Batch, Operator
+from whence.engine.core.operator_stats import Figures, measure
+from whence.engine.expressions.evaluate import compile_expr
+from whence.engine.recursion.components import build_component
+from whence.engine.relational.scan import Scan
+from whence.engine.streams.stream import StreamOperator
+from whence.engine.streams.stream_scan import StreamScan
 from whence.model.codes import Codes, Dictionary
+from whence.model.errors import CatalogError
 from whence.model.progress import Progress
 from whence.model.types import Schema
-from whence.plan import logical
-from whence.plan.best_rows import select_aggregates
-from whence.plan.functions import check_recomputed, check_volatile, functions_of
-from whence.plan.instrument import copies, instrument, upstream
-from whence.plan.logical import Node
-from whence.plan.program import Program, ScalarFunction, Table, TableFunction, View, is_owed, owed_name
-from whence.plan.replay import with_copies
+from whence.plan.algebra import logical
+from whence.plan.algebra.functions import check_recomputed, check_volatile, functions_of
+from whence.plan.algebra.logical import Node
+from whence.plan.algebra.program import Program, ScalarFunction, Table, TableFunction, View, is_owed, owed_name
+from whence.plan.recursion.settings import maintains
+from whence.plan.recursion.strata import Component, changed_views, components, dependents
 from whence.plan.rewrite import optimize
-from whence.plan.select_aggregates import OPTION, is_read, selections
-from whence.plan.settings import maintains
-from whence.plan.strata import Component, changed_views, components, dependents
-from whence.plan.streams import flow_query, flow_streams, is_flow
-from whence.runtime.uniting import check_recomputable
+from whence.plan.rewrite.best_rows import select_aggregates
+from whence.plan.rewrite.select_aggregates import OPTION, is_read, selections
+from whence.plan.streams.instrument import copies, instrument, upstream
+from whence.plan.streams.networks import flow_query, flow_streams, is_flow
+from whence.plan.streams.replay import with_copies
+from whence.runtime.durable.uniting import check_recomputable
 from whence.sql import statements as st
 from whence.sql.bind import bind_table, bind_views
 from whence.sql.parse import with_view_option
@@ -49,7 +49,7 @@ from whence.sql.position import did_you_mean
 from whence.sql.reader import deep_stack
 
 if TYPE_CHECKING:
-    from whence.engine.stream import Late
+    from whence.engine.streams.stream import Late
     from whence.explain.retrieve.site import Site
 
 log = logging.getLogger("whence")
@@ -91,7 +91,7 @@ class Catalog:
         self.recursion_limit = recursion_limit
         self.dictionary = dictionary if dictionary is not None else Dictionary()
         self.program = Program()  # as the user wrote it
-        self.planned = Program()  # as it runs, see plan/select_aggregates.py
+        self.planned = Program()  # as it runs, see plan/rewrite/select_aggregates.py
         self.flow = Dataflow()
         self.lifetimes: dict[str, Lifetimes] = {}  # of the tables that have a time-to-live
         self.components: list[Component] = []
@@ -378,13 +378,13 @@ class Catalog:
 
     def lates(self, name: str) -> Iterable[tuple[Late, Schema]]:
         """Where the operators of a view keep what came too late, and the columns that it has."""
-        from whence.runtime.lateness import lates_under
+        from whence.runtime.reading.late_rows import lates_under
 
         return lates_under(self.flow, name)
 
     def stream_figures(self) -> dict[str, dict[str, int]]:
         """What metrics say of each stream."""
-        from whence.runtime.lateness import stream_figures
+        from whence.runtime.reading.late_rows import stream_figures
 
         return stream_figures(self.flow)
 

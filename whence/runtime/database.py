@@ -16,29 +16,35 @@ from whence.connect import rows as rows_
 from whence.connect.archive import Archive
 from whence.connect.rejects import OnError
 from whence.connect.rows import Missing
-from whence.errors import CatalogError, DataError, SqlError, StorageError, WhenceError
 from whence.model.codes import Codes, shown
+from whence.model.errors import CatalogError, DataError, SqlError, StorageError, WhenceError
 from whence.model.paths import local_path
 from whence.model.progress import Progress
 from whence.model.types import Schema, Type
-from whence.plan.expr import Volatile
-from whence.plan.program import ScalarFunction, TableFunction, owed_name
-from whence.plan.settings import DEPTH_LIMIT
-from whence.runtime import copying, explaining, lateness, statements, supposing, watermarks, writing
-from whence.runtime.changes import Changes
-from whence.runtime.copying import Backup
-from whence.runtime.durable import Durable, Following
+from whence.plan.algebra.expressions import Volatile
+from whence.plan.algebra.program import ScalarFunction, TableFunction, owed_name
+from whence.plan.recursion.settings import DEPTH_LIMIT
+from whence.runtime import statements
+from whence.runtime.durable import copying
+from whence.runtime.durable.copying import Backup
+from whence.runtime.durable.durable import Durable, Following
+from whence.runtime.durable.recovery import Recovery
 from whence.runtime.embedded import Embedded
-from whence.runtime.lateness import LateRows
-from whence.runtime.reading import Handle, Result
-from whence.runtime.recovery import Recovery
-from whence.runtime.spark import frames, sinks
-from whence.runtime.spark.options import Options
-from whence.runtime.spark.sharded import Sharded, temporary_folder
-from whence.runtime.spark.sinks import Sink
-from whence.runtime.spark.streams import Running
-from whence.runtime.supposing import WhatIf
-from whence.runtime.tables import Early, early_choice
+from whence.runtime.questions import explain as explaining
+from whence.runtime.questions import what_if as supposing
+from whence.runtime.questions.what_if import WhatIf
+from whence.runtime.reading import late_rows as lateness
+from whence.runtime.reading.changes import Changes
+from whence.runtime.reading.handles import Handle, Result
+from whence.runtime.reading.late_rows import LateRows
+from whence.runtime.spark.driver.options import Options
+from whence.runtime.spark.driver.sharded import Sharded, temporary_folder
+from whence.runtime.spark.frames import frames, sinks
+from whence.runtime.spark.frames.sinks import Sink
+from whence.runtime.spark.frames.streams import Running
+from whence.runtime.writing import row_selection as writing
+from whence.runtime.writing import watermarks
+from whence.runtime.writing.tables import Early, early_choice
 from whence.sql import statements as st
 from whence.sql.parse import parse_one
 from whence.state.disk import Disk
@@ -50,8 +56,8 @@ if TYPE_CHECKING:
     from whence.explain.show.answers import Contribution, Critical, Reliability, Resilience
     from whence.explain.show.explanation import Explanation
     from whence.explain.show.trace import Trace
-    from whence.runtime.annotated import Annotation
-    from whence.runtime.asking import Row
+    from whence.runtime.questions.annotated import Annotation
+    from whence.runtime.questions.provenance_queries import Row
 
 
 def open(
@@ -656,7 +662,7 @@ class Database:
         >>> db.why("b", s=5).tids, db.why("b", tid=1).rows
         ({'a': [2, 3]}, [('a', {'tid': 1, 'x': 1}), ('a', {'tid': 2, 'x': 2})])
         """
-        from whence.runtime import asking
+        from whence.runtime.questions import provenance_queries as asking
 
         return asking.why(self._now, _name(view), row, columns, limit)
 
@@ -671,7 +677,7 @@ class Database:
         >>> db.trace("a", 2).tids, db.trace("a", x=3)["b"].rows
         ({'b': [1, 2]}, [{'s': 5}])
         """
-        from whence.runtime import asking
+        from whence.runtime.questions import provenance_queries as asking
 
         return asking.trace(self._now, _name(stream), tid, row, columns)
 
@@ -686,7 +692,7 @@ class Database:
         >>> db.provenance("b").to_dicts()[0]
         {'tid': 1, 's': 3, 'a_tid': 1, 'a_x': 1}
         """
-        from whence.runtime import asking
+        from whence.runtime.questions import provenance_queries as asking
 
         return Result(asking.provenance(self._now, _name(view), None if source is None else _name(source)))
 
@@ -701,7 +707,7 @@ class Database:
         >>> db.annotation("reach", a=1, b=3).formula
         'link(1, 3) ∨ link(1, 2) ∧ link(2, 3)'
         """
-        from whence.runtime import annotated
+        from whence.runtime.questions import annotated
 
         return annotated.annotation(self._now, _name(view), row, columns, limit)
 
@@ -715,7 +721,7 @@ class Database:
         >>> list(db.critical("b", x=1)), list(db.critical("b", x=2)), db.critical("b").items()
         ([('a', {'x': 1, 'y': 1})], [], [(('a', {'x': 1, 'y': 1}), 1)])
         """
-        from whence.runtime import asking
+        from whence.runtime.questions import provenance_queries as asking
 
         return asking.critical(self._now, _name(view), row, columns, limit)
 
@@ -728,7 +734,7 @@ class Database:
         >>> found = db.resilience("b", x=2); found.count, found.rows
         (2, [('a', {'x': 2, 'y': 1}), ('a', {'x': 2, 'y': 2})])
         """
-        from whence.runtime import asking
+        from whence.runtime.questions import provenance_queries as asking
 
         return asking.resilience(self._now, _name(view), row, columns)
 
@@ -744,7 +750,7 @@ class Database:
         >>> [(row["y"], round(shapley, 6), banzhaf) for (_, row), shapley, banzhaf in db.contribution("b", x=2).items()]
         [(1, 0.5, 0.5), (2, 0.5, 0.5)]
         """
-        from whence.runtime import asking
+        from whence.runtime.questions import provenance_queries as asking
 
         return asking.contribution(self._now, _name(view), row, columns, samples=samples, seed=seed)
 
@@ -776,7 +782,7 @@ class Database:
         >>> float(db.reliability("b", x=1, given={"a": 0.9})).__round__(6)
         0.99
         """
-        from whence.runtime import asking
+        from whence.runtime.questions import provenance_queries as asking
 
         options = {"samples": samples, "confidence": confidence, "seed": seed}
         return asking.reliability(self._now, _name(view), row, columns, given, **options)

@@ -15,12 +15,12 @@ import numpy as np
 from sqlglot import exp
 
 from whence.annotate.counting import COUNTING
-from whence.engine.batch import consolidate
-from whence.engine.operator import Batch
+from whence.engine.core.batch import consolidate
+from whence.engine.core.operator import Batch
 from whence.model.codes import Codes
 from whence.model.types import Schema
-from whence.plan.logical import Ref, Scan, walk
-from whence.plan.program import Program, Table, View
+from whence.plan.algebra.logical import Ref, Scan, walk
+from whence.plan.algebra.program import Program, Table, View
 from whence.sql import statements as st
 from whence.sql.parse import parse_stored
 

@@ -17,26 +17,26 @@ import pyarrow as pa
 from sqlglot import exp
 
 from whence.connect import rows as rows_
-from whence.engine.epoch import Epoch
-from whence.engine.image import SoundImages
-from whence.engine.operator import Batch, Operator
-from whence.engine.retain import is_stream
-from whence.errors import CatalogError, WhenceError
+from whence.engine.core.epoch import Epoch
+from whence.engine.core.image import SoundImages
+from whence.engine.core.operator import Batch, Operator
+from whence.engine.streams.retain import is_stream
 from whence.model.codes import Codes
+from whence.model.errors import CatalogError, WhenceError
 from whence.model.progress import Progress
 from whence.model.types import Schema
-from whence.plan.logical import Node, TopK
-from whence.plan.program import ScalarFunction, TableFunction, View, owed_name
-from whence.plan.stream_model import with_at
-from whence.runtime import explaining
-from whence.runtime.adhoc import Adhoc, sort_order, uses_table_function
-from whence.runtime.calls import Call, Narrow
+from whence.plan.algebra.logical import Node, TopK
+from whence.plan.algebra.program import ScalarFunction, TableFunction, View, owed_name
+from whence.plan.streams.model import with_at
 from whence.runtime.catalog import Catalog, Saved, as_it_runs, table_kind
-from whence.runtime.changes import Changes
 from whence.runtime.definitions import Contents
-from whence.runtime.epochs import Epochs
-from whence.runtime.lateness import late_rows
-from whence.runtime.transaction import Transaction
+from whence.runtime.questions import explain as explaining
+from whence.runtime.reading.adhoc import Adhoc, sort_order, uses_table_function
+from whence.runtime.reading.calls import Call, Narrow
+from whence.runtime.reading.changes import Changes
+from whence.runtime.reading.late_rows import late_rows
+from whence.runtime.writing.epochs import Epochs
+from whence.runtime.writing.transaction import Transaction
 from whence.sql import statements as st
 from whence.sql.bind import bind_query_views, bind_views
 from whence.sql.parse import parse_stored
@@ -127,7 +127,7 @@ class Embedded(Epochs):
         with self.reading():
             found = {name: self._read_arrow(name)[1] for name in names}
             if calls:
-                from whence.runtime.tracing import answer  # loaded with the first question
+                from whence.runtime.questions.tracing import answer  # loaded with the first question
 
                 found |= {call.relation: answer(self, self.catalog, call, narrow) for call in calls}
             return found

@@ -11,18 +11,18 @@ import pyarrow as pa
 
 from whence.connect import rejects
 from whence.connect.rows import expand
-from whence.errors import CatalogError, WhenceError
+from whence.model.errors import CatalogError, WhenceError
 from whence.model.progress import Progress
-from whence.plan.expr import Expr
-from whence.plan.logical import Node, Project, TopK
-from whence.runtime import explaining
-from whence.runtime.adhoc import sort_order
-from whence.runtime.appending import Appending
+from whence.plan.algebra.expressions import Expr
+from whence.plan.algebra.logical import Node, Project, TopK
 from whence.runtime.catalog import table_kind
 from whence.runtime.definitions import differences
-from whence.runtime.reading import Result
-from whence.runtime.transaction import Transaction
-from whence.runtime.writing import computed, selected
+from whence.runtime.questions import explain as explaining
+from whence.runtime.reading.adhoc import sort_order
+from whence.runtime.reading.handles import Result
+from whence.runtime.writing.row_selection import computed, selected
+from whence.runtime.writing.stream_writes import Appending
+from whence.runtime.writing.transaction import Transaction
 from whence.sql import statements as st
 from whence.sql.bind import bind_assignments, bind_insert, bind_predicate
 from whence.sql.parse import parse

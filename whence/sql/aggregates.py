@@ -6,7 +6,7 @@ from sqlglot import exp
 
 from whence.model import types as t
 from whence.model.types import Kind
-from whence.plan.expr import Expr
+from whence.plan.algebra.expressions import Expr
 from whence.sql import operators as op
 from whence.sql.placeholders import AggRef
 from whence.sql.position import error

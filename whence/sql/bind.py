@@ -8,13 +8,13 @@ from typing import Any
 
 from sqlglot import exp
 
-from whence.errors import CatalogError, SqlError
 from whence.model import types as t
+from whence.model.errors import CatalogError, SqlError
 from whence.model.types import Kind, Type
-from whence.plan.expr import Col, Expr, Lit
-from whence.plan.logical import Node, Project, Values
-from whence.plan.nodes import columns
-from whence.plan.program import Program, Table, View
+from whence.plan.algebra.expressions import Col, Expr, Lit
+from whence.plan.algebra.logical import Node, Project, Values
+from whence.plan.algebra.nodes import columns
+from whence.plan.algebra.program import Program, Table, View
 from whence.plan.rewrite.fold_constants import fold
 from whence.sql import statements as st
 from whence.sql.expressions import ExpressionBinder

@@ -12,13 +12,13 @@ from typing import Protocol
 
 from sqlglot import exp
 
-from whence.errors import SqlError
 from whence.model import types as t
+from whence.model.errors import SqlError
 from whence.model.text import read_interval
 from whence.model.types import Kind, Type
-from whence.plan.expr import Call, Cast, Expr, Lit, Udf, is_volatile
-from whence.plan.logical import Node
-from whence.plan.program import Program
+from whence.plan.algebra.expressions import Call, Cast, Expr, Lit, Udf, is_volatile
+from whence.plan.algebra.logical import Node
+from whence.plan.algebra.program import Program
 from whence.sql import operators as op
 from whence.sql.aggregates import AGGREGATES, WINDOW_AGGREGATES, aggregated, window_aggregate
 from whence.sql.functions import BUILTINS, NONDETERMINISTIC, argument, call_builtin, extract

@@ -14,7 +14,7 @@ from sqlglot import exp
 from whence.model import types as t
 from whence.model.text import unit_of
 from whence.model.types import Kind, Type
-from whence.plan.expr import Call, Case, Cast, Expr, Lit
+from whence.plan.algebra.expressions import Call, Case, Cast, Expr, Lit
 from whence.sql.position import error
 from whence.sql.types import coerce, is_text_literal, meet
 

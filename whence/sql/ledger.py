@@ -12,7 +12,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from whence.errors import SqlError
+from whence.model.errors import SqlError
 from whence.sql.position import error
 
 _VALUES: dict[type[exp.Expr], frozenset[str]] = {

@@ -12,9 +12,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from whence.model.types import BOOLEAN, Schema
-from whence.plan.expr import Call, Col, Expr, conjuncts, shift
-from whence.plan.logical import Aggregate, Distinct, Join, Lateral, Node, Project, Select, SetOp, TopK, Union, Values
-from whence.plan.nodes import columns, join, project, select
+from whence.plan.algebra.expressions import Call, Col, Expr, conjuncts, shift
+from whence.plan.algebra.logical import (
+    Aggregate,
+    Distinct,
+    Join,
+    Lateral,
+    Node,
+    Project,
+    Select,
+    SetOp,
+    TopK,
+    Union,
+    Values,
+)
+from whence.plan.algebra.nodes import columns, join, project, select
 from whence.sql.placeholders import correlation, map_expr, outers_of, walk_expr
 
 _NAMES: dict[type[Node], str] = {

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from whence.plan.expr import Expr
-from whence.plan.logical import Node
-from whence.plan.size import size_of
+from whence.plan.algebra.expressions import Expr
+from whence.plan.algebra.logical import Node
+from whence.plan.algebra.size import size_of
 from whence.sql.position import error
 
 MAX_DEPTH = 200

@@ -13,7 +13,7 @@ from whence.model import wide
 from whence.model.codes import NULL, Interval
 from whence.model.text import from_text, to_text
 from whence.model.types import Kind, Type
-from whence.plan.expr import Lit
+from whence.plan.algebra.expressions import Lit
 from whence.sql.position import error
 
 _LONGEST = 1_000  # places before the point of a number that is to be whole

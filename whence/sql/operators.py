@@ -6,7 +6,7 @@ from sqlglot import exp
 
 from whence.model import types as t
 from whence.model.types import Kind, Type
-from whence.plan.expr import Call, Case, Cast, Expr, Lit
+from whence.plan.algebra.expressions import Call, Case, Cast, Expr, Lit
 from whence.sql.position import error
 from whence.sql.types import as_decimal, coerce, common_type, decimal_for, is_text_literal, may_cast, meet
 

@@ -12,9 +12,9 @@ from typing import Literal
 
 from whence.model.text import read_interval
 from whence.model.types import Kind, Schema
-from whence.plan.program import Lifetime, Placement, Table
-from whence.plan.select_aggregates import is_spelled_out
-from whence.plan.stream_model import Retention
+from whence.plan.algebra.program import Lifetime, Placement, Table
+from whence.plan.rewrite.select_aggregates import is_spelled_out
+from whence.plan.streams.model import Retention
 from whence.sql.position import did_you_mean
 
 Target = Literal["table", "stream", "view"]

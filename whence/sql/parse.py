@@ -14,8 +14,8 @@ from typing import Literal
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
-from whence.errors import SqlError
-from whence.plan.stream_model import DEFAULT_RETENTION
+from whence.model.errors import SqlError
+from whence.plan.streams.model import DEFAULT_RETENTION
 from whence.sql import statements as st
 from whence.sql.ledger import is_given, refuse_others
 from whence.sql.options import Target, check_name, read_lifetime, read_placement, read_value, retain_option

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
 from typing import Literal
 
-from whence.plan.expr import Col, Expr, rebuild
-from whence.plan.logical import Agg, Node
+from whence.plan.algebra.expressions import Col, Expr, rebuild
+from whence.plan.algebra.logical import Agg, Node
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from sqlglot import ErrorLevel, exp
 
-from whence.errors import SqlError
+from whence.model.errors import SqlError
 
 _TEXT_LIMIT = 80
 _MESSAGE_LIMIT = 400

@@ -22,7 +22,7 @@ from sqlglot.generators.duckdb import DuckDBGenerator
 from sqlglot.parsers.duckdb import DuckDBParser
 from sqlglot.tokenizer_core import Token, TokenType
 
-from whence.errors import SqlError
+from whence.model.errors import SqlError
 from whence.sql.position import Lines, mark_positions, position, shorten
 
 MAX_SQL = 4_000_000

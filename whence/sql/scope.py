@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from sqlglot import exp
 
 from whence.model.types import Column, Schema, Type
-from whence.plan.expr import Col, Expr, Lit
+from whence.plan.algebra.expressions import Col, Expr, Lit
 from whence.sql.placeholders import AggRef, Outer, Sub, push_in, walk_expr
 from whence.sql.position import did_you_mean, error
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from whence.plan.expr import Col, Expr, conjuncts
-from whence.plan.logical import Node, Order
-from whence.plan.nodes import columns, distinct, project
-from whence.plan.stream_model import Slide
+from whence.plan.algebra.expressions import Col, Expr, conjuncts
+from whence.plan.algebra.logical import Node, Order
+from whence.plan.algebra.nodes import columns, distinct, project
+from whence.plan.streams.model import Slide
 from whence.sql.expressions import ExpressionBinder
 from whence.sql.grouping import Grouped, group_rows, has_aggregate
 from whence.sql.ledger import refuse_others

@@ -11,7 +11,7 @@ from typing import Literal
 
 from sqlglot import exp
 
-from whence.plan.program import Table
+from whence.plan.algebra.program import Table
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,8 +1,8 @@
 """The table functions of streams in FROM: slide, latest, bsort and provenance.
 
 Each takes a stream first, by its name or as a query in parentheses, and then arguments by name. What is said here is
-checked here, where it stands in the text; whether the first argument is a stream at all is for `plan/streams.py`, which
-knows what the views it reads are.
+checked here, where it stands in the text; whether the first argument is a stream at all is for
+`plan/streams/networks.py`, which knows what the views it reads are.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from whence.model import types as t
 from whence.model.codes import Interval
 from whence.model.text import read_interval
 from whence.model.types import Column, Kind, Schema, Type
-from whence.plan.expr import Col, Lit
-from whence.plan.instrument import TRACED
-from whence.plan.logical import JoinKind, Node, Ref, Scan, walk
-from whence.plan.program import STREAM_FUNCTIONS
+from whence.plan.algebra.expressions import Col, Lit
+from whence.plan.algebra.logical import JoinKind, Node, Ref, Scan, walk
+from whence.plan.algebra.program import STREAM_FUNCTIONS
 from whence.plan.rewrite.fold_constants import fold
-from whence.plan.stream_model import FIRST, BSort, Latest, Slide, Span, Traced
+from whence.plan.streams.instrument import TRACED
+from whence.plan.streams.model import FIRST, BSort, Latest, Slide, Span, Traced
 from whence.sql.expressions import ExpressionBinder
 from whence.sql.position import did_you_mean, error
 from whence.sql.scope import Scope, fields_of, unique_names

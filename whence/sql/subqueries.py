@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from whence.model import types as t
-from whence.plan.expr import Call, Case, Col, Expr, Lit, columns_of, rebuild
-from whence.plan.logical import JoinKind, Node, Project, TopK
-from whence.plan.nodes import (
+from whence.plan.algebra.expressions import Call, Case, Col, Expr, Lit, columns_of, rebuild
+from whence.plan.algebra.logical import JoinKind, Node, Project, TopK
+from whence.plan.algebra.nodes import (
     ONE_ROW,
     at_most_one_row,
     columns,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from whence.model.types import Column, Schema
-from whence.plan.program import Table
+from whence.plan.algebra.program import Table
 from whence.sql.ledger import refuse_others
 from whence.sql.position import error
 from whence.sql.types import type_of

@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from whence.model import types as t
 from whence.model.types import Kind, Type
-from whence.plan.expr import Cast, Expr, Lit
+from whence.plan.algebra.expressions import Cast, Expr, Lit
 from whence.sql.literals import cast_value
 from whence.sql.position import error
 

@@ -10,13 +10,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from whence.errors import CatalogError, SqlError
 from whence.model import types as t
+from whence.model.errors import CatalogError, SqlError
 from whence.model.types import Kind, Schema, Type
-from whence.plan.logical import Node
-from whence.plan.nodes import relabel
-from whence.plan.program import Program, View
-from whence.plan.strata import references
+from whence.plan.algebra.logical import Node
+from whence.plan.algebra.nodes import relabel
+from whence.plan.algebra.program import Program, View
+from whence.plan.recursion.strata import references
 from whence.sql.options import retain_option
 from whence.sql.parse import parse_stored
 from whence.sql.position import error

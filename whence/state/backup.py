@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from whence.errors import CorruptionError, StorageError
+from whence.model.errors import CorruptionError, StorageError
 from whence.model.progress import Progress
 from whence.state import manifest as manifest_
 from whence.state.disk import UNFINISHED, Disk, read_at, size_of, telling

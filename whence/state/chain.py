@@ -26,8 +26,8 @@ from typing import Any, Self
 import numpy as np
 from xxhash import xxh3_128_digest
 
-from whence.engine.image import Image, Loaded
-from whence.errors import CorruptionError, StorageError
+from whence.engine.core.image import Image, Loaded
+from whence.model.errors import CorruptionError, StorageError
 from whence.state.codec import LZ4, Raw, expand, from_planes, to_planes
 from whence.state.directory import (
     BLOCK,

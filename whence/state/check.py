@@ -15,7 +15,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from whence.errors import CorruptionError, StorageError
+from whence.model.errors import CorruptionError, StorageError
 from whence.model.progress import Progress
 from whence.state.disk import UNFINISHED, Disk, size_of, telling
 from whence.state.folder import Folder

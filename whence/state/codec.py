@@ -25,10 +25,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from whence.engine.epoch import Epoch
-from whence.engine.kernels.planes import join_planes
-from whence.engine.operator import Batch
+from whence.engine.core.epoch import Epoch
+from whence.engine.core.operator import Batch
 from whence.model.codes import Codes, Interval
+from whence.state.kernels.planes import join_planes
 
 Bytes = bytes | memoryview
 Raw = NDArray[np.uint8]

@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from whence.errors import CorruptionError, StorageError
+from whence.model.errors import CorruptionError, StorageError
 
 Hook = Callable[[str, Path], None]
 Part = bytes | bytearray | memoryview

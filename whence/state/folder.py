@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from whence.errors import StorageError
+from whence.model.errors import StorageError
 from whence.state import manifest as manifest_
 from whence.state.chain import Chain
 from whence.state.disk import UNFINISHED, Disk

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from whence.errors import StorageError
+from whence.model.errors import StorageError
 from whence.model.progress import Progress
 from whence.state.disk import Disk, size_of
 from whence.state.lock import writer_of

@@ -27,9 +27,9 @@ from typing import Any
 import numpy as np
 from xxhash import xxh3_64
 
-from whence.engine.epoch import Epoch, Inputs, Piece
-from whence.errors import CorruptionError, StorageError
+from whence.engine.core.epoch import Epoch, Inputs, Piece
 from whence.model.codes import Codes
+from whence.model.errors import CorruptionError, StorageError
 from whence.state.codec import Bytes, pack_epoch, unpack_epoch
 from whence.state.disk import Disk, Part, size_of
 from whence.state.manifest import INPUTS

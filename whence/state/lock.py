@@ -17,7 +17,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
-from whence.errors import LockedError, StorageError
+from whence.model.errors import LockedError, StorageError
 from whence.state.disk import Disk, File, telling
 
 LOCK = "LOCK"

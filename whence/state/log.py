@@ -24,7 +24,7 @@ from typing import Literal, NamedTuple
 
 from xxhash import xxh3_64, xxh3_64_intdigest
 
-from whence.errors import CorruptionError, StorageError
+from whence.model.errors import CorruptionError, StorageError
 from whence.state.disk import Disk, File, Part, telling
 from whence.state.segment import (
     EPOCH,

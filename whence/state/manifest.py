@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 from xxhash import xxh3_64_hexdigest
 
-from whence.errors import CorruptionError, StorageError
+from whence.model.errors import CorruptionError, StorageError
 from whence.state.disk import UNFINISHED, Disk, telling
 from whence.state.lock import LOCK
 from whence.state.segment import FILE_HEADER

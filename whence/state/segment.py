@@ -28,7 +28,7 @@ from typing import NamedTuple
 import numpy as np
 from xxhash import xxh3_64_intdigest
 
-from whence.errors import CorruptionError, StorageError
+from whence.model.errors import CorruptionError, StorageError
 from whence.state.disk import read_at, telling
 
 EPOCH, SCHEMA, INPUT = 1, 2, 3

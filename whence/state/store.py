@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from whence.engine.epoch import Epoch
-from whence.errors import StorageError
+from whence.engine.core.epoch import Epoch
 from whence.model.codes import Dictionary
+from whence.model.errors import StorageError
 from whence.sql.options import duration
 from whence.state import manifest as manifest_
 from whence.state.chain import Writer

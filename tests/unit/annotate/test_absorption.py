@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from tests.unit.annotate.truth import Dnf, build, column, columns, minimal, read, table, threshold
 from whence.annotate import TooLarge
 from whence.annotate.absorption import Absorption
-from whence.errors import DataError, EvaluationError
 from whence.model.codes import NULL
+from whence.model.errors import DataError, EvaluationError
 
 
 @given(columns, st.integers(0, 2))

@@ -11,7 +11,7 @@ from oxidd.bdd import BDDManager
 from whence.annotate import TooLarge
 from whence.annotate.bdd import NODE_BYTES, Bdd
 from whence.annotate.order import DepthFirst
-from whence.errors import DataError
+from whence.model.errors import DataError
 
 VARIABLES = 5
 ALL = (1 << (1 << VARIABLES)) - 1  # a truth table has one bit for each set of variables

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.unit.annotate.truth import column
 from whence.annotate.relative import Relative
-from whence.errors import DataError, EvaluationError
+from whence.model.errors import DataError, EvaluationError
 
 BASE, DERIVED = tuple(range(0, 12, 3)), tuple(range(20, 25))  # names
 Edge = tuple[int, int, tuple[int, ...]]  # rule, head, bodies

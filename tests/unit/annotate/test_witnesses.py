@@ -25,8 +25,8 @@ from tests.unit.annotate.truth import (
 from whence.annotate import Provenance, TooLarge
 from whence.annotate.absorption import Absorption
 from whence.annotate.witnesses import Witnesses
-from whence.errors import DataError, EvaluationError
 from whence.model.codes import Codes
+from whence.model.errors import DataError, EvaluationError
 
 Make = Callable[[], Provenance]
 

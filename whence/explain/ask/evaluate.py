@@ -15,11 +15,11 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from whence.errors import EvaluationError
 from whence.explain.ask.tally import Scale, plain
 from whence.explain.graph import Derivations, Ints
 from whence.explain.kernels import spread
 from whence.model.codes import Codes
+from whence.model.errors import EvaluationError
 
 Bools = NDArray[np.bool_]
 Words = NDArray[np.uint64]

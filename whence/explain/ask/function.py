@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 from oxidd.bdd import BDDManager
 from oxidd.util import DDMemoryError
 
-from whence.errors import WhenceError
 from whence.explain.ask.evaluate import Evaluator
 from whence.explain.ask.ordering import Plan, plan
 from whence.explain.ask.simplify import Body, Floats, System, simplify, system
@@ -32,7 +31,8 @@ from whence.explain.graph import Ints
 from whence.explain.kernels import diagram
 from whence.explain.kernels.frontier import frontier
 from whence.model.codes import Codes
-from whence.plan.circles import strongly_connected
+from whence.model.errors import WhenceError
+from whence.plan.recursion.scc import strongly_connected
 
 LIMIT = 2_000_000  # nodes of a decision diagram
 STATES = 100_000  # of one tally

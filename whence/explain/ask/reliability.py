@@ -12,7 +12,6 @@ from typing import Literal
 
 import numpy as np
 
-from whence.errors import DataError
 from whence.explain.ask.evaluate import Bools, Evaluator, pack, unpack
 from whence.explain.ask.function import LIMIT, TooLarge, function
 from whence.explain.ask.intervals import clopper_pearson
@@ -20,6 +19,7 @@ from whence.explain.ask.simplify import Floats
 from whence.explain.ask.witnesses import one_witness, support
 from whence.explain.graph import Derivations
 from whence.explain.kernels import spread
+from whence.model.errors import DataError
 
 SAMPLES = 100_000
 CHUNK = 4096  # cases drawn at a time

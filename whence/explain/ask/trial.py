@@ -14,8 +14,8 @@ from typing import Literal
 
 import numpy as np
 
-from whence.engine.graph import Dataflow
-from whence.engine.operator import Batch
+from whence.engine.core.dataflow import Dataflow
+from whence.engine.core.operator import Batch
 from whence.explain.ask.contribution import Contribution
 from whence.explain.ask.evaluate import Bools
 from whence.explain.ask.intervals import clopper_pearson, normal_quantile
@@ -26,7 +26,7 @@ from whence.explain.derive.build import Builder
 from whence.explain.graph import Derivations, Ints
 from whence.model.codes import Codes, Dictionary
 from whence.model.types import Schema
-from whence.plan.program import is_owed
+from whence.plan.algebra.program import is_owed
 
 MOST = 5_000  # base rows, and trials, of a question
 FEW = 10  # base rows of which all sets are tried

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from whence.model.types import BOOLEAN, Column, Schema
-from whence.plan.expr import Call, Col, Expr, Lit, conjuncts, substitute
-from whence.plan.logical import Distinct, Join, Node, Project, Ref, Scan, Select, SetOp, Union, Values
+from whence.plan.algebra.expressions import Call, Col, Expr, Lit, conjuncts, substitute
+from whence.plan.algebra.logical import Distinct, Join, Node, Project, Ref, Scan, Select, SetOp, Union, Values
 
 if TYPE_CHECKING:
     from whence.explain.derive.extract import Extractor

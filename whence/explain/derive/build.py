@@ -13,14 +13,14 @@ from typing import NoReturn
 import numpy as np
 
 from whence.annotate.counting import COUNTING
-from whence.engine.kernels.batches import number_rows
-from whence.engine.operator import Batch
-from whence.engine.ragged import ranges
-from whence.engine.relation import Relation as Table
-from whence.errors import WhenceError
+from whence.engine.core.kernels.batches import number_rows
+from whence.engine.core.operator import Batch
+from whence.engine.core.relation import Relation as Table
+from whence.engine.streams.replay.ragged import ranges
 from whence.explain.derive.contract import contract
 from whence.explain.graph import Derivations, Ints, Kind, Relation, Step, Tally
 from whence.model.codes import Codes, Dictionary
+from whence.model.errors import WhenceError
 from whence.model.types import Schema
 
 LIMIT = 2_000_000  # derivations of one graph

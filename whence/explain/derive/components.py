@@ -13,15 +13,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from whence.engine.fixpoint import Fixpoint
-from whence.engine.kernels import store as st
-from whence.engine.kernels.search import GATHER
-from whence.engine.memory import Memory
-from whence.errors import EvaluationError
+from whence.engine.recursion.fixpoint import Fixpoint
+from whence.engine.recursion.kernels import store as st
+from whence.engine.recursion.kernels.search import GATHER
+from whence.engine.recursion.slot_store import Memory
 from whence.explain.derive.build import Builder
 from whence.explain.graph import Ints
 from whence.explain.kernels import cone as ck
 from whence.model.codes import Codes
+from whence.model.errors import EvaluationError
 
 _NO_LIMIT = 2**62
 _EACH = 5  # derivations of a row for which there is room at first

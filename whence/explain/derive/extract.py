@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from whence.engine.fixpoint import Fixpoint
-from whence.engine.graph import Dataflow
+from whence.engine.core.dataflow import Dataflow
+from whence.engine.recursion.fixpoint import Fixpoint
 from whence.explain.derive.build import LIMIT, Builder, Rows
 from whence.explain.derive.components import Cone, Outside
 from whence.explain.derive.parts import Wanted
@@ -21,10 +21,10 @@ from whence.explain.derive.rewrite import Query, is_monotone
 from whence.explain.derive.streams import Streams
 from whence.explain.graph import Derivations, Ints
 from whence.model.codes import Codes, Dictionary
-from whence.plan.logical import Node, Ref, Scan, walk
-from whence.plan.program import Program, View
+from whence.plan.algebra.logical import Node, Ref, Scan, walk
+from whence.plan.algebra.program import Program, View
+from whence.plan.recursion.rule_model import Rule, RuleRelation
 from whence.plan.rewrite import optimize
-from whence.plan.rule_model import Rule, RuleRelation
 
 _LOSING = "losing rows could bring about others: "
 
@@ -285,7 +285,7 @@ class Extractor:
                 continue
             name, view = self.name_of(relation.name), fixpoint.name
             if "$" not in fixpoint.name and self._selects(relation):
-                continue  # a row that is best stays derived from the same best rows: plan/select_aggregates.py
+                continue  # a row that is best stays derived from the same best rows: plan/rewrite/select_aggregates.py
             if self.is_volatile(relation.source):
                 self.builder.doubt(f"{_LOSING}{view} reads {name}, whose rows may change when others are lost")
         for rule in program.rules:
@@ -357,7 +357,7 @@ class Extractor:
         return found
 
 
-# Relations that choose one best row per group, see plan/best_rows.py.
+# Relations that choose one best row per group, see plan/rewrite/best_rows.py.
 _SELECTED = {"rank": "fewest steps", "step": "last steps", "first": "first of the last steps", "one": "kept rows"}
 
 

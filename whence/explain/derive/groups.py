@@ -23,8 +23,8 @@ from whence.explain.derive.wording import said
 from whence.explain.graph import Ints, Tally
 from whence.model.codes import NULL, Codes, encode_value
 from whence.model.types import Schema
-from whence.plan.expr import Col, Expr, columns_of, substitute
-from whence.plan.logical import Agg, Aggregate, Node
+from whence.plan.algebra.expressions import Col, Expr, columns_of, substitute
+from whence.plan.algebra.logical import Agg, Aggregate, Node
 
 if TYPE_CHECKING:
     from whence.explain.derive.rewrite import Query

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from whence.errors import WhenceError
 from whence.explain.derive.build import numbered
 from whence.explain.derive.parts import (
     PAIRS,
@@ -27,9 +26,10 @@ from whence.explain.derive.parts import (
 )
 from whence.explain.derive.sources import Between
 from whence.model.codes import NULL, Codes
+from whence.model.errors import WhenceError
 from whence.model.types import Schema
-from whence.plan.expr import Call, Col, Expr, columns_of, conjuncts
-from whence.plan.logical import Join
+from whence.plan.algebra.expressions import Call, Col, Expr, columns_of, conjuncts
+from whence.plan.algebra.logical import Join
 
 if TYPE_CHECKING:
     from whence.explain.derive.rewrite import Query

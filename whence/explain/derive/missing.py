@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from whence.engine.graph import Dataflow
-from whence.errors import DataError
+from whence.engine.core.dataflow import Dataflow
 from whence.explain.derive.bodies import Body, Source, bodies
 from whence.explain.derive.extract import Extractor
 from whence.explain.derive.parts import Wanted, pairs
@@ -22,10 +21,11 @@ from whence.explain.derive.peeling import peeled
 from whence.explain.derive.streams import reads_streams
 from whence.explain.derive.wording import said, value_text
 from whence.model.codes import NULL, Codes, Dictionary, decode_value, encode_value
+from whence.model.errors import DataError
 from whence.model.types import Schema
-from whence.plan.expr import Col, Expr, columns_of
-from whence.plan.logical import Aggregate, Node, TopK
-from whence.plan.program import Program
+from whence.plan.algebra.expressions import Col, Expr, columns_of
+from whence.plan.algebra.logical import Aggregate, Node, TopK
+from whence.plan.algebra.program import Program
 
 _NOWHERE = -1  # the code of a text that was never met: no row has it
 _MOST = 8  # ways that are told

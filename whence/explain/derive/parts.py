@@ -13,11 +13,11 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from whence.engine.ragged import ranges
-from whence.errors import WhenceError
+from whence.engine.streams.replay.ragged import ranges
 from whence.explain.derive.build import numbered
 from whence.explain.graph import Ints
 from whence.model.codes import Codes
+from whence.model.errors import WhenceError
 
 Wanted = tuple[tuple[tuple[int, ...], Codes], ...]  # columns, and the values they may have together
 Mask = NDArray[np.bool_]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from whence.model.types import BOOLEAN, Kind
-from whence.plan.expr import Call, Cast, Col, Expr, substitute
-from whence.plan.logical import Aggregate, Distinct, Node, Project, Ref, Select
+from whence.plan.algebra.expressions import Call, Cast, Col, Expr, substitute
+from whence.plan.algebra.logical import Aggregate, Distinct, Node, Project, Ref, Select
 
 
 def peeled(query: Node, inlined: Callable[[str], Node | None]) -> tuple[Aggregate, Expr | None, list[Expr]] | None:

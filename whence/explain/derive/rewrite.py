@@ -19,10 +19,10 @@ import numpy as np
 
 from whence.connect.rows import encode
 from whence.engine.build import Builder as Plans
-from whence.engine.evaluate import compile_expr
-from whence.engine.graph import Dataflow
-from whence.engine.lateral import TableCall
-from whence.engine.operator import Batch
+from whence.engine.core.dataflow import Dataflow
+from whence.engine.core.operator import Batch
+from whence.engine.expressions.evaluate import compile_expr
+from whence.engine.relational.lateral import TableCall
 from whence.explain.derive.build import numbered
 from whence.explain.derive.groups import groups, tested
 from whence.explain.derive.joins import joined
@@ -43,9 +43,9 @@ from whence.explain.derive.sources import Absent, Between, Stored
 from whence.explain.graph import Ints
 from whence.model.codes import Codes, Dictionary, encode_value
 from whence.model.types import Schema
-from whence.plan.expr import Call, Col, Expr, Lit, conjuncts
-from whence.plan.expr import walk as walk_expr
-from whence.plan.logical import (
+from whence.plan.algebra.expressions import Call, Col, Expr, Lit, conjuncts
+from whence.plan.algebra.expressions import walk as walk_expr
+from whence.plan.algebra.logical import (
     Aggregate,
     Distinct,
     Join,

@@ -12,18 +12,18 @@ from dataclasses import replace
 import numpy as np
 
 from whence.engine.build import Builder as Plans
-from whence.engine.graph import Dataflow, upwards
-from whence.engine.kernels.batches import add_up
-from whence.engine.latest import Latest as LatestOperator
-from whence.engine.retain import Retain as RetainOperator
-from whence.engine.stream_scan import StreamScan
-from whence.errors import CatalogError, ExpiredError
+from whence.engine.core.dataflow import Dataflow, upwards
+from whence.engine.core.kernels.batches import add_up
+from whence.engine.streams.retain import Retain as RetainOperator
+from whence.engine.streams.stream_scan import StreamScan
+from whence.engine.streams.windows.latest import Latest as LatestOperator
 from whence.model.codes import Codes, Dictionary
+from whence.model.errors import CatalogError, ExpiredError
 from whence.model.types import Schema
-from whence.plan.logical import Node, Project, Ref, Scan, Select, Union, walk
-from whence.plan.program import Program
+from whence.plan.algebra.logical import Node, Project, Ref, Scan, Select, Union, walk
+from whence.plan.algebra.program import Program
 from whence.plan.rewrite.inputs import with_inputs
-from whence.plan.stream_model import Latest, Lookup, Merge, Plain, Relate, Retain, Stream, Traced, without_at
+from whence.plan.streams.model import Latest, Lookup, Merge, Plain, Relate, Retain, Stream, Traced, without_at
 
 
 class Streams:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from whence.plan.expr import Call, Case, Cast, Col, Expr, Lit, Udf
+from whence.plan.algebra.expressions import Call, Case, Cast, Col, Expr, Lit, Udf
 
 
 def value_text(value: Any) -> str:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from whence.engine.kernels.search import GATHER_SAME, run
-from whence.engine.kernels.store import (
+from whence.engine.recursion.kernels.search import GATHER_SAME, run
+from whence.engine.recursion.kernels.store import (
     ALIVE,
     R_BACKWARD,
     R_BACKWARDS,

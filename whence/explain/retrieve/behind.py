@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from whence.engine.ragged import Ragged
+from whence.engine.streams.replay.ragged import Ragged
 from whence.explain.retrieve.replay import replay
 from whence.explain.retrieve.site import Site
 from whence.model.codes import Codes

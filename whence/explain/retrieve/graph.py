@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from whence.errors import WhenceError
 from whence.explain.derive.build import LIMIT, sorted_by_head
 from whence.explain.graph import Derivations, Relation, Step
 from whence.explain.retrieve.behind import behind
 from whence.explain.retrieve.pjoin import inputs
 from whence.explain.retrieve.site import Site
 from whence.model.codes import Codes
+from whence.model.errors import WhenceError
 from whence.model.types import BIGINT, Column, Schema
 
 CAVEAT = "these are the inputs that a result was computed from; without some, windows would close elsewhere"

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from whence.engine.ragged import Ragged
-from whence.engine.traced import beside
-from whence.errors import ExpiredError
+from whence.engine.streams.replay.provenance_join import beside
+from whence.engine.streams.replay.ragged import Ragged
 from whence.explain.retrieve.behind import behind
 from whence.explain.retrieve.site import Site
 from whence.model.codes import Codes
+from whence.model.errors import ExpiredError
 from whence.model.types import BIGINT, Column, Schema
 from whence.sql.stream_functions import traced_schema
 

@@ -2,11 +2,13 @@
 
 A result that keeps covering intervals came out when the row with its `$at` came in, and of what came before the first
 tid of its intervals nothing is in it. So it comes out again if the copy runs from there on, up to that `$at`, provided
-that it begins in the right state (`engine/checkpoints.py`): empty, or at the last checkpoint before. Requests are put
-together to **stretches**: what overlaps is run once, and between two stretches the copy forgets everything.
+that it begins in the right state (`engine/streams/replay/checkpoints.py`): empty, or at the last checkpoint before.
+Requests are put together to **stretches**: what overlaps is run once, and between two stretches the copy forgets
+everything.
 
-Law: the tids are those that eager lineage would have kept (`engine/matching.py` finds each result again). Cost: the
-rows of the stretches, and what is asked for. `engine/covering_join.py` does the same as results come.
+Law: the tids are those that eager lineage would have kept (`engine/streams/replay/matching.py` finds each result
+again). Cost: the rows of the stretches, and what is asked for. `engine/streams/replay/covering_join.py` does the same
+as results come.
 """
 
 from __future__ import annotations
@@ -16,16 +18,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from whence.engine.chain import Chain
-from whence.engine.checkpoints import Checkpoint, starts_cold
-from whence.engine.matching import Keyed, Numbered, Wanted
-from whence.engine.ragged import Ragged, empty
-from whence.engine.replica import Copy
-from whence.engine.stretches import Needs, is_dense, stretches_of
-from whence.errors import ExpiredError
+from whence.engine.streams.replay.chain import Chain
+from whence.engine.streams.replay.checkpoints import Checkpoint, starts_cold
+from whence.engine.streams.replay.matching import Keyed, Numbered, Wanted
+from whence.engine.streams.replay.ragged import Ragged, empty
+from whence.engine.streams.replay.replica import Copy
+from whence.engine.streams.replay.stretches import Needs, is_dense, stretches_of
 from whence.explain.retrieve.site import Site
 from whence.model.codes import Codes
-from whence.plan.replay import called_by, copy_query, short_copy, streams_read
+from whence.model.errors import ExpiredError
+from whence.plan.streams.replay import called_by, copy_query, short_copy, streams_read
 
 log = logging.getLogger("whence")
 

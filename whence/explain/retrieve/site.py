@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import cast
 
-from whence.engine.graph import Dataflow
-from whence.engine.ragged import Ragged
-from whence.engine.retain import Retain
-from whence.engine.retained import Retained
-from whence.engine.stream_scan import StreamScan
-from whence.errors import CatalogError, SqlError
+from whence.engine.core.dataflow import Dataflow
+from whence.engine.streams.connection_point import Retained
+from whence.engine.streams.replay.ragged import Ragged
+from whence.engine.streams.retain import Retain
+from whence.engine.streams.stream_scan import StreamScan
 from whence.model.codes import Codes, Dictionary
+from whence.model.errors import CatalogError, SqlError
 from whence.model.types import Schema
-from whence.plan.instrument import Traces, copies, traces_of, upstream
-from whence.plan.program import Program
-from whence.plan.stream_model import Retain as RetainNode
-from whence.plan.stream_model import without_at
+from whence.plan.algebra.program import Program
+from whence.plan.streams.instrument import Traces, copies, traces_of, upstream
+from whence.plan.streams.model import Retain as RetainNode
+from whence.plan.streams.model import without_at
 from whence.sql.position import did_you_mean
 
 

@@ -18,7 +18,6 @@ import numpy as np
 
 from whence.connect.files import json_line
 from whence.connect.rows import encode, listed, to_tuples
-from whence.errors import CatalogError, WhenceError
 from whence.explain.ask.critical import critical
 from whence.explain.ask.evaluate import Evaluator
 from whence.explain.ask.formula import formula
@@ -30,6 +29,7 @@ from whence.explain.show.dot import to_dot
 from whence.explain.show.shares import Share, shares
 from whence.explain.show.tree import Limits, Line, Tree, printable, text_of
 from whence.model.codes import Dictionary
+from whence.model.errors import CatalogError, WhenceError
 from whence.model.types import Schema
 
 if TYPE_CHECKING:

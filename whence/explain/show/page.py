@@ -16,12 +16,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from whence.errors import WhenceError
 from whence.explain.graph import Derivations
 from whence.explain.show.choose import Chosen
 from whence.explain.show.layout import Drawing, Edge, Mark, draw
 from whence.explain.show.shares import Share
 from whence.explain.show.tree import Line, printable
+from whence.model.errors import WhenceError
 from whence.model.paths import local_path
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@
 
 from __future__ import annotations
 
-from whence.plan.logical import Node
-from whence.plan.nodes import relabel
+from whence.plan.algebra.logical import Node
+from whence.plan.algebra.nodes import relabel
 from whence.plan.rewrite.factor_disjunctions import factor_disjunctions
 from whence.plan.rewrite.fold_constants import fold_constants
 from whence.plan.rewrite.merge_projections import merge_projections

@@ -15,11 +15,11 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 from whence.model.types import BOOLEAN
-from whence.plan.expr import Call, Expr, columns_of, conjuncts, may_fail
-from whence.plan.logical import Join, Node, Select
-from whence.plan.nodes import conjunction
+from whence.plan.algebra.expressions import Call, Expr, columns_of, conjuncts, may_fail
+from whence.plan.algebra.logical import Join, Node, Select
+from whence.plan.algebra.nodes import conjunction
 from whence.plan.rewrite.inputs import bottom_up
-from whence.plan.stream_model import Lookup, WindowJoin
+from whence.plan.streams.model import Lookup, WindowJoin
 
 _TURNED = {"=": "=", "<>": "<>", ">": "<", ">=": "<="}
 

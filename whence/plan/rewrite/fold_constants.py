@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 from whence.model.types import BOOLEAN, Kind
-from whence.plan.expr import Call, Case, Cast, Expr, Lit, is_volatile, rebuild
-from whence.plan.logical import Join, Lateral, Node, Project, Select, Values
+from whence.plan.algebra.expressions import Call, Case, Cast, Expr, Lit, is_volatile, rebuild
+from whence.plan.algebra.logical import Join, Lateral, Node, Project, Select, Values
 from whence.plan.rewrite.inputs import bottom_up
-from whence.plan.stream_model import AT, Lookup, WindowJoin
+from whence.plan.streams.model import AT, Lookup, WindowJoin
 
 _INT64 = 2**63
 _COMPARE: dict[str, Any] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from whence.plan.logical import (
+from whence.plan.algebra.logical import (
     Aggregate,
     Distinct,
     Join,
@@ -19,7 +19,7 @@ from whence.plan.logical import (
     TopK,
     Union,
 )
-from whence.plan.stream_model import (
+from whence.plan.streams.model import (
     Align,
     BSort,
     Generate,

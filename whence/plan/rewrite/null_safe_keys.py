@@ -12,7 +12,7 @@ from decimal import Decimal
 from typing import Any
 
 from whence.model.types import BOOLEAN, Kind, Schema
-from whence.plan.expr import Call, Col, Expr, Lit, columns_of, may_fail
+from whence.plan.algebra.expressions import Call, Col, Expr, Lit, columns_of, may_fail
 
 _ZERO: dict[Kind, Any] = {
     Kind.BOOLEAN: False,

@@ -11,9 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from whence.model.types import BOOLEAN
-from whence.plan.expr import Call, Col, Expr, columns_of, conjuncts, may_fail, substitute
-from whence.plan.logical import Join, Node, Project
-from whence.plan.nodes import at_most_one_row, join, select
+from whence.plan.algebra.expressions import Call, Col, Expr, columns_of, conjuncts, may_fail, substitute
+from whence.plan.algebra.logical import Join, Node, Project
+from whence.plan.algebra.nodes import at_most_one_row, join, select
 from whence.plan.rewrite.inputs import with_inputs
 
 

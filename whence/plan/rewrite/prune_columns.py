@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from whence.model.types import Schema
-from whence.plan.expr import Col, Expr, columns_of, conjuncts, substitute
-from whence.plan.logical import Aggregate, Join, Lateral, Node, Project, Select, Union
-from whence.plan.nodes import columns, join_schema, project
+from whence.plan.algebra.expressions import Col, Expr, columns_of, conjuncts, substitute
+from whence.plan.algebra.logical import Aggregate, Join, Lateral, Node, Project, Select, Union
+from whence.plan.algebra.nodes import columns, join_schema, project
 from whence.plan.rewrite.inputs import with_inputs
 
 Kept = list[int]

@@ -17,14 +17,24 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from whence.model.types import Schema
-from whence.plan.expr import Call, Col, Expr, columns_of, conjuncts, is_volatile, may_fail, shift, substitute
-from whence.plan.logical import Aggregate, Distinct, Join, Lateral, Node, Project, Select, SetOp, Union
-from whence.plan.nodes import columns, conjunction, join_schema, key_pair, project, select
+from whence.plan.algebra.expressions import (
+    Call,
+    Col,
+    Expr,
+    columns_of,
+    conjuncts,
+    is_volatile,
+    may_fail,
+    shift,
+    substitute,
+)
+from whence.plan.algebra.logical import Aggregate, Distinct, Join, Lateral, Node, Project, Select, SetOp, Union
+from whence.plan.algebra.nodes import columns, conjunction, join_schema, key_pair, project, select
+from whence.plan.algebra.size import size_of
 from whence.plan.rewrite.factor_disjunctions import implied_by
 from whence.plan.rewrite.inputs import with_inputs
 from whence.plan.rewrite.null_safe_keys import null_safe_keys
-from whence.plan.size import size_of
-from whence.plan.stream_model import Lookup, Relate, Traced, WindowJoin, with_at
+from whence.plan.streams.model import Lookup, Relate, Traced, WindowJoin, with_at
 
 _GROWTH, _DEPTH = 200, 100  # how many more expressions a condition may have below a projection, and how deep
 

@@ -18,7 +18,7 @@
 
 import warnings
 
-from whence.runtime.spark.session import advise, session
+from whence.runtime.spark.session.session import advise, session
 
 # PySpark looks for pandas before mapInArrow, and warns of pandas 3; what Whence does on Spark goes by Arrow alone.
 warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)

@@ -1,0 +1,54 @@
+"""An epoch: everything that one transaction changed in the tables, and all that is needed to do it again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from whence.engine.core.operator import Batch
+from whence.model.codes import Codes
+
+
+@dataclass(frozen=True)
+class Piece:
+    """So many rows of one table, with signs, for one partition: a section of a file of inputs (`state/inputs.py`).
+
+    Of a stream the last column counts the rows of the file in their order, and `at` is to be added to it: `$at`."""
+
+    file: str
+    table: str
+    partition: int
+    offset: int
+    rows: int
+    width: int
+    at: int = 0
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What an epoch brought beside its exact changes: rows as sources gave them, in files, and how far the sources
+    have come, each by the number of its last batch that is in.
+
+    `layout` names the partitions that the pieces are for. `early` says what becomes of deletions in them whose rows are
+    not there, of tables where they are not just passed over."""
+
+    pieces: tuple[Piece, ...] = ()
+    marks: Mapping[str, int] = field(default_factory=dict)
+    layout: str = ""
+    early: Mapping[str, Literal["ignore", "hold", "error"]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """Consolidated changes by table, at a time in microseconds since 1970.
+
+    `refreshed` holds rows of tables with a time-to-live whose life begins anew although nothing about them changed. A
+    table that `inputs` has rows of is in neither: what these rows change is found when the epoch is run.
+    """
+
+    number: int
+    time: int
+    deltas: dict[str, Batch]
+    refreshed: dict[str, Codes] = field(default_factory=dict)
+    inputs: Inputs | None = None

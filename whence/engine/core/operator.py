@@ -1,0 +1,141 @@
+"""What every operator is: batches in, one batch out, and state that can go back to the last commit.
+
+The law of the whole engine: for every epoch, `output(inputs + deltas) = output(inputs) + apply(deltas)`.
+
+An operator that needs random access to an input asks for that input's **arrangement**: one `Relation` of its output,
+shared by all who need it. The dataflow adds an operator's delta to its arrangement right after it ran, so consumers see
+the *new* state of every input next to the deltas; a law that needs the old state subtracts the delta.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from whence.annotate import Algebra
+from whence.engine.core.image import Image
+from whence.model.codes import Codes
+from whence.model.types import Schema
+
+if TYPE_CHECKING:
+    from whence.engine.core.relation import Relation
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The updates of one relation in one epoch: C-contiguous codes [n, columns] and the change of each row's
+    annotation.
+
+    A row may occur several times; `consolidate` (in `engine/core/batch.py`) makes each row unique and drops changes of
+    zero; `unique` says that this is known to have been done.
+    """
+
+    rows: Codes
+    ann: Codes
+    unique: bool = False
+
+    def __len__(self) -> int:
+        return len(self.ann)
+
+    @staticmethod
+    def empty(columns: int) -> Batch:
+        return Batch(np.empty((0, columns), np.int64), np.empty(0, np.int64), True)
+
+
+class Operator:
+    """A node of the running plan. Subclasses keep their state private and say its size.
+
+    In an epoch `apply` is called at most once, in topological order, with one batch per input (maybe empty). Then
+    either `commit` or `undo`: undo restores the state before `apply`, exactly, whether `apply` returned or raised.
+    """
+
+    schema: Schema
+    inputs: list[Operator]
+    algebra: Algebra
+    arranged: Relation | None = None  # the relation of this operator's output, if someone needs it
+    keeps_output: bool = False  # its own state can be read row by row: a view of it needs no relation
+    watch: Callable[[str], None] | None = None  # told how far a long first run has come
+    primed: bool = False  # has seen the contents of its inputs, or was restored
+    fingerprint: str = ""  # what it computes, in a name that is the same in every process; set by who builds it
+    changed: bool = True  # since whoever keeps images last cleared it
+    dropped: bool = False  # no view needs it any more; its state stands still
+    delay: int = 0  # stages that its consumers come after it, see engine/exchange/staged.py
+    stage: int = 0
+    follows: bool = False  # runs exactly when an input ran (not: when an input's delta is not empty)
+
+    def apply(self, deltas: list[Batch]) -> Batch:
+        raise TypeError(f"{type(self).__name__} does not say how it applies")
+
+    def prime(self, contents: list[Batch]) -> Batch:
+        """The first run, over all rows of the inputs (whose arrangements hold them already): all rows of the output."""
+        return self.apply(contents)
+
+    def recompute(self) -> Batch:
+        """All rows of the output, from this operator's state or from its inputs' contents; changes nothing."""
+        raise TypeError(f"{type(self).__name__} does not say its contents")
+
+    @property
+    def recalls(self) -> bool:
+        """Return whether `recompute` works between any two epochs, whatever other views come and go.
+
+        It depends on the plan alone, not on what happens to be arranged: rows that were shipped are gone, unless this
+        operator itself needs them arranged."""
+        needed = [target for target, _ in self.needs()]
+        return all(any(i is target for target in needed) or i.recalls for i in self.inputs)
+
+    @property
+    def is_readable(self) -> bool:
+        """Return whether all rows of the output can be had now: from a relation, or by `recompute`."""
+        return self.arranged is not None or self.recalls or all(i.is_readable for i in self.inputs)
+
+    def contents(self) -> Batch:
+        """All rows of the output."""
+        return self.arranged.scan() if self.arranged is not None else self.recompute()
+
+    def count_of(self, rows: Codes) -> Codes:
+        """How often each of these rows is in the output; asked of views only, which are arranged or keep theirs."""
+        assert self.arranged is not None
+        ids = self.arranged.lookup(rows)
+        return np.where(ids >= 0, self.algebra.multiplicity(self.arranged.ann[ids]), 0)
+
+    @property
+    def size(self) -> int:
+        """Rows of the output, copies counted; asked of views only."""
+        return int(self.algebra.multiplicity(self.contents().ann).sum())
+
+    def needs(self) -> list[tuple[Operator, tuple[int, ...]]]:
+        """The arrangements of inputs, and the columns they are indexed by, that exist for this operator's sake."""
+        return []
+
+    def commit(self) -> None:
+        """Forget what undo would need."""
+
+    def undo(self) -> None:
+        """Return to the state before this epoch's apply."""
+
+    def image(self) -> Image:
+        """Its own state between two epochs, as views of live memory; empty for an operator without any."""
+        return {}
+
+    def restore(self, image: Image) -> None:
+        """Take the state from an image, as if primed and committed; StaleImage, and no change, if it does not fit."""
+
+    @property
+    def state_rows(self) -> int:
+        return 0
+
+    @property
+    def state_bytes(self) -> int:
+        return 0
+
+    @property
+    def annotation(self) -> str:
+        """How the output is kept up to date: the algebra, and inside recursion the policy."""
+        return self.algebra.name
+
+    def describe(self) -> str:
+        """One line for EXPLAIN's physical plan."""
+        return type(self).__name__.lower()

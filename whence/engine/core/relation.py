@@ -1,0 +1,320 @@
+"""A keyed multiset: each distinct row once with its annotation, found by the whole row or by any columns asked for.
+
+Invariant: a row is in the hash table and in every index exactly when its annotation is not zero. A row keeps its id
+while it lives; ids of rows that left are reused. `extra` columns of accumulators belong to the row and start at zero.
+A change costs what it touches: an upsert and a settle of the table, a link or unlink per index.
+
+Undo replays the log backwards: rows return to the very ids they had, so accumulators and other state that names ids
+stay valid. Whoever overwrites accumulators calls `save` first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whence.annotate import Algebra
+from whence.engine.core.image import Image, StaleImage, expect, taken
+from whence.engine.core.kernels import index as ik
+from whence.engine.core.kernels import rebuild as rk
+from whence.engine.core.kernels import table as tk
+from whence.engine.core.key_lookup import Lookups
+from whence.engine.core.operator import Batch
+from whence.model.codes import Codes
+
+T = TypeVar("T", np.int64, np.int32)
+
+
+class _Change(NamedTuple):
+    """A logged upsert and what settle made of it (None until then)."""
+
+    batch: Codes
+    ids: Codes
+    old: Codes
+    new: list[Codes]
+    meta: Codes
+
+
+class _Saved(NamedTuple):
+    """Accumulators as they were."""
+
+    ids: Codes
+    acc: Codes
+
+
+class Index:
+    """A secondary hash index of one relation."""
+
+    __slots__ = ("cols", "keys", "nxt", "prv", "slots")
+
+    slots: Codes
+    nxt: NDArray[np.int32]
+    prv: NDArray[np.int32]
+
+    def __init__(self, cols: tuple[int, ...], relation: Relation):
+        self.cols = np.array(cols, np.int64)
+        self.keys = np.zeros(1, np.int64)
+        self.fill(relation)
+
+    def link(self, rows: Codes, ids: Codes, n: int) -> None:
+        need = 2 * (int(self.keys[0]) + n)
+        if need > len(self.slots):
+            self.slots = _larger(self.slots, need)
+        ik.link(rows, self.cols, self.slots, self.nxt, self.prv, self.keys, ids, n)
+
+    def unlink(self, rows: Codes, ids: Codes, n: int) -> None:
+        ik.unlink(rows, self.cols, self.slots, self.nxt, self.prv, self.keys, ids, n)
+
+    def fill(self, relation: Relation) -> None:
+        """Begin anew, with all live rows of the relation."""
+        self.slots = np.zeros(_power(2 * len(relation), 16), np.int64)
+        self.nxt = np.empty(len(relation.ann), np.int32)
+        self.prv = np.empty(len(relation.ann), np.int32)
+        self.keys[0] = 0
+        words = relation.words(self.cols, self.slots)
+        rk.fill_index(relation.rows, self.cols, self.slots, self.nxt, self.prv, self.keys, words, len(words))
+
+    def grow(self, capacity: int) -> None:
+        self.nxt = _resized(self.nxt, capacity)
+        self.prv = _resized(self.prv, capacity)
+
+    @property
+    def nbytes(self) -> int:
+        return self.slots.nbytes + self.nxt.nbytes + self.prv.nbytes
+
+
+class Relation:
+    """The multiset; see the module's invariant."""
+
+    def __init__(self, width: int, algebra: Algebra, extra: int = 0):
+        self.width, self.algebra, self.zero = width, algebra, algebra.zero
+        self.rows = np.empty((16, width), np.int64)
+        self.ann = np.full(16, self.zero, np.int64)
+        self.acc = np.zeros((16, extra), np.int64)
+        self.free = np.empty(16, np.int64)
+        self.slots = np.zeros(32, np.int64)
+        self.meta = np.zeros(3, np.int64)
+        self.indexes: dict[tuple[int, ...], Index] = {}
+        self._index_list: list[Index] = []
+        self.lookups = Lookups(self)
+        self._log: list[_Change | _Saved] = []
+        self._open: _Change
+
+    def __len__(self) -> int:
+        return int(self.meta[2])
+
+    def may_have_rows(self) -> bool:
+        """Whether there are any."""
+        return len(self) > 0
+
+    # -- changing ----------------------------------------------------------------------------------------------------
+
+    def apply(self, batch: Batch) -> tuple[Codes, Codes, Codes]:
+        """Add a consolidated batch: row ids, annotations before, annotations after."""
+        ids, old = self.upsert(batch.rows)
+        new = self.algebra.plus(old, batch.ann)
+        self.settle(ids, new)
+        return ids, old, new
+
+    def upsert(self, rows: Codes) -> tuple[Codes, Codes]:
+        """Ids and annotations of distinct rows, new ones added with annotation zero; `settle` must follow."""
+        n = len(rows)
+        self.reserve(n)
+        ids, old, fresh = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
+        meta = self.meta.copy()
+        born = tk.upsert(
+            self.rows, self.ann, self.acc, self.slots, self.free, self.meta, rows, self.zero, ids, old, fresh
+        )
+        self._open = _Change(rows, ids, old, [], meta)
+        self._log.append(self._open)
+        if born:
+            for index in self._index_list:
+                index.link(self.rows, fresh, born)
+        return ids, old
+
+    def settle(self, ids: Codes, new: Codes) -> None:
+        """Give the rows of the last upsert their annotations; those that come to zero leave."""
+        dead = np.empty(len(ids), np.int64)
+        self._open.new.append(new)
+        gone = tk.settle(self.rows, self.ann, self.slots, self.free, self.meta, ids, new, self.zero, dead)
+        if gone:
+            for index in self._index_list:
+                index.unlink(self.rows, dead, gone)
+
+    def save(self, ids: Codes) -> Codes:
+        """The rows' accumulators, to be overwritten; undo brings them back."""
+        acc = self.acc[ids]
+        self._log.append(_Saved(ids, acc))
+        return acc
+
+    def lay_out(self, moved: Callable[[Codes], Codes]) -> None:
+        """Replace all accumulators, and those that undo brings back, by what `moved` makes of them."""
+        self.acc = moved(self.acc)
+        self._log = [_Saved(e.ids, moved(e.acc)) if isinstance(e, _Saved) else e for e in self._log]
+
+    def commit(self) -> None:
+        self._log.clear()
+
+    def undo(self) -> None:
+        for entry in reversed(self._log):
+            if isinstance(entry, _Saved):
+                self.acc[entry.ids] = entry.acc
+            else:
+                self._restore(entry)
+        self._log.clear()
+
+    def _restore(self, entry: _Change) -> None:
+        zero = self.zero
+        new = entry.new[0] if entry.new else np.full(len(entry.ids), zero + 1, np.int64)
+        came, left = (entry.old == zero) & (new != zero), (entry.old != zero) & (new == zero)
+        born = entry.ids[came]
+        for index in self._index_list:
+            index.unlink(self.rows, born, len(born))
+        tk.restore(self.rows, self.ann, self.slots, entry.batch, entry.ids, entry.old, new, zero)
+        back = entry.ids[left]
+        for index in self._index_list:
+            index.link(self.rows, back, len(back))
+        stack = int(entry.meta[1])
+        popped = entry.ids[entry.old == zero][:stack]
+        self.free[stack - len(popped) : stack] = popped[::-1]
+        self.meta[:] = entry.meta
+
+    def reserve(self, more: int) -> None:
+        """Room for that many further rows."""
+        high, free, live = self.meta.tolist()
+        need = high + more - min(free, more)
+        capacity = len(self.ann)
+        if need > capacity:
+            capacity = max(2 * capacity, need + 16)
+            self.rows = _resized(self.rows, capacity)
+            self.acc = _resized(self.acc, capacity)
+            self.free = _resized(self.free, capacity)
+            ann = np.full(capacity, self.zero, np.int64)
+            ann[: len(self.ann)] = self.ann
+            self.ann = ann
+            for index in self._index_list:
+                index.grow(capacity)
+        if 3 * (live + more) > 2 * len(self.slots):
+            self.slots = _larger(self.slots, 2 * (live + more))
+
+    # -- images ------------------------------------------------------------------------------------------------------
+
+    def image(self) -> Image:
+        """Rows by their ids, and the ids that are free; hash table and indexes are made anew when it is restored."""
+        high, free, _ = self.meta.tolist()
+        return {
+            "rows": self.rows[:high],
+            "ann": self.ann[:high],
+            "acc": self.acc[:high],
+            "free": self.free[:free],
+            "meta": self.meta,
+        }
+
+    def check(self, image: Image) -> None:
+        """Raise StaleImage if the image is not of such a relation."""
+        if "meta" not in image or image["meta"].shape != (3,):
+            raise StaleImage("not an image of a relation")
+        high, free, _ = image["meta"].tolist()
+        expect(image, rows=(high, self.width), ann=(high,), acc=(high, self.acc.shape[1]), free=(free,), meta=(3,))
+
+    def restore(self, image: Image) -> None:
+        """Be the relation that gave the image, every row under its own id; the indexes there are now are kept."""
+        self.check(image)
+        high, _, live = image["meta"].tolist()
+        capacity = high + high // 4 + 16
+        self.rows, self.acc, self.free = (taken(image, name, capacity) for name in ("rows", "acc", "free"))
+        self.ann = taken(image, "ann", capacity)
+        if self.zero != 0:
+            self.ann[high:] = self.zero
+        self.meta = image["meta"].copy()
+        self.slots = np.zeros(_power(2 * live, 32), np.int64)
+        words = self.words(np.arange(self.width), self.slots)
+        rk.fill_table(self.slots, words, len(words))
+        for index in self._index_list:
+            index.fill(self)
+        self._log.clear()
+
+    def words(self, cols: Codes, slots: Codes) -> Codes:
+        """What is to be put into an empty hash table of these columns, in an order that is quick to put."""
+        words, starts = np.empty(len(self), np.int64), np.empty(rk.PARTS + 1, np.int64)
+        rk.order_words(self.rows, cols, self.ann, self.zero, int(self.meta[0]), slots, words, starts)
+        return words
+
+    # -- finding -----------------------------------------------------------------------------------------------------
+
+    def index(self, cols: Sequence[int]) -> Index:
+        """The index on these columns, built if it is not there."""
+        key = tuple(cols)
+        found = self.indexes.get(key)
+        if found is None:
+            found = self.indexes[key] = Index(key, self)
+            self._index_list = list(self.indexes.values())
+        self.lookups.release(key)
+        return found
+
+    def drop_index(self, cols: Sequence[int]) -> None:
+        self.indexes.pop(tuple(cols), None)
+        self._index_list = list(self.indexes.values())
+
+    def probe(self, cols: Sequence[int], keys: Codes, null_safe: bool = False) -> tuple[Codes, Codes]:
+        """(position in `keys`, row id) of all rows whose `cols` equal the key; NULL equals nothing unless null_safe."""
+        return self.matches(self.index(cols), keys, np.arange(keys.shape[1]), null_safe)
+
+    def matches(self, index: Index, batch: Codes, cols: Codes, null_safe: bool = False) -> tuple[Codes, Codes]:
+        """As `probe`, with the key in columns `cols` of a batch."""
+        return ik.probe(self.rows, index.cols, index.slots, index.nxt, batch, cols, int(null_safe))
+
+    def lookup(self, rows: Codes) -> Codes:
+        """Ids of whole rows, -1 for those that are not there."""
+        ids = np.empty(len(rows), np.int64)
+        tk.lookup(self.rows, self.slots, rows, ids)
+        return ids
+
+    def counts(self, rows: Codes) -> Codes:
+        """The annotation of each of these rows, zero for those that are not there."""
+        ids = self.lookup(rows)
+        return np.where(ids >= 0, self.ann[ids], self.zero)
+
+    def at_keys(self, cols: tuple[int, ...], keys: Codes) -> Batch:
+        """The rows that have one of these keys in some columns."""
+        _, ids = self.probe(cols, keys)
+        return Batch(self.rows[ids], self.ann[ids])
+
+    def find(self, cols: tuple[int, ...], keys: Codes) -> Batch:
+        """The rows that have one of these distinct keys in any columns, indexed or not; NULL equals NULL."""
+        return self.lookups.find(cols, keys)
+
+    def ids(self) -> Codes:
+        out = np.empty(len(self), np.int64)
+        tk.live_ids(self.ann, int(self.meta[0]), self.zero, out)
+        return out
+
+    def scan(self) -> Batch:
+        """All rows with their annotations."""
+        ids = self.ids()
+        return Batch(self.rows[ids], self.ann[ids], True)
+
+    @property
+    def nbytes(self) -> int:
+        own = self.rows.nbytes + self.ann.nbytes + self.acc.nbytes + self.free.nbytes + self.slots.nbytes
+        return own + sum(index.nbytes for index in self._index_list)
+
+
+def _resized(array: NDArray[T], capacity: int) -> NDArray[T]:
+    grown = np.empty((capacity, *array.shape[1:]), array.dtype)
+    grown[: len(array)] = array
+    return grown
+
+
+def _larger(slots: Codes, need: int) -> Codes:
+    grown = np.zeros(_power(need, len(slots)), np.int64)
+    tk.rehash(slots, grown)
+    return grown
+
+
+def _power(need: int, least: int) -> int:
+    """The smallest power of two that is not less than either; `least` is one."""
+    return max(least, 1 << max(0, need - 1).bit_length())

@@ -1,0 +1,280 @@
+"""Deriving a row, or withdrawing one: the queue of rows to join, the record of what an epoch changed, and the links
+from a row to those whose chosen derivation it is part of."""
+
+from __future__ import annotations
+
+from whence.engine.recursion.kernels.binding import NULL
+from whence.engine.recursion.kernels.store import (
+    ALIVE,
+    BEST,
+    DRED,
+    GROW,
+    LIMIT,
+    R_KEYS,
+    R_KIND,
+    R_SIGN,
+    RELATION,
+    RETRY,
+    REVIVED,
+    S_ATOMS,
+    S_BODIES,
+    S_BODY,
+    S_CULPRIT,
+    S_DEAD,
+    S_DEPTH,
+    S_FORGETS,
+    S_HEAD,
+    S_HEAP,
+    S_META,
+    S_POLICY,
+    S_SCRATCH,
+    S_STATUS,
+    S_TAIL,
+    S_TOUCHED,
+    S_WITHDRAWN,
+    SET,
+    TOUCHED,
+    WITHDRAWN,
+    add_row,
+    find,
+)
+from whence.model.jit import kernel
+
+
+@kernel
+def has_room(k):
+    """Whether one more row can be queued and touched; else GROW. One queue place stays free for an interrupted item."""
+    if k.scalar[S_TAIL] - k.scalar[S_HEAD] >= len(k.queue) - 2 or k.scalar[S_TOUCHED] >= len(k.touched):
+        k.scalar[S_STATUS] = GROW
+        return False
+    return True
+
+
+@kernel
+def push(k, priority, row):
+    """Queue a row; the caller has seen that there is room."""
+    queue, scalar = k.queue, k.scalar
+    tail = scalar[S_TAIL]
+    scalar[S_TAIL] = tail + 1
+    if scalar[S_HEAP] == 0:
+        queue[tail & (len(queue) - 1), 1] = row
+        return
+    while tail > 0:
+        parent = (tail - 1) >> 1
+        if queue[parent, 0] <= priority:
+            break
+        queue[tail, 0] = queue[parent, 0]
+        queue[tail, 1] = queue[parent, 1]
+        tail = parent
+    queue[tail, 0] = priority
+    queue[tail, 1] = row
+
+
+@kernel
+def pop_heap(k):
+    """Drop the heap's first entry."""
+    queue, scalar = k.queue, k.scalar
+    size = scalar[S_TAIL] - 1
+    scalar[S_TAIL] = size
+    priority, row = queue[size, 0], queue[size, 1]
+    at = 0
+    while True:
+        child = 2 * at + 1
+        if child >= size:
+            break
+        if child + 1 < size and queue[child + 1, 0] < queue[child, 0]:
+            child += 1
+        if queue[child, 0] >= priority:
+            break
+        queue[at, 0] = queue[child, 0]
+        queue[at, 1] = queue[child, 1]
+        at = child
+    queue[at, 0] = priority
+    queue[at, 1] = row
+
+
+@kernel
+def priority_of(k, row, relation):
+    """Best values first; rows without a value before all."""
+    if k.relations[relation, R_KIND] != BEST:
+        return NULL
+    value = k.cells[row, k.relations[relation, R_KEYS]]
+    if k.relations[relation, R_SIGN] > 0:
+        return NULL if value == NULL else value
+    return -(value + 1)
+
+
+@kernel
+def touch(k, row, alive):
+    """Note what a row was before its first change in this epoch."""
+    scalar, meta = k.scalar, k.meta
+    m = scalar[S_META]
+    tag = meta[row, m]
+    if tag & TOUCHED:
+        return
+    n = scalar[S_TOUCHED]
+    relation = tag & RELATION
+    k.touched[n, 0] = (row << 1) | alive
+    k.touched[n, 1] = 0
+    if k.relations[relation, R_KIND] == BEST:
+        k.touched[n, 1] = k.cells[row, k.relations[relation, R_KEYS]]
+    scalar[S_TOUCHED] = n + 1
+    meta[row, m] = tag | TOUCHED
+
+
+@kernel
+def unlink(k, row):
+    """Take a row out of the dependents lists of its chosen derivation."""
+    meta, scalar = k.meta, k.scalar
+    m, body = scalar[S_META], scalar[S_BODY]
+    for j in range(body):
+        support = meta[row, m + 4 + j]
+        if support >= 0:
+            after, before = meta[row, m + 4 + body + j], meta[row, m + 4 + 2 * body + j]
+            if before < 0:
+                meta[support, m + 3] = after
+            else:
+                meta[before // body, m + 4 + body + before % body] = after
+            if after >= 0:
+                meta[after // body, m + 4 + 2 * body + after % body] = before
+            meta[row, m + 4 + j] = -1
+
+
+@kernel
+def link(k, row, rule, bodies):
+    """Choose a derivation: the rule, and the body rows found in the scalars from `bodies` on."""
+    meta, scalar = k.meta, k.scalar
+    m, body = scalar[S_META], scalar[S_BODY]
+    meta[row, m + 2] = rule
+    for j in range(body):
+        support = scalar[bodies + j]
+        meta[row, m + 4 + j] = support
+        if support >= 0:
+            first = meta[support, m + 3]
+            entry = row * body + j
+            meta[row, m + 4 + body + j] = first
+            meta[row, m + 4 + 2 * body + j] = -1
+            if first >= 0:
+                meta[first // body, m + 4 + 2 * body + first % body] = entry
+            meta[support, m + 3] = entry
+
+
+@kernel
+def rank_of(k, bodies):
+    """One more than the largest rank among the derived rows of a body."""
+    rank = 0
+    m = k.scalar[S_META]
+    for j in range(k.scalar[S_ATOMS]):
+        row = k.scalar[bodies + j]
+        if row >= 0 and k.relations[k.meta[row, m] & RELATION, R_KIND] >= SET:
+            rank = max(rank, k.meta[row, m + 1])
+    return rank + 1
+
+
+@kernel
+def better(sign, a, b):
+    """Whether value a beats b under MIN (sign 1) or MAX (sign -1); NULL is beaten by everything."""
+    if a == NULL:
+        return False
+    if b == NULL:
+        return True
+    return a < b if sign > 0 else a > b
+
+
+@kernel
+def emit(k, rule, relation):
+    """A derivation of the row in the scratch (key, then value) by the rows in S_BODIES; False if to be done anew."""
+    scalar, meta, cells = k.scalar, k.meta, k.cells
+    if not has_room(k):
+        return False
+    m = scalar[S_META]
+    keys = k.relations[relation, R_KEYS]
+    best = k.relations[relation, R_KIND] == BEST
+    value = scalar[S_SCRATCH + keys]
+    row = find(k, relation, keys)
+    if row < 0:
+        row = add_row(k, relation)
+        if row < 0:
+            if scalar[S_STATUS] == LIMIT:
+                scalar[S_CULPRIT] = scalar[S_BODIES]
+            return False
+        if best:
+            cells[row, keys] = value
+    tag = meta[row, m]
+    supported = scalar[S_POLICY] != DRED
+    if tag & ALIVE:
+        if scalar[S_HEAP] == 0:
+            return True  # sets only: a derived row's rank never rises
+        sign = k.relations[relation, R_SIGN]
+        if not (best and better(sign, value, cells[row, keys])):
+            if not supported or (best and value != cells[row, keys]) or meta[row, m + 2] != rule:
+                return True
+            for j in range(scalar[S_BODY]):
+                if meta[row, m + 4 + j] != scalar[S_BODIES + j]:
+                    return True
+            rank = rank_of(k, S_BODIES)
+            if rank <= meta[row, m + 1]:
+                return True
+            if rank > scalar[S_DEPTH]:
+                scalar[S_STATUS] = LIMIT
+                scalar[S_CULPRIT] = row
+                return False
+            meta[row, m + 1] = rank  # its chosen derivation now stands on later rows: repair, and what stands on it
+            push(k, priority_of(k, row, relation), row)
+            return True
+    rank = rank_of(k, S_BODIES)
+    if rank > scalar[S_DEPTH]:
+        scalar[S_STATUS] = LIMIT
+        scalar[S_CULPRIT] = row
+        for j in range(scalar[S_ATOMS]):
+            if scalar[S_BODIES + j] >= 0:
+                scalar[S_CULPRIT] = scalar[S_BODIES + j]
+        return False
+    alive = 1 if tag & ALIVE else 0
+    touch(k, row, alive)
+    tag = meta[row, m]
+    if alive:
+        if supported:
+            unlink(k, row)
+    else:
+        scalar[S_DEAD] -= 1
+        if tag & WITHDRAWN:
+            scalar[S_WITHDRAWN] -= 1
+    meta[row, m] = (tag | ALIVE) & ~(WITHDRAWN | RETRY | REVIVED)
+    if best:
+        cells[row, keys] = value
+    meta[row, m + 1] = rank
+    if supported:
+        link(k, row, rule, S_BODIES)
+    push(k, priority_of(k, row, relation), row)
+    return True
+
+
+@kernel
+def overdelete_row(k, relation):
+    """DRED: the row in the scratch has a derivation through a dead row, so it dies for now."""
+    scalar, meta = k.scalar, k.meta
+    m = scalar[S_META]
+    keys = k.relations[relation, R_KEYS]
+    value = scalar[S_SCRATCH + keys]
+    row = find(k, relation, keys)
+    if row < 0 or not meta[row, m] & ALIVE:
+        return True
+    if k.relations[relation, R_KIND] == BEST and k.cells[row, keys] != value and not scalar[S_FORGETS]:
+        return True
+    return kill(k, row)
+
+
+@kernel
+def kill(k, row):
+    """DRED: withdraw a live derived row and queue it, so that what was derived from it follows."""
+    scalar, meta = k.scalar, k.meta
+    m = scalar[S_META]
+    if not has_room(k):
+        return False
+    touch(k, row, 1)
+    meta[row, m] = (meta[row, m] & ~ALIVE) | WITHDRAWN | RETRY
+    scalar[S_DEAD] += 1
+    scalar[S_WITHDRAWN] += 1
+    push(k, NULL, row)
+    return True

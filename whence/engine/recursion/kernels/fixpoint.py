@@ -1,0 +1,335 @@
+"""The fixpoint: deriving rows forward, searching derivations backward, and what a deletion removes.
+
+Laws. Every live derived row has a *chosen derivation* of live rows (SUPPORT), each derived row of it having a smaller
+rank, so chosen derivations form no cycle and a row whose derivation stands is derivable. When rows die:
+
+1. withdraw: rows that lost their derivation are looked at in order of rank. If another derivation gives the same row
+   (and the same MIN/MAX value) from rows of smaller rank, it is chosen and nothing else happens; else the row dies too.
+   Everything of smaller rank is settled by then, so each row is looked at once.
+2. rederive: only when all are withdrawn is each dead row searched for again, if a row of too large a rank that might
+   have derived it still lives.
+3. propagate: what came back, then what is new, is joined forward until nothing changes.
+
+No row is ever revived by a row that is itself about to die, so a region cut off goes at once and no cost counts up.
+
+DRED withdraws forward instead: whatever has *some* derivation through a dead row dies, then 2 and 3.
+
+A kernel that meets a full array returns GROW; the driver doubles it and calls again; the interrupted item is done anew,
+which is safe because deriving a live row again changes nothing.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from whence.engine.recursion.kernels.binding import NULL
+from whence.engine.recursion.kernels.derive import (
+    emit,
+    has_room,
+    link,
+    pop_heap,
+    priority_of,
+    push,
+    rank_of,
+    touch,
+    unlink,
+)
+from whence.engine.recursion.kernels.search import FORWARD, OVERDELETE, SEARCH_ANY, SEARCH_SAME, run, search
+from whence.engine.recursion.kernels.store import (
+    ABSENCE,
+    ALIVE,
+    BEST,
+    DRED,
+    GROW,
+    MAX_COPIES,
+    OVERFLOW,
+    R_FORWARD,
+    R_FORWARDS,
+    R_KEYS,
+    R_KIND,
+    R_WIDTH,
+    RELATION,
+    RETRY,
+    REVIVED,
+    S_ATOMS,
+    S_BODIES,
+    S_BODY,
+    S_BUCKET,
+    S_CANDIDATE,
+    S_CHOSEN,
+    S_CURSOR,
+    S_DEAD,
+    S_FOUND,
+    S_HEAD,
+    S_HEAP,
+    S_HOPES,
+    S_MAXRANK,
+    S_META,
+    S_POLICY,
+    S_SCRATCH,
+    S_STATUS,
+    S_TAIL,
+    S_TOUCHED,
+    S_VALUE,
+    S_WANTED,
+    S_WITHDRAWN,
+    SET,
+    TOUCHED,
+    WITHDRAWN,
+    Ints,
+    add_row,
+    find,
+    store,
+)
+from whence.model.jit import kernel
+
+
+@kernel
+def feed(address: int, rows: Ints, deleting: bool) -> None:
+    """Apply external changes [n, 2 + columns] (relation, change of multiplicity, cells) and queue the rows that flip.
+
+    With `deleting`, those that can only remove derivations (positive rows lost, absences ended); else the others.
+    """
+    k = store(address)
+    scalar, meta = k.scalar, k.meta
+    m = scalar[S_META]
+    for i in range(scalar[S_CURSOR], len(rows)):
+        relation, change = rows[i, 0], rows[i, 1]
+        absence = k.relations[relation, R_KIND] == ABSENCE
+        if ((change > 0) == absence) != deleting:
+            continue
+        scalar[S_CURSOR] = i
+        if not has_room(k):
+            return
+        n = k.relations[relation, R_WIDTH]
+        for c in range(n):
+            scalar[S_SCRATCH + c] = rows[i, 2 + c]
+        row = find(k, relation, n)
+        if row < 0:
+            row = add_row(k, relation)
+            if row < 0:
+                return
+        before = np.int64(meta[row, m + 1])
+        if abs(before + change) >= MAX_COPIES:
+            scalar[S_STATUS] = OVERFLOW
+            return
+        meta[row, m + 1] = before + change
+        if before <= 0 and before + change > 0:
+            touch(k, row, 0)
+            meta[row, m] = meta[row, m] | ALIVE
+            if absence and deleting:
+                meta[row, m] |= WITHDRAWN  # DRED's join still sees the absence it was
+            scalar[S_DEAD] -= 1
+        elif before > 0 and before + change <= 0:
+            touch(k, row, 1)
+            meta[row, m] = meta[row, m] & ~ALIVE
+            if not absence:
+                meta[row, m] |= WITHDRAWN
+            scalar[S_DEAD] += 1
+        else:
+            continue
+        push(k, NULL, row)
+    scalar[S_CURSOR] = len(rows)
+
+
+@kernel
+def _suspect(k, row):
+    """Everything whose chosen derivation has `row` in its body goes into the bucket of its rank."""
+    scalar, meta, buckets = k.scalar, k.meta, k.buckets
+    m, body = scalar[S_META], scalar[S_BODY]
+    entry = meta[row, m + 3]
+    while entry >= 0:
+        dependent = entry // body
+        rank = meta[dependent, m + 1]
+        if rank >= len(buckets):
+            scalar[S_STATUS] = GROW
+            scalar[S_WANTED] = rank
+            return False
+        unlink(k, dependent)
+        meta[dependent, m + 4 + body] = buckets[rank]  # unlinked, so its first `next` is free to chain the bucket
+        buckets[rank] = dependent
+        scalar[S_MAXRANK] = max(scalar[S_MAXRANK], rank)
+        entry = meta[row, m + 3]
+    return True
+
+
+@kernel
+def withdraw(address: int) -> None:
+    """SUPPORT, step 1: the queue holds the external rows that died; withdraw what stands on them alone."""
+    k = store(address)
+    scalar, meta, buckets = k.scalar, k.meta, k.buckets
+    m, body = scalar[S_META], scalar[S_BODY]
+    while scalar[S_HEAD] < scalar[S_TAIL]:
+        if scalar[S_HEAP]:
+            if not _suspect(k, k.queue[0, 1]):
+                return
+            pop_heap(k)
+        else:
+            if not _suspect(k, k.queue[scalar[S_HEAD] & (len(k.queue) - 1), 1]):
+                return
+            scalar[S_HEAD] += 1
+    while scalar[S_BUCKET] <= scalar[S_MAXRANK]:
+        row = buckets[scalar[S_BUCKET]]
+        if row < 0:
+            scalar[S_BUCKET] += 1
+            continue
+        if meta[row, m] & ALIVE:
+            if not has_room(k):
+                return
+            hopes = scalar[S_HOPES]
+            if not search(k, row, SEARCH_SAME):
+                scalar[S_HOPES] = hopes
+                return
+            if scalar[S_FOUND]:
+                scalar[S_HOPES] = hopes
+                buckets[scalar[S_BUCKET]] = meta[row, m + 4 + body]
+                link(k, row, scalar[S_FOUND] - 1, S_CHOSEN)
+                continue
+            touch(k, row, 1)
+            meta[row, m] = (meta[row, m] & ~ALIVE) | WITHDRAWN
+            if scalar[S_CANDIDATE]:
+                meta[row, m] |= RETRY
+            for i in range(hopes, scalar[S_HOPES]):
+                k.hopes[i, 1] = row
+            scalar[S_DEAD] += 1
+            scalar[S_WITHDRAWN] += 1
+        if not _suspect(k, row):  # first withdrawn, then its dependents: redone as a whole if interrupted
+            return
+        buckets[scalar[S_BUCKET]] = meta[row, m + 4 + body]
+    scalar[S_BUCKET] = 0
+    scalar[S_MAXRANK] = 0
+
+
+@kernel
+def overdelete(address: int) -> None:
+    """DRED, step 1: the queue holds rows that died; whatever has a derivation through them dies too."""
+    k = store(address)
+    scalar = k.scalar
+    while scalar[S_HEAD] < scalar[S_TAIL]:
+        heap = scalar[S_HEAP] != 0
+        row = k.queue[0, 1] if heap else k.queue[scalar[S_HEAD] & (len(k.queue) - 1), 1]
+        relation = k.meta[row, scalar[S_META]] & RELATION
+        first = k.relations[relation, R_FORWARD]
+        for i in range(first, first + k.relations[relation, R_FORWARDS]):
+            if not run(k, k.plans[i], OVERDELETE, row):
+                return
+        if heap:
+            pop_heap(k)  # all priorities are equal here, so what was pushed meanwhile stands behind it
+        else:
+            scalar[S_HEAD] += 1
+
+
+@kernel
+def rederive(address: int) -> None:
+    """Step 2: every withdrawn row that may have another derivation is searched for again among live rows."""
+    k = store(address)
+    scalar, meta = k.scalar, k.meta
+    m = scalar[S_META]
+    for i in range(scalar[S_HOPES]):
+        if meta[k.hopes[i, 0], m] & ALIVE:
+            meta[k.hopes[i, 1], m] |= RETRY
+    scalar[S_HOPES] = 0
+    while scalar[S_CURSOR] < scalar[S_TOUCHED]:
+        row = k.touched[scalar[S_CURSOR], 0] >> 1
+        tag = meta[row, m]
+        relation = tag & RELATION
+        if tag & WITHDRAWN and tag & RETRY and not tag & ALIVE and k.relations[relation, R_KIND] >= SET:
+            if not has_room(k):
+                return
+            if not search(k, row, SEARCH_ANY):
+                return
+            if scalar[S_FOUND]:
+                meta[row, m] = (tag | ALIVE | REVIVED) & ~(WITHDRAWN | RETRY)
+                scalar[S_DEAD] -= 1
+                scalar[S_WITHDRAWN] -= 1
+                if k.relations[relation, R_KIND] == BEST:
+                    k.cells[row, k.relations[relation, R_KEYS]] = scalar[S_VALUE]
+                meta[row, m + 1] = rank_of(k, S_CHOSEN)
+                if scalar[S_POLICY] != DRED:
+                    link(k, row, scalar[S_FOUND] - 1, S_CHOSEN)
+                push(k, priority_of(k, row, relation), row)
+        scalar[S_CURSOR] += 1
+
+
+@kernel
+def propagate(address: int) -> None:
+    """Step 3: join every queued row forward until the queue is empty."""
+    k = store(address)
+    scalar, meta = k.scalar, k.meta
+    m = scalar[S_META]
+    while scalar[S_HEAD] < scalar[S_TAIL]:
+        heap = scalar[S_HEAP] != 0
+        row = k.queue[0, 1] if heap else k.queue[scalar[S_HEAD] & (len(k.queue) - 1), 1]
+        tag = meta[row, m]
+        relation = tag & RELATION
+        stale = heap and k.queue[0, 0] != priority_of(k, row, relation)
+        # What only came back can only bring others back: when none is missing, it has nothing to say.
+        idle = not heap and tag & REVIVED and scalar[S_WITHDRAWN] == 0
+        if heap:
+            priority = k.queue[0, 0]
+            pop_heap(k)
+        if not (stale or idle):
+            first = k.relations[relation, R_FORWARD]
+            for i in range(first, first + k.relations[relation, R_FORWARDS]):
+                if not run(k, k.plans[i], FORWARD, row):
+                    if heap:
+                        push(k, priority, row)
+                    return
+            meta[row, m] = meta[row, m] & ~REVIVED
+        if not heap:
+            scalar[S_HEAD] += 1
+
+
+@kernel
+def emit_block(address: int, rule: int, relation: int, rows: Ints, bodies: Ints) -> None:
+    """Derivations whose heads Python has computed: rows [n, columns], their body rows [n, K]; then propagate."""
+    k = store(address)
+    scalar = k.scalar
+    while scalar[S_CURSOR] < len(rows):
+        i = scalar[S_CURSOR]
+        for c in range(rows.shape[1]):
+            scalar[S_SCRATCH + c] = rows[i, c]
+        for j in range(scalar[S_ATOMS]):
+            scalar[S_BODIES + j] = bodies[i, j]
+        if not emit(k, rule, relation):
+            return
+        scalar[S_CURSOR] += 1
+
+
+@kernel
+def collect(address: int, out: Ints) -> int:
+    """End an epoch: write the net changes [2 * touched, 2 + columns] (relation, change, cells) and forget the rest."""
+    k = store(address)
+    scalar, meta = k.scalar, k.meta
+    m = scalar[S_META]
+    n = 0
+    for i in range(scalar[S_TOUCHED]):
+        row, before = k.touched[i, 0] >> 1, k.touched[i, 0] & 1
+        tag = meta[row, m]
+        meta[row, m] = tag & ~(TOUCHED | WITHDRAWN | RETRY | REVIVED)
+        relation = tag & RELATION
+        kind = k.relations[relation, R_KIND]
+        if kind < SET:
+            continue
+        keys, width = k.relations[relation, R_KEYS], k.relations[relation, R_WIDTH]
+        after = 1 if tag & ALIVE else 0
+        moved = kind == BEST and before and after and k.cells[row, keys] != k.touched[i, 1]
+        if before == after and not moved:
+            continue
+        if before:
+            out[n, 0] = relation
+            out[n, 1] = -1
+            for c in range(width):
+                out[n, 2 + c] = k.cells[row, c]
+            if kind == BEST:
+                out[n, 2 + keys] = k.touched[i, 1]
+            n += 1
+        if after:
+            out[n, 0] = relation
+            out[n, 1] = 1
+            for c in range(width):
+                out[n, 2 + c] = k.cells[row, c]
+            n += 1
+    scalar[S_TOUCHED] = 0
+    scalar[S_WITHDRAWN] = 0
+    return n

@@ -1,0 +1,194 @@
+"""The arrays of a recursive component as the driver keeps them: allocated, grown, compacted, and handed to kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from whence.engine.core.image import Image, StaleImage, taken
+from whence.engine.recursion.kernels import gather as ga
+from whence.engine.recursion.kernels import store as st
+from whence.engine.recursion.rule_plans import Compiled
+from whence.model.codes import Codes
+from whence.model.record import Record
+from whence.plan.recursion.support import can_support
+
+_COUNTERS = (st.S_ROWS, st.S_DEAD, st.S_KEYS_USED, st.S_WORK)  # all of `scalar` that outlives an epoch
+_LAYOUT = (st.S_META, st.S_BODY, st.S_ATOMS, st.S_CHAIN, st.S_HEAP, st.S_FORGETS, st.S_POLICY)
+WORTH_TELLING = 100_000  # rows from which growth is progress
+
+
+class Memory:
+    """The growing arrays of a component and the calls that work on them."""
+
+    def __init__(self, compiled: Compiled, policy: int):
+        self.compiled = compiled
+        self._most_indexes = int(compiled.relations[:, st.R_INDEXES].max())
+        self._witnesses = 0  # dead rows that the last compaction had to keep
+        scalar = np.zeros(st.S_FIELDS, np.int64)
+        scalar[st.S_META], scalar[st.S_BODY] = compiled.meta, compiled.body
+        scalar[st.S_ATOMS], scalar[st.S_CHAIN] = compiled.atoms, compiled.chain
+        scalar[st.S_HEAP] = any(r.kind == "best" for r in compiled.program.relations)
+        scalar[st.S_FORGETS] = not can_support(compiled.program)
+        scalar[st.S_POLICY] = policy
+        self.k = Record(
+            st.STORE,
+            **self._slots(64),
+            rows=np.full(256, -1, np.int64),
+            keys=np.full(256, -1, np.int64),
+            relations=compiled.relations,
+            indexes=compiled.indexes,
+            plans=compiled.plans,
+            env=compiled.env,
+            queue=np.zeros((64, 2), np.int64),
+            touched=np.zeros((64, 2), np.int64),
+            buckets=np.full(64, -1, np.int32),
+            hopes=np.zeros((4096, 2), np.int32),
+            foreign=np.zeros((64, 1 + compiled.atoms + compiled.columns), np.int64),
+            scalar=scalar,
+        )
+
+    def _slots(self, capacity: int) -> dict[str, np.ndarray]:
+        cells = np.zeros((capacity, self.compiled.words), np.int64)
+        return {"cells": cells, "meta": cells.view(np.int32)}
+
+    @property
+    def nbytes(self) -> int:
+        return self.k.nbytes
+
+    def drive(self, kernel: Callable[..., None], *args: object, watch: Callable[[str], None] | None = None) -> int:
+        """Call a kernel until it neither needs room nor is interrupted by anything the driver can mend."""
+        scalar = self.k.scalar
+        while True:
+            scalar[st.S_STATUS] = st.OK
+            kernel(self.k.address, *args)
+            status = int(scalar[st.S_STATUS])
+            if status not in (st.GROW, st.FOREIGN_FULL):
+                return status
+            self.grow()
+            if watch is not None and (rows := int(scalar[st.S_ROWS])) >= WORTH_TELLING:
+                watch(f"{rows:,} rows")
+
+    def grow(self) -> None:
+        """Double whatever is nearly full."""
+        k, s = self.k, self.k.scalar
+        used, waiting = int(s[st.S_ROWS]), int(s[st.S_TAIL] - s[st.S_HEAD])
+        change: dict[str, np.ndarray] = {}
+        if _nearly(used, k.cells):
+            slots = self._slots(2 * len(k.cells))
+            slots["cells"][:used] = k.cells[:used]
+            change |= slots
+        if _nearly(waiting + 2, k.queue):
+            change["queue"] = queue = np.zeros((2 * len(k.queue), 2), np.int64)
+            queue[:waiting] = k.queue[(int(s[st.S_HEAD]) + np.arange(waiting)) % len(k.queue)]
+            s[st.S_HEAD], s[st.S_TAIL] = 0, waiting
+        # A row that is done anew has taken back what it wrote, so `foreign` need not look full.
+        written = len(k.foreign) if s[st.S_STATUS] == st.FOREIGN_FULL else s[st.S_FOREIGN]
+        for name, filled in (("touched", s[st.S_TOUCHED]), ("foreign", written)):
+            if _nearly(int(filled), array := getattr(k, name)):
+                change[name] = np.concatenate([array, np.zeros_like(array)])
+        old = {"rows": np.empty(0, np.int64), "keys": np.empty(0, np.int64)}
+        for name, filled in (("rows", used + 1), ("keys", s[st.S_KEYS_USED] + self._most_indexes)):
+            if _nearly(2 * int(filled), array := getattr(k, name)):
+                old[name] = array
+                change[name] = np.full(2 * len(array), -1, np.int64)
+        if (wanted := int(s[st.S_WANTED])) >= len(k.buckets):
+            more = np.full(2 * (wanted + 1) - len(k.buckets), -1, np.int32)
+            change["buckets"] = np.concatenate([k.buckets, more])
+        k.replace(**change)
+        if len(old["rows"]) or len(old["keys"]):
+            st.rehash(k.address, old["rows"], old["keys"])
+
+    def gather(self, rows: Codes, mode: int, backward: bool) -> tuple[Codes, Codes, int]:
+        """The derivations through rows (slots) or, `backward`, of them, see `kernels/gather.py`: how many belong to
+        each row, and the derivations [n, 1 + atoms + columns]; with what stopped it, if anything did."""
+        scalar = self.k.scalar
+        counts = np.zeros(len(rows), np.int64)
+        scalar[st.S_CURSOR] = scalar[st.S_FOREIGN] = 0
+        status = self.drive(ga.gather, np.ascontiguousarray(rows, np.int64), counts, mode, backward)
+        found = self.k.foreign[: int(scalar[st.S_FOREIGN])].copy()
+        scalar[st.S_FOREIGN] = 0
+        return counts, found, status
+
+    def make_hopeful(self) -> None:
+        """Room to remember hopes follows the largest withdrawal seen; without room, rows are simply searched again."""
+        wanted = 4 * int(self.k.scalar[st.S_TOUCHED])
+        if wanted > len(self.k.hopes):
+            self.k.replace(hopes=np.zeros((2 * wanted, 2), np.int32))
+
+    def compact(self, at_least: int = 4096) -> Codes | None:
+        """Forget dead rows once they are more than the live ones, so that memory follows the live state; where each
+        slot is then, -1 for one that is gone."""
+        k, s = self.k, self.k.scalar
+        used, dead = int(s[st.S_ROWS]), int(s[st.S_DEAD])
+        if dead - self._witnesses < max(at_least, used - dead):
+            return None
+        # Dead rows on whose absence others stand are kept, so there must be room for all at first.
+        fresh = Record(st.STORE, **k.arrays)
+        fresh.replace(
+            **self._slots(used),
+            rows=np.full_like(k.rows, -1),
+            keys=np.full_like(k.keys, -1),
+            scalar=s.copy(),
+        )
+        moved = np.empty(used, np.int64)
+        st.compact(k.address, fresh.address, moved)
+        kept = int(fresh.scalar[st.S_ROWS])
+        slots = self._slots(max(64, kept + kept // 4))
+        slots["cells"][:kept] = fresh.cells[:kept]
+        table = np.full(1 << max(8, (3 * kept).bit_length()), -1, np.int64)
+        old_rows, old_keys = fresh.rows, fresh.keys
+        fresh.replace(**slots, rows=table, keys=np.full_like(old_keys, -1))
+        st.rehash(fresh.address, old_rows, old_keys)
+        self.k = fresh
+        self._witnesses = int(fresh.scalar[st.S_DEAD])
+        return moved
+
+    def image(self) -> Image:
+        """The slots in use, the hash tables over them, the counters, and by what layout to read them. Queues, buckets
+        and the like are empty between epochs; plans and constants belong to the program."""
+        k, s = self.k, self.k.scalar
+        return {
+            "cells": k.cells[: int(s[st.S_ROWS])],
+            "rows": k.rows,
+            "keys": k.keys,
+            "counters": np.array([*s[list(_COUNTERS)], self._witnesses], np.int64),
+            **self._layout(),
+        }
+
+    def _layout(self) -> Image:
+        k = self.k
+        return {"layout": k.scalar[list(_LAYOUT)], "relations": k.relations, "indexes": k.indexes}
+
+    def restore(self, image: Image) -> None:
+        """Take the slots of an image of the same layout; this memory must not have been used."""
+        for name, mine in self._layout().items():
+            if name not in image or not np.array_equal(image[name], mine):
+                raise StaleImage(f"the {name} of a recursive component are laid out otherwise")
+        for name, like in self.image().items():
+            if name not in image or (image[name].dtype, image[name].ndim) != (like.dtype, like.ndim):
+                raise StaleImage(f"the {name} of a recursive component are of another type")
+        counters = image["counters"]
+        cells, used = image["cells"], int(counters[0])
+        if cells.shape != (used, self.compiled.words) or len(counters) != len(_COUNTERS) + 1:
+            raise StaleImage("the slots of a recursive component are laid out otherwise")
+        slots = taken(image, "cells", max(64, used + used // 4))
+        rows, keys = (taken(image, name, len(image[name])) for name in ("rows", "keys"))
+        self.k.replace(cells=slots, meta=slots.view(np.int32), rows=rows, keys=keys)
+        self.k.scalar[list(_COUNTERS)] = counters[:-1]
+        self._witnesses = int(counters[-1])
+
+    def count(self, relation: int) -> int:
+        return int(st.live_rows(self.k.address, relation, np.empty((0, 1), np.int64)))
+
+    def live(self, relation: int) -> Codes:
+        count = self.count(relation)
+        out = np.empty((count, len(self.compiled.program.relations[relation].schema)), np.int64)
+        if count:
+            st.live_rows(self.k.address, relation, out)
+        return out
+
+
+def _nearly(filled: int, array: np.ndarray) -> bool:
+    return filled * 8 > len(array) * 7

@@ -1,0 +1,287 @@
+"""Aggregate: one row a group, kept up to date without looking at the group's other rows.
+
+Law: COUNT and SUM are linear, so a group's accumulators move by the delta's own sums; AVG is a function of both. MIN
+and MAX are not: an ordered index of (group, value) gives the next one when the best leaves. DISTINCT counts each
+(group, value) and passes on only its coming and going. A group's row changes from f(old accumulators) to f(new ones).
+Accumulators are whole numbers, those of DOUBLE too (`kernels/float_sum.py`): the order of a delta's rows does not
+matter, and counts and sums may be out of range on the way. State: a relation of groups with accumulators, plus the
+index or the counts where needed. Cost: O(1) a row of the delta, O(log n) for MIN and MAX, and two rows out for each
+group whose values changed; all groups once when sums of DOUBLE need more words.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from whence.engine.core.batch import consolidate
+from whence.engine.core.image import Image, StaleImage, inside, nested
+from whence.engine.core.kernels.batches import add_up
+from whence.engine.core.operator import Batch, Operator
+from whence.engine.core.ordered import Ordered, Rank
+from whence.engine.core.relation import Relation
+from whence.engine.relational.kernels import aggregate as ak
+from whence.engine.relational.kernels.float_sum import find_range, limbs_for, widen
+from whence.model import wide
+from whence.model.codes import NULL, Codes, Dictionary, decode_value
+from whence.model.errors import EvaluationError
+from whence.model.types import Kind, Schema, Type
+from whence.plan.algebra.logical import Agg
+
+
+class Aggregate(Operator):
+    """GROUP BY `keys` with aggregates; without keys the one group is always there."""
+
+    def __init__(
+        self, input: Operator, keys: tuple[int, ...], aggs: tuple[Agg, ...], schema: Schema, dictionary: Dictionary
+    ):
+        self.schema, self.algebra, self.inputs = schema, input.algebra, [input]
+        self.keys, self.aggs, self.dictionary = keys, aggs, dictionary
+        self._key_cols = np.array(keys, np.int64)
+        specs = []
+        for number, agg in enumerate(aggs):
+            arg = input.schema.types[agg.column] if agg.column is not None else None
+            kept, shown, bound = _kind(agg, arg, schema.types[len(keys) + number])
+            specs.append([kept, -1 if agg.column is None else agg.column, 0, shown, bound, number, 0, 0])
+        self._specs = np.array(specs, np.int64).reshape(len(aggs), 8)
+        distinct = [n for n, a in enumerate(aggs) if a.distinct and a.function not in ("min", "max")]
+        self._direct_aggs = [n for n in range(len(aggs)) if n not in distinct]
+        self._distinct = [(n, aggs[n].column, Relation(2, self.algebra)) for n in distinct]
+        self._best = [(n, self._order(n)) for n in self._direct_aggs if aggs[n].function in ("min", "max")]
+        self._doubles = np.flatnonzero(self._specs[:, 0] == ak.FLOAT)
+        self._wide = np.flatnonzero(np.isin(self._specs[:, 3], (ak.SHOW_INT_WIDE, ak.SHOW_WIDE)))
+        self._specs[self._wide, 6] = len(schema) + np.arange(len(self._wide))
+        taken = self._specs[self._specs[:, 0] == ak.WIDE, 1]
+        self._parted = np.unique(taken)  # columns of wide decimals that are added up, behind the others as two words
+        at = np.searchsorted(self._parted, taken)
+        self._specs[self._specs[:, 0] == ak.WIDE, 1] = len(input.schema) + 2 * at
+        self.groups = Relation(len(keys), self.algebra, self._lay_out())
+        if not keys:
+            always = np.empty((1, 0), np.int64)
+            ids, _, _ = self.groups.apply(Batch(always, np.ones(1, np.int64), True))
+            for number, _ in self._best:
+                self.groups.acc[ids, self._specs[number, 2]] = NULL
+            self.groups.commit()
+
+    def _lay_out(self) -> int:
+        """Give each aggregate its columns of the accumulators; return how many there are."""
+        offset = 0
+        for spec in self._specs:
+            spec[2] = offset
+            offset += ak.WIDTH[int(spec[0])] + int(spec[7])
+        self._direct = np.ascontiguousarray(self._specs[self._direct_aggs])
+        return offset
+
+    def _make_room(self, rows: Codes) -> None:
+        """Widen the sums of DOUBLE where these rows have values that need more words."""
+        bits = np.empty(2, np.int64)
+        words = self._specs[:, 6:].copy()
+        for number in self._doubles:
+            find_range(rows, int(self._specs[number, 1]), bits)
+            low, limbs = words[number].tolist()
+            words[number] = limbs_for(low, limbs, *bits.tolist())
+        if not np.array_equal(words, self._specs[:, 6:]):
+            self._widen(words)
+
+    def _widen(self, words: Codes) -> None:
+        """Lay the accumulators out with more words for the sums of DOUBLE."""
+        before = self._specs.copy()
+        self._specs[:, 6:] = words
+        width = self._lay_out()
+
+        def moved(acc: Codes) -> Codes:
+            out = np.zeros((len(acc), width), np.int64)
+            for old, new in zip(before.tolist(), self._specs.tolist(), strict=True):
+                at, to, fixed = old[2], new[2], ak.WIDTH[new[0]]
+                out[:, to : to + fixed] = acc[:, at : at + fixed]
+                at, to = at + fixed, to + fixed
+                widen(acc[:, at : at + old[7]], old[6], out[:, to : to + new[7]], new[6])
+            return out
+
+        self.groups.lay_out(moved)
+
+    def _order(self, number: int) -> Ordered:
+        agg = self.aggs[number]
+        assert agg.column is not None
+        type = self.inputs[0].schema.types[agg.column]
+        return Ordered([Rank(0), Rank(1, type, agg.function == "max", agg.function != "max")], self.dictionary)
+
+    def apply(self, deltas: list[Batch]) -> Batch:
+        (delta,) = deltas
+        mult = self.algebra.multiplicity(delta.ann)
+        number, keys, totals = ak.group_rows(delta.rows, self._key_cols, mult)
+        groups = self.groups
+        ids, old = groups.upsert(keys)
+        if len(self._doubles):
+            self._make_room(delta.rows)
+        before = groups.save(ids)
+        gids = ids[number]
+        if len(self._direct):
+            ak.accumulate(groups.acc, self._direct, self._with_parts(delta.rows), mult, gids)
+        for aggregate, column, pairs in self._distinct:
+            self._count_distinct(aggregate, column, pairs, delta.rows, mult, gids)
+        for aggregate, ordered in self._best:
+            self._keep_best(self._specs[aggregate], ordered, delta.rows, mult, gids, ids)
+        new = old + totals
+        out = self._emit(keys, ids, old, before, new)
+        groups.settle(ids, new)
+        return out
+
+    def prime(self, contents: list[Batch]) -> Batch:
+        if self.keys:
+            return self.apply(contents)
+        start, delta = self.recompute(), self.apply(contents)
+        both = Batch(np.concatenate((start.rows, delta.rows)), np.concatenate((start.ann, delta.ann)))
+        return consolidate(both, self.algebra)
+
+    def recompute(self) -> Batch:
+        groups = self.groups
+        ids = groups.ids()
+        keys, none, one = groups.rows[ids], np.zeros(len(ids), np.int64), np.ones(len(ids), np.int64)
+        return self._emit(keys, ids, none, groups.acc, one)
+
+    def _emit(self, keys: Codes, ids: Codes, old: Codes, before: Codes, new: Codes) -> Batch:
+        """The rows that groups had, withdrawn, and those that they have now."""
+        width, length = len(self.schema), 2 * len(ids)
+        rows, ann = np.empty((length, width + len(self._wide)), np.int64), np.empty(length, np.int64)
+        where = np.zeros(2, np.int64)
+        n = ak.emit(keys, ids, old, before, new, self.groups.acc, self._specs, rows, ann, where)
+        if n < 0:
+            raise self._too_large(~n, keys[where[0]])
+        for number in self._wide.tolist() if where[1] else ():
+            column = rows[:n, len(self.keys) + number]
+            column[:], bad = wide.from_parts(rows[:n, self._specs[number, 6]], column, self.dictionary)
+            if bad >= 0:
+                raise self._too_large(number, rows[bad])
+        return Batch(np.ascontiguousarray(rows[:n, :width]) if len(self._wide) else rows[:n], ann[:n], True)
+
+    def _with_parts(self, rows: Codes) -> Codes:
+        """The rows, behind them the words of wide decimals that are added up."""
+        if not len(self._parted):
+            return rows
+        words = [word for c in self._parted for word in wide.parts(np.ascontiguousarray(rows[:, c]), self.dictionary)]
+        return np.column_stack((rows, *words))
+
+    @property
+    def recalls(self) -> bool:
+        return True
+
+    def _count_distinct(
+        self, aggregate: int, column: int | None, pairs: Relation, rows: Codes, mult: Codes, gids: Codes
+    ) -> None:
+        values = rows[:, column]
+        known = values != NULL
+        both = np.column_stack((gids[known], values[known]))
+        changed, by = add_up(np.ascontiguousarray(both), mult[known])
+        if not len(by):
+            return
+        _, old, new = pairs.apply(Batch(changed, by, True))
+        flips = (new > 0).astype(np.int64) - (old > 0)
+        spec = self._specs[aggregate : aggregate + 1].copy()
+        spec[0, 1] = 1  # over rows of (group, value)
+        if spec[0, 0] == ak.WIDE:
+            changed = np.column_stack((changed, *wide.parts(np.ascontiguousarray(changed[:, 1]), self.dictionary)))
+            changed = np.ascontiguousarray(changed[:, [0, 2, 3]])
+        ak.accumulate(self.groups.acc, spec, changed, flips, np.ascontiguousarray(changed[:, 0]))
+
+    def _keep_best(self, spec: Codes, ordered: Ordered, rows: Codes, mult: Codes, gids: Codes, ids: Codes) -> None:
+        values = rows[:, spec[1]]
+        known = values != NULL
+        if known.any():
+            ordered.add(np.column_stack((gids[known], values[known])), mult[known])
+        lines = ordered.first(ids.reshape(-1, 1))
+        best = np.full(len(ids), NULL, np.int64)
+        there = lines >= 0
+        best[there] = ordered.column_at(lines[there], 1)
+        self.groups.acc[ids, spec[2]] = best
+
+    def _too_large(self, number: int, key: Codes) -> EvaluationError:
+        agg, type = self.aggs[number], self.schema.types[len(self.keys) + number]
+        names, types = self.schema.names, self.schema.types
+        group = ", ".join(
+            f"{names[c]} = {decode_value(int(key[c]), types[c], self.dictionary)!r}" for c in range(len(self.keys))
+        )
+        place = f" for the group {group}" if group else ""
+        return EvaluationError(f"{agg.function.upper()} does not fit {type}{place}; cast its argument to DOUBLE")
+
+    def commit(self) -> None:
+        self.groups.commit()
+        for _, _, pairs in self._distinct:
+            pairs.commit()
+        for _, ordered in self._best:
+            ordered.commit()
+
+    def undo(self) -> None:
+        for _, _, pairs in self._distinct:
+            pairs.undo()
+        for _, ordered in self._best:
+            ordered.undo()
+        self.groups.undo()
+
+    def _parts(self) -> dict[str, Relation | Ordered]:
+        distinct = {f"distinct{n}": pairs for n, (_, _, pairs) in enumerate(self._distinct)}
+        return {"groups": self.groups, **distinct, **{f"best{n}": order for n, (_, order) in enumerate(self._best)}}
+
+    def image(self) -> Image:
+        parts = {
+            key: array for name, part in self._parts().items() for key, array in nested(name, part.image()).items()
+        }
+        return parts | {"words": self._specs[self._doubles, 6:]} if len(self._doubles) else parts
+
+    def restore(self, image: Image) -> None:
+        specs, acc = self._specs.copy(), self.groups.acc
+        try:
+            if len(self._doubles):
+                self._take_words(image)
+            parts = [(part, inside(name, image)) for name, part in self._parts().items()]
+            for part, own in parts:
+                part.check(own)
+        except StaleImage:
+            self._specs, self.groups.acc = specs, acc
+            self._lay_out()
+            raise
+        for part, own in parts:
+            part.restore(own)
+
+    def _take_words(self, image: Image) -> None:
+        """Lay the accumulators, which are about to be replaced, out as in an image."""
+        words = image.get("words")
+        if words is None or words.shape != (len(self._doubles), 2):
+            raise StaleImage("sums of DOUBLE without their widths")
+        self._specs[self._doubles, 6:] = words
+        self.groups.acc = np.zeros((len(self.groups.acc), self._lay_out()), np.int64)
+
+    @property
+    def state_rows(self) -> int:
+        return len(self.groups) + sum(len(p) for _, _, p in self._distinct) + sum(len(o) for _, o in self._best)
+
+    @property
+    def state_bytes(self) -> int:
+        side = sum(p.nbytes for _, _, p in self._distinct) + sum(o.nbytes for _, o in self._best)
+        return self.groups.nbytes + side
+
+    def describe(self) -> str:
+        parts = [
+            f"{a.function}({'distinct ' if a.distinct else ''}{'*' if a.column is None else f'#{a.column}'})"
+            for a in self.aggs
+        ]
+        by = ", ".join(f"#{k}" for k in self.keys)
+        return f"aggregate {', '.join(parts)}" + (f" by {by}" if by else "")
+
+
+def _kind(agg: Agg, arg: Type | None, result: Type) -> tuple[int, int, int]:
+    """What to keep, what to show, and the bound or the scale."""
+    if agg.function == "count":
+        return ak.COUNT, ak.SHOW_COUNT, 0
+    if agg.function in ("min", "max"):
+        return ak.BEST, ak.SHOW_BEST, 0
+    assert arg is not None
+    if arg.kind is Kind.DOUBLE:
+        return ak.FLOAT, ak.SHOW_FLOAT if agg.function == "sum" else ak.SHOW_FLOAT_AVG, 0
+    if agg.function == "avg":
+        return (ak.WIDE, ak.SHOW_WIDE_AVG, arg.scale) if arg.is_wide else (ak.INT, ak.SHOW_INT_AVG, arg.scale)
+    if result.kind is Kind.DOUBLE:
+        raise EvaluationError("SUM of exact numbers as DOUBLE is not kept; cast the argument")
+    if result.is_wide:
+        return (ak.WIDE, ak.SHOW_WIDE, 0) if arg.is_wide else (ak.INT, ak.SHOW_INT_WIDE, 0)
+    bound = {Kind.INTEGER: 2**31 - 1, Kind.DECIMAL: 10**result.precision - 1}.get(result.kind, 2**63 - 1)
+    return ak.INT, ak.SHOW_INT, bound

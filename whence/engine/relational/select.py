@@ -1,0 +1,35 @@
+"""Select: rows for which a predicate is true.
+
+Law: selection is linear, σ(A + dA) = σ(A) + σ(dA), so it has no state. Cost: the predicate on the batch.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from whence.engine.core.batch import carefully, take
+from whence.engine.core.operator import Batch, Operator
+from whence.engine.expressions.evaluate import compile_expr
+from whence.model.codes import Dictionary
+from whence.plan.algebra.expressions import Expr
+
+
+class Select(Operator):
+    """Keeps the rows whose predicate is true; NULL is not true."""
+
+    def __init__(self, input: Operator, predicate: Expr, dictionary: Dictionary):
+        self.schema, self.algebra, self.inputs = input.schema, input.algebra, [input]
+        self.predicate = predicate
+        self._test = compile_expr(predicate, dictionary)
+
+    def apply(self, deltas: list[Batch]) -> Batch:
+        return carefully(deltas[0], self.algebra, self._passing)
+
+    def _passing(self, delta: Batch) -> Batch:
+        return take(delta, np.flatnonzero(self._test(delta.rows) == 1))
+
+    def recompute(self) -> Batch:
+        return self.apply([self.inputs[0].contents()])
+
+    def describe(self) -> str:
+        return f"select {self.predicate}"

@@ -1,0 +1,38 @@
+"""Values: constant rows. Law: a constant has delta zero; it is seen once, when it is primed. State: the rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from whence.annotate import Algebra
+from whence.engine.core.operator import Batch, Operator
+from whence.model.codes import Dictionary, encode_value
+from whence.model.types import Schema
+
+
+class Values(Operator):
+    """Rows that never change."""
+
+    def __init__(self, rows: tuple[tuple[Any, ...], ...], schema: Schema, algebra: Algebra, dictionary: Dictionary):
+        self.schema, self.algebra, self.inputs = schema, algebra, []
+        codes = [[encode_value(v, t, dictionary) for v, t in zip(row, schema.types, strict=True)] for row in rows]
+        self._rows = np.array(codes, np.int64).reshape(len(rows), len(schema))
+
+    def apply(self, deltas: list[Batch]) -> Batch:
+        return Batch.empty(len(self.schema))
+
+    def prime(self, contents: list[Batch]) -> Batch:
+        return self.recompute()
+
+    def recompute(self) -> Batch:
+        return Batch(self._rows.copy(), np.full(len(self._rows), self.algebra.one, np.int64))
+
+    @property
+    def state_rows(self) -> int:
+        return len(self._rows)
+
+    @property
+    def state_bytes(self) -> int:
+        return self._rows.nbytes

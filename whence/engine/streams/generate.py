@@ -1,0 +1,105 @@
+"""Where provenance begins and where it ends: Generate, Plain, Relate.
+
+Law: the rows pass unchanged, whatever they carried. Generate gives each row its own tid, or nothing where its stream is
+not traced; Plain gives it a one; Relate does, too, and forgets when it came: a relation to which every row adds one.
+State: Generate counts the rows that came; the others have none. Cost: a column for the batch.
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+import numpy as np
+
+from whence.annotate import Algebra
+from whence.annotate.counting import COUNTING
+from whence.annotate.tracing import Tracer
+from whence.engine.core.image import Image, expect
+from whence.engine.core.operator import Batch, Operator
+from whence.engine.streams.stream import StreamOperator
+from whence.model.types import Schema
+
+
+class Generate(StreamOperator):
+    """Rows of a stream, the n-th of all with tid n of `source`."""
+
+    def __init__(self, input: Operator, source: str | None, algebra: Tracer) -> None:
+        self.schema, self.algebra, self.inputs = input.schema, cast(Algebra, algebra), [input]
+        self.source, self._tracer = source, algebra
+        self.next = 1  # the tid of the next row
+        self._before: int | None = None
+
+    def apply(self, deltas: list[Batch]) -> Batch:
+        (delta,) = deltas
+        if self._before is None:
+            self._before = self.next
+        first, self.next = self.next, self.next + len(delta)
+        if self.source is None:
+            return Batch(delta.rows, self._tracer.blank(len(delta)), delta.unique)
+        return Batch(delta.rows, self._tracer.generate(self.source, np.arange(first, self.next)), delta.unique)
+
+    def prime(self, contents: list[Batch]) -> Batch:
+        """The first row is the first that the stream still keeps."""
+        kept = getattr(self.inputs[0], "kept", None)
+        self.next = 1 if kept is None else int(kept.first)
+        return self.apply(contents)
+
+    def recompute(self) -> Batch:
+        return self.fresh().prime([self.inputs[0].contents()])
+
+    def fresh(self) -> Generate:
+        return Generate(self.inputs[0], self.source, self._tracer)
+
+    def commit(self) -> None:
+        self._before = None
+
+    def undo(self) -> None:
+        if self._before is not None:
+            self.next, self._before = self._before, None
+
+    def clear(self) -> None:
+        self.next, self._before = 1, None
+
+    def image(self) -> Image:
+        return {"next": np.array([self.next], np.int64)}
+
+    def restore(self, image: Image) -> None:
+        expect(image, next=(1,))
+        self.next, self._before = int(image["next"][0]), None
+
+    def describe(self) -> str:
+        return f"generate tids of {self.source}" if self.source is not None else "generate no tids"
+
+
+class Plain(StreamOperator):
+    """The same rows without provenance."""
+
+    def __init__(self, input: Operator) -> None:
+        self.schema, self.algebra, self.inputs = input.schema, COUNTING, [input]
+
+    def apply(self, deltas: list[Batch]) -> Batch:
+        (delta,) = deltas
+        return Batch(delta.rows, np.ones(len(delta), np.int64), delta.unique)
+
+    def fresh(self) -> Plain:
+        return Plain(self.inputs[0])
+
+    def describe(self) -> str:
+        return "drop provenance"
+
+
+class Relate(StreamOperator):
+    """All rows so far, as a relation."""
+
+    def __init__(self, input: Operator, schema: Schema) -> None:
+        self.schema, self.algebra, self.inputs = schema, COUNTING, [input]
+
+    def apply(self, deltas: list[Batch]) -> Batch:
+        (delta,) = deltas
+        return Batch(np.ascontiguousarray(delta.rows[:, :-1]), np.ones(len(delta), np.int64))
+
+    def fresh(self) -> Relate:
+        return Relate(self.inputs[0], self.schema)
+
+    def describe(self) -> str:
+        return "stream as relation"

@@ -1,0 +1,41 @@
+"""Align: the covering intervals of a stream, laid out for the sources of a network that traces more of them.
+
+Law: identity on rows and on what annotations mean. No state.
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+import numpy as np
+
+from whence.annotate import Algebra
+from whence.annotate.tracing import Tracer
+from whence.engine.core.operator import Batch, Operator
+from whence.engine.streams.stream import StreamOperator
+
+
+class Align(StreamOperator):
+    """Moves the columns of each source to their new places; of a source that was not traced there is nothing."""
+
+    def __init__(self, input: Operator, tracer: Tracer) -> None:
+        self.schema, self.algebra, self.inputs = input.schema, cast(Algebra, tracer), [input]
+        before = cast(Tracer, input.algebra).sources
+        self._from = [2 * before.index(s) + end for s in tracer.sources if s in before for end in (0, 1)]
+        self._to = [2 * n + end for n, s in enumerate(tracer.sources) if s in before for end in (0, 1)]
+
+    def apply(self, deltas: list[Batch]) -> Batch:
+        (delta,) = deltas
+        tracer = self.tracer
+        assert tracer is not None
+        ann = tracer.blank(len(delta.rows))
+        if len(ann):
+            ann[:, self._to] = delta.ann[:, self._from]
+        return Batch(delta.rows, np.ascontiguousarray(ann), delta.unique)
+
+    def fresh(self) -> Operator:
+        assert self.tracer is not None
+        return Align(self.inputs[0], self.tracer)
+
+    def describe(self) -> str:
+        return "align covering intervals"

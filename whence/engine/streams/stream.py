@@ -1,0 +1,94 @@
+"""What every operator of a stream network is: ordered batches in, an ordered batch out, nothing ever taken back.
+
+Law: for the sequence S that came in so far and the batch B, `output(S · B) = output(S) · apply(B)`: what comes out is
+the same however arrivals are cut into batches. The last column of rows in and out is `$at` (`plan/streams/model.py`),
+and `ann` is what the algebra says: ones where nothing is traced, else a column of a `Tracer`.
+
+An operator that has state logs what it overwrites, for `undo`; its `image` holds annotations under names that begin
+with `ann/` (as `Tracer.image` gives them), and an image without these restores rows that came from nowhere.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from whence.annotate.tracing import Tracer, tracer_of
+from whence.engine.core.image import StaleImage
+from whence.engine.core.operator import Batch, Operator
+from whence.model.codes import NULL, Codes
+
+ANN = "ann/"  # begins the names of annotations in images
+
+
+class StreamOperator(Operator):
+    """An operator whose output is a stream (or, for Latest and Relate, a relation made of one)."""
+
+    @property
+    def tracer(self) -> Tracer | None:
+        """The algebra, if it traces."""
+        return tracer_of(self.algebra)
+
+    def held(self) -> list[Codes]:
+        """The columns of annotations in its state, to be renamed in place by `Tracer.collect`; only between epochs."""
+        return []
+
+    def clear(self) -> None:
+        """Be as new: nothing has come in yet. What could be undone cannot be any more."""
+
+    def fresh(self) -> Operator:
+        """A new operator of the same kind over the same inputs, as if nothing had come in yet."""
+        raise TypeError(f"{type(self).__name__} does not say how it is made")
+
+    def recompute(self) -> Batch:
+        """What a new operator makes of all that the inputs still keep."""
+        return self.fresh().apply([i.contents() for i in self.inputs])
+
+
+class Late:
+    """Rows that came too late, counted; the last of them are kept for inspection. Rows have no `$at`."""
+
+    KEPT = 10_000
+
+    def __init__(self, columns: int, column: int | None = None) -> None:
+        """`column` is the one that rows are late by."""
+        self.count, self.column = 0, column
+        self.first: tuple[int, int] | None = None  # the first late value, and the greatest so far: not yet warned of
+        self.rows = np.empty((0, columns), np.int64)
+        self._before: tuple[int, Codes] | None = None
+
+    def add(self, rows: Codes, newest: int = NULL) -> None:
+        """Take rows in, in the order they came; `newest` is the greatest value that they may be behind."""
+        if not len(rows):
+            return
+        if self.count == 0 and self.column is not None:
+            self.first = int(rows[0, self.column]), newest
+        if self._before is None:
+            self._before = self.count, self.rows
+        self.count += len(rows)
+        self.rows = np.concatenate((self.rows, rows))[-self.KEPT :]
+
+    def commit(self) -> None:
+        self._before = None
+
+    def undo(self) -> None:
+        if self._before is not None:
+            self.count, self.rows = self._before
+            self.first = self.first if self.count else None
+        self._before = None
+
+    def clear(self) -> None:
+        self.count, self.rows, self._before, self.first = 0, self.rows[:0], None, None
+
+    def image(self) -> dict[str, np.ndarray]:
+        return {"late": self.rows, "late_count": np.array([self.count], np.int64)}
+
+    def check(self, image: dict[str, np.ndarray]) -> None:
+        """Raise StaleImage if the image does not have such rows."""
+        rows, count = image.get("late"), image.get("late_count")
+        if rows is None or rows.dtype != np.int64 or rows.ndim != 2 or rows.shape[1] != self.rows.shape[1]:
+            raise StaleImage(f"no image of late rows with {self.rows.shape[1]} columns")
+        if count is None or count.dtype != np.int64 or count.shape != (1,) or count[0] < len(rows):
+            raise StaleImage("no image of how many rows were late")
+
+    def restore(self, image: dict[str, np.ndarray]) -> None:
+        self.rows, self.count, self._before = image["late"].copy(), int(image["late_count"][0]), None

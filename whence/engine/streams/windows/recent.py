@@ -1,0 +1,283 @@
+"""Recent: the rows of a stream that are in the window now, of each key.
+
+Laws: in a window of so many rows are the last ones of each key. In one by value, a row that has a smaller value than
+one of its key before it, or none, is late and never in; the others are in until their user lets them go. What an epoch
+did is undone exactly. State: the rows, and for each key that ever came the ends of its queue and its newest value.
+Cost: a constant a row; rows that left are forgotten when they are more than those that are in.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from whence.annotate.tracing import Tracer
+from whence.engine.core.image import Image, StaleImage, expect, with_room
+from whence.engine.core.operator import Batch
+from whence.engine.streams.arrivals import SPARE, Arrivals, data
+from whence.engine.streams.order import below, greatest
+from whence.engine.streams.stream import Late
+from whence.engine.streams.windows.kernels import recent as rk
+from whence.model.codes import NULL, Codes
+from whence.model.record import Record
+from whence.model.types import Schema
+from whence.plan.streams.model import Span
+
+_EVERYTHING = 1 << 62
+_NEW = np.array([0, 0, 0, NULL, NULL, -1], np.int64)  # a group that no row has come to
+
+
+class Keys:
+    """Keys of some columns, numbered from 0 in the order they came. Without columns there is one from the start."""
+
+    def __init__(self, columns: int) -> None:
+        self.columns, self._whole = columns, np.arange(columns)
+        self.clear()
+
+    def clear(self) -> None:
+        self._keys = np.empty((16, self.columns), np.int64)
+        self._slots = np.zeros(32, np.int64)
+        self._meta = np.array([0 if self.columns else 1], np.int64)
+        self._committed = len(self)
+
+    def __len__(self) -> int:
+        return int(self._meta[0])
+
+    def number(self, rows: Codes, cols: Codes) -> Codes:
+        """The numbers of the keys that rows have in these columns; NULL is a key like others."""
+        if not self.columns:
+            return np.zeros(len(rows), np.int64)
+        group, done = np.empty(len(rows), np.int64), 0
+        while True:
+            done = rk.number_keys(rows, cols, done, self._keys, self._whole, self._slots, self._meta, group)
+            if done == len(rows):
+                return group
+            self._keys = with_room(self._keys, 2 * len(self._keys))
+            self._fill(2 * len(self._slots))
+
+    def _fill(self, room: int) -> None:
+        self._slots = np.zeros(room, np.int64)
+        if self.columns:
+            rk.fill_keys(self._keys, self._whole, self._slots, len(self))
+
+    def commit(self) -> None:
+        self._committed = len(self)
+
+    def undo(self) -> None:
+        if len(self) > self._committed:
+            self._meta[0] = self._committed
+            self._fill(len(self._slots))
+
+    def image(self) -> Codes:
+        return self._keys[: len(self)]
+
+    def check(self, image: Codes | None) -> None:
+        if image is None or image.ndim != 2 or image.shape[1] != self.columns or image.dtype != np.int64:
+            raise StaleImage(f"no image of keys of {self.columns} columns")
+        if not self.columns and len(image) != 1:
+            raise StaleImage("there is one key of no columns")
+
+    def restore(self, image: Codes) -> None:
+        room = 16
+        while room <= len(image):
+            room *= 2
+        self._keys = with_room(image, room)
+        self._meta[0] = self._committed = len(image)
+        self._fill(2 * room)
+
+    @property
+    def nbytes(self) -> int:
+        return self._keys.nbytes + self._slots.nbytes
+
+
+class Recent:
+    """The rows in one window. Whoever moves it (`Latest`, `WindowJoin`) calls kernels with `address`."""
+
+    def __init__(
+        self,
+        schema: Schema,
+        span: Span,
+        keys: Keys,
+        tracer: Tracer | None,
+        cols: tuple[int, ...] = (),
+        width: int | float | None = None,
+    ) -> None:
+        """`schema` has `$at`; `cols` are the columns to be joined on; `width` is that of the window that ends with a
+        row, if it is by value."""
+        self.span, self.keys, self.width = span, keys, width
+        self._cols = np.array(cols, np.int64)
+        self._type = schema.types[span.on] if span.on is not None else None
+        self._greatest = greatest(self._type) if self._type is not None else 0
+        self.arrivals = Arrivals(len(schema), tracer)
+        self.late = Late(len(schema) - 1, span.on)
+        self.clear()
+
+    def clear(self) -> None:
+        """Be as new; the keys are cleared by who owns them."""
+        self.arrivals.clear()
+        self.late.clear()
+        none = np.empty(0, np.int64)
+        size = _EVERYTHING if self.span.size is None or self._type is not None else int(self.span.size)
+        meta = np.array([0, 0, 0, size, -1 if self.span.on is None else self.span.on, 0], np.int64)
+        self.side = Record(
+            rk.SIDE, rows=self.arrivals.rows, group=none, following=none, low=none, log=np.empty((0, 6), np.int64),
+            attrs=np.empty((0, rk.FIELDS), np.int64), meta=meta, slots=np.zeros(16, np.int64), after=none, prior=none,
+            cols=self._cols,
+        )  # fmt: skip
+        self._live = 0  # rows in when the last epoch was committed
+
+    @property
+    def address(self) -> int:
+        return self.side.address
+
+    @property
+    def live(self) -> int:
+        """Rows that are in."""
+        return int(self.side.meta[rk.LIVE])
+
+    def admit(self, batch: Batch, group: Codes) -> tuple[int, int]:
+        """Rows with the numbers of their keys: those that are not late get positions from the first to the second, but
+        are not in yet."""
+        rows, ann = batch.rows, batch.ann
+        if self._type is not None and len(rows):
+            late = np.empty(len(rows), np.int64)
+            late = late[: rk.admit(self.address, rows, group, self._greatest, late)]
+            if len(late):
+                self.late.add(rows[late, :-1], int(self.side.attrs[group[late[0]], rk.NEWEST]))
+                on_time = np.ones(len(rows), bool)
+                on_time[late] = False
+                rows, ann, group = rows[on_time], ann[on_time], group[on_time]
+        start = self.arrivals.append(rows, ann)
+        self._room()
+        end = self.arrivals.end
+        self.side.group[start:end] = group
+        self._place(start, end)
+        return start, end
+
+    def _place(self, start: int, end: int) -> None:
+        if self._type is not None and self.span.on is not None:
+            values = np.ascontiguousarray(self.arrivals.rows[start:end, self.span.on])
+            self.side.low[start:end] = below(values, self.width, self._type)
+
+    def prepare(self) -> None:
+        """Keys have been numbered: there will be something known of each, to be logged once."""
+        attrs = self.side.attrs
+        if len(self.keys) > len(attrs):
+            more = np.tile(_NEW, (2 * len(self.keys) - len(attrs), 1))
+            self.side.replace(attrs=np.concatenate((attrs, more)))
+        if len(self.keys) > len(self.side.log):
+            log = np.empty((2 * len(self.keys), rk.FIELDS), np.int64)
+            log[: len(self.side.log)] = self.side.log
+            self.side.replace(log=log)
+
+    def _room(self) -> None:
+        """As much room for what is known of rows as for rows."""
+        side, room = self.side, len(self.arrivals.rows)
+        if side.rows is self.arrivals.rows:
+            return
+        side.replace(rows=self.arrivals.rows)
+        for name in ("group", "following", "low", "after", "prior"):
+            if len(getattr(side, name)) < room:
+                side.replace(**{name: with_room(getattr(side, name), room)})
+
+    # -- epochs ------------------------------------------------------------------------------------------------------
+
+    def commit(self) -> bool:
+        """Whether rows that left have been forgotten, and positions are others."""
+        self.arrivals.commit()
+        self.late.commit()
+        meta = self.side.meta
+        meta[rk.LOGGED] = 0
+        meta[rk.EPOCH] += 1
+        self._live = self.live
+        gone = self.arrivals.end - self._live
+        if gone <= max(self._live, len(self.keys)) + SPARE:
+            return False
+        self._forget()
+        return True
+
+    def positions(self) -> Codes:
+        """Of the rows that are in."""
+        end, side = self.arrivals.end, self.side
+        return np.flatnonzero(np.arange(end) >= side.attrs[side.group[:end], rk.HEAD])
+
+    def _forget(self) -> None:
+        side, still = self.side, self.positions()
+        attrs, group = side.attrs, side.group[still]
+        some = attrs[:, rk.COUNT] > 0
+        for end in (rk.HEAD, rk.TAIL):
+            attrs[:, end] = np.where(some, np.searchsorted(still, attrs[:, end]), 0)
+        low = side.low[still]
+        self.arrivals.keep(still)
+        none = np.empty(0, np.int64)
+        side.replace(group=none, following=none, low=none, after=none, prior=none)
+        self._room()
+        side.group[: len(still)], side.low[: len(still)] = group, low
+        self._thread()
+
+    def _thread(self) -> None:
+        rk.thread(self.address, self.arrivals.end, np.full(len(self.keys), -1, np.int64))
+
+    def undo(self) -> None:
+        rk.take_back(self.address)
+        self.arrivals.undo()
+        self.late.undo()
+        self.side.meta[rk.LIVE] = self._live
+        self.side.meta[rk.EPOCH] += 1
+
+    # -- images ------------------------------------------------------------------------------------------------------
+
+    def image(self, name: str) -> Image:
+        end, count = self.arrivals.end, len(self.keys)
+        attrs = np.tile(_NEW, (count, 1))
+        known = self.side.attrs[:count]
+        attrs[: len(known)] = known
+        late = {f"{name}_{part}": array for part, array in self.late.image().items()}
+        own = {f"{name}_group": self.side.group[:end], f"{name}_attrs": attrs[:, : rk.STAMP]}
+        return {**self.arrivals.image(name), **own, **late}
+
+    def check(self, image: Image, name: str, keys: int) -> None:
+        """Raise StaleImage if the part `name` of an image with so many keys is not of such a window."""
+        self.arrivals.check(image, name)
+        own = {part: a for part, a in data(image).items() if part == name or part.startswith(f"{name}_")}
+        rows = len(image[name])
+        shapes: dict[str, tuple[int, ...]] = {"group": (rows,), "attrs": (keys, rk.STAMP), "late_count": (1,)}
+        shapes["late"] = (len(own.get(f"{name}_late", ())), self.arrivals.columns - 1)
+        expect(own, **{name: image[name].shape}, **{f"{name}_{part}": shape for part, shape in shapes.items()})
+        self.late.check({part: own[f"{name}_{part}"] for part in ("late", "late_count")})
+        if not _sound(own[f"{name}_group"], own[f"{name}_attrs"]):
+            raise StaleImage("the rows in a window are not those that its keys know of")
+
+    def restore(self, image: Image, name: str) -> None:
+        """Take a part of an image that was checked; the keys have been restored."""
+        self.clear()
+        self.arrivals.restore(image, name)
+        self.prepare()
+        self._room()
+        side, end, count = self.side, self.arrivals.end, len(self.keys)
+        side.group[:end] = image[f"{name}_group"]
+        side.attrs[:count, : rk.STAMP] = image[f"{name}_attrs"]
+        side.meta[rk.LIVE] = self._live = int(side.attrs[:count, rk.COUNT].sum())
+        self._place(0, end)
+        self._thread()
+        self.late.restore({part: image[f"{name}_{part}"] for part in ("late", "late_count")})
+
+    @property
+    def nbytes(self) -> int:
+        arrays = self.side.arrays
+        return self.arrivals.nbytes + sum(arrays[name].nbytes for name in arrays if name not in ("rows", "cols"))
+
+
+def _sound(group: Codes, attrs: Codes) -> bool:
+    """Whether the rows from each key's first one on are as many as it says, and end with its last one."""
+    keys, rows = len(attrs), len(group)
+    if rows and (group.min() < 0 or group.max() >= keys):
+        return False
+    place = np.arange(rows)
+    inside = place >= attrs[group, rk.HEAD]
+    group, place = group[inside], place[inside]
+    first, last = np.full(keys, rows), np.full(keys, -1)
+    np.minimum.at(first, group, place)
+    np.maximum.at(last, group, place)
+    some = attrs[:, rk.COUNT] > 0
+    ends = (attrs[:, rk.HEAD] == first) & (attrs[:, rk.TAIL] == last)
+    return bool((np.bincount(group, minlength=keys) == attrs[:, rk.COUNT]).all() and ends[some].all())

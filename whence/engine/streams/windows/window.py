@@ -1,0 +1,365 @@
+"""Window: one row for each group of each window of a stream, when the window closes.
+
+Law: what a window gives is a function of its rows in their order. Rows are summed up in panes, the least that comes or
+goes, and panes are combined: sums, extremes, the first and the last, and spreads by two stacks that subtract nothing
+(`kernels/window_panes.py`), distinct values by counting them, quantiles in a search tree. Windows over values close
+when the watermark reaches their end (`kernels/window_state.py`), so rows may come in any order until then. State: the
+panes of each group, and its rows where a value must be known when it comes or goes. Cost: a few combinations per row,
+whatever the window's size, O(log rows) for a quantile, and the panes between a row and the newest one of its group.
+Traced: the annotations of the rows in open windows.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from whence.engine.core.image import Image, StaleImage, inside, nested
+from whence.engine.core.operator import Batch, Operator
+from whence.engine.streams.stream import ANN, Late, StreamOperator
+from whence.engine.streams.windows.kernels import window as wk
+from whence.engine.streams.windows.kernels import window_state as st
+from whence.engine.streams.windows.kernels.window_check import sound
+from whence.engine.streams.windows.kernels.window_distinct import E_FIELDS
+from whence.engine.streams.windows.kernels.window_order import N_FIELDS
+from whence.engine.streams.windows.window_lines import Lines
+from whence.engine.streams.windows.window_plan import plan_window
+from whence.engine.streams.windows.window_trace import Carried, Chunks, Nothing
+from whence.model import wide
+from whence.model.codes import NULL, Codes, Dictionary, decode_value
+from whence.model.errors import DataError, EvaluationError
+from whence.model.record import Record
+from whence.model.types import Kind, Schema
+from whence.plan.algebra.logical import Agg
+from whence.plan.streams.model import Span
+
+_SLOTS = 256
+_RESTORED = (
+    (st.S_ARRIVED, st.S_ARRIVED_BEFORE),
+    (st.S_PROMISED, st.S_PROMISED_BEFORE),
+    (st.S_WAITING, st.S_WAITING_BEFORE),
+)
+
+
+class Window(StreamOperator):
+    """The windows `span` of a stream, their rows grouped by `keys`. Floats that are not finite are late."""
+
+    def __init__(
+        self,
+        input: Operator,
+        span: Span,
+        keys: tuple[int, ...],
+        aggs: tuple[Agg, ...],
+        schema: Schema,
+        dictionary: Dictionary,
+    ):
+        self.schema, self.algebra, self.inputs = schema, input.algebra, [input]
+        self.span, self.keys, self.aggs, self.dictionary = span, keys, aggs, dictionary
+        plan = plan_window(span, keys, aggs, input.schema, schema, self.tracer is not None)
+        self._plan = plan
+        self._stores = {
+            "clocks": Lines(st.C_FIELDS + len(span.by)),
+            "groups": Lines(plan.group_words),
+            "panes": Lines(plan.pane_words, 1),
+            "kept": Lines(1 + len(plan.columns)),
+            "entries": Lines(E_FIELDS),
+            "nodes": Lines(N_FIELDS),
+        }
+        self._groups = self._stores["groups"]
+        empty = np.empty(0, np.int64)
+        self._k = Record(
+            st.STATE,
+            plan=plan.plan,
+            units=plan.units,
+            accs=plan.accs,
+            shows=plan.shows,
+            params=plan.params,
+            by=np.array(span.by, np.int64),
+            keys=np.array(keys, np.int64),
+            columns=plan.columns,
+            distincts=plan.distincts,
+            orders=plan.orders,
+            scalar=np.zeros(st.S_FIELDS, np.int64),
+            clock_slots=empty,
+            group_slots=empty,
+            entry_slots=empty,
+            labels=empty,
+            active=empty,
+            scratch=np.empty((0, 2), np.int64),
+        )
+        self._scalar = self._k.scalar
+        self._begun = False
+        self._interned = plan.interned
+        self.late = Late(len(input.schema) - 1, span.on)
+        landmark = span.size is None
+        self._annotations: Carried | Chunks | Nothing = Nothing()
+        if self.tracer is not None:
+            kind = Chunks if span.by or keys else Carried
+            self._annotations = kind(self.tracer, self._groups, self._stores["panes"], landmark)
+        # Whether the group of each row must be told: not if all rows are in the one group.
+        one = not span.by and not keys and span.size is not None and span.size >= (span.every or 0)
+        self._owned = self.tracer is not None and (span.on is not None or not one)
+        self._scalar[st.S_PROMISED] = NULL
+        self._resize()
+
+    def _resize(self) -> None:
+        """Fit tables and scratch to the stores."""
+        k = self._k
+        clocks, groups, panes, kept, entries, nodes = (store.address for store in self._stores.values())
+        self._addresses = k.address, clocks, groups, panes, kept, entries, nodes
+        if len(k.scratch) != self._groups.capacity:
+            active = np.zeros(self._groups.capacity, np.int64)
+            kept = min(len(k.active), len(active))
+            active[:kept] = k.active[:kept]
+            k.replace(active=active, scratch=np.empty((self._groups.capacity, 2), np.int64))
+        slots = {}
+        for name, store in (("clock_slots", "clocks"), ("group_slots", "groups"), ("entry_slots", "entries")):
+            length = max(_SLOTS, 2 * self._stores[store].capacity)
+            if len(getattr(k, name)) != length:
+                slots[name] = np.zeros(length, np.int64)
+        if slots:
+            k.replace(**slots)
+            self._find()
+
+    def _find(self) -> None:
+        state, clocks, groups, _, _, entries, _ = self._addresses
+        wk.find_all(state, clocks, groups, entries)
+
+    def apply(self, deltas: list[Batch]) -> Batch:
+        (delta,) = deltas
+        if not len(delta):
+            none = Batch.empty(len(self.schema))
+            return none if self.tracer is None else Batch(none.rows, self.tracer.blank(0))
+        self._annotations.begin()
+        out, ann, late = self._advance(self._with_parts(delta.rows), delta.ann)
+        out = self._with_codes(out)
+        if len(late):
+            self.late.add(delta.rows[late, :-1], self._newest(delta.rows[late[0]]))
+        return Batch(out, ann)
+
+    def _with_parts(self, rows: Codes) -> Codes:
+        """The rows with the words of wide decimals that are added up, before $at."""
+        if not self._plan.parted:
+            return rows
+        columns = (np.ascontiguousarray(rows[:, c]) for c in self._plan.parted)
+        words = [word for column in columns for word in wide.parts(column, self.dictionary)]
+        return np.column_stack((rows[:, :-1], *words, rows[:, -1]))
+
+    def _with_codes(self, out: Codes) -> Codes:
+        """The rows out, their wide decimals as codes instead of words."""
+        if not self._plan.wide:
+            return out
+        for place, number in enumerate(self._plan.wide):
+            column = out[:, len(self.keys) + number]
+            column[:], bad = wide.from_parts(out[:, len(self.schema) + place], column, self.dictionary)
+            if bad >= 0:
+                raise self._too_large(number, out[bad])
+        return np.ascontiguousarray(out[:, : len(self.schema)])
+
+    def _advance(self, rows: Codes, ann: Codes) -> tuple[Codes, Codes, Codes]:
+        """Rows out, with their annotations; which rows are late."""
+        scalar, traced = self._scalar, self.tracer is not None
+        count = len(rows)
+        often = self.span.every if self.span.on is None else 1
+        room = int(count // (often or 1)) + 16
+        width = len(self.schema) + len(self._plan.wide)
+        out, info = np.empty((room, width), np.int64), np.empty((room if traced else 0, 3), np.int64)
+        owner, pane_of = (np.full(count if self._owned else 0, -1, np.int64) for _ in range(2))
+        late = np.empty(count if self.span.on is not None else 0, np.int64)
+        if self._interned:
+            self._k.replace(labels=self.dictionary.labels())
+        anns: list[Codes] = []
+        taken = done = 0
+        self._begun, scalar[st.S_STATUS] = True, st.BEGIN
+        while True:
+            done = wk.advance(*self._addresses, rows, done, out, info, owner, pane_of, late)
+            status = int(scalar[st.S_STATUS])
+            if status in (st.DONE, st.SPLIT):
+                anns.append(self._taken(ann, taken, done, owner, pane_of, info))
+                taken = done
+            if status == st.DONE:
+                n = int(scalar[st.S_OUT])
+                return out[:n], anns[0] if len(anns) == 1 else np.concatenate(anns), late[: scalar[st.S_LATE]]
+            if status == st.ROOM:
+                waiting = (1 + int(scalar[st.S_WAITING])) * (2 + len(self.aggs))
+                for name, store in self._stores.items():
+                    store.make_room(waiting if name in ("entries", "nodes") else 2 + len(self.aggs))
+                self._resize()
+            elif status == st.OUTPUT:
+                room = max(2 * room, int(scalar[st.S_WANT]))
+                out = _longer(out, room)
+                info = _longer(info, room if traced else 0)
+            elif status != st.SPLIT:
+                raise self._failed(status, f"a row with {self._value(rows[done])}")
+
+    def promise(self, bound: int | None, at: int) -> Batch:
+        """Close the windows that end no later than a value, or all that have rows; they come out at `at`."""
+        scalar, traced = self._scalar, self.tracer is not None
+        room, width = 16, len(self.schema) + len(self._plan.wide)
+        out, info = np.empty((room, width), np.int64), np.empty((room if traced else 0, 3), np.int64)
+        if not self._begun:
+            self._annotations.begin()
+        scalar[st.S_STATUS] = st.SPLIT if self._begun else st.BEGIN
+        scalar[[st.S_CLOCK, st.S_OUT]], self._begun = 0, True
+        if self._interned:
+            self._k.replace(labels=self.dictionary.labels())
+        none = np.empty(0, np.int64)
+        while True:
+            wk.promise(*self._addresses, NULL if bound is None else bound, at, out, info)
+            status = int(scalar[st.S_STATUS])
+            if status == st.DONE:
+                n = int(scalar[st.S_OUT])
+                blank = none if self.tracer is None else self.tracer.blank(0)
+                return Batch(self._with_codes(out[:n]), self._taken(blank, 0, 0, none, none, info))
+            if status != st.OUTPUT:
+                raise self._failed(status, "a promise")
+            room = max(2 * room, int(scalar[st.S_WANT]))
+            out, info = _longer(out, room), _longer(info, room if traced else 0)
+
+    def _taken(self, ann: Codes, first: int, end: int, owner: Codes, pane_of: Codes, info: Codes) -> Codes:
+        """The annotations of the rows out since the last were taken, taking in those of rows[first:end]."""
+        start, stop = self._scalar[[st.S_TAKEN, st.S_OUT]].tolist()
+        if isinstance(self._annotations, Nothing):
+            return np.ones(stop - start, np.int64)
+        active, some = self._k.active[: self._scalar[st.S_ACTIVE]], slice(first, end)
+        disorder = bool(self._scalar[st.S_DISORDER])
+        return self._annotations.take(ann[some], active, owner[some], pane_of[some], info[start:stop], disorder)
+
+    def _newest(self, row: Codes) -> int:
+        """The greatest value that a row's clock has seen, asked for the first late row alone."""
+        if self.late.count:
+            return NULL
+        store = self._stores["clocks"]
+        clocks = store.k.data[: store.used]
+        mine = (clocks[:, st.C_FIELDS :] == row[list(self.span.by)]).all(axis=1)
+        return int(clocks[mine, st.C_NEWEST].max(initial=NULL))
+
+    def _failed(self, status: int, what: str) -> EvaluationError:
+        """Why the kernel stopped at a row."""
+        if status == st.UNFIT:
+            group = self._groups.k.data[int(self._scalar[st.S_WHERE]), self._plan.plan[st.P_KEYS] :]
+            return self._too_large(int(self._scalar[st.S_WHICH]), group)
+        if status == st.TOO_FAR:
+            return EvaluationError(f"no window has a number for {what.removeprefix('a row with ')}: it is too far away")
+        return EvaluationError(
+            f"{what} closes more than {st.MOST_AT_ONCE:,} windows at once; "
+            "take a larger `every`, or an origin and values that are nearer"
+        )
+
+    def _value(self, row: Codes) -> str:
+        column = self.span.on or 0
+        schema = self.inputs[0].schema
+        return f"{schema.names[column]} = {decode_value(int(row[column]), schema.types[column], self.dictionary)!r}"
+
+    def _too_large(self, number: int, key: Codes) -> EvaluationError:
+        agg, type = self.aggs[number], self.schema.types[len(self.keys) + number]
+        shown = (
+            f"{column.name} = {decode_value(int(code), column.type, self.dictionary)!r}"
+            for column, code in zip(self.schema.columns, key[: len(self.keys)].tolist(), strict=False)
+        )
+        place = f" for the group {', '.join(shown)}" if self.keys else ""
+        exact = agg.function in ("sum", "avg") and type.kind is not Kind.DOUBLE
+        advice = "; cast its argument to DOUBLE" if exact else ""
+        return EvaluationError(f"{agg.function.upper()} does not fit {type}{place} in a window{advice}")
+
+    def commit(self) -> None:
+        self._begun = False
+        self._annotations.commit()
+        self.late.commit()
+
+    def undo(self) -> None:
+        self.late.undo()
+        if not self._begun:
+            return
+        self._begun = False
+        for now, before in _RESTORED:
+            self._scalar[now] = self._scalar[before]
+        for store in self._stores.values():
+            store.undo()
+        self._annotations.undo()
+        self._find()
+
+    def clear(self) -> None:
+        self._begun = False
+        for store in self._stores.values():
+            store.clear()
+        self._scalar[:] = 0
+        self._scalar[st.S_PROMISED] = NULL
+        self.late.clear()
+        self._annotations.clear()
+        self._resize()
+        self._find()
+
+    def fresh(self) -> Operator:
+        return Window(self.inputs[0], self.span, self.keys, self.aggs, self.schema, self.dictionary)
+
+    def held(self) -> list[Codes]:
+        return self._annotations.held()
+
+    def image(self) -> Image:
+        parts = {key: a for name, store in self._stores.items() for key, a in nested(name, store.image()).items()}
+        annotations = {f"{ANN}{name}": array for name, array in self._annotations.image().items()}
+        arrived = self._scalar[[st.S_ARRIVED, st.S_BATCH, st.S_PROMISED]]
+        return {"arrived": arrived, **parts, **self.late.image(), **annotations}
+
+    def restore(self, image: Image) -> None:
+        parts = [(store, inside(name, image)) for name, store in self._stores.items()]
+        if "arrived" not in image or image["arrived"].shape != (3,) or image["arrived"].dtype != np.int64:
+            raise StaleImage("not an image of windows")
+        self.late.check(image)
+        for store, own in parts:
+            store.check(own)
+        try:
+            self._take_up(image, parts)
+        except (StaleImage, DataError):
+            self.clear()
+            raise
+
+    def _take_up(self, image: Image, parts: list[tuple[Lines, Image]]) -> None:
+        for store, own in parts:
+            store.restore(own)
+        self._begun = False
+        self._scalar[:] = 0
+        self._scalar[[st.S_ARRIVED, st.S_BATCH, st.S_PROMISED]] = image["arrived"]
+        if self._interned:
+            self._k.replace(labels=self.dictionary.labels())
+        self._resize()
+        self._find()
+        if not sound(*self._addresses):
+            raise StaleImage("the lines of windows do not hold together")
+        self.late.restore(image)
+        self._annotations.restore({name[len(ANN) :]: a for name, a in image.items() if name.startswith(ANN)})
+
+    @property
+    def state_rows(self) -> int:
+        """Panes, kept rows, and annotations of rows."""
+        kept, panes = len(self._stores["kept"]), len(self._stores["panes"]) - len(self._groups)
+        return max(kept, panes, self._annotations.rows)
+
+    @property
+    def state_bytes(self) -> int:
+        slots = sum(a.nbytes for a in (self._k.clock_slots, self._k.group_slots, self._k.entry_slots))
+        return slots + sum(store.nbytes for store in self._stores.values()) + self._annotations.nbytes
+
+    def describe(self) -> str:
+        def one(agg: Agg) -> str:
+            if agg.function in ("window_start", "window_end"):
+                return agg.function
+            what = "*" if agg.column is None else f"#{agg.column}"
+            share = "" if agg.parameter is None else f", {agg.parameter:g}"
+            return f"{agg.function}({'distinct ' if agg.distinct else ''}{what}{share})"
+
+        span = self.span
+        size = "all" if span.size is None else f"{span.size}"
+        unit = "rows" if span.on is None else f"of #{span.on}"
+        by = "".join(f" by {', '.join(f'#{c}' for c in columns)}" for columns in (span.by,) if columns)
+        keys = f" group {', '.join(f'#{c}' for c in self.keys)}" if self.keys else ""
+        if span.lateness:
+            by = f"{by} lateness {span.lateness}"
+        late = f", {self.late.count} late" if self.late.count else ""
+        return f"window {size} {unit} every {span.every}{by}: {', '.join(map(one, self.aggs))}{keys}{late}"
+
+
+def _longer(array: Codes, length: int) -> Codes:
+    longer = np.empty((length, array.shape[1]), np.int64)
+    longer[: len(array)] = array[:length]
+    return longer

@@ -1,0 +1,293 @@
+"""Compiles every kernel, so that no user waits for it: `python -m whence.engine.warm` at set-up."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from whence.annotate.bdd import Bdd
+from whence.annotate.counting import COUNTING
+from whence.annotate.covering import Covering
+from whence.annotate.lineage import ENCODINGS, Lineage
+from whence.annotate.order import DepthFirst
+from whence.annotate.relative import Relative
+from whence.annotate.witnesses import Witnesses
+from whence.connect.kernels import columns, texts
+from whence.engine.build import Builder
+from whence.engine.core.batch import consolidate
+from whence.engine.core.kernels import batches, index, table
+from whence.engine.core.operator import Batch
+from whence.engine.core.ordered import Ordered, Rank
+from whence.engine.core.relation import Relation
+from whence.engine.exchange.kernels import routing
+from whence.engine.exchange.staged import Parcel, Staged
+from whence.engine.exchange.wire import Packet, packed_size, packets
+from whence.engine.recursion.annotated_fixpoint import Provenance
+from whence.engine.recursion.components import build_outputs, functions_of
+from whence.engine.recursion.fixpoint import POLICIES, Fixpoint
+from whence.engine.recursion.kernels import fixpoint as fixpoint_kernels
+from whence.engine.recursion.kernels.search import GATHER
+from whence.engine.recursion.partitioned_fixpoint import build_exchange
+from whence.engine.relational.kernels import aggregate, float_sum
+from whence.engine.relational.values import Values
+from whence.engine.streams.sort import BSort
+from whence.engine.streams.windows.latest import Latest
+from whence.engine.streams.windows.window import Window
+from whence.engine.streams.windows.window_join import WindowJoin
+from whence.model.codes import Dictionary
+from whence.model.types import BIGINT, Column, Schema
+from whence.plan.algebra import logical
+from whence.plan.partitions.exchange import exchange
+from whence.plan.recursion.rule_model import Atom, RelationKind, Rule, RuleProgram, RuleRelation
+from whence.plan.recursion.settings import Maintain
+from whence.plan.streams.model import AT, Span
+from whence.runtime.writing.kernels import signs
+from whence.state.kernels import planes
+
+
+def warm() -> None:
+    """Call each kernel once on a tiny input; later processes load the compiled code from the disk cache."""
+    rows = np.array([[1, 2], [1, 3], [1, 2]], np.int64)
+    ones = np.ones(3, np.int64)
+    _relation(consolidate(Batch(rows, ones), COUNTING))
+    first = np.zeros(1, np.int64)
+    batches.join_batches(rows, first, rows, first)
+    batches.number_rows(rows)
+    _columns(rows)
+    order, starts = routing.split(routing.route(rows, first, 2), 2)
+    none = np.zeros(2, bool)
+    signs.balance(ones, starts, starts[:2], none, False)
+    signs.follow_keys(order, starts, ones, order, none, ones, np.zeros(3, bool), False)
+    COUNTING.times(ones, ones)
+    number, keys, totals = aggregate.group_rows(rows, first, ones)
+    batches.sum_by(number, ones, len(keys))
+    at, ids = np.zeros(1, np.int64), np.zeros(1, np.int64)
+    pair, a, b = np.empty((1, 4), np.int64), at.copy(), at.copy()
+    index.pair_rows(rows, ones, at, rows, ones, ids, pair, a, b)
+    specs = np.array([[aggregate.FLOAT, 1, 0, aggregate.SHOW_FLOAT, 0, 0, -34, 3]], np.int64)
+    float_sum.find_range(rows, 1, np.empty(2, np.int64))
+    acc = np.zeros((3, 7), np.int64)
+    aggregate.accumulate(acc, specs, rows, ones, number)
+    out = np.empty((2, 2), np.int64)
+    aggregate.emit(keys, ids, at, acc, totals, acc, specs, out, np.empty(2, np.int64), np.zeros(2, np.int64))
+    ordered = Ordered([Rank(0), Rank(1)], Dictionary())
+    ordered.add(rows, ones)
+    ordered.first(rows[:, :1].copy())
+    ordered.head(1)
+    _bytes()
+    for algebra in (Witnesses(), Relative()):
+        _functions(algebra)
+    _diagrams()
+    for policy in POLICIES:
+        _fixpoint(policy)
+    for kind in ("set", "best"):
+        _exchange(kind)
+    _provenance()
+    _letters()
+    _stream_operators()
+    _windows()
+    _tracers()
+
+
+def _columns(rows: np.ndarray) -> None:
+    """Numbers as Arrow has them: not to be written to."""
+    wide, narrow = np.ones(len(rows), np.int64), np.ones(len(rows), np.int32)
+    wide.flags.writeable = narrow.flags.writeable = False
+    columns.put_integers(wide, rows.copy(), 0, 0, 9)
+    columns.put_integers(narrow, rows.copy(), 0, 0, 9)
+    columns.put_floats(wide, rows.copy(), 0)
+
+
+def _windows() -> None:
+    """A row through a traced window of its key."""
+    words, pair = Dictionary(), Schema((Column("a", BIGINT), Column(AT, BIGINT)))
+    tracer, stream = Covering(("a",)), Values(((1, 1),), pair, COUNTING, words)
+    row = stream.recompute()
+    stream.algebra = tracer  # type: ignore[assignment]  # as instrumented streams have it
+    window = Window(stream, Span(1, 1, by=(0,)), (), (logical.Agg("count", None),), pair, words)
+    window.apply([Batch(row.rows, tracer.generate("a", row.ann))])
+    window.commit()
+    window.held()
+    window.restore(window.image())
+    values = Window(stream, Span(None, 1, on=0, by=(0,)), (0,), (), Schema((*pair.columns,)), words)
+    values.apply([Batch(row.rows, tracer.generate("a", row.ann))])
+    values.promise(None, 2)
+    values.undo()
+
+
+def _stream_operators() -> None:
+    """A row, and one that is undone, through each operator with kernels of its own."""
+    words, pair = Dictionary(), Schema((Column("a", BIGINT), Column(AT, BIGINT)))
+    stream, three = Values(((1, 1),), pair, COUNTING, words), Schema((*pair.columns, Column("b", BIGINT)))
+    row = stream.recompute()
+    for span in (Span(1, by=(0,)), Span(1, on=0)):
+        join = WindowJoin(stream, stream, span, span, ((0, 0),), None, three, words)
+        for op in (BSort(stream, 0, 0), Latest(stream, span, Schema(pair.columns[:1])), join):
+            op.apply([row] * len(op.inputs))
+            op.commit()
+            op.apply([row] * len(op.inputs))
+            if isinstance(op, BSort):
+                op.promise(None, 2)
+            op.undo()
+            op.restore(op.image())
+
+
+def _tracers() -> None:
+    """Windows of windows, in order and not, of one stream and of two."""
+    starts = np.arange(20, dtype=np.int64)
+    for encoding in ENCODINGS:
+        lineage = Lineage(("a", "b"), encoding)
+        a, b = (lineage.generate(source, starts + 1) for source in lineage.sources)
+        for column in (a[::2].repeat(2), a[::-1], np.column_stack((a, b)).reshape(-1)):
+            found = lineage.over(lineage.over(column, starts[:10], starts[:10] + 9), starts[:4], starts[:4] + 5)
+        paths = [lineage.over(lineage.generate("a", 2 * np.arange(40) + at), starts, starts + 20) for at in (1, 2)]
+        lineage.over(np.column_stack(paths).reshape(-1), starts, starts + 2)
+        lineage.contains(found, "a", 1)
+        lineage.spans(lineage.restore(lineage.image(found)), "b")
+        lineage.tids(found, "a")
+        lineage.collect([found])
+    covering = Covering(("a",))
+    for hulls in (covering.generate("a", starts + 1), covering.generate("a", 20 - starts)):
+        covering.over(covering.times(hulls, hulls), starts[:9], starts[:9] + 9)
+
+
+def _functions(algebra: Witnesses | Relative | Bdd) -> None:
+    """Two alternatives of each of many rows, through every operation of an algebra; enough of them that it grows."""
+    names = np.arange(1000, dtype=np.int64)
+    one, other = algebra.of_tid(names), algebra.of_tid(names + 1)
+    found = algebra.derived(algebra.times(one, other), names, names + 2000, np.column_stack([names, names + 1]))
+    found = algebra.plus(found, algebra.derived(one, names, names + 2000, names[:, None]))
+    found = algebra.total(np.repeat(found, 3), 3 * names)
+    algebra.implied(found, one)
+    algebra.without(found, names[:2])
+    algebra.support(found)
+    algebra.sizes(found)
+    algebra.unpack(*algebra.pack(found))
+    algebra.restore(algebra.image())
+    if isinstance(algebra, Witnesses):
+        algebra.parts(found)
+    algebra.collect(found)
+
+
+def _diagrams() -> None:
+    bdd, names = Bdd(order=DepthFirst()), np.arange(10, dtype=np.int64)
+    for part in (names[:9], names[9:]):
+        bdd.place(part, part, part + 1)
+    _functions(bdd)
+    (one,) = bdd.total(bdd.reorder(bdd.of_tid(names)), np.zeros(1, np.int64))
+    bdd.witnesses(int(one), 1)
+    bdd.labels.displaced  # noqa: B018  # computed
+
+
+def _bytes() -> None:
+    starts, data, slots = np.array([0, 1], np.int64), np.zeros(1, np.uint8), np.zeros(4, np.int64)
+    texts.add_texts(starts, data, np.zeros(1, np.int64), slots)
+    given = data.copy()
+    given.flags.writeable = False
+    texts.find_texts(starts, given, starts, data, slots, np.empty(1, np.int64))
+    planes.join_planes(given[:0], np.empty(0, np.int64))
+
+
+def _fixpoint(policy: str) -> None:
+    """A closure of two links, one of which comes and goes, and every other call on its store."""
+    pair = Schema((Column("a", BIGINT), Column("b", BIGINT)))
+    link, closure = RuleRelation("link", pair, "external"), RuleRelation("closure", pair, "set")
+    base = Rule(1, (0, 1), (Atom(0, (0, 1)),), (), (), 2)
+    step = Rule(1, (0, 2), (Atom(0, (0, 1)), Atom(1, (1, 2))), (), (), 3)
+    program = RuleProgram([link, closure], [base, step])
+    fixpoint = Fixpoint(program, [], Dictionary(), {}, name="closure", policy=policy)
+    rows = np.array([[1, 2], [2, 3]], np.int64)
+    for change in (1, -1):
+        fixpoint.apply([Batch(rows, np.full(2, change, np.int64))])
+    fixpoint.holds(1, fixpoint.live(1))
+    memory = fixpoint.memory
+    memory.gather(np.zeros(1, np.int64), GATHER, False)
+    none = np.empty((0, 2), np.int64)
+    memory.drive(fixpoint_kernels.emit_block, 0, 1, none, none)
+    for _ in range(2):
+        memory.grow()
+    memory.compact(at_least=0)
+
+
+def _provenance() -> None:
+    """Cheapest paths with annotations: a link comes, goes, and comes in an epoch that is taken back."""
+    triple = Schema(tuple(Column(name, BIGINT) for name in "abc"))
+    link, found = RuleRelation("link", triple, "external"), RuleRelation("found", triple, "best", 1)
+    base = Rule(1, (0, 1, 2), (Atom(0, (0, 1, 2)),), (), (), 3)
+    step = Rule(1, (0, 3, 4), (Atom(0, (0, 1, 2)), Atom(1, (1, 3, 4))), (), (), 5)
+    kept = Maintain("absorption")
+    program = RuleProgram([link, found], [base, step])
+    fixpoint = Provenance(
+        program, [], Dictionary(), {}, name="found", maintain=kept, algebra=lambda: functions_of(kept)
+    )
+    rows = np.array([[1, 2, 5], [2, 3, 1], [1, 2, 4]], np.int64)
+    for change in (1, -1):
+        fixpoint.apply([Batch(rows, np.full(3, change, np.int64))])
+        fixpoint.commit()
+    fixpoint.apply([Batch(rows, np.ones(3, np.int64))])
+    fixpoint.annotations_of(1, fixpoint.live(1))
+    fixpoint.undo()
+    names = fixpoint.names
+    names.find(*names.rows(np.zeros(1, np.int64)))
+    names.keep(np.zeros(1, np.int64))
+
+
+def _letters() -> None:
+    """What partitions tell each other of annotated rows."""
+    _exchange("set", Maintain("absorption"))
+    numbers = np.arange(3)
+    for packet in packets(Packet().numbers(numbers).letter()):
+        packet.numbers()
+    packed_size(numbers)
+
+
+def _exchange(kind: RelationKind, maintain: Maintain | None = None) -> None:
+    """A closure, or cheapest paths, in a partition that could exchange rows with others, with an epoch taken back."""
+    triple = Schema(tuple(Column(name, BIGINT) for name in "abc"))
+    link = RuleRelation("link", triple, "external", source=logical.Scan(triple, "link"))
+    found = RuleRelation("found", triple, kind, sign=int(kind == "best"))
+    base = Rule(1, (0, 1, 2), (Atom(0, (0, 1, 2)),), (), (), 3)
+    step = Rule(1, (0, 3, 4), (Atom(0, (0, 1, 2)), Atom(1, (1, 3, 4))), (), (), 5)
+    spec = exchange(RuleProgram([link, found], [base, step], {"found": 1}), lambda _: False)
+    assert spec is not None
+    flow = Staged()
+    flow.table("link", triple)
+    builder = Builder(flow, Dictionary(), flow.views.__getitem__)
+    operator = build_exchange(
+        spec, builder, ("found",), name="found", depth_limit=100, row_limit=1000, maintain=maintain
+    )
+    flow.install(build_outputs(operator, ("found",), (), builder))
+    _run(flow, {})
+    flow.commit()
+    rows = np.array([[1, 2, 5], [2, 3, 1], [1, 2, 4]], np.int64)
+    _run(flow, {"link": Batch(rows, np.ones(3, np.int64), True)})
+    flow.commit()
+    _run(flow, {"link": Batch(rows[:1], np.full(1, -1, np.int64), True)})
+    flow.undo()
+
+
+def _run(flow: Staged, deltas: dict[str, Batch]) -> None:
+    """All stages of one partition that is alone."""
+    stage: int | None = 0
+    waiting: dict[int, list[Parcel]] = {}
+    while stage is not None:
+        received = {parcel.channel: parcel.batch for parcel in waiting.pop(stage, [])}
+        for parcel in flow.run_stage(stage, deltas, received):
+            waiting.setdefault(parcel.stage, []).append(parcel)
+        stage, deltas = min((s for s in (*waiting, flow.waits(stage)) if s is not None), default=None), {}
+
+
+def _relation(batch: Batch) -> None:
+    relation = Relation(2, COUNTING)
+    relation.index((0,))
+    relation.apply(batch)
+    relation.apply(Batch(batch.rows, -batch.ann, True))
+    relation.undo()
+    relation.probe((0,), batch.rows[:, :1].copy())
+    relation.lookup(batch.rows)
+    relation.restore(relation.image())
+    relation.scan()
+    table.rehash(relation.slots, np.zeros(2 * len(relation.slots), np.int64))
+
+
+if __name__ == "__main__":
+    warm()

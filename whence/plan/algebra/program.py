@@ -1,0 +1,158 @@
+"""A bound program: the tables, functions and views of a database, as the binder leaves them for the planner."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Literal
+
+from whence.model.errors import CatalogError
+from whence.model.types import Schema, Type
+from whence.plan.algebra.logical import Node
+from whence.plan.streams.model import DEFAULT_RETENTION, Retention
+
+STREAM_FUNCTIONS = ("slide", "latest", "bsort", "provenance", "late", "numbered", "owed")  # in FROM, built in
+_OWED = "\0owed"  # ends the names of relations that users reach by `owed(table)` only
+
+
+@dataclass(frozen=True)
+class Lifetime:
+    """How long a row lives: so many microseconds from its arrival, or from the time in its own column."""
+
+    micros: int
+    column: int | None = None
+    text: str = ""  # as users said it
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where users want the rows of a table among partitions: by some columns, or all of them in every one."""
+
+    kind: Literal["hash", "all"]
+    cols: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Table:
+    """A base relation. `key` lists the PRIMARY KEY's columns; an insert on an existing key replaces the row.
+
+    With a `lifetime` it is a set: a row that is inserted again is not there twice, but lives anew.
+    With `stream` it is a stream, of which that much is kept; it has neither key nor lifetime.
+    """
+
+    name: str
+    schema: Schema
+    key: tuple[int, ...] = ()
+    options: tuple[tuple[str, str], ...] = ()
+    sql: str = ""
+    lifetime: Lifetime | None = None
+    placement: Placement | None = None
+    stream: Retention | None = None
+
+    @property
+    def notes_arrivals(self) -> bool:
+        """Whether the deadlines of its rows follow from their arrival, and are kept beside them."""
+        return self.lifetime is not None and self.lifetime.column is None
+
+    @cached_property
+    def debts(self) -> Table:
+        """The relation beside it that holds deletions which came before their rows, each as often as it is owed.
+
+        No row is in both. The debts live where the rows would, and as long.
+        """
+        free = tuple(replace(column, nullable=True) for column in self.schema.columns)
+        return Table(owed_name(self.name), Schema(free), lifetime=self.lifetime)
+
+
+def owed_name(table: str) -> str:
+    """The name of the relation that holds a table's debts."""
+    return table + _OWED
+
+
+def owner_of(name: str) -> str:
+    """The table that a relation belongs to: of debts the table that owes them, of any other itself."""
+    return name.removesuffix(_OWED)
+
+
+def is_owed(name: str) -> bool:
+    """Whether a relation holds the debts of a table."""
+    return name.endswith(_OWED)
+
+
+def with_debts(tables: Mapping[str, Table]) -> dict[str, Table]:
+    """The tables and streams of a database, and the debts of each table that is not a stream."""
+    found = dict(tables)
+    for table in tables.values():
+        if table.stream is None:
+            found[owed_name(table.name)] = table.debts
+    return found
+
+
+@dataclass(frozen=True)
+class View:
+    """A view: its bound query, its options (`WITH (policy = 'dred')`), and the SQL it came from.
+
+    `hidden` views stand for the recursive CTEs of a query (`name` is then `owner$cte`); users never list them.
+    """
+
+    name: str
+    schema: Schema
+    query: Node
+    options: tuple[tuple[str, str], ...] = ()
+    sql: str = ""
+    owner: str | None = None
+    retain: Retention | None = None  # if it says so; see `retention_of`
+
+    @property
+    def hidden(self) -> bool:
+        return self.owner is not None
+
+    def option(self, name: str, default: str | None = None) -> str | None:
+        return dict(self.options).get(name, default)
+
+
+def retention_of(stream: Table | View) -> Retention:
+    """What of a stream, or of a view that is one, is kept."""
+    given = stream.stream if isinstance(stream, Table) else stream.retain
+    return given or DEFAULT_RETENTION
+
+
+@dataclass(frozen=True)
+class ScalarFunction:
+    """A registered Python function of values to one value; `Volatile` if it is not deterministic."""
+
+    name: str
+    function: Callable[..., Any]
+    args: tuple[Type, ...]
+    returns: Type
+
+
+@dataclass(frozen=True)
+class TableFunction:
+    """A registered Python function of values to rows; `Volatile` if it is not deterministic."""
+
+    name: str
+    function: Callable[..., Any]
+    args: tuple[Type, ...]
+    returns: Schema
+
+    def __post_init__(self) -> None:
+        if self.name.lower() in STREAM_FUNCTIONS:
+            raise CatalogError(f'"{self.name}" is a table function of Whence itself; choose another name')
+
+
+@dataclass
+class Program:
+    """Everything a name may mean. Names are case-insensitive and kept lower-case."""
+
+    tables: dict[str, Table] = field(default_factory=dict)
+    views: dict[str, View] = field(default_factory=dict)
+    scalars: dict[str, ScalarFunction] = field(default_factory=dict)
+    table_functions: dict[str, TableFunction] = field(default_factory=dict)
+
+    def copy(self) -> Program:
+        return Program(dict(self.tables), dict(self.views), dict(self.scalars), dict(self.table_functions))

@@ -1,0 +1,345 @@
+"""The plan of a database that is partitioned: where tables and views live, and every move of rows that this takes.
+
+Law: what the partitions hold together is what one partition would hold. Plans are placed operator by operator
+(`placing.py`), recursive components as a whole (`localize.py`), and tables are put where most plans want them
+(`wishes.py`). The same program gives the same plan in every process. With one partition nothing ever moves: every row
+is in every partition.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from whence.plan.algebra.logical import Node, Ref, Scan, walk
+from whence.plan.algebra.program import Program, Table
+from whence.plan.partitions.distribution import ALL, ONE, Dist, Place, by, describe_dist, place_of
+from whence.plan.partitions.enforce import Placer
+from whence.plan.partitions.exchange import Exchange, Wish, exchange
+from whence.plan.partitions.localize import COPY, Local, describe_local, is_derived, localize, with_sources
+from whence.plan.partitions.partition_keys import Wishes
+from whence.plan.partitions.streams import AnnotatedError, MisplacedError, StreamPlacer, is_annotated
+from whence.plan.recursion.rule_model import RuleProgram
+from whence.plan.recursion.rules import compile_rules
+from whence.plan.recursion.settings import Maintain, Settings, maintains, partition_option, settings
+from whence.plan.recursion.strata import Component
+from whence.plan.rewrite import optimize
+from whence.plan.streams.model import Retain, Stream
+
+log = logging.getLogger("whence")
+__all__ = ["Dist", "Distributed", "Piece", "describe_dist", "distribute"]
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One component of the planned program, ready to be built in every partition.
+
+    A plain view has a `node`; a recursive component has `rules`, whose external sources have their moves in them, and
+    `after`, plain queries over what the rules derive (`rules.after` is empty)."""
+
+    views: tuple[str, ...]
+    node: Node | None = None
+    rules: RuleProgram | None = None
+    after: tuple[tuple[str, Node], ...] = ()
+    strategy: str = ""
+    policy: str = ""
+    depth_limit: int = 0
+    row_limit: int = 0
+    name: str = ""
+    exchange: Exchange | None = (
+        None  # where rows travel inside the recursion, see engine/recursion/partitioned_fixpoint.py
+    )
+    maintain: Maintain | None = None  # the provenance that is kept of it, instead of a policy
+
+
+@dataclass(frozen=True)
+class Distributed:
+    """Where everything lives, and the pieces in the order of strata."""
+
+    partitions: int
+    tables: dict[str, Dist]
+    views: dict[str, Dist]
+    pieces: tuple[Piece, ...]
+    places: dict[str, Place] = field(default_factory=dict)  # of the views, with all that is known: for later plans
+
+
+def distribute(
+    planned: Program,
+    ordered: Sequence[Component],
+    *,
+    partitions: int,
+    fixed: Mapping[str, Dist],
+    small: Callable[[str], bool],
+    depth_limit: int,
+    kept: Distributed | None = None,
+) -> Distributed:
+    """The plan for so many partitions. `fixed` are tables that stay where they are, `small` says of a table whether
+    every partition may have a copy of it. The pieces of `kept` are taken as they are."""
+    drafts = [_draft(component, planned, depth_limit) for component in ordered]
+    under = _tables_under(drafts)
+    if partitions > 1:
+        for draft in drafts:
+            if draft.rules is not None:
+                draft.everywhere = not any(map(under, _sources(draft.rules)))  # it is of constants only
+                _choose_strategy(draft, planned, lambda node: all(map(small, sorted(under(node)))))
+    wishes = Wishes(planned.tables, {draft.views[0]: draft.node for draft in drafts if draft.node is not None})
+    tables = _place_tables(planned, drafts, fixed, small, wishes, partitions)
+    while True:
+        try:
+            return _placed(drafts, tables, partitions, kept)
+        except AnnotatedError as error:  # all that leads there goes to one place, where it can
+            streams = [name for name, _ in wishes.needs.sources(error.node, ()) if tables[name] != Dist("one")]
+            _check_free(streams, fixed, planned)
+            tables |= dict.fromkeys(streams, Dist("one"))
+
+
+def _check_free(streams: Sequence[str], fixed: Mapping[str, Dist], program: Program) -> None:
+    """MisplacedError if one of these streams has to stay where it is, or is to be there."""
+    if not streams:
+        raise MisplacedError("a traced network would ship rows although all of its streams are in one partition")
+    for name in streams:
+        table = program.tables[name]
+        if name in fixed or table.placement is not None:
+            where = describe_dist(fixed.get(name, Dist("spread")), table.schema)
+            what = f"are {where}" if name in fixed else "are to be where its partition_by says"
+            raise MisplacedError(
+                f"rows of stream {name} {what}, and this provenance can only be traced if they are all in one "
+                "partition: create the view before the first rows come, or the stream WITH (partition_by = 'all'), or "
+                "give every window a key (by => …) that all of them share",
+                [name for name in streams if name in fixed],
+            )
+
+
+def _placed(
+    drafts: Sequence[_Draft], tables: dict[str, Dist], partitions: int, kept: Distributed | None
+) -> Distributed:
+    """The plan over tables in their places; AnnotatedError if traced streams of it are not where they must be."""
+    known = {name: place_of(dist) if partitions > 1 else ALL for name, dist in tables.items()}
+    views: dict[str, Place] = {}
+    traced: dict[str, bool] = {}
+    placer = StreamPlacer(known, views, traced, partitions)
+    pieces = []
+    standing = {piece.views: piece for piece in kept.pieces} if kept is not None else {}
+    for draft in drafts:
+        if kept is not None and draft.views in standing:
+            pieces.append(standing[draft.views])
+            views |= {name: kept.places[name] for name in draft.views}
+        else:
+            pieces.append((_plain if draft.rules is None else _recursive)(draft, placer, views))
+        if draft.node is not None:
+            traced[draft.views[0]] = is_annotated(draft.node, traced)
+    places = {name: views[name] for draft in drafts for name in draft.views}
+    dists = {name: place.dist for name, place in places.items()}
+    return Distributed(partitions, tables, dists, tuple(pieces), places)
+
+
+@dataclass
+class _Draft:
+    """A component before it is placed."""
+
+    views: tuple[str, ...]
+    node: Node | None = None
+    rules: RuleProgram | None = None
+    after: list[tuple[str, Node]] = field(default_factory=list)
+    settings: Settings | None = None
+    everywhere: bool = True
+    local: Local | None = None
+    exchange: Exchange | None = None
+
+    @property
+    def plans(self) -> list[Node]:
+        """The plain plans in it."""
+        sources = _sources(self.rules) if self.rules is not None else []
+        return [*([self.node] if self.node is not None else []), *sources, *(node for _, node in self.after)]
+
+
+def _draft(component: Component, program: Program, depth_limit: int) -> _Draft:
+    if not component.recursive and not maintains(component.views, program):
+        (name,) = component.views
+        return _Draft(component.views, node=optimize(program.views[name].query))
+    rules = compile_rules(component.views, program, whole=not component.recursive)
+    after = [(name, optimize(node)) for name, node in rules.after]
+    own = settings(component.views, program, rules, depth_limit)
+    return _Draft(component.views, rules=rules, after=after, settings=own)
+
+
+def _sources(rules: RuleProgram) -> list[Node]:
+    return [r.source for r in rules.relations if r.source is not None]
+
+
+def _tables_under(drafts: Iterable[_Draft]) -> Callable[[Node], set[str]]:
+    """A function that gives the tables a plan's rows come from, through views too."""
+    known: dict[str, set[str]] = {}
+
+    def under(node: Node) -> set[str]:
+        found: set[str] = set()
+        for part in walk(node):
+            if isinstance(part, Scan):
+                found.add(part.table)
+            elif isinstance(part, Stream):
+                found.add(part.stream)
+            elif isinstance(part, Ref):
+                found |= known.get(part.view, set())
+        return found
+
+    for draft in drafts:
+        tables = set().union(*map(under, draft.plans))
+        known |= dict.fromkeys([*draft.views, *(draft.rules.outputs if draft.rules is not None else ())], tables)
+    return under
+
+
+# -- tables ------------------------------------------------------------------------------------------------------------
+
+
+def _place_tables(
+    program: Program,
+    drafts: Sequence[_Draft],
+    fixed: Mapping[str, Dist],
+    small: Callable[[str], bool],
+    wishes: Wishes,
+    partitions: int,
+) -> dict[str, Dist]:
+    if partitions == 1:
+        return {name: fixed.get(name, Dist("all")) for name in program.tables}
+    copied: set[str] = set()
+    for draft in drafts:
+        for plan in draft.plans:
+            wishes.note(plan)
+        if isinstance(draft.node, Retain) and partition_option(draft.views, program) == "one":
+            wishes.needs.note_whole(draft.node)
+        if draft.exchange is not None:
+            for relation, wish in draft.exchange.wishes:
+                source = draft.exchange.rules.relations[relation].source
+                assert source is not None
+                table = wishes.table_under(source)
+                if wish.kind == "hash":
+                    wishes.wish(source, wish.cols)
+                elif wish.kind == "all" and table is not None and small(table):
+                    copied.add(table)
+        if draft.rules is None or draft.local is None:
+            continue
+        for relation, want in draft.local.uses(draft.rules):
+            source = draft.rules.relations[relation].source
+            assert source is not None
+            table = wishes.table_under(source)
+            if want != COPY:
+                wishes.wish(source, (want,))
+            elif table is not None and small(table):
+                copied.add(table)
+
+    def placed(table: Table) -> Dist:
+        if table.name in fixed:
+            return fixed[table.name]
+        if table.placement is not None and table.placement.kind == "all" and table.stream is not None:
+            return Dist("one")  # each row is in one place only: there all are together
+        if table.placement is not None:
+            return Dist(table.placement.kind, table.placement.cols)
+        return Dist("all") if table.name in copied else wishes.choose(table.name)
+
+    return {name: placed(table) for name, table in program.tables.items()}
+
+
+# -- views -------------------------------------------------------------------------------------------------------------
+
+
+def _plain(draft: _Draft, placer: Placer, views: dict[str, Place]) -> Piece:
+    assert draft.node is not None
+    placed = placer.place(draft.node)
+    views[draft.views[0]] = placed.place
+    return Piece(draft.views, node=placed.node)
+
+
+def _choose_strategy(draft: _Draft, program: Program, small: Callable[[Node], bool]) -> None:
+    """Each partition recurses on its own if that takes copies of small tables at most (`local`); else rows travel
+    inside the recursion (`exchange`); where neither is possible it is left to one partition."""
+    assert draft.rules is not None
+    wish = partition_option(draft.views, program)
+    names = ", ".join(draft.views)
+    if wish == "one":
+        draft.everywhere = False
+    if wish == "one" or draft.everywhere:
+        return
+    if wish == "exchange":
+        draft.exchange = exchange(draft.rules, small)
+        if draft.exchange is not None:
+            return
+        log.warning("%s cannot be partitioned by exchange, as its option wishes", names)
+    local = localize(draft.rules, small)
+    if local is None:
+        draft.exchange = exchange(draft.rules, small)
+        if wish == "broadcast":
+            log.warning(
+                "no copy of a table lets %s recurse in each partition alone, as its option wishes: no column goes "
+                "through the recursion unchanged",
+                names,
+            )
+        return
+    copies = [draft.rules.relations[r].source for r in local.copies(draft.rules)]
+    if wish == "broadcast" or all(small(node) for node in copies if node is not None):
+        draft.local = local
+    else:
+        draft.exchange = exchange(draft.rules, small)
+
+
+def _recursive(draft: _Draft, placer: Placer, views: dict[str, Place]) -> Piece:
+    rules, own = draft.rules, draft.settings
+    assert rules is not None
+    assert own is not None
+    spec: Exchange | None = None
+    sources = [placer.place(source) for source in _sources(rules)]
+    derived = [i for i in range(len(rules.relations)) if is_derived(rules, i)]
+    local = draft.local
+    if draft.everywhere:
+        made = _over_sources(rules, [s.node for s in sources])
+        places, strategy = dict.fromkeys(derived, ALL), "in every partition"
+    elif local is not None:
+
+        def source(node: Node, want: int) -> Node:
+            placed = placer.place(node)
+            return (placed.copied() if want == COPY else placed.moved((want,))).node
+
+        made = with_sources(rules, local, source)
+        places, strategy = {r: by((c,)) for r, c in local.keys.items()}, describe_local(rules, local)
+    elif draft.exchange is not None:
+
+        def wished(node: Node, wish: Wish) -> Node:
+            placed = placer.place(node)
+            match wish.kind:
+                case "hash":
+                    return placed.moved(wish.cols).node
+                case "all":
+                    return placed.copied().node
+            return placed.moved(tuple(range(len(node.schema)))).node if placed.place == ALL else placed.node
+
+        spec = draft.exchange.with_sources(wished)
+        made, strategy = spec.rules, spec.text
+        places = {made.outputs[name]: by(cols) if cols else ONE for name, cols in spec.homes}
+    else:
+        made = _over_sources(rules, [s.moved(()).node for s in sources])
+        places, strategy = dict.fromkeys(derived, ONE), "one partition"
+    views |= {name: places[relation] for name, relation in made.outputs.items()}
+    after = []
+    for name, node in draft.after:
+        placed = placer.place(node)
+        views[name] = placed.place
+        after.append((name, placed.node))
+    return Piece(
+        draft.views,
+        rules=made,
+        after=tuple(after),
+        strategy=strategy,
+        policy=own.policy,
+        depth_limit=own.depth_limit,
+        row_limit=own.row_limit,
+        name=own.name,
+        exchange=spec,
+        maintain=own.maintain,
+    )
+
+
+def _over_sources(rules: RuleProgram, sources: Iterable[Node]) -> RuleProgram:
+    """The rules over other plans of their external relations."""
+    given = iter(sources)
+    relations = [r if r.source is None else replace(r, source=next(given)) for r in rules.relations]
+    return RuleProgram(relations, list(rules.rules), dict(rules.outputs), [])

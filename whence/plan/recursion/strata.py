@@ -1,0 +1,150 @@
+"""The order in which views are computed: strongly connected components of the view graph, and what recursion may do.
+
+Inside a component rows may only ever lead to more rows; a reference to a member through negation, EXCEPT's right side,
+an aggregate that is not MIN or MAX, or a top-k is refused, and the message names the cycle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from whence.model.errors import NotStratifiable
+from whence.plan.algebra.logical import Aggregate, Join, Node, Ref, Scan, SetOp, TopK, walk
+from whence.plan.algebra.program import Program, View
+from whence.plan.recursion.scc import strongly_connected
+from whence.plan.streams.model import Stream, Traced
+
+_NEGATIVE_RIGHT = {"anti": "NOT EXISTS or NOT IN", "mark": "a subquery in an expression", "left": "a LEFT JOIN"}
+
+
+@dataclass(frozen=True)
+class Component:
+    """Views that depend on each other, or one view alone; `recursive` if any depends on itself."""
+
+    views: tuple[str, ...]
+    recursive: bool
+
+
+def references(view: View) -> set[str]:
+    """The views and streams that a view's query refers to."""
+    return {name for node in walk(view.query) if not isinstance(node, Scan) for name in _named(node)}
+
+
+def _named(node: Node) -> tuple[str, ...]:
+    """What a node reads by its name."""
+    match node:
+        case Ref():
+            return (node.view,)
+        case Scan():
+            return (node.table,)
+        case Stream():
+            return (node.stream,)
+        case Traced():
+            return (node.view, node.source)
+    return ()
+
+
+def dependents(program: Program, name: str) -> list[str]:
+    """The views that depend on a table or view, directly or through others, those nearest first (hidden ones too)."""
+    reached: list[str] = []
+    frontier = [name]
+    while frontier:
+        found = []
+        for view in program.views.values():
+            used = {name for node in walk(view.query) for name in _named(node)}
+            if used & set(frontier) and view.name not in reached and view.name != name:
+                found.append(view.name)
+        reached += found
+        frontier = found
+    return reached
+
+
+def changed_views(before: Program, after: Program) -> set[str]:
+    """The views of a program that are not as they were before, or read one that is not."""
+    changed = {name for name, view in after.views.items() if before.views.get(name) != view}
+    while more := {n for n, v in after.views.items() if n not in changed and references(v) & changed}:
+        changed |= more
+    return changed
+
+
+def components(program: Program) -> list[Component]:
+    """The components in dependency order; NotStratifiable if a recursive one is not monotone."""
+    graph = {name: sorted(references(view) & set(program.views)) for name, view in program.views.items()}
+    found = []
+    for members in strongly_connected(graph):
+        recursive = len(members) > 1 or members[0] in graph[members[0]]
+        if recursive:
+            _check(program, members, graph)
+        order = tuple(name for name in program.views if name in members)
+        found.append(Component(order, recursive))
+    return found
+
+
+def _check(program: Program, members: list[str], graph: dict[str, list[str]]) -> None:
+    for name in members:
+        for target, reason in _non_monotone(program.views[name].query, set(members), None):
+            path = _path(graph, target, name, set(members))
+            cycle = " -> ".join(_shown(n) for n in [name, *path])
+            raise NotStratifiable(
+                f"the recursion {cycle} goes through {reason} in {_shown(name)}: rows found later could make"
+                " earlier ones wrong. Compute what is negated or aggregated in a view that does not depend on this one"
+            )
+
+
+def _non_monotone(node: Node, members: set[str], reason: str | None) -> Iterator[tuple[str, str]]:
+    """References to members in a position where more rows may mean fewer, with the name of that position."""
+    if isinstance(node, Ref):
+        if reason is not None and node.view in members:
+            yield node.view, reason
+        return
+    for i, child in enumerate(node.inputs):
+        yield from _non_monotone(child, members, reason or _position(node, i))
+
+
+def _position(node: Node, side: int) -> str | None:
+    match node:
+        case Join(kind="full"):
+            return "a FULL JOIN"
+        case Join(kind="right"):
+            return "a RIGHT JOIN" if side == 0 else None
+        case Join() if side == 1:
+            return _NEGATIVE_RIGHT.get(node.kind)
+        case SetOp(kind="except") if side == 1:
+            return "EXCEPT"
+        case SetOp(all=True):
+            return f"{node.kind.upper()} ALL"
+        case TopK():
+            return "LIMIT"
+        case Aggregate():
+            for agg in node.aggs:
+                if agg.function not in ("min", "max"):
+                    return agg.function.upper() + ("(DISTINCT)" if agg.distinct else "")
+            if not node.keys:
+                return "an aggregate without GROUP BY"
+    return None
+
+
+def _path(graph: dict[str, list[str]], start: str, goal: str, members: set[str]) -> list[str]:
+    """A shortest way from one member to another along references."""
+    came: dict[str, str | None] = {start: None}
+    frontier = [start]
+    while frontier and goal not in came:
+        following = []
+        for name in frontier:
+            for target in graph[name]:
+                if target in members and target not in came:
+                    came[target] = name
+                    following.append(target)
+        frontier = following
+    path: list[str] = []
+    at: str | None = goal
+    while at is not None:
+        path.append(at)
+        at = came[at]
+    return path[::-1]
+
+
+def _shown(name: str) -> str:
+    """A hidden view by the name its author gave it."""
+    return name.partition("$")[2] or name

@@ -1,0 +1,350 @@
+"""Stream networks out of bound queries: which views are streams, and what becomes of the streams they read.
+
+A query is a **stream** if rows of it can be given in an order and never taken back: a base stream, a stream view,
+selections, projections and table functions over streams, UNION ALL of streams, windows that are aggregated or joined,
+a stream that is sorted, and a stream joined with a relation, whose rows meet the relation as it is when they come.
+Everything else is a **relation**, and reads streams as relations: all rows so far, in no order (`Relate`). Inside a
+recursion everything is a relation.
+
+Law: without the hidden column `$at` a network has the columns of the query it was made of, and a program without
+streams is left as it is, to the same objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from whence.model.errors import SqlError
+from whence.model.types import BIGINT, Column, Schema
+from whence.plan.algebra.expressions import Col, Expr, substitute
+from whence.plan.algebra.logical import (
+    Aggregate,
+    Join,
+    Lateral,
+    Node,
+    Project,
+    Ref,
+    Scan,
+    Select,
+    Union,
+    walk,
+)
+from whence.plan.algebra.nodes import columns, project, relabel
+from whence.plan.algebra.program import Program, View, retention_of
+from whence.plan.recursion.scc import strongly_connected
+from whence.plan.recursion.strata import references
+from whence.plan.rewrite.inputs import with_inputs
+from whence.plan.streams.instrument import TRACED, dropped
+from whence.plan.streams.model import (
+    BSort,
+    Latest,
+    Lookup,
+    Merge,
+    Relate,
+    Retain,
+    Retention,
+    Slide,
+    Stream,
+    Traced,
+    WindowJoin,
+    counterparts,
+    has_at,
+    with_at,
+    without_at,
+)
+from whence.plan.streams.replay import with_copies
+from whence.plan.streams.windows import Grouping, windows_under
+
+
+def is_flow(node: Node) -> bool:
+    """Whether a node of a network is a stream."""
+    return has_at(node.schema)
+
+
+def flow_streams(program: Program) -> Program:
+    """The program as networks: queries that are streams end in a Retain and have the hidden column `$at`."""
+    if all(table.stream is None for table in program.tables.values()):
+        for view in program.views.values():
+            _check_relation(view)
+        return program
+    found = program.copy()
+    found.views = flow_views(program.views, program, _base_streams(program))
+    return found
+
+
+def flow_query(plan: Node, hidden: dict[str, View], planned: Program, name: str) -> dict[str, View]:
+    """A query that is asked once, as a view `name`, and its hidden views, over a program of networks."""
+    known = streams_of(planned)
+    if not known:
+        return {**hidden, name: View(name, plan.schema, plan)}
+    found = flow_views(hidden, planned, known)
+    query = _Flow(planned, known, name).node(plan)
+    if is_flow(query):
+        query = Retain(query.schema, query, Retention(), name)
+    found[name] = View(name, query.schema, query)
+
+    def traced(view: str) -> bool:
+        return view in planned.views and planned.views[view].option("provenance") in TRACED
+
+    return {n: replace(view, query=with_copies(dropped(view.query, traced), planned)) for n, view in found.items()}
+
+
+def streams_of(program: Program) -> set[str]:
+    """The streams of a program: base streams and views that are streams, whether bound or made networks."""
+    known = _base_streams(program)
+    if not known:
+        return known
+    if any(is_flow(view.query) for view in program.views.values()):
+        return known | {name for name, view in program.views.items() if is_flow(view.query)}
+    return known | {name for name, view in flow_streams(program).views.items() if is_flow(view.query)}
+
+
+def is_stream(name: str, program: Program) -> bool:
+    """Whether a name is that of a stream or of a view that is one."""
+    return name in streams_of(program)
+
+
+def _base_streams(program: Program) -> set[str]:
+    return {name for name, table in program.tables.items() if table.stream is not None}
+
+
+def flow_views(views: dict[str, View], program: Program, streams: set[str]) -> dict[str, View]:
+    """Views as networks, given the streams that they may read beside each other."""
+    streams = set(streams)
+    graph = {name: sorted(references(view) & set(views)) for name, view in views.items()}
+    made: dict[str, View] = {}
+    for members in strongly_connected(graph):
+        recursive = len(members) > 1 or members[0] in graph[members[0]]
+        for name in members:
+            view = views[name]
+            flow = _Flow(program, streams, name, view.owner or name)
+            if recursive:
+                query = flow.inside(view.query)
+                _check_recursion(query, set(members), flow.shown)
+            else:
+                query = flow.node(view.query)
+            if is_flow(query):
+                _check_stream(view)
+                streams.add(name)
+                schema = with_at(view.schema)
+                kept = Retain(schema, relabel(query, schema), retention_of(view), name)
+                made[name] = replace(view, schema=schema, query=kept)
+            else:
+                _check_relation(view)
+                made[name] = view if query is view.query else replace(view, query=query)
+    return {name: made[name] for name in views}
+
+
+def _check_relation(view: View) -> None:
+    if view.retain is not None:
+        raise SqlError(
+            f'retain is what is kept of a stream, and "{view.owner or view.name}" is a relation: leave retain out'
+        )
+
+
+def _check_stream(view: View) -> None:
+    given = view.option("provenance")
+    if view.option("maintain") is not None or given not in (None, "none", *TRACED):
+        raise SqlError(
+            f'"{view.owner or view.name}" is a stream, of which nothing is ever taken back: its provenance is '
+            "'lineage', 'covering' or 'none', and maintain is for relations"
+        )
+
+
+def _check_recursion(query: Node, members: set[str], shown: str) -> None:
+    """Refuse a recursion through something that only streams have."""
+    for node in walk(query):
+        if is_flow(node) or isinstance(node, (Latest, Relate)):
+            met = next((n.view for n in walk(node) if isinstance(n, Ref) and n.view in members), None)
+            if met is not None:
+                raise SqlError(f'the recursion of "{shown}" goes through a stream: "{met}" must be read as a relation')
+
+
+@dataclass(frozen=True)
+class _Flow:
+    """Makes the network of one view; `streams` are the names that stand for streams."""
+
+    program: Program
+    streams: set[str]
+    view: str
+    shown: str = ""
+
+    def error(self, message: str) -> SqlError:
+        return SqlError(f'in "{self.shown or self.view}": {message}')
+
+    def relation(self, node: Node) -> Node:
+        """A query, read as a relation."""
+        return _related(self.node(node))
+
+    def node(self, node: Node) -> Node:
+        """A query as a network: a stream, if it can be one."""
+        match node:
+            case Scan():
+                return Stream(with_at(node.schema), node.table) if node.table in self.streams else node
+            case Ref():
+                return Ref(with_at(node.schema), node.view) if node.view in self.streams else node
+            case Select():
+                below = self.node(node.input)
+                return Select(below.schema, below, node.predicate) if is_flow(below) else _over(node, [below])
+            case Project():
+                below = self.node(node.input)
+                return _projected(below, node.exprs, node.schema) if is_flow(below) else _over(node, [below])
+            case Lateral():
+                return self._lateral(node)
+            case Union():
+                branches = [self.node(branch) for branch in node.branches]
+                if all(map(is_flow, branches)):
+                    return Merge(with_at(node.schema), tuple(branches))
+                return _over(node, [_related(branch) for branch in branches])
+            case Join():
+                return self._join(node)
+            case Aggregate() if windows_under(node) is not None:
+                return self._window(node)
+            case BSort():
+                below = self._ordered(node.input, "bsort")
+                return BSort(with_at(node.schema), below, node.column, node.slack, self.view, node.within)
+            case Latest():
+                return Latest(node.schema, self._ordered(node.input, "a window"), node.span, self.view)
+            case Traced():
+                return self._traced(node)
+            case Slide():
+                raise self.error(
+                    "slide(…) makes windows: aggregate them with GROUP BY or without, or join them with other windows; "
+                    "filters and joins with tables come before: slide((SELECT … WHERE …), …)"
+                )
+        return _over(node, [self.relation(child) for child in node.inputs])
+
+    def inside(self, node: Node) -> Node:
+        """A query of a recursion: what it reads are relations, down to where something is made of streams alone."""
+        if isinstance(node, (Scan, Ref, BSort, Latest, Traced, Slide)) or _windowed(node):
+            return self.relation(node)
+        return _over(node, [self.inside(child) for child in node.inputs])
+
+    # -- operators of streams
+
+    def _ordered(self, node: Node, what: str) -> Node:
+        """A query that must be a stream."""
+        found = self.node(node)
+        if is_flow(found):
+            return found
+        while isinstance(node, (Project, Select)):
+            node = node.input
+        match node:
+            case Scan():
+                which, kind = f'"{node.table}"', "table"
+            case Ref():
+                which, kind = f'"{node.view.partition("$")[2] or node.view}"', "relation"
+            case _:
+                which, kind = "its query", "relation"
+        raise self.error(f"{what} needs a stream, and {which} is a {kind}: rows of a {kind} come in no order")
+
+    def _lateral(self, node: Lateral) -> Node:
+        below = self.node(node.input)
+        if not is_flow(below):
+            return _over(node, [below])
+        width = len(node.input.schema)
+        made = node.schema.columns[width:]
+        each = replace(node, schema=Schema((*below.schema.columns, *made)), input=below)
+        own = columns(each)
+        return Project(with_at(node.schema), each, (*own[:width], *own[width + 1 :], own[width]))
+
+    def _traced(self, node: Traced) -> Node:
+        below = self._ordered(node.input, "provenance")
+        if node.source not in self.streams:
+            raise self.error(f'provenance is traced from streams, and "{node.source}" is none')
+        return Traced(with_at(node.schema), below, node.view, node.source)
+
+    # -- joins
+
+    def _join(self, node: Join) -> Node:
+        if isinstance(node.left, Slide) and isinstance(node.right, Slide):
+            return self._window_join(node, node.left, node.right)
+        left, right = self.node(node.left), self.node(node.right)
+        ours, theirs = is_flow(left), is_flow(right)
+        if ours and theirs:
+            if node.kind in ("semi", "anti", "mark"):
+                raise self.error(
+                    "a subquery reads a stream for each row of another: what it has so far keeps growing. Say which "
+                    "of its rows count, latest(stream, …), or aggregate it"
+                )
+            raise self.error(
+                "two streams are joined without windows, so rows would wait for each other forever. Say how long: "
+                "slide(a, rows => …) AS a JOIN slide(b, rows => …) AS b ON …; or join with what is in a window now: "
+                "a JOIN latest(b, …) AS b ON …"
+            )
+        if ours and node.kind in ("inner", "left", "semi", "anti", "mark"):
+            return Lookup(with_at(node.schema), left, right, node.kind, node.keys, node.residual)
+        if theirs and node.kind in ("inner", "right"):
+            return _swapped(node, left, right)
+        return _over(node, [_related(left), _related(right)])
+
+    def _window_join(self, node: Join, left: Slide, right: Slide) -> Node:
+        if node.kind != "inner":
+            raise self.error("windows have inner joins only")
+        if left.span.on is not None and counterparts(left.span.by, right.span.by, node.keys) is None:
+            raise self.error(
+                "windows on a column that are joined must be `by` columns that the join equates, on both sides: "
+                "slide(a, on => …, width => …, by => k) AS a JOIN slide(b, on => …, width => …, by => k) AS b "
+                "ON a.k = b.k"
+            )
+        ours, theirs = self._ordered(left.input, "a window"), self._ordered(right.input, "a window")
+        schema, spans = with_at(node.schema), (left.span, right.span)
+        return WindowJoin(schema, ours, theirs, *spans, node.keys, node.residual, self.view)
+
+    # -- windows
+
+    def _window(self, node: Aggregate) -> Node:
+        found = windows_under(node)
+        assert found is not None
+        slide, exprs = found
+        if slide.span.every is None:
+            raise self.error("aggregating windows needs every => …, how far the window moves")
+        below = self._ordered(slide.input, "a window")
+        work = Grouping(self.view, slide, below)
+        keys = [exprs[k] for k in node.keys]
+        work.add_keys(keys)
+        types = node.schema.types[len(keys) :]
+        made = [work.key(e) for e in keys]
+        for agg, type in zip(node.aggs, types, strict=True):
+            arg = exprs[agg.column] if agg.column is not None else None
+            made.append(work.aggregate(agg, arg, Column(f"{agg.function}_{len(work.aggs)}", type)))
+        return _projected(work.node(), made, node.schema)
+
+
+# -- helpers ---------------------------------------------------------------------------------------------------------
+
+
+def _over(node: Node, inputs: Sequence[Node]) -> Node:
+    """The node over other inputs; the same object if they are the same."""
+    same = all(a is b for a, b in zip(inputs, node.inputs, strict=True))
+    return node if same else with_inputs(node, inputs)
+
+
+def _related(node: Node) -> Node:
+    return Relate(without_at(node.schema), node) if is_flow(node) else node
+
+
+def _projected(below: Node, exprs: Sequence[Expr], schema: Schema) -> Node:
+    """A projection of a stream, under the names of a schema."""
+    at = Col(BIGINT, len(below.schema) - 1)
+    return relabel(project(below, [*exprs, at]), with_at(schema))
+
+
+def _swapped(node: Join, left: Node, right: Node) -> Node:
+    """A relation joined with a stream, as the stream that looks the relation up."""
+    ours, theirs = len(left.schema), len(right.schema) - 1
+    place = [theirs + i for i in range(ours)] + list(range(theirs))
+    keys = tuple((b, a) for a, b in node.keys)
+    residual = node.residual
+    moved = None if residual is None else substitute(residual, lambda c: Col(c.type, place[c.index]))
+    mixed = (*node.schema.columns[ours:], *node.schema.columns[:ours])
+    kind = "left" if node.kind == "right" else node.kind
+    found = Lookup(with_at(Schema(mixed)), right, left, kind, keys, moved)
+    return _projected(found, [columns(found)[i] for i in place], node.schema)
+
+
+def _windowed(node: Node) -> bool:
+    if isinstance(node, Join):
+        return isinstance(node.left, Slide) and isinstance(node.right, Slide)
+    return isinstance(node, Aggregate) and windows_under(node) is not None

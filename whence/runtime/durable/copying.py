@@ -1,0 +1,75 @@
+"""Copies of a database: a backup is its files, an export its tables and views in formats that others read."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from whence.connect import archive
+from whence.connect.archive import Archive, Rows
+from whence.model.errors import StorageError, WhenceError
+from whence.model.progress import Progress
+from whence.plan.algebra.program import Program
+from whence.runtime.durable.checking import load
+from whence.runtime.embedded import Embedded
+from whence.state.backup import copy, whole_folder
+from whence.state.check import check_files
+from whence.state.disk import Disk
+from whence.state.store import Folder
+
+
+@dataclass(frozen=True)
+class Backup:
+    """A copy: where it is, and its size. Its epoch is not known if it was not opened."""
+
+    path: Path
+    files: int
+    bytes: int
+    epoch: int | None = None
+
+
+def backup(path: Path, to: Path, functions: Program | None, disk: Disk, progress: Progress | None = None) -> Backup:
+    """Copy a database to a new folder, which gets its name when the copy has been read, and opened with functions."""
+    source = Folder(path, disk)
+    if path.resolve() in to.resolve().parents:
+        raise StorageError(f"{to} is inside {path}: a copy there would go with it")
+    with whole_folder(to, disk) as folder:
+        size = copy(source, folder, progress)
+        found = check_files(folder, disk, progress)
+        if found.problems:
+            raise StorageError(f"no copy was made: {_of(path, folder, str(found.problems[0]))}")
+        epoch = None
+        if functions is not None:
+            try:
+                with closing(load(folder, functions, disk, progress)) as runtime:
+                    epoch = runtime.epoch
+            except WhenceError as error:
+                raise StorageError(
+                    f"no copy was made, for it cannot be opened: {_of(path, folder, str(error))}"
+                ) from error
+    return Backup(to, len(found.files), size, epoch)
+
+
+def _of(path: Path, copied: Path, said: str) -> str:
+    """What is said of a copy, said of what it is a copy of."""
+    return said.replace(str(copied), str(path))
+
+
+def export(runtime: Embedded, path: Path, *, force: bool, compression: str, progress: Progress | None) -> Archive:
+    """Write tables and views of the last committed epoch to a folder."""
+    from whence import __version__  # not above: that module is made of this one
+
+    epoch, statements, tables = runtime.read_tables()
+    return archive.write(
+        path,
+        statements,
+        {name: Rows(*found) for name, found in tables.items()},
+        runtime.dictionary,
+        epoch=epoch,
+        views=runtime.views(),
+        version=__version__,
+        force=force,
+        compression=compression,
+        progress=progress,
+    )

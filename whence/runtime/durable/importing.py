@@ -1,0 +1,137 @@
+"""Making a database of an export (`connect/archive.py`).
+
+The law: the database is there when all of it is: same tables, as many rows, the views. What can be refused is refused
+before anything is written; tables are filled before the views are made, so that each view is computed once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from whence.connect import archive as archive_
+from whence.connect.archive import SCHEMA, Archive
+from whence.connect.rows import encode
+from whence.model.errors import DataError, WhenceError
+from whence.model.paths import local_path
+from whence.model.progress import Progress
+from whence.plan.streams.model import with_at
+from whence.runtime.database import Database, open
+from whence.runtime.writing.stream_writes import Appending
+from whence.sql import statements as st
+from whence.sql.parse import parse
+from whence.state.backup import whole_folder
+from whence.state.disk import Disk
+
+_EPOCH = 1_000_000  # rows
+
+
+@dataclass(frozen=True)
+class Imported:
+    """What has become a database: the epoch it is at, and its tables with their rows."""
+
+    path: Path
+    epoch: int
+    tables: dict[str, int]
+    views: list[str]
+
+
+def import_database(
+    source: str | Path,
+    path: str | Path,
+    *,
+    setup: Callable[[Database], object] | None = None,
+    retain: int | str | None = None,
+    progress: Progress | None = None,
+    disk: Disk | None = None,
+) -> Imported:
+    """Make a new database in the folder `path` of what `Database.export` wrote.
+
+    Rows of a table with a time-to-live live anew, unless a column says from when on; what is past its time is left out.
+    Of a stream there are the rows that were kept, in the order they came; tids begin at 1.
+
+    >>> import tempfile; folder = tempfile.TemporaryDirectory(); out = Path(folder.name) / "out"
+    >>> with open() as db:
+    ...     _ = db.execute("CREATE TABLE a (x INT)"); _ = db.insert("a", [(1,), (1,)]); _ = db.export(out)
+    >>> import_database(out, Path(folder.name) / "db").tables
+    {'a': 2}
+    """
+    archive = archive_.read(local_path(source))
+    creates = _rehearse(archive, setup)
+    disk, path = disk or Disk(), local_path(path)
+    with (
+        whole_folder(path, disk) as folder,
+        open(folder, durability="none", retain=retain, setup=setup, disk=disk) as db,
+    ):
+        for create in creates:
+            if isinstance(create, st.CreateTable):
+                db.execute(create.sql)
+        _fill(db, archive, progress)
+        db.execute(";\n".join(create.sql for create in creates if isinstance(create, st.CreateView)), progress)
+        tables = {name: len(db[name]) for name in (*db.tables, *db.streams)}
+        _compare(db, archive, tables)
+        return Imported(path, db.epoch, tables, db.views)
+
+
+def _rehearse(archive: Archive, setup: Callable[[Database], object] | None) -> list[st.Statement]:
+    """The statements of an export, after a look whether all of it can be used."""
+    where = archive.path / SCHEMA
+    try:
+        statements = parse(archive.schema)
+        others = [s for s in statements if not isinstance(s, (st.CreateTable, st.CreateView))]
+        if others:
+            raise DataError(f"line {others[0].line}: only CREATE TABLE, STREAM and VIEW may stand here")
+        with open(setup=setup) as db:
+            db.execute(archive.schema)
+            known = {*db.tables, *db.streams}
+    except WhenceError as error:
+        raise DataError(f"{where}: {error}") from error
+    for entry in archive.tables:
+        if entry.name not in known:
+            raise DataError(f'{where}: there is no table "{entry.name}" for the file {entry.file}')
+        archive.check(entry)
+    return statements
+
+
+def _fill(db: Database, archive: Archive, progress: Progress | None) -> None:
+    batches, done = _batches(db, archive), 0
+    more = next(batches, None)
+    while more is not None:
+        with db.transaction():
+            room = _EPOCH
+            while more is not None and room > 0:
+                name, rows = more
+                _insert(db, name, rows)
+                done, room = done + len(rows), room - len(rows)
+                if progress is not None:
+                    progress(f"reading {name}", done, archive.rows)
+                more = next(batches, None)
+
+
+def _insert(db: Database, name: str, rows: pa.Table) -> None:
+    runtime = db._runtime
+    schema = runtime.table_of(name).schema
+    with runtime.transaction() as writes:
+        pending = writes.table(name)
+        if isinstance(pending, Appending):
+            pending.put_back(encode(rows, with_at(schema), runtime.dictionary, name, missing="null"))
+        else:
+            pending.insert(encode(rows, schema, runtime.dictionary, name, missing="null"))
+
+
+def _batches(db: Database, archive: Archive) -> Iterator[tuple[str, pa.Table]]:
+    streams = db.streams
+    for entry in archive.tables:
+        schema = db[entry.name].schema
+        for rows in archive.read(entry, with_at(schema) if entry.name in streams else schema):
+            yield entry.name, rows
+
+
+def _compare(db: Database, archive: Archive, tables: dict[str, int]) -> None:
+    for entry in archive.tables:
+        lasting = db._runtime.program.tables[entry.name].lifetime is None
+        if lasting and tables[entry.name] != entry.rows:
+            raise DataError(f'{archive.path}: table "{entry.name}" has {tables[entry.name]:,} of {entry.rows:,} rows')

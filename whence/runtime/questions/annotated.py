@@ -1,0 +1,128 @@
+"""What a row of a view with maintained provenance carries: its annotation, read back as rows and as a formula.
+
+This is what the engine keeps, not an explanation: it speaks of the external rows of the view's own component (rows of
+tables, of other views, of parts of its query), and lazily it has the reasons that have been told, not all there are.
+`Database.why` goes down to base rows, and finds all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from whence.engine.core.dataflow import upwards
+from whence.engine.recursion.annotated_fixpoint import Provenance
+from whence.engine.recursion.fixpoint import Port
+from whence.model.codes import Codes, Dictionary, decode_value
+from whence.model.errors import CatalogError
+from whence.plan.recursion.rule_model import RuleRelation
+from whence.runtime.catalog import Catalog
+from whence.runtime.embedded import Embedded
+from whence.runtime.questions.provenance_queries import Row, looking_into, present
+
+Fact = tuple[str, dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Annotation:
+    """The annotation of one row: minimal witnesses, smallest first and at most so many as were asked for, of `count`
+    in all; the bytes its function takes alone; and how the view keeps it. A fact is an external relation's name and a
+    row of it; the name of an absence begins with "no "."""
+
+    view: str
+    row: dict[str, Any]
+    epoch: int
+    maintain: str
+    propagate: str
+    representation: str
+    witnesses: tuple[tuple[Fact, ...], ...]
+    count: int
+    bytes: int
+
+    @property
+    def formula(self) -> str:
+        """The witnesses as text, base rows joined by ∧, witnesses by ∨."""
+        terms = [" ∧ ".join(map(_said, witness)) or "⊤" for witness in self.witnesses]
+        left = self.count - len(terms)
+        return " ∨ ".join(terms) + (f" ∨ … ({left:,} more)" if left > 0 else "")
+
+    def __str__(self) -> str:
+        return f"{_said((self.view, self.row))} = {self.formula}"
+
+
+def annotation(runtime: Embedded, name: str, row: Row, columns: Mapping[str, Any], limit: int) -> Annotation:
+    """The annotation of a row of a view that maintains one."""
+    with looking_into(runtime, name) as catalog:
+        kept = _kept(catalog, name)
+        meant, codes = present(catalog, name, row, columns)
+        fixpoint, handle = _handle(catalog, kept, name, codes)
+        functions = fixpoint.functions
+        return Annotation(
+            view=name,
+            row=meant,
+            epoch=runtime.epoch,
+            maintain=fixpoint.maintain.algebra,
+            propagate=fixpoint.maintain.text,
+            representation=fixpoint.form,
+            witnesses=tuple(
+                tuple(_facts(fixpoint, witness, catalog.dictionary)) for witness in functions.witnesses(handle, limit)
+            ),
+            count=functions.count(handle),
+            bytes=int(functions.sizes(np.array([handle]))[0]),
+        )
+
+
+def _kept(catalog: Catalog, name: str) -> list[Port]:
+    """The relations with annotations that a view is, or is made of."""
+    if name in catalog.program.tables:
+        raise CatalogError(f'"{name}" is a table; only rows of views have annotations')
+    op = catalog.operator(name)
+    if isinstance(op, Port):
+        ports = [op]
+    else:  # a query over the best values of its own recursion
+        ports = [p for p in upwards([op]) if isinstance(p, Port) and _name(p).partition("$")[0] == name]
+    if not ports or not all(isinstance(port.fixpoint, Provenance) for port in ports):
+        raise CatalogError(
+            f"\"{name}\" does not maintain provenance: make it WITH (maintain = 'absorption'), or ask why, which needs "
+            "none"
+        )
+    return ports
+
+
+def _name(port: Port) -> str:
+    return port.fixpoint.program.relations[port.relation].name
+
+
+def _handle(catalog: Catalog, ports: list[Port], name: str, row: Codes) -> tuple[Provenance, int]:
+    """The function of a view's row: of a row with several best values, what suffices for all of them."""
+    names = list(catalog.program.views[name].schema.names)
+    fixpoint, parts = ports[0].fixpoint, []
+    assert isinstance(fixpoint, Provenance)
+    for port in ports:
+        columns = list(range(len(port.schema)))
+        if len(ports) > 1 or len(names) != len(columns):
+            columns = [names.index(column) for column in port.schema.names]
+        parts.append((port.relation, np.ascontiguousarray(row[:, columns])))
+    return fixpoint, int(fixpoint.annotations_together(parts)[0])
+
+
+def _facts(fixpoint: Provenance, witness: tuple[int, ...], dictionary: Dictionary) -> list[Fact]:
+    relations, cells = fixpoint.names.rows(np.array(witness, np.int64))
+    return [
+        _fact(fixpoint.program.relations[relation], row, dictionary)
+        for relation, row in zip(relations.tolist(), cells.tolist(), strict=True)
+    ]
+
+
+def _fact(relation: RuleRelation, cells: list[int], dictionary: Dictionary) -> Fact:
+    columns = zip(relation.schema.columns, cells, strict=False)
+    row = {column.name: decode_value(code, column.type, dictionary) for column, code in columns}
+    return ("no " if relation.kind == "absence" else "") + relation.name, row
+
+
+def _said(fact: Fact) -> str:
+    name, row = fact
+    return f"{name}({', '.join(map(str, row.values()))})"

@@ -1,0 +1,422 @@
+"""How a view is kept, as text and figures: plans as trees, operators with their state, strata, algebra, policy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pyarrow as pa
+
+from whence.engine.core.dataflow import upwards
+from whence.engine.core.operator import Operator
+from whence.engine.core.operator_stats import Figures
+from whence.engine.recursion.annotated_fixpoint import Provenance
+from whence.engine.relational.scan import Scan
+from whence.plan.algebra import logical
+from whence.plan.algebra.expressions import Volatile
+from whence.plan.algebra.logical import Node
+from whence.plan.algebra.program import Program, View, is_owed, owner_of, retention_of
+from whence.plan.rewrite.select_aggregates import selections
+from whence.plan.streams import model as streams
+from whence.plan.streams.instrument import traces_of
+from whence.plan.streams.networks import is_flow
+from whence.runtime.reading.late_rows import late_count
+
+T = TypeVar("T")
+
+if TYPE_CHECKING:
+    from whence.runtime.embedded import Embedded
+
+
+def explain_view(runtime: Embedded, name: str) -> str:
+    """Everything about a view that EXPLAIN says."""
+    catalog, program = runtime.catalog, runtime.program
+    view = program.views[name]
+    op, measure = catalog.operator(name), catalog.measure()
+    number, component = catalog.stratum_of(name)
+    lines = [f"view {name} {view.schema}", *_stream_lines(runtime, view, op)]
+    if component.recursive:
+        others = [n for n in component.views if n != name]
+        lines.append(f"stratum {number} of {len(catalog.components)}, recursive{_with(others)}")
+    else:
+        lines.append(f"stratum {number} of {len(catalog.components)}")
+    for selection in selections(view, program):
+        keys = ", ".join(view.schema.names[k] for k in selection.keys)
+        best = f"{selection.function.upper()}({view.schema.names[selection.value]})"
+        kept = "one row" if selection.one else "only rows"
+        lines.append(
+            f"aggregate selection: {kept} with the {best} of their {keys} {'is' if selection.one else 'are'} kept"
+        )
+    soft = [f"{t} ({life})" for t in _tables_under(op) if (life := program.tables[t].lifetime) is not None]
+    if soft:
+        lines.append(f"rows expire: {', '.join(soft)}")
+    lines.append(f"algebra {op.annotation}")
+    for found in (o for o in upwards([op]) if isinstance(o, Provenance) and name in o.name.split(", ")):
+        say = provenance(found, measure(found))
+        size, each = (in_bytes(int(say[figure])) for figure in ("provenance_bytes", "provenance_bytes_per_row"))
+        how = f"maintain {say['maintain']}, propagate {say['propagate']}, as {say['representation']}"
+        lines.append(f"{how}: {size} of provenance, {each} a row, {say['rows_held']:,} rows hold reasons back")
+    lines += catalog.placement(name)
+    lines.append("logical plan")
+    lines += tree(view.query, describe_node, lambda n: n.inputs, "  ")
+    lines.append("physical plan")
+    lines += tree(op, lambda o: describe_operator(o, measure(o)), lambda o: o.inputs, "  ")
+    return "\n".join(lines)
+
+
+def _stream_lines(runtime: Embedded, view: View, op: Operator) -> list[str]:
+    """What EXPLAIN says of a view that is a stream, and of rows that came too late for it."""
+    lines, planned = [], runtime.catalog.planned
+    if streams.AT in op.schema.names[-1:]:
+        lines.append(f"stream, keeps {retention_of(view).text}")
+        lines.append(_provenance_line(view.name, planned))
+    late = late_count(runtime, view.name)
+    if late:
+        lines.append(f"{late:,} row{'s' * (late != 1)} came too late")
+    return lines
+
+
+def _provenance_line(name: str, planned: Program) -> str:
+    traces = traces_of(name, planned)
+    if traces is None:
+        return "provenance none"
+    how = f", as {traces.tracing.encoding}" if traces.tracing.mode == "lineage" else ""
+    return f"provenance {traces.tracing.mode} of {', '.join(traces.sources)}{how}"
+
+
+def provenance(op: Provenance, size: Figures) -> dict[str, int | str]:
+    """How a component keeps its provenance, and how much that is."""
+    return {
+        "maintain": op.maintain.algebra,
+        "propagate": op.maintain.text,
+        "representation": op.form,
+        "provenance_bytes": size.provenance,
+        "provenance_bytes_per_row": round(size.provenance / max(1, size.annotated)),
+        "rows_held": size.held,
+    }
+
+
+def explain_query(query: Node, hidden: dict[str, View], flowed: dict[str, View]) -> str:
+    """The logical plan of a query that is not kept, and of its recursive CTEs; `flowed`: as they read streams."""
+    return "\n".join([*_logical(query, hidden), *_network(flowed)])
+
+
+def explain_new(view: View, bound: Program, planned: Program) -> str:
+    """What a view would be, if it were made."""
+    hidden = {name: v for name, v in bound.views.items() if v.owner == view.name}
+    lines = _logical(view.query, hidden)
+    if is_flow(planned.views[view.name].query):
+        lines[:0] = [f"stream, keeps {retention_of(view).text}", _provenance_line(view.name, planned)]
+    return "\n".join([*lines, *_network({name: planned.views[name] for name in [*hidden, view.name]})])
+
+
+def _logical(query: Node, hidden: dict[str, View]) -> list[str]:
+    lines = ["logical plan", *tree(query, describe_node, lambda n: n.inputs, "  ")]
+    for name, view in hidden.items():
+        lines += [f"recursive {name.partition('$')[2]}", *tree(view.query, describe_node, lambda n: n.inputs, "  ")]
+    return lines
+
+
+def _network(views: dict[str, View]) -> list[str]:
+    """How views read streams, those that do."""
+    lines = []
+    for name, view in views.items():
+        if any(map(is_flow, logical.walk(view.query))):
+            cte = name.partition("$")[2]
+            lines.append(f"stream plan of {cte}" if cte else "stream plan")
+            lines += tree(view.query, describe_node, lambda n: n.inputs, "  ")
+    return lines
+
+
+def _tables_under(top: Operator) -> list[str]:
+    """The names of the tables an operator reads, directly or not."""
+    found: dict[int, Operator] = {}
+    stack = [top]
+    while stack:
+        op = stack.pop()
+        if id(op) not in found:
+            found[id(op)] = op
+            stack.extend(op.inputs)
+    return sorted(op.name for op in found.values() if isinstance(op, Scan))
+
+
+def _with(names: list[str]) -> str:
+    return f" with {', '.join(names)}" if names else ""
+
+
+def tree(root: T, say: Callable[[T], str], children: Callable[[T], Iterable[T]], indent: str = "") -> list[str]:
+    """A tree as lines; what was shown already is only named.
+
+    >>> tree(("a", [("b", [])]), lambda n: n[0], lambda n: n[1])
+    ['a', '└─ b']
+    """
+    seen: set[int] = set()
+
+    def lines(node: T, head: str, rest: str) -> list[str]:
+        under = list(children(node))
+        if id(node) in seen and under:
+            return [f"{head}{say(node)} (shown above)"]
+        seen.add(id(node))
+        out = [f"{head}{say(node)}"]
+        for i, child in enumerate(under):
+            last = i == len(under) - 1
+            out += lines(child, rest + ("└─ " if last else "├─ "), rest + ("   " if last else "│  "))
+        return out
+
+    return lines(root, indent, indent)
+
+
+def describe_node(node: Node) -> str:
+    """One line for a logical node."""
+    match node:
+        case logical.Scan():
+            return f"scan {node.table}"
+        case logical.Ref():
+            return f"view {node.view}"
+        case logical.Values():
+            return f"values, {len(node.rows)} row{'s' * (len(node.rows) != 1)}"
+        case logical.Select():
+            return f"select {node.predicate}"
+        case logical.Project():
+            named = zip(node.schema.names, node.exprs, strict=True)
+            return "project " + ", ".join(f"{expr} AS {name}" for name, expr in named if name != streams.AT)
+        case logical.Join():
+            keys = " AND ".join(f"left #{a} = right #{b}" for a, b in node.keys) or "all pairs"
+            return f"{node.kind} join on {keys}" + (f", where {node.residual}" if node.residual is not None else "")
+        case logical.Union():
+            return "union all"
+        case logical.SetOp():
+            return f"{node.kind}{' all' if node.all else ''}"
+        case logical.Aggregate():
+            aggs = ", ".join(_aggregate(a) for a in node.aggs)
+            return f"aggregate {aggs or 'nothing'} by {', '.join(f'#{k}' for k in node.keys) or 'nothing'}"
+        case logical.TopK():
+            order = ", ".join(f"#{o.column}{' desc' if o.descending else ''}" for o in node.order)
+            size = "all" if node.limit is None else str(node.limit)
+            return f"first {size}" + (f" after {node.offset}" if node.offset else "") + f" by {order or 'all columns'}"
+        case logical.Lateral():
+            return f"each row with {node.name}({', '.join(map(str, node.args))})"
+    return _describe_stream(node)
+
+
+def _describe_stream(node: Node) -> str:
+    match node:
+        case streams.Stream():
+            return f"stream {node.stream}"
+        case streams.Slide():
+            return f"windows of {describe_span(node.span)}"
+        case streams.Window():
+            aggs = ", ".join(_aggregate(a) for a in node.aggs)
+            keys = ", ".join(f"#{k}" for k in node.keys)
+            return f"window of {describe_span(node.span)}: {aggs or 'nothing'} by {keys or 'nothing'}"
+        case streams.WindowJoin():
+            sides = " with ".join(describe_span(span) for span in (node.left_span, node.right_span))
+            return f"window join of {sides} on {_matching(node)}"
+        case streams.Lookup():
+            return f"{node.kind} lookup on {_matching(node)}"
+        case streams.BSort():
+            held = f"within {node.within}" if node.slack is None else f"slack {node.slack}"
+            return f"b-sort by #{node.column}, {held}"
+        case streams.Latest():
+            return f"rows in the window of {describe_span(node.span)} now"
+        case streams.Relate():
+            return "all rows so far"
+        case streams.Retain():
+            return f"keep {node.retention.text}"
+        case streams.Traced():
+            asked = f", of results with {node.where}" if node.where is not None else ""
+            return f"provenance of {node.view} in {node.source}{', replayed' if node.copy is not None else ''}{asked}"
+        case streams.Generate():
+            return f"trace {node.source}" if node.source is not None else "traced from nothing"
+        case streams.Plain():
+            return "without provenance"
+    return type(node).__name__.lower()
+
+
+def describe_span(span: streams.Span) -> str:
+    """A window for people.
+
+    >>> describe_span(streams.Span(3, 1, by=(1,))), describe_span(streams.Span(None, 10, on=0))
+    ('3 rows, every 1, by #1', 'all of #0, every 10')
+    """
+    size = "all" if span.size is None else str(span.size)
+    out = f"{size} rows" if span.on is None else f"{size} of #{span.on}"
+    out += f", every {span.every}" if span.every is not None else ""
+    out += f", from {'the first' if span.origin == streams.FIRST else span.origin}" if span.origin else ""
+    out += f", lateness {span.lateness}" if span.lateness else ""
+    return out + (f", by {', '.join(f'#{c}' for c in span.by)}" if span.by else "")
+
+
+def _matching(node: streams.WindowJoin | streams.Lookup) -> str:
+    keys = " AND ".join(f"left #{a} = right #{b}" for a, b in node.keys) or "all pairs"
+    return keys + (f", where {node.residual}" if node.residual is not None else "")
+
+
+def _aggregate(agg: logical.Agg) -> str:
+    column = "*" if agg.column is None else f"#{agg.column}"
+    if agg.function in ("window_start", "window_end"):
+        return agg.function
+    more = f", {agg.parameter:g}" if agg.parameter is not None else ""
+    return f"{agg.function}({'distinct ' if agg.distinct else ''}{column}{more})"
+
+
+def describe_operator(op: Operator, size: Figures) -> str:
+    """One line for an operator: what it does, what it holds, and the relation kept of its output."""
+    out = op.describe()
+    if size.rows or size.bytes:
+        out += f"  [{size.rows:,} rows, {in_bytes(size.bytes)}]"
+    if op.arranged is not None and not _is_table(op):
+        indexes = "".join(f", index ({', '.join(f'#{c}' for c in cols)})" for cols in op.arranged.indexes)
+        out += f"  [kept: {size.kept_rows:,} rows, {in_bytes(size.kept_bytes)}{indexes}]"
+    return out
+
+
+def _is_table(op: Operator) -> bool:
+    return getattr(op, "relation", None) is op.arranged
+
+
+def in_bytes(n: int) -> str:
+    """A number of bytes for people.
+
+    >>> in_bytes(999), in_bytes(1_500_000)
+    ('999 B', '1.5 MB')
+    """
+    for unit in ("B", "kB", "MB"):
+        if n < 1000:
+            return f"{n:.0f} {unit}" if unit == "B" else f"{n:.1f} {unit}"
+        n = n / 1000  # type: ignore[assignment]  # a float from here on, only to be shown
+    return f"{n:.1f} GB"
+
+
+def state(runtime: Embedded) -> list[dict[str, Any]]:
+    """Rows and bytes of every table and operator; an operator that views share is listed once, under the first."""
+    with runtime.looking():
+        return _state(runtime)
+
+
+def _state(runtime: Embedded) -> list[dict[str, Any]]:
+    catalog = runtime.catalog
+    measure, out = catalog.measure(), list[dict[str, Any]]()
+    tables = [catalog.operator(name) for name in catalog.flow.tables]
+    for name, scan in zip(catalog.flow.tables, tables, strict=True):
+        size = measure(scan)
+        if is_owed(name) and not size.rows:
+            continue
+        beside = catalog.lifetimes[name].nbytes if name in catalog.lifetimes else 0
+        kind = "owed" if is_owed(name) else "table"
+        out.append({"relation": owner_of(name), "operator": kind, "rows": size.rows, "bytes": size.bytes + beside})
+    seen: set[int] = {id(scan) for scan in tables}
+    for name in catalog.flow.views:
+        stack = [catalog.operator(name)]
+        while stack:
+            op = stack.pop()
+            if id(op) in seen:
+                continue
+            seen.add(id(op))
+            size = measure(op)
+            rows, held = max(size.rows, size.kept_rows), size.bytes + size.kept_bytes
+            out.append({"relation": name, "operator": op.describe(), "rows": rows, "bytes": held})
+            stack.extend(op.inputs)
+    return out
+
+
+def metrics(runtime: Embedded) -> dict[str, Any]:
+    """Counters since the database was opened."""
+    runtime.catch_up()
+    with runtime.looking():
+        found = _counters(runtime)
+    return {**found, **runtime.storage()}
+
+
+def _counters(runtime: Embedded) -> dict[str, Any]:
+    flow, lifetimes, sizes = runtime.catalog.flow, runtime.catalog.lifetimes, runtime.catalog.sizes()
+    measure = runtime.catalog.measure() if any(isinstance(op, Provenance) for op in flow.order) else None
+    return {
+        "epoch": runtime.epoch,
+        "epoch_seconds": runtime.seconds,
+        "rows_in": runtime.rows_in,
+        "rows_out": runtime.rows_out,
+        "rows_expired": runtime.expired,
+        "expiry_error": str(runtime.expiry_error) if runtime.expiry_error is not None else None,
+        "tables": {name: sizes[name] for name in runtime.program.tables},
+        "owed": {owner_of(name): sizes[name] for name in flow.tables if is_owed(name) and sizes[name]},
+        "views": {name: sizes[name] for name in runtime.views()},
+        "operators": len(flow.order),
+        "state_bytes": flow.state_bytes + sum(life.nbytes for life in lifetimes.values()),
+        "dictionary": len(runtime.dictionary),
+        "provenance": {
+            op.name: provenance(op, measure(op)) for op in flow.order if measure and isinstance(op, Provenance)
+        },
+    }
+
+
+def describe(runtime: Embedded, name: str) -> pa.Table:
+    """A table or view's columns, one a row, and beside each the time-to-live if the table has one."""
+    schema = runtime.schema(name)
+    table = runtime.program.tables.get(name)
+    key = table.key if table is not None else ()
+    columns = {
+        "column": list(schema.names),
+        "type": [str(t) for t in schema.types],
+        "null": [c.nullable for c in schema.columns],
+        "key": pa.array([i in key for i in range(len(schema))], pa.bool_()),
+    }
+    if table is not None and table.lifetime is not None:
+        columns["ttl"] = [str(table.lifetime)] * len(schema)
+    kept = _retention(runtime, name)
+    if kept is not None:
+        columns["retain"] = [kept] * len(schema)
+    return pa.table(columns)
+
+
+def _retention(runtime: Embedded, name: str) -> str | None:
+    """What is kept of a stream, or of a view that is one; None of what is none."""
+    program, planned = runtime.program, runtime.catalog.planned
+    if name in program.tables:
+        kept = program.tables[name].stream
+        return None if kept is None else kept.text
+    stream = name in planned.views and isinstance(planned.views[name].query, streams.Retain)
+    return retention_of(program.views[name]).text if stream else None
+
+
+def listing(runtime: Embedded, what: str) -> pa.Table:
+    """List what SHOW TABLES, STREAMS, VIEWS and FUNCTIONS say; of tables the time-to-live, if any has one, and of
+    functions whether they are deterministic, if any is not."""
+    program, text = runtime.program, pa.string()
+    if what == "functions":
+        found: list[Any] = [*program.scalars.values(), *program.table_functions.values()]
+        args = [f"({', '.join(map(str, f.args))})" for f in found]
+        columns = [[f.name for f in found], args, [str(f.returns) for f in found]]
+        table = pa.table([pa.array(c, text) for c in columns], names=["function", "arguments", "returns"])
+        known = [not isinstance(f.function, Volatile) for f in found]
+        return table if all(known) else table.append_column("deterministic", pa.array(known, pa.bool_()))
+    if what == "streams":
+        return _streams(runtime)
+    base = [name for name, table in program.tables.items() if table.stream is None]
+    names = base if what == "tables" else runtime.views()
+    rows = pa.array([runtime.size(name) for name in names], pa.int64())
+    schemas = pa.array([str(runtime.schema(name)) for name in names], text)
+    columns, titles = [pa.array(names, text), rows, schemas], [what[:-1], "rows", "columns"]
+    lives = [program.tables[name].lifetime for name in names] if what == "tables" else []
+    if any(life is not None for life in lives):
+        columns.append(pa.array([None if life is None else str(life) for life in lives], text))
+        titles.append("ttl")
+    return pa.table(columns, names=titles)
+
+
+def _streams(runtime: Embedded) -> pa.Table:
+    """SHOW STREAMS: base streams and views that are streams, with the tids of the rows that are kept."""
+    program, catalog = runtime.program, runtime.catalog
+    names = [name for name in (*program.tables, *runtime.views()) if _retention(runtime, name) is not None]
+    figures = catalog.stream_figures() if names else {}
+    came, kept = [figures[name]["rows"] for name in names], [figures[name]["kept"] for name in names]
+    columns = {
+        "stream": pa.array(names, pa.string()),
+        "kind": pa.array(["stream" if name in program.tables else "view" for name in names], pa.string()),
+        "rows": pa.array(kept, pa.int64()),
+        "first_tid": pa.array([n - k + 1 if k else None for n, k in zip(came, kept, strict=True)], pa.int64()),
+        "last_tid": pa.array([n if k else None for n, k in zip(came, kept, strict=True)], pa.int64()),
+        "retain": pa.array([_retention(runtime, name) for name in names], pa.string()),
+        "columns": pa.array([str(runtime.schema(name)) for name in names], pa.string()),
+    }
+    return pa.table(columns)

@@ -1,0 +1,469 @@
+"""Questions about rows: which row is meant, what is behind it, and the answers of `whence/explain`.
+
+Everything is of one epoch: the derivations are taken from the running plan under the state lock, and worked on after
+it. A database in partitions has no one store to look into: an embedded twin of the views that are asked about is filled
+from its tables, and kept until something changes.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from whence.engine.core.operator import Batch
+from whence.engine.relational.scan import Scan as TableScan
+from whence.explain.ask import critical as algorithms
+from whence.explain.ask import trial as trying
+from whence.explain.ask.trial import Trial
+from whence.explain.derive.build import LIMIT
+from whence.explain.derive.extract import extract
+from whence.explain.derive.missing import why_not
+from whence.explain.graph import Derivations, Ints
+from whence.explain.show.answers import Asked, Contribution, Critical, Reliability, Resilience
+from whence.model.codes import Codes, Dictionary, decode_value, encode_value, shown
+from whence.model.errors import CatalogError, DataError
+from whence.model.types import Schema
+from whence.plan.algebra.logical import Ref, Scan, walk
+from whence.plan.algebra.program import Program
+from whence.runtime.catalog import Catalog
+from whence.runtime.durable.uniting import check_recomputable, stream_image
+from whence.runtime.embedded import Embedded
+from whence.runtime.questions import tracing
+from whence.runtime.spark.driver.catalog import ShardedCatalog
+from whence.sql import statements as st
+from whence.sql.parse import parse_stored
+from whence.sql.position import did_you_mean
+
+if TYPE_CHECKING:
+    from whence.explain.show.explanation import Explanation
+    from whence.explain.show.trace import Trace
+
+Floats = NDArray[np.float64]
+Row = Mapping[str, Any] | Sequence[Any] | None
+
+
+@dataclass(frozen=True)
+class Found:
+    """A row that was asked about: its codes if it is there, else why it is not."""
+
+    row: dict[str, Any]
+    codes: Codes | None
+    reasons: list[str]
+
+
+# -- questions ---------------------------------------------------------------------------------------------------------
+
+
+def why(runtime: Embedded, name: str, row: Row, columns: Mapping[str, Any], limit: int = LIMIT) -> Explanation:
+    """What is behind a row, or why it is not there."""
+    from whence.explain.show.explanation import Explanation
+
+    with looking_into(runtime, name) as catalog:
+        if tracing.is_stream(catalog, name):
+            return _why_stream(runtime, catalog, name, row, columns, limit)
+        found = _find(catalog, name, row, columns, explain=True)
+        if found.codes is None:
+            return Explanation.missing(name, found.row, runtime.epoch, found.reasons)
+        graph = _extract(catalog, name, found.codes, limit)
+        epoch = runtime.epoch
+        tables = {table: known.schema for table, known in runtime.program.tables.items()}
+    return Explanation(graph, name, found.row, epoch, tables=tables)
+
+
+def _why_stream(
+    runtime: Embedded, catalog: Catalog, name: str, row: Row, columns: Mapping[str, Any], limit: int
+) -> Explanation:
+    """What a row of a stream came from, or that it is not there."""
+    from whence.explain.show.origins import Origins
+
+    asked = _find_in_stream(catalog, name, row, columns)
+    if asked.tid is None:
+        reason = f"{name} keeps no row with {_text(asked.row)}"
+        return Origins.missing(name, asked.row, runtime.epoch, [reason])
+    graph = tracing.lineage(catalog, name, asked.tid, limit)
+    found = Origins(graph, name, asked.row, runtime.epoch)
+    found.tid = asked.tid
+    return found
+
+
+def trace(runtime: Embedded, name: str, tid: int | None, row: Row, columns: Mapping[str, Any]) -> Trace:
+    """The results that a row of a stream reached."""
+    with looking_into(runtime, name) as catalog:
+        if not tracing.is_stream(catalog, name):
+            raise CatalogError(f'"{name}" is no stream: trace follows rows of streams; why explains rows of any view')
+        asked = _find_in_stream(catalog, name, row, columns, tid)
+        if asked.tid is None:
+            raise DataError(f"{name} keeps no row with {_text(asked.row)}")
+        return tracing.trace(catalog, name, asked, runtime.epoch)
+
+
+def provenance(runtime: Embedded, view: str, source: str | None) -> pa.Table:
+    """Each result of a stream view beside each input behind it."""
+    with looking_into(runtime, view) as catalog:
+        return tracing.provenance(catalog, view, source)
+
+
+def critical(runtime: Embedded, name: str, row: Row, columns: Mapping[str, Any], limit: int = LIMIT) -> Critical:
+    """The base rows whose loss alone removes a row, or, of a view as a whole, takes rows along."""
+    asked, trial = _asked(runtime, name, row, columns, limit, whole=row is None and not columns)
+    if trial is not None:
+        return Critical(asked, *trying.losses(trial))
+    if asked.row is None:
+        return Critical(asked, *algorithms.ranking(asked.graph))
+    nodes = algorithms.critical(asked.graph)
+    return Critical(asked, nodes, np.ones(len(nodes), np.int64))
+
+
+def resilience(runtime: Embedded, name: str, row: Row, columns: Mapping[str, Any]) -> Resilience:
+    """A smallest set of base rows whose loss removes a row."""
+    from whence.explain.ask.resilience import resilience as compute
+
+    asked, trial = _asked(runtime, name, row, columns)
+    return Resilience(asked, compute(asked.graph) if trial is None else trying.resilience(trial))
+
+
+def contribution(runtime: Embedded, name: str, row: Row, columns: Mapping[str, Any], **options: Any) -> Contribution:
+    """How much each base row matters to a row."""
+    from whence.explain.ask.contribution import contribution as compute
+
+    _check_samples(**options)
+    asked, trial = _asked(runtime, name, row, columns)
+    found = compute(asked.graph, **options) if trial is None else trying.contribution(trial, **options)
+    return Contribution(asked, found)
+
+
+def reliability(
+    runtime: Embedded,
+    name: str,
+    row: Row,
+    columns: Mapping[str, Any],
+    given: Mapping[str, float | str],
+    **options: Any,
+) -> Reliability:
+    """The probability of a row, when base rows are there independently of each other."""
+    from whence.explain.ask.reliability import reliability as compute
+
+    _check_samples(**options)
+    asked, trial = _asked(runtime, name, row, columns)
+    chances = probabilities(runtime, asked.graph, given)
+    if trial is None:
+        return Reliability(asked, compute(asked.graph, chances, **options))
+    return Reliability(asked, trying.reliability(trial, chances, **options))
+
+
+def _asked(
+    runtime: Embedded,
+    name: str,
+    row: Row,
+    columns: Mapping[str, Any],
+    limit: int = LIMIT,
+    whole: bool = False,
+) -> tuple[Asked, Trial | None]:
+    """A row that must be there, or the `whole` view, with what is behind it; and with a trial, where that does not say
+    everything and the tables are small enough to be tried."""
+    with looking_into(runtime, name) as catalog:
+        if tracing.is_stream(catalog, name):
+            if whole:
+                raise DataError(f"{name} is a stream: say which row of it is meant, by its columns or tid")
+            found = _find_in_stream(catalog, name, row, columns)
+            if found.tid is None:
+                raise DataError(f"{name} keeps no row with {_text(found.row)}")
+            return Asked(tracing.lineage(catalog, name, found.tid, limit), name, found.row, runtime.epoch), None
+        meant, codes = (None, None) if whole else present(catalog, name, row, columns)
+        asked = Asked(_extract(catalog, name, codes, limit), name, meant, runtime.epoch)
+        if asked.graph.exact or name in runtime.program.tables:
+            return asked, None
+        views, tables = _around(runtime.program, name)
+        if any(runtime.program.tables[table].stream is not None for table in tables):
+            return asked, None  # what is lost of a stream would have to be lost from the beginning
+        if sum(runtime.catalog.sizes()[table] for table in tables) > trying.MOST:
+            return asked, None
+        copy = _copy(runtime, views, tables)
+        rows = copy.flow.views[name].contents().rows if codes is None else codes
+        trial = Trial(copy.flow, copy.dictionary, name, runtime.schema(name), rows)
+        return replace(asked, graph=trial.graph), trial
+
+
+def probabilities(runtime: Embedded, graph: Derivations, given: Mapping[str, float | str]) -> Floats:
+    """The probability of each base row of a graph: one a table, or a column of it; 1 where nothing is said."""
+    chosen = _chosen(runtime.program, given)
+    found = np.ones(len(graph.base))
+    relations = graph.relation[graph.base]
+    for number, relation in enumerate(graph.relations):
+        if relation.kind != "base" or relation.name not in chosen:
+            continue
+        mine = np.flatnonzero(relations == number)
+        value = chosen[relation.name]
+        found[mine] = _column(graph, number, graph.place[graph.base[mine]], value) if isinstance(value, str) else value
+    return found
+
+
+def _chosen(program: Program, given: Mapping[str, float | str]) -> dict[str, float | str]:
+    """What is given, by the names of tables: probabilities, or columns that have them."""
+    if not isinstance(given, Mapping):
+        raise DataError(f"given is a dict of tables, each with a probability or a column, not {shown(given)}")
+    found: dict[str, float | str] = {}
+    for name, value in given.items():
+        key = str(name).lower()
+        if key in program.views:
+            raise CatalogError(f'"{key:.100}" is a view; probabilities are given for the tables behind it')
+        if key not in program.tables:
+            raise CatalogError(f'there is no table "{name!s:.100}"{did_you_mean(key, program.tables)}')
+        if isinstance(value, str):
+            _check_column(key, program.tables[key].schema, value)
+        else:
+            _check_probability(value, f"given for {key}")
+        found[key] = value
+    return found
+
+
+def _check_column(table: str, schema: Schema, column: str) -> None:
+    names = schema.names
+    if column.lower() not in names:
+        raise CatalogError(f'{table} has no column "{column:.100}"{did_you_mean(column, names)}')
+    kind = schema.types[names.index(column.lower())]
+    if not kind.is_numeric:
+        raise DataError(f"{table}.{column} is {kind}, and a probability is a number")
+
+
+def _column(graph: Derivations, number: int, places: Ints, column: str) -> Floats:
+    relation = graph.relations[number]
+    at = relation.schema.names.index(column.lower())
+    kind = relation.schema.types[at]
+    values = [decode_value(int(c), kind, graph.dictionary) for c in graph.cells[number][places, at].tolist()]
+    for place, value in zip(places.tolist(), values, strict=True):
+        _check_probability(value, f"{relation.name}.{column} of row {place + 1} behind it")
+    return np.array(values, np.float64)
+
+
+def _check_probability(value: Any, where: str) -> None:
+    if value is None:
+        raise DataError(f"a probability is NULL: {where}")
+    number = isinstance(value, (Real, Decimal)) and not isinstance(value, bool)
+    if not number or not 0 <= float(value) <= 1:
+        raise DataError(f"a probability is a number from 0 to 1, not {shown(value)}: {where}")
+
+
+def _check_samples(samples: Any = None, confidence: Any = 0.5, **_: Any) -> None:
+    if samples is not None and (not isinstance(samples, Integral) or samples < 1):
+        raise DataError(f"samples is a whole number from 1 on, not {shown(samples)}")
+    if not isinstance(confidence, (int, float)) or not 0 < confidence < 1:
+        raise DataError(f"a confidence lies between 0 and 1, not {shown(confidence)}")
+
+
+def _extract(catalog: Catalog, name: str, rows: Codes | None, limit: int) -> Derivations:
+    return extract(catalog.flow, catalog.program, catalog.planned, catalog.dictionary, name, rows, limit)
+
+
+# -- which row ---------------------------------------------------------------------------------------------------------
+
+
+def present(catalog: Catalog, name: str, row: Row, columns: Mapping[str, Any]) -> tuple[dict[str, Any], Codes]:
+    """A row that is meant and must be there, whole, and its codes."""
+    found = _find(catalog, name, row, columns)
+    if found.codes is None:
+        raise DataError(f"{name} has no row with {_text(found.row)}; why says what it lacks")
+    return found.row, found.codes
+
+
+def _find_in_stream(
+    catalog: Catalog, name: str, row: Row, columns: Mapping[str, Any], tid: Any = None
+) -> tracing.Asked:
+    """The row of a stream that is meant, by some of its columns, or by its tid; `tid` among the columns is the tid if
+    no column is called so."""
+    schema = tracing.site_of(catalog).schema(name)
+    given = dict(row if isinstance(row, Mapping) else columns)
+    if tid is None and tracing.TID not in schema.names and tracing.TID in given:
+        tid = given.pop(tracing.TID)
+        row, columns = None, given
+    if tid is not None and (not isinstance(tid, (int, np.integer)) or isinstance(tid, bool)):
+        raise DataError(f"a tid is a whole number, not {shown(tid)}")
+    meant = _given(name, schema, row, columns) if tid is None or columns or row is not None else {}
+    codes: dict[int, int] | None = {}
+    for column, value in meant.items():
+        at = schema.names.index(column)
+        code = _encoded(value, schema, at, catalog.dictionary)
+        if code is None or codes is None:
+            codes = None
+        else:
+            codes[at] = code
+    said = meant if tid is None else {tracing.TID: int(tid), **meant}
+    return tracing.find(catalog, name, codes, None if tid is None else int(tid), said)
+
+
+def _find(catalog: Catalog, name: str, row: Row, columns: Mapping[str, Any], explain: bool = False) -> Found:
+    """The row of a table or view that is meant by all or some of its columns."""
+    schema = (catalog.program.tables.get(name) or catalog.program.views[name]).schema
+    given = _given(name, schema, row, columns)
+    codes: dict[int, int] = {}
+    unknown = []
+    for column, value in given.items():
+        at = schema.names.index(column)
+        code = _encoded(value, schema, at, catalog.dictionary)
+        if code is None:
+            unknown.append(column)
+        else:
+            codes[at] = code
+    if not unknown:
+        matching = _matching(catalog, name, codes)
+        if len(matching) > 1:
+            raise DataError(_several(name, schema, matching, codes))
+        if len(matching) == 1:
+            types = zip(schema.names, schema.types, matching[0].tolist(), strict=True)
+            whole = {n: decode_value(c, t, catalog.dictionary) for n, t, c in types}
+            return Found(whole, matching, [])
+    reasons = []
+    if explain:
+        reasons = why_not(catalog.flow, catalog.program, catalog.planned, catalog.dictionary, name, given)
+    return Found(given, None, reasons)
+
+
+def _given(name: str, schema: Schema, row: Row, columns: Mapping[str, Any]) -> dict[str, Any]:
+    """The values that were given, by column."""
+    if row is not None and columns:
+        raise DataError("give the row as `row=…` or by its columns, not both")
+    if row is not None and not isinstance(row, Mapping):
+        if isinstance(row, (str, bytes)) or not isinstance(row, Sequence):
+            raise DataError(f"a row is a tuple or a mapping of columns to values, not {shown(row)}")
+        if len(row) != len(schema):
+            raise DataError(f"a row of {name} has {len(schema)} values ({', '.join(schema.names)}), not {len(row)}")
+        return dict(zip(schema.names, row, strict=True))
+    given = row if row is not None else columns
+    found: dict[str, Any] = {}
+    for column, value in given.items():
+        key = str(column).lower()
+        if key not in schema.names:
+            raise CatalogError(
+                f'{name} has no column "{column!s:.100}"{did_you_mean(key, schema.names)}; it has '
+                f"{', '.join(schema.names)} (`row={{…}}` takes columns whose names mean something else here)"
+            )
+        found[key] = value
+    if not found and len(schema):
+        raise DataError(f"say which row of {name} is meant, by some of its columns: {', '.join(schema.names)}")
+    return found
+
+
+def _encoded(value: Any, schema: Schema, at: int, dictionary: Dictionary) -> int | None:
+    """The code of a value, None if it was never met; a reader adds nothing to the dictionary."""
+    column = schema.columns[at]
+    scratch = Dictionary()
+    try:
+        code = encode_value(value, column.type, scratch)
+    except DataError as error:
+        raise DataError(f"column {column.name}: {error}") from None
+    return scratch.translated(code, column.type, dictionary)
+
+
+def _matching(catalog: Catalog, name: str, codes: Mapping[int, int]) -> Codes:
+    """The distinct rows that have these values."""
+    operator = catalog.operator(name)
+    if len(codes) == len(operator.schema):
+        row = np.array([[codes[c] for c in range(len(codes))]], np.int64)
+        return row[operator.count_of(row) > 0]
+    if isinstance(operator, TableScan):
+        return operator.relation.find(tuple(codes), np.array([list(codes.values())], np.int64)).rows
+    rows = operator.contents().rows
+    for column, code in codes.items():
+        rows = rows[rows[:, column] == code]
+    return rows
+
+
+def _several(name: str, schema: Schema, matching: Codes, codes: Mapping[int, int]) -> str:
+    differ = [
+        schema.names[c] for c in range(len(schema)) if c not in codes and (matching[:, c] != matching[0, c]).any()
+    ]
+    return f"{len(matching):,} rows of {name} match; tell which one is meant by {', '.join(differ)}"
+
+
+def _text(row: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} = {shown(value)}" for name, value in row.items())
+
+
+# -- where to look -----------------------------------------------------------------------------------------------------
+
+
+class _Twin(NamedTuple):
+    epoch: int
+    program: Program
+    catalogs: dict[frozenset[str], Catalog]
+
+
+_TWINS: weakref.WeakKeyDictionary[Embedded, _Twin] = weakref.WeakKeyDictionary()
+
+
+@contextmanager
+def looking_into(runtime: Embedded, name: str) -> Iterator[Catalog]:
+    """The catalog to look into, at the last committed epoch, which stands still meanwhile."""
+    with runtime.reading():
+        runtime.schema(name)  # or it is an error
+        catalog = runtime.catalog
+        copied = isinstance(catalog, ShardedCatalog) and not runtime.is_stream(name)  # streams are asked where they are
+        yield _twin(runtime, name) if copied else catalog
+
+
+def _twin(runtime: Embedded, name: str) -> Catalog:
+    """An embedded catalog with the same rows: of the tables and views that have to do with the one asked about."""
+    kept, program = _TWINS.get(runtime), runtime.program
+    if kept is None or kept.epoch != runtime.epoch or kept.program is not program:
+        kept = _TWINS[runtime] = _Twin(runtime.epoch, program, {})
+    views, tables = _around(program, name)
+    key = frozenset((*views, *tables))
+    found = kept.catalogs.get(key)
+    if found is None:
+        found = kept.catalogs[key] = _copy(runtime, views, tables)
+    return found
+
+
+def _copy(runtime: Embedded, views: list[str], tables: list[str]) -> Catalog:
+    """An embedded catalog of its own with these tables and views."""
+    program, dictionary = runtime.program, Dictionary()
+    dictionary.extend(0, runtime.dictionary.since(0))
+    found = Catalog(runtime.recursion_limit, dictionary)
+    found.program = Program(scalars=program.scalars, table_functions=program.table_functions)
+    for table in tables:
+        create = parse_stored(program.tables[table].sql)
+        assert isinstance(create, st.CreateTable)
+        found.create_table(create)
+        if create.table.stream is not None:
+            kept = runtime.catalog.site().kept(table)
+            found.flow.streams[table].restore(stream_image(kept.rows, kept.next, kept.last_at, kept.promised))
+            continue
+        relation = found.flow.tables[table].relation
+        relation.apply(Batch(*runtime.contents(table), True))
+        relation.commit()
+    creates = [parse_stored(program.views[view].sql) for view in views if not program.views[view].hidden]
+    if creates:
+        found.create_views([c for c in creates if isinstance(c, st.CreateView)])
+    advice = "so it cannot be asked about on partitions: open the database without them"
+    check_recomputable(found.planned, {name: stream.kept for name, stream in found.flow.streams.items()}, advice)
+    return found
+
+
+def _around(program: Program, name: str) -> tuple[list[str], list[str]]:
+    """The views that a table or view has to do with, and their tables. How a view is planned depends on its readers,
+    so they are among them."""
+    if name in program.tables:
+        return [], [name]
+    reads = {n: {x.view for x in walk(v.query) if isinstance(x, Ref)} for n, v in program.views.items()}
+    for hidden, view in program.views.items():
+        if view.owner is not None:
+            reads[hidden].add(view.owner)
+    near, open_ = {name}, [name]
+    while open_:
+        at = open_.pop()
+        for other in reads:
+            if other not in near and (other in reads[at] or at in reads[other]):
+                near.add(other)
+                open_.append(other)
+    views = [n for n in program.views if n in near]
+    read = {x.table for n in views for x in walk(program.views[n].query) if isinstance(x, Scan)}
+    return views, [t for t in program.tables if t in read]

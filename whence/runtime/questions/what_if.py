@@ -1,0 +1,283 @@
+"""What if: the changes that some writes would bring to every view, and nothing changed.
+
+The law: the answer is what `db.changes` would tell of the epoch, were it committed now on a copy of the database. It is
+run as any epoch is, and taken back before anybody can see it (`Epochs.suppose`): no number rises, nothing is logged, no
+feed hears of it, and values that only the supposed rows bring do not stay in the dictionary (except with partitions in
+Spark's workers, which have learned them). An error says what committing it would have said.
+
+Cost: the epoch and its inverse, during which other writers and readers wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from whence.connect.arrow import arrow_schema
+from whence.connect.rows import Missing, to_arrow
+from whence.engine.core.operator import Batch
+from whence.model.codes import Codes, shown
+from whence.model.errors import CatalogError, DataError
+from whence.model.types import Schema
+from whence.runtime import statements
+from whence.runtime.reading.handles import Row, cell, plain, python_rows
+from whence.runtime.writing import row_selection as writing
+from whence.runtime.writing.tables import early_choice
+from whence.runtime.writing.transaction import Transaction
+
+if TYPE_CHECKING:
+    import rich.console
+    import rich.text
+
+    from whence.runtime.embedded import Embedded
+
+SHOWN = 20  # rows of a change in a text
+Encode = Callable[[Any, Schema, str, Missing], Codes]
+Fetch = Callable[[Any, str], Iterable[Any]]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What a table or view would change by: rows that would come, and rows that would go, copies counted.
+
+    >>> none = pa.table({"x": pa.array([], pa.int64())})
+    >>> Difference("a", pa.table({"x": [2, 1, 1]}), none).inserted
+    [(1,), (1,), (2,)]
+    """
+
+    name: str
+    coming: pa.Table
+    going: pa.Table
+
+    @property
+    def columns(self) -> list[str]:
+        return list(self.coming.column_names)
+
+    @cached_property
+    def inserted(self) -> list[Row]:
+        return _sorted(python_rows(self.coming))
+
+    @cached_property
+    def deleted(self) -> list[Row]:
+        return _sorted(python_rows(self.going))
+
+    def __len__(self) -> int:
+        """Rows that would come or go."""
+        return int(self.coming.num_rows + self.going.num_rows)
+
+    def __bool__(self) -> bool:
+        return len(self) > 0
+
+    def to_arrow(self) -> pa.Table:
+        """The rows that would go, then those that would come, with a last column `whence_op` of '-' and '+'."""
+        signs = pa.array(["-"] * self.going.num_rows + ["+"] * self.coming.num_rows, pa.string())
+        return pa.concat_tables([self.going, self.coming]).append_column("whence_op", signs)
+
+    def to_dict(self) -> dict[str, list[dict[str, Any]]]:
+        names = self.columns
+        return {
+            what: [dict(zip(names, row, strict=True)) for row in rows]
+            for what, rows in (("deleted", self.deleted), ("inserted", self.inserted))
+        }
+
+    def lines(self, limit: int = SHOWN) -> Iterator[rich.text.Text]:
+        """As a diff: its name and how much changes, then at most so many rows."""
+        import rich.text
+
+        from whence.explain.show.tree import printable
+
+        counts = f"  {len(self.deleted):,} gone, {len(self.inserted):,} new"
+        yield rich.text.Text.assemble((self.name, "bold"), (counts, "dim"))
+        rows = [("-", "red", row) for row in self.deleted] + [("+", "green", row) for row in self.inserted]
+        for mark, style, row in rows[:limit]:
+            yield rich.text.Text(printable(f"  {mark} " + "  ".join(str(cell(v)) for v in row)), style=style)
+        if len(rows) > limit:
+            yield rich.text.Text(f"  … {len(rows) - limit:,} more", style="dim")
+
+
+class WhatIf(Mapping[str, Difference]):
+    """The changes of the views that were asked about, by name, and of the tables in `tables`. True if any changes.
+
+    >>> import whence
+    >>> db = whence.open(); _ = db.execute("CREATE TABLE a (x INT); CREATE VIEW b AS SELECT DISTINCT x FROM a")
+    >>> _ = db.insert("a", [(1,), (2,)])
+    >>> what = db.what_if(insert={"a": [(1,), (3,)]}, delete={"a": [(2,)]})
+    >>> what["b"].inserted, what["b"].deleted, len(db["a"]), db.epoch
+    ([(3,)], [(2,)], 2, 1)
+    >>> print(what)
+    a  1 gone, 2 new
+      - 2
+      + 1
+      + 3
+    b  1 gone, 1 new
+      - 2
+      + 3
+    """
+
+    def __init__(self, epoch: int, tables: Mapping[str, Difference], views: Mapping[str, Difference]) -> None:
+        self.epoch, self.tables, self._views = epoch, tables, views
+
+    def __getitem__(self, view: str) -> Difference:
+        return self._views[view.lower()]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._views)
+
+    def __len__(self) -> int:
+        return len(self._views)
+
+    def __bool__(self) -> bool:
+        return bool(self.changed)
+
+    @property
+    def changed(self) -> list[Difference]:
+        """The tables, and then the views, that would change."""
+        return [change for change in (*self.tables.values(), *self._views.values()) if change]
+
+    def to_arrow(self) -> dict[str, pa.Table]:
+        """A table for each table and view that would change."""
+        return {change.name: change.to_arrow() for change in self.changed}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything that would change: `{"epoch": 7, "tables": {name: {"deleted": [row], "inserted": [row]}},
+        "views": …}`, rows as dicts."""
+        return {
+            "epoch": self.epoch,
+            "tables": {name: change.to_dict() for name, change in self.tables.items() if change},
+            "views": {name: change.to_dict() for name, change in self._views.items() if change},
+        }
+
+    def to_html(self, path: str | Path | None = None) -> str:
+        """One page with a table for each change; written to `path` if that is given."""
+        from whence.explain.show.page import written
+        from whence.explain.show.table_page import changes_page
+
+        changes = [(c.name, c.name in self.tables, c.columns, c.deleted, c.inserted) for c in self.changed]
+        return written(changes_page(changes, self.epoch), path)
+
+    def text(self, limit: int = SHOWN) -> rich.text.Text:
+        """As a diff, at most so many rows of each."""
+        import rich.text
+
+        lines = [line for change in self.changed for line in change.lines(limit)]
+        return rich.text.Text("\n").join(lines) if lines else rich.text.Text("nothing would change")
+
+    def __rich__(self) -> rich.console.RenderableType:
+        return self.text()
+
+    def __str__(self) -> str:
+        return str(self.text())
+
+    def __repr__(self) -> str:
+        return plain(self)
+
+
+@dataclass(frozen=True)
+class Writes:
+    """What is supposed: in this order a script, deletions, updates, insertions."""
+
+    sql: str = ""
+    insert: Mapping[str, Any] | None = None
+    delete: Mapping[str, Any] | None = None
+    update: Mapping[str, Any] | None = None
+    strict: bool = False
+    missing: Missing = "error"
+
+    def checked(self) -> Writes:
+        for what, given in (("insert", self.insert), ("delete", self.delete), ("update", self.update)):
+            if given is not None and not isinstance(given, Mapping):
+                raise DataError(f"what_if: {what} is a dict of tables and their rows, not {shown(given)}")
+        return self
+
+
+def suppose(
+    runtime: Embedded, writes: Writes, encode: Encode, fetch: Fetch, views: Iterable[str] | None = None
+) -> WhatIf:
+    """What some writes would change, in these views or in all of them; `fetch` reads rows that are in files."""
+    writes = writes.checked()
+    script = statements.writes_of(runtime, writes.sql)
+    asked = _asked(runtime, views)
+
+    def write(transaction: Transaction) -> None:
+        for statement in script:
+            statement(transaction)
+        early = early_choice(None, writes.strict)
+        for table, rows in (writes.delete or {}).items():
+            pending = transaction.table(_name(table))
+            if isinstance(rows, str):
+                writing.delete_where(pending, rows, None, runtime, early)
+            else:
+                writing.delete(
+                    pending,
+                    writing.read_deletions(fetch(rows, pending.table.name), pending.table, runtime),
+                    runtime,
+                    early,
+                )
+        for table, given in (writes.update or {}).items():
+            pending = transaction.table(_name(table))
+            for values, where in _updates(given, pending.table.name):
+                writing.update(pending, values, where, runtime)
+        for table, rows in (writes.insert or {}).items():
+            pending = transaction.table(_name(table))
+            pending.insert(encode(rows, pending.table.schema, pending.table.name, writes.missing))
+
+    def tell(changes: Mapping[str, Batch]) -> WhatIf:
+        found = {name: _change(runtime, name, changes.get(name)) for name in (*runtime.program.tables, *asked)}
+        tables = {name: found.pop(name) for name in runtime.program.tables}
+        return WhatIf(runtime.epoch, {name: change for name, change in tables.items() if change}, found)
+
+    return runtime.suppose(write, {*asked, *runtime.program.tables}, tell)
+
+
+def _asked(runtime: Embedded, views: Iterable[str] | None) -> Collection[str]:
+    if views is None:
+        return runtime.views()
+    names = [_name(view) for view in ([views] if isinstance(views, str) else views)]
+    for name in names:
+        runtime.schema(name)
+        if name in runtime.program.tables:
+            raise CatalogError(f'"{name}" is a table: what_if tells of tables anyway')
+    return dict.fromkeys(names)
+
+
+def _change(runtime: Embedded, name: str, batch: Batch | None) -> Difference:
+    schema = runtime.schema(name)
+    none = arrow_schema(schema).empty_table()
+    if batch is None:
+        return Difference(name, none, none)
+    change = runtime.visible(name, batch)
+    rows, counts = change.rows, change.ann
+
+    def some(sign: int) -> pa.Table:
+        mine = np.sign(counts) == sign
+        return to_arrow(rows[mine], np.abs(counts[mine]), schema, runtime.dictionary) if mine.any() else none
+
+    return Difference(name, some(1), some(-1))
+
+
+def _updates(given: Any, table: str) -> Iterator[tuple[Mapping[str, Any], Any]]:
+    """(new values, where), or a list of such pairs."""
+    for one in given if isinstance(given, list) else [given]:
+        if isinstance(one, Mapping):
+            yield one, None
+        elif isinstance(one, tuple) and len(one) == 2 and isinstance(one[0], Mapping):
+            yield one
+        else:
+            raise DataError(f"table {table}: an update is a pair of new values and where, not {shown(one)}")
+
+
+def _name(name: object) -> str:
+    if not isinstance(name, str):
+        raise CatalogError(f"a name is text, not {type(name).__name__}")
+    return name.lower()
+
+
+def _sorted(rows: list[Row]) -> list[Row]:
+    """In the order of their values, NULLs last."""
+    return sorted(rows, key=lambda row: [(value is None, 0 if value is None else value) for value in row])

@@ -1,0 +1,148 @@
+"""The changes of a view, epoch by epoch, as they happen.
+
+The invariant: for one iterator, the snapshot it began from plus every change it has yielded equals the view as of the
+last epoch it has reached. Within an epoch a row occurs with one sign only, withdrawals before additions.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from whence.connect.rows import expand, to_tuples
+from whence.model.codes import Codes, Dictionary
+from whence.model.errors import CatalogError
+from whence.model.types import Schema
+
+
+class Change(NamedTuple):
+    """A row that came (+1) or went (-1) in an epoch; a row that came twice is two changes."""
+
+    epoch: int
+    row: tuple[Any, ...]
+    sign: int
+
+
+class Changes:
+    """The changes of one view since this object was made. Iterating ends when it has caught up, and may be resumed.
+
+    >>> import whence
+    >>> db = whence.open(); _ = db.execute("CREATE TABLE a (x INT); CREATE VIEW b AS SELECT DISTINCT x FROM a")
+    >>> changes = db.changes("b")
+    >>> db.insert("a", [(1,), (1,)]); list(changes)
+    2
+    [Change(epoch=1, row=(1,), sign=1)]
+    >>> db.delete("a", [(1,)]), list(changes)
+    (1, [])
+    """
+
+    def __init__(
+        self, name: str, schema: Schema, dictionary: Dictionary, stable: Callable[[], int], poll: float | None = None
+    ) -> None:
+        """`stable` gives the last epoch that may be told of; with `poll`, waiting asks for it every so many seconds."""
+        self.name, self.schema, self.columns = name, schema, schema.names
+        self._dictionary, self._stable, self._poll = dictionary, stable, poll
+        self._waiting: deque[tuple[int, Codes, Codes]] = deque()
+        self._ready: deque[Change] = deque()
+        self._news = threading.Condition()
+        self._end: str | None = None
+
+    def __iter__(self) -> Iterator[Change]:
+        while True:
+            until = self._stable() if self._end is None else None
+            while (change := self._next(until)) is not None:
+                yield change
+            if not self._waiting:
+                return
+
+    def follow(self, timeout: float | None = None) -> Iterator[Change]:
+        """Changes for as long as the database is open; ends after `timeout` seconds in which nothing changed."""
+        quiet_since = time.monotonic()
+        while True:
+            for change in self:
+                yield change
+                quiet_since = time.monotonic()
+            with self._news:
+                if self._waiting:
+                    continue
+                if self._end is not None:
+                    return
+                left = None if timeout is None else quiet_since + timeout - time.monotonic()
+                if left is not None and left <= 0:
+                    return
+                pauses = [pause for pause in (left, self._poll) if pause is not None]
+                self._news.wait(min(pauses, default=None))
+
+    def _next(self, until: int | None) -> Change | None:
+        with self._news:
+            if not self._ready:
+                if not self._waiting:
+                    if self._end:
+                        raise CatalogError(self._end)
+                    return None
+                if until is not None and self._waiting[0][0] > until:
+                    return None
+                epoch, rows, counts = self._waiting.popleft()
+                order = np.argsort(counts > 0, kind="stable")
+                rows, counts = rows[order], counts[order]
+                values = to_tuples(expand(rows, np.abs(counts)), self.schema, self._dictionary)
+                signs = np.repeat(np.sign(counts), np.abs(counts)).tolist()
+                self._ready.extend(Change(epoch, row, sign) for row, sign in zip(values, signs, strict=True))
+            return self._ready.popleft()
+
+    def push(self, epoch: int, rows: Codes, counts: Codes) -> None:
+        """Add what an epoch changed; the rows are not to be written to afterwards."""
+        with self._news:
+            self._waiting.append((epoch, rows, counts))
+            self._news.notify_all()
+
+    def end(self, why: str = "", forget: bool = False) -> None:
+        """No more will come. With a reason, iterating past the last change raises it as a CatalogError.
+
+        With `forget` what has come and was not told of has not happened."""
+        with self._news:
+            self._end = why
+            if forget:
+                self._waiting.clear()
+            self._news.notify_all()
+
+
+class Feeds:
+    """Who listens to which relation. A feed nobody holds any more is forgotten."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, weakref.WeakSet[Changes]] = {}
+        self._guard = threading.Lock()
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._by_name
+
+    @property
+    def names(self) -> list[str]:
+        """What is listened to."""
+        with self._guard:
+            return list(self._by_name)
+
+    def add(self, feed: Changes) -> None:
+        with self._guard:
+            self._by_name.setdefault(feed.name, weakref.WeakSet()).add(feed)
+
+    def push(self, name: str, epoch: int, rows: Codes, counts: Codes) -> None:
+        feeds = list(self._by_name[name])
+        if not feeds:
+            with self._guard:
+                self._by_name.pop(name, None)
+        for feed in feeds:
+            feed.push(epoch, rows, counts)
+
+    def end(self, names: list[str] | None = None, why: str = "", forget: bool = False) -> None:
+        with self._guard:
+            for name in list(self._by_name) if names is None else names:
+                for feed in self._by_name.pop(name, ()):
+                    feed.end(why, forget)

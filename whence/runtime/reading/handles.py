@@ -1,0 +1,243 @@
+"""What a reader holds: a `Handle` on a table or view, whose answers follow the committed epochs, and a `Result`, which
+is one answer and never changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from whence.connect import files, rows
+from whence.model.codes import Interval
+from whence.model.errors import DataError, EvaluationError, WhenceError
+from whence.model.types import Kind, Schema
+from whence.runtime.spark.frames import frames
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+    import rich.table
+
+    from whence.runtime.embedded import Embedded
+
+Row = tuple[Any, ...]
+SHOWN = 20  # rows of a repr
+
+
+class Result:
+    """The answer of a statement: rows for a query, a count for INSERT, DELETE and UPDATE, a message for the rest.
+
+    `warnings` are what the message says that should be looked at: an IF NOT EXISTS that met another definition.
+
+    >>> result = Result(pa.table({"a": [1, 2]}))
+    >>> result.columns, list(result), len(result)
+    (['a'], [(1,), (2,)], 2)
+    """
+
+    def __init__(
+        self,
+        table: pa.Table | None = None,
+        *,
+        message: str = "",
+        count: int | None = None,
+        warnings: Sequence[str] = (),
+    ) -> None:
+        self._table = table if table is not None else pa.table({})
+        self.message, self.warnings = message, tuple(warnings)
+        self.count = self._table.num_rows if count is None else count
+
+    @property
+    def columns(self) -> list[str]:
+        return list(self._table.column_names)
+
+    @property
+    def rows(self) -> list[Row]:
+        return python_rows(self._table)
+
+    @property
+    def is_rows(self) -> bool:
+        """Whether there is a table to show, even an empty one."""
+        return bool(self._table.num_columns)
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return int(self._table.num_rows)
+
+    def __eq__(self, other: object) -> bool:
+        return self.rows == (other.rows if isinstance(other, Result) else other)
+
+    __hash__ = None  # type: ignore[assignment]  # equal by its rows, which may be many
+
+    def to_arrow(self) -> pa.Table:
+        return self._table
+
+    def to_pandas(self) -> pandas.DataFrame:
+        return rows.to_pandas(self._table)
+
+    def to_polars(self) -> polars.DataFrame:
+        return rows.to_polars(self._table)
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        names = self.columns
+        return [dict(zip(names, row, strict=True)) for row in self.rows]
+
+    def __rich__(self) -> rich.table.Table | str:
+        return self.as_grid(SHOWN) if self.is_rows else self.message
+
+    def as_grid(self, limit: int) -> rich.table.Table:
+        """A rich table of the first rows."""
+        return grid(self.columns, python_rows(self._table.slice(0, limit)), len(self))
+
+    def __repr__(self) -> str:
+        return plain(self)
+
+
+class Handle:
+    """A table or view by name. Every call reads the last committed epoch.
+
+    >>> import whence
+    >>> db = whence.open(); _ = db.execute("CREATE TABLE a (x INT)"); _ = db.insert("a", [(1,), (1,)])
+    >>> db["a"].rows, len(db["a"]), (1,) in db["a"], db["a"].to_dicts()
+    ([(1,), (1,)], 2, True, [{'x': 1}, {'x': 1}])
+    """
+
+    def __init__(self, runtime: Embedded, name: str) -> None:
+        self.name, self._runtime = name, runtime
+        runtime.schema(name)  # or it is an error now, not at the first reading
+
+    @property
+    def schema(self) -> Schema:
+        """The columns as they are now: a view may be replaced."""
+        return self._runtime.schema(self.name)
+
+    @property
+    def columns(self) -> list[str]:
+        return list(self.schema.names)
+
+    @property
+    def rows(self) -> list[Row]:
+        runtime = self._runtime
+        with runtime.reading():
+            found, schema, known = runtime.contents(self.name), self.schema, runtime.dictionary
+        return rows.to_tuples(rows.expand(*found), schema, known)
+
+    def to_arrow(self) -> pa.Table:
+        return self._runtime.read_arrow(self.name)[1]
+
+    def to_pandas(self) -> pandas.DataFrame:
+        return rows.to_pandas(self.to_arrow())
+
+    def to_polars(self) -> polars.DataFrame:
+        return rows.to_polars(self.to_arrow())
+
+    def to_spark(self, folder: str | Path | None = None) -> Any:
+        """A DataFrame of the rows as they are now, on the Spark session of the database.
+
+        Many rows go through Parquet files: in `folder`, or beside the database until it is closed."""
+        if getattr(self._runtime, "spark", None) is None:
+            raise WhenceError("to_spark is for a database on Spark: whence.open(path, spark=…)")
+        return frames.to_spark(self._runtime, self.name, folder)
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        return rows.to_dicts(self.rows, self.schema)
+
+    def write(self, path: str | Path) -> None:
+        """The rows to a CSV, JSON lines or Parquet file."""
+        files.write(self.to_arrow(), path)
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return self._runtime.size(self.name)
+
+    def __contains__(self, row: object) -> bool:
+        with self._runtime.reading():
+            known = self._runtime.dictionary
+            if isinstance(row, Mapping):
+                rows.check_columns(self.name, list(row), self.schema)
+            try:
+                (values,) = rows.as_tuples([row], self.schema, self.name)
+                pairs = list(zip(values, self.schema.types, strict=True))
+                # Text that was never met is in no row, and a reader must not add it to the dictionary.
+                if any(isinstance(v, str) and t.kind is Kind.TEXT and known.find(v) is None for v, t in pairs):
+                    return False
+                wanted = rows.encode([values], self.schema, known, self.name)
+            except DataError:
+                return False
+            return bool(self._runtime.count(self.name, wanted)[0] > 0)
+
+    def __rich__(self) -> rich.table.Table:
+        runtime = self._runtime
+        with runtime.reading():
+            (codes, counts), schema, known = runtime.contents(self.name), self.schema, runtime.dictionary
+        some = rows.expand(codes[:SHOWN], counts[:SHOWN])[:SHOWN]
+        return grid(list(schema.names), rows.to_tuples(some, schema, known), int(counts.sum()), self.name)
+
+    def __repr__(self) -> str:
+        return plain(self)
+
+
+def python_rows(table: pa.Table) -> list[Row]:
+    """The rows of an Arrow table as tuples, intervals as ours."""
+    columns = []
+    for i, field in enumerate(table.schema):
+        try:
+            values = table.column(i).to_pylist()
+        except (ValueError, OverflowError) as error:
+            raise EvaluationError(f"column {field.name} holds a value that Python cannot: {error}") from None
+        if field.type == pa.month_day_nano_interval():
+            values = [None if v is None else Interval(v[0], v[1], v[2] // 1000) for v in values]
+        columns.append(values)
+    return list(zip(*columns, strict=True)) if columns else []
+
+
+def grid(columns: list[str], shown: list[Row], total: int, title: str | None = None) -> rich.table.Table:
+    """A rich table of some rows, with a note of how many more there are."""
+    import rich.box
+    import rich.table
+    import rich.text
+
+    more = f"{len(shown):,} of {total:,} rows" if len(shown) < total else f"{total:,} row{'s' * (total != 1)}"
+    out = rich.table.Table(
+        title=None if title is None else rich.text.Text(title, style="table.title"),
+        caption=more,
+        box=rich.box.SIMPLE_HEAD,
+        title_justify="left",
+        caption_justify="left",
+        min_width=max(len(title or ""), len(more)),
+    )
+    numeric = [
+        bool(shown) and all(isinstance(r[i], (int, float)) or r[i] is None for r in shown) for i in range(len(columns))
+    ]
+    for name, right in zip(columns, numeric, strict=True):
+        out.add_column(rich.text.Text(name), justify="right" if right else "left", overflow="fold")
+    for row in shown:
+        out.add_row(*(cell(value) for value in row))
+    return out
+
+
+def cell(value: Any) -> Any:
+    """A value as it is shown in a table."""
+    import rich.text
+
+    if value is None:
+        return rich.text.Text("NULL", style="dim")
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return rich.text.Text(files.duration(value) if isinstance(value, Interval) else str(value))
+
+
+def plain(renderable: Any) -> str:
+    """Anything rich can show, as plain text."""
+    import io
+
+    import rich.console
+
+    out = io.StringIO()
+    rich.console.Console(file=out, width=120, no_color=True).print(renderable)
+    return "\n".join(line.rstrip() for line in out.getvalue().rstrip().splitlines())

@@ -1,0 +1,108 @@
+"""Rows that came too late: `db.late(view)`, `SELECT * FROM late(view)`, and what metrics say of streams.
+
+A view's late rows are those of its own operators, back to the streams and views that it reads; what came too late for a
+view that it reads is that view's. Each is as its operator got it, in the order it came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from whence.connect.arrow import arrow_schema
+from whence.connect.rows import to_arrow
+from whence.engine.core.dataflow import Dataflow
+from whence.engine.core.operator import Operator
+from whence.engine.streams.late import late_stores, operators_of
+from whence.engine.streams.retain import Retain
+from whence.engine.streams.stream import Late
+from whence.engine.streams.stream_scan import StreamScan
+from whence.model.errors import CatalogError
+from whence.model.types import Schema
+from whence.plan.streams.model import without_at
+from whence.runtime.reading.handles import Result
+
+if TYPE_CHECKING:
+    from whence.runtime.embedded import Embedded
+
+
+class LateRows(Result):
+    """The rows that came too late for a view: `count` of them in all, of which the last are here.
+
+    >>> import whence
+    >>> db = whence.open(); _ = db.execute("CREATE STREAM s (x INT)")
+    >>> _ = db.execute("CREATE VIEW sorted AS SELECT x FROM bsort(s, on => x, slack => 0)")
+    >>> _ = db.insert("s", [(5,), (7,), (1,), (8,)])
+    >>> late = db.late("sorted"); late.count, late.rows
+    (1, [(1,)])
+    """
+
+
+def late(runtime: Embedded, name: str) -> LateRows:
+    """What came too late for a view."""
+    with runtime.reading():
+        return LateRows(late_rows(runtime, name), count=late_count(runtime, name))
+
+
+def late_count(runtime: Embedded, name: str) -> int:
+    """How many rows came too late for a view."""
+    return sum(found.count for found, _ in _lates(runtime, name))
+
+
+def late_rows(runtime: Embedded, name: str) -> pa.Table:
+    """The last of them; those of operators that have other columns have NULLs in the rest."""
+    found = list(_lates(runtime, name))
+    if not found:
+        return arrow_schema(runtime.schema(name)).empty_table()
+    tables = [to_arrow(late.rows, np.ones(len(late.rows), np.int64), s, runtime.dictionary) for late, s in found]
+    return pa.concat_tables([t for t in tables if t.num_rows] or tables[:1], promote_options="permissive")
+
+
+def _lates(runtime: Embedded, name: str) -> Iterator[tuple[Late, Schema]]:
+    """Where a view's operators keep what came too late, and the columns that it has."""
+    runtime.schema(name)
+    catalog = runtime.catalog
+    if name in catalog.program.tables:
+        kind = "stream" if catalog.program.tables[name].stream is not None else "table"
+        raise CatalogError(f'"{name}" is a {kind}, for which no row is late: ask for a view that orders it')
+    yield from catalog.lates(name)
+
+
+def lates_under(flow: Dataflow, name: str) -> Iterator[tuple[Late, Schema]]:
+    """Where the operators of a view in a dataflow do."""
+    for op in operators_of(flow.views[name], flow.views):
+        yield from lates_of(op)
+
+
+def lates_of(op: Operator) -> Iterator[tuple[Late, Schema]]:
+    """Where an operator keeps what came too late, of each of its inputs that can be late."""
+    for found, source in zip(late_stores(op), op.inputs, strict=False):
+        yield found, without_at(source.schema)
+
+
+def stream_figures(flow: Dataflow) -> dict[str, dict[str, int]]:
+    """Of each stream of a dataflow, how many rows came, are kept and were dropped, and the bytes that takes."""
+    return {
+        name: {"rows": op.kept.next - 1, "kept": len(op.kept), "dropped": op.dropped_rows, "bytes": op.kept.nbytes}
+        for name, op in [*flow.tables.items(), *flow.views.items()]
+        if isinstance(op, (StreamScan, Retain))
+    }
+
+
+def metrics(runtime: Embedded) -> dict[str, Any]:
+    """What metrics say of streams: how many rows came, how many are kept and were dropped since the database was
+    opened, and how many came too late for each view; nothing, if there are no streams."""
+    with runtime.looking():
+        return _metrics(runtime)
+
+
+def _metrics(runtime: Embedded) -> dict[str, Any]:
+    hidden = [name for name, view in runtime.program.views.items() if view.hidden]
+    streams = {name: found for name, found in runtime.catalog.stream_figures().items() if name not in hidden}
+    if not streams:
+        return {}
+    late = {name: count for name in runtime.views() if (count := late_count(runtime, name))}
+    return {"streams": streams, "late": late}

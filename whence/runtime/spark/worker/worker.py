@@ -1,0 +1,184 @@
+"""The worker's side of a job: partitions kept in a Python worker of Spark between jobs, brought to the present, asked.
+
+A worker is any process: which partitions it has, and how far they have come, is its own affair. What it has not, it
+loads from the last image and the steps since. `memory` bounds what it keeps; a partition that alone is larger is an
+error that says what to do.
+"""
+
+from __future__ import annotations
+
+import gc
+import pickle
+import secrets
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from whence.engine.core.operator import Batch
+from whence.engine.core.replaying import derived_before
+from whence.engine.exchange.staged import Parcel
+from whence.model.errors import OutOfMemoryError, WhenceError
+from whence.runtime.questions.explain import in_bytes
+from whence.runtime.spark.worker.commands import Call, History, Plan, Reply, Sent, Step, fetch, put_away
+from whence.runtime.spark.worker.dictionary_server import Address, RemoteDictionary
+from whence.runtime.spark.worker.partition import LostError, Partition
+from whence.state.manifest import EXCHANGE
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What all tasks of a job share."""
+
+    nonce: str  # of the driver
+    folder: str
+    partitions: int
+    words: Address
+    length: int  # how many words there are
+    memory: int | None
+    run: int | None  # the one that is under way
+    known: bool = False  # rows that are derived have been derived before
+
+
+@dataclass(frozen=True)
+class Request:
+    """What one partition is to do: a step of a run, or an answer between two."""
+
+    partition: int
+    history: History
+    work: Step | Call
+    wanted: tuple[str, ...] = ()
+
+
+class Roster:
+    """The partitions that this process has, of one driver; the one used last at the end."""
+
+    def __init__(self, setup: Setup):
+        self.nonce = setup.nonce
+        self._dictionary = RemoteDictionary(setup.words)
+        self._folder = Path(setup.folder)
+        self._partitions: OrderedDict[int, Partition] = OrderedDict()
+        self._plans: dict[int, Plan] = {}
+
+    def answer(self, setup: Setup, request: Request) -> Any:
+        """Bring a partition to the present and let it do its work."""
+        if setup.length > len(self._dictionary):
+            self._dictionary.catch_up(setup.length)
+        work = request.work
+        partition = self._at_present(setup, request)
+        if isinstance(work, Step):
+            answer: Any = self._sendable(partition.do(work, request.wanted), partition)
+        else:
+            name, args = work
+            answer = getattr(partition, name)(*args)
+            if isinstance(answer, Batch):
+                answer = put_away(self._folder, self._file(partition), answer)
+        self._bound(setup, partition)
+        return answer
+
+    def _at_present(self, setup: Setup, request: Request) -> Partition:
+        found = self._partitions.pop(request.partition, None)
+        again = isinstance(request.work, Step) and found is not None and found.last == request.work.token
+        if found is not None and not again:
+            try:
+                found.settle(request.history, setup.run)
+            except LostError:
+                found = None
+                gc.collect()
+        if found is None:
+            if setup.memory is not None:
+                self._evict(setup.memory // 2)  # to make room for it
+            found = Partition(request.partition, setup.partitions, self._dictionary, self._folder, self._plan)
+            found.load(request.history)
+            found.settle(request.history, setup.run)
+        self._partitions[request.partition] = found
+        return found
+
+    def _plan(self, version: int) -> Plan:
+        if version not in self._plans:
+            self._plans[version] = pickle.loads((self._folder / EXCHANGE / plan_file(version)).read_bytes())
+        return self._plans[version]
+
+    def _sendable(self, reply: Reply, partition: Partition) -> Reply:
+        """The reply, with what is bulky in files."""
+        parcels = [
+            Sent(
+                parcel.stage,
+                parcel.channel,
+                parcel.to,
+                put_away(self._folder, self._file(partition), parcel.batch),
+                parcel.rows,
+                parcel.bytes,
+            )
+            for parcel in reply.parcels
+            if isinstance(parcel, Parcel)
+        ]
+        changes = {
+            name: put_away(self._folder, self._file(partition), fetch(self._folder, batch))
+            for name, batch in reply.changes.items()
+        }
+        return replace(reply, parcels=parcels, changes=changes)
+
+    def _file(self, partition: Partition) -> str:
+        return f"x{partition.number:04d}-{secrets.token_hex(8)}.npy"
+
+    def _bound(self, setup: Setup, partition: Partition) -> None:
+        """Keep no more than may be kept."""
+        if setup.memory is None:
+            return
+        own = partition.state_bytes
+        if own > setup.memory:
+            del self._partitions[partition.number]
+            enough = -(-setup.partitions * own // setup.memory)
+            raise WhenceError(
+                f"partition {partition.number} of {setup.partitions} takes {in_bytes(own)}, more than the "
+                f"worker_memory of {in_bytes(setup.memory)}: use partitions={enough} or more, or more memory"
+            )
+        self._evict(setup.memory, but=1)
+
+    def out_of_memory(self, setup: Setup, number: int) -> OutOfMemoryError:
+        """Say which partition needs more memory than there is; it is forgotten here, to be loaded when it is needed."""
+        lost = self._partitions.pop(number, None)
+        held = f", which holds {in_bytes(lost.state_bytes)}" if lost is not None else ""
+        self._partitions.clear()
+        gc.collect()
+        return OutOfMemoryError(
+            f"out of memory in partition {number} of {setup.partitions}{held}; the epoch is undone. Use "
+            f"partitions={2 * setup.partitions} or more, smaller batches (max_rows_per_epoch), or give Spark's Python "
+            "workers more memory (spark.executor.memoryOverhead)"
+        )
+
+    def _evict(self, limit: int, but: int = 0) -> None:
+        """Let partitions go until the others take no more than a limit; the last `but` stay."""
+        total = sum(p.state_bytes for p in self._partitions.values())
+        if total <= limit or len(self._partitions) <= but:
+            return
+        while total > limit and len(self._partitions) > but:
+            total -= self._partitions.popitem(last=False)[1].state_bytes
+        gc.collect()  # a partition is made of cycles
+
+
+_roster: Roster | None = None
+
+
+def plan_file(version: int) -> str:
+    return f"plan-{version}.pickle"
+
+
+def work(setup: Setup, items: Iterable[bytes]) -> Iterator[bytes]:
+    """A task: the answers to requests, as (partition, answer, error). An error of ours is an answer, not a failure: to
+    try again would not help."""
+    global _roster
+    if _roster is None or _roster.nonce != setup.nonce:
+        _roster = Roster(setup)
+    for item in items:  # to the end: a worker that leaves some is not used again
+        for request in pickle.loads(item):
+            try:
+                with derived_before(setup.known):
+                    answer, error = _roster.answer(setup, request), None
+            except WhenceError as raised:
+                answer, error = None, raised
+            except MemoryError:
+                answer, error = None, _roster.out_of_memory(setup, request.partition)
+            yield pickle.dumps((request.partition, answer, error), protocol=5)

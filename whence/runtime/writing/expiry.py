@@ -1,0 +1,130 @@
+"""Time, as the database sees it, the expiring that is part of every epoch, and the thread that sees to it by itself.
+
+Time never goes backwards: a clock that does is held still until it has caught up. The thread is a convenience for those
+who follow changes; every commit and every read lets go of what is due by itself. It holds the runtime only weakly and
+is a daemon, so it keeps neither the database nor the process alive.
+"""
+
+from __future__ import annotations
+
+import math
+import queue
+import threading
+import time
+import weakref
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from whence.engine.core.epoch import Epoch
+from whence.engine.core.lifetimes import NEVER, Lifetimes
+from whence.engine.core.operator import Batch
+from whence.model.codes import DAY, FIRST_DAY, LAST_DAY, Codes
+from whence.model.errors import WhenceError
+from whence.runtime.writing.transaction import Transaction
+
+if TYPE_CHECKING:
+    from whence.runtime.writing.epochs import Epochs
+
+_SECOND = 1_000_000
+_LONGEST = 60.0  # seconds of sleep, since the clock may be set forward meanwhile
+BUSY = 0.05  # seconds until the next try when a writer is at work
+REFUSED = 5.0  # and when the disk would not take the epoch
+
+
+class Clock:
+    """Microseconds since 1970, from a function that gives seconds.
+
+    >>> times = iter([5, 3.5, 7]); clock = Clock(lambda: next(times))
+    >>> clock.now(), clock.now(), clock.now()
+    (5000000, 5000000, 7000000)
+    """
+
+    def __init__(self, source: Callable[[], float] | None = None) -> None:
+        self.real = source is None
+        self._source = time.time if source is None else source
+        self._last = FIRST_DAY * DAY
+        self._guard = threading.Lock()
+
+    def now(self) -> int:
+        seconds = self._source()
+        if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not math.isfinite(seconds):
+            raise WhenceError(f"the clock must give seconds since 1970 as a number, not {seconds!r}")
+        now = round(seconds * _SECOND)
+        if not FIRST_DAY * DAY <= now < (LAST_DAY + 1) * DAY:
+            raise WhenceError(f"the clock gives {seconds!r} seconds since 1970, outside the years 1 to 9999")
+        return self.reach(now)
+
+    def reach(self, moment: int) -> int:
+        """Let it be at least that late; the time it then is."""
+        with self._guard:
+            self._last = max(self._last, moment)
+            return self._last
+
+
+def gather(writes: Transaction, tables: Mapping[str, Lifetimes], number: int, now: int) -> Epoch:
+    """An epoch of what a transaction has written, and of what is due now in any table."""
+    deltas, refreshed = writes.deltas(), dict[str, Codes]()
+    for name, lifetimes in tables.items():
+        written = deltas.pop(name, None) or Batch.empty(lifetimes.width)
+        again = writes.refreshed(name, written) if lifetimes.by_arrival else written.rows[:0]
+        if len(again):
+            refreshed[name] = again
+        delta = lifetimes.expire(written, again, now)
+        if len(delta.ann):
+            deltas[name] = delta
+    return Epoch(number, now, deltas, refreshed)
+
+
+def say_expired(error: BaseException, expired: Mapping[str, int]) -> None:
+    """Let the error of an epoch say that rows were to expire in it, for that may be the cause."""
+    found = [f"{count:,} row{'s' * (count != 1)} of {name}" for name, count in expired.items() if count]
+    if found and isinstance(error, WhenceError):
+        error.args = (
+            f"{error} (in this epoch {', '.join(found)} were to expire; if that is the cause, it will be so in every "
+            "epoch until the view that cannot follow is dropped or other rows make up for it)",
+        )
+
+
+class Expirer:
+    """A thread that sleeps until the next deadline."""
+
+    def __init__(self, runtime: Epochs) -> None:
+        # SimpleQueue may be put to from a weak reference's callback, whatever this thread is doing then.
+        self._mail: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        self._until = NEVER
+        mail = self._mail
+        self._runtime = weakref.ref(runtime, lambda _: mail.put(False))
+        self._thread = threading.Thread(target=self._run, name="whence expiry", daemon=True)
+        self._thread.start()
+
+    def expect(self, deadline: int) -> None:
+        """Something will be due by then: wake up if that is before the end of the sleep. Under the state's lock."""
+        if deadline < self._until:
+            self._until = deadline
+            self._mail.put(True)
+
+    def sleep_until(self, deadline: int, now: int) -> float:
+        """How many seconds to sleep, for the thread itself. Under the state's lock."""
+        self._until = deadline
+        return min(max(deadline - now, 0) / _SECOND, _LONGEST)
+
+    def stop(self) -> None:
+        """End the thread; when this returns it does nothing any more."""
+        self._mail.put(False)
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    def _run(self) -> None:
+        delay = 0.0
+        while self._wait(delay):
+            runtime = self._runtime()
+            if runtime is None:
+                return
+            delay = runtime.expire_in_background(self)
+            del runtime  # or it would live through the sleep
+
+    def _wait(self, seconds: float) -> bool:
+        try:
+            return self._mail.get(timeout=seconds)
+        except queue.Empty:
+            return True

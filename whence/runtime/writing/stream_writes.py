@@ -1,0 +1,143 @@
+"""A stream as a writer sees it: rows are appended, in the order of the calls, and nothing else can be done.
+
+The law: rows of one transaction arrive in the order in which they were inserted, whatever streams they go to, and are
+numbered (`$at`) in that order when the transaction ends; so what was forgotten on the way leaves no gap. No row is
+looked at: rows are neither hashed nor compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import count
+from typing import NoReturn
+
+import numpy as np
+
+from whence.connect.rows import check_not_null
+from whence.engine.core.operator import Batch
+from whence.engine.streams.connection_point import Retained
+from whence.model.codes import Codes
+from whence.model.errors import DataError
+from whence.plan.algebra.program import Table
+from whence.plan.streams.model import AT
+from whence.runtime.writing.tables import Early, Unmatched
+
+_NUMBERED = -1  # in place of a turn
+_turns = count()
+
+
+class Appending:
+    """What one transaction has written to one stream; it takes the place of a table's `Pending`."""
+
+    def __init__(self, table: Table, committed: Retained, last_at: int) -> None:
+        """`last_at` is when the last row arrived that any stream has."""
+        self.table, self.last_at = table, last_at
+        self._committed = committed
+        self._parts: list[tuple[int, Codes]] = []  # whose turn it was, and the rows with room for their `$at`
+        self._strict = any(not c.nullable for c in table.schema.columns)
+
+    # -- writing -----------------------------------------------------------------------------------------------------
+
+    def insert(self, rows: Codes) -> int:
+        """Append rows; those with room for one more column are taken as they are."""
+        table, width = self.table, len(self.table.schema)
+        if rows.shape[1] == width:
+            rows = with_room(rows)
+        if self._strict:
+            check_not_null(rows[:, :width], table.schema, table.name)
+        if len(rows):
+            self._parts.append((next(_turns), rows))
+        return len(rows)
+
+    def put_back(self, rows: Codes) -> int:
+        """Append rows that have arrived before, with their `$at`s: those of an export."""
+        at = rows[:, -1]
+        if len(rows) and (at[0] <= max(self._committed.last_at, 0) or (np.diff(at) <= 0).any()):
+            raise DataError(f"stream {self.table.name}: the numbers in {AT} do not rise")
+        if len(rows):
+            self._parts.append((_NUMBERED, rows))
+        return len(rows)
+
+    def take(self, rows: Codes, signs: Codes, early: Early = "ignore") -> Unmatched:
+        """Do what a source says, which must be to insert."""
+        if (signs < 0).any():
+            self.refuse("deletes rows")
+        self.insert(rows)
+        return Unmatched()
+
+    def delete(self, rows: Codes, early: Early = "ignore") -> NoReturn:
+        self.refuse("deletes rows")
+
+    def remove(self, rows: Codes, counts: Codes) -> NoReturn:
+        self.refuse("deletes rows")
+
+    def replace(self, old: Codes, counts: Codes, new: Codes) -> NoReturn:
+        self.refuse("updates rows")
+
+    def refuse(self, what: str) -> NoReturn:
+        raise DataError(
+            f"{self.table.name} is a stream, and nobody {what} of a stream: rows are only ever appended, and leave as "
+            "its retain says"
+        )
+
+    # -- seeing ------------------------------------------------------------------------------------------------------
+
+    def contents(self) -> tuple[Codes, Codes]:
+        """The rows that are kept, and behind them those of this transaction, all with `$at`."""
+        at, parts = self.last_at, [self._committed.rows]
+        for turn, rows in self._parts:
+            parts.append(rows.copy())
+            at = at if turn == _NUMBERED else _number(parts[-1], at)
+        found = np.concatenate(parts)
+        return found, np.ones(len(found), np.int64)
+
+    def found(self, rows: Codes) -> NoReturn:
+        self.refuse("looks for rows")
+
+    # -- ending ------------------------------------------------------------------------------------------------------
+
+    def mark(self) -> int:
+        """Where the writes stand, for `back_to`."""
+        return len(self._parts)
+
+    def back_to(self, mark: int) -> None:
+        """Forget the writes since a mark."""
+        del self._parts[mark:]
+
+    @property
+    def parts(self) -> list[tuple[int, Codes]]:
+        return self._parts
+
+    def batch(self) -> Batch:
+        """All rows, which `number_all` must have numbered."""
+        rows = [rows for _, rows in self._parts]
+        if not rows:
+            return Batch.empty(len(self.table.schema) + 1)
+        all_rows = rows[0] if len(rows) == 1 else np.concatenate(rows)
+        return Batch(all_rows, np.ones(len(all_rows), np.int64), True)
+
+    delta = batch
+
+    def refreshed(self, delta: Batch) -> Codes:
+        """Rows that live anew: none, a stream has no time-to-live."""
+        return delta.rows[:0]
+
+
+def number_all(streams: Iterable[Appending]) -> None:
+    """Give the rows of a transaction their `$at`s."""
+    streams = list(streams)
+    at = streams[0].last_at if streams else 0
+    for turn, rows in sorted((part for stream in streams for part in stream.parts), key=lambda part: part[0]):
+        at = at if turn == _NUMBERED else _number(rows, at)
+
+
+def _number(rows: Codes, at: int) -> int:
+    rows[:, -1] = np.arange(at + 1, at + 1 + len(rows))
+    return at + len(rows)
+
+
+def with_room(rows: Codes) -> Codes:
+    """A copy with one more column."""
+    out = np.empty((len(rows), rows.shape[1] + 1), np.int64)
+    out[:, :-1] = rows
+    return out

@@ -1,0 +1,74 @@
+"""A transaction: writes to any tables that become one epoch, all of them or none.
+
+A transaction inside a transaction joins it: its writes are committed by the outer one, and if it fails on its own they
+alone are forgotten. Nothing here touches the committed state; that is the runtime's `commit`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+
+from whence.engine.core.operator import Batch
+from whence.model.codes import Codes
+from whence.plan.algebra.program import is_owed, owed_name
+from whence.runtime.writing.stream_writes import Appending, number_all
+from whence.runtime.writing.tables import Pending
+
+Mark = dict[str, int]
+
+
+class Transaction:
+    """The pending writes of one writer, by table."""
+
+    __slots__ = ("_open", "_pending", "depth", "expired")
+
+    def __init__(self, open_table: Callable[[str], Pending | Appending]) -> None:
+        self._open = open_table
+        self._pending: dict[str, Pending | Appending] = {}
+        self.depth = 0
+        self.expired = 0  # rows whose time was up when it was committed
+
+    def table(self, name: str) -> Pending | Appending:
+        """The table as this transaction sees it."""
+        found = self._pending.get(name)
+        if found is None:
+            found = self._pending[name] = self._open(name)
+            if isinstance(found, Pending) and not is_owed(name):
+                found.debts = partial(self._debts, owed_name(name))
+        return found
+
+    def _debts(self, name: str) -> Pending:
+        """What a table owes, as this transaction sees it."""
+        found = self.table(name)
+        assert isinstance(found, Pending)
+        return found
+
+    def contents(self, name: str) -> Batch | None:
+        """The rows of a table as this transaction sees it; None if it has written nothing there."""
+        pending = self._pending.get(name)
+        return Batch(*pending.contents()) if pending is not None and pending.mark() else None
+
+    def mark(self) -> Mark:
+        return {name: pending.mark() for name, pending in self._pending.items()}
+
+    def back_to(self, mark: Mark) -> None:
+        """Forget the writes since a mark."""
+        for name, pending in self._pending.items():
+            pending.back_to(mark.get(name, 0))
+
+    def deltas(self) -> dict[str, Batch]:
+        """What each table changes by, consolidated, and the rows of each stream in their order; tables that do not
+        change are left out."""
+        streams = [pending for pending in self._pending.values() if isinstance(pending, Appending)]
+        if streams:
+            number_all(streams)
+        found = {name: pending.delta() for name, pending in self._pending.items()}
+        return {name: delta for name, delta in found.items() if len(delta.ann)}
+
+    def refreshed(self, name: str, delta: Batch) -> Codes:
+        """The rows of a table that were written again and stay as they are, given what it changes by."""
+        pending = self._pending.get(name)
+        return pending.refreshed(delta) if pending is not None else np.empty((0, delta.rows.shape[1]), np.int64)
