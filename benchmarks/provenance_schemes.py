@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from whence.engine.recursion.annotated_fixpoint import Provenance
+from whence.engine.recursion.annotated_fixpoint import AnnotatedFixpoint
 from whence.engine.recursion.fixpoint import Fixpoint
 
 DRED, RELATIVE, LAZY, EAGER, SUPPORT = "DRed", "relative lazy", "absorption lazy", "absorption eager", "support"
@@ -179,7 +179,7 @@ def annotation_bytes(operators: Iterable[Any]) -> tuple[int, int]:
     each row of its derivation that row and two links; under DRed nothing, of every row."""
     size, rows = 0, 0
     for fixpoint in operators:
-        if isinstance(fixpoint, Provenance):
+        if isinstance(fixpoint, AnnotatedFixpoint):
             functions, kept = fixpoint.functions, fixpoint.annotations
             slots = np.flatnonzero(kept.shown[: kept.slots])
             slots = slots[~np.isin(fixpoint._described(slots)[0], fixpoint._externals)]

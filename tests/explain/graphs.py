@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from whence.explain.graph import Derivations, Relation, Step, Tally
+from whence.explain.graph import DerivationRule, Derivations, GraphRelation, Tally
 from whence.model.codes import Dictionary
 from whence.model.types import BIGINT, Column, Schema
 
@@ -30,11 +30,15 @@ def build(
     kinds = np.array([0] * base + [1] * absences + [2] * (size - base - absences), np.int32)
     place = np.concatenate([np.arange(base), np.arange(absences), np.arange(size - base - absences)]).astype(np.int32)
     return Derivations(
-        relations=[Relation("b", "base", ONE), Relation("a", "absence", ONE), Relation("v", "view", ONE)],
+        relations=[
+            GraphRelation("b", "base", ONE),
+            GraphRelation("a", "absence", ONE),
+            GraphRelation("v", "view", ONE),
+        ],
         relation=kinds,
         place=place,
         cells=[np.arange(n, dtype=np.int64)[:, None] for n in (base, absences, size - base - absences)],
-        steps=[Step("v", "v <- ...")],
+        steps=[DerivationRule("v", "v <- ...")],
         head=np.array([h for h, _ in derivations], np.int32),
         step=np.zeros(len(derivations), np.int32),
         start=np.concatenate([[0], np.cumsum([len(b) for _, b in derivations])]).astype(np.int64),

@@ -21,7 +21,7 @@ from whence.explain.show.choose import Ways, behind, choose
 from whence.explain.show.explanation import Explanation
 from whence.explain.show.layout import draw
 from whence.explain.show.shares import shares
-from whence.explain.show.tree import Limits
+from whence.explain.show.tree import TreeLimits
 from whence.model.errors import WhenceError
 
 NETWORK = """
@@ -102,7 +102,7 @@ def test_much_is_counted_in_place_of_being_shown() -> None:
     assert len(text.splitlines()) < 50
     assert len(found.witnesses) == 10
     assert found.witness_count == 60
-    few = found.text(Limits(ways=1, room=8)).plain
+    few = found.text(TreeLimits(ways=1, room=8)).plain
     assert "… and 59 more ways" in few
     assert not found.drawn.whole
     page = found.to_html()

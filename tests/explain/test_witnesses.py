@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.explain.graphs import build, graphs, minimal, reachable, table
-from whence.explain.ask.witnesses import Witnesses, witnesses
+from whence.explain.ask.witnesses import WitnessList, witnesses
 from whence.explain.graph import Derivations
 
 
-def sets(graph: Derivations, found: Witnesses) -> list[frozenset[int]]:
+def sets(graph: Derivations, found: WitnessList) -> list[frozenset[int]]:
     return [frozenset(graph.variable[w].tolist()) for w in found.found]
 
 

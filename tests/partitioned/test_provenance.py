@@ -33,8 +33,8 @@ from tests.property.test_random_programs import FUZZ, Case, cases, profile
 from tests.workload import TABLES, Op
 from whence.engine.core.batch import concat
 from whence.engine.core.operator import Batch
-from whence.engine.exchange.wire import Packet, packets
-from whence.engine.recursion.annotated_partitioned_fixpoint import AnnotatedExchange
+from whence.engine.exchange.wire import MessageWriter, packets
+from whence.engine.recursion.annotated_partitioned_fixpoint import AnnotatedPartitionedFixpoint
 from whence.runtime import database
 
 WAYS = (
@@ -139,7 +139,8 @@ numbers = st.lists(st.integers(-(2**63), 2**63 - 1) | st.integers(-99, 99), max_
 def test_letters_say_what_was_written(written: list[tuple[list[int], list[int], bytes]]) -> None:
     """One behind the other, too; one that was cut off is refused."""
     letters = [
-        Packet().numbers(np.array(a, np.int64)).data(c).numbers(np.array(b, np.int64)).letter() for a, b, c in written
+        MessageWriter().numbers(np.array(a, np.int64)).data(c).numbers(np.array(b, np.int64)).letter()
+        for a, b, c in written
     ]
     whole = concat(letters, 1)
     found = [(p.numbers().tolist(), p.data(), p.numbers().tolist(), p.ended) for p in packets(whole)]
@@ -165,11 +166,11 @@ def reasons(ops: list[Any], view: str) -> dict[Row, set[frozenset[Row]]]:
     return found
 
 
-def exchanges(db: whence.Database, view: str) -> list[AnnotatedExchange]:
+def exchanges(db: whence.Database, view: str) -> list[AnnotatedPartitionedFixpoint]:
     """The operators of a view in all partitions."""
     runtime: Any = db._runtime
     ops = [op for p in range(runtime.partitions) for op in runtime.crew._here(p).flow.order]
-    return [op for op in ops if isinstance(op, AnnotatedExchange) and view in op.program.outputs]
+    return [op for op in ops if isinstance(op, AnnotatedPartitionedFixpoint) and view in op.program.outputs]
 
 
 @pytest.mark.parametrize("algebra", ["absorption", "relative"])
@@ -238,7 +239,7 @@ def known(db: whence.Database, partition: int) -> dict[Any, Any]:
     runtime: Any = db._runtime
     found = {}
     for op in runtime.crew._here(partition).flow.order:
-        if isinstance(op, AnnotatedExchange):
+        if isinstance(op, AnnotatedPartitionedFixpoint):
             slots = np.flatnonzero(op.annotations.shown[: op.annotations.slots])
             relations, cells = op._described(slots)
             for slot, relation, row in zip(slots, relations.tolist(), cells.tolist(), strict=True):

@@ -13,8 +13,8 @@ import pytest
 import whence
 from tests.oracle import Update, load
 from tests.partitioned.test_provenance import NETWORK, WAYS, exchanges, known
-from whence.engine.exchange.wire import Packet
-from whence.engine.recursion.annotated_partitioned_fixpoint import AnnotatedExchange
+from whence.engine.exchange.wire import MessageWriter
+from whence.engine.recursion.annotated_partitioned_fixpoint import AnnotatedPartitionedFixpoint
 from whence.runtime import database
 
 
@@ -27,7 +27,7 @@ def reachable(options: str, partitions: int = 2) -> whence.Database:
     return db
 
 
-def letters_of(op: AnnotatedExchange) -> dict[int, Packet]:
+def letters_of(op: AnnotatedPartitionedFixpoint) -> dict[int, MessageWriter]:
     """What could be said of dead rows, and of all derived rows, by phases."""
     heads = np.flatnonzero(op.annotations.shown[: op.annotations.slots])
     relations, cells = op._described(heads)
@@ -35,12 +35,12 @@ def letters_of(op: AnnotatedExchange) -> dict[int, Packet]:
     there = np.flatnonzero(relations == number)
     names, _ = op.functions.pack(op.annotations.shown[heads[there]])
     packet, _ = op._packet(heads, cells, [(copies[0].relation, there)])
-    return {0: op.names.write(Packet(), names), 1: packet}
+    return {0: op.names.write(MessageWriter(), names), 1: packet}
 
 
-def hear(op: AnnotatedExchange, phase: int, whole: bytes) -> None:
+def hear(op: AnnotatedPartitionedFixpoint, phase: int, whole: bytes) -> None:
     """One round that receives these bytes, taken back."""
-    packet = Packet()
+    packet = MessageWriter()
     packet._parts = [whole]
     try:
         op.work(phase, {op.channels[0]: packet.letter()})
@@ -78,12 +78,12 @@ def test_torn_letters_are_refused(way: str) -> None:
 @pytest.mark.parametrize(
     ("part", "match"),
     [
-        (Packet().numbers(np.array([99, 1])), "no copy"),
-        (Packet().numbers(np.array([-1, 1])), "no copy"),
-        (Packet().numbers(np.array([0])), "ends too early"),
+        (MessageWriter().numbers(np.array([99, 1])), "no copy"),
+        (MessageWriter().numbers(np.array([-1, 1])), "no copy"),
+        (MessageWriter().numbers(np.array([0])), "ends too early"),
     ],
 )
-def test_letters_that_speak_of_nothing_are_refused(part: Packet, match: str) -> None:
+def test_letters_that_speak_of_nothing_are_refused(part: MessageWriter, match: str) -> None:
     with reachable(WAYS[0]) as db, pytest.raises(whence.DataError, match=match):
         hear(exchanges(db, "reachable")[0], 1, b"".join(part._parts))
 

@@ -15,7 +15,7 @@ from tests.partitioned.kills import killed, run_on, seen_by
 from tests.partitioned.pairs import Pair, Side, busy, held
 from tests.partitioned.workers import FATES, Pool
 from whence.runtime import database
-from whence.runtime.spark.driver.crew import Crew
+from whence.runtime.spark.driver.crew import SuperstepRunner
 from whence.runtime.spark.worker.partition import Partition
 
 HERE = {"host": "127.0.0.1", "inline_rows": 3}
@@ -100,16 +100,16 @@ def test_a_driver_of_jobs_that_is_killed_anywhere_leaves_all_or_nothing(tmp_path
 
 @pytest.mark.parametrize("seed", range(2))
 def test_full_disk_under_the_exchange_stops_nobody(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rng, pool, write_down = random.Random(f"full {seed}"), Pool(f"full {seed}"), Crew._write_down
+    rng, pool, write_down = random.Random(f"full {seed}"), Pool(f"full {seed}"), SuperstepRunner._write_down
     refused = []
 
-    def sometimes(crew: Crew) -> None:
+    def sometimes(crew: SuperstepRunner) -> None:
         if crew._ready and rng.random() < 0.6:
             refused.append(crew)
             raise whence.StorageError("exchange: cannot write: No space left on device")
         write_down(crew)
 
-    monkeypatch.setattr(Crew, "_write_down", sometimes)
+    monkeypatch.setattr(SuperstepRunner, "_write_down", sometimes)
     pair = Pair(tmp_path / "db", spark=pool, partitions=3, on_spark=HERE)
     for op in busy(300 + seed, 8):
         pair.other.db._runtime.crew.mode = rng.choice(("job", "job", "inline"))

@@ -24,7 +24,7 @@ class Pool:
 
     def __init__(self, seed: object, workers: int = 3, fates: tuple[str, ...] = FATES):
         self.rng, self.fates = random.Random(f"{seed}"), fates
-        self.rosters: list[worker.Roster | None] = [None] * workers
+        self.rosters: list[worker.PartitionCache | None] = [None] * workers
         self.seen: Counter[str] = Counter()
         self._groups: list[bytes] = []
         self._task: Task = lambda items: items

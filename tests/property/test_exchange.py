@@ -23,13 +23,13 @@ from whence.engine.core.batch import concat
 from whence.engine.core.image import Image
 from whence.engine.core.operator import Batch
 from whence.engine.exchange.ship import EVERYWHERE, parted, targets
-from whence.engine.exchange.staged import Parcel, Staged
+from whence.engine.exchange.staged import Parcel, StagedDataflow
 from whence.engine.recursion.components import build_outputs
-from whence.engine.recursion.partitioned_fixpoint import Exchange, build_exchange
+from whence.engine.recursion.partitioned_fixpoint import PartitionedFixpoint, build_exchange
 from whence.model.codes import Dictionary
 from whence.model.errors import EvaluationError, RecursionLimitError
 from whence.plan.algebra.expressions import Col
-from whence.plan.algebra.logical import Distinct, Mine, Node, Project, Ref, Scan, Ship
+from whence.plan.algebra.logical import Distinct, LocalFilter, Node, Project, Ref, Scan, Ship
 from whence.plan.partitions import exchange as plan
 from whence.plan.recursion.rule_model import Atom, Op, RuleProgram
 
@@ -165,22 +165,22 @@ class Cluster:
             flow.commit()
         self.kept = self.contents()
 
-    def _place(self, node: Node, wish: plan.Wish) -> Node:
+    def _place(self, node: Node, wish: plan.RequiredDistribution) -> Node:
         """Tables are spread by whole rows, or copied."""
         match wish.kind:
             case "any":
                 return node
             case "all":
                 return node if self.copied else Ship(node.schema, node, "all")
-        return Mine(node.schema, node, wish.cols) if self.copied else Ship(node.schema, node, "hash", wish.cols)
+        return LocalFilter(node.schema, node, wish.cols) if self.copied else Ship(node.schema, node, "hash", wish.cols)
 
-    def _flow(self) -> Staged:
-        flow = Staged()
+    def _flow(self) -> StagedDataflow:
+        flow = StagedDataflow()
         for name, described in self.outside.items():
             flow.table(name, described.schema)
         return flow
 
-    def _views(self, flow: Staged, p: int) -> dict:
+    def _views(self, flow: StagedDataflow, p: int) -> dict:
         builder = Builder(flow, self.dictionary, lambda name: outputs[name], p, self.count)
         own = build_exchange(self.spec, builder, tuple(self.spec.rules.outputs), name="x", **self.limits)
         outputs = build_outputs(own, tuple(self.spec.rules.outputs), [], builder)
@@ -287,8 +287,8 @@ class Cluster:
             for flow in self.flows
         ]
 
-    def exchanges(self) -> list[Exchange]:
-        return [op for flow in self.flows for op in flow.order if isinstance(op, Exchange)]
+    def exchanges(self) -> list[PartitionedFixpoint]:
+        return [op for flow in self.flows for op in flow.order if isinstance(op, PartitionedFixpoint)]
 
     def wanted(self) -> dict[str, set[Row]]:
         held = {
@@ -329,7 +329,7 @@ class Cluster:
                     assert senders(op, copy.relation) == {row: derived[row] for row in rows}
 
 
-def senders(op: Exchange, copy: int) -> dict[Row, int]:
+def senders(op: PartitionedFixpoint, copy: int) -> dict[Row, int]:
     from whence.engine.recursion.kernels import exchange as ex
     from whence.engine.recursion.kernels import store
 

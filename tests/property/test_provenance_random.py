@@ -22,12 +22,12 @@ from tests.property.test_fixpoint_kernel import PROGRAMS, Row, Run, Source, eval
 from tests.property.test_random_programs import Case, cases, profile
 from whence.annotate.absorption import Absorption
 from whence.annotate.relative import Relative
-from whence.engine.core.epoch_context import during
-from whence.engine.recursion.annotated_fixpoint import Provenance
+from whence.engine.core.epoch_context import epoch_context
+from whence.engine.recursion.annotated_fixpoint import AnnotatedFixpoint
 from whence.engine.recursion.components import functions_of
 from whence.engine.recursion.kernels import heads, store
-from whence.engine.recursion.row_variables import Names
-from whence.engine.recursion.slot_store import Memory
+from whence.engine.recursion.row_variables import RowVariables
+from whence.engine.recursion.slot_store import SlotStore
 from whence.model.codes import Dictionary
 from whence.plan.recursion.rule_model import Atom, Op, Rule, RuleProgram
 from whence.plan.recursion.settings import Maintain
@@ -108,7 +108,7 @@ class Annotated(Run):
     def __init__(self, rules: RuleProgram, maintain: Maintain, seed: int) -> None:
         super().__init__(rules, "dred", seed)
         self.maintain = maintain
-        self.fixpoint: Provenance = Provenance(
+        self.fixpoint: AnnotatedFixpoint = AnnotatedFixpoint(
             rules,
             [Source() for _ in self.externals],
             Dictionary(),
@@ -239,8 +239,8 @@ def test_annotations_on_random_graphs(name: str, maintain: Maintain) -> None:
 @pytest.fixture
 def restless(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stores are compacted, garbage collected and names given again far too often, and small functions too large."""
-    monkeypatch.setattr(Memory, "compact", partialmethod(Memory.compact, at_least=1))
-    monkeypatch.setattr(Names, "grown", property(lambda names: True))
+    monkeypatch.setattr(SlotStore, "compact", partialmethod(SlotStore.compact, at_least=1))
+    monkeypatch.setattr(RowVariables, "grown", property(lambda names: True))
     for algebra in (Absorption, Relative):
         monkeypatch.setattr(algebra, "grown", property(lambda algebra: True))
     monkeypatch.setattr("whence.annotate.absorption.LIMIT", 2)
@@ -254,7 +254,7 @@ def test_the_law_of_annotations_whatever_moves(name: str, maintain: Maintain) ->
         run = Annotated((PROGRAMS | {"near": NEAR})[name], maintain, seed)
         run.nodes = min(run.nodes, 4)
         for number in range(1, 7):
-            with during(number, number):
+            with epoch_context(number, number):
                 run.step()
             run.check_law()
             if run.rng.random() < 0.2:

@@ -14,7 +14,7 @@ from tests.oracle import load
 from tests.runtime.test_recursion import closure
 from whence.annotate.absorption import Absorption
 from whence.annotate.bdd import Bdd
-from whence.engine.recursion.annotated_fixpoint import Provenance
+from whence.engine.recursion.annotated_fixpoint import AnnotatedFixpoint
 from whence.model.errors import CatalogError, DataError, EvaluationError, RecursionLimitError, SqlError
 
 LINK = "CREATE TABLE link (src TEXT, dst TEXT);"
@@ -205,8 +205,8 @@ def test_an_error_on_rows_that_are_there_only_half_way_is_none() -> None:
         assert db.annotation("best", src="X", dst="B").formula == "link(X, B, 6)"
 
 
-def provenance_of(db: whence.Database) -> Provenance:
-    return next(op for op in db._runtime.catalog.flow.order if isinstance(op, Provenance))
+def provenance_of(db: whence.Database) -> AnnotatedFixpoint:
+    return next(op for op in db._runtime.catalog.flow.order if isinstance(op, AnnotatedFixpoint))
 
 
 def test_rows_that_are_gone_are_forgotten_and_their_names_given_again() -> None:

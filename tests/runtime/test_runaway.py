@@ -8,7 +8,7 @@ import pytest
 
 import whence
 from tests.oracle import on_partitions
-from whence.engine.recursion.limits import Limits
+from whence.engine.recursion.limits import RecursionLimits
 from whence.model.errors import RecursionLimitError
 from whence.plan.algebra.program import Program
 from whence.plan.recursion.rules import compile_rules
@@ -88,6 +88,6 @@ def test_limit_follows_whether_rules_make_values(query: str, rows: int) -> None:
 
 
 def test_rounds_are_fewer_than_steps_only_where_nobody_chose() -> None:
-    assert Limits(DEPTH_LIMIT, 10, endless=True).rounds(50) == 50
-    assert Limits(DEPTH_LIMIT, 10, endless=False).rounds(50) == DEPTH_LIMIT
-    assert Limits(200, 10, endless=True).rounds(50) == 200
+    assert RecursionLimits(DEPTH_LIMIT, 10, endless=True).rounds(50) == 50
+    assert RecursionLimits(DEPTH_LIMIT, 10, endless=False).rounds(50) == DEPTH_LIMIT
+    assert RecursionLimits(200, 10, endless=True).rounds(50) == 200

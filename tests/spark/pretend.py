@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import whence
-from whence.engine.core.epoch import Piece
+from whence.engine.core.epoch import InputSection
 from whence.engine.exchange.kernels.routing import route
-from whence.plan.partitions.distribute import Dist
+from whence.plan.partitions.distribute import Distribution
 from whence.runtime.spark.frames.routing import EVERY, RawRows, Routing
-from whence.runtime.spark.worker.dictionary_server import WordServer
+from whence.runtime.spark.worker.dictionary_server import DictionaryServer
 from whence.runtime.writing.tables import Early
 from whence.state.disk import Disk
 from whence.state.inputs import read_input
@@ -21,7 +21,7 @@ from whence.state.inputs import read_input
 class Pretend:
     """Has what `Sharded` has, as far as streams, frames and sinks ask for it."""
 
-    def __init__(self, spark: Any, folder: Path, sql: str, partitions: int = 3, **dists: Dist) -> None:
+    def __init__(self, spark: Any, folder: Path, sql: str, partitions: int = 3, **dists: Distribution) -> None:
         import numpy as np
 
         self.np = np
@@ -33,8 +33,10 @@ class Pretend:
         self.visible, self.is_stream = self.inner.visible, self.inner.is_stream
         self.marks: dict[str, int] = {}
         self.after_epoch: list[Callable[[int, dict[str, Any]], None]] = []
-        self.server = WordServer(self.dictionary)
-        self.dists = {name: dists.get(name, Dist("hash", t.key or (0,))) for name, t in self.program.tables.items()}
+        self.server = DictionaryServer(self.dictionary)
+        self.dists = {
+            name: dists.get(name, Distribution("hash", t.key or (0,))) for name, t in self.program.tables.items()
+        }
         self.epochs: list[dict[str, int]] = []  # rows of each, by table
         self.trouble: Callable[[int], None] = lambda epoch: None  # called right before a commit
         self.later: Callable[[int], None] = lambda epoch: None  # and right after it
@@ -48,7 +50,9 @@ class Pretend:
         tables = {name: (table.schema, self.dists[name]) for name, table in self.program.tables.items()}
         return Routing(self.partitions, tables, self.server.address, str(self.path), "n0")
 
-    def ingest(self, parts: dict[str, list[RawRows | Piece]], marks: dict[str, int], early: Early = "ignore") -> int:
+    def ingest(
+        self, parts: dict[str, list[RawRows | InputSection]], marks: dict[str, int], early: Early = "ignore"
+    ) -> int:
         with self._one:
             taken = {name: [self._rows(name, part) for part in some] for name, some in parts.items()}
             self.trouble(self.epoch + 1)
@@ -62,11 +66,11 @@ class Pretend:
             self.later(self.epoch)
             return self.epoch
 
-    def _forget(self, parts: dict[str, list[RawRows | Piece]]) -> None:
-        for name in {part.file for some in parts.values() for part in some if isinstance(part, Piece)}:
+    def _forget(self, parts: dict[str, list[RawRows | InputSection]]) -> None:
+        for name in {part.file for some in parts.values() for part in some if isinstance(part, InputSection)}:
             (self.path / "inputs" / name).unlink()
 
-    def _rows(self, name: str, part: RawRows | Piece) -> tuple[Any, Any]:
+    def _rows(self, name: str, part: RawRows | InputSection) -> tuple[Any, Any]:
         if isinstance(part, RawRows):
             return part.rows, part.signs
         rows, signs = read_input(Disk(), self.path, part)

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from tests.spark.pretend import Pretend
-from whence.engine.core.epoch import Piece
+from whence.engine.core.epoch import InputSection
 from whence.model.codes import Interval
 from whence.model.errors import DataError
-from whence.plan.partitions.distribute import Dist
+from whence.plan.partitions.distribute import Distribution
 from whence.runtime.spark.frames.routing import RawRows, Routed, route_frame
 
 LINK = "CREATE TABLE link (src TEXT, dst TEXT, cost INT)"
@@ -50,7 +50,7 @@ def test_many_rows_go_through_files_by_partition(spark: Any, tmp_path: Path) -> 
     found = routed(db, df, "link", small_rows=100, section_rows=1000)
     assert found.rows == 5000
     assert [section.rows for section in found.sections] == [1000, 666, 1000, 667, 1000, 667]
-    assert all(isinstance(part, Piece) for part in found.parts)
+    assert all(isinstance(part, InputSection) for part in found.parts)
     assert len(files(tmp_path)) == 6
     db.ingest({"link": found.parts}, {})
     assert db.rows("link") == sorted((f"n{i % 700}", f"n{i % 900}", i) for i in range(5000))
@@ -59,9 +59,9 @@ def test_many_rows_go_through_files_by_partition(spark: Any, tmp_path: Path) -> 
 
 
 def test_a_copied_table_is_written_once(spark: Any, tmp_path: Path) -> None:
-    db = Pretend(spark, tmp_path, "CREATE TABLE t (x BIGINT)", t=Dist("all"))
+    db = Pretend(spark, tmp_path, "CREATE TABLE t (x BIGINT)", t=Distribution("all"))
     found = take(db, spark.range(100).selectExpr("id x").coalesce(1), "t", small_rows=10)
-    assert [(p.partition, p.rows) for p in found.parts if isinstance(p, Piece)] == [(-1, 100)]
+    assert [(p.partition, p.rows) for p in found.parts if isinstance(p, InputSection)] == [(-1, 100)]
     assert db.rows("t") == [(i,) for i in range(100)]
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.spark.pretend import Pretend
 from whence.model.errors import CatalogError, DataError, MissingRowError, StorageError, WhenceError
-from whence.runtime.spark.frames.streams import Running, Streams
+from whence.runtime.spark.frames.streams import AttachedStreams, Running
 
 LINK = "CREATE TABLE link (src TEXT, dst TEXT)"
 COLUMNS = "src string, dst string, op string"
@@ -42,7 +42,7 @@ def folder(spark: Any, tmp_path: Path) -> Folder:
 
 
 def start(db: Pretend, folder: Folder, **options: Any) -> Running:
-    streams = Streams(db)
+    streams = AttachedStreams(db)
     streams.attach("link", folder.stream(), op="op", max_rows_per_epoch=options.pop("max_rows_per_epoch", None))
     return streams.start(trigger="availableNow", **options)
 
@@ -88,7 +88,7 @@ def test_deletion_in_an_earlier_file_waits_for_its_row(
     db = Pretend(spark, tmp_path / "db", LINK)
     folder.put("-ab", "+bc", "-xy")
     folder.put("+ab")
-    streams = Streams(db)
+    streams = AttachedStreams(db)
     streams.attach("link", folder.stream(), op="op", early=early)
     streams.start(trigger="availableNow").awaitTermination(120)
     assert (db.rows("link"), db.db.owed("link").rows) == (rows, owed)
@@ -96,7 +96,7 @@ def test_deletion_in_an_earlier_file_waits_for_its_row(
 
 def test_early_deletion_may_be_an_error(spark: Any, tmp_path: Path, folder: Folder) -> None:
     db = Pretend(spark, tmp_path / "db", LINK)
-    streams = Streams(db)
+    streams = AttachedStreams(db)
     with pytest.raises(WhenceError, match="early is 'ignore', 'hold' or 'error', not 'late'"):
         streams.attach("link", folder.stream(), op="op", early="late")  # type: ignore[arg-type]  # the point of it
     streams.attach("link", folder.stream(), op="op", early="error")
@@ -174,7 +174,7 @@ def test_another_checkpoint_is_an_error(spark: Any, tmp_path: Path, folder: Fold
 
 def test_an_error_in_a_batch_stops_all(spark: Any, tmp_path: Path, folder: Folder) -> None:
     db = Pretend(spark, tmp_path / "db", LINK)
-    streams = Streams(db)
+    streams = AttachedStreams(db)
     streams.attach("link", folder.stream(), op="op")
     other = Folder(spark, tmp_path / "other")
     streams.attach("link", other.stream(), op="op", name="other")
@@ -199,7 +199,7 @@ def test_debezium_and_a_stop(spark: Any, tmp_path: Path) -> None:
     lines = ['{"op":"c","before":null,"after":{"id":1,"who":"ann"}}', "rubbish",
              '{"op":"u","before":null,"after":{"id":1,"who":"bob"}}']  # fmt: skip
     (tmp_path / "in" / "1.txt").write_text("\n".join(lines))
-    streams = Streams(db)
+    streams = AttachedStreams(db)
     streams.attach("orders", spark.readStream.text(str(tmp_path / "in")), format="debezium", on_error="skip")
     with streams.start(trigger="100 milliseconds") as running:
         running.process_all_available()
@@ -217,7 +217,7 @@ def test_order_by_says_what_is_last(spark: Any, tmp_path: Path, folder: Folder) 
     db = Pretend(spark, tmp_path / "db", "CREATE TABLE t (src TEXT PRIMARY KEY, dst TEXT)")
     for last in "daczb":
         folder.put(f"+k{last}")
-    streams = Streams(db)
+    streams = AttachedStreams(db)
     streams.attach("t", folder.stream(files=10), op="op", order_by="dst")
     streams.start(trigger="once").awaitTermination(120)
     assert db.rows("t") == [("k", "z")]
@@ -225,7 +225,7 @@ def test_order_by_says_what_is_last(spark: Any, tmp_path: Path, folder: Folder) 
 
 def test_what_attach_refuses(spark: Any, tmp_path: Path, folder: Folder) -> None:
     db = Pretend(spark, tmp_path / "db", LINK)
-    streams = Streams(db)
+    streams = AttachedStreams(db)
     good = folder.stream()
     with pytest.raises(WhenceError, match="no stream is attached"):
         streams.start()

@@ -16,7 +16,7 @@ import pytest
 from whence import DataError, Interval, StorageError
 from whence.model.codes import NULL, Dictionary
 from whence.runtime.spark.worker import dictionary_server as words
-from whence.runtime.spark.worker.dictionary_server import Address, RemoteDictionary, WordServer
+from whence.runtime.spark.worker.dictionary_server import Address, DictionaryServer, RemoteDictionary
 
 
 @pytest.fixture
@@ -25,8 +25,8 @@ def driver() -> Dictionary:
 
 
 @pytest.fixture
-def server(driver: Dictionary) -> Iterator[WordServer]:
-    with WordServer(driver) as server:
+def server(driver: Dictionary) -> Iterator[DictionaryServer]:
+    with DictionaryServer(driver) as server:
         yield server
 
 
@@ -43,7 +43,7 @@ def questions(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return asked
 
 
-def test_new_words_get_the_drivers_codes(driver: Dictionary, server: WordServer) -> None:
+def test_new_words_get_the_drivers_codes(driver: Dictionary, server: DictionaryServer) -> None:
     driver.intern_all(["a", "b"])
     one, other = RemoteDictionary(server.address), RemoteDictionary(server.address)
     assert one.intern("c") == 2
@@ -56,7 +56,9 @@ def test_new_words_get_the_drivers_codes(driver: Dictionary, server: WordServer)
     assert other.value(6) == Interval(1, -2, 3)
 
 
-def test_a_column_is_one_question_and_known_words_none(server: WordServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_column_is_one_question_and_known_words_none(
+    server: DictionaryServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     worker = RemoteDictionary(server.address)
     asked = questions(monkeypatch)
     column = [f"w{i % 1000}" for i in range(5000)]
@@ -70,7 +72,7 @@ def test_a_column_is_one_question_and_known_words_none(server: WordServer, monke
 
 
 def test_more_words_than_a_message_holds(
-    driver: Dictionary, server: WordServer, monkeypatch: pytest.MonkeyPatch
+    driver: Dictionary, server: DictionaryServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(words, "_WORDS", 10)
     monkeypatch.setattr(words, "_CHARACTERS", 40)
@@ -81,7 +83,7 @@ def test_more_words_than_a_message_holds(
     assert other.since(0) == one.since(0) == driver.since(0)
 
 
-def test_codes_that_came_with_rows_are_looked_up(driver: Dictionary, server: WordServer) -> None:
+def test_codes_that_came_with_rows_are_looked_up(driver: Dictionary, server: DictionaryServer) -> None:
     worker = RemoteDictionary(server.address)
     driver.intern_all(["b", "a", "c"])
     assert worker.values(np.array([2, NULL, 0])) == ["c", None, "b"]
@@ -92,7 +94,7 @@ def test_codes_that_came_with_rows_are_looked_up(driver: Dictionary, server: Wor
         worker.catch_up(5)
 
 
-def test_half_a_surrogate_pair_is_refused_here(driver: Dictionary, server: WordServer) -> None:
+def test_half_a_surrogate_pair_is_refused_here(driver: Dictionary, server: DictionaryServer) -> None:
     worker = RemoteDictionary(server.address)
     with pytest.raises(DataError, match="surrogate"):
         worker.intern_all(["fine", "\ud800"])
@@ -100,7 +102,7 @@ def test_half_a_surrogate_pair_is_refused_here(driver: Dictionary, server: WordS
     assert worker.intern("fine") == 0
 
 
-def test_threads_and_workers_agree(driver: Dictionary, server: WordServer) -> None:
+def test_threads_and_workers_agree(driver: Dictionary, server: DictionaryServer) -> None:
     workers = [RemoteDictionary(server.address) for _ in range(3)]
     failures: list[BaseException] = []
 
@@ -127,7 +129,7 @@ def test_threads_and_workers_agree(driver: Dictionary, server: WordServer) -> No
         assert worker.since(0) == known[: len(worker)]
 
 
-def test_a_lost_connection_is_opened_again(driver: Dictionary, server: WordServer) -> None:
+def test_a_lost_connection_is_opened_again(driver: Dictionary, server: DictionaryServer) -> None:
     worker = RemoteDictionary(server.address)
     worker.intern("a")
     server._server.hang_up()
@@ -139,7 +141,7 @@ def test_a_lost_connection_is_opened_again(driver: Dictionary, server: WordServe
 
 
 def test_a_driver_that_is_gone_is_said(driver: Dictionary) -> None:
-    server = WordServer(driver)
+    server = DictionaryServer(driver)
     worker = RemoteDictionary(server.address)
     worker.intern("a")
     server.close()
@@ -151,14 +153,14 @@ def test_a_driver_that_is_gone_is_said(driver: Dictionary) -> None:
         RemoteDictionary(server.address).intern("a")
 
 
-def test_a_worker_of_another_driver_is_refused(server: WordServer) -> None:
+def test_a_worker_of_another_driver_is_refused(server: DictionaryServer) -> None:
     worker = RemoteDictionary(server.address)
     worker.extend(0, ["some", "thing"])
     with pytest.raises(StorageError, match="you have 2 words, and there are only 0"):
         worker.intern("else")
 
 
-def test_after_a_fork_each_process_has_its_own_connection(driver: Dictionary, server: WordServer) -> None:
+def test_after_a_fork_each_process_has_its_own_connection(driver: Dictionary, server: DictionaryServer) -> None:
     worker = RemoteDictionary(server.address)
     worker.intern("parent")
     worker._asking.acquire()  # as if another thread were asking while this one forks
@@ -175,13 +177,13 @@ def test_after_a_fork_each_process_has_its_own_connection(driver: Dictionary, se
     assert driver.since(0) == ["parent", "child", "more"]
 
 
-def test_an_address_travels_and_keeps_its_secret_out_of_messages(server: WordServer) -> None:
+def test_an_address_travels_and_keeps_its_secret_out_of_messages(server: DictionaryServer) -> None:
     address = server.address
     assert pickle.loads(pickle.dumps(address)) == address
     assert address.secret not in repr(address)
 
 
-def test_a_wrong_secret_gets_nothing(driver: Dictionary, server: WordServer) -> None:
+def test_a_wrong_secret_gets_nothing(driver: Dictionary, server: DictionaryServer) -> None:
     driver.intern("private")
     thief = RemoteDictionary(Address(server.address.host, server.address.port, "guessed"))
     with pytest.raises(StorageError, match="cannot be reached"):
@@ -207,7 +209,7 @@ def test_a_stranger_in_the_drivers_place_is_not_believed() -> None:
 
 
 @pytest.mark.parametrize("greeted", [False, True])
-def test_hostile_bytes_cost_only_their_connection(driver: Dictionary, server: WordServer, greeted: bool) -> None:
+def test_hostile_bytes_cost_only_their_connection(driver: Dictionary, server: DictionaryServer, greeted: bool) -> None:
     some = random.Random(greeted)
     honest = RemoteDictionary(server.address)
     honest.intern("a")

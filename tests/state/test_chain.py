@@ -16,7 +16,7 @@ from tests.faults import Failing, Unplugged, dies, points
 from whence.engine.core.image import Image
 from whence.model.errors import CorruptionError, StorageError
 from whence.state import directory as directories
-from whence.state.chain import Chain, Writer
+from whence.state.chain import ImageChain, Writer
 from whence.state.directory import BLOCK, FRAME, Directory
 from whence.state.disk import Disk
 from whence.state.manifest import Link
@@ -37,12 +37,12 @@ def write(
         return writer.finish({"number": number})
 
 
-def open_chain(folder: Path, files: int) -> Chain:
+def open_chain(folder: Path, files: int) -> ImageChain:
     kinds = ("base", "patch")
-    return Chain(folder, [Link(kinds[number > 0], f"{number}.image", number, 0) for number in range(files)])
+    return ImageChain(folder, [Link(kinds[number > 0], f"{number}.image", number, 0) for number in range(files)])
 
 
-def contents(chain: Chain) -> Snapshot:
+def contents(chain: ImageChain) -> Snapshot:
     with chain:
         return {part: chain.image(part) for part in chain.parts}
 
@@ -319,7 +319,7 @@ def test_files_of_another_chain_are_refused(tmp_path: Path) -> None:
     with pytest.raises(CorruptionError, match=r"1\.image.*does not continue the one before it"):
         open_chain(tmp_path, 2)
     with pytest.raises(CorruptionError, match="does not continue"):
-        Chain(tmp_path, [Link("base", "1.image", 1, 0)])
+        ImageChain(tmp_path, [Link("base", "1.image", 1, 0)])
 
 
 def test_a_newer_format_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ import whence
 from tests.oracle import assert_rows
 from whence.engine.core.image import TABLE, Image
 from whence.model.errors import StorageError
-from whence.state.chain import Chain, Writer
+from whence.state.chain import ImageChain, Writer
 from whence.state.disk import Disk
 from whence.state.folder import WORDS, Folder
 from whence.state.manifest import STATE, Link
@@ -104,14 +104,14 @@ def chains(path: Path) -> list[tuple[Link, ...]]:
 
 
 def parts_of(path: Path, links: tuple[Link, ...]) -> dict[str, Image]:
-    with Chain(path / STATE, links) as chain:
+    with ImageChain(path / STATE, links) as chain:
         return {key: chain.image(key) for key in chain.parts}
 
 
 def rewrite(path: Path, links: tuple[Link, ...], parts: dict[str, Image]) -> None:
     """Put other parts in the place of an image that is one file."""
     (link,) = links
-    with Chain(path / STATE, links) as chain:
+    with ImageChain(path / STATE, links) as chain:
         meta = chain.meta
     (path / STATE / link.file).unlink()
     with Writer(Disk(), path / STATE / link.file, None) as writer:
@@ -185,7 +185,7 @@ def test_damaged_operators_are_computed_and_the_next_image_is_whole(tmp_path: Pa
     links = chains(path)[0]
     file = path / STATE / links[0].file
     whole, places = file.read_bytes(), {}
-    with Chain(path / STATE, links) as chain:
+    with ImageChain(path / STATE, links) as chain:
         for key, arrays in chain.directory.parts.items():
             for stored in arrays.values():
                 if len(stored.frames):

@@ -19,7 +19,7 @@ import whence
 from tests.faults import Failing, Mortal, Unplugged, dies, points
 from tests.workload import abandon, open_small
 from whence.connect.rows import encode
-from whence.engine.core.epoch import Epoch, Inputs, Piece
+from whence.engine.core.epoch import Epoch, Inputs, InputSection
 from whence.engine.core.operator import Batch
 from whence.engine.exchange.kernels.routing import route
 from whence.model.codes import Codes
@@ -90,7 +90,7 @@ def test_rows_in_any_layout(tmp_path: Path) -> None:
             write_input(DISK, tmp_path / INPUTS / "file", [("t", 0, rows, signs)])
 
 
-def written(folder: Path, disk: Disk = DISK) -> list[tuple[Piece, list[Any]]]:
+def written(folder: Path, disk: Disk = DISK) -> list[tuple[InputSection, list[Any]]]:
     """A small file, its pieces and what they hold."""
     one, two = np.array([[1, 2], [3, 4]]), np.array([[5]])
     pieces = write_input(
@@ -117,7 +117,7 @@ def test_damage_is_told_or_does_no_harm(tmp_path: Path) -> None:
         read_input(DISK, tmp_path, held[0][0])
 
 
-def as_read(folder: Path, piece: Piece, content: list[Any]) -> bool:
+def as_read(folder: Path, piece: InputSection, content: list[Any]) -> bool:
     """Whether reading a piece says that it is damaged; if not, it is as it was."""
     try:
         rows, signs = read_input(DISK, folder, piece)
@@ -168,7 +168,7 @@ EPOCH_5 = Epoch(
     6,
     {"t": Batch(np.array([[1, 2]]), np.array([1]), True)},
     {"u": np.array([[3]])},
-    Inputs((Piece("e000000000005-x", "größe", -1, 8, 3, 2),), {"s": 12}),
+    Inputs((InputSection("e000000000005-x", "größe", -1, 8, 3, 2),), {"s": 12}),
 )
 
 
@@ -192,7 +192,7 @@ def test_bytes_that_nobody_packed() -> None:
 
 
 def test_a_record_names_files_of_its_own_epoch(tmp_path: Path) -> None:
-    inputs = Inputs((Piece("e000000000004-x", "t", 0, 8, 1, 1),))
+    inputs = Inputs((InputSection("e000000000004-x", "t", 0, 8, 1, 1),))
     with pytest.raises(StorageError, match="e000000000004-x cannot hold rows of epoch 5"):
         packed(Epoch(5, 6, {}, inputs=inputs))
     with pytest.raises(ValueError, match="exact changes and others"):

@@ -14,7 +14,7 @@ import whence
 from tests.streams.test_replay import COLD, WARM, declared, fill, often, sources  # noqa: F401  # `often` is a fixture
 from whence.engine.core.dataflow import upwards
 from whence.engine.streams.replay import covering_join
-from whence.engine.streams.replay.provenance_join import Traced
+from whence.engine.streams.replay.provenance_join import ProvenanceJoin
 from whence.model.errors import EvaluationError, ExpiredError
 
 QUERIES = {**COLD, **WARM}
@@ -41,7 +41,7 @@ def assert_eager(db: whence.Database, names: Any = tuple(QUERIES)) -> None:
 
 
 def joins(db: whence.Database, view: str) -> Any:
-    (found,) = (op for op in upwards([db._runtime.catalog.flow.views[view]]) if isinstance(op, Traced))
+    (found,) = (op for op in upwards([db._runtime.catalog.flow.views[view]]) if isinstance(op, ProvenanceJoin))
     return found._join
 
 

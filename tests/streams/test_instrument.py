@@ -16,14 +16,14 @@ from whence.plan.streams.model import (
     DEFAULT_RETENTION,
     Align,
     BSort,
+    DropProvenance,
     Generate,
     Lookup,
     Merge,
-    Plain,
-    Relate,
     Retain,
     Span,
     Stream,
+    StreamToRelation,
     Window,
     with_at,
 )
@@ -116,12 +116,12 @@ def test_readers_that_ask_for_nothing_drop_annotations() -> None:
     given = program(
         a=(window(LEFT, "a"), LINEAGE),
         b=(BSort(ROWS, Ref(ROWS, "a"), 0, 3, "b"), {}),
-        c=(Relate(SCHEMA, Ref(ROWS, "a")), {}),
+        c=(StreamToRelation(SCHEMA, Ref(ROWS, "a")), {}),
     )
     found = instrument(given)
     query = found.views["b"].query
     assert isinstance(query, Retain)
-    assert query.input == BSort(ROWS, Plain(ROWS, Ref(ROWS, "a")), 0, 3, "b")
+    assert query.input == BSort(ROWS, DropProvenance(ROWS, Ref(ROWS, "a")), 0, 3, "b")
     assert found.views["c"] is given.views["c"], "a relation has no annotations anyway"
 
 
@@ -174,4 +174,4 @@ def test_a_source_behind_another_is_refused() -> None:
 
 def test_a_relation_is_not_traced() -> None:
     with pytest.raises(SqlError, match="is a relation"):
-        traces_of("a", program(a=(Relate(SCHEMA, LEFT), LINEAGE)))
+        traces_of("a", program(a=(StreamToRelation(SCHEMA, LEFT), LINEAGE)))

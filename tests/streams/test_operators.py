@@ -16,7 +16,7 @@ from whence.engine.relational.lateral import Lateral
 from whence.engine.relational.project import Project
 from whence.engine.relational.scan import Scan
 from whence.engine.relational.select import Select
-from whence.engine.streams.generate import Generate, Plain, Relate
+from whence.engine.streams.generate import DropProvenance, Generate, StreamToRelation
 from whence.engine.streams.lookup import Lookup
 from whence.engine.streams.merge import Merge
 from whence.engine.streams.sort import BSort
@@ -73,14 +73,14 @@ def test_generate_of_a_stream_that_is_not_traced():
 
 def test_plain_drops_what_rows_carry():
     feed = Feed()
-    op = Plain(Generate(feed, "a", Sets()))
+    op = DropProvenance(Generate(feed, "a", Sets()))
     assert run(op, [{feed: [(5, 5, 1)]}]) == [((5, 5, 1), 1)]
     assert op.algebra is COUNTING
 
 
 def test_relate_forgets_when_rows_came():
     feed = Feed()
-    out = run(Relate(Generate(feed, "a", Sets()), TWO), [{feed: [(5, 6, 1), (5, 6, 2)]}, {feed: [(5, 6, 3)]}])
+    out = run(StreamToRelation(Generate(feed, "a", Sets()), TWO), [{feed: [(5, 6, 1), (5, 6, 2)]}, {feed: [(5, 6, 3)]}])
     assert out == 3 * [((5, 6), 1)]
 
 

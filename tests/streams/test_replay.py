@@ -13,7 +13,7 @@ import whence
 from whence.engine.streams.replay import checkpoints
 from whence.engine.streams.replay.checkpoints import starts_cold
 from whence.engine.streams.replay.ragged import Ragged
-from whence.explain.retrieve.replay import Figures, replay
+from whence.explain.retrieve.replay import ReplayCost, replay
 from whence.model.errors import ExpiredError
 from whence.runtime.questions.tracing import site_of
 
@@ -72,7 +72,7 @@ def db(often: None) -> Any:
         yield db
 
 
-def of(db: whence.Database, view: str, tids: list[int]) -> tuple[dict[str, Ragged], Figures]:
+def of(db: whence.Database, view: str, tids: list[int]) -> tuple[dict[str, Ragged], ReplayCost]:
     return replay(site_of(db._runtime.catalog), view, np.array(tids, np.int64))
 
 
@@ -110,14 +110,14 @@ def test_replay_equals_eager(db: whence.Database, view: str) -> None:
 def test_what_overlaps_is_run_once_and_gaps_are_not_run(db: whence.Database) -> None:
     # 8 rows of 3 windows that begin one after the other; then one far away.
     _, figures = of(db, "nested", [1])
-    assert figures == Figures(1, 6)
+    assert figures == ReplayCost(1, 6)
     _, figures = of(db, "nested", [1, 2])
-    assert figures == Figures(1, 9)
+    assert figures == ReplayCost(1, 9)
     found, figures = of(db, "nested", [1, 2, 40])
-    assert figures == Figures(2, 15)
+    assert figures == ReplayCost(2, 15)
     assert [found["s"].of(n).tolist() for n in range(3)] == [[*range(1, 7)], [*range(4, 10)], [*range(118, 124)]]
     _, figures = of(db, "nested", list(range(1, 41)))
-    assert figures == Figures(1, 123)
+    assert figures == ReplayCost(1, 123)
 
 
 def test_a_replay_starts_at_the_last_checkpoint_before(db: whence.Database) -> None:

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from whence.annotate.counting import COUNTING
-from whence.engine.core.epoch_context import during
+from whence.engine.core.epoch_context import epoch_context
 from whence.engine.core.image import StaleImage
 from whence.engine.core.operator import Batch
 from whence.engine.streams import connection_point as module
-from whence.engine.streams.connection_point import Retained
+from whence.engine.streams.connection_point import ConnectionPoint
 from whence.engine.streams.stream_scan import StreamScan
 from whence.model.errors import ExpiredError
 from whence.model.types import BIGINT, Column, Schema
@@ -24,14 +24,14 @@ def rows(first: int, count: int) -> np.ndarray:
     return np.column_stack((at * 10, at))
 
 
-def add(kept: Retained, count: int, now: int | None = None) -> int:
+def add(kept: ConnectionPoint, count: int, now: int | None = None) -> int:
     new = rows(kept.next, count)
     kept.append(new, np.ones(count, np.int64))
     return kept.commit(now)
 
 
 def test_the_last_rows_are_kept_and_tids_go_on():
-    kept = Retained(2, Retention(rows=3), name="reading")
+    kept = ConnectionPoint(2, Retention(rows=3), name="reading")
     assert [add(kept, n) for n in (2, 2, 5)] == [0, 1, 5]
     assert (kept.first, kept.next, len(kept), kept.complete) == (7, 10, 3, False)
     assert kept.scan().rows.tolist() == rows(7, 3).tolist()
@@ -41,7 +41,7 @@ def test_the_last_rows_are_kept_and_tids_go_on():
 
 
 def test_what_has_expired_says_so():
-    kept = Retained(2, Retention(rows=3, text="3 rows"), name="reading")
+    kept = ConnectionPoint(2, Retention(rows=3, text="3 rows"), name="reading")
     add(kept, 9)
     with pytest.raises(ExpiredError, match=r"stream reading no longer has tid 6: tid 7 is the first .*'3 rows'"):
         kept.at(np.array([7, 6]))
@@ -50,13 +50,13 @@ def test_what_has_expired_says_so():
 
 
 def test_bytes_are_those_of_cells():
-    kept = Retained(2, Retention(nbytes=160))
+    kept = ConnectionPoint(2, Retention(nbytes=160))
     add(kept, 50)
     assert len(kept) == 10
 
 
 def test_an_age_goes_by_the_times_of_epochs():
-    kept = Retained(2, Retention(micros=100))
+    kept = ConnectionPoint(2, Retention(micros=100))
     add(kept, 2)  # filled, at no time: as if it came with the next rows
     for now in (1000, 1050, 1099):
         add(kept, 1, now)
@@ -69,11 +69,11 @@ def test_an_age_goes_by_the_times_of_epochs():
 
 def test_epochs_that_fail_leave_no_trace():
     scan = StreamScan("s", Schema((Column("x", BIGINT),)), Retention(rows=4, micros=10**9), COUNTING)
-    with during(1, 5):
+    with epoch_context(1, 5):
         scan.apply([Batch(rows(1, 3), np.ones(3, np.int64), True)])
     scan.commit()
     before = {name: array.copy() for name, array in scan.image().items()}
-    with during(2, 6):
+    with epoch_context(2, 6):
         scan.apply([Batch(rows(4, 100), np.ones(100, np.int64), True)])
     scan.undo()
     assert_same(scan.image(), before)
@@ -93,7 +93,7 @@ def assert_same(image, other):
 def test_any_course_of_epochs_keeps_the_last_rows(steps, retention):
     module._CHUNK, before = 8, module._CHUNK
     try:
-        kept = Retained(2, retention)
+        kept = ConnectionPoint(2, retention)
         came: list[tuple[int, int]] = []  # of every row, its number and its time
         for now, (count, what) in enumerate(steps, 1):
             kept.append(rows(kept.next, count), np.ones(count, np.int64))
@@ -103,7 +103,7 @@ def test_any_course_of_epochs_keeps_the_last_rows(steps, retention):
             kept.commit(10 * now)
             came += [(n, 10 * now) for n in range(len(came) + 1, len(came) + 1 + count)]
             if what == "image":
-                again = Retained(2, retention)
+                again = ConnectionPoint(2, retention)
                 again.restore({name: array.copy() for name, array in kept.image().items()})
                 assert_same(again.image(), kept.image())
                 kept = again
@@ -116,18 +116,18 @@ def test_any_course_of_epochs_keeps_the_last_rows(steps, retention):
 
 
 def test_memory_is_that_of_what_is_kept_and_a_batch():
-    kept = Retained(2, Retention(rows=1000))
+    kept = ConnectionPoint(2, Retention(rows=1000))
     for _ in range(200):
         add(kept, 500)
     assert kept.nbytes <= 16 * (1500 + 500 + 1000)
-    few = Retained(2, Retention(rows=10))
+    few = ConnectionPoint(2, Retention(rows=10))
     for _ in range(2000):
         add(few, 1)
     assert few.nbytes <= 16 * 64
 
 
 def test_images_of_another_shape_are_refused():
-    kept, other = Retained(2, Retention()), Retained(3, Retention())
+    kept, other = ConnectionPoint(2, Retention()), ConnectionPoint(3, Retention())
     add(kept, 5)
     with pytest.raises(StaleImage):
         other.restore(kept.image())

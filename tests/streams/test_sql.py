@@ -24,13 +24,13 @@ from whence.plan.streams.model import (
     Latest,
     Lookup,
     Merge,
-    Relate,
+    ProvenanceJoin,
     Retain,
     Retention,
     Slide,
     Span,
     Stream,
-    Traced,
+    StreamToRelation,
     Window,
     WindowJoin,
 )
@@ -262,7 +262,7 @@ def test_latest_is_a_relation(call: str, span: Span) -> None:
     assert latest.span == span
     assert latest.owner == "v"
     assert AT not in latest.schema.names
-    assert not any(isinstance(n, Relate) for n in walk(found))
+    assert not any(isinstance(n, StreamToRelation) for n in walk(found))
 
 
 @pytest.mark.parametrize(
@@ -383,7 +383,7 @@ def test_union_all_merges_streams_and_union_reads_relations() -> None:
     ):
         found = network(query)
         assert AT not in found.schema.names, query
-        assert any(isinstance(n, Relate) for n in walk(found)), query
+        assert any(isinstance(n, StreamToRelation) for n in walk(found)), query
 
 
 def test_window_of_plain_columns() -> None:
@@ -458,7 +458,7 @@ def test_joins_that_keep_a_relation_whole_are_relations() -> None:
     ):
         found = network(query)
         assert not isinstance(found, Retain), query
-        assert any(isinstance(n, Relate) for n in walk(found)), query
+        assert any(isinstance(n, StreamToRelation) for n in walk(found)), query
 
 
 def test_conditions_pass_lookups_and_not_windows() -> None:
@@ -506,14 +506,14 @@ def test_a_recursion_reads_streams_as_relations() -> None:
     path = found.views["path"].query
     assert AT not in path.schema.names
     assert not any(isinstance(n, Lookup) for n in walk(path))
-    assert all(isinstance(n.input, Stream) for n in walk(path) if isinstance(n, Relate))
+    assert all(isinstance(n.input, Stream) for n in walk(path) if isinstance(n, StreamToRelation))
     assert isinstance(only(Lookup, found.views["hop"].query), Lookup)
 
 
 def test_a_recursion_may_begin_with_windows_but_not_go_through_them() -> None:
     base = "SELECT loc, MAX(time) AS t FROM slide(reading, rows => 2, every => 2) GROUP BY loc"
     found = network(f"{base} UNION SELECT v.loc + 1, v.t FROM v WHERE v.loc < 9")
-    assert isinstance(only(Window, only(Relate, found)), Window)
+    assert isinstance(only(Window, only(StreamToRelation, found)), Window)
     with pytest.raises(SqlError, match="a window needs a stream"):
         network(f"{base} UNION SELECT loc, MAX(t) FROM slide(v, rows => 2, every => 2) GROUP BY loc")
     with pytest.raises(SqlError, match='the recursion of "v" goes through a stream'):
@@ -581,7 +581,7 @@ def test_provenance_is_a_relation(together: bool) -> None:
     create = "CREATE VIEW v AS SELECT * FROM provenance(hot)"
     program = bound(TRACED + create) if together else bind_views(parse(create), bound(TRACED))  # type: ignore[arg-type]
     found = flow_streams(program).views["v"].query
-    traced = only(Traced, found)
+    traced = only(ProvenanceJoin, found)
     assert (traced.view, traced.source) == ("hot", "reading")
     assert traced.schema.names == (
         "tid", "loc", "temp", "reading_tid", "reading_time", "reading_loc", "reading_temp", AT,

@@ -23,8 +23,8 @@ from whence.model.codes import Codes, Dictionary
 from whence.model.types import Kind
 from whence.plan.algebra import logical
 from whence.plan.algebra.expressions import Cast, Col, Expr
-from whence.plan.algebra.logical import Aggregate, Join, Mine, Node, Project, Ref, Scan, Ship, TopK
-from whence.plan.partitions.distribute import Dist, Distributed, Piece
+from whence.plan.algebra.logical import Aggregate, Join, LocalFilter, Node, Project, Ref, Scan, Ship, TopK
+from whence.plan.partitions.distribute import Distributed, Distribution, PlannedComponent
 from whence.plan.recursion.rule_model import Rule, RuleProgram
 from whence.plan.rewrite.inputs import with_inputs
 
@@ -40,11 +40,11 @@ class MisplacedError(AssertionError):
     """An operator does not see what it must."""
 
 
-def claim_of(dist: Dist) -> Claim:
+def claim_of(dist: Distribution) -> Claim:
     return {"all": EVERYWHERE, "one": frozenset([()]), "spread": _NOWHERE}.get(dist.kind, frozenset([dist.cols]))
 
 
-def holds(dist: Dist, claim: Claim) -> bool:
+def holds(dist: Distribution, claim: Claim) -> bool:
     """Whether a claim is at least what a distribution says."""
     if dist.kind == "all" or claim is EVERYWHERE:
         return dist.kind == "all" and claim is EVERYWHERE
@@ -113,7 +113,7 @@ def claim(node: Node, tables: Mapping[str, Claim], views: Mapping[str, Claim]) -
             return views[node.view]
         case logical.Values():
             return EVERYWHERE
-        case Mine():
+        case LocalFilter():
             if _first_only(node, tables, views):
                 return frozenset([()])
             _must(claim(node.input, tables, views) is EVERYWHERE, node)
@@ -195,7 +195,7 @@ def _completes(node: Node, part: Node) -> bool:
     return node.keys == tuple(range(keys)) and node.schema.types == part.schema.types
 
 
-def _first_only(node: Mine, tables: Mapping[str, Claim], views: Mapping[str, Claim]) -> bool:
+def _first_only(node: LocalFilter, tables: Mapping[str, Claim], views: Mapping[str, Claim]) -> bool:
     """An aggregate without keys whose rows are in the first partition, and its answer there."""
     if node.cols is not None or not isinstance(node.input, Aggregate) or node.input.keys:
         return False
@@ -273,7 +273,7 @@ class Partitions:
         for piece in plan.pieces:
             self._run(piece)
 
-    def _run(self, piece: Piece) -> None:
+    def _run(self, piece: PlannedComponent) -> None:
         if piece.node is not None:
             self._keep(piece.views[0], self._rows(piece.node))
         if piece.rules is None:
@@ -316,12 +316,12 @@ class Partitions:
         """The rows of a view that are not where the plan says."""
         parts = [held[view] for held in self.held]
         match self.plan.views[view]:
-            case Dist("hash", cols):
+            case Distribution("hash", cols):
                 at = [route(p.rows, np.array(cols, np.int64), self.count) for p in parts]
                 return sum(int((a != i).sum()) for i, a in enumerate(at))
-            case Dist("one"):
+            case Distribution("one"):
                 return sum(len(p.rows) for p in parts[1:])
-            case Dist("all"):
+            case Distribution("all"):
                 return sum(sorted(p.rows.tolist()) != sorted(parts[0].rows.tolist()) for p in parts)
         return 0
 
@@ -329,7 +329,7 @@ class Partitions:
         for held, batch in zip(self.held, rows, strict=True):
             held[name] = batch
 
-    def _sent(self, parts: list[Batch], dist: Dist) -> list[Batch]:
+    def _sent(self, parts: list[Batch], dist: Distribution) -> list[Batch]:
         whole = _batch(parts, parts[0].rows.shape[1])
         if dist.kind == "all":
             return [whole] * self.count
@@ -360,8 +360,10 @@ class Partitions:
                 return self._table([held[node.view] for held in self.held], node)
             case Ship():
                 parts = self._rows(node.input)
-                return self._table(self._sent(parts, Dist("hash" if node.to != "all" else "all", node.cols)), node)
-            case Mine():
+                return self._table(
+                    self._sent(parts, Distribution("hash" if node.to != "all" else "all", node.cols)), node
+                )
+            case LocalFilter():
                 parts = self._rows(node.input)
                 at = [route(p.rows, np.array(node.cols or (), np.int64), self.count) for p in parts]
                 return self._table([_kept(p, a == i) for i, (p, a) in enumerate(zip(parts, at, strict=True))], node)

@@ -24,9 +24,9 @@ from tests.unit.partitions import MisplacedError, Partitions, check
 from tests.unit.test_sql_queries import _QUERIES, _TABLES
 from whence.engine.core.operator import Batch
 from whence.model.errors import WhenceError
-from whence.plan.algebra.logical import Aggregate, Join, Mine, Node, Project, Ref, Scan, Select, Ship, TopK, walk
+from whence.plan.algebra.logical import Aggregate, Join, LocalFilter, Node, Project, Ref, Scan, Select, Ship, TopK, walk
 from whence.plan.algebra.program import Program
-from whence.plan.partitions.distribute import Dist, Distributed, Piece, describe_dist, distribute
+from whence.plan.partitions.distribute import Distributed, Distribution, PlannedComponent, describe_dist, distribute
 from whence.plan.recursion.strata import components
 from whence.plan.rewrite.best_rows import select_aggregates
 from whence.sql import statements as st
@@ -48,7 +48,7 @@ def plan(
     *,
     partitions: int = 4,
     small: Callable[[str], bool] = lambda table: True,
-    fixed: Mapping[str, Dist] | None = None,
+    fixed: Mapping[str, Distribution] | None = None,
     tables: str = TABLES,
 ) -> Distributed:
     program, creates = Program(), []
@@ -77,7 +77,7 @@ def shape(node: Node) -> str:
             return inner
         case Ship():
             return f"{node.to}{list(node.cols) if node.cols else ''}({inner})"
-        case Mine():
+        case LocalFilter():
             return f"mine{list(node.cols) if node.cols is not None else ''}({inner})"
         case Join():
             return f"{node.kind}({inner})"
@@ -90,7 +90,7 @@ def shape(node: Node) -> str:
 
 def placed(query: str, **options: object) -> str:
     """The plan of one view over tables by their first column, unless told otherwise, and where its rows are."""
-    options.setdefault("fixed", {name: Dist("hash", (0,)) for name in ("r", "s", "t", "k", "link")})
+    options.setdefault("fixed", {name: Distribution("hash", (0,)) for name in ("r", "s", "t", "k", "link")})
     found = plan(f"create view v as {query};", **options)  # type: ignore[arg-type]  # as plan's own
     (piece,) = found.pieces
     assert piece.node is not None
@@ -190,18 +190,18 @@ def test_operators_see_what_they_must(query: str, expected: str | None) -> None:
     ],
 )
 def test_what_is_everywhere_is_used_where_it_is_right(query: str, expected: str | None) -> None:
-    found = placed(query, fixed={"r": Dist("all"), "s": Dist("hash", (1,))})
+    found = placed(query, fixed={"r": Distribution("all"), "s": Distribution("hash", (1,))})
     assert expected is None or found == expected
 
 
 def test_one_partition_moves_nothing() -> None:
     found = plan((ROOT / "examples" / "network.sql").read_text(), partitions=1, tables="")
     nodes = [n for piece in found.pieces for top in plans(piece) for n in walk(top)]
-    assert not [n for n in nodes if isinstance(n, (Ship, Mine))]
-    assert set(found.views.values()) == {Dist("all")}
+    assert not [n for n in nodes if isinstance(n, (Ship, LocalFilter))]
+    assert set(found.views.values()) == {Distribution("all")}
 
 
-def plans(piece: Piece) -> list[Node]:
+def plans(piece: PlannedComponent) -> list[Node]:
     sources = [r.source for r in piece.rules.relations if r.source is not None] if piece.rules is not None else []
     return [*([piece.node] if piece.node is not None else []), *sources, *(node for _, node in piece.after)]
 
@@ -212,36 +212,36 @@ def plans(piece: Piece) -> list[Node]:
 @pytest.mark.parametrize(
     ("views", "table", "expected"),
     [
-        ("create view v as select 1 as one;", "r", Dist("hash", (0, 1, 2, 3))),
-        ("create view v as select 1 as one;", "k", Dist("hash", (0, 1))),
-        ("create view v as select b, count(*) as n from r group by b;", "r", Dist("hash", (1,))),
-        ("create view v as select r.a from r join s on r.b = s.c;", "s", Dist("hash", (2,))),
-        ("create view v as select r.a from r join k on r.b = k.id and r.c = k.v;", "r", Dist("hash", (1,))),
-        ("create view v as select r.a from r join k on r.b = k.id and r.c = k.v;", "k", Dist("hash", (0,))),
-        ("create view v as select r.a from r join k on r.c = k.v;", "k", Dist("hash", (0, 1))),
-        ("create view v as select t.a from t join t as u on t.i = u.i;", "t", Dist("hash", (0, 1, 2, 3))),
+        ("create view v as select 1 as one;", "r", Distribution("hash", (0, 1, 2, 3))),
+        ("create view v as select 1 as one;", "k", Distribution("hash", (0, 1))),
+        ("create view v as select b, count(*) as n from r group by b;", "r", Distribution("hash", (1,))),
+        ("create view v as select r.a from r join s on r.b = s.c;", "s", Distribution("hash", (2,))),
+        ("create view v as select r.a from r join k on r.b = k.id and r.c = k.v;", "r", Distribution("hash", (1,))),
+        ("create view v as select r.a from r join k on r.b = k.id and r.c = k.v;", "k", Distribution("hash", (0,))),
+        ("create view v as select r.a from r join k on r.c = k.v;", "k", Distribution("hash", (0, 1))),
+        ("create view v as select t.a from t join t as u on t.i = u.i;", "t", Distribution("hash", (0, 1, 2, 3))),
         # by b alone both are content
         (
             "create view v as select b, c, count(*) as n from r group by b, c;"
             "create view w as select r.a from r join s on r.b = s.b;",
             "r",
-            Dist("hash", (1,)),
+            Distribution("hash", (1,)),
         ),
         # a view that only picks is seen through
         (
             "create view v as select c, b from r where a > 1; create view w as select s.a from v join s on v.c = s.c;",
             "r",
-            Dist("hash", (2,)),
+            Distribution("hash", (2,)),
         ),
     ],
 )
-def test_tables_are_where_most_plans_want_them(views: str, table: str, expected: Dist) -> None:
+def test_tables_are_where_most_plans_want_them(views: str, table: str, expected: Distribution) -> None:
     assert plan(views).tables[table] == expected
 
 
 def test_fixed_tables_stay() -> None:
-    found = plan("create view v as select b, min(a) as a from r group by b;", fixed={"r": Dist("hash", (3,))})
-    assert found.tables["r"] == Dist("hash", (3,))
+    found = plan("create view v as select b, min(a) as a from r group by b;", fixed={"r": Distribution("hash", (3,))})
+    assert found.tables["r"] == Distribution("hash", (3,))
 
 
 # -- recursion ---------------------------------------------------------------------------------------------------------
@@ -259,20 +259,20 @@ def component(found: Distributed) -> tuple[str, list[str]]:
 def test_recursion_follows_its_key() -> None:
     found = plan(REACHABLE.format(""))
     assert component(found) == ("local by dst, link copied", ["mine[1](link)", "link"])
-    assert (found.tables["link"], found.views["reachable"]) == (Dist("all"), Dist("hash", (1,)))
+    assert (found.tables["link"], found.views["reachable"]) == (Distribution("all"), Distribution("hash", (1,)))
 
 
 def test_what_is_large_is_not_copied() -> None:
     found = plan(REACHABLE.format(""), small=lambda table: table != "link")
     assert component(found) == ("exchange reachable by src", ["link"])
-    assert found.views["reachable"] == Dist("hash", (0,))
+    assert found.views["reachable"] == Distribution("hash", (0,))
 
 
 def test_unless_the_view_says_so() -> None:
     found = plan(
         REACHABLE.format("with (partition = 'broadcast')") if _has_partition() else REACHABLE.format(""),
         small=lambda table: not _has_partition(),
-        fixed={"link": Dist("hash", (1,))},
+        fixed={"link": Distribution("hash", (1,))},
     )
     assert component(found) == ("local by dst, link copied", ["link", "all(link)"])
 
@@ -296,7 +296,7 @@ def test_nothing_is_copied_where_the_other_side_has_the_key() -> None:
         small=lambda table: False,
     )
     assert component(found) == ("local by g", ["edge"])
-    assert found.tables["edge"] == Dist("hash", (0,))
+    assert found.tables["edge"] == Distribution("hash", (0,))
 
 
 def test_no_key_goes_through() -> None:
@@ -325,7 +325,7 @@ def test_a_wish_that_cannot_be_met_is_passed_over(caplog: pytest.LogCaptureFixtu
 def test_constants_recurse_everywhere() -> None:
     found = plan("create view n as select 1 as i union select i + 1 from n where i < 9;")
     assert component(found) == ("in every partition", ["values()"])
-    assert found.views["n"] == Dist("all")
+    assert found.views["n"] == Distribution("all")
 
 
 def test_distributions_in_words() -> None:
@@ -333,7 +333,10 @@ def test_distributions_in_words() -> None:
     (create,) = parse("create table e (src text, dst text)")
     assert isinstance(create, st.CreateTable)
     schema = bind_table(create, program).tables["e"].schema
-    told = [describe_dist(d, schema) for d in (Dist("hash", (0, 1)), Dist("all"), Dist("one"), Dist("spread"))]
+    told = [
+        describe_dist(d, schema)
+        for d in (Distribution("hash", (0, 1)), Distribution("all"), Distribution("one"), Distribution("spread"))
+    ]
     assert told == ["by src, dst", "in every partition", "in the first partition", "anywhere"]
 
 
@@ -341,10 +344,10 @@ def test_distributions_in_words() -> None:
 
 
 def test_the_judge_sees_what_is_missing() -> None:
-    found = plan("create view v as select r.a from r join s on r.b = s.b;", fixed={"r": Dist("hash", (0,))})
+    found = plan("create view v as select r.a from r join s on r.b = s.b;", fixed={"r": Distribution("hash", (0,))})
     (piece,) = found.pieces
     assert piece.node is not None
-    bare = Distributed(4, found.tables, found.views, (Piece(("v",), node=_without_ships(piece.node)),))
+    bare = Distributed(4, found.tables, found.views, (PlannedComponent(("v",), node=_without_ships(piece.node)),))
     with pytest.raises(MisplacedError):
         check(bare)
 
@@ -358,7 +361,7 @@ def _without_ships(node: Node) -> Node:
     return with_inputs(node, inputs) if inputs else node
 
 
-def assert_same_rows(db: whence.Database, small: bool, fixed: Mapping[str, Dist] | None = None) -> int:
+def assert_same_rows(db: whence.Database, small: bool, fixed: Mapping[str, Distribution] | None = None) -> int:
     """Every view, computed in three partitions, has the rows it has in one; the number of views."""
     catalog = db._runtime.catalog
     planned = select_aggregates(catalog.program)
@@ -464,13 +467,13 @@ def queries() -> Iterator[whence.Database]:
 @pytest.mark.parametrize(
     "fixed",
     [
-        {"t": Dist("all")},
-        {"u": Dist("all"), "w": Dist("all"), "t": Dist("hash", (1,))},
-        {"t": Dist("one"), "u": Dist("hash", (2,)), "w": Dist("hash", (1, 0))},
+        {"t": Distribution("all")},
+        {"u": Distribution("all"), "w": Distribution("all"), "t": Distribution("hash", (1,))},
+        {"t": Distribution("one"), "u": Distribution("hash", (2,)), "w": Distribution("hash", (1, 0))},
     ],
     ids=["t everywhere", "t alone partitioned", "t in one place"],
 )
-def test_queries_have_the_same_rows(queries: whence.Database, fixed: dict[str, Dist]) -> None:
+def test_queries_have_the_same_rows(queries: whence.Database, fixed: dict[str, Distribution]) -> None:
     assert_same_rows(queries, True, fixed)
 
 
@@ -486,6 +489,8 @@ def test_random_programs_have_the_same_rows(recursive: bool, data: st_.DataObjec
     for name in db.tables:
         columns = range(len(db[name].schema))
         cols = tuple(data.draw(st_.lists(st_.sampled_from(columns), unique=True, max_size=2)))
-        fixed[name] = data.draw(st_.sampled_from([None, Dist("all"), Dist("hash", cols) if cols else Dist("one")]))
+        fixed[name] = data.draw(
+            st_.sampled_from([None, Distribution("all"), Distribution("hash", cols) if cols else Distribution("one")])
+        )
     assert_same_rows(db, data.draw(st_.booleans()), {name: dist for name, dist in fixed.items() if dist is not None})
     db.close()

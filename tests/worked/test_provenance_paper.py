@@ -10,7 +10,7 @@ import pytest
 
 import whence
 from tests.runtime.test_provenance import EAGER, LAZY, Witnesses, links, opened, provenance_of, sets, witnesses
-from whence.engine.recursion.annotated_fixpoint import Provenance
+from whence.engine.recursion.annotated_fixpoint import AnnotatedFixpoint
 from whence.model.codes import Codes
 
 FIGURE_2 = "AB BC CA CB"  # p1, p2, p3, p4
@@ -35,9 +35,9 @@ def everything(db: whence.Database) -> dict[str, Witnesses]:
 
 def test_figure_2_the_provenance_of_all_nine_rows_after_each_step(monkeypatch: pytest.MonkeyPatch) -> None:
     steps: list[dict[str, Witnesses]] = []
-    derive = Provenance._derive
+    derive = AnnotatedFixpoint._derive
 
-    def watched(self: Provenance, block: Codes) -> Codes:
+    def watched(self: AnnotatedFixpoint, block: Codes) -> Codes:
         changed = derive(self, block)
         (reachable,) = self._derived
         rows = self.live(reachable)
@@ -54,7 +54,7 @@ def test_figure_2_the_provenance_of_all_nine_rows_after_each_step(monkeypatch: p
         def link(name: int) -> str:
             return "".join(map(word, provenance_of(db).names.rows(np.array([name]))[1][0].tolist()))
 
-        monkeypatch.setattr(Provenance, "_derive", watched)
+        monkeypatch.setattr(AnnotatedFixpoint, "_derive", watched)
         db.insert("link", links(FIGURE_2))
         assert steps == [BASE, STEP_1, STEP_2, STEP_2]
         assert everything(db) == STEP_2

@@ -14,7 +14,7 @@ import numpy as np
 import whence
 from whence.annotate.absorption import Absorption
 from whence.engine.exchange.kernels.routing import route
-from whence.engine.recursion.annotated_partitioned_fixpoint import AnnotatedExchange
+from whence.engine.recursion.annotated_partitioned_fixpoint import AnnotatedPartitionedFixpoint
 
 Row = tuple[str, str]
 Reasons = dict[Row, set[frozenset[int]]]
@@ -155,7 +155,7 @@ def reasons(db: whence.Database) -> Reasons:
     found: Reasons = {}
     crew = db._runtime.crew  # type: ignore[attr-defined]
     for partition in range(3):
-        (op,) = [op for op in crew._here(partition).flow.order if isinstance(op, AnnotatedExchange)]
+        (op,) = [op for op in crew._here(partition).flow.order if isinstance(op, AnnotatedPartitionedFixpoint)]
         relation = op.program.outputs["reachable"]
         rows = op.live(relation)
         for (a, b), function in zip(rows.tolist(), op.annotations_of(relation, rows).tolist(), strict=True):
@@ -164,7 +164,7 @@ def reasons(db: whence.Database) -> Reasons:
     return found
 
 
-def link_of(op: AnnotatedExchange, variable: int) -> int:
+def link_of(op: AnnotatedPartitionedFixpoint, variable: int) -> int:
     _, ((a, b, *_),) = op.names.rows(np.array([variable]))
     return 1 + LINKS.index((NAMES[a], NAMES[b]))
 
@@ -227,7 +227,12 @@ def test_traffic_is_counted_by_operator_and_said() -> None:
     with network("maintain = 'absorption'") as db:
         cut(db)
         crew = db._runtime.crew  # type: ignore[attr-defined]
-        own = [op.shipped for p in range(3) for op in crew._here(p).flow.order if isinstance(op, AnnotatedExchange)]
+        own = [
+            op.shipped
+            for p in range(3)
+            for op in crew._here(p).flow.order
+            if isinstance(op, AnnotatedPartitionedFixpoint)
+        ]
         said = db.metrics()["shipped"]["reachable"]
         for which in ("epoch", "total"):
             parts = [getattr(shipped, which) for shipped in own]

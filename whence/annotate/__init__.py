@@ -35,7 +35,8 @@ canonical (equal functions have equal handles), so that comparing handles compar
 | derived(a, rule, head, bodies) | a, as derived by that rule: itself, or with one edge more | fixpoint |
 | pack(a), unpack(names, data) | unpack(names', pack(a)) renames a's variables | exchange |
 | collect(roots)           | forgets what roots do not mention; gives the roots' new handles | commit, if `grown` |
-| switch(roots)            | takes another representation, after `TooLarge`; gives the roots' new handles | fixpoint |
+| switch(roots)            | takes another representation, after `AnnotationTooLarge`; gives the roots' new handles |
+fixpoint |
 | place(tids, starts, ends), lose(tids) | tells of which edges variables stand for; changes no function | fixpoint |
 | witnesses(a, limit), count(a) | the minimal sets of variables that suffice | explain |
 
@@ -61,7 +62,7 @@ from whence.model.codes import Codes
 from whence.model.errors import DataError, EvaluationError, WhenceError
 
 
-class TooLarge(WhenceError):  # noqa: N818  # what happened, and mostly no error: another representation is taken
+class AnnotationTooLarge(WhenceError):  # noqa: N818  # what happened, and mostly no error: another representation is taken
     """A function outgrew its representation. Nothing has changed that a caller can see."""
 
 
@@ -108,7 +109,7 @@ class Provenance(Algebra, Protocol):
     def grown(self) -> bool: ...
 
     def switch(self, roots: Codes) -> Codes:
-        raise TooLarge(f"the {self.name} algebra has no other representation")
+        raise AnnotationTooLarge(f"the {self.name} algebra has no other representation")
 
     def place(self, tids: Codes, starts: Codes, ends: Codes) -> None:
         return

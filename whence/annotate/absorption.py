@@ -2,8 +2,9 @@
 
 Small functions are sets of minimal witnesses, which most operations read straight off; many or long witnesses share
 little there and much in a decision diagram. So the algebra starts with `Witnesses`, and when a function gets too large
-there it tells the caller (`TooLarge`), who gives all handles it holds to `switch` and does the operation again; from
-then on it is a `Bdd`. Both are canonical, so nothing else changes: equal functions have equal handles before and after.
+there it tells the caller (`AnnotationTooLarge`), who gives all handles it holds to `switch` and does the operation
+again; from then on it is a `Bdd`. Both are canonical, so nothing else changes: equal functions have equal handles
+before and after.
 
 State: the representation, and which edge of a network each variable stands for, so that a diagram made later finds its
 variables in depth-first order. The cost of a switch is that of building all functions once.
@@ -16,7 +17,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from whence.annotate import Provenance, TooLarge
+from whence.annotate import AnnotationTooLarge, Provenance
 from whence.annotate.bdd import Bdd
 from whence.annotate.order import DepthFirst
 from whence.annotate.witnesses import MOST, Witnesses
@@ -70,7 +71,7 @@ class Absorption(Provenance):
         """An operation of the present representation; what is too large for the last one there is, is an error."""
         try:
             return operation(*args)
-        except TooLarge as error:
+        except AnnotationTooLarge as error:
             if self.representation == "auto" and isinstance(self._form, Witnesses):
                 raise
             advice = "use provenance = 'bdd' or 'auto', or propagate = 'lazy'" if self.form == "witnesses" else ""
@@ -159,7 +160,7 @@ class Absorption(Provenance):
         if due and isinstance(self._form, Bdd):
             try:
                 return self._form.reorder(roots)
-            except TooLarge:  # then the order stays as it is
+            except AnnotationTooLarge:  # then the order stays as it is
                 pass
         return self._form.collect(roots)
 
@@ -201,7 +202,7 @@ class Absorption(Provenance):
 
 
 def _refuse() -> Codes:
-    raise TooLarge("annotations came as decision diagrams")
+    raise AnnotationTooLarge("annotations came as decision diagrams")
 
 
 def _build(witnesses: Witnesses, diagram: Bdd, roots: Codes) -> Codes:

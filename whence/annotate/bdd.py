@@ -17,14 +17,14 @@ from collections.abc import Callable
 
 import numpy as np
 
-from whence.annotate import Provenance, TooLarge
+from whence.annotate import AnnotationTooLarge, Provenance
 from whence.annotate.kernels import bdd as kb
 from whence.annotate.kernels import levels as kl
 from whence.annotate.kernels import minimal as km
 from whence.annotate.order import DepthFirst, Labels
 from whence.model.codes import Codes
 from whence.model.errors import DataError
-from whence.model.record import Record
+from whence.model.record import KernelRecord
 
 NODE_BYTES = 12  # a variable and two sides, 4 bytes each
 NODE_LIMIT = 1 << 23
@@ -241,7 +241,7 @@ class Bdd(Provenance):
         self.k = _empty(len(variables) + 2, self.labels.of_variable)
         try:
             built = self._build(variables, low, high)
-        except TooLarge:
+        except AnnotationTooLarge:
             self.k, self.labels = old, old_labels
             self.labels.settle()
             raise
@@ -360,11 +360,11 @@ class Bdd(Provenance):
 _NEVER = 1 << 40
 
 
-def _empty(capacity: int, label: np.ndarray) -> Record:
+def _empty(capacity: int, label: np.ndarray) -> KernelRecord:
     """A forest of the two terminals."""
     scalar = np.zeros(kb.F_FIELDS, np.int64)
     scalar[kb.F_NODES] = 2
-    return Record(
+    return KernelRecord(
         kb.FOREST,
         nodes=np.zeros((capacity, 4), np.int32),
         note=np.zeros(capacity, np.int64),
@@ -382,11 +382,11 @@ def _cache(capacity: int) -> np.ndarray:
     return cache
 
 
-def _grow(k: Record, limit: int) -> None:
+def _grow(k: KernelRecord, limit: int) -> None:
     """Room for twice as many nodes; TooLarge if the limit is reached."""
     used, capacity = int(k.scalar[kb.F_NODES]), min(2 * len(k.nodes), limit + 2)
     if used >= limit + 2:
-        raise TooLarge(f"decision diagrams of more than {limit:,} nodes")
+        raise AnnotationTooLarge(f"decision diagrams of more than {limit:,} nodes")
     nodes, note = np.zeros((capacity, 4), np.int32), np.zeros(capacity, np.int64)
     nodes[:used], note[:used] = k.nodes[:used], k.note[:used]
     old, cache = k.cache, _cache(capacity)

@@ -12,7 +12,7 @@ from whence.annotate.counting import Counting
 from whence.model.codes import Codes
 
 
-class Nothing(Counting):
+class Presence(Counting):
     """The presence algebra.
 
     >>> NONE.plus(np.array([1, 1, 0]), np.array([1, -1, 1])).tolist()
@@ -29,4 +29,4 @@ class Nothing(Counting):
         return self.holds(a)
 
 
-NONE = Nothing()
+NONE = Presence()

@@ -8,7 +8,7 @@ import numpy as np
 
 from whence.annotate.kernels import pool as po
 from whence.model.errors import DataError
-from whence.model.record import Record
+from whence.model.record import KernelRecord
 
 _MOST = 0x7FFFFFFF  # sequences in one pool: a note and a table entry have 32 bits for a number
 
@@ -20,8 +20,8 @@ class Pool:
         self.k = self._empty(64, 256)
 
     @staticmethod
-    def _empty(sequences: int, items: int) -> Record:
-        return Record(
+    def _empty(sequences: int, items: int) -> KernelRecord:
+        return KernelRecord(
             po.POOL,
             items=np.zeros(items, np.int32),
             spans=np.zeros((sequences, 4), np.int64),

@@ -18,7 +18,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from whence.annotate import Provenance, TooLarge
+from whence.annotate import AnnotationTooLarge, Provenance
 from whence.annotate.absorption import Absorption
 from whence.annotate.kernels import edge_bytes
 from whence.annotate.kernels import edges as ed
@@ -27,7 +27,7 @@ from whence.annotate.pool import Pool
 from whence.annotate.witnesses import MOST, WORTH_COLLECTING
 from whence.model.codes import Codes
 from whence.model.errors import DataError, EvaluationError
-from whence.model.record import Record
+from whence.model.record import KernelRecord
 
 LIMIT = 1 << 20  # edges of a function
 _BY_NAME = ("kinds", "derivable", "needed", "lost")
@@ -46,7 +46,7 @@ class Relative(Provenance):
     name = "relative"
 
     def __init__(self, limit: int = LIMIT):
-        self._k = Record(
+        self._k = KernelRecord(
             ed.GRAPH,
             kinds=np.zeros(64, np.uint8),
             derivable=np.zeros(64, np.int64),
@@ -277,7 +277,7 @@ class Relative(Provenance):
         while True:
             try:
                 found = round_of(value)
-            except TooLarge:
+            except AnnotationTooLarge:
                 value = functions.switch(value)
                 continue
             if (found == value).all():

@@ -5,9 +5,9 @@ witnesses of a function are its one irredundant disjunctive form, so plus is the
 unions, each with all absorbed members dropped, and a deletion drops the witnesses that mention a dead variable.
 
 State: every witness and every set of witnesses once (`kernels/families.py`). A function may have at most `limit`
-witnesses of at most `longest` variables; the operation that would make a larger one raises `TooLarge`, and what it has
-already stored is garbage that nobody sees. Cost: plus compares all pairs of witnesses by signature; times builds all
-pairwise unions.
+witnesses of at most `longest` variables; the operation that would make a larger one raises `AnnotationTooLarge`, and
+what it has already stored is garbage that nobody sees. Cost: plus compares all pairs of witnesses by signature; times
+builds all pairwise unions.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from collections.abc import Callable
 
 import numpy as np
 
-from whence.annotate import Provenance, TooLarge
+from whence.annotate import AnnotationTooLarge, Provenance
 from whence.annotate.kernels import families as fa
 from whence.annotate.kernels import family_bytes
 from whence.annotate.kernels.pool import stated_rows
 from whence.annotate.pool import Pool
 from whence.model.codes import Codes
 from whence.model.errors import DataError, EvaluationError
-from whence.model.record import Record
+from whence.model.record import KernelRecord
 
 MOST = 0x7FFFFFFF
 WORTH_COLLECTING = 1 << 16  # parts from which garbage is looked at
@@ -44,7 +44,7 @@ class Witnesses(Provenance):
     name = "witnesses"
 
     def __init__(self, limit: int = 64, longest: int = MOST):
-        self._k = Record(
+        self._k = KernelRecord(
             fa.WORK,
             candidates=np.zeros((64, 4), np.int64),
             order=np.zeros(64, np.int64),
@@ -74,10 +74,10 @@ class Witnesses(Provenance):
             self._grow()
         return out
 
-    def _too_large(self) -> TooLarge:
+    def _too_large(self) -> AnnotationTooLarge:
         limit, longest = self._k.scalar[[fa.K_LIMIT, fa.K_LONGEST]].tolist()
         at_most = f" of at most {longest:,} base rows" if longest < MOST else ""
-        return TooLarge(f"a row has more than {limit:,} minimal witnesses{at_most}")
+        return AnnotationTooLarge(f"a row has more than {limit:,} minimal witnesses{at_most}")
 
     def _grow(self) -> None:
         self._w.grow()

@@ -27,7 +27,7 @@ _NOTHING = "\0"  # what no cell of a CSV file says
 
 
 @dataclass(frozen=True)
-class Folder:
+class FollowedFolder:
     """Files of one kind for a table; of those in the folder, the ones whose names match."""
 
     table: str
@@ -84,11 +84,11 @@ class Folder:
         return next((path for path in paths if not path.name.startswith((".", "_"))), None)
 
 
-def find_folder(table: str, text: str) -> Folder | None:
+def find_folder(table: str, text: str) -> FollowedFolder | None:
     """The folder that a source names: `incoming`, where files tell the format by their names, or `incoming/*.csv`."""
     path = local_path(text)
     if "*" in path.name:
-        return Folder(table, path.parent, path.name, files.format_of(text))
+        return FollowedFolder(table, path.parent, path.name, files.format_of(text))
     if not path.is_dir():
         return None
     names = [p.name for p in path.iterdir() if p.is_file() and not p.name.startswith((".", "_"))]
@@ -96,14 +96,14 @@ def find_folder(table: str, text: str) -> Folder | None:
     if len(formats) != 1:
         said = "no file yet" if not formats else f"files of several kinds ({', '.join(sorted(formats))})"
         raise DataError(f"{path} has {said}: say which to read, such as {table}={path}/*.jsonl")
-    return Folder(table, path, "", formats.pop())
+    return FollowedFolder(table, path, "", formats.pop())
 
 
 def stream(db: whence.Database, trigger: str | None, show: Callable[[float], None]) -> None:
     """Take in what the attached folders have, showing each epoch; without an end, until Ctrl-C."""
     since, count, rows = db.epoch, 0, 0
     running = db.start(trigger=trigger)
-    epochs = watching.Epochs(running, since)
+    epochs = watching.EpochWatcher(running, since)
     status = Status("waiting for files", console=err) if err.is_terminal else None
     if status is not None:
         status.start()

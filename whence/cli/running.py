@@ -20,7 +20,7 @@ from rich.text import Text
 import whence
 from whence.cli import shell
 from whence.cli.console import Format, err, out, reported
-from whence.cli.following import Folder, find_folder, stream
+from whence.cli.following import FollowedFolder, find_folder, stream
 from whence.cli.opening import (
     Choice,
     Db,
@@ -140,7 +140,7 @@ def run(
         raise typer.BadParameter("Missing argument: a script, or --db with the folder of a database")
     choice = Choice(db, read_only, durability, retain, functions, spark, master, partitions)
     inputs = [_source(text) for text in source or []]
-    folders = [found for found in inputs if isinstance(found, Folder)]
+    folders = [found for found in inputs if isinstance(found, FollowedFolder)]
     if folders and not choice.on_spark:
         raise typer.BadParameter(f"{folders[0].path} is a folder: that takes --spark", param_hint="--source")
     for name, given in {"--follow": follow, "--trigger": trigger, "--op": op}.items():
@@ -160,7 +160,9 @@ def run(
         show = _Printer(format, limit, feeds)
         show.epoch(0.0)
         for found in inputs:
-            for apply in () if isinstance(found, Folder) else _epochs(database, *found, batch, on_error, missing.value):
+            for apply in (
+                () if isinstance(found, FollowedFolder) else _epochs(database, *found, batch, on_error, missing.value)
+            ):
                 start = time.perf_counter()
                 apply()
                 show.epoch(time.perf_counter() - start)
@@ -173,7 +175,7 @@ def run(
                 out.print(grid(database[name].columns, database[name].rows[:limit], len(database[name]), name))
 
 
-def _source(text: str) -> tuple[str, Path] | Folder:
+def _source(text: str) -> tuple[str, Path] | FollowedFolder:
     table, found, path = text.partition("=")
     if not found or not table or not path:
         raise typer.BadParameter(f"{text!r} is not TABLE=FILE", param_hint="--source")
@@ -213,7 +215,7 @@ def _apply(
     db: whence.Database,
     table: str,
     path: Path,
-    updates: list[files.Update],
+    updates: list[files.UpdateLine],
     on_error: BadRecords,
     refused: list[Reject],
     missing: rows_.Missing,

@@ -15,7 +15,7 @@ from whence.runtime.questions.explain import in_bytes
 from whence.runtime.spark.frames.streams import Running
 
 
-class Epochs:
+class EpochWatcher:
     """The epochs of running streams that were not looked at yet."""
 
     def __init__(self, running: Running, since: int) -> None:

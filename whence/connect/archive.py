@@ -41,7 +41,7 @@ _RESERVED = {"con", "prn", "aux", "nul", *(f"{port}{n}" for port in ("com", "lpt
 _LONGEST = 150  # characters of a file's name before its ending
 
 
-class Rows(NamedTuple):
+class TableRows(NamedTuple):
     """The contents of a table: its distinct rows, and how often each is there."""
 
     schema: Schema
@@ -116,7 +116,7 @@ def file_name(table: str) -> str:
 def write(
     path: Path,
     statements: Sequence[str],
-    tables: Mapping[str, Rows],
+    tables: Mapping[str, TableRows],
     dictionary: Dictionary,
     *,
     epoch: int,
@@ -167,7 +167,7 @@ def _make_room(path: Path, force: bool) -> None:
             (path / INDEX).unlink()
 
 
-def _write_table(path: Path, rows: Rows, dictionary: Dictionary, compression: str) -> Iterator[int]:
+def _write_table(path: Path, rows: TableRows, dictionary: Dictionary, compression: str) -> Iterator[int]:
     """Write the rows of a table; tells after each batch how many it had."""
     ends, total = np.cumsum(rows.counts), rows.total
     schema = files.intervals_out(_arrow(rows, ends[:0], dictionary)).schema
@@ -179,7 +179,7 @@ def _write_table(path: Path, rows: Rows, dictionary: Dictionary, compression: st
             yield stop - start
 
 
-def _arrow(rows: Rows, places: Codes, dictionary: Dictionary) -> pa.Table:
+def _arrow(rows: TableRows, places: Codes, dictionary: Dictionary) -> pa.Table:
     return to_arrow(rows.codes[places], np.ones(len(places), np.int64), rows.schema, dictionary)
 
 

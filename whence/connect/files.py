@@ -52,7 +52,7 @@ class Reject(NamedTuple):
     record: str | None
 
 
-class Update(NamedTuple):
+class UpdateLine(NamedTuple):
     """One line of a file of updates: +1 or -1, the row by column name, and the line it stands on."""
 
     sign: int
@@ -164,7 +164,7 @@ def _plain(value: Any) -> Any:
 
 def read_updates(
     path: str | Path, batch: int = 1, refuse: Callable[[Reject], None] | None = None, keyed: bool = False
-) -> Iterator[list[Update]]:
+) -> Iterator[list[UpdateLine]]:
     """The updates of a file, lazily, `batch` lines at a time. Blank lines are passed over.
 
     A line that is no update is an error, or is given to `refuse` if there is one. Where the table is `keyed` an update
@@ -175,7 +175,7 @@ def read_updates(
     >>> [(u.sign, u.row) for part in read_updates(path, batch=2) for u in part]
     [(1, {'a': 1}), (-1, {'a': 1})]
     """
-    pending: list[Update] = []
+    pending: list[UpdateLine] = []
     for line, item in _json_objects(path, refuse):
         try:
             pending.append(_update(path, line, item, keyed))
@@ -191,9 +191,9 @@ def read_updates(
         yield pending
 
 
-def _update(path: str | Path, line: int, item: dict[str, Any], keyed: bool) -> Update:
+def _update(path: str | Path, line: int, item: dict[str, Any], keyed: bool) -> UpdateLine:
     try:
-        return Update(*signed(item, "op", keyed), line)
+        return UpdateLine(*signed(item, "op", keyed), line)
     except DataError as error:
         raise DataError(f"{path}, line {line}: {error}") from None
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from whence.engine.core.dataflow import Dataflow
 from whence.engine.core.fingerprint import fingerprint
 from whence.engine.core.operator import Operator
-from whence.engine.exchange.ship import Mine, Ship
+from whence.engine.exchange.ship import LocalFilter, Ship
 from whence.engine.relational.aggregate import Aggregate
 from whence.engine.relational.join import Join
 from whence.engine.relational.lateral import Lateral
@@ -87,9 +87,9 @@ class Builder:
         own = fingerprint("relate", [stream.fingerprint])
         found = self._built.get((own, id(stream)))
         if found is None or found.dropped:
-            from whence.engine.streams.generate import Relate
+            from whence.engine.streams.generate import StreamToRelation
 
-            found = Relate(stream, node.schema)
+            found = StreamToRelation(stream, node.schema)
             _name(found, own)
             self._built[own, id(stream)] = found
         return found
@@ -125,8 +125,8 @@ class Builder:
                 return Lateral(inputs[0], node.name, node.function, node.args, schema, words)
             case logical.Ship():
                 return Ship(inputs[0], node.to, node.cols, self.partitions)
-            case logical.Mine():
-                return Mine(inputs[0], node.cols, self.partition, self.partitions)
+            case logical.LocalFilter():
+                return LocalFilter(inputs[0], node.cols, self.partition, self.partitions)
         from whence.engine.streams.networks import make  # loaded with the first stream: most databases have none
 
         return make(node, inputs, self.dataflow, words, self._kept_of)
@@ -149,7 +149,7 @@ def _layout(node: logical.Aggregate) -> tuple[str, ...]:
 
 def _fetched(node: logical.Node) -> tuple[str, ...]:
     """The streams whose kept rows an operator fetches, beside its inputs."""
-    if not isinstance(node, streams.Traced):
+    if not isinstance(node, streams.ProvenanceJoin):
         return ()
     return (node.source, *(streams_read(node.copy) if node.copy is not None else ()))
 
@@ -180,7 +180,7 @@ def _shape(node: logical.Node) -> object:
             return ("lateral", types, node.name, node.args)
         case logical.Ship():
             return ("ship", node.to, node.cols, node.since)
-        case logical.Mine():
+        case logical.LocalFilter():
             return ("mine", node.cols)
     from whence.engine.streams.networks import shape  # see _make
 

@@ -19,9 +19,9 @@ from whence.engine.core.operator import Batch
 from whence.engine.core.ordered import Ordered, Rank
 from whence.engine.core.relation import Relation
 from whence.engine.exchange.kernels import routing
-from whence.engine.exchange.staged import Parcel, Staged
-from whence.engine.exchange.wire import Packet, packed_size, packets
-from whence.engine.recursion.annotated_fixpoint import Provenance
+from whence.engine.exchange.staged import Parcel, StagedDataflow
+from whence.engine.exchange.wire import MessageWriter, packed_size, packets
+from whence.engine.recursion.annotated_fixpoint import AnnotatedFixpoint
 from whence.engine.recursion.components import build_outputs, functions_of
 from whence.engine.recursion.fixpoint import POLICIES, Fixpoint
 from whence.engine.recursion.kernels import fixpoint as fixpoint_kernels
@@ -216,7 +216,7 @@ def _provenance() -> None:
     step = Rule(1, (0, 3, 4), (Atom(0, (0, 1, 2)), Atom(1, (1, 3, 4))), (), (), 5)
     kept = Maintain("absorption")
     program = RuleProgram([link, found], [base, step])
-    fixpoint = Provenance(
+    fixpoint = AnnotatedFixpoint(
         program, [], Dictionary(), {}, name="found", maintain=kept, algebra=lambda: functions_of(kept)
     )
     rows = np.array([[1, 2, 5], [2, 3, 1], [1, 2, 4]], np.int64)
@@ -235,7 +235,7 @@ def _letters() -> None:
     """What partitions tell each other of annotated rows."""
     _exchange("set", Maintain("absorption"))
     numbers = np.arange(3)
-    for packet in packets(Packet().numbers(numbers).letter()):
+    for packet in packets(MessageWriter().numbers(numbers).letter()):
         packet.numbers()
     packed_size(numbers)
 
@@ -249,7 +249,7 @@ def _exchange(kind: RelationKind, maintain: Maintain | None = None) -> None:
     step = Rule(1, (0, 3, 4), (Atom(0, (0, 1, 2)), Atom(1, (1, 3, 4))), (), (), 5)
     spec = exchange(RuleProgram([link, found], [base, step], {"found": 1}), lambda _: False)
     assert spec is not None
-    flow = Staged()
+    flow = StagedDataflow()
     flow.table("link", triple)
     builder = Builder(flow, Dictionary(), flow.views.__getitem__)
     operator = build_exchange(
@@ -265,7 +265,7 @@ def _exchange(kind: RelationKind, maintain: Maintain | None = None) -> None:
     flow.undo()
 
 
-def _run(flow: Staged, deltas: dict[str, Batch]) -> None:
+def _run(flow: StagedDataflow, deltas: dict[str, Batch]) -> None:
     """All stages of one partition that is alone."""
     stage: int | None = 0
     waiting: dict[int, list[Parcel]] = {}

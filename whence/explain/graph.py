@@ -34,7 +34,7 @@ Kind = Literal["base", "absence", "view", "inner"]
 
 
 @dataclass(frozen=True)
-class Relation:
+class GraphRelation:
     """What nodes are rows of. The name of an inner one says what step it is, for people. `numbered`: of a stream, whose
     rows have their tids as first column."""
 
@@ -45,7 +45,7 @@ class Relation:
 
 
 @dataclass(frozen=True)
-class Step:
+class DerivationRule:
     """How heads follow from bodies: the view it is part of, and a line such as `reachable <- link, reachable`."""
 
     view: str
@@ -71,11 +71,11 @@ class Tally:
 class Derivations:
     """The graph. Derivations are sorted by head; body of derivation d is `body[start[d]:start[d + 1]]`."""
 
-    relations: list[Relation]
+    relations: list[GraphRelation]
     relation: Ints  # of each node
     place: Ints  # of each node: which row of `cells[relation]` it is
     cells: list[Codes]  # of each relation: codes [rows, columns]
-    steps: list[Step]
+    steps: list[DerivationRule]
     head: Ints  # of each derivation, ascending
     step: Ints  # of each derivation
     start: Codes  # [derivations + 1]
@@ -157,7 +157,7 @@ class Derivations:
     def label(self, node: int) -> str:
         return _label(self.relations[self.relation[node]], self.values(node))
 
-    def _parted(self, nodes: Ints | Sequence[int]) -> Iterator[tuple[Relation, list[int], Codes]]:
+    def _parted(self, nodes: Ints | Sequence[int]) -> Iterator[tuple[GraphRelation, list[int], Codes]]:
         """Some nodes by relation: which of them, and their codes."""
         nodes = np.asarray(nodes, np.int32)
         mine = self.relation[nodes]
@@ -172,7 +172,7 @@ class Derivations:
         return range(int(self.first[node]), int(self.first[node + 1]))
 
 
-def _label(relation: Relation, values: tuple[Any, ...]) -> str:
+def _label(relation: GraphRelation, values: tuple[Any, ...]) -> str:
     name = relation.name
     if relation.numbered:
         name, values = f"{name}:{values[0]}", values[1:]

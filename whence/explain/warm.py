@@ -15,9 +15,9 @@ from whence.explain.ask.formula import formula
 from whence.explain.ask.reliability import reliability, sampled
 from whence.explain.ask.resilience import resilience
 from whence.explain.ask.witnesses import witnesses
-from whence.explain.derive.build import Builder
+from whence.explain.derive.build import GraphBuilder
 from whence.explain.derive.components import Cone
-from whence.explain.graph import Derivations, Relation, Step, Tally
+from whence.explain.graph import DerivationRule, Derivations, GraphRelation, Tally
 from whence.explain.show.choose import Ways
 from whence.model.codes import Dictionary
 from whence.model.types import BIGINT, Column, Schema
@@ -54,7 +54,7 @@ def _cone() -> None:
     step = Rule(1, (0, 2), (Atom(0, (0, 1)), Atom(1, (1, 2))), (), (), 3)
     fixpoint = Fixpoint(RuleProgram(relations, [base, step]), [], Dictionary(), {}, name="closure")
     fixpoint.apply([Batch(np.array([[1, 2], [2, 3]], np.int64), np.ones(2, np.int64))])
-    cone = Cone(fixpoint, Builder(Dictionary()))
+    cone = Cone(fixpoint, GraphBuilder(Dictionary()))
     cone.ask(1, fixpoint.live(1))
     cone.spread()
     cone.release()
@@ -65,11 +65,11 @@ def _graph() -> Derivations:
     one = Schema((Column("n", BIGINT),))
     bodies = [[0], [1, 6], [2, 5], [3], [4, 5], [1, 6]]
     return Derivations(
-        relations=[Relation("base", "base", one), Relation("view", "view", one)],
+        relations=[GraphRelation("base", "base", one), GraphRelation("view", "view", one)],
         relation=np.array([0, 0, 0, 0, 0, 1, 1, 1], np.int32),
         place=np.array([0, 1, 2, 3, 4, 0, 1, 2], np.int32),
         cells=[np.arange(5, dtype=np.int64)[:, None], np.arange(3, dtype=np.int64)[:, None]],
-        steps=[Step("view", "view <- base")],
+        steps=[DerivationRule("view", "view <- base")],
         head=np.array([5, 5, 6, 6, 7, 7], np.int32),
         step=np.zeros(6, np.int32),
         start=np.cumsum([0, *map(len, bodies)]).astype(np.int64),

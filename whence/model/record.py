@@ -1,6 +1,6 @@
 """A record of arrays that kernels pass by address.
 
-Numba passes a tuple of arrays to an inner function as a hundred scalars, on every call. A `Record` instead is one
+Numba passes a tuple of arrays to an inner function as a hundred scalars, on every call. A `KernelRecord` instead is one
 pointer to a small header of (data, rows, columns) triples; `record.name` in a kernel reads the triple and is an
 ordinary array. The driver owns the arrays and keeps them alive.
 """
@@ -92,7 +92,7 @@ def _layout(fields: tuple[tuple[str, str, int], ...]) -> dict[str, tuple[int, st
     return {name: (n, str(getattr(types, dtype)), dims) for n, (name, dtype, dims) in enumerate(fields)}
 
 
-class Record:
+class KernelRecord:
     """The driver's side: named arrays, and the header that kernels read. Assigning an array updates the header."""
 
     def __init__(self, record: RecordType, **arrays: np.ndarray):

@@ -19,7 +19,7 @@ from whence.engine.core.dataflow import Dataflow, upwards
 from whence.engine.core.image import Image, Images, StaleImage
 from whence.engine.core.lifetimes import Lifetimes
 from whence.engine.core.operator import Batch, Operator
-from whence.engine.core.operator_stats import Figures, measure
+from whence.engine.core.operator_stats import OperatorStats, measure
 from whence.engine.expressions.evaluate import compile_expr
 from whence.engine.recursion.components import build_component
 from whence.engine.relational.scan import Scan
@@ -388,7 +388,7 @@ class Catalog:
 
         return stream_figures(self.flow)
 
-    def measure(self) -> Callable[[Operator], Figures]:
+    def measure(self) -> Callable[[Operator], OperatorStats]:
         """What says how much an operator holds."""
         return measure
 

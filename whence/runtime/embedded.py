@@ -32,7 +32,7 @@ from whence.runtime.catalog import Catalog, Saved, as_it_runs, table_kind
 from whence.runtime.definitions import Contents
 from whence.runtime.questions import explain as explaining
 from whence.runtime.reading.adhoc import Adhoc, sort_order, uses_table_function
-from whence.runtime.reading.calls import Call, Narrow
+from whence.runtime.reading.calls import Narrow, TableFunctionCall
 from whence.runtime.reading.changes import Changes
 from whence.runtime.reading.late_rows import late_rows
 from whence.runtime.writing.epochs import Epochs
@@ -41,7 +41,7 @@ from whence.sql import statements as st
 from whence.sql.bind import bind_query_views, bind_views
 from whence.sql.parse import parse_stored
 from whence.sql.position import did_you_mean
-from whence.state.folder import Folder, Start
+from whence.state.folder import Folder, RecoveryPoint
 
 log = logging.getLogger("whence")
 _IN_MEMORY = "this database is in memory: whence.open(path) makes one that lasts"
@@ -123,7 +123,7 @@ class Embedded(Epochs):
                     tables[name] = (with_at(table.schema), batch.rows.copy(), batch.ann)
             return self.epoch, self.catalog.statements(), tables
 
-    def _read_all(self, names: Iterable[str], calls: list[Call], narrow: Narrow) -> dict[str, pa.Table]:
+    def _read_all(self, names: Iterable[str], calls: list[TableFunctionCall], narrow: Narrow) -> dict[str, pa.Table]:
         with self.reading():
             found = {name: self._read_arrow(name)[1] for name in names}
             if calls:
@@ -353,7 +353,7 @@ class Embedded(Epochs):
         creates: list[st.Statement],
         images: SoundImages,
         folder: Folder,
-        start: Start,
+        start: RecoveryPoint,
         meta: dict[str, Any],
         progress: Progress | None,
     ) -> None:

@@ -21,7 +21,7 @@ from whence.runtime.questions import explain as explaining
 from whence.runtime.reading.adhoc import sort_order
 from whence.runtime.reading.handles import Result
 from whence.runtime.writing.row_selection import computed, selected
-from whence.runtime.writing.stream_writes import Appending
+from whence.runtime.writing.stream_writes import StreamWriteSet
 from whence.runtime.writing.transaction import Transaction
 from whence.sql import statements as st
 from whence.sql.bind import bind_assignments, bind_insert, bind_predicate
@@ -123,7 +123,7 @@ def _write(runtime: Embedded, statement: st.Statement) -> Write:
 
 def _insert(runtime: Embedded, table: str, plan: Node, writes: Transaction) -> int:
     pending, words = writes.table(table), runtime.dictionary
-    if isinstance(pending, Appending) and isinstance(plan, Project) and isinstance(plan.input, TopK):
+    if isinstance(pending, StreamWriteSet) and isinstance(plan, Project) and isinstance(plan.input, TopK):
         rows, counts = runtime.evaluate(plan.input, writes=writes)  # a stream keeps the order of an ORDER BY
         order = sort_order(rows, plan.input, words)
         return pending.insert(expand(computed(rows[order], plan.exprs, words), counts[order]))

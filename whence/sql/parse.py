@@ -19,7 +19,7 @@ from whence.plan.streams.model import DEFAULT_RETENTION
 from whence.sql import statements as st
 from whence.sql.ledger import is_given, refuse_others
 from whence.sql.options import Target, check_name, read_lifetime, read_placement, read_value, retain_option
-from whence.sql.reader import Source
+from whence.sql.reader import Script
 from whence.sql.tables import read_table
 
 _NAMES = (TokenType.VAR, TokenType.IDENTIFIER)
@@ -34,7 +34,7 @@ def parse(text: str) -> list[st.Statement]:
     >>> parse("with recursive r(a) as (select a from t union select a from r)")[0].name
     'r'
     """
-    source = Source(text)
+    source = Script(text)
     found: list[st.Statement] = []
     for number, tokens in enumerate(_split(source.tokens)):
         if number == MAX_STATEMENTS:
@@ -65,7 +65,7 @@ def with_view_option(sql: str, name: str, value: str) -> str:
     >>> with_view_option("create view v with (policy = 'support', retain = 'all') as select 1", "policy", "dred")
     "create view v WITH (policy = 'dred', retain = 'all') as select 1"
     """
-    source = Source(sql)
+    source = Script(sql)
     reader = _Reader(source, source.tokens)
     while not reader.accept("VIEW"):
         reader.at += 1
@@ -115,7 +115,7 @@ def _begins_another(tokens: Sequence[Token], at: int, current: list[Token]) -> b
 class _Reader:
     """A cursor over the tokens of one statement."""
 
-    def __init__(self, source: Source, tokens: Sequence[Token]) -> None:
+    def __init__(self, source: Script, tokens: Sequence[Token]) -> None:
         self.source, self.tokens, self.at = source, tokens, 0
         self.values: dict[str, Token] = {}  # of options, where they stand
 

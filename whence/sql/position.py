@@ -18,7 +18,7 @@ _TEXT_LIMIT = 80
 _MESSAGE_LIMIT = 400
 
 
-class Lines:
+class LineIndex:
     """Offsets of a text as lines and columns.
 
     >>> Lines("ab\\ncd").at(4)
@@ -37,7 +37,7 @@ class Lines:
         return line, offset - self._starts[line - 1] + 1
 
 
-def mark_positions(tree: exp.Expr, lines: Lines) -> None:
+def mark_positions(tree: exp.Expr, lines: LineIndex) -> None:
     """Rewrite the positions sqlglot left on the nodes as those of their first character."""
     for node in tree.walk():
         meta = node.meta if node._meta else None

@@ -38,7 +38,7 @@ class UnresolvedError(Exception):
 
 
 @dataclass
-class Pending:
+class UnboundView:
     """A view being bound: its query in the binder it is to be bound with, and the names given to its columns."""
 
     query: exp.Expr
@@ -52,7 +52,7 @@ class Pending:
 class Session:
     """The views being bound together, and what is known of their schemas so far."""
 
-    pending: dict[str, Pending] = field(default_factory=dict)
+    pending: dict[str, UnboundView] = field(default_factory=dict)
     schemas: dict[str, Schema | None] = field(default_factory=dict)
     provisional: bool = False
     hidden: dict[int, str] = field(default_factory=dict)  # id of a CTE's tree -> name of its view
@@ -230,7 +230,7 @@ class QueryBinder:
             session.hidden[id(cte)] = name
             session.schemas[name] = None
         given = tuple(c.name.lower() for c in cte.args["alias"].columns) or None
-        session.pending[name] = Pending(cte.this, binder, given, self.owner)
+        session.pending[name] = UnboundView(cte.this, binder, given, self.owner)
         return name
 
     # -- set operations

@@ -23,7 +23,7 @@ from sqlglot.parsers.duckdb import DuckDBParser
 from sqlglot.tokenizer_core import Token, TokenType
 
 from whence.model.errors import SqlError
-from whence.sql.position import Lines, mark_positions, position, shorten
+from whence.sql.position import LineIndex, mark_positions, position, shorten
 
 MAX_SQL = 4_000_000
 MAX_WORDS = 300_000  # a word or sign costs some 20 µs until its statement has run
@@ -102,7 +102,7 @@ class _Parser(DuckDBParser):
         return join
 
 
-class Source:
+class Script:
     """A script as tokens, with the means to parse runs of them and to say where they stand."""
 
     def __init__(self, text: str) -> None:
@@ -111,7 +111,7 @@ class Source:
         if len(text) > MAX_SQL:
             raise SqlError(f"the SQL text has {len(text):,} characters; at most {MAX_SQL:,} are read at once")
         self.text = text
-        self.lines = Lines(text)
+        self.lines = LineIndex(text)
         self._check_text()
         try:
             self.tokens: list[Token] = _DIALECT.tokenize(text)

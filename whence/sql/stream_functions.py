@@ -24,7 +24,7 @@ from whence.plan.algebra.logical import JoinKind, Node, Ref, Scan, walk
 from whence.plan.algebra.program import STREAM_FUNCTIONS
 from whence.plan.rewrite.fold_constants import fold
 from whence.plan.streams.instrument import TRACED
-from whence.plan.streams.model import FIRST, BSort, Latest, Slide, Span, Traced
+from whence.plan.streams.model import FIRST, BSort, Latest, ProvenanceJoin, Slide, Span
 from whence.sql.expressions import ExpressionBinder
 from whence.sql.position import did_you_mean, error
 from whence.sql.scope import Scope, fields_of, unique_names
@@ -343,7 +343,7 @@ def _bsort(given: _Given) -> Node:
 
 
 def _provenance(binder: QueryBinder, call: exp.Expr) -> Node:
-    """`provenance(view[, source])`; the schema is told in `Traced`."""
+    """`provenance(view[, source])`; the schema is told in `ProvenanceJoin`."""
     args = call.expressions
     for arg in args:
         if not isinstance(arg, exp.Column) or arg.table or not isinstance(arg.this, exp.Identifier):
@@ -371,7 +371,7 @@ def _provenance(binder: QueryBinder, call: exp.Expr) -> Node:
     else:
         raise error(f'"{view}" is traced from {", ".join(traced)}; say which one is meant', call)
     inner = binder.relation(exp.Table(this=exp.to_identifier(source)))
-    return Traced(traced_schema(node.schema, source, inner.schema), node, view, source)
+    return ProvenanceJoin(traced_schema(node.schema, source, inner.schema), node, view, source)
 
 
 def traced_schema(results: Schema, source: str, inputs: Schema) -> Schema:

@@ -20,7 +20,7 @@ from whence.plan.recursion.strata import references
 from whence.sql.options import retain_option
 from whence.sql.parse import parse_stored
 from whence.sql.position import error
-from whence.sql.queries import Pending, QueryBinder, Session, UnresolvedError, cast_plan, named, set_type, settled
+from whence.sql.queries import QueryBinder, Session, UnboundView, UnresolvedError, cast_plan, named, set_type, settled
 from whence.sql.reader import deep_stack
 from whence.sql.statements import CreateView
 
@@ -44,7 +44,7 @@ def bind_views(creates: Sequence[CreateView], program: Program) -> Program:
     session = Session()
     for create in [*wanted.values(), *again.values()]:
         binder = QueryBinder(base, session, create.name, stored=create.stored)
-        session.pending[create.name] = Pending(create.query, binder, create.columns, options=create.options)
+        session.pending[create.name] = UnboundView(create.query, binder, create.columns, options=create.options)
         session.schemas[create.name] = None
     try:
         with deep_stack():

@@ -23,7 +23,7 @@ from whence.state import manifest as manifest_
 from whence.state.disk import UNFINISHED, Disk, read_at, size_of, telling
 from whence.state.folder import Folder, named_inputs
 from whence.state.manifest import INPUTS, LOG, MANIFEST, STATE, Manifest
-from whence.state.segment import Scan, segment_path
+from whence.state.segment import SegmentScan, segment_path
 
 _CHUNK = 4 << 20
 _TRIES, _PAUSE = 5, 0.05
@@ -111,7 +111,7 @@ def _copy_last(disk: Disk, path: Path, target: Path, number: int) -> int:
     for left in reversed(range(_TRIES)):
         size = _copy_file(disk, path, target)
         try:
-            for _ in Scan(target, number, last=True):
+            for _ in SegmentScan(target, number, last=True):
                 pass
             break
         except CorruptionError:

@@ -37,10 +37,10 @@ from whence.state.directory import (
     Digests,
     Directory,
     Frame,
+    ImageFile,
     Layout,
     Sheet,
-    Source,
-    Stored,
+    StoredArray,
     fits,
     merge,
     read_directory,
@@ -140,7 +140,7 @@ class Writer:
         if part in self._layout:
             raise ValueError(f"{part} is in this file already")
 
-    def _add(self, raw: Raw, width: int, old: Stored | None) -> None:
+    def _add(self, raw: Raw, width: int, old: StoredArray | None) -> None:
         for start in range(0, len(raw), _STRIPE):
             stripe, first = raw[start : start + _STRIPE], start // BLOCK
             digests = _digests(stripe)
@@ -191,17 +191,17 @@ def _squeeze(blocks: Raw, width: int) -> tuple[bytes | memoryview, int]:
     return memoryview(data.slice(0, data.size)), width  # the view of an unsliced buffer shows its former size
 
 
-class Chain:
+class ImageChain:
     """The files of a chain, oldest first, open for reading. Opening it reads directories only."""
 
     def __init__(self, folder: Path, links: Sequence[Link]):
         directory: Directory | None = None
-        self._sources: list[Source] = []
+        self._sources: list[ImageFile] = []
         self._let_go = weakref.finalize(self, _close, self._sources)
         for link in links:
             path = folder / link.file
             with telling(path, "open"):
-                self._sources.append(Source(path, os.open(path, os.O_RDONLY | os.O_CLOEXEC)))
+                self._sources.append(ImageFile(path, os.open(path, os.O_RDONLY | os.O_CLOEXEC)))
             directory = merge(directory, read_sheet(self._sources[-1]))
         if directory is None:
             raise ValueError("a chain has at least a base")
@@ -267,7 +267,7 @@ class Chain:
         for _ in self._pool.map(work, tasks) if len(tasks) > 1 else map(work, tasks):
             pass
 
-    def _load(self, stored: Stored, out: Raw, runs: Iterable[range]) -> None:
+    def _load(self, stored: StoredArray, out: Raw, runs: Iterable[range]) -> None:
         """Fills these runs of blocks, each of which lies in one frame."""
         expanded: dict[int, tuple[int, Raw]] = {}  # by file the last frame of which blocks were overwritten later
         for run in runs:
@@ -295,14 +295,14 @@ class Chain:
         return out
 
 
-def _runs(stored: Stored) -> list[range]:
+def _runs(stored: StoredArray) -> list[range]:
     """The blocks of an array, by the frames they are in."""
     files, frames = stored.files, stored.frames
     turns = np.flatnonzero((files[1:] != files[:-1]) | (frames[1:] != frames[:-1])) + 1
     return [range(start, end) for start, end in pairwise([0, *turns.tolist(), len(files)]) if start < end]
 
 
-def _close(sources: list[Source]) -> None:
+def _close(sources: list[ImageFile]) -> None:
     while sources:
         os.close(sources.pop().descriptor)
 

@@ -22,7 +22,7 @@ from whence.state.folder import Folder
 from whence.state.inputs import inputs_of, read_input
 from whence.state.lock import LOCK
 from whence.state.manifest import EXCHANGE, INPUTS, LOG, MANIFEST, STATE, STREAMS, Link
-from whence.state.segment import EPOCHS, INPUT, Record, Scan, Torn, segment_path
+from whence.state.segment import EPOCHS, INPUT, Record, SegmentScan, Torn, segment_path
 
 _UNKNOWN = -1  # where a segment ends that is missing or damaged
 _PATIENCE = 0.05  # seconds for a writer that is just replacing a record
@@ -171,7 +171,7 @@ class _Checker:
         at = self._image_epoch(number, before)
         gap = CorruptionError(path, 0, f"after the image of epoch {at}, but the log is at {before}")
         gaps = [gap] if 0 <= before != at else []
-        scan = Scan(path, number, last=last, epoch=at)
+        scan = SegmentScan(path, number, last=last, epoch=at)
         for record in scan:
             records += 1
             if record.kind == INPUT:

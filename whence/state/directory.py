@@ -52,7 +52,7 @@ Frame = tuple[int, int, int, int, int]  # as in _FRAME
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredArray:
     """An array somewhere in a chain: by block its digest, its file and its frame in that file."""
 
     dtype: np.dtype[Any]
@@ -66,7 +66,7 @@ class Stored:
         return prod(self.shape) * self.dtype.itemsize
 
 
-Parts = dict[str, dict[str, Stored]]
+Parts = dict[str, dict[str, StoredArray]]
 Layout = dict[str, list[tuple[str, np.dtype[Any], tuple[int, ...]]] | None]  # None: the part is as it was before
 
 
@@ -136,7 +136,7 @@ def write_footer(directory: bytes, start: int) -> bytes:
     return footer + _CHECK.pack(xxh3_64_intdigest(footer))
 
 
-class Source:
+class ImageFile:
     """An image file to read from. Not mapped into memory: there a bad sector or a cut file would end the process."""
 
     def __init__(self, path: Path, descriptor: int):
@@ -152,7 +152,7 @@ class Source:
         return data
 
 
-def read_sheet(source: Source) -> Sheet:
+def read_sheet(source: ImageFile) -> Sheet:
     """What a file says of itself; everything in it is compared with everything else before it is believed."""
     path, end = source.path, source.size - _ENDING
     if end < len(MAGIC):
@@ -289,13 +289,13 @@ def _merge_parts(before: Directory, sheet: Sheet) -> Parts:
     return parts
 
 
-def _nothing(dtype: np.dtype[Any]) -> Stored:
-    return Stored(dtype, (0,), np.empty((0, 16), np.uint8), np.empty(0, np.int32), np.empty(0, np.int32))
+def _nothing(dtype: np.dtype[Any]) -> StoredArray:
+    return StoredArray(dtype, (0,), np.empty((0, 16), np.uint8), np.empty(0, np.int32), np.empty(0, np.int32))
 
 
 def _overlay(
-    sheet: Sheet, file: int, old: Stored, dtype: np.dtype[Any], shape: tuple[int, ...], which: slice
-) -> Stored:
+    sheet: Sheet, file: int, old: StoredArray, dtype: np.dtype[Any], shape: tuple[int, ...], which: slice
+) -> StoredArray:
     """An array whose blocks are those of these frames, and elsewhere the old ones."""
     frames = sheet.frames[which]
     nbytes = _nbytes(dtype, shape)
@@ -317,4 +317,4 @@ def _overlay(
     last = (kept - 1) * BLOCK  # the only block kept that may have had another length
     if kept and where[0, kept - 1] != file and min(BLOCK, nbytes - last) != min(BLOCK, old.nbytes - last):
         raise ValueError("the array has another length, but ends as before")
-    return Stored(dtype, shape, digests, where[0], where[1])
+    return StoredArray(dtype, shape, digests, where[0], where[1])

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from whence.model.errors import StorageError
 from whence.state import manifest as manifest_
-from whence.state.chain import Chain
+from whence.state.chain import ImageChain
 from whence.state.disk import UNFINISHED, Disk
 from whence.state.inputs import epoch_of, inputs_of
 from whence.state.log import INPUT, Reader, Record
@@ -28,7 +28,7 @@ MAIN = "main"  # the one chain of an embedded database
 WORDS = "words/"  # begins the names of the parts of an image that hold the dictionary, from a code on
 
 
-class Place(NamedTuple):
+class LogPosition(NamedTuple):
     """Between two records of the log."""
 
     segment: int
@@ -36,11 +36,11 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Start:
+class RecoveryPoint:
     """Where recovery begins: an image, or nothing, and the place in the log of what comes after it."""
 
     epoch: int
-    place: Place
+    place: LogPosition
     time: int = 0
     links: tuple[Link, ...] = ()
 
@@ -50,7 +50,7 @@ class Start:
         return self.links[-1].partitions if self.links else 0
 
 
-_BEGINNING = Start(0, Place(1, FILE_HEADER))
+_BEGINNING = RecoveryPoint(0, LogPosition(1, FILE_HEADER))
 
 
 def chain_name(partition: int) -> str:
@@ -81,7 +81,7 @@ class Folder:
         """Those of `main`."""
         return self.manifest.chains.get(MAIN, ())
 
-    def partition_chain(self, partition: int, start: Start) -> tuple[Link, ...]:
+    def partition_chain(self, partition: int, start: RecoveryPoint) -> tuple[Link, ...]:
         """The links of a partition's image that belongs to a start; none if there is no such image."""
         for links in self.manifest.chains.get(chain_name(partition), ()) if start.links else ():
             for end, link in enumerate(links, 1):
@@ -95,7 +95,7 @@ class Folder:
         kept = self.manifest.options.get("recursion_limit")
         return None if kept is None else int(kept)
 
-    def starts(self) -> list[Start]:
+    def starts(self) -> list[RecoveryPoint]:
         """From where epochs can be recovered, oldest first."""
         segments, found = self.manifest.segments, []
         if segments[0] == _BEGINNING.place.segment:
@@ -103,7 +103,9 @@ class Folder:
         for links in self.chains:
             for end, link in enumerate(links, 1):
                 if link.segment >= segments[0]:
-                    found.append(Start(link.epoch, Place(link.segment, FILE_HEADER), link.time, links[:end]))
+                    found.append(
+                        RecoveryPoint(link.epoch, LogPosition(link.segment, FILE_HEADER), link.time, links[:end])
+                    )
         if not any(start.partitions for start in found):
             return found
         chains = self.manifest.chains
@@ -118,17 +120,17 @@ class Folder:
             raise StorageError(f"{self.path}: an image cannot be read, for its partitions are not in the manifest")
         return starts[0].epoch
 
-    def start(self, until: int | None = None) -> Start:
+    def start(self, until: int | None = None) -> RecoveryPoint:
         """The newest start that is not later than epoch `until`."""
         fitting = [start for start in self.starts() if until is None or start.epoch <= until]
         if not fitting:
             raise StorageError(f"{self.path}: epoch {until} is no longer kept; the oldest one is {self.oldest}")
         return fitting[-1]
 
-    def chain(self, links: tuple[Link, ...]) -> Chain:
-        return Chain(self.path / STATE, links)
+    def chain(self, links: tuple[Link, ...]) -> ImageChain:
+        return ImageChain(self.path / STATE, links)
 
-    def reader(self, place: Place) -> Reader:
+    def reader(self, place: LogPosition) -> Reader:
         """Reads the log from a place on."""
         return Reader(self.path / LOG, segment=place.segment, offset=place.offset)
 
@@ -192,5 +194,5 @@ def snapshot_of(link: Link) -> tuple[int, int]:
     return link.epoch, link.segment
 
 
-def _has(there: dict[str, set[tuple[int, int]]], partition: int, start: Start) -> bool:
+def _has(there: dict[str, set[tuple[int, int]]], partition: int, start: RecoveryPoint) -> bool:
     return snapshot_of(start.links[-1]) in there.get(chain_name(partition), ())

@@ -7,7 +7,8 @@ and a record never names what is not stable. A file is a magic number and then i
                 their signs, one byte each, +1 or -1
 
 It is written once and read a section at a time, by whoever needs that one; how long a section is and where it begins is
-in the record (`Piece`). Nothing is compressed: a file lives until the next image, and is on the way of every batch.
+in the record (`InputSection`). Nothing is compressed: a file lives until the next image, and is on the way of every
+batch.
 
 Files are named by the epoch whose record names them, `e000000000042-…`: so it is known without reading the log which of
 them are let go of with it. A file that is written before its epoch is known has another name, and is given that one by
@@ -27,7 +28,7 @@ from typing import Any
 import numpy as np
 from xxhash import xxh3_64
 
-from whence.engine.core.epoch import Epoch, Inputs, Piece
+from whence.engine.core.epoch import Epoch, Inputs, InputSection
 from whence.model.codes import Codes
 from whence.model.errors import CorruptionError, StorageError
 from whence.state.codec import Bytes, pack_epoch, unpack_epoch
@@ -63,9 +64,9 @@ def epoch_of(name: str) -> int | None:
     return None if found is None else int(found[1])
 
 
-def write_input(disk: Disk, path: Path, sections: Sequence[tuple[str, int, Codes, Codes]]) -> list[Piece]:
+def write_input(disk: Disk, path: Path, sections: Sequence[tuple[str, int, Codes, Codes]]) -> list[InputSection]:
     """Write a file of sections, each a table, a partition, rows and their signs; it gets its name when it is stable."""
-    pieces: list[Piece] = []
+    pieces: list[InputSection] = []
     parts: list[Part] = [_MAGIC]
     offset = len(_MAGIC)
     for table, partition, rows, signs in sections:
@@ -73,7 +74,7 @@ def write_input(disk: Disk, path: Path, sections: Sequence[tuple[str, int, Codes
         kept = signs.astype(np.int8)
         if kept.shape != rows.shape[:1] or (np.abs(signs) != 1).any():
             raise ValueError(f"table {table}: every row has a sign, +1 or -1")
-        piece = Piece(path.name, table, partition, offset, *rows.shape)
+        piece = InputSection(path.name, table, partition, offset, *rows.shape)
         cells = (rows.reshape(-1).data, kept.data)
         parts += (_CHECKSUM.pack(_checksum(piece, cells)), *cells)
         pieces.append(piece)
@@ -83,7 +84,7 @@ def write_input(disk: Disk, path: Path, sections: Sequence[tuple[str, int, Codes
     return pieces
 
 
-def read_input(disk: Disk, folder: Path, piece: Piece) -> tuple[Codes, Codes]:
+def read_input(disk: Disk, folder: Path, piece: InputSection) -> tuple[Codes, Codes]:
     """The rows and signs of one section of a file of the database in that folder; those of a stream with `$at`."""
     path, size = folder / INPUTS / piece.file, piece.rows * (8 * piece.width + 1)
     if size_of(path) < piece.offset + _CHECKSUM.size + size:  # before that much memory is asked for
@@ -112,7 +113,7 @@ def adopt(disk: Disk, folder: Path, inputs: Inputs, epoch: int) -> Inputs:
     return replace(inputs, pieces=tuple(replace(piece, file=names[piece.file]) for piece in inputs.pieces))
 
 
-def _checksum(piece: Piece, cells: Sequence[memoryview]) -> int:
+def _checksum(piece: InputSection, cells: Sequence[memoryview]) -> int:
     state = xxh3_64(_SHAPE.pack(piece.partition, piece.offset, piece.rows, piece.width) + piece.table.encode())
     for part in cells:
         state.update(part)
@@ -156,7 +157,7 @@ def _inputs(payload: memoryview) -> tuple[Inputs, int]:
     end = _SAID.size + _SAID.unpack_from(payload)[0]
     try:
         content = json.loads(bytes(payload[_SAID.size : end]))
-        pieces = tuple(Piece(*fields) for fields in content["pieces"])
+        pieces = tuple(InputSection(*fields) for fields in content["pieces"])
         marks = {str(stream): int(mark) for stream, mark in content["marks"].items()}
         return Inputs(pieces, marks, str(content["layout"]), dict(content.get("early", {}))), end
     except (KeyError, TypeError, AttributeError) as error:

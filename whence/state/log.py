@@ -34,7 +34,7 @@ from whence.state.segment import (
     RECORD_HEADER,
     SCHEMA,
     Record,
-    Scan,
+    SegmentScan,
     Torn,
     file_header,
     in_order,
@@ -352,7 +352,7 @@ class Log:
     def _open_last(self) -> tuple[File, _Mark]:
         """The segment to append to, without its torn tail, and stable: what recovery builds on must not go again."""
         path = segment_path(self.folder, self._number)
-        scan = Scan(path, self._number, last=True)
+        scan = SegmentScan(path, self._number, last=True)
         for _ in scan:
             pass
         file = self._disk.open(path)
@@ -434,7 +434,7 @@ class Reader:
 
     def _scan(self, *, last: bool) -> Iterator[Record]:
         path = segment_path(self.folder, self.segment)
-        scan = Scan(path, self.segment, last=last, offset=self.offset, epoch=self.epoch, seen=self._seen)
+        scan = SegmentScan(path, self.segment, last=last, offset=self.offset, epoch=self.epoch, seen=self._seen)
         for record in scan:
             self.offset, self.epoch, self._seen = scan.offset, scan.epoch, scan.seen
             yield record

@@ -95,7 +95,7 @@ def _seed(segment: int, offset: int) -> int:
     return (segment << 44 ^ offset) & _MASK
 
 
-class Scan:
+class SegmentScan:
     """The records of one segment from an offset on.
 
     During the iteration and after it `offset` is the end of the last record given, `epoch` the last epoch so

@@ -23,31 +23,31 @@ from whence.state.chain import Writer
 from whence.state.codec import pack_epoch, pack_schema
 from whence.state.directory import Directory
 from whence.state.disk import UNFINISHED, Disk
-from whence.state.folder import MAIN, WORDS, Folder, Start, chain_name, snapshot_of
+from whence.state.folder import MAIN, WORDS, Folder, RecoveryPoint, chain_name, snapshot_of
 from whence.state.inputs import epoch_of, pack_inputs
 from whence.state.lock import Lock
 from whence.state.log import DURABILITIES, EPOCH, EPOCHS, INPUT, SCHEMA, Durability, Log
 from whence.state.manifest import INPUTS, LOG, STATE, Link
 
-__all__ = ["MAIN", "WORDS", "Folder", "Retention", "Start", "Store", "chain_name", "read_retention"]
+__all__ = ["MAIN", "WORDS", "Folder", "HistoryRetention", "RecoveryPoint", "Store", "chain_name", "read_retention"]
 
 _LONGEST_CHAIN = 32  # files
 
 
 @dataclass(frozen=True)
-class Retention:
+class HistoryRetention:
     """How much of the past is kept: so many epochs before the last one, so many microseconds, or all of it."""
 
     epochs: int = 0
     micros: int = 0
     everything: bool = False
 
-    def lets_go(self, start: Start, epoch: int, now: int) -> bool:
+    def lets_go(self, start: RecoveryPoint, epoch: int, now: int) -> bool:
         """Whether what was before a start is no longer wanted, at an epoch and a time."""
         return not self.everything and start.epoch <= epoch - self.epochs and start.time <= now - self.micros
 
 
-def read_retention(retain: int | str) -> Retention:
+def read_retention(retain: int | str) -> HistoryRetention:
     """What users may say: a number of epochs, a time, or 'all'.
 
     >>> read_retention("7 days").micros, read_retention(100).epochs, read_retention("all").everything
@@ -56,11 +56,11 @@ def read_retention(retain: int | str) -> Retention:
     if isinstance(retain, str) and retain.strip().isascii() and retain.strip().isdigit():
         retain = int(retain)
     if isinstance(retain, int) and not isinstance(retain, bool) and retain >= 0:
-        return Retention(epochs=retain)
+        return HistoryRetention(epochs=retain)
     if retain == "all":
-        return Retention(everything=True)
+        return HistoryRetention(everything=True)
     try:
-        return Retention(micros=duration("retain", str(retain)))
+        return HistoryRetention(micros=duration("retain", str(retain)))
     except ValueError:
         raise StorageError(f"retain is a number of epochs, a time such as '7 days', or 'all', not {retain!r}") from None
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.annotate.truth import Dnf, build, column, columns, minimal, read, table, threshold
-from whence.annotate import TooLarge
+from whence.annotate import AnnotationTooLarge
 from whence.annotate.absorption import Absorption
 from whence.model.codes import NULL
 from whence.model.errors import DataError, EvaluationError
@@ -38,7 +38,7 @@ def test_representations_read_each_other(dnfs: list[Dnf], mine: bool, theirs: bo
         receiver.switch(column())
     names, data = sender.pack(column(*(build(sender, f) for f in dnfs)))
     if mine and not theirs:
-        with pytest.raises(TooLarge):
+        with pytest.raises(AnnotationTooLarge):
             receiver.unpack(names, data)
         receiver.switch(column())
     assert [read(receiver, int(h)) for h in receiver.unpack(names, data)] == [table(f) for f in dnfs]
@@ -61,7 +61,7 @@ def test_a_function_too_large_is_told_before_anything_changes() -> None:
     algebra = Absorption(limit=10)
     pairs = column(threshold(algebra, range(5), 2))
     more = column(threshold(algebra, range(10, 14), 2))
-    with pytest.raises(TooLarge):
+    with pytest.raises(AnnotationTooLarge):
         algebra.plus(pairs, more)
     assert algebra.form == "witnesses"
     assert algebra.count(int(pairs[0])) == 10
@@ -71,7 +71,7 @@ def test_a_function_too_large_is_told_before_anything_changes() -> None:
 
 
 def test_a_long_witness_is_reason_to_switch() -> None:
-    with pytest.raises(TooLarge):
+    with pytest.raises(AnnotationTooLarge):
         build(Absorption(), [list(range(300))])
     for fixed in (Absorption("witnesses"), Absorption("bdd")):
         assert fixed.witnesses(build(fixed, [list(range(300))]), 1) == [tuple(range(300))]

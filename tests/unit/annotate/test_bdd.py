@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oxidd.bdd import BDDManager
 
-from whence.annotate import TooLarge
+from whence.annotate import AnnotationTooLarge
 from whence.annotate.bdd import NODE_BYTES, Bdd
 from whence.annotate.order import DepthFirst
 from whence.model.errors import DataError
@@ -254,7 +254,7 @@ def test_a_limit_on_nodes_changes_nothing():
     bdd = Bdd(limit=200)
     p = bdd.of_tid(np.arange(20))
     small = bdd.total(bdd.times(p[:4], p[10:14]), column(0))
-    with pytest.raises(TooLarge):
+    with pytest.raises(AnnotationTooLarge):
         bdd.total(bdd.times(p[:10], p[10:]), column(0))
     small = bdd.collect(small)
     assert bdd.count(int(small[0])) == 4

@@ -22,7 +22,7 @@ from tests.unit.annotate.truth import (
     table,
     threshold,
 )
-from whence.annotate import Provenance, TooLarge
+from whence.annotate import AnnotationTooLarge, Provenance
 from whence.annotate.absorption import Absorption
 from whence.annotate.witnesses import Witnesses
 from whence.model.codes import Codes
@@ -187,7 +187,7 @@ def _followed(algebra: Provenance, names: Codes, data: bytes) -> Codes:
     """The functions of bytes, as who receives them reads them: bytes of diagrams make one of him, too."""
     try:
         return algebra.unpack(names, data)
-    except TooLarge:
+    except AnnotationTooLarge:
         algebra.switch(column())
         return algebra.unpack(names, data)
 
@@ -201,11 +201,11 @@ def test_hostile_counts_allocate_nothing(data: bytes) -> None:
 def test_a_function_with_too_many_witnesses_changes_nothing() -> None:
     algebra = Witnesses(limit=20)
     pairs = threshold(algebra, range(6), 2)  # 15 witnesses
-    with pytest.raises(TooLarge, match="20 minimal witnesses"):
+    with pytest.raises(AnnotationTooLarge, match="20 minimal witnesses"):
         algebra.plus(column(pairs, pairs), column(0, threshold(algebra, range(10, 16), 2)))
     assert algebra.count(pairs) == 15
     assert threshold(algebra, range(6), 3)  # exactly 20
-    with pytest.raises(TooLarge):
+    with pytest.raises(AnnotationTooLarge):
         threshold(Witnesses(longest=3), range(4), 4)
 
 

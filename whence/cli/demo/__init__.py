@@ -11,7 +11,7 @@ from importlib.resources import files
 
 
 @dataclass(frozen=True)
-class Step:
+class DemoStep:
     """Something that happens: what is said of it, and the SQL that does it."""
 
     title: str
@@ -24,7 +24,7 @@ class Demo:
 
     name: str
     views: tuple[str, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[DemoStep, ...]
 
     @property
     def program(self) -> str:
@@ -36,10 +36,10 @@ DEMOS = {
         "network",
         ("reachable", "cheapest", "cut_off"),
         (
-            Step("The bridge T2 - U1 is cut: east and west lose each other.",
+            DemoStep("The bridge T2 - U1 is cut: east and west lose each other.",
                  "DELETE FROM cable WHERE a = 'T2' AND b = 'U1'"),
-            Step("The bridge comes back, cheaper than before.", "INSERT INTO cable VALUES ('T2', 'U1', 30)"),
-            Step("A cable inside a ring is cut: everything is still reachable, some of it at a higher cost.",
+            DemoStep("The bridge comes back, cheaper than before.", "INSERT INTO cable VALUES ('T2', 'U1', 30)"),
+            DemoStep("A cable inside a ring is cut: everything is still reachable, some of it at a higher cost.",
                  "DELETE FROM cable WHERE a = 'T1' AND b = 'T2'"),
         ),
     ),
@@ -47,10 +47,10 @@ DEMOS = {
         "access",
         ("can_see", "folders_seen"),
         (
-            Step("Developers lose the grant on source.",
+            DemoStep("Developers lose the grant on source.",
                  "DELETE FROM granted WHERE role = 'developer' AND folder = 'source'"),
-            Step("They get it back for source/web only.", "INSERT INTO granted VALUES ('developer', 'source/web')"),
-            Step("Contractors leave the web group, and with it everything it gave them.",
+            DemoStep("They get it back for source/web only.", "INSERT INTO granted VALUES ('developer', 'source/web')"),
+            DemoStep("Contractors leave the web group, and with it everything it gave them.",
                  "DELETE FROM member WHERE principal = 'contractors' AND grp = 'web'"),
         ),
     ),

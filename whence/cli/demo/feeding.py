@@ -8,23 +8,23 @@ from collections.abc import Sequence
 from pathlib import Path
 from queue import Queue
 
-from whence.cli.demo.topology import Change
+from whence.cli.demo.topology import CableChange
 
 
-class Feed:
+class FileFeed:
     """Files of link changes that appear one after the other, `pause` seconds apart."""
 
     def __init__(self, folder: Path, pause: float) -> None:
         self.folder, self.pause = folder, pause
         self.planned = 0
         self.written = 0
-        self._queue: Queue[Sequence[Change]] = Queue()
+        self._queue: Queue[Sequence[CableChange]] = Queue()
         self._end = threading.Event()
         folder.mkdir(parents=True, exist_ok=True)
         self._thread = threading.Thread(target=self._run, name="whence-demo-feed", daemon=True)
         self._thread.start()
 
-    def plan(self, *files: Sequence[Change]) -> int:
+    def plan(self, *files: Sequence[CableChange]) -> int:
         """Let these appear, each as one file, after those that were planned before; how many there are then in all."""
         self.planned += len(files)
         for changes in files:
@@ -43,7 +43,7 @@ class Feed:
             if changes and not self._end.is_set():
                 self._write(changes)
 
-    def _write(self, changes: Sequence[Change]) -> None:
+    def _write(self, changes: Sequence[CableChange]) -> None:
         lines = [
             json.dumps({"op": change.op, "src": src, "dst": dst, "cost": cost})
             for change in changes

@@ -27,8 +27,8 @@ from rich.text import Text
 
 import whence
 from whence.cli import watching
-from whence.cli.demo.feeding import Feed, links_in
-from whence.cli.demo.topology import DOMAINS, Cable, Change, Network, costs, network, weather
+from whence.cli.demo.feeding import FileFeed, links_in
+from whence.cli.demo.topology import DOMAINS, Cable, CableChange, Network, costs, network, weather
 from whence.model.errors import WhenceError
 from whence.runtime.reading.changes import Changes
 from whence.runtime.spark.frames.streams import Running
@@ -133,7 +133,7 @@ class Pipeline:
             self.db.attach("link", stream, op="op")
             since = self.db.epoch
             self.running: Running = self.db.start(trigger="200 milliseconds")
-            self._epochs = watching.Epochs(self.running, since)
+            self._epochs = watching.EpochWatcher(self.running, since)
         except BaseException:
             self.db.close()
             raise
@@ -183,7 +183,7 @@ def run(console: Console, spark: Any, setting: Setting) -> bool:
         raise WhenceError(f"{folder} has the database of a demo already: give another folder")
     screen, net = Screen(console), network()
     storm, bridge = weather(net), net.bridges[0]
-    feed = Feed(folder / "links", setting.pause)
+    feed = FileFeed(folder / "links", setting.pause)
     try:
         with Pipeline(folder, spark, setting, screen) as pipeline:
             _laid(pipeline, feed, net)
@@ -202,7 +202,7 @@ def run(console: Console, spark: Any, setting: Setting) -> bool:
             screen.say(f"Opened again at epoch {closed} in {took:.1f} s; the stream goes on from its checkpoint")
             pipeline.until(feed.planned)
             screen.say(f"The bridge {bridge.a} - {bridge.b} is back, and cheaper")
-            feed.plan([Change("+", bridge._replace(cost=20))])
+            feed.plan([CableChange("+", bridge._replace(cost=20))])
             pipeline.until(feed.plan(*islice(storm, setting.changes // 3)))
             _table_of_pairs(console, pipeline.pairs())
         feed.close()
@@ -217,21 +217,21 @@ def run(console: Console, spark: Any, setting: Setting) -> bool:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _laid(pipeline: Pipeline, feed: Feed, net: Network) -> None:
+def _laid(pipeline: Pipeline, feed: FileFeed, net: Network) -> None:
     """A file a domain, then one for each bridge."""
     pipeline.screen.say(f"A network of {len(net.nodes)} nodes is laid: a file a domain, then the bridges")
     pipeline.screen.console.print(Text("  the first file has to wait for the Python workers of Spark", style="dim"))
-    domains = [[Change("+", cable) for cable in cables] for cables in net.inside.values()]
-    pipeline.until(feed.plan(*domains, *([Change("+", bridge)] for bridge in net.bridges)))
+    domains = [[CableChange("+", cable) for cable in cables] for cables in net.inside.values()]
+    pipeline.until(feed.plan(*domains, *([CableChange("+", bridge)] for bridge in net.bridges)))
     _table_of_pairs(pipeline.screen.console, pipeline.pairs())
 
 
-def _cut(pipeline: Pipeline, feed: Feed, bridge: Cable) -> None:
+def _cut(pipeline: Pipeline, feed: FileFeed, bridge: Cable) -> None:
     """Cut a bridge, and show what became unreachable."""
     screen, console = pipeline.screen, pipeline.screen.console
     screen.say(f"The bridge {bridge.a} - {bridge.b} is cut")
     before, pairs = screen.rows["reachable"], pipeline.pairs()
-    pipeline.until(feed.plan([Change("-", bridge)]))
+    pipeline.until(feed.plan([CableChange("-", bridge)]))
     after = pipeline.pairs()
     console.print(f"  {before - screen.rows['reachable']:,} pairs of nodes became unreachable, all in one epoch:")
     for (src, dst), n in sorted(pairs.items()):
@@ -251,7 +251,7 @@ def _table_of_pairs(console: Console, pairs: dict[tuple[str, str], int]) -> None
     console.print(shown)
 
 
-def _checked(folder: Path, feed: Feed, screen: Screen) -> bool:
+def _checked(folder: Path, feed: FileFeed, screen: Screen) -> bool:
     """Compare what the database holds, opened without Spark, with what the files say."""
     links = links_in(folder / "links")
     best = costs(links)

@@ -31,7 +31,7 @@ class Cable(NamedTuple):
         return (self.a, self.b, self.cost), (self.b, self.a, self.cost)
 
 
-class Change(NamedTuple):
+class CableChange(NamedTuple):
     """A cable that is laid (+) or cut (-)."""
 
     op: str
@@ -86,7 +86,7 @@ def _tree(group: list[str], rng: random.Random) -> Iterator[tuple[str, str]]:
         yield group[rng.randrange(i)], group[i]
 
 
-def weather(net: Network, seed: int = 0) -> Iterator[list[Change]]:
+def weather(net: Network, seed: int = 0) -> Iterator[list[CableChange]]:
     """Cables inside domains that fail and are repaired, without end, a few at a time."""
     rng = random.Random(f"whence/demo/weather/{seed}")
     sound = [cable for cables in net.inside.values() for cable in cables]
@@ -101,7 +101,7 @@ def weather(net: Network, seed: int = 0) -> Iterator[list[Change]]:
                 now[cable] = op
                 some.remove(cable)
                 other.append(cable)
-        yield [Change(op, cable) for cable, op in now.items()]
+        yield [CableChange(op, cable) for cable, op in now.items()]
 
 
 def costs(links: Iterable[tuple[str, str, int]]) -> dict[tuple[str, str], int]:

@@ -116,7 +116,7 @@ class Dataflow:
 
     def _prime(self, op: Operator, progress: Steps | None, images: Images | None) -> None:
         fresh = [o for o in upwards([op]) if not o.primed]
-        kept = Kept(fresh)
+        kept = BackfillInputs(fresh)
         for done, new in enumerate(fresh):
             if progress is not None:
                 progress(done, len(fresh), new.describe())
@@ -131,7 +131,7 @@ class Dataflow:
         if progress is not None:
             progress(len(fresh), len(fresh), "done")
 
-    def _fill(self, new: Operator, kept: Kept) -> None:
+    def _fill(self, new: Operator, kept: BackfillInputs) -> None:
         """The first run of an operator, over the contents of its inputs."""
         out = new.prime([kept.contents(i) for i in new.inputs])
         if new.arranged is not None:
@@ -313,7 +313,7 @@ class Dataflow:
         return own + traced + sum(op.arranged.nbytes for op in self.order if op.arranged is not None)
 
 
-class Kept:
+class BackfillInputs:
     """The contents of inputs, while operators that are being filled still need them."""
 
     def __init__(self, fresh: list[Operator]):

@@ -11,7 +11,7 @@ from whence.model.codes import Codes
 
 
 @dataclass(frozen=True)
-class Piece:
+class InputSection:
     """So many rows of one table, with signs, for one partition: a section of a file of inputs (`state/inputs.py`).
 
     Of a stream the last column counts the rows of the file in their order, and `at` is to be added to it: `$at`."""
@@ -33,7 +33,7 @@ class Inputs:
     `layout` names the partitions that the pieces are for. `early` says what becomes of deletions in them whose rows are
     not there, of tables where they are not just passed over."""
 
-    pieces: tuple[Piece, ...] = ()
+    pieces: tuple[InputSection, ...] = ()
     marks: Mapping[str, int] = field(default_factory=dict)
     layout: str = ""
     early: Mapping[str, Literal["ignore", "hold", "error"]] = field(default_factory=dict)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 _here = threading.local()
 
 
-class Moment(NamedTuple):
+class EpochContext(NamedTuple):
     """An epoch's number, and its time in microseconds since 1970."""
 
     number: int
@@ -18,16 +18,16 @@ class Moment(NamedTuple):
 
 
 @contextmanager
-def during(number: int, time: int) -> Iterator[None]:
+def epoch_context(number: int, time: int) -> Iterator[None]:
     """Inside, this thread runs that epoch."""
     outside = moment()
-    _here.moment = Moment(number, time)
+    _here.moment = EpochContext(number, time)
     try:
         yield
     finally:
         _here.moment = outside
 
 
-def moment() -> Moment | None:
+def moment() -> EpochContext | None:
     """The epoch that this thread runs; None where views are only being filled."""
     return getattr(_here, "moment", None)

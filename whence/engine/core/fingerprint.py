@@ -30,6 +30,17 @@ _REVISED = frozenset(("lower", "upper", "ilike", "reverse", "trim", "ltrim", "rt
 _ORDERING = ("<", "<=", ">", ">=")
 
 
+# Classes that were renamed since they were first written into images, and the names that are stored.
+_STORED = {
+    "Distribution": "Dist",
+    "DropProvenance": "Plain",
+    "LocalFilter": "Mine",
+    "ProvenanceJoin": "Traced",
+    "RequiredDistribution": "Wish",
+    "StreamToRelation": "Relate",
+}
+
+
 class _End:
     """Where a part that was taken apart ends."""
 
@@ -45,6 +56,7 @@ def canonical(value: Any) -> str:
     while left:  # not by recursion: a plan may be deeper than Python's stack
         part = left.pop()
         name = type(part).__name__
+        name = _STORED.get(name, name)
         if isinstance(part, _End):
             out.append(")")
         elif part is None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from whence.engine.core.operator import Operator
-from whence.engine.recursion.annotated_fixpoint import Provenance
+from whence.engine.recursion.annotated_fixpoint import AnnotatedFixpoint
 from whence.engine.relational.scan import Scan
 
 
-class Figures(NamedTuple):
+class OperatorStats(NamedTuple):
     """Rows and bytes of an operator's own state, and of the relation that is kept of its output; where it maintains
     provenance, the bytes of that, the derived rows that have it, and those of them that hold reasons back."""
 
@@ -22,9 +22,9 @@ class Figures(NamedTuple):
     held: int = 0
 
 
-def measure(op: Operator) -> Figures:
+def measure(op: Operator) -> OperatorStats:
     """The figures of an operator; a table's relation is its own state."""
     kept = op.arranged if not isinstance(op, Scan) else None
     relation = (len(kept), kept.nbytes) if kept is not None else (0, 0)
-    provenance = op.provenance if isinstance(op, Provenance) else (0, 0, 0)
-    return Figures(op.state_rows, op.state_bytes, *relation, *provenance)
+    provenance = op.provenance if isinstance(op, AnnotatedFixpoint) else (0, 0, 0)
+    return OperatorStats(op.state_rows, op.state_bytes, *relation, *provenance)

@@ -28,9 +28,9 @@ _here = threading.local()
 
 
 @contextmanager
-def derived_before(known: bool = True) -> Iterator[None]:
+def replaying(known: bool = True) -> Iterator[None]:
     """Inside, this thread derives what has been derived before, if that is known."""
-    outside = is_known()
+    outside = is_replaying()
     _here.known = outside or known
     try:
         yield
@@ -38,6 +38,6 @@ def derived_before(known: bool = True) -> Iterator[None]:
         _here.known = outside
 
 
-def is_known() -> bool:
+def is_replaying() -> bool:
     """Whether this thread derives what has been derived before."""
     return getattr(_here, "known", False)

@@ -22,7 +22,7 @@ from whence.engine.exchange.traffic import EVERYWHERE, Shipped
 from whence.model.codes import Codes
 from whence.plan.streams.model import has_at
 
-__all__ = ["EVERYWHERE", "Mine", "Ship", "by_arrival", "parted", "targets"]
+__all__ = ["EVERYWHERE", "LocalFilter", "Ship", "by_arrival", "parted", "targets"]
 
 
 def targets(rows: Codes, cols: tuple[int, ...], partitions: int) -> Codes:
@@ -104,7 +104,7 @@ class Ship(Operator):
         return f"ship by {', '.join(self.schema.names[c] for c in self.cols)}"
 
 
-class Mine(Operator):
+class LocalFilter(Operator):
     """Of rows that all partitions have, those of one partition; with `cols` None all of them are the first one's."""
 
     def __init__(self, input: Operator, cols: tuple[int, ...] | None, number: int, partitions: int):

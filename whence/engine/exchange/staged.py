@@ -18,12 +18,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from whence.engine.core.arrangement import arrangement
-from whence.engine.core.dataflow import Dataflow, Kept, arrange, upwards
+from whence.engine.core.dataflow import BackfillInputs, Dataflow, arrange, upwards
 from whence.engine.core.image import Images, StaleImage
 from whence.engine.core.operator import Batch, Operator
 from whence.engine.exchange.ship import Ship
 from whence.engine.exchange.traffic import Letter, Traffic, counted, letter_of_rows
-from whence.engine.recursion.iterative import Rounds
+from whence.engine.recursion.iterative import IterativeOperator
 from whence.engine.streams.promise import Promise, reaches
 from whence.engine.streams.stream import StreamOperator
 from whence.model.errors import WhenceError
@@ -41,7 +41,7 @@ class Parcel:
     bytes: int
 
 
-class Staged(Dataflow):
+class StagedDataflow(Dataflow):
     """The dataflow of one of some partitions."""
 
     def __init__(self, partition: int = 0, partitions: int = 1) -> None:
@@ -49,7 +49,7 @@ class Staged(Dataflow):
         self._partition, self._partitions = partition, partitions
         self._outs: dict[int, Batch] = {}  # of this epoch
         self._ships: dict[str, Ship] = {}  # by channel
-        self._exchanges: list[Rounds] = []
+        self._exchanges: list[IterativeOperator] = []
         self._installing: _Install | None = None
         self._traffic: dict[str, Traffic] = {}  # of this epoch, by the fingerprints of those who send
         self._promise: Promise | None = None  # of this epoch
@@ -141,7 +141,7 @@ class Staged(Dataflow):
         if self._installing is not None:
             self._end_install(self._installing)
         super().commit()
-        senders: list[Ship | Rounds] = [*self._ships.values(), *self._exchanges]
+        senders: list[Ship | IterativeOperator] = [*self._ships.values(), *self._exchanges]
         for sender in senders:
             sender.shipped = sender.shipped.after(self._traffic.get(sender.fingerprint, Traffic()))
         self._outs, self._traffic, self._promise = {}, {}, None
@@ -154,7 +154,7 @@ class Staged(Dataflow):
 
     # -- sending -----------------------------------------------------------------------------------------------------
 
-    def _exchanged(self, op: Rounds, stage: int, mail: Mapping[str, Batch]) -> list[Parcel]:
+    def _exchanged(self, op: IterativeOperator, stage: int, mail: Mapping[str, Batch]) -> list[Parcel]:
         return self._sent(op, stage, op.work(stage - op.stage, mail))
 
     def _shipped(self, ran: list[Operator], stage: int) -> list[Parcel]:
@@ -183,7 +183,7 @@ class Staged(Dataflow):
             arrangement(op)
         self._installing = install
         self._ships |= {op.channel: op for op in fresh if isinstance(op, Ship)}
-        self._exchanges += [op for op in fresh if isinstance(op, Rounds)]
+        self._exchanges += [op for op in fresh if isinstance(op, IterativeOperator)]
         if images is not None:
             try:
                 for op in fresh:
@@ -196,10 +196,10 @@ class Staged(Dataflow):
                 raise
             self._end_install(install)
 
-    def _fill_here(self, op: Operator, kept: Kept) -> None:
+    def _fill_here(self, op: Operator, kept: BackfillInputs) -> None:
         """Compute an operator that images do not have from its inputs in this partition; StaleImage if that takes the
         other partitions, or the past of a stream."""
-        remote = isinstance(op, (Ship, Rounds, StreamOperator)) or not all(i.is_readable for i in op.inputs)
+        remote = isinstance(op, (Ship, IterativeOperator, StreamOperator)) or not all(i.is_readable for i in op.inputs)
         if remote:
             raise StaleImage(f"there is no image of {op.describe()}")
         self._fill(op, kept)
@@ -220,7 +220,7 @@ class Staged(Dataflow):
             for i in op.inputs:
                 if isinstance(i, Ship) and i in install.fresh:
                     install.kept.keep_if_none(i, Batch.empty(len(i.schema)))
-            if isinstance(op, (Ship, Rounds)):
+            if isinstance(op, (Ship, IterativeOperator)):
                 op.prime([install.kept.contents(i) for i in op.inputs])
             else:
                 self._fill(op, install.kept)
@@ -228,7 +228,7 @@ class Staged(Dataflow):
             install.kept.used_by(op)
         sent = self._shipped(now, stage)
         for op in install.fresh:
-            if isinstance(op, Rounds) and 0 <= stage - op.stage < op.delay:
+            if isinstance(op, IterativeOperator) and 0 <= stage - op.stage < op.delay:
                 sent += self._exchanged(op, stage, _mail(op, received))
         return sent
 
@@ -238,7 +238,7 @@ class Staged(Dataflow):
             assert op.arranged is not None
             op.arranged.commit()
         for op in install.fresh:
-            if isinstance(op, Rounds):
+            if isinstance(op, IterativeOperator):
                 op.commit()
         self.views, self._installing = install.views, None
         self._sweep()
@@ -255,7 +255,7 @@ class Staged(Dataflow):
     def _sweep(self) -> None:
         self.sweep()
         self._ships = {op.channel: op for op in self.order if isinstance(op, Ship)}
-        self._exchanges = [op for op in self.order if isinstance(op, Rounds)]
+        self._exchanges = [op for op in self.order if isinstance(op, IterativeOperator)]
 
 
 class _Install:
@@ -263,13 +263,13 @@ class _Install:
 
     def __init__(self, views: dict[str, Operator], fresh: list[Operator], arranged: list[Operator]):
         self.views, self.fresh, self.arranged = views, fresh, arranged
-        self.kept = Kept(fresh)
+        self.kept = BackfillInputs(fresh)
 
     def after(self, stage: int) -> int | None:
         """The next stage that fills something."""
-        stages = [o.stage + p for o in self.fresh for p in range(o.delay if isinstance(o, Rounds) else 1)]
+        stages = [o.stage + p for o in self.fresh for p in range(o.delay if isinstance(o, IterativeOperator) else 1)]
         return min((s for s in stages if s > stage), default=None)
 
 
-def _mail(op: Rounds, received: Mapping[str, Batch]) -> dict[str, Batch]:
+def _mail(op: IterativeOperator, received: Mapping[str, Batch]) -> dict[str, Batch]:
     return {channel: batch for channel in op.channels if (batch := received.get(channel)) is not None}

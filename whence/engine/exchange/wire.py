@@ -26,7 +26,7 @@ def packed_size(rows: Codes) -> int:
     return int(kernels.packed_size(np.ascontiguousarray(rows, np.int64).reshape(-1)))
 
 
-class Packet:
+class MessageWriter:
     """A packet to be written.
 
     >>> packet = Packet().numbers(np.array([1, -2**63])).numbers(np.array([300])).data(b"abc")
@@ -38,14 +38,14 @@ class Packet:
     def __init__(self) -> None:
         self._parts: list[bytes] = []
 
-    def numbers(self, numbers: Codes) -> Packet:
+    def numbers(self, numbers: Codes) -> MessageWriter:
         """A run of numbers, of whatever shape."""
         flat = np.ascontiguousarray(numbers, np.int64).reshape(-1)
         self._parts.append(kernels.write(np.array([len(flat)], np.int64)).tobytes())
         self._parts.append(kernels.write(flat).tobytes())
         return self
 
-    def data(self, data: bytes) -> Packet:
+    def data(self, data: bytes) -> MessageWriter:
         self._parts += [kernels.write(np.array([len(data)], np.int64)).tobytes(), data]
         return self
 
@@ -63,7 +63,7 @@ class Packet:
         return Batch(words.reshape(-1, 1), np.ones(len(words), np.int64))
 
 
-class Received:
+class MessageReader:
     """A packet that is read, part by part in the order in which they were written."""
 
     def __init__(self, data: np.ndarray):
@@ -118,7 +118,7 @@ class Received:
         return out
 
 
-def packets(letter: Batch) -> Iterator[Received]:
+def packets(letter: Batch) -> Iterator[MessageReader]:
     """The packets of a letter, in their order."""
     words = np.ascontiguousarray(letter.rows, np.int64).reshape(-1)
     at = 0
@@ -127,5 +127,5 @@ def packets(letter: Batch) -> Iterator[Received]:
         end = at + 1 + -(-length // 8)
         if length < 0 or end > len(words):
             raise DataError("a letter from another partition ends too early")
-        yield Received(words[at + 1 : end].view(np.uint8)[:length])
+        yield MessageReader(words[at + 1 : end].view(np.uint8)[:length])
         at = end

@@ -25,15 +25,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from whence.annotate import AnnotationTooLarge
 from whence.annotate import Provenance as Functions
-from whence.annotate import TooLarge
 from whence.annotate.absorption import Absorption
 from whence.annotate.counting import COUNTING
 from whence.engine.core.batch import consolidate
 from whence.engine.core.epoch_context import moment
 from whence.engine.core.image import Image, StaleImage, inside, nested, with_room
 from whence.engine.core.operator import Batch, Operator
-from whence.engine.core.replaying import is_known
+from whence.engine.core.replaying import is_replaying
 from whence.engine.recursion.annotations import Annotations
 from whence.engine.recursion.fixpoint import Fixpoint, Pipeline, added_up
 from whence.engine.recursion.kernels import annotations as an
@@ -41,9 +41,9 @@ from whence.engine.recursion.kernels import fixpoint as fx
 from whence.engine.recursion.kernels import heads as hd
 from whence.engine.recursion.kernels import store as st
 from whence.engine.recursion.kernels.search import GATHER
-from whence.engine.recursion.row_variables import Names
+from whence.engine.recursion.row_variables import RowVariables
 from whence.engine.recursion.rule_plans import KINDS, Compiled
-from whence.engine.recursion.slot_store import Memory
+from whence.engine.recursion.slot_store import SlotStore
 from whence.model.codes import NULL, Codes, Dictionary
 from whence.model.errors import DataError, EvaluationError
 from whence.plan.recursion.edges import edges
@@ -61,15 +61,15 @@ _NONE = np.empty(0, np.int64)
 class _State:
     """All that an epoch may have to begin anew: set aside whole, and put back."""
 
-    memory: Memory
+    memory: SlotStore
     algebra: Functions
     annotations: Annotations
-    names: Names
+    names: RowVariables
     named: Codes  # by slot: the name of its row, -1 for none yet
     placed: np.ndarray  # by name: whether the algebra has been told where it is
 
 
-class Provenance(Fixpoint):
+class AnnotatedFixpoint(Fixpoint):
     """A component whose rows carry functions of its external rows."""
 
     def __init__(
@@ -114,10 +114,10 @@ class Provenance(Fixpoint):
         functions = self._algebra()
         lazy = self.maintain.propagate != "eager"
         self._state = _State(
-            Memory(self._compiled, st.DRED),
+            SlotStore(self._compiled, st.DRED),
             functions,
             Annotations(functions, lazy),
-            Names(self._compiled.columns),
+            RowVariables(self._compiled.columns),
             np.full(64, -1, np.int64),
             np.zeros(64, bool),
         )
@@ -133,7 +133,7 @@ class Provenance(Fixpoint):
         return self._state.annotations
 
     @property
-    def names(self) -> Names:
+    def names(self) -> RowVariables:
         return self._state.names
 
     # -- an epoch ----------------------------------------------------------------------------------------------------
@@ -144,14 +144,14 @@ class Provenance(Fixpoint):
         try:
             self.out = self._run(changes)
         except EvaluationError as error:
-            if isinstance(error.__cause__, TooLarge):
+            if isinstance(error.__cause__, AnnotationTooLarge):
                 raise
             self.out = self._run_anew(changes)
         return Batch.empty(0)
 
     def _run(self, changes: Codes, limited: bool = True, known: int = 0) -> dict[int, Batch]:
         scalar = self.memory.k.scalar
-        limited = limited and not is_known()
+        limited = limited and not is_replaying()
         scalar[st.S_DEPTH] = _NO_LIMIT
         scalar[st.S_BUDGET] = int(scalar[st.S_ROWS]) + known + self.row_limit if limited else _NO_LIMIT
         scalar[st.S_KNOWN] = not limited

@@ -3,8 +3,8 @@
 Law: after every epoch a row of a view is in its home if and only if it has a derivation from the external rows of all
 partitions, and its annotation there says sets of external rows, of whatever partition, that suffice for it.
 
-Each partition has the local rules of `plan/partitions/exchange.py`, and keeps them as `Provenance` keeps rules: a row
-derived here shows what the copies of it elsewhere have been told, and holds back what came later. A copy is told
+Each partition has the local rules of `plan/partitions/exchange.py`, and keeps them as `AnnotatedFixpoint` keeps rules:
+a row derived here shows what the copies of it elsewhere have been told, and holds back what came later. A copy is told
 functions, not variables of its own, so it lives while what it was told is not false. A variable has one name
 everywhere: the relation of the component's rules, and the cells; where equal rows may lie in several partitions, the
 partition too. An epoch has two phases, each repeated in all partitions until nothing is on its way:
@@ -29,8 +29,8 @@ What is sent first must not depend on the order of slots, which a partition that
 not share: of the derivations that one round finds, the one with the smallest *ticket* comes first. So the same steps
 give the same functions.
 
-State: that of `Provenance`. Cost: derivations through what changed; messages: one round's rows to a partition are one.
-Undo: by the logs, exact, no messages.
+State: that of `AnnotatedFixpoint`. Cost: derivations through what changed; messages: one round's rows to a partition
+are one. Undo: by the logs, exact, no messages.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ import numpy as np
 from whence.annotate.absorption import Absorption
 from whence.engine.core.image import Image, with_room
 from whence.engine.core.operator import Batch, Operator
-from whence.engine.core.replaying import is_known
+from whence.engine.core.replaying import is_replaying
 from whence.engine.exchange.ship import EVERYWHERE, targets
 from whence.engine.exchange.traffic import Letter
-from whence.engine.exchange.wire import Packet, Received, packets
-from whence.engine.recursion.annotated_fixpoint import Provenance
+from whence.engine.exchange.wire import MessageReader, MessageWriter, packets
+from whence.engine.recursion.annotated_fixpoint import AnnotatedFixpoint
 from whence.engine.recursion.components import functions_of
-from whence.engine.recursion.iterative import Rounds, refuse, settled, shared_limits
+from whence.engine.recursion.iterative import IterativeOperator, refuse, settled, shared_limits
 from whence.engine.recursion.kernels import exchange as ex
 from whence.engine.recursion.kernels import fixpoint as fx
 from whence.engine.recursion.kernels import heads as hd
@@ -72,7 +72,7 @@ _FEW = 16  # one of so many rows may change before bytes are counted again
 RESTRICTING, DERIVING = range(2)  # phases
 
 
-class AnnotatedExchange(Rounds, Provenance):
+class AnnotatedPartitionedFixpoint(IterativeOperator, AnnotatedFixpoint):
     """A partition's share of a component whose rows carry functions of all partitions' external rows."""
 
     delay = 2
@@ -177,13 +177,13 @@ class AnnotatedExchange(Rounds, Provenance):
         self._flushed_before = self._flushed.copy()
         self._due = self._is_due()
         self._rounds = 0
-        self._most = _NO_LIMIT if is_known() else self.limits.rounds(_ROUNDS)
+        self._most = _NO_LIMIT if is_replaying() else self.limits.rounds(_ROUNDS)
         scalar = self.memory.k.scalar
         scalar[st.S_DEPTH] = _NO_LIMIT
         rows = int(scalar[st.S_ROWS])
-        scalar[st.S_BUDGET] = _NO_LIMIT if is_known() else min(rows + self.row_limit // self._shares, _NO_LIMIT)
-        self._limit_effort(not is_known())
-        scalar[st.S_KNOWN] = is_known()
+        scalar[st.S_BUDGET] = _NO_LIMIT if is_replaying() else min(rows + self.row_limit // self._shares, _NO_LIMIT)
+        self._limit_effort(not is_replaying())
+        scalar[st.S_KNOWN] = is_replaying()
 
     @property
     def channels(self) -> list[str]:
@@ -210,7 +210,7 @@ class AnnotatedExchange(Rounds, Provenance):
         adds: Codes = (self._pending[:, 1] > 0) != (self._kinds[self._pending[:, 0]] == st.ABSENCE)
         return adds
 
-    def _restrict(self, mail: list[Received], first: bool) -> list[Letter]:
+    def _restrict(self, mail: list[MessageReader], first: bool) -> list[Letter]:
         """Put false in the place of what is gone, here or elsewhere."""
         letters: list[Letter] = []
         if first and not self._adds().all():
@@ -224,7 +224,7 @@ class AnnotatedExchange(Rounds, Provenance):
             relations, _ = self._described(gone)
             told = np.unique(names[self._told[relations]])
             if len(told) and self._partitions > 1:
-                news = self.names.write(Packet(), told)
+                news = self.names.write(MessageWriter(), told)
                 letters.append(Letter(self.channels[0], EVERYWHERE, news.letter(), 0, news.size))
         for packet in mail:
             known = self.names.known(*self.names.read(packet))
@@ -244,7 +244,7 @@ class AnnotatedExchange(Rounds, Provenance):
             if len(groups):
                 self._lost.append(groups)
 
-    def _derive_all(self, mail: list[Received], first: bool) -> list[Letter]:
+    def _derive_all(self, mail: list[MessageReader], first: bool) -> list[Letter]:
         """Take what is new, and what came, as far as it goes here; what is to be sent of it."""
         start = [_NONE]
         if first:
@@ -376,9 +376,9 @@ class AnnotatedExchange(Rounds, Provenance):
             letters.append(Letter(self.channels[0], partition, packet.letter(), rows, packet.size))
         return letters
 
-    def _packet(self, heads: Codes, cells: Codes, sections: list[tuple[int, Codes]]) -> tuple[Packet, int]:
+    def _packet(self, heads: Codes, cells: Codes, sections: list[tuple[int, Codes]]) -> tuple[MessageWriter, int]:
         """Rows of copies, the names that their functions mention, and the functions."""
-        packet = Packet().numbers(np.array([(copy, len(there)) for copy, there in sections]))
+        packet = MessageWriter().numbers(np.array([(copy, len(there)) for copy, there in sections]))
         for copy, there in sections:
             packet.numbers(cells[there, : len(self.program.relations[copy].schema)])
         chosen = np.concatenate([there for _, there in sections])
@@ -386,7 +386,7 @@ class AnnotatedExchange(Rounds, Provenance):
         self.names.write(packet, names).data(data)
         return packet, len(chosen)
 
-    def _taken(self, mail: list[Received]) -> list[Codes]:
+    def _taken(self, mail: list[MessageReader]) -> list[Codes]:
         """Rows that came by letter go to their copies; the slots that show something else."""
         relations, cells, packed = [_NONE], [np.empty((0, self._compiled.columns), np.int64)], []
         for packet in mail:

@@ -23,7 +23,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from whence.annotate import Provenance, TooLarge
+from whence.annotate import AnnotationTooLarge, Provenance
 from whence.annotate.absorption import Absorption
 from whence.engine.core.image import Image, StaleImage, with_room
 from whence.engine.recursion.kernels import annotations as an
@@ -34,7 +34,7 @@ _NONE = np.empty(0, np.int64)
 _FEW = 4096  # entries of the index that are not worth making it anew
 
 
-class Size(NamedTuple):
+class AnnotationSize(NamedTuple):
     """Annotated slots, those that hold something back, and the bytes of all functions and of what is kept of them."""
 
     rows: int
@@ -185,7 +185,7 @@ class Annotations:
         Handles have other numbers then: those that the step brings along stand in `loose`, and change there."""
         try:
             return step()
-        except TooLarge:
+        except AnnotationTooLarge:
             if not isinstance(self.algebra, Absorption):
                 raise
             self.rename(self.algebra.switch, *loose)
@@ -267,9 +267,9 @@ class Annotations:
         return np.unique(np.concatenate([self.shown[: self.slots], self.held[: self.slots]]))
 
     @property
-    def figures(self) -> Size:
+    def figures(self) -> AnnotationSize:
         rows, held = (int(np.count_nonzero(a[: self.slots])) for a in (self.shown, self.held))
-        return Size(rows, held, self.algebra.nbytes(self.functions), self.nbytes)
+        return AnnotationSize(rows, held, self.algebra.nbytes(self.functions), self.nbytes)
 
     @property
     def nbytes(self) -> int:

@@ -15,7 +15,7 @@ from whence.engine.build import Builder
 from whence.engine.core.dataflow import Dataflow
 from whence.engine.core.fingerprint import fingerprint
 from whence.engine.core.operator import Batch, Operator
-from whence.engine.recursion.annotated_fixpoint import Provenance
+from whence.engine.recursion.annotated_fixpoint import AnnotatedFixpoint
 from whence.engine.recursion.fixpoint import Fixpoint, Pipeline, Port
 from whence.model.codes import Codes, Dictionary
 from whence.plan.algebra.logical import Node
@@ -77,7 +77,7 @@ def build_fixpoint(
             row_limit=row_limit,
         )
     else:
-        fixpoint = Provenance(
+        fixpoint = AnnotatedFixpoint(
             rules,
             inputs,
             builder.dictionary,

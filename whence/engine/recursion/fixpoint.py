@@ -21,12 +21,12 @@ from whence.engine.core.arrangement import arrangement
 from whence.engine.core.batch import consolidate
 from whence.engine.core.image import Image
 from whence.engine.core.operator import Batch, Operator
-from whence.engine.core.replaying import is_known
+from whence.engine.core.replaying import is_replaying
 from whence.engine.recursion.kernels import fixpoint as fx
 from whence.engine.recursion.kernels import store as st
-from whence.engine.recursion.limits import Limits, described, no_end
+from whence.engine.recursion.limits import RecursionLimits, described, no_end
 from whence.engine.recursion.rule_plans import Compiled
-from whence.engine.recursion.slot_store import Memory
+from whence.engine.recursion.slot_store import SlotStore
 from whence.model.codes import Codes, Dictionary
 from whence.model.errors import EvaluationError
 from whence.model.types import Schema
@@ -58,7 +58,7 @@ class Fixpoint(Operator):
     ):
         self.program, self.inputs, self.dictionary, self.name = program, inputs, dictionary, name
         self.policy, self.depth_limit, self.row_limit = policy, depth_limit, row_limit
-        self.limits = Limits(depth_limit, row_limit, makes_values(program))
+        self.limits = RecursionLimits(depth_limit, row_limit, makes_values(program))
         self._budget = row_limit  # see _refuse_by_support
         self._shares = 1  # partitions that have a part of what may be derived
         self._words = self._text = 0  # of the dictionary: how many there were, and the characters computed since
@@ -79,7 +79,7 @@ class Fixpoint(Operator):
 
     def _start(self) -> None:
         self._compiled = Compiled(self.program, self.dictionary, POLICIES[self.policy])
-        self.memory = Memory(self._compiled, POLICIES[self.policy])
+        self.memory = SlotStore(self._compiled, POLICIES[self.policy])
 
     # -- an epoch ----------------------------------------------------------------------------------------------------
 
@@ -113,7 +113,7 @@ class Fixpoint(Operator):
         `known` rows, derived before and now to be derived again, do not count against the limit."""
         memory = self.memory
         scalar = memory.k.scalar
-        limited = limited and not is_known()
+        limited = limited and not is_replaying()
         scalar[st.S_DEPTH] = min(self.depth_limit, _NO_LIMIT) if limited else _NO_LIMIT
         scalar[st.S_BUDGET] = int(scalar[st.S_ROWS]) + known + self._budget if limited else _NO_LIMIT
         scalar[st.S_KNOWN] = not limited

@@ -15,15 +15,15 @@ from whence.engine.core.operator import Batch, Operator
 from whence.engine.exchange.traffic import Letter, Shipped
 from whence.engine.recursion.kernels import exchange as ex
 from whence.engine.recursion.kernels import store as st
-from whence.engine.recursion.limits import Limits, described, no_end
-from whence.engine.recursion.slot_store import Memory
+from whence.engine.recursion.limits import RecursionLimits, described, no_end
+from whence.engine.recursion.slot_store import SlotStore
 from whence.model.codes import Codes, Dictionary
 from whence.plan.partitions.exchange import Exchange
 from whence.plan.recursion.rule_model import RuleProgram
 from whence.plan.recursion.settings import makes_values
 
 
-class Rounds(Operator):
+class IterativeOperator(Operator):
     """A partition's share of a recursive component; `delay` is the number of its phases."""
 
     shipped = Shipped()  # by this partition, to others
@@ -46,7 +46,7 @@ class Rounds(Operator):
         raise NotImplementedError
 
 
-def settled(memory: Memory, wanted: Codes) -> dict[int, Batch]:
+def settled(memory: SlotStore, wanted: Codes) -> dict[int, Batch]:
     """End an epoch of a store: the net changes of the relations that are wanted."""
     k, compiled = memory.k, memory.compiled
     out = np.empty((2 * int(k.scalar[st.S_TOUCHED]), 2 + compiled.columns), np.int64)
@@ -60,10 +60,10 @@ def settled(memory: Memory, wanted: Codes) -> dict[int, Batch]:
     return found
 
 
-def shared_limits(spec: Exchange, depth_limit: int, row_limit: int) -> Limits:
+def shared_limits(spec: Exchange, depth_limit: int, row_limit: int) -> RecursionLimits:
     """The limits of a component that is spread over partitions."""
     copies = {copy.relation for _, copies in spec.copies for copy in copies}
-    return Limits(depth_limit, row_limit, makes_values(spec.rules, copies))
+    return RecursionLimits(depth_limit, row_limit, makes_values(spec.rules, copies))
 
 
 def refuse(program: RuleProgram, dictionary: Dictionary, name: str, changes: Codes, met: str) -> None:

@@ -28,7 +28,7 @@ def no_end(view: str, met: str, cause: str) -> RecursionLimitError:
 
 
 @dataclass(frozen=True)
-class Limits:
+class RecursionLimits:
     """What an epoch may derive in a component: the steps of a derivation, rows, and where its rules can make values
     without end, derivations that are looked at and characters of computed text."""
 

@@ -47,12 +47,12 @@ from whence.engine.build import Builder
 from whence.engine.core.batch import concat, consolidate
 from whence.engine.core.fingerprint import fingerprint
 from whence.engine.core.operator import Batch, Operator
-from whence.engine.core.replaying import is_known
+from whence.engine.core.replaying import is_replaying
 from whence.engine.exchange.ship import parted
 from whence.engine.exchange.traffic import EVERYWHERE, Letter, letter_of_rows
-from whence.engine.recursion.annotated_partitioned_fixpoint import AnnotatedExchange
+from whence.engine.recursion.annotated_partitioned_fixpoint import AnnotatedPartitionedFixpoint
 from whence.engine.recursion.fixpoint import Fixpoint
-from whence.engine.recursion.iterative import Rounds, refuse, settled, shared_limits
+from whence.engine.recursion.iterative import IterativeOperator, refuse, settled, shared_limits
 from whence.engine.recursion.kernels import exchange as ex
 from whence.engine.recursion.kernels import fixpoint as fx
 from whence.engine.recursion.kernels import store as st
@@ -67,7 +67,7 @@ _ROUNDS = 5_000  # each a superstep of all partitions
 OVERDELETING, DERIVING, TIDYING = range(3)  # phases
 
 
-class Exchange(Rounds, Fixpoint):
+class PartitionedFixpoint(IterativeOperator, Fixpoint):
     """A partition's share of a component. Changes are kept as codes [n, 2 + columns]: relation, change, cells."""
 
     def __init__(
@@ -134,9 +134,9 @@ class Exchange(Rounds, Fixpoint):
             scalar = self.memory.k.scalar
             scalar[st.S_DEPTH] = _NO_LIMIT
             rows = int(scalar[st.S_ROWS])
-            scalar[st.S_BUDGET] = _NO_LIMIT if is_known() else min(rows + self.row_limit // self._shares, _NO_LIMIT)
-            self._limit_effort(not is_known())
-            scalar[st.S_KNOWN] = is_known()
+            scalar[st.S_BUDGET] = _NO_LIMIT if is_replaying() else min(rows + self.row_limit // self._shares, _NO_LIMIT)
+            self._limit_effort(not is_replaying())
+            scalar[st.S_KNOWN] = is_replaying()
 
     @property
     def channels(self) -> list[str]:
@@ -196,7 +196,7 @@ class Exchange(Rounds, Fixpoint):
 
     def _derive(self, mail: Codes, first: bool) -> None:
         self._rounds += 1
-        if self._rounds > self._most and not is_known():
+        if self._rounds > self._most and not is_replaying():
             self._refuse(f"{self._most:,} rounds")
         if first:
             self._mark = int(self.memory.k.scalar[st.S_TOUCHED])
@@ -214,7 +214,7 @@ class Exchange(Rounds, Fixpoint):
             if not len(mail):
                 return
             steps += 1
-            if steps > self.depth_limit and not is_known():
+            if steps > self.depth_limit and not is_replaying():
                 self._refuse()
 
     def _tidy(self, mail: Codes, first: bool) -> None:
@@ -391,14 +391,14 @@ def build_exchange(
     depth_limit: int,
     row_limit: int,
     maintain: Maintain | None = None,
-) -> Exchange | AnnotatedExchange:
+) -> PartitionedFixpoint | AnnotatedPartitionedFixpoint:
     """This partition's share of a component, over the sources of its external relations."""
     inputs = []
     for number, _ in spec.wishes:
         source = spec.rules.relations[number].source
         assert source is not None
         inputs.append(builder.build(source))
-    make = Exchange if maintain is None else partial(AnnotatedExchange, maintain=maintain)
+    make = PartitionedFixpoint if maintain is None else partial(AnnotatedPartitionedFixpoint, maintain=maintain)
     exchange = make(
         spec,
         inputs,

@@ -15,7 +15,7 @@ from whence.model.codes import Codes
 _FEW = 4096  # names that are not worth looking for those that can be freed
 
 
-class Names:
+class RowVariables:
     """Names of rows of at most so many columns; shorter rows have zeros behind them.
 
     >>> names = Names(2)

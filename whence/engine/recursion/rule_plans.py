@@ -46,7 +46,7 @@ KINDS = {"external": st.EXTERNAL, "absence": st.ABSENCE, "set": st.SET, "best": 
 
 
 @dataclass
-class Step:
+class PlanAtom:
     """One atom of a plan, bound by lookup, probe or absence."""
 
     kind: int
@@ -59,13 +59,13 @@ class Step:
 
 
 @dataclass
-class Plan:
+class JoinOrder:
     """A join order; `start` is the section that takes in the given row."""
 
     rule: int
     position: int  # the given atom, or -1 when the head is given
     start: tuple[list[tuple[int, int]], list[tuple[int, int]], list[Op]]
-    steps: list[Step] = field(default_factory=list)
+    steps: list[PlanAtom] = field(default_factory=list)
 
 
 class Compiled:
@@ -77,8 +77,8 @@ class Compiled:
         self.body = 0 if policy == st.DRED else max(len(r.atoms) for r in program.rules)
         self.atoms = max(len(r.atoms) for r in program.rules)
         self._indexes: dict[tuple[int, tuple[int, ...]], int] = {}
-        forward: dict[int, list[Plan]] = {i: [] for i in range(len(program.relations))}
-        backward: dict[int, list[Plan]] = {i: [] for i in range(len(program.relations))}
+        forward: dict[int, list[JoinOrder]] = {i: [] for i in range(len(program.relations))}
+        backward: dict[int, list[JoinOrder]] = {i: [] for i in range(len(program.relations))}
         for number, rule in enumerate(program.rules):
             for position in range(len(rule.atoms)):
                 forward[rule.atoms[position].relation].append(self._plan(number, rule, position))
@@ -105,7 +105,7 @@ class Compiled:
         if len(widest.schema) > st.MAX_COLUMNS:
             raise SqlError(f"{widest.name} has more than {st.MAX_COLUMNS} columns inside a recursion")
 
-    def _plan(self, number: int, rule: Rule, position: int) -> Plan:
+    def _plan(self, number: int, rule: Rule, position: int) -> JoinOrder:
         known = {v for v, _, _ in rule.constants}
         waiting = list(rule.ops)
         relations = self.program.relations
@@ -113,7 +113,7 @@ class Compiled:
             start = self._take(rule.atoms[position].terms, known, waiting)
         else:
             start = self._take_head(rule, known, waiting)
-        plan = Plan(number, position, start)
+        plan = JoinOrder(number, position, start)
         left = [i for i in range(len(rule.atoms)) if i != position]
         while left:
             best = max(left, key=lambda i: self._preference(rule.atoms[i], known))
@@ -129,7 +129,7 @@ class Compiled:
                 kind = search.PROBE
                 self._indexes.setdefault((atom.relation, bound), -1)
             key = [v for c in bound if (v := atom.terms[c]) is not None]
-            plan.steps.append(Step(kind, best, bound, key, *self._take(atom.terms, known, waiting, bound)))
+            plan.steps.append(PlanAtom(kind, best, bound, key, *self._take(atom.terms, known, waiting, bound)))
         return plan
 
     def _preference(self, atom: Atom, known: set[int]) -> tuple[int, int, int]:
@@ -200,7 +200,7 @@ class Compiled:
         self.words = (self.chain + max(counts.values(), default=0) + 1) // 2
         self.indexes = table
 
-    def _encode(self, forward: dict[int, list[Plan]], backward: dict[int, list[Plan]]) -> None:
+    def _encode(self, forward: dict[int, list[JoinOrder]], backward: dict[int, list[JoinOrder]]) -> None:
         code: list[int] = []
         self.relations: Ints = np.zeros((len(self.program.relations), st.R_FIELDS), np.int64)
         for number, relation in enumerate(self.program.relations):
@@ -219,7 +219,7 @@ class Compiled:
                 code.extend(starts)
         self.plans: Ints = np.array(code, np.int64)
 
-    def _encode_plan(self, plan: Plan, code: list[int]) -> int:
+    def _encode_plan(self, plan: JoinOrder, code: list[int]) -> int:
         rule = self.program.rules[plan.rule]
         head = len(code)
         code += [len(rule.terms), *rule.terms]

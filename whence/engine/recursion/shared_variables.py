@@ -6,14 +6,14 @@ import numpy as np
 
 from whence.annotate import Provenance as Functions
 from whence.engine.core.image import with_room
-from whence.engine.exchange.wire import Packet, Received
+from whence.engine.exchange.wire import MessageReader, MessageWriter
 from whence.engine.recursion.annotations import Annotations
-from whence.engine.recursion.row_variables import Names
+from whence.engine.recursion.row_variables import RowVariables
 from whence.model.codes import Codes
 from whence.model.errors import DataError
 
 
-class SharedNames(Names):
+class SharedNames(RowVariables):
     """Names of rows of local relations, the same for all that hold the rows of one `origin`; in letters a row is the
     number of its origin and as many cells as that has (`widths`)."""
 
@@ -35,12 +35,12 @@ class SharedNames(Names):
         """The same, -1 for rows that nothing here mentions."""
         return super().find(origins, cells)
 
-    def write(self, packet: Packet, names: Codes) -> Packet:
+    def write(self, packet: MessageWriter, names: Codes) -> MessageWriter:
         """The rows with these names, for others."""
         origins, cells = self.rows(names)
         return packet.numbers(origins).numbers(cells[self._used(origins)])
 
-    def read(self, packet: Received) -> tuple[Codes, Codes]:
+    def read(self, packet: MessageReader) -> tuple[Codes, Codes]:
         """The origins and cells of rows that another partition has written; DataError if it cannot have."""
         origins, written = packet.numbers(), packet.numbers()
         if len(origins) and not 0 <= int(origins.min()) <= int(origins.max()) < len(self._widths):

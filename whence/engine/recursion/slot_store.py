@@ -11,7 +11,7 @@ from whence.engine.recursion.kernels import gather as ga
 from whence.engine.recursion.kernels import store as st
 from whence.engine.recursion.rule_plans import Compiled
 from whence.model.codes import Codes
-from whence.model.record import Record
+from whence.model.record import KernelRecord
 from whence.plan.recursion.support import can_support
 
 _COUNTERS = (st.S_ROWS, st.S_DEAD, st.S_KEYS_USED, st.S_WORK)  # all of `scalar` that outlives an epoch
@@ -19,7 +19,7 @@ _LAYOUT = (st.S_META, st.S_BODY, st.S_ATOMS, st.S_CHAIN, st.S_HEAP, st.S_FORGETS
 WORTH_TELLING = 100_000  # rows from which growth is progress
 
 
-class Memory:
+class SlotStore:
     """The growing arrays of a component and the calls that work on them."""
 
     def __init__(self, compiled: Compiled, policy: int):
@@ -32,7 +32,7 @@ class Memory:
         scalar[st.S_HEAP] = any(r.kind == "best" for r in compiled.program.relations)
         scalar[st.S_FORGETS] = not can_support(compiled.program)
         scalar[st.S_POLICY] = policy
-        self.k = Record(
+        self.k = KernelRecord(
             st.STORE,
             **self._slots(64),
             rows=np.full(256, -1, np.int64),
@@ -125,7 +125,7 @@ class Memory:
         if dead - self._witnesses < max(at_least, used - dead):
             return None
         # Dead rows on whose absence others stand are kept, so there must be room for all at first.
-        fresh = Record(st.STORE, **k.arrays)
+        fresh = KernelRecord(st.STORE, **k.arrays)
         fresh.replace(
             **self._slots(used),
             rows=np.full_like(k.rows, -1),

@@ -26,7 +26,7 @@ from whence.engine.expressions.evaluate import compile_expr
 from whence.model.codes import Codes, Dictionary
 from whence.model.errors import EvaluationError
 from whence.plan.algebra.expressions import Col, Expr, columns_of, may_fail, substitute
-from whence.plan.algebra.multiway_join import ManyWay
+from whence.plan.algebra.multiway_join import MultiwayJoin
 
 Test = tuple[Callable[[Codes], Codes], bool]  # a compiled condition, and whether it may fail
 
@@ -56,7 +56,7 @@ class _Path:
 class Join(Operator):
     """Inner join of two or more inputs; without anything to agree on, every combination is tried."""
 
-    def __init__(self, inputs: list[Operator], join: ManyWay, dictionary: Dictionary):
+    def __init__(self, inputs: list[Operator], join: MultiwayJoin, dictionary: Dictionary):
         self.schema, self.algebra, self.inputs, self.join = join.schema, inputs[0].algebra, inputs, join
         self._start = np.cumsum([0, *(len(i.schema) for i in inputs)]).tolist()
         self._paths = [self._path(i, dictionary) for i in range(len(inputs))]

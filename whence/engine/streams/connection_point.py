@@ -31,7 +31,7 @@ _LEAST = 64  # rows of a buffer
 _CELL = 8
 
 
-class Retained:
+class ConnectionPoint:
     """The last rows of one stream, `$at` their last column."""
 
     def __init__(self, columns: int, retention: Retention, tracer: Tracer | None = None, name: str = "") -> None:

@@ -71,7 +71,7 @@ class Generate(StreamOperator):
         return f"generate tids of {self.source}" if self.source is not None else "generate no tids"
 
 
-class Plain(StreamOperator):
+class DropProvenance(StreamOperator):
     """The same rows without provenance."""
 
     def __init__(self, input: Operator) -> None:
@@ -81,14 +81,14 @@ class Plain(StreamOperator):
         (delta,) = deltas
         return Batch(delta.rows, np.ones(len(delta), np.int64), delta.unique)
 
-    def fresh(self) -> Plain:
-        return Plain(self.inputs[0])
+    def fresh(self) -> DropProvenance:
+        return DropProvenance(self.inputs[0])
 
     def describe(self) -> str:
         return "drop provenance"
 
 
-class Relate(StreamOperator):
+class StreamToRelation(StreamOperator):
     """All rows so far, as a relation."""
 
     def __init__(self, input: Operator, schema: Schema) -> None:
@@ -98,8 +98,8 @@ class Relate(StreamOperator):
         (delta,) = deltas
         return Batch(np.ascontiguousarray(delta.rows[:, :-1]), np.ones(len(delta), np.int64))
 
-    def fresh(self) -> Relate:
-        return Relate(self.inputs[0], self.schema)
+    def fresh(self) -> StreamToRelation:
+        return StreamToRelation(self.inputs[0], self.schema)
 
     def describe(self) -> str:
         return "stream as relation"

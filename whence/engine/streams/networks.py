@@ -8,14 +8,14 @@ from typing import cast
 from whence.engine.core.dataflow import Dataflow
 from whence.engine.core.operator import Operator
 from whence.engine.expressions.evaluate import compile_expr
-from whence.engine.streams.generate import Generate, Plain, Relate
+from whence.engine.streams.generate import DropProvenance, Generate, StreamToRelation
 from whence.engine.streams.lookup import Lookup
 from whence.engine.streams.merge import Merge
 from whence.engine.streams.replay.align import Align
-from whence.engine.streams.replay.provenance_join import Traced
+from whence.engine.streams.replay.provenance_join import ProvenanceJoin
 from whence.engine.streams.retain import Retain
 from whence.engine.streams.sort import BSort
-from whence.engine.streams.stream_scan import Keeping
+from whence.engine.streams.stream_scan import RetainingOperator
 from whence.engine.streams.windows.latest import Latest
 from whence.engine.streams.windows.window import Window
 from whence.engine.streams.windows.window_join import WindowJoin
@@ -44,17 +44,17 @@ def make(
             return BSort(inputs[0], node.column, node.slack, node.within)
         case streams.Latest():
             return Latest(inputs[0], node.span, schema)
-        case streams.Relate():
-            return Relate(inputs[0], schema)
+        case streams.StreamToRelation():
+            return StreamToRelation(inputs[0], schema)
         case streams.Retain():
             return Retain(inputs[0], node.retention, node.owner)
         case streams.Generate():
             return Generate(inputs[0], node.source, dataflow.tracer(node.tracing))
-        case streams.Plain():
-            return Plain(inputs[0])
+        case streams.DropProvenance():
+            return DropProvenance(inputs[0])
         case streams.Align():
             return Align(inputs[0], dataflow.tracer(node.after))
-        case streams.Traced():
+        case streams.ProvenanceJoin():
             return _traced(node, inputs[0], words, kept_of)
     raise TypeError(f"{type(node).__name__} has no operator")
 
@@ -77,30 +77,32 @@ def shape(node: Node) -> object:
             return ("bsort", node.column, *held, node.owner)
         case streams.Latest():
             return ("latest", node.span, node.owner)
-        case streams.Relate():
+        case streams.StreamToRelation():
             return "relate"
         case streams.Retain():
             kept = node.retention
             return ("retain", kept.rows, kept.nbytes, kept.micros, node.owner)
         case streams.Generate():
             return ("generate", node.source, node.tracing)
-        case streams.Plain():
+        case streams.DropProvenance():
             return ("plain",)
         case streams.Align():
             return ("align", node.before, node.after)
-        case streams.Traced():
+        case streams.ProvenanceJoin():
             own = "traced", types, node.view, node.source
             return own if node.copy is None else (*own, node.copy, node.where)
     return node
 
 
-def _traced(node: streams.Traced, input: Operator, words: Dictionary, kept_of: Callable[[str], Operator]) -> Operator:
+def _traced(
+    node: streams.ProvenanceJoin, input: Operator, words: Dictionary, kept_of: Callable[[str], Operator]
+) -> Operator:
     source = kept_of(node.source)
     if node.copy is None:
-        return Traced(input, source, node.source, node.schema)
+        return ProvenanceJoin(input, source, node.source, node.schema)
     from whence.engine.streams.replay.covering_join import CoveringJoin  # it builds operators itself
 
-    kept = {name: cast(Keeping, kept_of(name)).kept for name in streams_read(node.copy)}
+    kept = {name: cast(RetainingOperator, kept_of(name)).kept for name in streams_read(node.copy)}
     join = CoveringJoin(cast(Retain, input), node.copy, kept, words)
     where = compile_expr(node.where, words) if node.where is not None else None
-    return Traced(input, source, node.source, node.schema, join, where)
+    return ProvenanceJoin(input, source, node.source, node.schema, join, where)

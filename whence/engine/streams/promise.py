@@ -13,10 +13,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from whence.engine.core.operator import Operator
-from whence.engine.exchange.ship import Mine, Ship
+from whence.engine.exchange.ship import LocalFilter, Ship
 from whence.engine.relational.project import Project
 from whence.engine.relational.select import Select
-from whence.engine.streams.generate import Generate, Plain
+from whence.engine.streams.generate import DropProvenance, Generate
 from whence.engine.streams.merge import Merge
 from whence.engine.streams.replay.align import Align
 from whence.engine.streams.retain import Retain
@@ -75,7 +75,7 @@ def _promised(op: Operator, column: int, promise: Promise) -> bool:
         case Project():
             expr = op.exprs[column]
             return isinstance(expr, Col) and _promised(op.inputs[0], expr.index, promise)
-        case Select() | Retain() | Generate() | Plain() | Align() | BSort() | Ship() | Mine():
+        case Select() | Retain() | Generate() | DropProvenance() | Align() | BSort() | Ship() | LocalFilter():
             return _promised(op.inputs[0], column, promise)
         case Merge():
             return all(_promised(i, column, promise) for i in op.inputs)

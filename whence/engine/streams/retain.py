@@ -8,20 +8,20 @@ from __future__ import annotations
 
 from whence.engine.core.image import Image, inside, nested
 from whence.engine.core.operator import Batch, Operator
-from whence.engine.streams.connection_point import Retained
+from whence.engine.streams.connection_point import ConnectionPoint
 from whence.engine.streams.replay.checkpoints import checkpoints_of
 from whence.engine.streams.stream import StreamOperator
-from whence.engine.streams.stream_scan import Keeping, StreamScan
+from whence.engine.streams.stream_scan import RetainingOperator, StreamScan
 from whence.model.codes import Codes
 from whence.plan.streams.model import Retention
 
 
-class Retain(Keeping, StreamOperator):
+class Retain(RetainingOperator, StreamOperator):
     """A stream that can be read, row by row and by tid."""
 
     def __init__(self, input: Operator, retention: Retention, name: str = "") -> None:
         self.inputs, self.schema, self.algebra, self.name = [input], input.schema, input.algebra, name
-        self.kept = Retained(len(self.schema), retention, self.tracer, name)
+        self.kept = ConnectionPoint(len(self.schema), retention, self.tracer, name)
         self.checkpoints = checkpoints_of(input)
 
     def prime(self, contents: list[Batch]) -> Batch:

@@ -14,17 +14,17 @@ from whence.engine.core.fingerprint import fingerprint
 from whence.engine.core.image import Image
 from whence.engine.core.operator import Batch, Operator
 from whence.engine.relational.scan import Scan
-from whence.engine.streams.connection_point import Retained
+from whence.engine.streams.connection_point import ConnectionPoint
 from whence.model.codes import Codes
 from whence.model.types import Schema
 from whence.plan.streams.model import Retention, with_at, without_at
 
 
-class Keeping(Operator):
+class RetainingOperator(Operator):
     """An operator whose output is a stream of which it keeps the last rows."""
 
     keeps_output = True
-    kept: Retained
+    kept: ConnectionPoint
     dropped_rows = 0
     _now: int | None = None  # the time of the epoch that brought the last rows
 
@@ -75,14 +75,14 @@ class Keeping(Operator):
         return self.kept.nbytes
 
 
-class StreamScan(Keeping, Scan):
+class StreamScan(RetainingOperator, Scan):
     """A stream among the tables. There is no `relation`: a stream is no set of rows."""
 
     def __init__(self, name: str, schema: Schema, retention: Retention, algebra: Algebra) -> None:
         self.name, self.schema, self.key, self.algebra = name, with_at(without_at(schema)), (), algebra
         self.inputs = []
         self.fingerprint = fingerprint(("stream", name, self.schema.types))
-        self.kept = Retained(len(self.schema), retention, name=name)
+        self.kept = ConnectionPoint(len(self.schema), retention, name=name)
 
     def describe(self) -> str:
         return f"stream {self.name}, {self.kept.retention.text} kept"

@@ -19,7 +19,7 @@ from typing import Literal
 import numpy as np
 
 from whence.explain.ask.evaluate import Evaluator
-from whence.explain.ask.function import LIMIT, Function, TooLarge, function
+from whence.explain.ask.function import LIMIT, DecisionDiagram, DiagramTooLarge, function
 from whence.explain.ask.intervals import normal_quantile
 from whence.explain.ask.simplify import Floats
 from whence.explain.ask.witnesses import support
@@ -32,7 +32,7 @@ CELLS = 10_000_000  # of base rows times cases
 
 
 @dataclass(frozen=True)
-class Contribution:
+class ShapleyValues:
     """Base nodes by Shapley value, greatest first, and the values of each. Sampled ones are `error` away from the truth
     at most, each with this confidence."""
 
@@ -48,13 +48,13 @@ class Contribution:
 
 def contribution(
     graph: Derivations, limit: int = LIMIT, samples: int | None = None, confidence: float = 0.99, seed: int = 0
-) -> Contribution:
+) -> ShapleyValues:
     """Of the base rows below the first root."""
     evaluator = Evaluator(graph)
     below = support(evaluator.graph)
     try:
         found = function(evaluator, limit)
-    except TooLarge:
+    except DiagramTooLarge:
         many = max(1_000, min(SAMPLES, WORK // max(len(below), 1))) if samples is None else samples
         return _sampled(evaluator, below, many, confidence, seed)
     rows = len(graph.base)
@@ -62,7 +62,7 @@ def contribution(
     return _sorted(graph, below, _shapley(found, rows, len(below)), banzhaf, "exact", len(found), None, 0.0, 1.0)
 
 
-def _shapley(found: Function, rows: int, many: int) -> Floats:
+def _shapley(found: DecisionDiagram, rows: int, many: int) -> Floats:
     """The mean slope. Half as many points as base rows are exact; of many rows a slope changes over a range of 1/√n, so
     that some √n points leave an error far below that of rounding."""
     total = np.zeros(rows)
@@ -94,12 +94,12 @@ def _sorted(
     samples: int | None,
     error: float,
     confidence: float,
-) -> Contribution:
+) -> ShapleyValues:
     by = below[np.lexsort((below, -banzhaf[below], -shapley[below].round(12)))]
-    return Contribution(graph.base[by], shapley[by], banzhaf[by], method, nodes, samples, error, confidence)
+    return ShapleyValues(graph.base[by], shapley[by], banzhaf[by], method, nodes, samples, error, confidence)
 
 
-def _sampled(evaluator: Evaluator, below: Ints, samples: int, confidence: float, seed: int) -> Contribution:
+def _sampled(evaluator: Evaluator, below: Ints, samples: int, confidence: float, seed: int) -> ShapleyValues:
     graph, rng = evaluator.graph, np.random.default_rng(seed)
     rows, wide = len(graph.base), normal_quantile(confidence)
     with_row, without = np.zeros(rows), np.zeros(rows)

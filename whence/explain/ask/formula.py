@@ -18,7 +18,7 @@ import numpy as np
 
 from whence.explain.ask.evaluate import Evaluator
 from whence.explain.ask.simplify import System, simplify, system
-from whence.explain.ask.witnesses import Witnesses, witnesses
+from whence.explain.ask.witnesses import WitnessList, witnesses
 from whence.explain.graph import Derivations
 from whence.explain.kernels import best_first, spread
 from whence.model.codes import Codes
@@ -76,7 +76,7 @@ def formula(
     graph: Derivations,
     names: Callable[[int], str] | None = None,
     longest: int = LONGEST,
-    known: Witnesses | None = None,
+    known: WitnessList | None = None,
 ) -> str:
     """The first root's formula, base rows by these names or their labels; `known` are its witnesses, if at hand."""
     found = expression(graph, longest, known)
@@ -86,7 +86,7 @@ def formula(
     return found.text(names)
 
 
-def expression(graph: Derivations, longest: int = LONGEST, known: Witnesses | None = None) -> Expression:
+def expression(graph: Derivations, longest: int = LONGEST, known: WitnessList | None = None) -> Expression:
     """The first root's formula as a tree."""
     evaluator = Evaluator(graph)
     ready = evaluator.graph

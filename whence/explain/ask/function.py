@@ -7,7 +7,7 @@ The cone is made smaller first (`simplify.py`). What is left is compiled in one 
                         going through its elements with the sums so far
 
 Either way the result is arrays (variable, low, high) with parents before children, over which probabilities and slopes
-are single passes. More than `limit` nodes raise `TooLarge`, which callers answer by sampling.
+are single passes. More than `limit` nodes raise `DiagramTooLarge`, which callers answer by sampling.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from oxidd.bdd import BDDManager
 from oxidd.util import DDMemoryError
 
 from whence.explain.ask.evaluate import Evaluator
-from whence.explain.ask.ordering import Plan, plan
+from whence.explain.ask.ordering import FrontierPlan, plan
 from whence.explain.ask.simplify import Body, Floats, System, simplify, system
 from whence.explain.ask.tally import Scale
 from whence.explain.graph import Ints
@@ -40,12 +40,12 @@ MOST = 50_000  # derivations that are simplified
 WIDEST = 64  # slots of a frontier: the bits of a word
 
 
-class TooLarge(WhenceError):  # noqa: N818  # an answer as much as an error
+class DiagramTooLarge(WhenceError):  # noqa: N818  # an answer as much as an error
     """The function has no decision diagram within the limit."""
 
 
 @dataclass(frozen=True)
-class Function:
+class DecisionDiagram:
     """A function as a diagram over the variables of a system. Nodes 0 and 1 are false and true."""
 
     system: System
@@ -69,11 +69,11 @@ class Function:
         return self.system.gradient(chances, outer)
 
 
-def function(evaluator: Evaluator, limit: int = LIMIT, pair: Floats | None = None) -> Function:
+def function(evaluator: Evaluator, limit: int = LIMIT, pair: Floats | None = None) -> DecisionDiagram:
     """The function of the first root. With `pair`, the probabilities of base rows, only its probability for these is
     right (see `simplify`), base rows that are certain or impossible are left out, and it is often far smaller."""
     if len(evaluator.graph.head) > MOST:
-        raise TooLarge(f"the row has more than {MOST:,} derivations below it")
+        raise DiagramTooLarge(f"the row has more than {MOST:,} derivations below it")
     if pair is None:
         equations = simplify(system(evaluator))
     else:
@@ -86,32 +86,34 @@ def function(evaluator: Evaluator, limit: int = LIMIT, pair: Floats | None = Non
     return _Diagrams(equations, evaluator, limit).function()
 
 
-def _constant(equations: System, value: bool) -> Function:
-    return Function(equations, np.array([-1, -1], np.int32), np.zeros(2, np.int64), np.zeros(2, np.int64), int(value))
+def _constant(equations: System, value: bool) -> DecisionDiagram:
+    return DecisionDiagram(
+        equations, np.array([-1, -1], np.int32), np.zeros(2, np.int64), np.zeros(2, np.int64), int(value)
+    )
 
 
-def _network(equations: System, limit: int) -> Function:
+def _network(equations: System, limit: int) -> DecisionDiagram:
     found = plan(equations, WIDEST)
     if found is None:
-        raise TooLarge(f"the frontier of the row's derivations is more than {WIDEST} nodes wide")
+        raise DiagramTooLarge(f"the frontier of the row's derivations is more than {WIDEST} nodes wide")
     level, low, high = frontier(
         found.starts, found.tails, found.tops, found.slot, found.begin, found.always, found.width, limit
     )
     if not len(level):
-        raise TooLarge(f"the row's function has more than {limit:,} nodes")
+        raise DiagramTooLarge(f"the row's function has more than {limit:,} nodes")
     return _finish(equations, _variables(level, found), low, high)
 
 
-def _variables(level: Ints, found: Plan) -> Ints:
+def _variables(level: Ints, found: FrontierPlan) -> Ints:
     listed: Ints = found.variables[level]
     listed[:2] = -1
     return listed
 
 
-def _finish(equations: System, variable: Ints, low: Codes, high: Codes) -> Function:
+def _finish(equations: System, variable: Ints, low: Codes, high: Codes) -> DecisionDiagram:
     low, high = low.copy(), high.copy()
     low[:2] = high[:2] = 0
-    return Function(equations, *diagram.reduce(variable, low, high))
+    return DecisionDiagram(equations, *diagram.reduce(variable, low, high))
 
 
 class _Diagrams:
@@ -122,15 +124,15 @@ class _Diagrams:
         self.order = _depth_first(equations)
         self.place = {v: i for i, v in enumerate(self.order)}
 
-    def function(self) -> Function:
+    def function(self) -> DecisionDiagram:
         for capacity in sorted({min(1 << 16, self.limit), self.limit}):
             try:
                 return self._compile(capacity)
             except DDMemoryError:
                 continue
-        raise TooLarge(f"the row's function has more than {self.limit:,} nodes")
+        raise DiagramTooLarge(f"the row's function has more than {self.limit:,} nodes")
 
-    def _compile(self, capacity: int) -> Function:
+    def _compile(self, capacity: int) -> DecisionDiagram:
         manager = BDDManager(capacity, capacity, 1)
         manager.add_vars(max(len(self.order), 1))
         self.known: dict[int, Any] = {v: manager.var(i) for i, v in enumerate(self.order)}
@@ -179,14 +181,14 @@ class _Diagrams:
         for e in range(len(elements)):
             layers.append(list({t: None for s in layers[-1] for t in (s, scale.step(s, e))}))
             if len(layers[-1]) > STATES:
-                raise TooLarge(f"an aggregate over {len(elements)} rows has too many results to tell apart")
+                raise DiagramTooLarge(f"an aggregate over {len(elements)} rows has too many results to tell apart")
         below = {s: self.true if scale.final(s) else self.false for s in layers[-1]}
         for e in reversed(range(len(elements))):
             there = self._value(elements[e])
             below = {s: there.ite(below[scale.step(s, e)], below[s]) for s in layers[e]}
         return below[layers[0][0]]
 
-    def _listed(self, manager: Any, found: Any) -> Function:
+    def _listed(self, manager: Any, found: Any) -> DecisionDiagram:
         """oxidd's nodes as arrays: it writes them children first, terminals at the start."""
         if not found.satisfiable() or found.valid():
             return _constant(self.equations, found.valid())
@@ -199,7 +201,7 @@ class _Diagrams:
         nodes = np.array(cells, np.int64).reshape(-1, 4)
         return self._turned(nodes, np.array(head[".ids"], np.int64), int(head[".rootids"][0]))
 
-    def _turned(self, nodes: NDArray[np.int64], support: Codes, root: int) -> Function:
+    def _turned(self, nodes: NDArray[np.int64], support: Codes, root: int) -> DecisionDiagram:
         """Parents first: a node's children are of later variables."""
         inner = nodes[nodes[:, 1] >= 0]
         inner = inner[np.argsort(inner[:, 1], kind="stable")]
@@ -209,7 +211,7 @@ class _Diagrams:
         variable = np.concatenate([[-1, -1], np.array(self.order)[support[inner[:, 1]]]]).astype(np.int32)
         low = np.concatenate([[0, 0], place[inner[:, 3]]])
         high = np.concatenate([[0, 0], place[inner[:, 2]]])
-        return Function(self.equations, variable, low, high, int(place[root]))
+        return DecisionDiagram(self.equations, variable, low, high, int(place[root]))
 
 
 def _depth_first(equations: System) -> list[int]:

@@ -21,7 +21,7 @@ STARTS = 16
 
 
 @dataclass(frozen=True)
-class Plan:
+class FrontierPlan:
     """What `kernels/frontier.py` goes by, and the variable of each step."""
 
     starts: Codes
@@ -34,7 +34,7 @@ class Plan:
     width: int
 
 
-def plan(equations: System, widest: int) -> Plan | None:
+def plan(equations: System, widest: int) -> FrontierPlan | None:
     """An order of the variables of a system with at most one node a body; None if no frontier is narrow enough."""
     arcs = arcs_of(equations)
     near: dict[int, set[int]] = defaultdict(set)
@@ -116,7 +116,7 @@ def _grow(start: int, near: dict[int, set[int]], vertices: list[int], widest: in
     return order
 
 
-def _lay(arcs: dict[int, list[tuple[int, int]]], order: list[int]) -> tuple[float, Plan]:
+def _lay(arcs: dict[int, list[tuple[int, int]]], order: list[int]) -> tuple[float, FrontierPlan]:
     """The cost promised by an order of vertices, and its plan."""
     place = {v: i for i, v in enumerate(order)} | {ROOT: -1, GROUND: -1}
     ends = {v: [e for pair in pairs for e in pair] for v, pairs in arcs.items()}
@@ -150,4 +150,4 @@ def _lay(arcs: dict[int, list[tuple[int, int]]], order: list[int]) -> tuple[floa
     tails, tops = np.array(pairs, np.int64).T.copy()
     starts = np.cumsum([0, *(len(arcs[v]) for v in variables)]).astype(np.int64)
     always = np.array([v < 0 for v in variables], np.int64)
-    return cost, Plan(starts, tails, tops, slot, begin, always, np.array(variables, np.int32), width)
+    return cost, FrontierPlan(starts, tails, tops, slot, begin, always, np.array(variables, np.int32), width)

@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 
 from whence.explain.ask.evaluate import Bools, Evaluator, pack, unpack
-from whence.explain.ask.function import LIMIT, TooLarge, function
+from whence.explain.ask.function import LIMIT, DiagramTooLarge, function
 from whence.explain.ask.intervals import clopper_pearson
 from whence.explain.ask.simplify import Floats
 from whence.explain.ask.witnesses import one_witness, support
@@ -26,7 +26,7 @@ CHUNK = 4096  # cases drawn at a time
 
 
 @dataclass(frozen=True)
-class Reliability:
+class Probability:
     """A probability and the interval it lies in; for exact ones that is the probability itself."""
 
     probability: float
@@ -45,30 +45,30 @@ def reliability(
     samples: int = SAMPLES,
     confidence: float = 0.99,
     seed: int = 0,
-) -> Reliability:
+) -> Probability:
     """Of the first root. Probabilities are those of `graph.base`, one each; `limit` is in nodes of the diagram."""
     if len(probabilities) != len(graph.base) or not ((probabilities >= 0) & (probabilities <= 1)).all():
         raise DataError("probabilities are numbers from 0 to 1, one for each base row")
     evaluator = Evaluator(graph)
     try:
         found = function(evaluator, limit, pair=probabilities)
-    except TooLarge:
+    except DiagramTooLarge:
         return sampled(evaluator, probabilities, samples, confidence, seed)
     value = min(1.0, max(0.0, found.probability(probabilities)))
-    return Reliability(value, value, value, "exact", len(found), None, 1.0)
+    return Probability(value, value, value, "exact", len(found), None, 1.0)
 
 
-def sampled(evaluator: Evaluator, probabilities: Floats, samples: int, confidence: float, seed: int) -> Reliability:
+def sampled(evaluator: Evaluator, probabilities: Floats, samples: int, confidence: float, seed: int) -> Probability:
     """By drawing cases."""
     graph, rng = evaluator.graph, np.random.default_rng(seed)
     below = support(graph)
     witness = None if graph.tallies else one_witness(evaluator, probabilities > 0)
     if witness is None and not graph.tallies:
-        return Reliability(0.0, 0.0, 0.0, "exact", 0, None, 1.0)
+        return Probability(0.0, 0.0, 0.0, "exact", 0, None, 1.0)
     known = np.empty(0, np.int32) if witness is None else witness
     sure = float(probabilities[known].prod()) if witness is not None else 0.0
     if sure == 1.0:
-        return Reliability(1.0, 1.0, 1.0, "exact", 0, None, 1.0)
+        return Probability(1.0, 1.0, 1.0, "exact", 0, None, 1.0)
     chances = np.zeros(len(graph.base))
     chances[below] = probabilities[below]
     hits, state = 0, int(rng.integers(1 << 62))
@@ -81,7 +81,7 @@ def sampled(evaluator: Evaluator, probabilities: Floats, samples: int, confidenc
         hits += int(unpack(evaluator.root_words(words)[None, :], cases).sum())
     low, high = clopper_pearson(hits, samples, confidence)
     scaled = [sure + (1 - sure) * share for share in (hits / samples, low, high)]
-    return Reliability(scaled[0], scaled[1], scaled[2], "sampled", None, samples, confidence)
+    return Probability(scaled[0], scaled[1], scaled[2], "sampled", None, samples, confidence)
 
 
 def _lose_some(drawn: Bools, chances: Floats, rng: np.random.Generator) -> Bools:

@@ -34,7 +34,7 @@ NEVER = 1 << 40  # the capacity of an arc that cannot be lost
 
 
 @dataclass(frozen=True)
-class Resilience:
+class SmallestLoss:
     """Losing `rows` removes the row; no fewer than `low` do. If `rows` is None no loss removes it, or, with `low` above
     0, none was found."""
 
@@ -51,16 +51,16 @@ class Resilience:
         return None if self.rows is None else len(self.rows)
 
 
-def resilience(graph: Derivations, budget: int = BUDGET) -> Resilience:
+def resilience(graph: Derivations, budget: int = BUDGET) -> SmallestLoss:
     """Of the first root."""
     evaluator = Evaluator(graph)
     if evaluator.holds(np.zeros(len(graph.base), bool)) and not evaluator.graph.tallies:
-        return Resilience(None, 0)
+        return SmallestLoss(None, 0)
     if not evaluator.holds(np.ones(len(graph.base), bool)):
-        return Resilience(np.empty(0, np.int32), 0)
+        return SmallestLoss(np.empty(0, np.int32), 0)
     alone = critical(graph)
     if len(alone):
-        return Resilience(alone[:1], 1)
+        return SmallestLoss(alone[:1], 1)
     if evaluator.graph.tallies:
         return _all_losses(evaluator, budget)
     equations = system(evaluator)
@@ -69,7 +69,7 @@ def resilience(graph: Derivations, budget: int = BUDGET) -> Resilience:
         equations = simplify(equations)  # may leave a network
         cut = _cut(equations) if equations.linear else None
     if cut is not None:
-        return Resilience(graph.base[cut], len(cut))
+        return SmallestLoss(graph.base[cut], len(cut))
     return _meet_all(evaluator, budget)
 
 
@@ -119,7 +119,7 @@ def _prices(equations: System) -> tuple[dict[int, int], dict[int, list[int]]]:
     return {v: len(p) for v, p in parts.items()}, parts
 
 
-def _meet_all(evaluator: Evaluator, budget: int) -> Resilience:
+def _meet_all(evaluator: Evaluator, budget: int) -> SmallestLoss:
     """A least set that meets all witnesses."""
     rows = len(evaluator.graph.base)
     known: list[int] = []  # witnesses as bits
@@ -135,17 +135,17 @@ def _meet_all(evaluator: Evaluator, budget: int) -> Resilience:
             alive[witness] = False
             lost.update(witness.tolist())
         if len(lost) == len(met):
-            return Resilience(evaluator.graph.base[sorted(met)], len(met))
+            return SmallestLoss(evaluator.graph.base[sorted(met)], len(met))
         enough = _spare_losses(evaluator, lost)
         best = enough if best is None or len(enough) < len(best) else best
         found, low, budget = _least_meeting(known, low, budget)
         if low >= len(best):
-            return Resilience(evaluator.graph.base[sorted(best)], len(best))
+            return SmallestLoss(evaluator.graph.base[sorted(best)], len(best))
         if found is None:
             break
         met = found
     assert best is not None
-    return Resilience(evaluator.graph.base[sorted(best)], low)
+    return SmallestLoss(evaluator.graph.base[sorted(best)], low)
 
 
 def _spare_losses(evaluator: Evaluator, lost: set[int]) -> set[int]:
@@ -198,7 +198,7 @@ def _members(bits: int) -> list[int]:
     return [i for i in range(bits.bit_length()) if bits >> i & 1]
 
 
-def _all_losses(evaluator: Evaluator, budget: int) -> Resilience:
+def _all_losses(evaluator: Evaluator, budget: int) -> SmallestLoss:
     """With tallies: every set of so many rows, from one row on."""
     graph = evaluator.graph
     below = support(graph).tolist()
@@ -212,11 +212,11 @@ def _all_losses(evaluator: Evaluator, budget: int) -> Resilience:
         tried = combinations(below, size)
         while chunk := list(islice(tried, many)):
             if budget <= 0:
-                return Resilience(None if best is None else graph.base[sorted(best)], size)
+                return SmallestLoss(None if best is None else graph.base[sorted(best)], size)
             budget -= len(chunk)
             alive = np.ones((len(graph.base), len(chunk)), bool)
             alive[np.array(chunk).T, np.arange(len(chunk))] = False
             lost = np.flatnonzero(~evaluator.root(alive))
             if len(lost):
-                return Resilience(graph.base[sorted(chunk[lost[0]])], size)
-    return Resilience(None, 0) if best is None else Resilience(graph.base[sorted(best)], len(best))
+                return SmallestLoss(graph.base[sorted(chunk[lost[0]])], size)
+    return SmallestLoss(None, 0) if best is None else SmallestLoss(graph.base[sorted(best)], len(best))

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from whence.explain.graph import Derivations, Relation, Step, Tally
+from whence.explain.graph import DerivationRule, Derivations, GraphRelation, Tally
 from whence.model.types import Schema
 
 Bools = NDArray[np.bool_]
@@ -55,11 +55,11 @@ def plain(graph: Derivations) -> Derivations:
     more = size - len(graph)
     return replace(
         graph,
-        relations=[*graph.relations, Relation("one of", "inner", Schema(()))],
+        relations=[*graph.relations, GraphRelation("one of", "inner", Schema(()))],
         relation=np.concatenate([graph.relation, np.full(more, len(graph.relations), np.int32)]),
         place=np.concatenate([graph.place, np.arange(more, dtype=np.int32)]),
         cells=[*graph.cells, np.empty((more, 0), np.int64)],
-        steps=[*graph.steps, Step("", "aggregate")],
+        steps=[*graph.steps, DerivationRule("", "aggregate")],
         head=np.array(heads, np.int32)[by],
         step=np.array(steps, np.int32)[by],
         start=np.concatenate([[0], np.cumsum([len(bodies[i]) for i in by])]).astype(np.int64),
@@ -121,7 +121,7 @@ class Scale:
 
     def __init__(self, tally: Tally):
         self.size = len(tally.values)
-        self.tested = Tested(tally) if tally.test is not None else None
+        self.tested = TestedTally(tally) if tally.test is not None else None
         if self.tested is not None:
             return
         self.tests: list[tuple[list[list[int]], list[tuple[int, int]], bool]] = []
@@ -198,7 +198,7 @@ class Scale:
         return same
 
 
-class Tested:
+class TestedTally:
     """A tally with a test of its own: the aggregates over what is left are computed, and asked about."""
 
     def __init__(self, tally: Tally):

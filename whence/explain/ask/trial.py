@@ -16,13 +16,13 @@ import numpy as np
 
 from whence.engine.core.dataflow import Dataflow
 from whence.engine.core.operator import Batch
-from whence.explain.ask.contribution import Contribution
+from whence.explain.ask.contribution import ShapleyValues
 from whence.explain.ask.evaluate import Bools
 from whence.explain.ask.intervals import clopper_pearson, normal_quantile
-from whence.explain.ask.reliability import Reliability
-from whence.explain.ask.resilience import Resilience
+from whence.explain.ask.reliability import Probability
+from whence.explain.ask.resilience import SmallestLoss
 from whence.explain.ask.simplify import Floats
-from whence.explain.derive.build import Builder
+from whence.explain.derive.build import GraphBuilder
 from whence.explain.graph import Derivations, Ints
 from whence.model.codes import Codes, Dictionary
 from whence.model.types import Schema
@@ -37,7 +37,7 @@ class Trial:
 
     def __init__(self, flow: Dataflow, dictionary: Dictionary, view: str, schema: Schema, rows: Codes) -> None:
         self._flow, self._view, self._rows = flow, view, rows
-        builder = Builder(dictionary)
+        builder = GraphBuilder(dictionary)
         self._tables: list[tuple[str, Codes, Codes]] = []
         for name, scan in flow.tables.items():
             if is_owed(name):
@@ -91,36 +91,36 @@ def losses(trial: Trial) -> tuple[Ints, Codes]:
     return trial.graph.base[by], counts[by].astype(np.int64)
 
 
-def resilience(trial: Trial, budget: int = MOST) -> Resilience:
+def resilience(trial: Trial, budget: int = MOST) -> SmallestLoss:
     """All losses of one row, of two rows, … as long as the budget lasts."""
     count = trial.variables
     for size in range(1, count + 1):
         if budget < math.comb(count, size):
-            return Resilience(None, size)
+            return SmallestLoss(None, size)
         budget -= math.comb(count, size)
         for lost in combinations(range(count), size):
             alive = np.ones((count, 1), bool)
             alive[list(lost)] = False
             if not trial.holds(alive)[0]:
-                return Resilience(trial.graph.base[list(lost)], size)
-    return Resilience(None, 0)
+                return SmallestLoss(trial.graph.base[list(lost)], size)
+    return SmallestLoss(None, 0)
 
 
 def reliability(
     trial: Trial, probabilities: Floats, samples: int, confidence: float = 0.99, seed: int = 0
-) -> Reliability:
+) -> Probability:
     """Over all cases if few rows are uncertain, else sampled."""
     unsure = np.flatnonzero((probabilities > 0) & (probabilities < 1))
     if len(unsure) <= FEW:
         alive, weights = _cases(unsure, probabilities)
         chance = float(weights[trial.holds(alive)].sum())
-        return Reliability(chance, chance, chance, "exact", None, None, 1.0)
+        return Probability(chance, chance, chance, "exact", None, None, 1.0)
     samples = min(samples, MOST)
     rng = np.random.default_rng(seed)
     alive = rng.random((trial.variables, samples)) < probabilities[:, None]
     there = int(trial.holds(alive).sum())
     low, high = clopper_pearson(there, samples, confidence)
-    return Reliability(there / samples, low, high, "sampled", None, samples, confidence)
+    return Probability(there / samples, low, high, "sampled", None, samples, confidence)
 
 
 def _cases(unsure: Codes, probabilities: Floats) -> tuple[Bools, Floats]:
@@ -133,7 +133,7 @@ def _cases(unsure: Codes, probabilities: Floats) -> tuple[Bools, Floats]:
     return alive, weights
 
 
-def contribution(trial: Trial, samples: int | None = None, confidence: float = 0.99, seed: int = 0) -> Contribution:
+def contribution(trial: Trial, samples: int | None = None, confidence: float = 0.99, seed: int = 0) -> ShapleyValues:
     """Over all sets if rows are few, else from orders in which they come, each of which tells of every row."""
     count = trial.variables
     if count <= FEW:
@@ -174,10 +174,10 @@ def _sorted(
     samples: int | None,
     error: float,
     confidence: float,
-) -> Contribution:
+) -> ShapleyValues:
     matters = np.flatnonzero((shapley != 0) | (banzhaf != 0))
     by = matters[np.lexsort((matters, -banzhaf[matters], -shapley[matters].round(12)))]
-    return Contribution(
+    return ShapleyValues(
         trial.graph.base[by],
         shapley[by],
         banzhaf[by],

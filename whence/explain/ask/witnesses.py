@@ -28,7 +28,7 @@ SPARED = 2_000  # base rows that are spared in several orders
 
 
 @dataclass(frozen=True)
-class Witnesses:
+class WitnessList:
     """The witnesses found, smallest first, each an array of base nodes in order."""
 
     found: list[Ints]
@@ -37,7 +37,7 @@ class Witnesses:
     smallest: bool = True  # whether there are no smaller ones than those found
 
 
-def witnesses(graph: Derivations, limit: int = 10, budget: int = BUDGET, extra: int = EXTRA) -> Witnesses:
+def witnesses(graph: Derivations, limit: int = 10, budget: int = BUDGET, extra: int = EXTRA) -> WitnessList:
     """Minimal witnesses of the first root."""
     evaluator = Evaluator(graph)
     if evaluator.graph.tallies:
@@ -45,15 +45,15 @@ def witnesses(graph: Derivations, limit: int = 10, budget: int = BUDGET, extra: 
     return _monotone(evaluator, limit, budget, extra)
 
 
-def _monotone(evaluator: Evaluator, limit: int, budget: int, extra: int) -> Witnesses:
+def _monotone(evaluator: Evaluator, limit: int, budget: int, extra: int) -> WitnessList:
     graph = evaluator.graph
     root = int(graph.roots[0])
     if graph.variable[root] >= 0:
-        return Witnesses([np.array([root], np.int32)][:limit], 1, True)
+        return WitnessList([np.array([root], np.int32)][:limit], 1, True)
     variable = graph.variable.copy()
     variable[evaluator.absences] = -2
     if variable[root] == -2:
-        return Witnesses([np.empty(0, np.int32)][:limit], 1, True)
+        return WitnessList([np.empty(0, np.int32)][:limit], 1, True)
     shape = (variable, graph.first, graph.head, graph.start, graph.body, *evaluator.uses)
     need = best_first.still_needed(root, *shape)
     starts, elements, complete, _ = best_first.best_first(root, *shape, need, limit, budget, extra)
@@ -64,13 +64,13 @@ def _monotone(evaluator: Evaluator, limit: int, budget: int, extra: int) -> Witn
     found = [np.sort(elements[a:b]) for a, b in ends]
     found.sort(key=lambda w: (len(w), w.tolist()))
     if complete or count >= limit:
-        return Witnesses(found[:limit], count, complete)
+        return WitnessList(found[:limit], count, complete)
     only = _only(evaluator)
     if only is not None:
-        return Witnesses([only][:limit], 1, True)
+        return WitnessList([only][:limit], 1, True)
     some = {tuple(w.tolist()): w for w in [*found, *_spare(evaluator, limit)]}
     ordered = sorted(some.values(), key=lambda w: (len(w), w.tolist()))
-    return Witnesses(ordered[:limit], len(ordered), False, False)
+    return WitnessList(ordered[:limit], len(ordered), False, False)
 
 
 def _only(evaluator: Evaluator) -> Ints | None:
@@ -147,7 +147,7 @@ def one_tree(evaluator: Evaluator, alive: Bools) -> Ints | None:
     return found[found >= 0]
 
 
-def _with_tallies(evaluator: Evaluator, limit: int, budget: int, extra: int) -> Witnesses:
+def _with_tallies(evaluator: Evaluator, limit: int, budget: int, extra: int) -> WitnessList:
     graph = evaluator.graph
     below = support(graph)
     if len(below) <= TRIED:
@@ -162,7 +162,7 @@ def _with_tallies(evaluator: Evaluator, limit: int, budget: int, extra: int) -> 
             true = true[true & minimal[-1] != minimal[-1]]
         found = [graph.base[below[np.flatnonzero(m >> np.arange(len(below)) & 1)]] for m in minimal]
         found.sort(key=lambda w: (len(w), w.tolist()))
-        return Witnesses(found[:limit], len(found), True)
+        return WitnessList(found[:limit], len(found), True)
     whole = _monotone(Evaluator(replace(graph, tallies={})), limit, budget, extra)
     return replace(whole, complete=False, smallest=False)
 

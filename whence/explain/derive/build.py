@@ -18,7 +18,7 @@ from whence.engine.core.operator import Batch
 from whence.engine.core.relation import Relation as Table
 from whence.engine.streams.replay.ragged import ranges
 from whence.explain.derive.contract import contract
-from whence.explain.graph import Derivations, Ints, Kind, Relation, Step, Tally
+from whence.explain.graph import DerivationRule, Derivations, GraphRelation, Ints, Kind, Tally
 from whence.model.codes import Codes, Dictionary
 from whence.model.errors import WhenceError
 from whence.model.types import Schema
@@ -27,7 +27,7 @@ LIMIT = 2_000_000  # derivations of one graph
 
 
 @dataclass
-class Rows:
+class GraphRows:
     """The rows of one relation of the graph, and the node of each."""
 
     number: int
@@ -44,15 +44,15 @@ class Rows:
         return self.chunks[0]
 
 
-class Builder:
+class GraphBuilder:
     """A graph that is being made."""
 
     def __init__(self, dictionary: Dictionary, limit: int = LIMIT) -> None:
         self.dictionary, self.limit = dictionary, limit
-        self.relations: list[Relation] = []
+        self.relations: list[GraphRelation] = []
         self.plain: list[bool] = []  # of each relation: whether its rows are only in between, and may be skipped
-        self.rows: list[Rows] = []
-        self.steps: list[Step] = []
+        self.rows: list[GraphRows] = []
+        self.steps: list[DerivationRule] = []
         self.tallies: dict[int, Tally] = {}
         self.copies: dict[int, int] = {}
         self.caveats: dict[str, None] = {}
@@ -65,17 +65,17 @@ class Builder:
 
     # -- nodes -------------------------------------------------------------------------------------------------------
 
-    def relation(self, key: Hashable, name: str, kind: Kind, schema: Schema, plain: bool = False) -> Rows:
+    def relation(self, key: Hashable, name: str, kind: Kind, schema: Schema, plain: bool = False) -> GraphRows:
         """The relation known by a key, made on first sight."""
         number = self._numbers.get(key)
         if number is None:
             number = self._numbers[key] = len(self.relations)
-            self.relations.append(Relation(name, kind, schema))
+            self.relations.append(GraphRelation(name, kind, schema))
             self.plain.append(plain)
-            self.rows.append(Rows(number, len(schema)))
+            self.rows.append(GraphRows(number, len(schema)))
         return self.rows[number]
 
-    def append(self, rows: Rows, codes: Codes) -> Ints:
+    def append(self, rows: GraphRows, codes: Codes) -> Ints:
         """Nodes for rows that are known to be new."""
         nodes = np.arange(self.nodes, self.nodes + len(codes), dtype=np.int32)
         if len(codes):
@@ -87,7 +87,7 @@ class Builder:
             rows.table = None
         return nodes
 
-    def intern(self, rows: Rows, codes: Codes) -> tuple[Ints, Codes]:
+    def intern(self, rows: GraphRows, codes: Codes) -> tuple[Ints, Codes]:
         """The node of each row, and which of them are new (positions of first occurrences)."""
         known = rows.count
         if rows.table is None and 4 * len(codes) >= known:  # not many more than are asked for: number them all
@@ -117,7 +117,7 @@ class Builder:
         found = self._step.get((view, text))
         if found is None:
             found = self._step[view, text] = len(self.steps)
-            self.steps.append(Step(view, text))
+            self.steps.append(DerivationRule(view, text))
         return found
 
     def add(self, heads: Ints, steps: Ints, bodies: Ints) -> None:

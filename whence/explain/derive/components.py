@@ -16,8 +16,8 @@ import numpy as np
 from whence.engine.recursion.fixpoint import Fixpoint
 from whence.engine.recursion.kernels import store as st
 from whence.engine.recursion.kernels.search import GATHER
-from whence.engine.recursion.slot_store import Memory
-from whence.explain.derive.build import Builder
+from whence.engine.recursion.slot_store import SlotStore
+from whence.explain.derive.build import GraphBuilder
 from whence.explain.graph import Ints
 from whence.explain.kernels import cone as ck
 from whence.model.codes import Codes
@@ -29,7 +29,7 @@ _FEW = 4096  # rows and derivations for which there is room in any case
 _KEEPING = 100_000  # rows that keep others away and are still looked at one by one
 
 
-_MARKS: weakref.WeakKeyDictionary[Memory, Ints] = weakref.WeakKeyDictionary()  # all -1, between two questions
+_MARKS: weakref.WeakKeyDictionary[SlotStore, Ints] = weakref.WeakKeyDictionary()  # all -1, between two questions
 
 
 class Outside(NamedTuple):
@@ -52,7 +52,7 @@ class _Arrays:
 class Cone:
     """The rows of one fixpoint that a graph has, numbered as they are met."""
 
-    def __init__(self, fixpoint: Fixpoint, builder: Builder):
+    def __init__(self, fixpoint: Fixpoint, builder: GraphBuilder):
         self.fixpoint, self.builder = fixpoint, builder
         k = fixpoint.memory.k
         slots = int(k.scalar[st.S_ROWS])

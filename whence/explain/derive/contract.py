@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from whence.explain.graph import Derivations, Ints, Step
+from whence.explain.graph import DerivationRule, Derivations, Ints
 from whence.explain.kernels import splice
 from whence.model.codes import Codes
 
@@ -83,7 +83,7 @@ class _Work:
             nodes = self.body[start[d] : start[d] + self.size[d]]
             names = [graph.relations[r] for r in graph.relation[nodes].tolist()]
             body = ", ".join(f"no {r.name}" if r.kind == "absence" else r.name for r in names)
-            self.steps.append(Step(self.steps[self.step[d]].view, f"{head} <- {body or 'always'}"))
+            self.steps.append(DerivationRule(self.steps[self.step[d]].view, f"{head} <- {body or 'always'}"))
             made.append(len(self.steps) - 1)
         self.step[changed] = np.array(made, np.int32)[kind]
 
@@ -125,7 +125,7 @@ class _Work:
         old, new = graph.relation[self.head[at]], graph.relation[above[self.head[at]]]
         for step, before, after in {*zip(self.step[at].tolist(), old.tolist(), new.tolist(), strict=True)}:
             text = self.steps[step].text.replace(relations[before].name, relations[after].name, 1)
-            self.steps.append(Step(self.steps[step].view, text))
+            self.steps.append(DerivationRule(self.steps[step].view, text))
             mine = at[(self.step[at] == step) & (old == before) & (new == after)]
             self.step[mine] = len(self.steps) - 1
             at, old, new = (a[self.step[at] != len(self.steps) - 1] for a in (at, old, new))

@@ -14,11 +14,11 @@ import numpy as np
 
 from whence.engine.core.dataflow import Dataflow
 from whence.engine.recursion.fixpoint import Fixpoint
-from whence.explain.derive.build import LIMIT, Builder, Rows
+from whence.explain.derive.build import LIMIT, GraphBuilder, GraphRows
 from whence.explain.derive.components import Cone, Outside
 from whence.explain.derive.parts import Wanted
-from whence.explain.derive.rewrite import Query, is_monotone
-from whence.explain.derive.streams import Streams
+from whence.explain.derive.rewrite import PlanEvaluator, is_monotone
+from whence.explain.derive.streams import StreamTables
 from whence.explain.graph import Derivations, Ints
 from whence.model.codes import Codes, Dictionary
 from whence.plan.algebra.logical import Node, Ref, Scan, walk
@@ -55,9 +55,9 @@ class Extractor:
     def __init__(self, flow: Dataflow, program: Program, planned: Program, dictionary: Dictionary, limit: int = LIMIT):
         self.flow, self.program, self.planned, self.dictionary = flow, program, planned, dictionary
         self.borrowed = True  # the dictionary is the database's own, to which nothing may be added
-        self.builder = Builder(dictionary, limit)
-        self.streams = Streams(flow, planned)
-        self.query = Query(self)
+        self.builder = GraphBuilder(dictionary, limit)
+        self.streams = StreamTables(flow, planned)
+        self.query = PlanEvaluator(self)
         self._cones: dict[int, Cone] = {}
         self._fixpoints: dict[str, Fixpoint] = {}  # by the names of their outputs, and of the queries over those
         self._plans: dict[str, Node] = {}
@@ -130,7 +130,7 @@ class Extractor:
             found = self._plans[name] = self.streams.as_tables(optimize(node))
         return found
 
-    def relation(self, name: str) -> Rows:
+    def relation(self, name: str) -> GraphRows:
         """The relation of the graph for a table or view."""
         if (schema := self.streams.schema(name)) is not None:
             return self.builder.relation(("base", name), name, "base", schema)
@@ -207,7 +207,7 @@ class Extractor:
             self._doubt_component(fixpoint)
         return found
 
-    def _derived(self, fixpoint: Fixpoint, number: int) -> Rows:
+    def _derived(self, fixpoint: Fixpoint, number: int) -> GraphRows:
         """The relation of the graph for one that a component derives."""
         relation = fixpoint.program.relations[number]
         name = self._named.get((id(fixpoint), number), relation.name)

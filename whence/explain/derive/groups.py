@@ -27,10 +27,10 @@ from whence.plan.algebra.expressions import Col, Expr, columns_of, substitute
 from whence.plan.algebra.logical import Agg, Aggregate, Node
 
 if TYPE_CHECKING:
-    from whence.explain.derive.rewrite import Query
+    from whence.explain.derive.rewrite import PlanEvaluator
 
 
-def groups(query: Query, node: Aggregate, wanted: Wanted) -> list[Part]:
+def groups(query: PlanEvaluator, node: Aggregate, wanted: Wanted) -> list[Part]:
     """The groups of an aggregate that are wanted, each a row in between."""
     keys = len(node.keys)
     elements, rows = _grouped(query, node, wanted)
@@ -46,7 +46,7 @@ def groups(query: Query, node: Aggregate, wanted: Wanted) -> list[Part]:
     return [Part(kept.rows, kept.weight, [(source, np.arange(len(kept.rows)))])]
 
 
-def _grouped(query: Query, node: Aggregate, wanted: Wanted) -> tuple[list[Part], Codes]:
+def _grouped(query: PlanEvaluator, node: Aggregate, wanted: Wanted) -> tuple[list[Part], Codes]:
     """The elements of all groups whose keys are wanted, and the groups' rows."""
     down = []
     for cols, values in wanted:
@@ -59,7 +59,7 @@ def _grouped(query: Query, node: Aggregate, wanted: Wanted) -> tuple[list[Part],
     return elements, query.run(node, [elements]).rows
 
 
-def tested(query: Query, node: Node, wanted: Wanted) -> list[Part] | None:
+def tested(query: PlanEvaluator, node: Node, wanted: Wanted) -> list[Part] | None:
     """The wanted rows of a query straight over groups that does not keep all their values: a group counts while what
     is left of it still passes. None if it is not such a query, or only these very values count."""
     found = peeled(node, query.inlined)
@@ -91,7 +91,7 @@ def tested(query: Query, node: Node, wanted: Wanted) -> list[Part] | None:
     if not passing.all():
         query.doubt("a group that is passed over now may come to count when rows are lost")
     rows, made = rows[passing], made[passing]
-    source = Tested(query, inner, rows, elements, made, node.schema, test, out)
+    source = TestedGroups(query, inner, rows, elements, made, node.schema, test, out)
     return [Part(made, np.ones(len(made), np.int64), [(source, np.arange(len(made)))])]
 
 
@@ -121,7 +121,7 @@ def _over(wanted: Wanted, out: list[Expr], keys: int) -> Wanted:
 class Groups:
     """The groups of one aggregate, as a source of rows."""
 
-    query: Query
+    query: PlanEvaluator
     node: Aggregate
     rows: Codes
     elements: list[Part]
@@ -282,7 +282,7 @@ class Groups:
 
 
 @dataclass
-class Tested(Groups):
+class TestedGroups(Groups):
     """Groups that count while what is left of them passes a test and leads to the same row."""
 
     made: Codes

@@ -17,7 +17,7 @@ from whence.explain.derive.parts import (
     SIDEWAYS,
     Mask,
     Part,
-    Source,
+    PartSource,
     Wanted,
     filtered,
     known_columns,
@@ -32,16 +32,16 @@ from whence.plan.algebra.expressions import Call, Col, Expr, columns_of, conjunc
 from whence.plan.algebra.logical import Join
 
 if TYPE_CHECKING:
-    from whence.explain.derive.rewrite import Query
+    from whence.explain.derive.rewrite import PlanEvaluator
 
 
-def joined(query: Query, node: Join, wanted: Wanted, bag: bool) -> list[Part]:
+def joined(query: PlanEvaluator, node: Join, wanted: Wanted, bag: bool) -> list[Part]:
     """The parts of a join."""
     return _Joining(query, node, bag).parts(wanted)
 
 
 class _Joining:
-    def __init__(self, query: Query, node: Join, bag: bool):
+    def __init__(self, query: PlanEvaluator, node: Join, bag: bool):
         self.query, self.node, self.bag = query, node, bag
         self.width = len(node.left.schema)
         self.plain = list(node.keys)  # pairs that must be equal and not NULL
@@ -149,7 +149,7 @@ class _Joining:
             self.query.doubt(f"rows of {self.query.name_of(right)} may appear when others are lost")
         return [pad(rest)]
 
-    def _absence(self, rows: Codes, side: int) -> tuple[Source, Codes]:
+    def _absence(self, rows: Codes, side: int) -> tuple[PartSource, Codes]:
         """That the other side has no row for these: told by the columns it is compared on."""
         node = self.node
         mine, other = (node.right, node.left) if side else (node.left, node.right)

@@ -25,7 +25,7 @@ SIDEWAYS = 200_000  # rows of one side of a join that the other side is still cu
 PAIRS = 20_000_000  # of a join that are still looked at
 
 
-class Source(Protocol):
+class PartSource(Protocol):
     """Where rows of parts come from; `places` are into its own rows."""
 
     name: str
@@ -40,7 +40,7 @@ class Part:
 
     rows: Codes
     weight: Codes
-    refs: list[tuple[Source, Codes]]
+    refs: list[tuple[PartSource, Codes]]
 
     def take(self, at: Codes) -> Part:
         return Part(self.rows[at], self.weight[at], [(s, p[at]) for s, p in self.refs])
@@ -48,7 +48,7 @@ class Part:
     def with_rows(self, rows: Codes) -> Part:
         return Part(rows, self.weight, self.refs)
 
-    def and_also(self, source: Source, places: Codes) -> Part:
+    def and_also(self, source: PartSource, places: Codes) -> Part:
         return Part(self.rows, self.weight, [*self.refs, (source, places)])
 
 

@@ -7,7 +7,7 @@ side of a join to the other, so what is looked at is what may matter.
 
 As a **set** a result row is there if any of its ways is; below an aggregate copies count, and the query is read as a
 **bag**, in which whatever is once for several ways (DISTINCT, a semi-join, a group) becomes a row in between.
-Rows get nodes only when a derivation has them (`Source.nodes`).
+Rows get nodes only when a derivation has them (`PartSource.nodes`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from whence.explain.derive.joins import joined
 from whence.explain.derive.parts import (
     SIDEWAYS,
     Part,
-    Source,
+    PartSource,
     Wanted,
     among,
     distinct,
@@ -39,7 +39,7 @@ from whence.explain.derive.parts import (
     restricted,
 )
 from whence.explain.derive.peeling import same_code
-from whence.explain.derive.sources import Absent, Between, Stored
+from whence.explain.derive.sources import Absent, Between, StoredRows
 from whence.explain.graph import Ints
 from whence.model.codes import Codes, Dictionary, encode_value
 from whence.model.types import Schema
@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from whence.explain.derive.extract import Extractor
 
 
-class Query:
+class PlanEvaluator:
     """Evaluates plans for one graph."""
 
     def __init__(self, owner: Extractor):
@@ -189,7 +189,7 @@ class Query:
     def _scan(self, node: Scan, wanted: Wanted) -> list[Part]:
         if self.owner.streams.schema(node.table) is not None:
             rows, counts = self.owner.streams.rows(node.table, self.owner.dictionary)
-            read = Stored(self, node.table, node.table, rows, counts)
+            read = StoredRows(self, node.table, node.table, rows, counts)
             return filtered([Part(rows, counts, [(read, np.arange(len(rows)))])], wanted)
         relation = self.owner.flow.tables[node.table].relation
         whole = next((t for c, t in wanted if c == tuple(range(len(node.schema)))), None)
@@ -201,7 +201,7 @@ class Query:
         else:
             ids = relation.ids()
         rows, counts = relation.rows[ids], relation.ann[ids]
-        source = Stored(self, node.table, node.table, rows, counts)
+        source = StoredRows(self, node.table, node.table, rows, counts)
         return filtered([Part(rows, counts, [(source, np.arange(len(rows)))])], wanted)
 
     def _ref(self, node: Ref, wanted: Wanted, bag: bool) -> list[Part]:
@@ -238,7 +238,7 @@ class Query:
         return kept
 
     def _stored(self, name: str, rows: Codes) -> list[Part]:
-        source = Stored(self, self.owner.name_of(name), name, rows)
+        source = StoredRows(self, self.owner.name_of(name), name, rows)
         return [Part(rows, np.ones(len(rows), np.int64), [(source, np.arange(len(rows)))])]
 
     def is_set(self, node: Node) -> bool:
@@ -339,7 +339,7 @@ class Query:
 
     def absent(
         self, right: Node, rows: Codes, cols: Sequence[int], schema: Schema, key: object = None
-    ) -> tuple[Source, Codes]:
+    ) -> tuple[PartSource, Codes]:
         """That no row of the right side has these values."""
         values = rows[:, list(cols)]
         number, first = numbered(values)

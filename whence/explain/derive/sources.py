@@ -13,14 +13,14 @@ from whence.model.codes import Codes
 from whence.model.types import Schema
 
 if TYPE_CHECKING:
-    from whence.explain.derive.rewrite import Query
+    from whence.explain.derive.rewrite import PlanEvaluator
 
 
 @dataclass
-class Stored:
+class StoredRows:
     """Rows of a table or view."""
 
-    query: Query
+    query: PlanEvaluator
     name: str
     of: str
     rows: Codes
@@ -38,7 +38,7 @@ class Stored:
 class Absent:
     """Rows that are not there."""
 
-    query: Query
+    query: PlanEvaluator
     name: str
     key: object
     schema: Schema
@@ -54,7 +54,7 @@ class Absent:
 class Between:
     """Rows in between: each is there if one of its ways is. Ways are parts with the place of the row they lead to."""
 
-    query: Query
+    query: PlanEvaluator
     name: str
     schema: Schema
     rows: Codes

@@ -1,8 +1,9 @@
 """Streams under relations: what a relational view reads of a stream is base rows, as far as it is known what they were.
 
-A part of a plan that makes a relation of a stream (`Relate`, `Latest`) is taken for a table of its rows, named after
-the stream or the stream view; of what is in between, such as windows that have no view, after the streams they are of.
-The rows of `latest` are what its operator holds. All rows so far can be had only while the streams keep them all.
+A part of a plan that makes a relation of a stream (`StreamToRelation`, `Latest`) is taken for a table of its rows,
+named after the stream or the stream view; of what is in between, such as windows that have no view, after the streams
+they are of. The rows of `latest` are what its operator holds. All rows so far can be had only while the streams keep
+them all.
 """
 
 from __future__ import annotations
@@ -23,10 +24,20 @@ from whence.model.types import Schema
 from whence.plan.algebra.logical import Node, Project, Ref, Scan, Select, Union, walk
 from whence.plan.algebra.program import Program
 from whence.plan.rewrite.inputs import with_inputs
-from whence.plan.streams.model import Latest, Lookup, Merge, Plain, Relate, Retain, Stream, Traced, without_at
+from whence.plan.streams.model import (
+    DropProvenance,
+    Latest,
+    Lookup,
+    Merge,
+    ProvenanceJoin,
+    Retain,
+    Stream,
+    StreamToRelation,
+    without_at,
+)
 
 
-class Streams:
+class StreamTables:
     """The streams of one graph, as tables."""
 
     def __init__(self, flow: Dataflow, planned: Program):
@@ -36,9 +47,9 @@ class Streams:
 
     def as_tables(self, node: Node) -> Node:
         """A plan in which tables stand for what is made of streams."""
-        if isinstance(node, Relate) and (above := _above(node)) is not None:
+        if isinstance(node, StreamToRelation) and (above := _above(node)) is not None:
             return self.as_tables(above)
-        if isinstance(node, (Relate, Latest)):
+        if isinstance(node, (StreamToRelation, Latest)):
             name = _name(node)
             while self._nodes.setdefault(name, node) != node:
                 name += "'"
@@ -76,7 +87,7 @@ class Streams:
         if running is not None and (running.arranged is not None or isinstance(running, LatestOperator)):
             batch = running.contents()
         else:
-            if any(isinstance(n, (Lookup, Traced)) for n in walk(node)):
+            if any(isinstance(n, (Lookup, ProvenanceJoin)) for n in walk(node)):
                 raise CatalogError(
                     "a stream joined with a relation as it was when each row came cannot be made again: give that part "
                     "of the query a view of its own, and ask about its rows"
@@ -109,10 +120,10 @@ def reads_streams(node: Node, program: Program, planned: Program) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _above(node: Relate) -> Node | None:
+def _above(node: StreamToRelation) -> Node | None:
     """The same relation, with what takes rows one by one outside of it."""
     match node.input:
-        case Plain(input=below):
+        case DropProvenance(input=below):
             return replace(node, input=below)
         case Select(input=below, predicate=predicate):
             return Select(node.schema, _related(below), predicate)
@@ -123,8 +134,8 @@ def _above(node: Relate) -> Node | None:
     return None
 
 
-def _related(node: Node) -> Relate:
-    return Relate(without_at(node.schema), node)
+def _related(node: Node) -> StreamToRelation:
+    return StreamToRelation(without_at(node.schema), node)
 
 
 def _check_complete(op: StreamScan | RetainOperator) -> None:

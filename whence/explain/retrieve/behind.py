@@ -17,7 +17,7 @@ from whence.explain.retrieve.site import Site
 from whence.model.codes import Codes
 
 
-def behind(site: Site, view: str, wanted: Codes, source: str | None = None) -> dict[str, Ragged]:
+def backward_tids(site: Site, view: str, wanted: Codes, source: str | None = None) -> dict[str, Ragged]:
     """By source, the tids behind the results of a stream view with these tids, ascending; of one source, if one is
     named."""
     elsewhere = site.behind_elsewhere(view, wanted, source)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from whence.explain.retrieve.behind import behind
+from whence.explain.retrieve.behind import backward_tids
 from whence.explain.retrieve.site import Site
 from whence.model.codes import Codes
 
@@ -19,7 +19,7 @@ def traced_from(site: Site, source: str) -> list[str]:
     return [v for v in views if (traces := site.traces(v)) is not None and source in traces.sources]
 
 
-def reached(site: Site, view: str, source: str, tid: int) -> Codes:
+def forward_tids(site: Site, view: str, source: str, tid: int) -> Codes:
     """The tids of the results of a traced view that came from a tid of the source, as far as they are kept."""
     elsewhere = site.reached_elsewhere(view, source, tid)
     if elsewhere is not None:
@@ -31,7 +31,7 @@ def reached(site: Site, view: str, source: str, tid: int) -> Codes:
     near = kept.first + np.flatnonzero((spans[:, 0] <= tid) & (tid <= spans[:, 1]))
     if not len(near):
         return near
-    found = behind(site, view, near, source)[source]
+    found = backward_tids(site, view, near, source)[source]
     which = np.repeat(np.arange(len(found)), np.diff(found.offsets))[found.tids == tid]
     results: Codes = near[which]
     return results

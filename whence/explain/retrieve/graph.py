@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from whence.explain.derive.build import LIMIT, sorted_by_head
-from whence.explain.graph import Derivations, Relation, Step
-from whence.explain.retrieve.behind import behind
+from whence.explain.graph import DerivationRule, Derivations, GraphRelation
+from whence.explain.retrieve.behind import backward_tids
 from whence.explain.retrieve.pjoin import inputs
 from whence.explain.retrieve.site import Site
 from whence.model.codes import Codes
@@ -25,26 +25,26 @@ def derivations(site: Site, name: str, wanted: Codes, limit: int = LIMIT) -> Der
     kept = site.kept(name)
     rows = _with_tids(wanted, kept.at(wanted))
     if site.is_stream(name):
-        base = Relation(name, "base", _schema(site, name), True)
+        base = GraphRelation(name, "base", _schema(site, name), True)
         return _graph(site, [base], [rows], [], np.zeros(len(wanted), np.int64))
-    found = behind(site, name, wanted)
+    found = backward_tids(site, name, wanted)
     sources = [source for source, ragged in found.items() if len(ragged.tids)]
     if sum(len(found[s].tids) for s in sources) > limit:
         raise WhenceError(f"more than {limit:,} inputs are behind these rows; ask about fewer rows, or raise `limit`")
-    relations = [Relation(name, "view", _schema(site, name), True)]
+    relations = [GraphRelation(name, "view", _schema(site, name), True)]
     cells, bodies = [rows], []
     for source in sources:
         ragged = found[source]
         inputs(site, name, source, wanted, ragged)  # or it is an error
         tids, place = np.unique(ragged.tids, return_inverse=True)
-        relations.append(Relation(source, "base", _schema(site, source), True))
+        relations.append(GraphRelation(source, "base", _schema(site, source), True))
         bodies.append((np.repeat(np.arange(len(wanted)), np.diff(ragged.offsets)), place))
         cells.append(_with_tids(tids, site.kept(source).at(tids)))
     return _graph(site, relations, cells, bodies, np.ones(len(wanted), np.int64))
 
 
 def _graph(
-    site: Site, relations: list[Relation], cells: list[Codes], bodies: list[tuple[Codes, Codes]], derived: Codes
+    site: Site, relations: list[GraphRelation], cells: list[Codes], bodies: list[tuple[Codes, Codes]], derived: Codes
 ) -> Derivations:
     """Results first, then the inputs of each source; `bodies` has a pair of result and input for each."""
     sizes = np.array([len(c) for c in cells], np.int64)
@@ -63,7 +63,9 @@ def _graph(
         relation=np.repeat(np.arange(len(cells), dtype=np.int32), sizes),
         place=np.concatenate([np.arange(n, dtype=np.int32) for n in sizes.tolist()]),
         cells=cells,
-        steps=[Step(name, f"{name} <- {', '.join(r.name for r in relations[1:]) or 'always'}")] if count else [],
+        steps=[DerivationRule(name, f"{name} <- {', '.join(r.name for r in relations[1:]) or 'always'}")]
+        if count
+        else [],
         head=head,
         step=step,
         start=start,

@@ -11,7 +11,7 @@ import numpy as np
 
 from whence.engine.streams.replay.provenance_join import beside
 from whence.engine.streams.replay.ragged import Ragged
-from whence.explain.retrieve.behind import behind
+from whence.explain.retrieve.behind import backward_tids
 from whence.explain.retrieve.site import Site
 from whence.model.codes import Codes
 from whence.model.errors import ExpiredError
@@ -38,7 +38,7 @@ def p_join(site: Site, view: str, source: str, wanted: Codes | None = None) -> C
     if wanted is None:
         wanted = np.arange(kept.first, kept.next)
     results = kept.at(wanted)[:, :-1]
-    found = behind(site, view, wanted, source)[source]
+    found = backward_tids(site, view, wanted, source)[source]
     return beside(wanted, results, found.offsets, found.tids, inputs(site, view, source, wanted, found)[:, :-1])
 
 
@@ -63,7 +63,7 @@ def _later(site: Site, view: str, source: str, last: int) -> str:
     results, kept = site.kept(view), site.kept(source)
     rest = np.arange(max(last + 1, results.first), results.next)
     try:
-        found = behind(site, view, rest, source)[source]
+        found = backward_tids(site, view, rest, source)[source]
     except ExpiredError:
         return "ask for later results"
     gone = np.repeat(rest, np.diff(found.offsets))[found.tids < kept.first]

@@ -18,12 +18,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from whence.engine.streams.replay.chain import Chain
+from whence.engine.streams.replay.chain import ReplayChain
 from whence.engine.streams.replay.checkpoints import Checkpoint, starts_cold
 from whence.engine.streams.replay.matching import Keyed, Numbered, Wanted
 from whence.engine.streams.replay.ragged import Ragged, empty
-from whence.engine.streams.replay.replica import Copy
-from whence.engine.streams.replay.stretches import Needs, is_dense, stretches_of
+from whence.engine.streams.replay.replica import NetworkReplica
+from whence.engine.streams.replay.stretches import ReplayNeeds, is_dense, stretches_of
 from whence.explain.retrieve.site import Site
 from whence.model.codes import Codes
 from whence.model.errors import ExpiredError
@@ -41,18 +41,18 @@ class Stretch:
 
 
 @dataclass(frozen=True)
-class Figures:
+class ReplayCost:
     """What a replay cost."""
 
     stretches: int
     rows: int
 
 
-def replay(site: Site, view: str, wanted: Codes) -> tuple[dict[str, Ragged], Figures]:
+def replay(site: Site, view: str, wanted: Codes) -> tuple[dict[str, Ragged], ReplayCost]:
     """The tids of each source behind the results of a view with these tids, which ascend."""
     sources = _sources_of(site, view)
     if not len(wanted):
-        return {source: empty(0) for source in sources}, Figures(0, 0)
+        return {source: empty(0) for source in sources}, ReplayCost(0, 0)
     retain = site.retain(view)
     if retain.tracer is not None and starts_cold(retain.inputs[0]):
         found, figures = _replayed_cold(site, view, wanted)
@@ -70,13 +70,13 @@ def _sources_of(site: Site, view: str) -> tuple[str, ...]:
     return traces.sources if traces is not None else tuple(s for s in site.upstream(view) if site.is_stream(s))
 
 
-def _replayed(site: Site, view: str, tids: Codes) -> tuple[dict[str, Ragged], Figures]:
+def _replayed(site: Site, view: str, tids: Codes) -> tuple[dict[str, Ragged], ReplayCost]:
     """From checkpoints, or of a view that keeps nothing from the beginning."""
     sources, retain = _sources_of(site, view), site.retain(view)
     query = copy_query(view, site.planned, sources)
     wanted = Wanted(retain, sources, tids, called_by(query))
     kept = {name: site.kept(name) for name in streams_read(query)}
-    copy = Copy(view, query, kept, site.dictionary, lambda: site.recreated(view, "lineage"))
+    copy = NetworkReplica(view, query, kept, site.dictionary, lambda: site.recreated(view, "lineage"))
     found = Numbered(wanted, copy.tracer)
     stretches = _from_checkpoints(site, wanted) if retain.tracer is not None else [_everything(site, copy, wanted)]
     rows = 0
@@ -89,10 +89,10 @@ def _replayed(site: Site, view: str, tids: Codes) -> tuple[dict[str, Ragged], Fi
         before = sum(nexts.values())
         copy.feed(nexts, stretch.upto, found.sink(first))
         rows += sum(nexts.values()) - before
-    return found.all(), Figures(len(stretches), rows)
+    return found.all(), ReplayCost(len(stretches), rows)
 
 
-def _replayed_cold(site: Site, view: str, tids: Codes) -> tuple[dict[str, Ragged], Figures]:
+def _replayed_cold(site: Site, view: str, tids: Codes) -> tuple[dict[str, Ragged], ReplayCost]:
     """From the first tid of each interval until the result came out; what overlaps as one."""
     sources = _sources_of(site, view)
     query = short_copy(copy_query(view, site.planned, sources))
@@ -103,19 +103,19 @@ def _replayed_cold(site: Site, view: str, tids: Codes) -> tuple[dict[str, Ragged
     begins, ends = stretches_of(firsts, arrivals, kept[name])
     keyed = Keyed(wanted)
     if is_dense(begins, ends):
-        copy, nexts = Copy(view, query, kept, site.dictionary), {name: int(begins[0])}
+        copy, nexts = NetworkReplica(view, query, kept, site.dictionary), {name: int(begins[0])}
         copy.start(nexts)
         copy.feed(nexts, int(arrivals.max()), keyed.sink(copy.tracer))
-        return keyed.all(), Figures(1, int(ends[-1] - begins[0]))
-    chain = Chain(query, kept, site.dictionary)
+        return keyed.all(), ReplayCost(1, int(ends[-1] - begins[0]))
+    chain = ReplayChain(query, kept, site.dictionary)
     rows = chain.run(begins, ends, keyed.sink(chain.tracer))
-    return keyed.all(), Figures(len(begins), rows)
+    return keyed.all(), ReplayCost(len(begins), rows)
 
 
 # -- which rows ------------------------------------------------------------------------------------------------------
 
 
-def _everything(site: Site, copy: Copy, wanted: Wanted) -> Stretch:
+def _everything(site: Site, copy: NetworkReplica, wanted: Wanted) -> Stretch:
     """All there ever was: of a view that keeps no provenance."""
     for name in copy.names():
         kept = site.kept(name)
@@ -129,7 +129,7 @@ def _everything(site: Site, copy: Copy, wanted: Wanted) -> Stretch:
 
 def _from_checkpoints(site: Site, wanted: Wanted) -> list[Stretch]:
     """From the last checkpoint before each interval."""
-    needs, arrivals, view = Needs.of(wanted), wanted.rows[:, -1], wanted.retain.name
+    needs, arrivals, view = ReplayNeeds.of(wanted), wanted.rows[:, -1], wanted.retain.name
     starts, some = needs.starts(), needs.some
     if len(some) and starts[some].min() < 0:
         worst = some[np.argmin(needs.tids[some].min(axis=1))]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from whence.engine.core.dataflow import Dataflow
-from whence.engine.streams.connection_point import Retained
+from whence.engine.streams.connection_point import ConnectionPoint
 from whence.engine.streams.replay.ragged import Ragged
 from whence.engine.streams.retain import Retain
 from whence.engine.streams.stream_scan import StreamScan
@@ -35,7 +35,7 @@ class Site:
         view = self.planned.views.get(name)
         return view is not None and isinstance(view.query, RetainNode)
 
-    def kept(self, name: str) -> Retained:
+    def kept(self, name: str) -> ConnectionPoint:
         """The connection point of a stream or stream view."""
         if self.is_stream(name):
             return cast(StreamScan, self.flow.tables[name]).kept

@@ -30,7 +30,7 @@ _MAY_DIFFER = "; the true answer may differ: "  # where derivations do not say e
 
 
 @dataclass(frozen=True)
-class Asked:
+class Question:
     """What was asked: of which row (None: of all) of which view, when, and the derivations behind it."""
 
     graph: Derivations
@@ -47,7 +47,7 @@ class Asked:
 class Answer:
     """Base rows in an order, as an answer has them."""
 
-    def __init__(self, asked: Asked, nodes: Ints):
+    def __init__(self, asked: Question, nodes: Ints):
         self._asked, self._nodes = asked, nodes
         self.view, self.row, self.epoch = asked.view, asked.row, asked.epoch
         self.exact, self.caveat = asked.graph.exact, asked.graph.caveat
@@ -111,7 +111,7 @@ class Critical(Answer):
     is losing all its copies.
     """
 
-    def __init__(self, asked: Asked, nodes: Ints, counts: Codes):
+    def __init__(self, asked: Question, nodes: Ints, counts: Codes):
         super().__init__(asked, nodes)
         self.counts = counts
         self.of = len(asked.graph.roots)  # the rows that were asked about
@@ -135,7 +135,7 @@ class Resilience(Answer):
     No set smaller than `at_least` removes it; if that is less than `count`, the search ended before it was certain that
     the set found is the smallest."""
 
-    def __init__(self, asked: Asked, found: resilience.Resilience):
+    def __init__(self, asked: Question, found: resilience.SmallestLoss):
         super().__init__(asked, np.empty(0, np.int32) if found.rows is None else found.rows)
         self.count, self.at_least = found.size, found.low
         self.exact &= found.exact
@@ -159,7 +159,7 @@ class Contribution(Answer):
     `method` says whether they are exact or sampled; sampled ones are `error` away from the truth at most, each with
     this `confidence`."""
 
-    def __init__(self, asked: Asked, found: contribution.Contribution):
+    def __init__(self, asked: Question, found: contribution.ShapleyValues):
         super().__init__(asked, found.rows)
         self.shapley, self.banzhaf = found.shapley, found.banzhaf
         self.method, self.nodes, self.samples = found.method, found.nodes, found.samples
@@ -188,7 +188,7 @@ class Reliability:
     """The probability that a row is there, and the interval it lies in with this `confidence`; of an exact one that is
     the probability itself. `method` says whether it is exact or sampled."""
 
-    def __init__(self, asked: Asked, found: reliability.Reliability):
+    def __init__(self, asked: Question, found: reliability.Probability):
         self._asked = asked
         self.view, self.row, self.epoch = asked.view, asked.row, asked.epoch
         self.exact, self.caveat = asked.graph.exact and found.method == "exact", asked.graph.caveat

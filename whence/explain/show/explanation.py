@@ -21,13 +21,13 @@ from whence.connect.rows import encode, listed, to_tuples
 from whence.explain.ask.critical import critical
 from whence.explain.ask.evaluate import Evaluator
 from whence.explain.ask.formula import formula
-from whence.explain.ask.witnesses import Witnesses, witnesses
+from whence.explain.ask.witnesses import WitnessList, witnesses
 from whence.explain.graph import Derivations, Ints
 from whence.explain.show import layout, page
 from whence.explain.show.choose import Chosen, Ways, behind, choose
 from whence.explain.show.dot import to_dot
-from whence.explain.show.shares import Share, shares
-from whence.explain.show.tree import Limits, Line, Tree, printable, text_of
+from whence.explain.show.shares import AggregateShare, shares
+from whence.explain.show.tree import Line, Tree, TreeLimits, printable, text_of
 from whence.model.codes import Dictionary
 from whence.model.errors import CatalogError, WhenceError
 from whence.model.types import Schema
@@ -47,7 +47,7 @@ class Contributing:
     name: str
     row: dict[str, Any]
     copies: int
-    shares: tuple[Share, ...]
+    shares: tuple[AggregateShare, ...]
 
 
 class Explanation:
@@ -119,7 +119,7 @@ class Explanation:
         return self.graph.rows(self.graph.base) if self.holds else []
 
     @cached_property
-    def _witnesses(self) -> Witnesses:
+    def _witnesses(self) -> WitnessList:
         return witnesses(self.graph, self.limit)
 
     @cached_property
@@ -241,7 +241,7 @@ class Explanation:
         parts.append(f"{lost:,} critical" if lost else "none critical")
         return f"{self.label} at epoch {self.epoch}: {', '.join(parts)}"
 
-    def lines(self, limits: Limits | None = None) -> Iterable[Line]:
+    def lines(self, limits: TreeLimits | None = None) -> Iterable[Line]:
         """The text, line by line."""
         yield Line("", self.summary, "bold")
         if not self.holds:
@@ -249,7 +249,7 @@ class Explanation:
             return
         if not self.exact:
             yield Line("  ", f"not exact under every loss: {self.caveat}", "yellow")
-        yield from Tree(self._ways, limits or Limits()).lines(self.root)
+        yield from Tree(self._ways, limits or TreeLimits()).lines(self.root)
         if self.witness_count > 1:
             yield from self._witness_lines()
         lost = self._critical.tolist()
@@ -267,7 +267,7 @@ class Explanation:
             least = "" if found.complete else "at least "
             yield Line("     ", f"… and {least}{found.count - len(found.found):,} more", "dim")
 
-    def text(self, limits: Limits | None = None) -> rich.text.Text:
+    def text(self, limits: TreeLimits | None = None) -> rich.text.Text:
         return text_of(self.lines(limits))
 
     def __rich__(self) -> rich.text.Text:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from whence.explain.show.explanation import BaseRow, Explanation
-from whence.explain.show.tree import Limits, Line, Tree
+from whence.explain.show.tree import Line, Tree, TreeLimits
 
 
 class Origins(Explanation):
@@ -44,13 +44,13 @@ class Origins(Explanation):
         came = f"from {' and '.join(parts)}" if parts else "an input" if len(self.graph.base) else "from no traced row"
         return f"{self.graph.label(self.root)} at epoch {self.epoch}: {came}"
 
-    def lines(self, limits: Limits | None = None) -> Iterable[Line]:
+    def lines(self, limits: TreeLimits | None = None) -> Iterable[Line]:
         """The text, line by line: the result, and its inputs."""
         yield Line("", self.summary, "bold")
         if not self.holds:
             yield from (Line("  ", reason) for reason in self.reasons)
             return
-        yield from Tree(self._ways, limits or Limits()).lines(self.root)
+        yield from Tree(self._ways, limits or TreeLimits()).lines(self.root)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, as `to_json` has it; `tid` and `tids` come on top."""

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from whence.explain.graph import Derivations
 from whence.explain.show.choose import Chosen
 from whence.explain.show.layout import Drawing, Edge, Mark, draw
-from whence.explain.show.shares import Share
+from whence.explain.show.shares import AggregateShare
 from whence.explain.show.tree import Line, printable
 from whence.model.errors import WhenceError
 from whence.model.paths import local_path
@@ -308,7 +308,7 @@ def _group_section(group: list[Contributing]) -> str:
     )
 
 
-def _share(share: Share) -> str:
+def _share(share: AggregateShare) -> str:
     """
     >>> _share(Share("sum", 3, 0.25)), _share(Share("min", 3, best=True)), _share(Share("count", 1, 0.5))
     ('3, 25 %', '3, the best', '50 %')

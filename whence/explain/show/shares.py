@@ -14,7 +14,7 @@ from whence.explain.graph import Derivations
 
 
 @dataclass(frozen=True)
-class Share:
+class AggregateShare:
     """What a row of a group is to one of its aggregates: its value, and its part of the whole (COUNT, SUM, AVG) or
     whether it is the best one (MIN, MAX)."""
 
@@ -32,7 +32,7 @@ def shares_of(graph: Derivations, node: int) -> list[str]:
     return [", ".join(parts) for parts in zip(*columns, strict=True)]
 
 
-def in_words(share: Share) -> str:
+def in_words(share: AggregateShare) -> str:
     """
     >>> in_words(Share("sum", 3, 0.25)), in_words(Share("min", 3, best=True)), in_words(Share("max", None, best=False))
     ('3: 25 % of SUM', '3: the MIN', 'NULL: not the MAX')
@@ -46,7 +46,7 @@ def in_words(share: Share) -> str:
     return f"{value}{round(share.part * 100, 1):g} % of {name}"
 
 
-def shares(graph: Derivations, node: int) -> list[list[Share]]:
+def shares(graph: Derivations, node: int) -> list[list[AggregateShare]]:
     """For each aggregate of a tallied node, the share of each element of its body."""
     tally = graph.tallies[node]
     return [
@@ -55,11 +55,11 @@ def shares(graph: Derivations, node: int) -> list[list[Share]]:
     ]
 
 
-def _shares(function: str, distinct: bool, values: list[object], weights: list[int]) -> list[Share]:
+def _shares(function: str, distinct: bool, values: list[object], weights: list[int]) -> list[AggregateShare]:
     if function in ("min", "max"):
         there = [v for v in values if v is not None]
         best = (min if function == "min" else max)(there) if there else None  # type: ignore[type-var]  # of one type
-        return [Share(function, v, best=v is not None and v == best) for v in values]
+        return [AggregateShare(function, v, best=v is not None and v == best) for v in values]
     alike: dict[object, int] = {}
     for v, w in zip(values, weights, strict=True):
         alike[v] = alike.get(v, 0) + w
@@ -69,7 +69,7 @@ def _shares(function: str, distinct: bool, values: list[object], weights: list[i
         amounts.append(None if v is None else copies * _number(v) if function in ("sum", "avg") else copies)
     whole = sum((a for a in amounts if a is not None), Fraction(0))
     return [
-        Share(function, v, float(a / whole) if a is not None and whole else None)
+        AggregateShare(function, v, float(a / whole) if a is not None and whole else None)
         for v, a in zip(values, amounts, strict=True)
     ]
 

@@ -22,7 +22,7 @@ _MARK = {"base": "● ", "absence": "○ "}
 
 
 @dataclass(frozen=True)
-class Limits:
+class TreeLimits:
     """How much of a tree is shown: ways of a row, rows of a body, steps down, rows and ways in all."""
 
     ways: int = 4
@@ -58,7 +58,7 @@ class Tree:
     """A tree being told."""
 
     ways: Ways
-    limits: Limits = field(default_factory=Limits)
+    limits: TreeLimits = field(default_factory=TreeLimits)
     _chosen: Chosen = field(init=False)
     _told: set[int] = field(init=False)
     _labels: dict[int, str] = field(init=False)

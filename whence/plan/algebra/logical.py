@@ -203,7 +203,7 @@ class Ship(Node):
 
 
 @dataclass(frozen=True)
-class Mine(Node):
+class LocalFilter(Node):
     """Every partition has all rows of the input; this one keeps those whose `cols` route to it, or, where `cols` is
     None, the first partition keeps all of them and the others none."""
 

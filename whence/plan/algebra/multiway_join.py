@@ -20,7 +20,7 @@ _WIDEST = 32
 
 
 @dataclass(frozen=True)
-class ManyWay:
+class MultiwayJoin:
     """An inner join of `sources`, whose columns stand side by side; `out` picks columns of that row.
 
     Columns in one of `classes` must be equal and not NULL; `tests` must be true.
@@ -33,7 +33,7 @@ class ManyWay:
     out: tuple[int, ...]
 
 
-def many_way(node: Node) -> ManyWay | None:
+def many_way(node: Node) -> MultiwayJoin | None:
     """The join that a plan is at its top, or None if it is none."""
     top = node
     while isinstance(top, Project) and _picks(top):
@@ -43,7 +43,7 @@ def many_way(node: Node) -> ManyWay | None:
     return _assemble(node.schema, *_gather(node))
 
 
-def two_way(node: Join) -> ManyWay:
+def two_way(node: Join) -> MultiwayJoin:
     """The pairs of an outer join, over its two sides as they are."""
     width = len(node.left.schema)
     columns = [Col(t, i) for i, t in enumerate((*node.left.schema.types, *node.right.schema.types))]
@@ -51,7 +51,7 @@ def two_way(node: Join) -> ManyWay:
     return _assemble(node.schema, [node.left, node.right], tests + conjuncts(node.residual), list(columns))
 
 
-def _assemble(schema: Schema, sources: list[Node], tests: list[Expr], out: list[Expr]) -> ManyWay:
+def _assemble(schema: Schema, sources: list[Node], tests: list[Expr], out: list[Expr]) -> MultiwayJoin:
     owner = [i for i, s in enumerate(sources) for _ in s.schema.columns]
     classes: list[set[int]] = []
     rest: list[Expr] = []
@@ -70,7 +70,7 @@ def _assemble(schema: Schema, sources: list[Node], tests: list[Expr], out: list[
                 own = Col(types[c], first[owner[c]]), Col(types[c], c)
                 rest.append(Call(BOOLEAN, "=", own))
     picked = tuple(e.index for e in out if isinstance(e, Col))
-    return ManyWay(schema, tuple(sources), tuple(tuple(sorted(c)) for c in classes), tuple(rest), picked)
+    return MultiwayJoin(schema, tuple(sources), tuple(tuple(sorted(c)) for c in classes), tuple(rest), picked)
 
 
 def _picks(node: Project) -> bool:

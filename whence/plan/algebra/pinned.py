@@ -15,14 +15,14 @@ MOST = 100_000
 """Keys that one predicate may have."""
 
 
-class Keys(NamedTuple):
+class PinnedKeys(NamedTuple):
     """Columns, and the combinations of constants that a row may have there."""
 
     cols: tuple[int, ...]
     values: tuple[tuple[Lit, ...], ...]
 
 
-def pinned(predicate: Expr) -> Keys | None:
+def pinned(predicate: Expr) -> PinnedKeys | None:
     """Return the keys of a predicate; None if it restricts no column to constants.
 
     >>> from whence.model.types import BIGINT, BOOLEAN
@@ -55,12 +55,12 @@ def pinned(predicate: Expr) -> Keys | None:
     return None
 
 
-def _one(column: Col, values: tuple[Lit, ...], null: bool) -> Keys | None:
+def _one(column: Col, values: tuple[Lit, ...], null: bool) -> PinnedKeys | None:
     """Restrict one column; unless `null`, nothing equals NULL."""
-    return Keys((column.index,), tuple((value,) for value in values if null or value.value is not None))
+    return PinnedKeys((column.index,), tuple((value,) for value in values if null or value.value is not None))
 
 
-def _all(parts: list[Keys]) -> Keys | None:
+def _all(parts: list[PinnedKeys]) -> PinnedKeys | None:
     """Combine terms that must all be true; of two that restrict one column the first counts."""
     if not parts:
         return None
@@ -68,15 +68,15 @@ def _all(parts: list[Keys]) -> Keys | None:
     for part in parts[1:]:
         if set(part.cols) & set(found.cols) or len(found.values) * len(part.values) > MOST:
             continue
-        found = Keys((*found.cols, *part.cols), tuple((*a, *b) for a, b in product(found.values, part.values)))
+        found = PinnedKeys((*found.cols, *part.cols), tuple((*a, *b) for a, b in product(found.values, part.values)))
     return found
 
 
-def _any(parts: list[Keys]) -> Keys | None:
+def _any(parts: list[PinnedKeys]) -> PinnedKeys | None:
     """Combine terms of which one must be true, by the columns that all of them restrict."""
     common = sorted(set.intersection(*(set(part.cols) for part in parts)))
     if not common or sum(len(part.values) for part in parts) > MOST:
         return None
     places = [[part.cols.index(c) for c in common] for part in parts]
     values = [tuple(key[i] for i in at) for part, at in zip(parts, places, strict=True) for key in part.values]
-    return Keys(tuple(common), tuple(dict.fromkeys(values)))
+    return PinnedKeys(tuple(common), tuple(dict.fromkeys(values)))

@@ -14,14 +14,14 @@ from whence.plan.algebra.expressions import Expr
 from whence.plan.algebra.logical import Node
 
 
-class Size(NamedTuple):
+class PlanSize(NamedTuple):
     """The longest way down, and the number of nodes and expressions."""
 
     depth: int
     nodes: int
 
 
-def size_of(plan: Node | Expr) -> Size:
+def size_of(plan: Node | Expr) -> PlanSize:
     """The size of a plan or an expression.
 
     >>> from whence.plan.expr import Call, Lit
@@ -32,7 +32,7 @@ def size_of(plan: Node | Expr) -> Size:
     >>> size_of(expr).depth, size_of(expr).nodes == 2**61 - 1
     (61, True)
     """
-    found: dict[int, Size] = {}
+    found: dict[int, PlanSize] = {}
     waiting: list[Node | Expr] = [plan]
     while waiting:
         at = waiting[-1]
@@ -46,7 +46,7 @@ def size_of(plan: Node | Expr) -> Size:
             continue
         sizes = [found[id(p)] for p in parts]
         depth = 1 + max((s.depth for s in sizes), default=0)
-        found[id(at)] = Size(depth, 1 + sum(s.nodes for s in sizes))
+        found[id(at)] = PlanSize(depth, 1 + sum(s.nodes for s in sizes))
         waiting.pop()
     return found[id(plan)]
 

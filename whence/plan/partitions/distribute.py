@@ -14,11 +14,19 @@ from dataclasses import dataclass, field, replace
 
 from whence.plan.algebra.logical import Node, Ref, Scan, walk
 from whence.plan.algebra.program import Program, Table
-from whence.plan.partitions.distribution import ALL, ONE, Dist, Place, by, describe_dist, place_of
-from whence.plan.partitions.enforce import Placer
-from whence.plan.partitions.exchange import Exchange, Wish, exchange
+from whence.plan.partitions.distribution import (
+    ALL,
+    ONE,
+    Distribution,
+    DistributionProperty,
+    by,
+    describe_dist,
+    place_of,
+)
+from whence.plan.partitions.enforce import DistributionEnforcer
+from whence.plan.partitions.exchange import Exchange, RequiredDistribution, exchange
 from whence.plan.partitions.localize import COPY, Local, describe_local, is_derived, localize, with_sources
-from whence.plan.partitions.partition_keys import Wishes
+from whence.plan.partitions.partition_keys import PartitionKeyUses
 from whence.plan.partitions.streams import AnnotatedError, MisplacedError, StreamPlacer, is_annotated
 from whence.plan.recursion.rule_model import RuleProgram
 from whence.plan.recursion.rules import compile_rules
@@ -28,11 +36,11 @@ from whence.plan.rewrite import optimize
 from whence.plan.streams.model import Retain, Stream
 
 log = logging.getLogger("whence")
-__all__ = ["Dist", "Distributed", "Piece", "describe_dist", "distribute"]
+__all__ = ["Distributed", "Distribution", "PlannedComponent", "describe_dist", "distribute"]
 
 
 @dataclass(frozen=True)
-class Piece:
+class PlannedComponent:
     """One component of the planned program, ready to be built in every partition.
 
     A plain view has a `node`; a recursive component has `rules`, whose external sources have their moves in them, and
@@ -58,10 +66,12 @@ class Distributed:
     """Where everything lives, and the pieces in the order of strata."""
 
     partitions: int
-    tables: dict[str, Dist]
-    views: dict[str, Dist]
-    pieces: tuple[Piece, ...]
-    places: dict[str, Place] = field(default_factory=dict)  # of the views, with all that is known: for later plans
+    tables: dict[str, Distribution]
+    views: dict[str, Distribution]
+    pieces: tuple[PlannedComponent, ...]
+    places: dict[str, DistributionProperty] = field(
+        default_factory=dict
+    )  # of the views, with all that is known: for later plans
 
 
 def distribute(
@@ -69,7 +79,7 @@ def distribute(
     ordered: Sequence[Component],
     *,
     partitions: int,
-    fixed: Mapping[str, Dist],
+    fixed: Mapping[str, Distribution],
     small: Callable[[str], bool],
     depth_limit: int,
     kept: Distributed | None = None,
@@ -83,25 +93,27 @@ def distribute(
             if draft.rules is not None:
                 draft.everywhere = not any(map(under, _sources(draft.rules)))  # it is of constants only
                 _choose_strategy(draft, planned, lambda node: all(map(small, sorted(under(node)))))
-    wishes = Wishes(planned.tables, {draft.views[0]: draft.node for draft in drafts if draft.node is not None})
+    wishes = PartitionKeyUses(
+        planned.tables, {draft.views[0]: draft.node for draft in drafts if draft.node is not None}
+    )
     tables = _place_tables(planned, drafts, fixed, small, wishes, partitions)
     while True:
         try:
             return _placed(drafts, tables, partitions, kept)
         except AnnotatedError as error:  # all that leads there goes to one place, where it can
-            streams = [name for name, _ in wishes.needs.sources(error.node, ()) if tables[name] != Dist("one")]
+            streams = [name for name, _ in wishes.needs.sources(error.node, ()) if tables[name] != Distribution("one")]
             _check_free(streams, fixed, planned)
-            tables |= dict.fromkeys(streams, Dist("one"))
+            tables |= dict.fromkeys(streams, Distribution("one"))
 
 
-def _check_free(streams: Sequence[str], fixed: Mapping[str, Dist], program: Program) -> None:
+def _check_free(streams: Sequence[str], fixed: Mapping[str, Distribution], program: Program) -> None:
     """MisplacedError if one of these streams has to stay where it is, or is to be there."""
     if not streams:
         raise MisplacedError("a traced network would ship rows although all of its streams are in one partition")
     for name in streams:
         table = program.tables[name]
         if name in fixed or table.placement is not None:
-            where = describe_dist(fixed.get(name, Dist("spread")), table.schema)
+            where = describe_dist(fixed.get(name, Distribution("spread")), table.schema)
             what = f"are {where}" if name in fixed else "are to be where its partition_by says"
             raise MisplacedError(
                 f"rows of stream {name} {what}, and this provenance can only be traced if they are all in one "
@@ -112,11 +124,11 @@ def _check_free(streams: Sequence[str], fixed: Mapping[str, Dist], program: Prog
 
 
 def _placed(
-    drafts: Sequence[_Draft], tables: dict[str, Dist], partitions: int, kept: Distributed | None
+    drafts: Sequence[_Draft], tables: dict[str, Distribution], partitions: int, kept: Distributed | None
 ) -> Distributed:
     """The plan over tables in their places; AnnotatedError if traced streams of it are not where they must be."""
     known = {name: place_of(dist) if partitions > 1 else ALL for name, dist in tables.items()}
-    views: dict[str, Place] = {}
+    views: dict[str, DistributionProperty] = {}
     traced: dict[str, bool] = {}
     placer = StreamPlacer(known, views, traced, partitions)
     pieces = []
@@ -195,13 +207,13 @@ def _tables_under(drafts: Iterable[_Draft]) -> Callable[[Node], set[str]]:
 def _place_tables(
     program: Program,
     drafts: Sequence[_Draft],
-    fixed: Mapping[str, Dist],
+    fixed: Mapping[str, Distribution],
     small: Callable[[str], bool],
-    wishes: Wishes,
+    wishes: PartitionKeyUses,
     partitions: int,
-) -> dict[str, Dist]:
+) -> dict[str, Distribution]:
     if partitions == 1:
-        return {name: fixed.get(name, Dist("all")) for name in program.tables}
+        return {name: fixed.get(name, Distribution("all")) for name in program.tables}
     copied: set[str] = set()
     for draft in drafts:
         for plan in draft.plans:
@@ -228,14 +240,14 @@ def _place_tables(
             elif table is not None and small(table):
                 copied.add(table)
 
-    def placed(table: Table) -> Dist:
+    def placed(table: Table) -> Distribution:
         if table.name in fixed:
             return fixed[table.name]
         if table.placement is not None and table.placement.kind == "all" and table.stream is not None:
-            return Dist("one")  # each row is in one place only: there all are together
+            return Distribution("one")  # each row is in one place only: there all are together
         if table.placement is not None:
-            return Dist(table.placement.kind, table.placement.cols)
-        return Dist("all") if table.name in copied else wishes.choose(table.name)
+            return Distribution(table.placement.kind, table.placement.cols)
+        return Distribution("all") if table.name in copied else wishes.choose(table.name)
 
     return {name: placed(table) for name, table in program.tables.items()}
 
@@ -243,11 +255,11 @@ def _place_tables(
 # -- views -------------------------------------------------------------------------------------------------------------
 
 
-def _plain(draft: _Draft, placer: Placer, views: dict[str, Place]) -> Piece:
+def _plain(draft: _Draft, placer: DistributionEnforcer, views: dict[str, DistributionProperty]) -> PlannedComponent:
     assert draft.node is not None
     placed = placer.place(draft.node)
     views[draft.views[0]] = placed.place
-    return Piece(draft.views, node=placed.node)
+    return PlannedComponent(draft.views, node=placed.node)
 
 
 def _choose_strategy(draft: _Draft, program: Program, small: Callable[[Node], bool]) -> None:
@@ -282,7 +294,7 @@ def _choose_strategy(draft: _Draft, program: Program, small: Callable[[Node], bo
         draft.exchange = exchange(draft.rules, small)
 
 
-def _recursive(draft: _Draft, placer: Placer, views: dict[str, Place]) -> Piece:
+def _recursive(draft: _Draft, placer: DistributionEnforcer, views: dict[str, DistributionProperty]) -> PlannedComponent:
     rules, own = draft.rules, draft.settings
     assert rules is not None
     assert own is not None
@@ -303,7 +315,7 @@ def _recursive(draft: _Draft, placer: Placer, views: dict[str, Place]) -> Piece:
         places, strategy = {r: by((c,)) for r, c in local.keys.items()}, describe_local(rules, local)
     elif draft.exchange is not None:
 
-        def wished(node: Node, wish: Wish) -> Node:
+        def wished(node: Node, wish: RequiredDistribution) -> Node:
             placed = placer.place(node)
             match wish.kind:
                 case "hash":
@@ -324,7 +336,7 @@ def _recursive(draft: _Draft, placer: Placer, views: dict[str, Place]) -> Piece:
         placed = placer.place(node)
         views[name] = placed.place
         after.append((name, placed.node))
-    return Piece(
+    return PlannedComponent(
         draft.views,
         rules=made,
         after=tuple(after),

@@ -4,8 +4,8 @@ Law: `hash` promises that a row lives in the partition that its codes in some co
 equal there are together. `one` is the same promise over no columns at all. `all` promises every row in every
 partition. `spread` promises that each row lives somewhere, once.
 
-`Dist` is what others are told. `Place` is what the planner knows: for every routing column all the columns that hold
-the same code, as a join's keys do, so that no rows are moved to where they already are.
+`Distribution` is what others are told. `DistributionProperty` is what the planner knows: for every routing column all
+the columns that hold the same code, as a join's keys do, so that no rows are moved to where they already are.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ Pairs = Sequence[tuple[int, int]]
 
 
 @dataclass(frozen=True)
-class Dist:
+class Distribution:
     """How rows are distributed; `cols` are the columns that `hash` routes by, in order."""
 
     kind: Literal["hash", "all", "one", "spread"]
     cols: tuple[int, ...] = ()
 
 
-def describe_dist(dist: Dist, schema: Schema) -> str:
+def describe_dist(dist: Distribution, schema: Schema) -> str:
     """A distribution in words.
 
     >>> from whence.model.types import TEXT, Column
@@ -45,22 +45,22 @@ def describe_dist(dist: Dist, schema: Schema) -> str:
 
 
 @dataclass(frozen=True)
-class Place:
+class DistributionProperty:
     """A distribution with what is known to be equal; hash over no columns is `one`."""
 
     kind: Literal["hash", "all", "spread"]
     cols: tuple[frozenset[int], ...] = ()
 
     @property
-    def dist(self) -> Dist:
+    def dist(self) -> Distribution:
         if self.kind != "hash":
-            return Dist(self.kind)
-        return Dist("hash", tuple(map(min, self.cols))) if self.cols else Dist("one")
+            return Distribution(self.kind)
+        return Distribution("hash", tuple(map(min, self.cols))) if self.cols else Distribution("one")
 
-    def mapped(self, new: Callable[[int], Iterable[int]]) -> Place:
+    def mapped(self, new: Callable[[int], Iterable[int]]) -> DistributionProperty:
         """The place of rows whose columns have moved: `new` gives where a column went, nowhere if it is lost."""
         cols = tuple(frozenset(n for c in same for n in new(c)) for same in self.cols)
-        return Place(self.kind, cols) if all(cols) else SPREAD
+        return DistributionProperty(self.kind, cols) if all(cols) else SPREAD
 
     def is_by(self, cols: Sequence[int]) -> bool:
         """Whether rows live where these columns route to."""
@@ -71,18 +71,18 @@ class Place:
         )
 
 
-ALL, SPREAD = Place("all"), Place("spread")
+ALL, SPREAD = DistributionProperty("all"), DistributionProperty("spread")
 
 
-def by(cols: Iterable[int]) -> Place:
+def by(cols: Iterable[int]) -> DistributionProperty:
     """Rows that live where these columns route to."""
-    return Place("hash", tuple(frozenset((c,)) for c in cols))
+    return DistributionProperty("hash", tuple(frozenset((c,)) for c in cols))
 
 
 ONE = by(())
 
 
-def place_of(dist: Dist) -> Place:
+def place_of(dist: Distribution) -> DistributionProperty:
     """What a distribution tells."""
     match dist.kind:
         case "all":
@@ -100,7 +100,7 @@ def same_codes(a: Type, b: Type) -> bool:
     return (a.is_integer and b.is_integer) or (a.kind is b.kind and a.scale == b.scale)
 
 
-def together(left: Place, right: Place, pairs: Pairs) -> bool:
+def together(left: DistributionProperty, right: DistributionProperty, pairs: Pairs) -> bool:
     """Whether rows of two relations that agree in the pairs of columns are in the same partition."""
     if not left.kind == right.kind == "hash" or len(left.cols) != len(right.cols):
         return False
@@ -108,7 +108,7 @@ def together(left: Place, right: Place, pairs: Pairs) -> bool:
     return all(any(a in ours and b in theirs for a, b in pairs) for ours, theirs in both)
 
 
-def partner(place: Place, pairs: Pairs) -> tuple[int, ...] | None:
+def partner(place: DistributionProperty, pairs: Pairs) -> tuple[int, ...] | None:
     """The columns that the other side must be routed by to meet rows of this place; None if no columns would do."""
     if place.kind != "hash":
         return None
@@ -117,9 +117,9 @@ def partner(place: Place, pairs: Pairs) -> tuple[int, ...] | None:
     return cols if len(cols) == len(found) else None
 
 
-def equated(place: Place, pairs: Pairs) -> Place:
+def equated(place: DistributionProperty, pairs: Pairs) -> DistributionProperty:
     """The place when columns of each pair are known to hold the same code."""
     cols = list(place.cols)
     for a, b in pairs:
         cols = [same | {a, b} if a in same or b in same else same for same in cols]
-    return Place(place.kind, tuple(cols))
+    return DistributionProperty(place.kind, tuple(cols))

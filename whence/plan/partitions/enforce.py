@@ -12,8 +12,9 @@ of the plan it was made from. An operator runs in every partition on what is the
          everywhere while the other is not: a partition would miss partners that another has |
 | TopK | all rows in one place |
 
-and where it is not so, rows are moved (`Ship`) or, if they are everywhere, each partition keeps its own (`Mine`).
-NULL keys are routed like others: rows with them have no partner, but they live once and are padded once.
+and where it is not so, rows are moved (`Ship`) or, if they are everywhere, each partition keeps its own
+(`LocalFilter`). NULL keys are routed like others: rows with them have no partner, but they live once and are padded
+once.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from whence.plan.algebra.logical import (
     Distinct,
     Join,
     Lateral,
-    Mine,
+    LocalFilter,
     Node,
     Project,
     Ref,
@@ -46,8 +47,8 @@ from whence.plan.partitions.distribution import (
     ALL,
     ONE,
     SPREAD,
+    DistributionProperty,
     Pairs,
-    Place,
     by,
     equated,
     partner,
@@ -73,7 +74,7 @@ class Placed(NamedTuple):
     """A plan whose operators find what they need, and where its rows are."""
 
     node: Node
-    place: Place
+    place: DistributionProperty
 
     @property
     def everywhere(self) -> bool:
@@ -85,7 +86,7 @@ class Placed(NamedTuple):
             return self
         schema = self.node.schema
         if self.everywhere:
-            return Placed(Mine(schema, self.node, cols or None), by(cols))
+            return Placed(LocalFilter(schema, self.node, cols or None), by(cols))
         return Placed(Ship(schema, self.node, "hash" if cols else "one", cols), by(cols))
 
     def copied(self) -> Placed:
@@ -103,10 +104,10 @@ class Placed(NamedTuple):
         return Placed(replace(node, input=self.node), self.place)  # type: ignore[call-arg]  # nodes of one input
 
 
-class Placer:
+class DistributionEnforcer:
     """Places plans over tables and views whose places are known."""
 
-    def __init__(self, tables: Mapping[str, Place], views: Mapping[str, Place]):
+    def __init__(self, tables: Mapping[str, DistributionProperty], views: Mapping[str, DistributionProperty]):
         self.tables, self.views = tables, views
 
     def place(self, node: Node) -> Placed:
@@ -133,7 +134,7 @@ class Placer:
                 pairs = [(c, c) for c in range(len(node.schema))]
                 left, right = _aligned(self.place(node.left), self.place(node.right), pairs, (False, False))
                 cols = zip(left.place.cols, right.place.cols, strict=True)
-                place = Place(left.place.kind, tuple(a & b for a, b in cols))
+                place = DistributionProperty(left.place.kind, tuple(a & b for a, b in cols))
                 return Placed(replace(node, left=left.node, right=right.node), place)
             case Aggregate():
                 return _aggregate(node, self.place(node.input))
@@ -166,7 +167,7 @@ def _union(node: Union, branches: list[Placed]) -> Placed:
     for other in places[1:]:
         alike = place.kind == other.kind == "hash" and len(place.cols) == len(other.cols)
         cols = tuple(a & b for a, b in zip(place.cols, other.cols, strict=True)) if alike else ()
-        place = Place("hash", cols) if alike and all(cols) else SPREAD
+        place = DistributionProperty("hash", cols) if alike and all(cols) else SPREAD
     own = [b.moved(place.dist.cols) if b.everywhere and place.kind == "hash" else b.once() for b in branches]
     return Placed(replace(node, branches=tuple(b.node for b in own)), place)
 
@@ -189,7 +190,9 @@ def _join(node: Join, left: Placed, right: Placed) -> Placed:
         case "inner":
             place = beside if left.everywhere else left.place
             if left.place.kind == right.place.kind == "hash":
-                place = Place("hash", tuple(a | b for a, b in zip(left.place.cols, beside.cols, strict=True)))
+                place = DistributionProperty(
+                    "hash", tuple(a | b for a, b in zip(left.place.cols, beside.cols, strict=True))
+                )
             return Placed(made, equated(place, [(a, b + width) for a, b in pairs]))
         case "right":
             return Placed(made, beside)
@@ -246,7 +249,7 @@ def few(node: Node) -> bool:
             return (node.limit is not None and node.limit <= _FEW) or few(node.input)
         case Distinct() if not node.schema.columns:
             return True
-        case Select() | Project() | Distinct() | Ship() | Mine():
+        case Select() | Project() | Distinct() | Ship() | LocalFilter():
             return few(node.input)
         case Join(kind="semi" | "anti" | "mark"):
             return few(node.left)
@@ -258,7 +261,7 @@ def _gathered_everywhere(node: Node) -> Node | None:
     match node:
         case Ship() if few(node.input):
             return Ship(node.schema, node.input, "all")
-        case Mine(cols=None, input=Aggregate(keys=()) as above):  # see _only_first
+        case LocalFilter(cols=None, input=Aggregate(keys=()) as above):  # see _only_first
             below = _gathered_everywhere(above.input)
             return replace(above, input=below) if below is not None else None
         case Select() | Project() | TopK():
@@ -297,7 +300,7 @@ def _aggregate(node: Aggregate, below: Placed) -> Placed:
 def _only_first(made: Placed) -> Placed:
     """An aggregate without keys has a row even over nothing: the other partitions must not have theirs."""
     assert isinstance(made.node, Aggregate)
-    return made if made.node.keys else Placed(Mine(made.node.schema, made.node, None), ONE)
+    return made if made.node.keys else Placed(LocalFilter(made.node.schema, made.node, None), ONE)
 
 
 def _parts(node: Aggregate) -> tuple[Agg, ...] | None:

@@ -35,16 +35,16 @@ _PASSES = 8  # over all rules, each time choosing the best for one while the oth
 
 
 @dataclass(frozen=True)
-class Wish:
+class RequiredDistribution:
     """Where rows must be: routed by `cols`, `all` of them everywhere, or `any`where, each in at least one partition."""
 
     kind: Literal["hash", "all", "any"]
     cols: tuple[int, ...] = ()
 
 
-ANY, ALL = Wish("any"), Wish("all")
-_Layout = tuple[Wish, ...]  # of the atoms of a rule
-_Wants = set[tuple[int, Wish]]  # of relations
+ANY, ALL = RequiredDistribution("any"), RequiredDistribution("all")
+_Layout = tuple[RequiredDistribution, ...]  # of the atoms of a rule
+_Wants = set[tuple[int, RequiredDistribution]]  # of relations
 
 
 @dataclass(frozen=True)
@@ -65,13 +65,13 @@ class Exchange:
     those come the ones that keep the best values of copies."""
 
     rules: RuleProgram
-    wishes: tuple[tuple[int, Wish], ...]  # by external relation, in the order of the relations
+    wishes: tuple[tuple[int, RequiredDistribution], ...]  # by external relation, in the order of the relations
     copies: tuple[tuple[int, tuple[Copy, ...]], ...]  # by derived relation
     homes: tuple[tuple[str, tuple[int, ...]], ...]  # by output: the columns its rows are routed by
     forgets: bool = False
     origin: tuple[int, ...] = ()
 
-    def with_sources(self, place: Callable[[Node, Wish], Node]) -> Exchange:
+    def with_sources(self, place: Callable[[Node, RequiredDistribution], Node]) -> Exchange:
         """With the source of each external relation brought to where it is wished for."""
         relations = list(self.rules.relations)
         for number, wish in self.wishes:
@@ -137,8 +137,8 @@ def _layouts(rule: Rule, rules: RuleProgram) -> list[_Layout]:
     return found or [tuple(ALL for _ in rule.atoms)]
 
 
-def _by(terms: tuple[int | None, ...], variable: int) -> Wish:
-    return Wish("hash", (terms.index(variable),)) if variable in terms else ALL
+def _by(terms: tuple[int | None, ...], variable: int) -> RequiredDistribution:
+    return RequiredDistribution("hash", (terms.index(variable),)) if variable in terms else ALL
 
 
 def _wants(some: list[Rule], layouts: list[_Layout]) -> _Wants:
@@ -175,11 +175,13 @@ class _Rewriter:
         self.rules = rules
         self.relations: list[RuleRelation] = []
         self.origin: list[int] = []
-        self.wishes: list[tuple[int, Wish]] = []
-        self.numbers: dict[tuple[int, Wish], int] = {}  # as rules read them
+        self.wishes: list[tuple[int, RequiredDistribution]] = []
+        self.numbers: dict[tuple[int, RequiredDistribution], int] = {}  # as rules read them
         self.copies: dict[int, list[Copy]] = {}
         self.local: list[Rule] = []
-        self.routed: dict[int, Wish] = {}  # of each relation one place in which each row is once, if there is one
+        self.routed: dict[
+            int, RequiredDistribution
+        ] = {}  # of each relation one place in which each row is once, if there is one
         for number, wish in sorted(wants, key=lambda w: (w[0], w[1].kind, w[1].cols)):
             if wish.kind == "hash":
                 self.routed.setdefault(number, wish)
@@ -188,14 +190,14 @@ class _Rewriter:
             mine = {wish for of, wish in wants if of == number}
             derived = relation.kind in ("set", "best")
             if derived and number not in self.routed and (ANY in mine or number in outputs):
-                self.routed[number] = Wish("hash", (0,) if len(relation.schema) else ())
+                self.routed[number] = RequiredDistribution("hash", (0,) if len(relation.schema) else ())
                 mine.add(self.routed[number])
             if number in self.routed:
                 mine.discard(ANY)
             for wish in sorted(mine, key=lambda w: (w.kind, w.cols)):
                 self._add(number, wish, derived)
 
-    def _add(self, number: int, wish: Wish, derived: bool) -> None:
+    def _add(self, number: int, wish: RequiredDistribution, derived: bool) -> None:
         relation, own = self.rules.relations[number], len(self.relations)
         if derived:
             columns = ", ".join(relation.schema.names[c] for c in wish.cols)
@@ -240,5 +242,5 @@ class _Rewriter:
         forgets = not can_support(self.rules)
         return Exchange(program, tuple(self.wishes), copies, homes, forgets, tuple(self.origin))
 
-    def _number(self, relation: int, wish: Wish) -> int:
+    def _number(self, relation: int, wish: RequiredDistribution) -> int:
         return self.numbers[relation, self.routed.get(relation, wish) if wish == ANY else wish]

@@ -28,22 +28,22 @@ from whence.plan.algebra.logical import (
     walk,
 )
 from whence.plan.algebra.program import Table
-from whence.plan.partitions.distribution import Dist
+from whence.plan.partitions.distribution import Distribution
 from whence.plan.partitions.enforce import usable_keys
-from whence.plan.partitions.streams import Needs, lookup_keys
+from whence.plan.partitions.streams import StreamNeeds, lookup_keys
 from whence.plan.recursion.native import strip
-from whence.plan.streams.model import Latest, Lookup, Relate
+from whence.plan.streams.model import Latest, Lookup, StreamToRelation
 
 Traced = tuple[str, tuple[int, ...]]
 
 
-class Wishes:
+class PartitionKeyUses:
     """The uses of every table, in order of appearance. `queries` are the plain views, to be seen through."""
 
     def __init__(self, tables: Mapping[str, Table], queries: Mapping[str, Node]):
         self._tables, self._queries = tables, queries
         self._uses: dict[str, list[tuple[int, ...]]] = {name: [] for name in tables}
-        self.needs = Needs({name: t.schema for name, t in tables.items() if t.stream is not None}, queries)
+        self.needs = StreamNeeds({name: t.schema for name, t in tables.items() if t.stream is not None}, queries)
 
     def note(self, plan: Node) -> None:
         """Note what the operators of a plan ask for."""
@@ -99,7 +99,7 @@ class Wishes:
                 below = [strip(node.exprs[c]) for c in cols]
                 plain = tuple(e.index for e in below if isinstance(e, Col))
                 return self._trace(node.input, plain) if len(plain) == len(below) else None
-            case Relate() | Latest():
+            case StreamToRelation() | Latest():
                 streams = list(self.needs.sources(node.input, cols))
                 if len(streams) == 1 and None not in streams[0][1]:
                     return streams[0][0], tuple(c for c in streams[0][1] if c is not None)
@@ -110,16 +110,16 @@ class Wishes:
         traced = self._trace(node, ())
         return traced[0] if traced is not None else None
 
-    def choose(self, name: str) -> Dist:
+    def choose(self, name: str) -> Distribution:
         """The columns that content most uses; the primary key, or all columns, if there are none."""
         table = self._tables[name]
         if table.stream is not None and name in self.needs.whole:
-            return Dist("one")
+            return Distribution("one")
         uses = self.needs.keys(name) if table.stream is not None else []
         uses = uses or [tuple(dict.fromkeys(cols)) for cols in self._uses[name] if cols]
         if uses:
-            return Dist("hash", max(uses, key=lambda wish: sum(set(wish) <= set(use) for use in uses)))
+            return Distribution("hash", max(uses, key=lambda wish: sum(set(wish) <= set(use) for use in uses)))
         if table.stream is not None:
-            return Dist("one")
+            return Distribution("one")
         cols = table.key or tuple(range(len(table.schema)))
-        return Dist("hash", cols) if cols else Dist("one")
+        return Distribution("hash", cols) if cols else Distribution("one")

@@ -27,23 +27,33 @@ from whence.model.errors import CatalogError
 from whence.model.types import Kind, Schema
 from whence.plan.algebra.expressions import Col
 from whence.plan.algebra.logical import Lateral, Node, Project, Ref, Select, Ship
-from whence.plan.partitions.distribution import ALL, ONE, SPREAD, Pairs, Place, equated, partner, same_codes, together
-from whence.plan.partitions.enforce import Placed, Placer
+from whence.plan.partitions.distribution import (
+    ALL,
+    ONE,
+    SPREAD,
+    DistributionProperty,
+    Pairs,
+    equated,
+    partner,
+    same_codes,
+    together,
+)
+from whence.plan.partitions.enforce import DistributionEnforcer, Placed
 from whence.plan.recursion.native import strip
 from whence.plan.streams.model import (
     Align,
     BSort,
+    DropProvenance,
     Generate,
     Latest,
     Lookup,
     Merge,
-    Plain,
-    Relate,
+    ProvenanceJoin,
     Retain,
     Retention,
     Span,
     Stream,
-    Traced,
+    StreamToRelation,
     Window,
     WindowJoin,
     has_at,
@@ -71,7 +81,7 @@ def is_annotated(node: Node, traced: Mapping[str, bool]) -> bool:
     match node:
         case Generate() | Align():
             return True
-        case Plain() | Stream() | Relate() | Latest() | Traced():
+        case DropProvenance() | Stream() | StreamToRelation() | Latest() | ProvenanceJoin():
             return False
         case Ref():
             return traced.get(node.view, False)
@@ -83,13 +93,17 @@ def is_annotated(node: Node, traced: Mapping[str, bool]) -> bool:
 # -- operators ---------------------------------------------------------------------------------------------------------
 
 
-class StreamPlacer(Placer):
+class StreamPlacer(DistributionEnforcer):
     """Places networks, too. `traced` says which views are streams whose rows carry provenance.
 
     AnnotatedError if such rows are not where an operator needs them."""
 
     def __init__(
-        self, tables: Mapping[str, Place], views: Mapping[str, Place], traced: Mapping[str, bool], partitions: int
+        self,
+        tables: Mapping[str, DistributionProperty],
+        views: Mapping[str, DistributionProperty],
+        traced: Mapping[str, bool],
+        partitions: int,
     ) -> None:
         super().__init__(tables, views)
         self._traced, self._partitions = traced, partitions
@@ -108,19 +122,19 @@ class StreamPlacer(Placer):
                 return self._join(node, self.place(node.left), self.place(node.right))
             case Lookup():
                 return _lookup(node, self.place(node.input), self.place(node.relation))
-            case BSort() | Traced():
+            case BSort() | ProvenanceJoin():
                 return self._keyed(self.place(node.input), ()).over(node)
             case Latest():
                 below = self.place(node.input)
                 if is_annotated(below.node, self._traced):  # of no use to a relation
-                    below = below.over(Plain(below.node.schema, below.node))
+                    below = below.over(DropProvenance(below.node.schema, below.node))
                 return self._keyed(below, node.span.by).over(node)
             case Retain():
                 below = self.place(node.input)
                 whole = below.everywhere or below.place == ONE
                 retention = node.retention if whole else share(node.retention, self._partitions)
                 return below.over(replace(node, retention=retention))
-            case Relate() | Generate() | Plain() | Align():
+            case StreamToRelation() | Generate() | DropProvenance() | Align():
                 return self.place(node.input).over(node)
         return super().place(node)
 
@@ -163,7 +177,7 @@ def _merge(node: Merge, branches: list[Placed]) -> Placed:
     for other in (b.place for b in branches[1:]):
         alike = place.kind == other.kind and len(place.cols) == len(other.cols)
         cols = tuple(a & b for a, b in zip(place.cols, other.cols, strict=True)) if alike else ()
-        place = Place(place.kind, cols) if alike and all(cols) else SPREAD
+        place = DistributionProperty(place.kind, cols) if alike and all(cols) else SPREAD
     return Placed(replace(node, branches=tuple(b.node for b in branches)), place)
 
 
@@ -201,7 +215,7 @@ def _lookup(node: Lookup, stream: Placed, relation: Placed) -> Placed:
 Sources = Iterator[tuple[str, tuple[int | None, ...]]]
 
 
-class Needs:
+class StreamNeeds:
     """What networks ask of base streams: columns to be placed by, or everything in one place.
 
     `queries` are the plain views, to be seen through; `streams` are the schemas of the base streams."""
@@ -216,7 +230,7 @@ class Needs:
         match node:
             case Window() | Latest():
                 self._need(self.sources(node.input, node.span.by), len(node.span.by))
-            case BSort() | Traced():
+            case BSort() | ProvenanceJoin():
                 self._need(self.sources(node.inputs[0], ()), 0)
             case WindowJoin():
                 pairs = shared_keys(node)
@@ -273,7 +287,7 @@ class Needs:
             case Lateral():
                 width = len(node.input.schema) - 1
                 yield from self.sources(node.input, [_within(c, width) for c in cols])
-            case Select() | BSort() | Retain() | Generate() | Plain() | Align() | Ship():
+            case Select() | BSort() | Retain() | Generate() | DropProvenance() | Align() | Ship():
                 yield from self.sources(node.input, cols)
 
 

@@ -13,7 +13,7 @@ from whence.model.errors import NotStratifiable
 from whence.plan.algebra.logical import Aggregate, Join, Node, Ref, Scan, SetOp, TopK, walk
 from whence.plan.algebra.program import Program, View
 from whence.plan.recursion.scc import strongly_connected
-from whence.plan.streams.model import Stream, Traced
+from whence.plan.streams.model import ProvenanceJoin, Stream
 
 _NEGATIVE_RIGHT = {"anti": "NOT EXISTS or NOT IN", "mark": "a subquery in an expression", "left": "a LEFT JOIN"}
 
@@ -40,7 +40,7 @@ def _named(node: Node) -> tuple[str, ...]:
             return (node.table,)
         case Stream():
             return (node.stream,)
-        case Traced():
+        case ProvenanceJoin():
             return (node.view, node.source)
     return ()
 

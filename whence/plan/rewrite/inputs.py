@@ -10,7 +10,7 @@ from whence.plan.algebra.logical import (
     Distinct,
     Join,
     Lateral,
-    Mine,
+    LocalFilter,
     Node,
     Project,
     Select,
@@ -22,15 +22,15 @@ from whence.plan.algebra.logical import (
 from whence.plan.streams.model import (
     Align,
     BSort,
+    DropProvenance,
     Generate,
     Latest,
     Lookup,
     Merge,
-    Plain,
-    Relate,
+    ProvenanceJoin,
     Retain,
     Slide,
-    Traced,
+    StreamToRelation,
     Window,
     WindowJoin,
 )
@@ -43,7 +43,7 @@ def with_inputs(node: Node, inputs: Sequence[Node]) -> Node:
             return replace(node, left=inputs[0], right=inputs[1])
         case Union():
             return replace(node, branches=tuple(inputs))
-        case Select() | Project() | Distinct() | Aggregate() | TopK() | Lateral() | Ship() | Mine():
+        case Select() | Project() | Distinct() | Aggregate() | TopK() | Lateral() | Ship() | LocalFilter():
             return replace(node, input=inputs[0])
         case WindowJoin():
             return replace(node, left=inputs[0], right=inputs[1])
@@ -51,7 +51,18 @@ def with_inputs(node: Node, inputs: Sequence[Node]) -> Node:
             return replace(node, branches=tuple(inputs))
         case Lookup():
             return replace(node, input=inputs[0], relation=inputs[1])
-        case Slide() | Traced() | Window() | BSort() | Latest() | Relate() | Retain() | Generate() | Plain() | Align():
+        case (
+            Slide()
+            | ProvenanceJoin()
+            | Window()
+            | BSort()
+            | Latest()
+            | StreamToRelation()
+            | Retain()
+            | Generate()
+            | DropProvenance()
+            | Align()
+        ):
             return replace(node, input=inputs[0])
     return node
 

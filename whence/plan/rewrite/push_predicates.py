@@ -34,7 +34,7 @@ from whence.plan.algebra.size import size_of
 from whence.plan.rewrite.factor_disjunctions import implied_by
 from whence.plan.rewrite.inputs import with_inputs
 from whence.plan.rewrite.null_safe_keys import null_safe_keys
-from whence.plan.streams.model import Lookup, Relate, Traced, WindowJoin, with_at
+from whence.plan.streams.model import Lookup, ProvenanceJoin, StreamToRelation, WindowJoin, with_at
 
 _GROWTH, _DEPTH = 200, 100  # how many more expressions a condition may have below a projection, and how deep
 
@@ -74,11 +74,11 @@ def _push(node: Node, terms: list[Expr]) -> Node:
             return select(replace(node, input=_push(node.input, down)), stay)
         case Join():
             return _push_join(node, terms)
-        case Relate():
+        case StreamToRelation():
             return replace(node, input=_push(node.input, terms))
         case Lookup():
             return _push_lookup(node, terms)
-        case Traced(copy=Node()):  # less is replayed
+        case ProvenanceJoin(copy=Node()):  # less is replayed
             down, stay = _sure(terms, range(len(node.input.schema)))
             where = conjunction([*conjuncts(node.where), *down])
             return select(replace(node, input=_push(node.input, []), where=where), stay)

@@ -26,14 +26,14 @@ from whence.plan.rewrite.inputs import with_inputs
 from whence.plan.streams.model import (
     Align,
     BSort,
+    DropProvenance,
     Generate,
     Latest,
     Lookup,
-    Plain,
-    Relate,
+    ProvenanceJoin,
     Retain,
     Stream,
-    Traced,
+    StreamToRelation,
     Tracing,
     Window,
     WindowJoin,
@@ -90,8 +90,10 @@ def upstream(name: str, program: Program) -> tuple[str, ...]:
 def dropped(node: Node, traced: Callable[[str], bool]) -> Node:
     """A plan that asks for no provenance: annotations of the views it reads, if they are traced, are dropped."""
     if isinstance(node, Ref):
-        return Plain(node.schema, node) if traced(node.view) else node
-    if isinstance(node, Traced) or (isinstance(node, (Relate, Latest)) and isinstance(node.inputs[0], Ref)):
+        return DropProvenance(node.schema, node) if traced(node.view) else node
+    if isinstance(node, ProvenanceJoin) or (
+        isinstance(node, (StreamToRelation, Latest)) and isinstance(node.inputs[0], Ref)
+    ):
         return node  # it is what reads them, or it reads none
     inputs = [dropped(child, traced) for child in node.inputs]
     return node if all(a is b for a, b in zip(inputs, node.inputs, strict=True)) else with_inputs(node, inputs)
@@ -138,7 +140,7 @@ class _Instrumenting:
                     )
                 relation = self._dropped(node.relation)
                 return replace(node, input=self._annotated(node.input, traces, view, copied), relation=relation)
-            case Traced():
+            case ProvenanceJoin():
                 raise SqlError(f'"{view}" reads provenance(), through which nothing is traced; trace from a view of it')
         inputs = [self._annotated(child, traces, view, copied) for child in node.inputs]
         found = with_inputs(node, inputs)
@@ -208,7 +210,7 @@ def _read(node: Node) -> list[str]:
             return [node.view]
         case Lookup():
             return _read(node.input)
-        case Relate() | Latest():
+        case StreamToRelation() | Latest():
             return []
     return [name for child in node.inputs for name in _read(child)]
 

@@ -154,7 +154,7 @@ class Slide(Node):
 
 
 @dataclass(frozen=True)
-class Traced(Node):
+class ProvenanceJoin(Node):
     """`provenance(view, source)`: the columns of the view, its `tid`, `<source>_tid`, and `<source>_<column>`s.
 
     In a network `input` is the annotated view, and its `$at` stands last, as ever. If the view keeps covering
@@ -269,7 +269,7 @@ class Latest(Node):
 
 
 @dataclass(frozen=True)
-class Relate(Node):
+class StreamToRelation(Node):
     input: Node
 
     @property
@@ -302,7 +302,7 @@ class Generate(Node):
 
 
 @dataclass(frozen=True)
-class Plain(Node):
+class DropProvenance(Node):
     input: Node
 
     @property

@@ -3,8 +3,8 @@
 A query is a **stream** if rows of it can be given in an order and never taken back: a base stream, a stream view,
 selections, projections and table functions over streams, UNION ALL of streams, windows that are aggregated or joined,
 a stream that is sorted, and a stream joined with a relation, whose rows meet the relation as it is when they come.
-Everything else is a **relation**, and reads streams as relations: all rows so far, in no order (`Relate`). Inside a
-recursion everything is a relation.
+Everything else is a **relation**, and reads streams as relations: all rows so far, in no order (`StreamToRelation`).
+Inside a recursion everything is a relation.
 
 Law: without the hidden column `$at` a network has the columns of the query it was made of, and a program without
 streams is left as it is, to the same objects.
@@ -41,12 +41,12 @@ from whence.plan.streams.model import (
     Latest,
     Lookup,
     Merge,
-    Relate,
+    ProvenanceJoin,
     Retain,
     Retention,
     Slide,
     Stream,
-    Traced,
+    StreamToRelation,
     WindowJoin,
     counterparts,
     has_at,
@@ -155,7 +155,7 @@ def _check_stream(view: View) -> None:
 def _check_recursion(query: Node, members: set[str], shown: str) -> None:
     """Refuse a recursion through something that only streams have."""
     for node in walk(query):
-        if is_flow(node) or isinstance(node, (Latest, Relate)):
+        if is_flow(node) or isinstance(node, (Latest, StreamToRelation)):
             met = next((n.view for n in walk(node) if isinstance(n, Ref) and n.view in members), None)
             if met is not None:
                 raise SqlError(f'the recursion of "{shown}" goes through a stream: "{met}" must be read as a relation')
@@ -206,7 +206,7 @@ class _Flow:
                 return BSort(with_at(node.schema), below, node.column, node.slack, self.view, node.within)
             case Latest():
                 return Latest(node.schema, self._ordered(node.input, "a window"), node.span, self.view)
-            case Traced():
+            case ProvenanceJoin():
                 return self._traced(node)
             case Slide():
                 raise self.error(
@@ -217,7 +217,7 @@ class _Flow:
 
     def inside(self, node: Node) -> Node:
         """A query of a recursion: what it reads are relations, down to where something is made of streams alone."""
-        if isinstance(node, (Scan, Ref, BSort, Latest, Traced, Slide)) or _windowed(node):
+        if isinstance(node, (Scan, Ref, BSort, Latest, ProvenanceJoin, Slide)) or _windowed(node):
             return self.relation(node)
         return _over(node, [self.inside(child) for child in node.inputs])
 
@@ -249,11 +249,11 @@ class _Flow:
         own = columns(each)
         return Project(with_at(node.schema), each, (*own[:width], *own[width + 1 :], own[width]))
 
-    def _traced(self, node: Traced) -> Node:
+    def _traced(self, node: ProvenanceJoin) -> Node:
         below = self._ordered(node.input, "provenance")
         if node.source not in self.streams:
             raise self.error(f'provenance is traced from streams, and "{node.source}" is none')
-        return Traced(with_at(node.schema), below, node.view, node.source)
+        return ProvenanceJoin(with_at(node.schema), below, node.view, node.source)
 
     # -- joins
 
@@ -322,7 +322,7 @@ def _over(node: Node, inputs: Sequence[Node]) -> Node:
 
 
 def _related(node: Node) -> Node:
-    return Relate(without_at(node.schema), node) if is_flow(node) else node
+    return StreamToRelation(without_at(node.schema), node) if is_flow(node) else node
 
 
 def _projected(below: Node, exprs: Sequence[Expr], schema: Schema) -> Node:

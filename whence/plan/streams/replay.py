@@ -36,14 +36,14 @@ def copy_query(view: str, program: Program, sources: Collection[str]) -> Node:
                 return nodes.Generate(node.schema, nodes.Stream(node.schema, name), node.source, LINEAGE)
             case Ref():
                 return whole(node.view)
-            case nodes.Retain() | nodes.Plain() | nodes.Align():
+            case nodes.Retain() | nodes.DropProvenance() | nodes.Align():
                 return copy(node.inputs[0])
             case nodes.Lookup():
                 raise CatalogError(
                     f'"{view}" joins a stream with a relation as it was when each row came, which cannot be replayed: '
                     "make it WITH (provenance = 'lineage') to have what is behind its results"
                 )
-            case nodes.Traced() | nodes.Relate() | nodes.Latest():
+            case nodes.ProvenanceJoin() | nodes.StreamToRelation() | nodes.Latest():
                 raise CatalogError(f'"{view}" reads provenance(), which cannot be replayed: ask of the view it is of')
         return with_inputs(node, [copy(child) for child in node.inputs])
 
@@ -82,11 +82,11 @@ def with_copies(query: Node, program: Program) -> Node:
     """Return a query in which every provenance() of a view that keeps covering intervals has the copy it replays."""
 
     def copied(node: Node) -> Node:
-        if not isinstance(node, nodes.Traced) or node.copy is not None:
+        if not isinstance(node, nodes.ProvenanceJoin) or node.copy is not None:
             return node
         traces = traces_of(node.view, program)
         if traces is None or traces.tracing.mode != "covering":
             return node
         return replace(node, copy=copy_query(node.view, program, traces.sources))
 
-    return bottom_up(query, copied) if any(isinstance(n, nodes.Traced) for n in walk(query)) else query
+    return bottom_up(query, copied) if any(isinstance(n, nodes.ProvenanceJoin) for n in walk(query)) else query

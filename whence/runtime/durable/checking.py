@@ -21,9 +21,9 @@ from whence.connect.rows import expand, to_tuples
 from whence.engine.core.batch import consolidate
 from whence.engine.core.dataflow import upwards
 from whence.engine.core.operator import Batch, Operator
-from whence.engine.core.replaying import derived_before
+from whence.engine.core.replaying import replaying
 from whence.engine.relational.scan import Scan
-from whence.engine.streams.connection_point import Retained
+from whence.engine.streams.connection_point import ConnectionPoint
 from whence.engine.streams.lookup import Lookup
 from whence.engine.streams.retain import Retain
 from whence.engine.streams.sort import BSort
@@ -182,7 +182,7 @@ def _derive(runtime: Embedded, progress: Progress | None) -> Catalog:
             catalog.flow.commit()
     views = [create for create in creates if isinstance(create, st.CreateView)]
     if views:
-        with derived_before():
+        with replaying():
             catalog.create_views(views, progress)
     return catalog
 
@@ -239,7 +239,7 @@ def _between_streams(one: Retain, other: Retain) -> Batch:
     return Batch(np.ascontiguousarray(found.rows[:, :-1]), found.ann)
 
 
-def _numbered(kept: Retained, first: int) -> Codes:
+def _numbered(kept: ConnectionPoint, first: int) -> Codes:
     """The rows from a tid on, each with its tid behind it."""
     tids = np.arange(first, max(first, kept.next))
     return np.column_stack((kept.rows[len(kept) - len(tids) :], tids))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from whence.connect import archive
-from whence.connect.archive import Archive, Rows
+from whence.connect.archive import Archive, TableRows
 from whence.model.errors import StorageError, WhenceError
 from whence.model.progress import Progress
 from whence.plan.algebra.program import Program
@@ -64,7 +64,7 @@ def export(runtime: Embedded, path: Path, *, force: bool, compression: str, prog
     return archive.write(
         path,
         statements,
-        {name: Rows(*found) for name, found in tables.items()},
+        {name: TableRows(*found) for name, found in tables.items()},
         runtime.dictionary,
         epoch=epoch,
         views=runtime.views(),

@@ -20,7 +20,7 @@ from whence.model.paths import local_path
 from whence.model.progress import Progress
 from whence.plan.streams.model import with_at
 from whence.runtime.database import Database, open
-from whence.runtime.writing.stream_writes import Appending
+from whence.runtime.writing.stream_writes import StreamWriteSet
 from whence.sql import statements as st
 from whence.sql.parse import parse
 from whence.state.backup import whole_folder
@@ -116,7 +116,7 @@ def _insert(db: Database, name: str, rows: pa.Table) -> None:
     schema = runtime.table_of(name).schema
     with runtime.transaction() as writes:
         pending = writes.table(name)
-        if isinstance(pending, Appending):
+        if isinstance(pending, StreamWriteSet):
             pending.put_back(encode(rows, with_at(schema), runtime.dictionary, name, missing="null"))
         else:
             pending.insert(encode(rows, schema, runtime.dictionary, name, missing="null"))

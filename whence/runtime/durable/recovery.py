@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from whence.engine.core.epoch import Epoch
 from whence.engine.core.image import Images, SoundImages
-from whence.engine.core.replaying import derived_before
+from whence.engine.core.replaying import replaying
 from whence.model.errors import CorruptionError, SqlError, StorageError, WhenceError
 from whence.model.progress import Progress
 from whence.runtime.durable.uniting import United
 from whence.runtime.writing.inputs import read_rows, settle
 from whence.sql.parse import parse_stored
 from whence.state.codec import unpack_epoch, unpack_schema, unpack_words
-from whence.state.folder import WORDS, Folder, Start
+from whence.state.folder import WORDS, Folder, RecoveryPoint
 from whence.state.inputs import unpack_inputs
 from whence.state.log import EPOCHS, INPUT, SCHEMA, Reader, Record, Torn
 
@@ -47,7 +47,7 @@ class Recovery:
     damaged: tuple[str, ...] = ()  # what of the image could not be used, and was computed from the tables
 
 
-class UnlikeError(StorageError):
+class DictionaryMismatchError(StorageError):
     """The dictionary has given codes of its own that the log gives to other values."""
 
 
@@ -70,7 +70,7 @@ def recover(
     progress: Progress | None = None,
 ) -> Recovered:
     """Bring an empty runtime to the last epoch of a folder, or to an earlier one."""
-    with derived_before():
+    with replaying():
         return _recover(runtime, folder, until, torn, progress)
 
 
@@ -103,7 +103,7 @@ def _recover(
 
 
 def load_image(
-    runtime: Embedded, folder: Folder, start: Start, progress: Progress | None = None
+    runtime: Embedded, folder: Folder, start: RecoveryPoint, progress: Progress | None = None
 ) -> tuple[int, tuple[str, ...]]:
     """Bring an empty runtime to the epoch of an image; return how many words that has, and what of it is damaged."""
     chain = folder.chain(start.links)
@@ -164,7 +164,7 @@ def resolve(runtime: Embedded, epoch: Epoch, folder: Folder) -> Epoch:
 def learn(runtime: Embedded, first: int, words: list[Any]) -> None:
     """Take up the dictionary's values from the code `first` on."""
     if words and not runtime.dictionary.extend(first, words):
-        raise UnlikeError(
+        raise DictionaryMismatchError(
             f"the values from code {first} on are not those that the log has: a Python function that views call gives "
             "other texts than when the log was written; open the database with the functions as they were"
         )
@@ -214,7 +214,7 @@ class Follower:
 
     def _go_on(self, reader: Reader) -> None:
         self._folder.look_again(reader)
-        with derived_before():
+        with replaying():
             self._replay(reader)
 
     def _replay(self, reader: Reader) -> None:

@@ -14,20 +14,20 @@ from typing import Any, Protocol
 import numpy as np
 
 from whence.engine.core.image import TABLE, Image, Loaded, StaleImage
-from whence.engine.streams.connection_point import Retained
+from whence.engine.streams.connection_point import ConnectionPoint
 from whence.model.codes import Codes
 from whence.model.errors import StorageError
 from whence.plan.algebra.logical import Node, walk
 from whence.plan.algebra.program import Program, is_owed, owner_of
 from whence.plan.recursion.strata import dependents
 from whence.plan.streams.model import BSort, Lookup, Retention, Window
-from whence.state.chain import Chain
+from whence.state.chain import ImageChain
 
 
 class United:
     """The images of a database, see `engine.image.Images`, of the chains of its partitions."""
 
-    def __init__(self, chains: Sequence[Chain], tables: Mapping[str, Mapping[str, Any]], zero: int):
+    def __init__(self, chains: Sequence[ImageChain], tables: Mapping[str, Mapping[str, Any]], zero: int):
         """`tables` says of each how it is spread: its "kind" is "all" if every partition has a copy. `zero` is the
         annotation of rows that are not there."""
         self._chains, self._tables, self._zero = chains, tables, zero
@@ -70,7 +70,7 @@ def _unite(shares: list[Image], zero: int) -> Image:
 def _unite_streams(shares: list[Image]) -> Image:
     """The rows of a stream's shares (`engine/streams/connection_point.py`) as one stream keeps them."""
     columns = next((array.shape[1] for share in shares for name, array in share.items() if name.startswith("rows/")), 1)
-    parts = [Retained(columns, Retention()) for _ in shares]
+    parts = [ConnectionPoint(columns, Retention()) for _ in shares]
     for part, share in zip(parts, shares, strict=True):
         part.restore(share)
     rows = np.concatenate([part.rows for part in parts])[in_order(parts)]
@@ -78,7 +78,7 @@ def _unite_streams(shares: list[Image]) -> Image:
     return stream_image(rows, following, last_at, max(part.promised for part in parts))
 
 
-class Share(Protocol):
+class RetainedPart(Protocol):
     """What a partition keeps of a stream; `first` is 1 if it has let nothing go."""
 
     @property
@@ -88,7 +88,7 @@ class Share(Protocol):
     last_at: int
 
 
-def in_order(shares: Sequence[Share]) -> Codes:
+def in_order(shares: Sequence[RetainedPart]) -> Codes:
     """Where the rows of a stream are in its shares, one behind the other; from the first on after which none of them
     has let one go."""
     gone = [int(s.rows[0, -1]) - 1 if len(s.rows) else s.last_at for s in shares if s.first > 1]
@@ -100,7 +100,7 @@ def in_order(shares: Sequence[Share]) -> Codes:
 
 def stream_image(rows: Codes, following: int, last_at: int, promised: int = 0) -> Image:
     """The image of a stream that keeps these rows; the next one gets the tid `following`."""
-    made = Retained(rows.shape[1], Retention())
+    made = ConnectionPoint(rows.shape[1], Retention())
     made.append(rows, np.ones(len(rows), np.int64))
     made.promised = promised
     return {**made.image(), "numbers": np.array([following - len(rows), following, last_at], np.int64)}
@@ -128,7 +128,7 @@ def _hears_promises(node: Node) -> bool:
 
 def check_recomputable(
     planned: Program,
-    streams: Mapping[str, Retained],
+    streams: Mapping[str, ConnectionPoint],
     advice: str = _ADVICE,
     views: Collection[str] | None = None,
     lost: Callable[[str], None] | None = None,

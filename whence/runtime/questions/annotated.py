@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from whence.engine.core.dataflow import upwards
-from whence.engine.recursion.annotated_fixpoint import Provenance
+from whence.engine.recursion.annotated_fixpoint import AnnotatedFixpoint
 from whence.engine.recursion.fixpoint import Port
 from whence.model.codes import Codes, Dictionary, decode_value
 from whence.model.errors import CatalogError
@@ -84,7 +84,7 @@ def _kept(catalog: Catalog, name: str) -> list[Port]:
         ports = [op]
     else:  # a query over the best values of its own recursion
         ports = [p for p in upwards([op]) if isinstance(p, Port) and _name(p).partition("$")[0] == name]
-    if not ports or not all(isinstance(port.fixpoint, Provenance) for port in ports):
+    if not ports or not all(isinstance(port.fixpoint, AnnotatedFixpoint) for port in ports):
         raise CatalogError(
             f"\"{name}\" does not maintain provenance: make it WITH (maintain = 'absorption'), or ask why, which needs "
             "none"
@@ -96,11 +96,11 @@ def _name(port: Port) -> str:
     return port.fixpoint.program.relations[port.relation].name
 
 
-def _handle(catalog: Catalog, ports: list[Port], name: str, row: Codes) -> tuple[Provenance, int]:
+def _handle(catalog: Catalog, ports: list[Port], name: str, row: Codes) -> tuple[AnnotatedFixpoint, int]:
     """The function of a view's row: of a row with several best values, what suffices for all of them."""
     names = list(catalog.program.views[name].schema.names)
     fixpoint, parts = ports[0].fixpoint, []
-    assert isinstance(fixpoint, Provenance)
+    assert isinstance(fixpoint, AnnotatedFixpoint)
     for port in ports:
         columns = list(range(len(port.schema)))
         if len(ports) > 1 or len(names) != len(columns):
@@ -109,7 +109,7 @@ def _handle(catalog: Catalog, ports: list[Port], name: str, row: Codes) -> tuple
     return fixpoint, int(fixpoint.annotations_together(parts)[0])
 
 
-def _facts(fixpoint: Provenance, witness: tuple[int, ...], dictionary: Dictionary) -> list[Fact]:
+def _facts(fixpoint: AnnotatedFixpoint, witness: tuple[int, ...], dictionary: Dictionary) -> list[Fact]:
     relations, cells = fixpoint.names.rows(np.array(witness, np.int64))
     return [
         _fact(fixpoint.program.relations[relation], row, dictionary)

@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from whence.engine.core.dataflow import upwards
 from whence.engine.core.operator import Operator
-from whence.engine.core.operator_stats import Figures
-from whence.engine.recursion.annotated_fixpoint import Provenance
+from whence.engine.core.operator_stats import OperatorStats
+from whence.engine.recursion.annotated_fixpoint import AnnotatedFixpoint
 from whence.engine.relational.scan import Scan
 from whence.plan.algebra import logical
 from whence.plan.algebra.expressions import Volatile
@@ -51,7 +51,7 @@ def explain_view(runtime: Embedded, name: str) -> str:
     if soft:
         lines.append(f"rows expire: {', '.join(soft)}")
     lines.append(f"algebra {op.annotation}")
-    for found in (o for o in upwards([op]) if isinstance(o, Provenance) and name in o.name.split(", ")):
+    for found in (o for o in upwards([op]) if isinstance(o, AnnotatedFixpoint) and name in o.name.split(", ")):
         say = provenance(found, measure(found))
         size, each = (in_bytes(int(say[figure])) for figure in ("provenance_bytes", "provenance_bytes_per_row"))
         how = f"maintain {say['maintain']}, propagate {say['propagate']}, as {say['representation']}"
@@ -84,7 +84,7 @@ def _provenance_line(name: str, planned: Program) -> str:
     return f"provenance {traces.tracing.mode} of {', '.join(traces.sources)}{how}"
 
 
-def provenance(op: Provenance, size: Figures) -> dict[str, int | str]:
+def provenance(op: AnnotatedFixpoint, size: OperatorStats) -> dict[str, int | str]:
     """How a component keeps its provenance, and how much that is."""
     return {
         "maintain": op.maintain.algebra,
@@ -219,16 +219,16 @@ def _describe_stream(node: Node) -> str:
             return f"b-sort by #{node.column}, {held}"
         case streams.Latest():
             return f"rows in the window of {describe_span(node.span)} now"
-        case streams.Relate():
+        case streams.StreamToRelation():
             return "all rows so far"
         case streams.Retain():
             return f"keep {node.retention.text}"
-        case streams.Traced():
+        case streams.ProvenanceJoin():
             asked = f", of results with {node.where}" if node.where is not None else ""
             return f"provenance of {node.view} in {node.source}{', replayed' if node.copy is not None else ''}{asked}"
         case streams.Generate():
             return f"trace {node.source}" if node.source is not None else "traced from nothing"
-        case streams.Plain():
+        case streams.DropProvenance():
             return "without provenance"
     return type(node).__name__.lower()
 
@@ -260,7 +260,7 @@ def _aggregate(agg: logical.Agg) -> str:
     return f"{agg.function}({'distinct ' if agg.distinct else ''}{column}{more})"
 
 
-def describe_operator(op: Operator, size: Figures) -> str:
+def describe_operator(op: Operator, size: OperatorStats) -> str:
     """One line for an operator: what it does, what it holds, and the relation kept of its output."""
     out = op.describe()
     if size.rows or size.bytes:
@@ -330,7 +330,7 @@ def metrics(runtime: Embedded) -> dict[str, Any]:
 
 def _counters(runtime: Embedded) -> dict[str, Any]:
     flow, lifetimes, sizes = runtime.catalog.flow, runtime.catalog.lifetimes, runtime.catalog.sizes()
-    measure = runtime.catalog.measure() if any(isinstance(op, Provenance) for op in flow.order) else None
+    measure = runtime.catalog.measure() if any(isinstance(op, AnnotatedFixpoint) for op in flow.order) else None
     return {
         "epoch": runtime.epoch,
         "epoch_seconds": runtime.seconds,
@@ -345,7 +345,7 @@ def _counters(runtime: Embedded) -> dict[str, Any]:
         "state_bytes": flow.state_bytes + sum(life.nbytes for life in lifetimes.values()),
         "dictionary": len(runtime.dictionary),
         "provenance": {
-            op.name: provenance(op, measure(op)) for op in flow.order if measure and isinstance(op, Provenance)
+            op.name: provenance(op, measure(op)) for op in flow.order if measure and isinstance(op, AnnotatedFixpoint)
         },
     }
 

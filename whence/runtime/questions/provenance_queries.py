@@ -28,7 +28,7 @@ from whence.explain.derive.build import LIMIT
 from whence.explain.derive.extract import extract
 from whence.explain.derive.missing import why_not
 from whence.explain.graph import Derivations, Ints
-from whence.explain.show.answers import Asked, Contribution, Critical, Reliability, Resilience
+from whence.explain.show.answers import Contribution, Critical, Question, Reliability, Resilience
 from whence.model.codes import Codes, Dictionary, decode_value, encode_value, shown
 from whence.model.errors import CatalogError, DataError
 from whence.model.types import Schema
@@ -167,7 +167,7 @@ def _asked(
     columns: Mapping[str, Any],
     limit: int = LIMIT,
     whole: bool = False,
-) -> tuple[Asked, Trial | None]:
+) -> tuple[Question, Trial | None]:
     """A row that must be there, or the `whole` view, with what is behind it; and with a trial, where that does not say
     everything and the tables are small enough to be tried."""
     with looking_into(runtime, name) as catalog:
@@ -177,9 +177,9 @@ def _asked(
             found = _find_in_stream(catalog, name, row, columns)
             if found.tid is None:
                 raise DataError(f"{name} keeps no row with {_text(found.row)}")
-            return Asked(tracing.lineage(catalog, name, found.tid, limit), name, found.row, runtime.epoch), None
+            return Question(tracing.lineage(catalog, name, found.tid, limit), name, found.row, runtime.epoch), None
         meant, codes = (None, None) if whole else present(catalog, name, row, columns)
-        asked = Asked(_extract(catalog, name, codes, limit), name, meant, runtime.epoch)
+        asked = Question(_extract(catalog, name, codes, limit), name, meant, runtime.epoch)
         if asked.graph.exact or name in runtime.program.tables:
             return asked, None
         views, tables = _around(runtime.program, name)
@@ -277,7 +277,7 @@ def present(catalog: Catalog, name: str, row: Row, columns: Mapping[str, Any]) -
 
 def _find_in_stream(
     catalog: Catalog, name: str, row: Row, columns: Mapping[str, Any], tid: Any = None
-) -> tracing.Asked:
+) -> tracing.TracedRow:
     """The row of a stream that is meant, by some of its columns, or by its tid; `tid` among the columns is the tid if
     no column is called so."""
     schema = tracing.site_of(catalog).schema(name)

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from whence.connect.rows import to_arrow, to_columns
 from whence.explain.derive.build import LIMIT
-from whence.explain.retrieve.forward import reached, traced_from
+from whence.explain.retrieve.forward import forward_tids, traced_from
 from whence.explain.retrieve.graph import derivations
 from whence.explain.retrieve.pjoin import numbered, p_join, provenance_schema
 from whence.explain.retrieve.site import Site
@@ -24,7 +24,7 @@ from whence.model.codes import Codes, decode_value
 from whence.model.errors import CatalogError, DataError
 from whence.model.types import Schema
 from whence.runtime.catalog import Catalog
-from whence.runtime.reading.calls import Call, Narrow
+from whence.runtime.reading.calls import Narrow, TableFunctionCall
 
 if TYPE_CHECKING:
     from whence.explain.graph import Derivations
@@ -47,7 +47,7 @@ def is_stream(catalog: Catalog, name: str) -> bool:
 # -- relations -------------------------------------------------------------------------------------------------------
 
 
-def answer(runtime: Embedded, catalog: Catalog, call: Call, narrow: Narrow) -> pa.Table:
+def answer(runtime: Embedded, catalog: Catalog, call: TableFunctionCall, narrow: Narrow) -> pa.Table:
     """The relation of a call in a query."""
     if call.function == "late":
         return runtime.late(call.args[0])
@@ -86,14 +86,16 @@ def _arrow(rows: Codes, schema: Schema, site: Site) -> pa.Table:
 
 
 @dataclass(frozen=True)
-class Asked:
+class TracedRow:
     """A row of a stream that was asked about: its tid, if it is there."""
 
     row: dict[str, Any]
     tid: int | None
 
 
-def find(catalog: Catalog, name: str, codes: Mapping[int, int] | None, tid: int | None, given: dict[str, Any]) -> Asked:
+def find(
+    catalog: Catalog, name: str, codes: Mapping[int, int] | None, tid: int | None, given: dict[str, Any]
+) -> TracedRow:
     """The row of a stream that is meant, by tid or by its columns; `codes` None: by a value that was never met."""
     site = site_of(catalog)
     kept, schema = site.kept(name), site.schema(name)
@@ -105,12 +107,12 @@ def find(catalog: Catalog, name: str, codes: Mapping[int, int] | None, tid: int 
     for column, code in (codes or {}).items():
         places = places[kept.rows[places, column] == code]
     if not len(places):
-        return Asked(given, None)
+        return TracedRow(given, None)
     if len(places) > 1:
         tids = kept.first + places
         some = ", ".join(f"{t:,}" for t in tids[:5].tolist()) + (", …" if len(tids) > 5 else "")
         raise DataError(f"{len(places):,} rows of {name} match; tell which one is meant by its tid: {some}")
-    return Asked(_row(kept.rows[places[0]], schema, site), int(kept.first + places[0]))
+    return TracedRow(_row(kept.rows[places[0]], schema, site), int(kept.first + places[0]))
 
 
 def _row(codes: Codes, schema: Schema, site: Site) -> dict[str, Any]:
@@ -126,7 +128,7 @@ def lineage(catalog: Catalog, name: str, tid: int, limit: int = LIMIT) -> Deriva
     return derivations(site_of(catalog), name, np.array([tid], np.int64), limit)
 
 
-def trace(catalog: Catalog, stream: str, asked: Asked, epoch: int) -> Trace:
+def trace(catalog: Catalog, stream: str, asked: TracedRow, epoch: int) -> Trace:
     """The results that a row of a stream reached, in every view that is traced from it."""
     site = site_of(catalog)
     assert asked.tid is not None
@@ -138,7 +140,7 @@ def trace(catalog: Catalog, stream: str, asked: Asked, epoch: int) -> Trace:
         )
     found = {}
     for view in views:
-        tids = reached(site, view, stream, asked.tid)
+        tids = forward_tids(site, view, stream, asked.tid)
         schema = site.schema(view)
         columns = to_columns(np.ascontiguousarray(site.kept(view).at(tids)[:, :-1]), schema, site.dictionary)
         rows = [dict(zip(schema.names, values, strict=True)) for values in zip(*columns, strict=True)]

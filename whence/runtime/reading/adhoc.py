@@ -28,7 +28,7 @@ from whence.model.types import Kind, Type
 from whence.plan.algebra.expressions import Volatile
 from whence.plan.algebra.logical import Order, TopK
 from whence.plan.algebra.program import STREAM_FUNCTIONS, Program, ScalarFunction
-from whence.runtime.reading.calls import FUNCTIONS, Call, Narrow, as_relations
+from whence.runtime.reading.calls import FUNCTIONS, Narrow, TableFunctionCall, as_relations
 from whence.sql.bind import bind_query_views
 from whence.sql.ordering import check_limit
 from whence.sql.position import did_you_mean, error
@@ -114,7 +114,7 @@ def _close(connection: duckdb.DuckDBPyConnection, process: int) -> None:
 class Adhoc:
     """The DuckDB connection of one database."""
 
-    def __init__(self, read: Callable[[Iterable[str], list[Call], Narrow], dict[str, pa.Table]]) -> None:
+    def __init__(self, read: Callable[[Iterable[str], list[TableFunctionCall], Narrow], dict[str, pa.Table]]) -> None:
         self._read = read  # the relations of one epoch as Arrow, and those that calls stand for
         self._connection: duckdb.DuckDBPyConnection | None = None
         self._process = os.getpid()  # whose connection it is

@@ -35,7 +35,7 @@ Narrow = Callable[[pa.Table, str, str], pa.Table]  # rows, what they are called,
 
 
 @dataclass(frozen=True)
-class Call:
+class TableFunctionCall:
     """A call in a query: the relation it has become, its arguments, and what is asked of its own rows alone."""
 
     relation: str
@@ -62,7 +62,7 @@ def calls_of(query: exp.Expr) -> list[exp.Table]:
     return [t for t in query.find_all(exp.Table) if isinstance(t.this, exp.Anonymous) and _name(t) in FUNCTIONS]
 
 
-def as_relations(query: exp.Expr) -> tuple[exp.Expr, list[Call]]:
+def as_relations(query: exp.Expr) -> tuple[exp.Expr, list[TableFunctionCall]]:
     """The query with its calls as relations, and the calls."""
     if not calls_of(query):
         return query, []
@@ -72,7 +72,7 @@ def as_relations(query: exp.Expr) -> tuple[exp.Expr, list[Call]]:
         function, args = _name(table), _arguments(table)
         alias = table.alias or args[0]
         relation = _NAME.format(number)
-        found.append(Call(relation, function, args, alias, _conditions(table, alias)))
+        found.append(TableFunctionCall(relation, function, args, alias, _conditions(table, alias)))
         table.set("this", exp.to_identifier(relation, quoted=True))
         if not table.alias:
             table.set("alias", exp.TableAlias(this=exp.to_identifier(alias, quoted=True)))

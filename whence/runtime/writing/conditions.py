@@ -1,8 +1,8 @@
 """Conditions on rows: name the rows of a table by primary key, by columns and values, by some of their columns.
 
-A condition becomes keys of some columns, which are looked up (`Pending.find`), so its cost follows the rows that match.
-None in a condition is IS NULL. A list, set or range is IN. Values are encoded without adding to the dictionary: a text
-that it does not have is in no row.
+A condition becomes keys of some columns, which are looked up (`WriteSet.find`), so its cost follows the rows that
+match. None in a condition is IS NULL. A list, set or range is IN. Values are encoded without adding to the dictionary:
+a text that it does not have is in no row.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from whence.engine.core.key_lookup import among
 from whence.model.codes import NULL, Codes, Dictionary, Interval, encode_value, shown
 from whence.model.errors import DataError, MissingRowError
 from whence.model.types import Schema
-from whence.plan.algebra.pinned import Keys
+from whence.plan.algebra.pinned import PinnedKeys
 from whence.plan.algebra.program import Table
 from whence.plan.partitions.distribution import same_codes
-from whence.runtime.writing.tables import Pending
+from whence.runtime.writing.tables import WriteSet
 
 Values = Mapping[str, Any]
 MOST = 1_000_000
@@ -46,7 +46,7 @@ class Condition:
     owner: Codes
     texts: Sequence[Any]
 
-    def find(self, pending: Pending, strict: bool = False) -> tuple[Codes, Codes]:
+    def find(self, pending: WriteSet, strict: bool = False) -> tuple[Codes, Codes]:
         """Return the distinct rows that match, and how often each is there; under `strict` every condition must."""
         keys = np.ascontiguousarray(self.keys[self.known])
         rows, counts = pending.find(self.cols, keys[number_rows(keys)[1]])
@@ -90,7 +90,7 @@ def by_values(where: Values, table: Table, dictionary: Dictionary) -> Condition:
     return _by_rows([where], table, dictionary)
 
 
-def by_literals(pins: Keys, table: Table, dictionary: Dictionary) -> Condition | None:
+def by_literals(pins: PinnedKeys, table: Table, dictionary: Dictionary) -> Condition | None:
     """Make the condition of what a SQL predicate restricts columns to; None if a constant is not of a column's type."""
     types = [table.schema.types[c] for c in pins.cols]
     if not all(same_codes(value.type, kind) for key in pins.values for value, kind in zip(key, types, strict=True)):

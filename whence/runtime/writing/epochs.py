@@ -24,7 +24,7 @@ import pyarrow as pa
 from whence.annotate.counting import COUNTING
 from whence.engine.core.batch import consolidate
 from whence.engine.core.epoch import Epoch, Inputs
-from whence.engine.core.epoch_context import during
+from whence.engine.core.epoch_context import epoch_context
 from whence.engine.core.lifetimes import NEVER, Lifetimes
 from whence.engine.core.operator import Batch
 from whence.engine.streams.promise import Promise, promise_in
@@ -35,8 +35,8 @@ from whence.plan.algebra.program import Program, Table, is_owed, owed_name, owne
 from whence.runtime.catalog import Catalog
 from whence.runtime.reading.changes import Feeds
 from whence.runtime.writing.expiry import BUSY, REFUSED, Clock, Expirer, gather, say_expired
-from whence.runtime.writing.stream_writes import Appending
-from whence.runtime.writing.tables import Pending
+from whence.runtime.writing.stream_writes import StreamWriteSet
+from whence.runtime.writing.tables import WriteSet
 from whence.runtime.writing.transaction import Transaction
 from whence.sql.position import did_you_mean
 
@@ -225,19 +225,19 @@ class Epochs:
             raise CatalogError(f'there is no table "{name:.100}"{did_you_mean(name, self.program.tables)}')
         return table
 
-    def _pending(self, name: str, now: int | None = None) -> Pending | Appending:
+    def _pending(self, name: str, now: int | None = None) -> WriteSet | StreamWriteSet:
         table = self.table_of(owner_of(name))
         if is_owed(name):
             table = table.debts
         if table.stream is not None:
-            return Appending(table, self.catalog.flow.streams[name].kept, self.catalog.flow.last_at)
+            return StreamWriteSet(table, self.catalog.flow.streams[name].kept, self.catalog.flow.last_at)
         lifetimes = self.catalog.lifetimes.get(name)
         expired = None
         if lifetimes is not None:
             expired = lifetimes.due_rows(self.clock.now() if now is None else now)
         tables = self.catalog.flow.tables
         owed = None if is_owed(name) else tables[owed_name(name)].relation
-        return Pending(table, tables[name].relation, self.dictionary, expired, owed)
+        return WriteSet(table, tables[name].relation, self.dictionary, expired, owed)
 
     def _begin(self, writes: Transaction) -> None:
         """Let the transaction see no row whose time is up, in whatever table, and no promise of one that failed."""
@@ -367,7 +367,7 @@ class Epochs:
         }
         for life, delta, _ in moved.values():
             life.before(delta)
-        with during(epoch.number, epoch.time):
+        with epoch_context(epoch.number, epoch.time):
             changes = flow.run(deltas, promise_in(epoch.inputs.marks) if epoch.inputs is not None else None)
         for name in epoch.refreshed:
             flow.touch(flow.tables[name])

@@ -1,9 +1,9 @@
 """Inputs: what rows as sources gave them change in the tables.
 
 The law: an epoch with inputs first lets go of what is due at its time, in every table, and then takes the rows in their
-order (`Pending.take`), those of a stream in that of their `$at`s. That depends on nothing but the tables before it, and
-rows that are equal or share a primary key are all it brings together: so partitions that keep those together find, each
-from its share, their shares of the same changes.
+order (`WriteSet.take`), those of a stream in that of their `$at`s. That depends on nothing but the tables before it,
+and rows that are equal or share a primary key are all it brings together: so partitions that keep those together find,
+each from its share, their shares of the same changes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from whence.engine.relational.scan import Scan
 from whence.model.codes import Codes, Dictionary
 from whence.plan.algebra.program import Table, is_owed, owed_name, owner_of
 from whence.runtime.writing.expiry import gather
-from whence.runtime.writing.tables import Pending, Unmatched
+from whence.runtime.writing.tables import Unmatched, WriteSet
 from whence.runtime.writing.transaction import Transaction
 from whence.state.folder import Folder
 from whence.state.inputs import read_input
@@ -44,13 +44,13 @@ def settle(
     Tables whose exact changes are given are left as they are: what expired there is part of them.
     """
 
-    def open_table(name: str) -> Pending:
+    def open_table(name: str) -> WriteSet:
         life = lifetimes.get(name)
         due = life.due_rows(epoch.time) if life is not None else None
         table, relation = tables[owner_of(name)], scans[name].relation
         if is_owed(name):
-            return Pending(table.debts, relation, dictionary, due)
-        return Pending(table, relation, dictionary, due, scans[owed_name(name)].relation)
+            return WriteSet(table.debts, relation, dictionary, due)
+        return WriteSet(table, relation, dictionary, due, scans[owed_name(name)].relation)
 
     given = {*epoch.deltas, *epoch.refreshed}
     early = epoch.inputs.early if epoch.inputs is not None else {}

@@ -17,8 +17,8 @@ from whence.plan.algebra.pinned import pinned
 from whence.plan.algebra.program import Table
 from whence.plan.rewrite.fold_constants import fold
 from whence.runtime.writing.conditions import Condition, by_columns, by_key, by_literals, by_values, deletions
-from whence.runtime.writing.stream_writes import Appending
-from whence.runtime.writing.tables import Early, Pending
+from whence.runtime.writing.stream_writes import StreamWriteSet
+from whence.runtime.writing.tables import Early, WriteSet
 from whence.sql import statements as st
 from whence.sql.bind import bind_predicate
 from whence.sql.parse import parse_one
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def matching(
-    pending: Pending | Appending, where: Mapping[str, Any] | str | None, runtime: Embedded, key: Any = None
+    pending: WriteSet | StreamWriteSet, where: Mapping[str, Any] | str | None, runtime: Embedded, key: Any = None
 ) -> tuple[Codes, Codes]:
     """The distinct rows that match columns and values, SQL or a primary key, and how often each is there."""
     if key is not None and where is not None:
@@ -52,14 +52,14 @@ def condition_of(where: str, table: Table, runtime: Embedded) -> Expr:
 
 
 def found(
-    pending: Pending | Appending, condition: Condition, runtime: Embedded, strict: bool = False
+    pending: WriteSet | StreamWriteSet, condition: Condition, runtime: Embedded, strict: bool = False
 ) -> tuple[Codes, Codes]:
     """The distinct rows that match a condition, and how often each is there."""
     with runtime.looking():  # an index may be built, which readers must not do at the same time
         return condition.find(_changed(pending), strict)
 
 
-def selected(pending: Pending | Appending, predicate: Expr, runtime: Embedded) -> tuple[Codes, Codes]:
+def selected(pending: WriteSet | StreamWriteSet, predicate: Expr, runtime: Embedded) -> tuple[Codes, Codes]:
     """The distinct rows for which a predicate is true, and how often each is there.
 
     Where the predicate says which values some columns have, rows are looked up by them instead of scanned."""
@@ -74,7 +74,7 @@ def selected(pending: Pending | Appending, predicate: Expr, runtime: Embedded) -
 
 
 def delete(
-    pending: Pending | Appending, parts: Iterable[Codes | Condition], runtime: Embedded, early: Early = "ignore"
+    pending: WriteSet | StreamWriteSet, parts: Iterable[Codes | Condition], runtime: Embedded, early: Early = "ignore"
 ) -> int:
     """Delete whole rows, each once for each time it is given, and all rows that have some columns as given."""
     pending, count = _changed(pending, "deletes rows"), 0
@@ -88,7 +88,7 @@ def delete(
 
 
 def delete_where(
-    pending: Pending | Appending, where: Mapping[str, Any] | str | None, key: Any, runtime: Embedded, early: Early
+    pending: WriteSet | StreamWriteSet, where: Mapping[str, Any] | str | None, key: Any, runtime: Embedded, early: Early
 ) -> int:
     """Delete the rows that match a condition or have a primary key."""
     pending, words, strict = _changed(pending, "deletes rows"), runtime.dictionary, early == "error"
@@ -119,7 +119,7 @@ def whole_rows(parts: Sequence[Codes | Condition]) -> Codes | None:
 
 
 def update(
-    pending: Pending | Appending,
+    pending: WriteSet | StreamWriteSet,
     values: Mapping[str, Any],
     where: Mapping[str, Any] | str | None,
     runtime: Embedded,
@@ -131,9 +131,9 @@ def update(
     return pending.replace(rows, counts, new_values(rows, values, pending.table, runtime.dictionary))
 
 
-def _changed(pending: Pending | Appending, what: str = "changes rows") -> Pending:
+def _changed(pending: WriteSet | StreamWriteSet, what: str = "changes rows") -> WriteSet:
     """A table whose rows are to be changed, which a stream's are not."""
-    if isinstance(pending, Appending):
+    if isinstance(pending, StreamWriteSet):
         pending.refuse(what)
     return pending
 

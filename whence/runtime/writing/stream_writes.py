@@ -15,7 +15,7 @@ import numpy as np
 
 from whence.connect.rows import check_not_null
 from whence.engine.core.operator import Batch
-from whence.engine.streams.connection_point import Retained
+from whence.engine.streams.connection_point import ConnectionPoint
 from whence.model.codes import Codes
 from whence.model.errors import DataError
 from whence.plan.algebra.program import Table
@@ -26,10 +26,10 @@ _NUMBERED = -1  # in place of a turn
 _turns = count()
 
 
-class Appending:
+class StreamWriteSet:
     """What one transaction has written to one stream; it takes the place of a table's `Pending`."""
 
-    def __init__(self, table: Table, committed: Retained, last_at: int) -> None:
+    def __init__(self, table: Table, committed: ConnectionPoint, last_at: int) -> None:
         """`last_at` is when the last row arrived that any stream has."""
         self.table, self.last_at = table, last_at
         self._committed = committed
@@ -123,7 +123,7 @@ class Appending:
         return delta.rows[:0]
 
 
-def number_all(streams: Iterable[Appending]) -> None:
+def number_all(streams: Iterable[StreamWriteSet]) -> None:
     """Give the rows of a transaction their `$at`s."""
     streams = list(streams)
     at = streams[0].last_at if streams else 0

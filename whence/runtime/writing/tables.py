@@ -79,7 +79,7 @@ class Committed(Protocol):
         """Whether it is worth asking for any."""
 
 
-class Pending:
+class WriteSet:
     """What one transaction has written to one table."""
 
     def __init__(
@@ -100,8 +100,8 @@ class Pending:
         self._absorbed = 0
         self._strict = any(not c.nullable for c in table.schema.columns)
         self._owed = owed
-        self.debts: Callable[[], Pending] | None = None  # of the same transaction, see the module's law
-        self._debts: Pending | None = None  # once they are asked for
+        self.debts: Callable[[], WriteSet] | None = None  # of the same transaction, see the module's law
+        self._debts: WriteSet | None = None  # once they are asked for
 
     # -- writing -----------------------------------------------------------------------------------------------------
 
@@ -166,7 +166,7 @@ class Pending:
         return self._take_by_row(rows[first], signs[order], starts, debts, early)
 
     def _take_by_row(
-        self, distinct: Codes, signs: Codes, starts: Codes, debts: Pending | None, early: Early
+        self, distinct: Codes, signs: Codes, starts: Codes, debts: WriteSet | None, early: Early
     ) -> Unmatched:
         """Count each row up and down; the signs are sorted by row."""
         as_set = self.table.lifetime is not None
@@ -254,13 +254,13 @@ class Pending:
 
     # -- debts -------------------------------------------------------------------------------------------------------
 
-    def _owing(self) -> Pending | None:
+    def _owing(self) -> WriteSet | None:
         """The table's debts, if it may have any."""
         if self._debts is None and (self._owed is None or not self._owed.may_have_rows()):
             return None
         return self._all_debts()
 
-    def _all_debts(self) -> Pending:
+    def _all_debts(self) -> WriteSet:
         """The table's debts, if it has any or not."""
         if self._debts is None:
             assert self.debts is not None

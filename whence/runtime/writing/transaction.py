@@ -14,8 +14,8 @@ import numpy as np
 from whence.engine.core.operator import Batch
 from whence.model.codes import Codes
 from whence.plan.algebra.program import is_owed, owed_name
-from whence.runtime.writing.stream_writes import Appending, number_all
-from whence.runtime.writing.tables import Pending
+from whence.runtime.writing.stream_writes import StreamWriteSet, number_all
+from whence.runtime.writing.tables import WriteSet
 
 Mark = dict[str, int]
 
@@ -25,25 +25,25 @@ class Transaction:
 
     __slots__ = ("_open", "_pending", "depth", "expired")
 
-    def __init__(self, open_table: Callable[[str], Pending | Appending]) -> None:
+    def __init__(self, open_table: Callable[[str], WriteSet | StreamWriteSet]) -> None:
         self._open = open_table
-        self._pending: dict[str, Pending | Appending] = {}
+        self._pending: dict[str, WriteSet | StreamWriteSet] = {}
         self.depth = 0
         self.expired = 0  # rows whose time was up when it was committed
 
-    def table(self, name: str) -> Pending | Appending:
+    def table(self, name: str) -> WriteSet | StreamWriteSet:
         """The table as this transaction sees it."""
         found = self._pending.get(name)
         if found is None:
             found = self._pending[name] = self._open(name)
-            if isinstance(found, Pending) and not is_owed(name):
+            if isinstance(found, WriteSet) and not is_owed(name):
                 found.debts = partial(self._debts, owed_name(name))
         return found
 
-    def _debts(self, name: str) -> Pending:
+    def _debts(self, name: str) -> WriteSet:
         """What a table owes, as this transaction sees it."""
         found = self.table(name)
-        assert isinstance(found, Pending)
+        assert isinstance(found, WriteSet)
         return found
 
     def contents(self, name: str) -> Batch | None:
@@ -62,7 +62,7 @@ class Transaction:
     def deltas(self) -> dict[str, Batch]:
         """What each table changes by, consolidated, and the rows of each stream in their order; tables that do not
         change are left out."""
-        streams = [pending for pending in self._pending.values() if isinstance(pending, Appending)]
+        streams = [pending for pending in self._pending.values() if isinstance(pending, StreamWriteSet)]
         if streams:
             number_all(streams)
         found = {name: pending.delta() for name, pending in self._pending.items()}

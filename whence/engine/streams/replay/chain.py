@@ -15,9 +15,9 @@ from whence.annotate.counting import COUNTING
 from whence.engine.build import Builder
 from whence.engine.core.dataflow import Dataflow, upwards
 from whence.engine.core.operator import Batch
-from whence.engine.streams.connection_point import Retained
+from whence.engine.streams.connection_point import ConnectionPoint
 from whence.engine.streams.replay.ragged import ranges
-from whence.engine.streams.replay.replica import CHUNK, RESULT, Feed, Sink, nothing
+from whence.engine.streams.replay.replica import CHUNK, RESULT, Sink, StreamFeed, nothing
 from whence.engine.streams.stream import StreamOperator
 from whence.engine.streams.stream_scan import StreamScan
 from whence.model.codes import Codes, Dictionary
@@ -31,16 +31,16 @@ from whence.plan.streams.replay import LINEAGE
 _STRETCH = Column("$stretch", BIGINT, nullable=False)
 
 
-class Chain:
+class ReplayChain:
     """The copy of a chain's query; it is fed from what its stream keeps."""
 
-    def __init__(self, query: Node, kept: Mapping[str, Retained], dictionary: Dictionary) -> None:
+    def __init__(self, query: Node, kept: Mapping[str, ConnectionPoint], dictionary: Dictionary) -> None:
         stream, self.source, query = _apart(query)
         self.name, self.kept = stream.stream, kept[stream.stream]
         self.flow = flow = Dataflow()
         flow.warns = False
         self.tracer = flow.tracer(LINEAGE)
-        self._feed = Feed(self.name, without_at(stream.schema), Retention(rows=0), COUNTING)
+        self._feed = StreamFeed(self.name, without_at(stream.schema), Retention(rows=0), COUNTING)
         self._feed.algebra = self.tracer  # type: ignore[assignment]  # what it passes on is annotated
         flow.tables[self.name] = self._feed
         end = Builder(flow, dictionary, nothing).build(query)

@@ -29,7 +29,7 @@ from whence.model.codes import Codes
 from whence.plan.streams.model import FIRST
 
 if TYPE_CHECKING:
-    from whence.engine.streams.connection_point import Retained
+    from whence.engine.streams.connection_point import ConnectionPoint
 
 LEAST = 4096  # rows between two checkpoints
 TIMES = 8  # and so many times what the operators hold
@@ -59,7 +59,7 @@ class Checkpoints:
         """The network is about to see the first rows that its streams still keep."""
         self.kept = [Checkpoint(np.array([k.first for k in self._inputs()], np.int64), 1)]
 
-    def _inputs(self) -> list[Retained]:
+    def _inputs(self) -> list[ConnectionPoint]:
         """The connection points that the network begins at."""
         return [op.inputs[0].kept for op in self.generators]  # type: ignore[attr-defined]  # streams, and views of them
 

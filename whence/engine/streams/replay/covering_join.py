@@ -21,13 +21,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from whence.engine.core.image import Image, StaleImage, inside, nested
-from whence.engine.core.replaying import is_known
-from whence.engine.streams.connection_point import Retained
-from whence.engine.streams.replay.chain import Chain
+from whence.engine.core.replaying import is_replaying
+from whence.engine.streams.connection_point import ConnectionPoint
+from whence.engine.streams.replay.chain import ReplayChain
 from whence.engine.streams.replay.matching import Keyed, Numbered, Wanted
 from whence.engine.streams.replay.ragged import Ragged, empty
-from whence.engine.streams.replay.replica import Copy
-from whence.engine.streams.replay.stretches import NOTHING, Needs, stretches_of
+from whence.engine.streams.replay.replica import NetworkReplica
+from whence.engine.streams.replay.stretches import NOTHING, ReplayNeeds, stretches_of
 from whence.engine.streams.retain import Retain
 from whence.model.codes import Codes, Dictionary
 from whence.model.errors import ExpiredError, ReplayError
@@ -44,7 +44,7 @@ class Fed:
 
     `result` is the number that its next result has, in a copy that counts them."""
 
-    copy: Copy
+    copy: NetworkReplica
     begins: Mapping[str, int]
     nexts: Mapping[str, int]
     upto: int = 0
@@ -54,7 +54,9 @@ class Fed:
 class CoveringJoin:
     """Feeds the rows that covering intervals name to an instrumented copy, and reads off the tids behind results."""
 
-    def __init__(self, results: Retain, query: Node, kept: Mapping[str, Retained], dictionary: Dictionary) -> None:
+    def __init__(
+        self, results: Retain, query: Node, kept: Mapping[str, ConnectionPoint], dictionary: Dictionary
+    ) -> None:
         self.results, self._whole, self._dictionary = results, query, dictionary
         self.cold = results.checkpoints is None
         self.query = short_copy(query) if self.cold else query
@@ -64,8 +66,8 @@ class CoveringJoin:
         self._sources = tracer.sources if tracer is not None else ()
         self._functions = called_by(self.query)
         self._fed: Fed | None = None
-        self._spare: Copy | None = None
-        self._chain: Chain | None = None
+        self._spare: NetworkReplica | None = None
+        self._chain: ReplayChain | None = None
         self._before: tuple[Fed | None, int] | None = None  # both, at the last commit
         self.rows = 0  # fed so far
 
@@ -82,7 +84,7 @@ class CoveringJoin:
         try:
             return self._keyed(wanted) if self.cold else self._numbered(wanted)
         except (ExpiredError, ReplayError) as error:
-            if not is_known():
+            if not is_replaying():
                 raise
             log.warning("provenance of %d results is missing: %s", len(tids), error)
             self._fed = None
@@ -95,7 +97,7 @@ class CoveringJoin:
             (name,) = self.streams
             there = wanted.spans(name)[:, 0] >= self._kept[name].first
         else:
-            needs = Needs.of(wanted)
+            needs = ReplayNeeds.of(wanted)
             usable = np.flatnonzero(needs.usable())
             there = np.all(needs.tids >= (needs.nexts[usable[0]] if len(usable) else NOTHING), axis=1)
         gone = np.flatnonzero(~there)
@@ -120,7 +122,7 @@ class CoveringJoin:
             fed = self._run_stretch(fed, int(ends[0]), keyed)
             begins, ends = begins[1:], ends[1:]
         if len(begins) > 1:
-            chain = self._chain = self._chain or Chain(self.query, self._kept, self._dictionary)
+            chain = self._chain = self._chain or ReplayChain(self.query, self._kept, self._dictionary)
             chain.run(begins[:-1], ends[:-1], keyed.sink(chain.tracer))
         if len(begins):
             start = {name: int(begins[-1])}
@@ -141,7 +143,7 @@ class CoveringJoin:
     # -- networks that start at checkpoints --------------------------------------------------------------------------
 
     def _numbered(self, wanted: Wanted) -> dict[str, Ragged]:
-        needs = Needs.of(wanted)
+        needs = ReplayNeeds.of(wanted)
         if not len(needs.some):
             return {source: empty(len(wanted.tids)) for source in self._sources}
         upto = int(wanted.rows[needs.some, -1].max())
@@ -153,7 +155,7 @@ class CoveringJoin:
         self._fed = Fed(fed.copy, fed.begins, ends, upto, fed.result + came)
         return found.all()
 
-    def _started(self, needs: Needs, wanted: Wanted) -> Fed:
+    def _started(self, needs: ReplayNeeds, wanted: Wanted) -> Fed:
         """Return the copy as it goes on, or at the last checkpoint before what is needed, if that is further on."""
         fed, best = self._fed, needs.last_before()
         lowest = needs.tids.min(axis=0).tolist()
@@ -174,10 +176,10 @@ class CoveringJoin:
         nexts = copy.resume(needs.checkpoints, best)
         return Fed(copy, nexts, nexts, best.at, best.result)
 
-    def _copy(self, start: dict[str, int]) -> Copy:
+    def _copy(self, start: dict[str, int]) -> NetworkReplica:
         copy, self._spare = self._spare, None
         if copy is None:
-            copy = Copy(self.results.name, self.query, self._kept, self._dictionary)
+            copy = NetworkReplica(self.results.name, self.query, self._kept, self._dictionary)
         copy.start(start)
         return copy
 

@@ -26,19 +26,19 @@ from whence.model.codes import NULL, Codes
 from whence.model.types import Schema
 
 if TYPE_CHECKING:
-    from whence.engine.streams.connection_point import Retained
+    from whence.engine.streams.connection_point import ConnectionPoint
     from whence.engine.streams.replay.covering_join import CoveringJoin
 
 log = logging.getLogger("whence")
 
 
-class Keeping(Protocol):
+class HasConnectionPoint(Protocol):
     """An operator with a connection point."""
 
-    kept: Retained
+    kept: ConnectionPoint
 
 
-class Traced(StreamOperator):
+class ProvenanceJoin(StreamOperator):
     """Brings the inputs of each result, from what the source keeps."""
 
     def __init__(
@@ -51,7 +51,11 @@ class Traced(StreamOperator):
         where: Compiled | None = None,
     ) -> None:
         self.schema, self.algebra, self.inputs = schema, COUNTING, [input]
-        self.source, self._results, self._source = source, cast(Keeping, input), cast(Keeping, kept_of)
+        self.source, self._results, self._source = (
+            source,
+            cast(HasConnectionPoint, input),
+            cast(HasConnectionPoint, kept_of),
+        )
         self._kept_of, self._join, self._where = kept_of, join, where
         self.expired = 0  # inputs that were no longer kept
         self._expired = 0
@@ -119,7 +123,7 @@ class Traced(StreamOperator):
 
     def fresh(self) -> Operator:
         join = self._join.fresh() if self._join is not None else None
-        return Traced(self.inputs[0], self._kept_of, self.source, self.schema, join, self._where)
+        return ProvenanceJoin(self.inputs[0], self._kept_of, self.source, self.schema, join, self._where)
 
     def image(self) -> Image:
         return self._join.image() if self._join is not None else {}

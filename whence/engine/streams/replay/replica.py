@@ -1,8 +1,8 @@
 """An instrumented copy of the network behind a view: the same plan, with sets of tids, in a dataflow of its own.
 
-The plan is `plan/streams/replay.py`'s; a `Feed` stands in for each stream that it reads. Operators of the copy and of
-the running network are the same, one for one, apart from those that only pass rows on: so the images of one restore the
-other.
+The plan is `plan/streams/replay.py`'s; a `StreamFeed` stands in for each stream that it reads. Operators of the copy
+and of the running network are the same, one for one, apart from those that only pass rows on: so the images of one
+restore the other.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from whence.engine.build import Builder
 from whence.engine.core.dataflow import Dataflow, upwards
 from whence.engine.core.image import Image, StaleImage, inside, nested
 from whence.engine.core.operator import Batch, Operator
-from whence.engine.streams.connection_point import Retained
-from whence.engine.streams.generate import Generate, Plain
+from whence.engine.streams.connection_point import ConnectionPoint
+from whence.engine.streams.generate import DropProvenance, Generate
 from whence.engine.streams.replay.align import Align
 from whence.engine.streams.replay.checkpoints import Checkpoint, Checkpoints
 from whence.engine.streams.retain import Retain
@@ -36,7 +36,7 @@ RESULT = "result"
 Sink = Callable[[Codes, Codes], None]  # takes rows that come out, and what they carry
 
 
-class Feed(StreamScan):
+class StreamFeed(StreamScan):
     """Stands in for a stream: passes on what it is given, and keeps nothing."""
 
     def apply(self, deltas: list[Batch]) -> Batch:
@@ -46,14 +46,14 @@ class Feed(StreamScan):
         """There is nothing to keep."""
 
 
-class Copy:
+class NetworkReplica:
     """The copy of a view's query, empty; it is fed from what the streams keep."""
 
     def __init__(
         self,
         view: str,
         query: Node,
-        kept: Mapping[str, Retained],
+        kept: Mapping[str, ConnectionPoint],
         dictionary: Dictionary,
         way_out: Callable[[], str] | None = None,
     ) -> None:
@@ -64,7 +64,7 @@ class Copy:
         flow.warns = False
         for node in walk(query):
             if isinstance(node, nodes.Stream):
-                flow.tables[node.stream] = Feed(node.stream, without_at(node.schema), Retention(rows=0), COUNTING)
+                flow.tables[node.stream] = StreamFeed(node.stream, without_at(node.schema), Retention(rows=0), COUNTING)
         self.end = Builder(flow, dictionary, nothing).build(query)
         flow.views[RESULT] = self.end
         flow.order = [op for op in upwards([self.end]) if not isinstance(op, StreamScan)]
@@ -155,7 +155,7 @@ def _pairs(theirs: Operator, mine: Operator) -> list[tuple[Operator, Operator]]:
     found, todo, seen = [], [(theirs, mine)], set()
     while todo:
         a, b = todo.pop()
-        while isinstance(a, (Retain, Plain, Align)):
+        while isinstance(a, (Retain, DropProvenance, Align)):
             a = a.inputs[0]
         if (id(a), id(b)) in seen:
             continue
@@ -170,7 +170,7 @@ def _pairs(theirs: Operator, mine: Operator) -> list[tuple[Operator, Operator]]:
 
 def _fed_by(generator: Generate) -> str:
     feed = generator.inputs[0]
-    assert isinstance(feed, Feed)
+    assert isinstance(feed, StreamFeed)
     return feed.name
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from whence.engine.streams.connection_point import Retained
+from whence.engine.streams.connection_point import ConnectionPoint
 from whence.engine.streams.replay.checkpoints import Checkpoint, Checkpoints
 from whence.engine.streams.replay.matching import Wanted
 from whence.model.codes import Codes
@@ -20,7 +20,7 @@ DENSE = 0.6  # stretches that are so much of all rows from the first to the last
 NOTHING = np.iinfo(np.int64).max  # needed of a stream that a result has nothing of
 
 
-def stretches_of(firsts: Codes, arrivals: Codes, fed: Retained) -> tuple[Codes, Codes]:
+def stretches_of(firsts: Codes, arrivals: Codes, fed: ConnectionPoint) -> tuple[Codes, Codes]:
     """Return where stretches begin, and the tids after their ends, for results whose intervals begin at `firsts` and
     which came out at `arrivals`."""
     order = np.lexsort((arrivals, firsts))
@@ -36,14 +36,14 @@ def is_dense(begins: Codes, ends: Codes) -> bool:
 
 
 @dataclass(frozen=True)
-class Needs:
+class ReplayNeeds:
     """What results need of the streams of a network: the first tid of each generator's stream, a row per result."""
 
     checkpoints: Checkpoints
     tids: Codes  # [results, generators]
 
     @staticmethod
-    def of(wanted: Wanted) -> Needs:
+    def of(wanted: Wanted) -> ReplayNeeds:
         """Find what results need, from their intervals."""
         checkpoints = wanted.retain.checkpoints
         if checkpoints is None:
@@ -56,7 +56,7 @@ class Needs:
             for column, name in enumerate(names):
                 if name == source:
                     found[has, column] = spans[has, 0]
-        return Needs(checkpoints, found)
+        return ReplayNeeds(checkpoints, found)
 
     @property
     def some(self) -> Codes:

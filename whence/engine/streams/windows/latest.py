@@ -15,7 +15,7 @@ from whence.engine.core.operator import Batch, Operator
 from whence.engine.streams.arrivals import data
 from whence.engine.streams.stream import Late, StreamOperator
 from whence.engine.streams.windows.kernels import recent as rk
-from whence.engine.streams.windows.recent import Keys, Recent
+from whence.engine.streams.windows.recent import KeyNumbers, Recent
 from whence.model.codes import Codes
 from whence.model.types import Schema
 from whence.plan.streams.model import Span
@@ -26,7 +26,7 @@ class Latest(StreamOperator):
 
     def __init__(self, input: Operator, span: Span, schema: Schema) -> None:
         self.schema, self.algebra, self.inputs, self.span = schema, COUNTING, [input], span
-        self._keys = Keys(len(span.by))
+        self._keys = KeyNumbers(len(span.by))
         self._by = np.array(span.by, np.int64)
         self._window = Recent(input.schema, span, self._keys, None, width=span.size)
 

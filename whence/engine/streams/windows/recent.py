@@ -18,7 +18,7 @@ from whence.engine.streams.order import below, greatest
 from whence.engine.streams.stream import Late
 from whence.engine.streams.windows.kernels import recent as rk
 from whence.model.codes import NULL, Codes
-from whence.model.record import Record
+from whence.model.record import KernelRecord
 from whence.model.types import Schema
 from whence.plan.streams.model import Span
 
@@ -26,7 +26,7 @@ _EVERYTHING = 1 << 62
 _NEW = np.array([0, 0, 0, NULL, NULL, -1], np.int64)  # a group that no row has come to
 
 
-class Keys:
+class KeyNumbers:
     """Keys of some columns, numbered from 0 in the order they came. Without columns there is one from the start."""
 
     def __init__(self, columns: int) -> None:
@@ -96,7 +96,7 @@ class Recent:
         self,
         schema: Schema,
         span: Span,
-        keys: Keys,
+        keys: KeyNumbers,
         tracer: Tracer | None,
         cols: tuple[int, ...] = (),
         width: int | float | None = None,
@@ -118,7 +118,7 @@ class Recent:
         none = np.empty(0, np.int64)
         size = _EVERYTHING if self.span.size is None or self._type is not None else int(self.span.size)
         meta = np.array([0, 0, 0, size, -1 if self.span.on is None else self.span.on, 0], np.int64)
-        self.side = Record(
+        self.side = KernelRecord(
             rk.SIDE, rows=self.arrivals.rows, group=none, following=none, low=none, log=np.empty((0, 6), np.int64),
             attrs=np.empty((0, rk.FIELDS), np.int64), meta=meta, slots=np.zeros(16, np.int64), after=none, prior=none,
             cols=self._cols,

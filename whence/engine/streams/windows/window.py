@@ -21,13 +21,13 @@ from whence.engine.streams.windows.kernels import window_state as st
 from whence.engine.streams.windows.kernels.window_check import sound
 from whence.engine.streams.windows.kernels.window_distinct import E_FIELDS
 from whence.engine.streams.windows.kernels.window_order import N_FIELDS
-from whence.engine.streams.windows.window_lines import Lines
+from whence.engine.streams.windows.window_lines import LineStore
 from whence.engine.streams.windows.window_plan import plan_window
-from whence.engine.streams.windows.window_trace import Carried, Chunks, Nothing
+from whence.engine.streams.windows.window_trace import Carried, Chunks, NoTrace
 from whence.model import wide
 from whence.model.codes import NULL, Codes, Dictionary, decode_value
 from whence.model.errors import DataError, EvaluationError
-from whence.model.record import Record
+from whence.model.record import KernelRecord
 from whence.model.types import Kind, Schema
 from whence.plan.algebra.logical import Agg
 from whence.plan.streams.model import Span
@@ -57,16 +57,16 @@ class Window(StreamOperator):
         plan = plan_window(span, keys, aggs, input.schema, schema, self.tracer is not None)
         self._plan = plan
         self._stores = {
-            "clocks": Lines(st.C_FIELDS + len(span.by)),
-            "groups": Lines(plan.group_words),
-            "panes": Lines(plan.pane_words, 1),
-            "kept": Lines(1 + len(plan.columns)),
-            "entries": Lines(E_FIELDS),
-            "nodes": Lines(N_FIELDS),
+            "clocks": LineStore(st.C_FIELDS + len(span.by)),
+            "groups": LineStore(plan.group_words),
+            "panes": LineStore(plan.pane_words, 1),
+            "kept": LineStore(1 + len(plan.columns)),
+            "entries": LineStore(E_FIELDS),
+            "nodes": LineStore(N_FIELDS),
         }
         self._groups = self._stores["groups"]
         empty = np.empty(0, np.int64)
-        self._k = Record(
+        self._k = KernelRecord(
             st.STATE,
             plan=plan.plan,
             units=plan.units,
@@ -91,7 +91,7 @@ class Window(StreamOperator):
         self._interned = plan.interned
         self.late = Late(len(input.schema) - 1, span.on)
         landmark = span.size is None
-        self._annotations: Carried | Chunks | Nothing = Nothing()
+        self._annotations: Carried | Chunks | NoTrace = NoTrace()
         if self.tracer is not None:
             kind = Chunks if span.by or keys else Carried
             self._annotations = kind(self.tracer, self._groups, self._stores["panes"], landmark)
@@ -218,7 +218,7 @@ class Window(StreamOperator):
     def _taken(self, ann: Codes, first: int, end: int, owner: Codes, pane_of: Codes, info: Codes) -> Codes:
         """The annotations of the rows out since the last were taken, taking in those of rows[first:end]."""
         start, stop = self._scalar[[st.S_TAKEN, st.S_OUT]].tolist()
-        if isinstance(self._annotations, Nothing):
+        if isinstance(self._annotations, NoTrace):
             return np.ones(stop - start, np.int64)
         active, some = self._k.active[: self._scalar[st.S_ACTIVE]], slice(first, end)
         disorder = bool(self._scalar[st.S_DISORDER])
@@ -314,7 +314,7 @@ class Window(StreamOperator):
             self.clear()
             raise
 
-    def _take_up(self, image: Image, parts: list[tuple[Lines, Image]]) -> None:
+    def _take_up(self, image: Image, parts: list[tuple[LineStore, Image]]) -> None:
         for store, own in parts:
             store.restore(own)
         self._begun = False

@@ -23,7 +23,7 @@ from whence.engine.streams.stream import Late, StreamOperator
 from whence.engine.streams.windows.kernels import meet as mk
 from whence.engine.streams.windows.kernels import recent as rk
 from whence.engine.streams.windows.latest import shown
-from whence.engine.streams.windows.recent import Keys, Recent
+from whence.engine.streams.windows.recent import KeyNumbers, Recent
 from whence.model.codes import Codes, Dictionary
 from whence.model.errors import DataError, SqlError
 from whence.model.types import Schema
@@ -53,13 +53,13 @@ class WindowJoin(StreamOperator):
         self._test = compile_expr(residual, dictionary) if residual is not None else None
         by = [left_span.by, right_span.by]
         if left_span.on is None:
-            self._keys = [Keys(len(columns)) for columns in by]
+            self._keys = [KeyNumbers(len(columns)) for columns in by]
         else:
             found = counterparts(left_span.by, right_span.by, keys)
             if found is None:
                 raise SqlError("windows by value that are joined must be `by` columns that the join equates")
             by = [by[0], found]
-            self._keys = 2 * [Keys(len(by[0]))]  # one for both: a row must find its key's rows on the other side
+            self._keys = 2 * [KeyNumbers(len(by[0]))]  # one for both: a row must find its key's rows on the other side
         self._by = [np.array(columns, np.int64) for columns in by]
         self._sides = [
             Recent(

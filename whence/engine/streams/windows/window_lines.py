@@ -7,12 +7,12 @@ import numpy as np
 from whence.engine.core.image import Image, StaleImage, taken, with_room
 from whence.engine.streams.windows.kernels import window_lines as lk
 from whence.model.codes import Codes
-from whence.model.record import Record
+from whence.model.record import KernelRecord
 
 _START = 64  # lines
 
 
-class Lines:
+class LineStore:
     """Lines of `width` words, the first `reserved` of which are no one's."""
 
     def __init__(self, width: int, reserved: int = 0):
@@ -26,7 +26,7 @@ class Lines:
 
     def _set(self, data: Codes, meta: Codes) -> None:
         length = len(data)
-        self.k = Record(
+        self.k = KernelRecord(
             lk.LINES,
             data=data,
             real=data.view(np.float64),

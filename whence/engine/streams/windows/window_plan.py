@@ -23,7 +23,7 @@ _SAME = 1e-9  # a size in floats that is so close to a multiple of `every` is on
 
 
 @dataclass(frozen=True)
-class Plan:
+class WindowPlan:
     """The tables, and how wide lines are."""
 
     plan: Codes
@@ -47,7 +47,7 @@ class Plan:
 
 def plan_window(
     span: Span, keys: tuple[int, ...], aggs: tuple[Agg, ...], input: Schema, output: Schema, traced: bool
-) -> Plan:
+) -> WindowPlan:
     """The tables of a window. `output` is the operator's schema."""
     plan, units = _windows(span, input)
     plan[st.P_SINGLE] = set(keys) <= set(span.by)
@@ -65,7 +65,7 @@ def plan_window(
         shows[number][3] = len(output) + place
     plan[st.P_KEEPS] = bool(tables.columns) and span.size is not None
     plan[st.P_KEYS] = tables.group_words
-    return Plan(
+    return WindowPlan(
         plan,
         units,
         np.array(tables.accs, np.int64).reshape(-1, 3),

@@ -19,13 +19,13 @@ from whence.engine.core.image import StaleImage, with_room
 from whence.engine.streams.replay.ragged import ranges
 from whence.engine.streams.windows.kernels import window_state as st
 from whence.engine.streams.windows.kernels import window_trace as tk
-from whence.engine.streams.windows.window_lines import Lines
+from whence.engine.streams.windows.window_lines import LineStore
 from whence.model.codes import Codes
 
 _ROOM = 1024
 
 
-class Nothing:
+class NoTrace:
     """Nothing is traced."""
 
     rows = nbytes = 0
@@ -46,7 +46,7 @@ class Nothing:
 class Carried:
     """The annotations of one group, as pieces that are put together, in the order of panes, when a window closes."""
 
-    def __init__(self, tracer: Tracer, groups: Lines, panes: Lines, landmark: bool):
+    def __init__(self, tracer: Tracer, groups: LineStore, panes: LineStore, landmark: bool):
         self._tracer, self._groups, self._panes, self._landmark = tracer, groups, panes, landmark
         self.clear()
 
@@ -153,7 +153,7 @@ class Carried:
 class Chunks:
     """The annotations of many groups in one column, and the panes of what carries them in another."""
 
-    def __init__(self, tracer: Tracer, groups: Lines, panes: Lines, landmark: bool):
+    def __init__(self, tracer: Tracer, groups: LineStore, panes: LineStore, landmark: bool):
         self._tracer, self._groups, self._panes, self._landmark = tracer, groups, panes, landmark
         self.clear()
 
@@ -259,7 +259,7 @@ class Chunks:
         return int(self._column.nbytes + self._places.nbytes)
 
 
-def _live(groups: Lines, landmark: bool) -> int:
+def _live(groups: LineStore, landmark: bool) -> int:
     """How many annotations groups have: one a row, or one for all rows that a landmark window has had."""
     data = groups.k.data[: groups.used]
     data = data[data[:, st.G_STATE] != st.FREE]
@@ -267,7 +267,7 @@ def _live(groups: Lines, landmark: bool) -> int:
     return int((data[:, st.G_COUNT] - data[:, st.G_FIRST] - had).sum())
 
 
-def _panes(groups: Lines, panes: Lines, landmark: bool, count: int) -> Codes:
+def _panes(groups: LineStore, panes: LineStore, landmark: bool, count: int) -> Codes:
     found = np.empty(count, np.int64)
     tk.panes_in_order(groups.address, panes.address, int(landmark), found)
     return found

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass
-class Numbers:
+class ArrivalCounter:
     """Of one stream: the tid that the next row gets, and the `$at` of the last, or of a promise.
 
     >>> numbers = Numbers(); numbers.note(3, 7); numbers

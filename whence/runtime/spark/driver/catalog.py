@@ -19,12 +19,12 @@ from whence.engine.core.dataflow import upwards
 from whence.engine.core.fingerprint import fingerprint
 from whence.engine.core.image import Images, StaleImage
 from whence.engine.core.operator import Batch, Operator
-from whence.engine.core.operator_stats import Figures
+from whence.engine.core.operator_stats import OperatorStats
 from whence.engine.core.relation import Relation
 from whence.engine.exchange.ship import parted
 from whence.engine.exchange.traffic import Shipped, Traffic
 from whence.engine.relational.scan import Scan
-from whence.engine.streams.connection_point import Retained
+from whence.engine.streams.connection_point import ConnectionPoint
 from whence.engine.streams.stream import Late
 from whence.engine.streams.stream_scan import StreamScan
 from whence.model.codes import Codes, Dictionary
@@ -33,21 +33,21 @@ from whence.model.types import Schema
 from whence.plan.algebra import logical
 from whence.plan.algebra.logical import Node
 from whence.plan.algebra.program import Program, Table, View, is_owed, owed_name, owner_of, with_debts
-from whence.plan.partitions.distribute import Distributed, Piece, describe_dist, distribute
-from whence.plan.partitions.distribution import Dist
+from whence.plan.partitions.distribute import Distributed, PlannedComponent, describe_dist, distribute
+from whence.plan.partitions.distribution import Distribution
 from whence.plan.partitions.streams import MisplacedError
 from whence.plan.recursion.rule_model import RuleProgram
 from whence.plan.recursion.strata import changed_views, components, dependents
 from whence.plan.rewrite.inputs import bottom_up, with_inputs
-from whence.plan.streams.model import Retention, Stream, Traced, has_at, with_at, without_at
+from whence.plan.streams.model import ProvenanceJoin, Retention, Stream, has_at, with_at, without_at
 from whence.runtime.catalog import Catalog, Saved, Written, table_kind
 from whence.runtime.durable.uniting import check_recomputable
 from whence.runtime.questions.explain import in_bytes
 from whence.runtime.reading.late_rows import lates_under
-from whence.runtime.spark.driver.arrival_counter import Numbers
-from whence.runtime.spark.driver.crew import Crew
-from whence.runtime.spark.driver.shards import ShardedLifetimes, Shards
-from whence.runtime.spark.worker.commands import Plan, Step
+from whence.runtime.spark.driver.arrival_counter import ArrivalCounter
+from whence.runtime.spark.driver.crew import SuperstepRunner
+from whence.runtime.spark.driver.shards import PartitionedRelation, ShardedLifetimes
+from whence.runtime.spark.worker.commands import PartitionCommand, PartitionPlan
 from whence.runtime.spark.worker.partition import Partition
 from whence.sql import statements as st
 from whence.sql.bind import bind_table, bind_views
@@ -57,17 +57,17 @@ from whence.state.manifest import Link
 if TYPE_CHECKING:
     from whence.explain.retrieve.site import Site
 
-_NOTHING = Plan(0, {}, Distributed(0, {}, {}, ()), {})
+_NOTHING = PartitionPlan(0, {}, Distributed(0, {}, {}, ()), {})
 
 
 class ShardedFlow:
     """What stands where an embedded database has its dataflow."""
 
-    def __init__(self, crew: Crew, template: Partition):
-        self.tables: dict[str, Shards] = {}
-        self.views: dict[str, Shards] = {}
+    def __init__(self, crew: SuperstepRunner, template: Partition):
+        self.tables: dict[str, PartitionedRelation] = {}
+        self.views: dict[str, PartitionedRelation] = {}
         self.restored = self.primed = 0
-        self.numbers: dict[str, Numbers] = {}  # of the base streams
+        self.numbers: dict[str, ArrivalCounter] = {}  # of the base streams
         self._crew, self._template = crew, template
 
     @property
@@ -83,7 +83,7 @@ class ShardedFlow:
         return self._template.flow.algebra
 
     @property
-    def streams(self) -> dict[str, Shards]:
+    def streams(self) -> dict[str, PartitionedRelation]:
         """The tables that are streams."""
         return {name: self.tables[name] for name in self.numbers}
 
@@ -101,7 +101,7 @@ class ShardedCatalog(Catalog):
 
     recomputed = "partitions compute rows again when they catch up"
 
-    def __init__(self, recursion_limit: int, dictionary: Dictionary, crew: Crew, copied_rows: int):
+    def __init__(self, recursion_limit: int, dictionary: Dictionary, crew: SuperstepRunner, copied_rows: int):
         super().__init__(recursion_limit, dictionary)
         self.crew, self._copied_rows = crew, copied_rows
         self.plan = crew.plans[_NOTHING.version] = _NOTHING
@@ -113,11 +113,11 @@ class ShardedCatalog(Catalog):
         self.flow: ShardedFlow = ShardedFlow(crew, self.template)  # type: ignore[assignment]  # asked alike
         crew.copied = lambda name: self.dist(name).kind == "all"
 
-    def dist(self, name: str) -> Dist:
+    def dist(self, name: str) -> Distribution:
         """Where the rows of a table or view live."""
         placed = self.plan.distributed
         found = placed.tables.get(owner_of(name)) or placed.views.get(name)
-        return found if found is not None else Dist("spread")
+        return found if found is not None else Distribution("spread")
 
     # -- changes -----------------------------------------------------------------------------------------------------
 
@@ -164,31 +164,33 @@ class ShardedCatalog(Catalog):
         self.program = saved.program
         self._show(plan)
 
-    def _show(self, plan: Plan) -> None:
+    def _show(self, plan: PartitionPlan) -> None:
         """Let tables and views be found."""
         self.plan = plan
         tables = with_debts(plan.tables)
         self.flow.tables = {name: self._shards(name, table) for name, table in tables.items()}
         self.flow.views = {name: self._shards(name, view) for name, view in self.planned.views.items()}
         streams = [name for name, table in plan.tables.items() if table.stream is not None]
-        self.flow.numbers = {name: self.flow.numbers.get(name, Numbers()) for name in streams}
+        self.flow.numbers = {name: self.flow.numbers.get(name, ArrivalCounter()) for name in streams}
         self.lifetimes = {
             name: ShardedLifetimes(table.lifetime, self.flow.tables[name], self.crew)  # type: ignore[misc]  # asked alike
             for name, table in tables.items()
             if table.lifetime is not None
         }
 
-    def _shards(self, name: str, what: Table | View) -> Shards:
+    def _shards(self, name: str, what: Table | View) -> PartitionedRelation:
         base = isinstance(what, Table) and what.stream is not None
-        return Shards(name, with_at(what.schema) if base else what.schema, self.crew, lambda: self.dist(name))
+        return PartitionedRelation(
+            name, with_at(what.schema) if base else what.schema, self.crew, lambda: self.dist(name)
+        )
 
-    def _take_up(self, plan: Plan, rows: int) -> None:
+    def _take_up(self, plan: PartitionPlan, rows: int) -> None:
         """Let every partition, and the template, take up a plan; with so many rows to fill views from."""
         crew = self.crew
         crew.plans[plan.version] = plan
         try:
             self.template.pretend(plan)  # first: what cannot be built fails here
-            crew.run({p: Step(0, 0, 0, plan=plan.version) for p in range(crew.partitions)}, (), rows)
+            crew.run({p: PartitionCommand(0, 0, 0, plan=plan.version) for p in range(crew.partitions)}, (), rows)
         except BaseException:
             crew.take_back()
             if self.template.plan is plan:
@@ -197,7 +199,7 @@ class ShardedCatalog(Catalog):
 
     def _plan(
         self, bound: Program, planned: Program, new: set[str], sizes: Mapping[str, int]
-    ) -> tuple[Plan, frozenset[str]]:
+    ) -> tuple[PartitionPlan, frozenset[str]]:
         """The next plan: what is kept stays as it is, and where it is. If a stream cannot stay, but nothing has come to
         it yet, it goes elsewhere, and what reads it is made anew."""
         try:
@@ -213,7 +215,7 @@ class ShardedCatalog(Catalog):
 
     def _plan_over(
         self, bound: Program, planned: Program, new: set[str], sizes: Mapping[str, int]
-    ) -> tuple[Plan, frozenset[str]]:
+    ) -> tuple[PartitionPlan, frozenset[str]]:
         old = self.plan
         kept = {views: v for views, v in old.since.items() if not new & {*views} and planned.views.keys() >= {*views}}
         pieces = [piece for piece in old.distributed.pieces if piece.views in kept]
@@ -230,12 +232,12 @@ class ShardedCatalog(Catalog):
         self,
         bound: Program,
         planned: Program,
-        fixed: Mapping[str, Dist],
+        fixed: Mapping[str, Distribution],
         small: frozenset[str],
         kept: Mapping[tuple[str, ...], int],
         version: int,
         stamps: Mapping[str, int] | None = None,
-    ) -> Plan:
+    ) -> PartitionPlan:
         old = self.plan.distributed
         placed = distribute(
             planned,
@@ -249,7 +251,7 @@ class ShardedCatalog(Catalog):
         known = stamps if stamps is not None else {}
         since = {p.views: kept.get(p.views, known.get(p.views[0], version)) for p in placed.pieces}
         pieces = tuple(p if p.views in kept else _stamped(p, since[p.views]) for p in placed.pieces)
-        return Plan(version, dict(bound.tables), replace(placed, pieces=pieces), since, dict(planned.views))
+        return PartitionPlan(version, dict(bound.tables), replace(placed, pieces=pieces), since, dict(planned.views))
 
     # -- looking inside ----------------------------------------------------------------------------------------------
 
@@ -284,14 +286,14 @@ class ShardedCatalog(Catalog):
             found[name]["rows"] = numbers.next - 1
         return found
 
-    def measure(self) -> Callable[[Operator], Figures]:
+    def measure(self) -> Callable[[Operator], OperatorStats]:
         """The sum over all partitions; rows of a table that every partition has count once."""
         parts = self.crew.ask_all("figures")
         copied = {scan.fingerprint for name, scan in self.template.flow.tables.items() if self.dist(name).kind == "all"}
 
-        def total(op: Operator) -> Figures:
-            shares = [part.get(op.fingerprint, Figures()) for part in parts]
-            added = Figures(*map(sum, zip(*shares, strict=True)))
+        def total(op: Operator) -> OperatorStats:
+            shares = [part.get(op.fingerprint, OperatorStats()) for part in parts]
+            added = OperatorStats(*map(sum, zip(*shares, strict=True)))
             return added._replace(rows=shares[0].rows) if op.fingerprint in copied else added
 
         return total
@@ -348,7 +350,7 @@ class ShardedCatalog(Catalog):
     def declare(
         self,
         creates: Iterable[st.Statement],
-        fixed: Mapping[str, Dist],
+        fixed: Mapping[str, Distribution],
         small: frozenset[str],
         since: Mapping[str, int] | None = None,
     ) -> None:
@@ -381,16 +383,16 @@ class ShardedCatalog(Catalog):
         """Tables and views as they were declared, with rows as images of whole tables have them."""
         creates = list(creates)
         tables = [create.table for create in creates if isinstance(create, st.CreateTable)]
-        whole: dict[str, Relation | Retained] = {}
+        whole: dict[str, Relation | ConnectionPoint] = {}
         for done, table in enumerate(tables):
             if progress is not None:
                 progress(f"loading table {table.name}", done, len(tables))
             image = images.get(f"table/{table.name}")
             if image is None:
                 raise StaleImage(f"there is no image of table {table.name}")
-            found: Relation | Retained = Relation(len(table.schema), COUNTING, int(table.notes_arrivals))
+            found: Relation | ConnectionPoint = Relation(len(table.schema), COUNTING, int(table.notes_arrivals))
             if table.stream is not None:
-                found = Retained(len(table.schema) + 1, Retention(), name=table.name)
+                found = ConnectionPoint(len(table.schema) + 1, Retention(), name=table.name)
             found.restore(image)
             whole[table.name] = found
             owed = images.get(f"table/{owed_name(table.name)}") if table.stream is None else None
@@ -403,10 +405,10 @@ class ShardedCatalog(Catalog):
             if isinstance(found, Relation) and not is_owed(name) and len(found) <= self._copied_rows
         ]
         self.declare(creates, {}, frozenset(small))
-        streams = {name: kept for name, kept in whole.items() if isinstance(kept, Retained)}
+        streams = {name: kept for name, kept in whole.items() if isinstance(kept, ConnectionPoint)}
         check_recomputable(self.planned, streams, lost=lost)
         for name, kept in streams.items():
-            self.flow.numbers[name] = Numbers(kept.next, kept.reached)
+            self.flow.numbers[name] = ArrivalCounter(kept.next, kept.reached)
         self._take_up(self.plan, 0)
         self.crew.keep()
         crew, shares = self.crew, self._shares(whole)
@@ -418,7 +420,7 @@ class ShardedCatalog(Catalog):
         crew.keep()
         self.flow.primed = len(self.flow.order) * crew.partitions
 
-    def _shares(self, whole: Mapping[str, Relation | Retained]) -> dict[int, Step]:
+    def _shares(self, whole: Mapping[str, Relation | ConnectionPoint]) -> dict[int, PartitionCommand]:
         """What each partition is given of whole tables: its rows, and when they are due."""
         deltas: dict[int, dict[str, Batch]] = {p: {} for p in range(self.crew.partitions)}
         deadlines: dict[int, dict[str, Codes]] = {p: {} for p in range(self.crew.partitions)}
@@ -427,7 +429,7 @@ class ShardedCatalog(Catalog):
                 deltas[p][name] = part
                 if isinstance(relation, Relation) and self.program.tables[owner_of(name)].notes_arrivals:
                     deadlines[p][name] = relation.acc[relation.lookup(part.rows), 0]
-        return {p: Step(0, 0, 0, deltas=deltas[p], deadlines=deadlines[p]) for p in deltas}
+        return {p: PartitionCommand(0, 0, 0, deltas=deltas[p], deadlines=deadlines[p]) for p in deltas}
 
     def to_partitions(self, table: str, batch: Batch, every: int | None = None) -> dict[int, Batch]:
         """A table's rows by the partitions they live in; if that is all of them, under the number `every` if given."""
@@ -461,7 +463,7 @@ class ShardedCatalog(Catalog):
 
     def _looked_up(self, node: Node, scratch: Catalog) -> Node:
         """`provenance(view, source)` as a table of what the partitions know; any other node as it is."""
-        if not isinstance(node, Traced):
+        if not isinstance(node, ProvenanceJoin):
             return node
         from whence.explain.retrieve.pjoin import p_join
 
@@ -473,7 +475,7 @@ class ShardedCatalog(Catalog):
         return logical.Scan(without_at(node.schema), name)
 
 
-def fill(scan: Scan, shards: Shards, wanted: bool) -> None:
+def fill(scan: Scan, shards: PartitionedRelation, wanted: bool) -> None:
     """Copy the rows of a table or view."""
     if wanted and isinstance(scan, StreamScan):
         batch = shards.contents()
@@ -484,7 +486,7 @@ def fill(scan: Scan, shards: Shards, wanted: bool) -> None:
         scan.relation.commit()
 
 
-def _stamped(piece: Piece, since: int) -> Piece:
+def _stamped(piece: PlannedComponent, since: int) -> PlannedComponent:
     """A piece whose ships say since when they have been."""
 
     def stamp(node: Node) -> Node:
@@ -505,7 +507,7 @@ def _stamped(piece: Piece, since: int) -> Piece:
     )
 
 
-def tables_of(piece: Piece) -> set[str]:
+def tables_of(piece: PlannedComponent) -> set[str]:
     """The tables that a piece reads."""
     nodes = [piece.node] if piece.node is not None else []
     nodes += [r.source for r in piece.rules.relations if r.source is not None] if piece.rules is not None else []

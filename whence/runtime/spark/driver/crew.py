@@ -24,8 +24,8 @@ from whence.engine.exchange.staged import Parcel
 from whence.engine.exchange.traffic import EVERYWHERE, Shipped, Traffic, counted, kept
 from whence.model.codes import Dictionary
 from whence.model.errors import StorageError
-from whence.runtime.spark.worker.commands import Call, History, Plan, Reply, Sent, Step, fetch
-from whence.runtime.spark.worker.partition import LostError, Partition
+from whence.runtime.spark.worker.commands import Call, CommandLog, PartitionCommand, PartitionPlan, Reply, Sent, fetch
+from whence.runtime.spark.worker.partition import DivergedError, Partition
 from whence.runtime.writing.tables import Unmatched
 from whence.state.disk import telling
 from whence.state.manifest import EXCHANGE, Link
@@ -33,10 +33,10 @@ from whence.state.manifest import EXCHANGE, Link
 log = logging.getLogger("whence")
 
 
-class Workers(Protocol):
+class PartitionBackend(Protocol):
     """Partitions in other processes."""
 
-    def do(self, steps: Mapping[int, Step], wanted: Collection[str]) -> dict[int, Reply]:
+    def do(self, steps: Mapping[int, PartitionCommand], wanted: Collection[str]) -> dict[int, Reply]:
         """One superstep."""
 
     def ask(self, calls: Mapping[int, Call]) -> dict[int, Any]:
@@ -70,16 +70,16 @@ class Outcome:
     missing: Unmatched = field(default_factory=Unmatched)
 
 
-class Crew:
+class SuperstepRunner:
     """So many partitions. One thread at a time runs or saves; a reader and a writer may ask at once."""
 
     def __init__(self, partitions: int, dictionary: Dictionary, folder: Path, *, inline_rows: int, inline_bytes: int):
         self.partitions, self.dictionary, self.folder = partitions, dictionary, folder
-        self.plans: dict[int, Plan] = {}  # those that steps and images still speak of
-        self.workers: Workers | None = None
+        self.plans: dict[int, PartitionPlan] = {}  # those that steps and images still speak of
+        self.workers: PartitionBackend | None = None
         self.mode: str = "auto"  # or "inline" or "job", whatever is small
         self.inline_rows, self.inline_bytes = inline_rows, inline_bytes
-        self.histories = [History() for _ in range(partitions)]
+        self.histories = [CommandLog() for _ in range(partitions)]
         self.bytes = [0] * partitions  # of state
         self.deadlines: list[dict[str, int]] = [{} for _ in range(partitions)]
         self.owed: list[dict[str, int]] = [{} for _ in range(partitions)]  # distinct rows, by table
@@ -89,8 +89,10 @@ class Crew:
         self._traffic: dict[str, Traffic] = {}  # of the run under way
         self._local: dict[int, Partition] = {}
         self._tokens = self._runs = 0
-        self._unwritten: list[list[Step]] = [[] for _ in range(partitions)]  # the last steps, not in the file yet
-        self._run: list[list[Step]] = [[] for _ in range(partitions)]  # of the run under way
+        self._unwritten: list[list[PartitionCommand]] = [
+            [] for _ in range(partitions)
+        ]  # the last steps, not in the file yet
+        self._run: list[list[PartitionCommand]] = [[] for _ in range(partitions)]  # of the run under way
         self._written: list[list[int]] = [[] for _ in range(partitions)]  # where the first of these are in the file
         self._number: int | None = None
         self._former: tuple[list[dict[str, int]], list[dict[str, int]], list[int]] = ([], [], [])  # as they were before
@@ -109,7 +111,7 @@ class Crew:
     def state_bytes(self) -> int:
         return sum(self.bytes)
 
-    def run(self, first: Mapping[int, Step], wanted: Collection[str], rows: int) -> Outcome:
+    def run(self, first: Mapping[int, PartitionCommand], wanted: Collection[str], rows: int) -> Outcome:
         """Carry steps of the first stage (their tokens and run are set here) to the end; then `keep` or `take_back`."""
         start = time.perf_counter()
         self.keep()  # what was left to be kept when someone broke off
@@ -140,7 +142,9 @@ class Crew:
             stage = min((*inbox, *waits.values()), default=-1)
             received = inbox.pop(stage, {})
             due = {*received, *(p for p, s in waits.items() if s == stage)}
-            work = {p: Step(0, 0, stage, now, received=received.get(p, ()), epoch=epoch) for p in sorted(due)}
+            work = {
+                p: PartitionCommand(0, 0, stage, now, received=received.get(p, ()), epoch=epoch) for p in sorted(due)
+            }
         self.latest.seconds = time.perf_counter() - start
         return outcome
 
@@ -152,12 +156,12 @@ class Crew:
         self.latest.rows_shipped += traffic.rows
         self.latest.bytes_shipped += traffic.bytes
 
-    def _named(self, step: Step, stage: int) -> Step:
+    def _named(self, step: PartitionCommand, stage: int) -> PartitionCommand:
         self._tokens += 1
         assert self._number is not None
         return replace(step, token=self._tokens, run=self._number, stage=stage)
 
-    def _superstep(self, steps: dict[int, Step], wanted: Collection[str], inline: bool) -> dict[int, Reply]:
+    def _superstep(self, steps: dict[int, PartitionCommand], wanted: Collection[str], inline: bool) -> dict[int, Reply]:
         self.latest.supersteps += 1
         if inline:
             replies = {p: self._here(p).do(step, wanted) for p, step in steps.items()}
@@ -215,7 +219,7 @@ class Crew:
         for p in [p for p, local in self._local.items() if local.run is not None]:
             try:
                 self._local[p].undo()
-            except LostError:
+            except DivergedError:
                 del self._local[p]
         self._end()
 
@@ -238,7 +242,7 @@ class Crew:
             if local is not None:
                 try:
                     local.settle(self.with_run(p), self._number)
-                except LostError:
+                except DivergedError:
                     local = None
             if local is None:
                 local = Partition(p, self.partitions, self.dictionary, self.folder, lambda version: self.plans[version])
@@ -247,7 +251,7 @@ class Crew:
             self._local[p] = local
         return local
 
-    def with_run(self, p: int) -> History:
+    def with_run(self, p: int) -> CommandLog:
         """The history of a partition with the steps of the run under way. Call `write_down` first."""
         history, steps = self.histories[p], self._run[p]
         tail = [*self._unwritten[p], *steps[len(self._written[p]) :]]
@@ -316,7 +320,7 @@ class Crew:
         """The images stand for everything that has been: forget the steps before them."""
         for p, links in chains.items():
             old = self.histories[p]
-            self.histories[p] = History(old.last, links, plan)
+            self.histories[p] = CommandLog(old.last, links, plan)
             self._unwritten[p] = []
             if old.file:
                 (self.folder / EXCHANGE / old.file).unlink(missing_ok=True)

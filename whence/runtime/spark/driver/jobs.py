@@ -13,13 +13,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from whence.engine.core.operator import Batch
-from whence.engine.core.replaying import is_known
+from whence.engine.core.replaying import is_replaying
 from whence.model.errors import SparkError
 from whence.runtime.questions.explain import in_bytes
-from whence.runtime.spark.driver.crew import Crew
+from whence.runtime.spark.driver.crew import SuperstepRunner
 from whence.runtime.spark.session.errors import WORKER_DIED, jvm_errors
 from whence.runtime.spark.worker import worker
-from whence.runtime.spark.worker.commands import Call, InFile, Reply, Step, fetch
+from whence.runtime.spark.worker.commands import Call, PartitionCommand, Reply, SpilledBatch, fetch
 from whence.runtime.spark.worker.dictionary_server import Address
 from whence.state.disk import telling
 from whence.state.manifest import EXCHANGE
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-class Jobs:
+class SparkJobBackend:
     """The workers of a Spark session, for one crew."""
 
-    def __init__(self, spark: SparkSession, crew: Crew, words: Address, nonce: str, memory: int | None):
+    def __init__(self, spark: SparkSession, crew: SuperstepRunner, words: Address, nonce: str, memory: int | None):
         self._context, self._crew, self._words = spark.sparkContext, crew, words
         self._nonce, self._memory = nonce, memory
         self._written: set[int] = set()  # plans
 
-    def do(self, steps: Mapping[int, Step], wanted: Collection[str]) -> dict[int, Reply]:
+    def do(self, steps: Mapping[int, PartitionCommand], wanted: Collection[str]) -> dict[int, Reply]:
         """One superstep."""
         run, stage = next((step.run, step.stage) for step in steps.values())
         found: dict[int, Reply] = self._job(f"run {run}, stage {stage}", steps, run, tuple(wanted))
@@ -46,9 +46,11 @@ class Jobs:
         """A question to some partitions."""
         what = next((name for name, _ in calls.values()), "nothing")
         found = self._job(what, calls, None, ())
-        return {p: fetch(self._crew.folder, a) if isinstance(a, Batch | InFile) else a for p, a in found.items()}
+        return {p: fetch(self._crew.folder, a) if isinstance(a, Batch | SpilledBatch) else a for p, a in found.items()}
 
-    def _job(self, what: str, work: Mapping[int, Step | Call], run: int | None, wanted: tuple[str, ...]) -> Any:
+    def _job(
+        self, what: str, work: Mapping[int, PartitionCommand | Call], run: int | None, wanted: tuple[str, ...]
+    ) -> Any:
         if not work:
             return {}
         crew, context = self._crew, self._context
@@ -62,7 +64,7 @@ class Jobs:
             len(crew.dictionary),
             self._memory,
             run,
-            is_known(),
+            is_replaying(),
         )
         requests = [worker.Request(p, crew.with_run(p), what_to_do, wanted) for p, what_to_do in work.items()]
         slots = max(1, min(len(requests), context.defaultParallelism))

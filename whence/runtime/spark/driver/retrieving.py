@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from whence.engine.streams.connection_point import Retained
+from whence.engine.streams.connection_point import ConnectionPoint
 from whence.engine.streams.replay.ragged import Ragged, joined
 from whence.explain.retrieve.site import Site
 from whence.model.codes import Codes
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Share:
+class StreamPartition:
     """The rows of a stream that one partition keeps, and their tids there."""
 
     rows: Codes
@@ -41,7 +41,7 @@ class Whole:
     """A stream put together: `home` and `local` are the partition of each row, and its tid there; `tids` what the rows
     of each partition have here, 0 for those that are not part of it."""
 
-    kept: Retained
+    kept: ConnectionPoint
     home: Codes
     local: Codes
     tids: dict[int, Codes]
@@ -65,7 +65,7 @@ class PartitionedSite(Site):
     catalog: ShardedCatalog | None = None
     _wholes: dict[str, Whole] = field(default_factory=dict)
 
-    def kept(self, name: str) -> Retained:
+    def kept(self, name: str) -> ConnectionPoint:
         super().kept(name)  # or it is an error
         return self.whole(name).kept
 
@@ -107,12 +107,12 @@ class PartitionedSite(Site):
         flow, dist = self.catalog.flow, self.catalog.dist(name)
         base = flow.numbers.get(name)
         homes = range(1) if dist.kind in ("all", "one") else range(self.catalog.crew.partitions)
-        shares: dict[int, Share] = self.catalog.crew.ask(dict.fromkeys(homes, ("share", (name,))))
+        shares: dict[int, StreamPartition] = self.catalog.crew.ask(dict.fromkeys(homes, ("share", (name,))))
         parts = [shares[p] for p in homes]
         order = in_order(parts)
         rows = np.concatenate([part.rows for part in parts])[order]
         following = base.next if base is not None else 1 + sum(part.next - 1 for part in parts)
-        kept = Retained(rows.shape[1], super().kept(name).retention, name=name)
+        kept = ConnectionPoint(rows.shape[1], super().kept(name).retention, name=name)
         last_at, promised = max(part.last_at for part in parts), max(part.promised for part in parts)
         kept.restore(stream_image(rows, following, last_at, promised))
         sizes = [len(part.rows) for part in parts]

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from whence.engine.core.epoch import Epoch, Inputs, Piece
+from whence.engine.core.epoch import Epoch, Inputs, InputSection
 from whence.engine.core.fingerprint import fingerprint
 from whence.engine.core.image import SoundImages, StaleImage
 from whence.engine.core.operator import Batch
@@ -31,27 +31,27 @@ from whence.engine.streams.promise import promise_in
 from whence.model.codes import Codes, Dictionary
 from whence.model.errors import CorruptionError, SparkError, WhenceError
 from whence.model.progress import Progress
-from whence.plan.partitions.distribution import Dist
+from whence.plan.partitions.distribution import Distribution
 from whence.runtime.durable.durable import Durable
 from whence.runtime.durable.snapshots import Snapshots
 from whence.runtime.questions import explain as explaining
-from whence.runtime.spark.driver.arrival_counter import Numbers
+from whence.runtime.spark.driver.arrival_counter import ArrivalCounter
 from whence.runtime.spark.driver.catalog import ShardedCatalog
-from whence.runtime.spark.driver.crew import Crew
+from whence.runtime.spark.driver.crew import SuperstepRunner
 from whence.runtime.spark.driver.options import Options
 from whence.runtime.spark.driver.snapshots import ShardedSnapshots
 from whence.runtime.spark.frames.routing import EVERY, RawRows, Routing, counted
 from whence.runtime.spark.frames.sinks import Sink
-from whence.runtime.spark.frames.streams import Streams
+from whence.runtime.spark.frames.streams import AttachedStreams
 from whence.runtime.spark.session.session import driver_host
 from whence.runtime.spark.session.warming import warm_up
-from whence.runtime.spark.worker.commands import Step
-from whence.runtime.spark.worker.dictionary_server import WordServer
+from whence.runtime.spark.worker.commands import PartitionCommand
+from whence.runtime.spark.worker.dictionary_server import DictionaryServer
 from whence.runtime.writing.epochs import Told
 from whence.runtime.writing.tables import Early, Unmatched
 from whence.sql import statements as st
 from whence.state.disk import Disk
-from whence.state.folder import Folder, Start
+from whence.state.folder import Folder, RecoveryPoint
 from whence.state.inputs import adopt, input_name, write_input
 from whence.state.manifest import EXCHANGE, INPUTS
 from whence.state.store import Store
@@ -66,7 +66,7 @@ class Sharded(Durable):
         self.options, self.spark = options, options.spark
         self.partitions = options.partitions or 1
         self._place = Path()  # known when the store is
-        self._words: WordServer | None = None
+        self._words: DictionaryServer | None = None
         self._life = 0  # how often it has begun anew
         self._nonce = secrets.token_hex(4)
         self.missing = Unmatched()  # deletions that found nothing, since the database was opened
@@ -74,7 +74,7 @@ class Sharded(Durable):
         self._told = Told(0, 0, set(), {})  # of the last epoch
         self.input_bytes = 0  # of files that recovery would have to take in again
         self.after_epoch: list[Sink] = []  # told of an epoch when it is committed, by whoever has committed it
-        self.streams = Streams(self)
+        self.streams = AttachedStreams(self)
         self.temporary: Path | None = None
         self._warming: threading.Thread | None = None
         super().__init__(recursion_limit, clock)
@@ -85,7 +85,7 @@ class Sharded(Durable):
         dictionary = Dictionary()
         self._life += 1
         options = self.options
-        crew = Crew(
+        crew = SuperstepRunner(
             self.partitions,
             dictionary,
             self._place,
@@ -96,10 +96,10 @@ class Sharded(Durable):
             self._words.close()
             self._words = None
         if self.spark is not None and self._place.parts:
-            from whence.runtime.spark.driver.jobs import Jobs
+            from whence.runtime.spark.driver.jobs import SparkJobBackend
 
-            self._words = WordServer(dictionary, host=options.host or driver_host(self.spark), port=options.port)
-            crew.workers = Jobs(self.spark, crew, self._words.address, self.nonce, options.worker_memory)
+            self._words = DictionaryServer(dictionary, host=options.host or driver_host(self.spark), port=options.port)
+            crew.workers = SparkJobBackend(self.spark, crew, self._words.address, self.nonce, options.worker_memory)
         return ShardedCatalog(self.recursion_limit, dictionary, crew, options.copied_rows)
 
     @property
@@ -108,7 +108,7 @@ class Sharded(Durable):
         return f"{self._nonce}-{self._life}"
 
     @property
-    def crew(self) -> Crew:
+    def crew(self) -> SuperstepRunner:
         return self.sharded.crew
 
     @property
@@ -142,7 +142,7 @@ class Sharded(Durable):
         creates: list[st.Statement],
         images: SoundImages,
         folder: Folder,
-        start: Start,
+        start: RecoveryPoint,
         meta: dict[str, Any],
         progress: Progress | None,
     ) -> None:
@@ -150,7 +150,7 @@ class Sharded(Durable):
         catalog, placed, lost = self.sharded, meta.get("partitions"), None
         if placed is not None and placed["count"] == self.partitions:
             lost = images.note  # as many as before: nobody could open it in a better way
-            fixed = {name: Dist(d["kind"], tuple(d["cols"])) for name, d in placed["tables"].items()}
+            fixed = {name: Distribution(d["kind"], tuple(d["cols"])) for name, d in placed["tables"].items()}
             catalog.declare(creates, fixed, frozenset(placed["small"]), placed["since"])
             if catalog.digest == placed["digest"] and self._begin_from(images, folder, start, placed):
                 return
@@ -162,10 +162,10 @@ class Sharded(Durable):
         log.info("%s: its tables are spread over %d partitions, and its views computed", folder.path, self.partitions)
         self.catalog.restore(creates, images, progress, lost)
 
-    def _begin_from(self, images: SoundImages, folder: Folder, start: Start, placed: Mapping[str, Any]) -> bool:
+    def _begin_from(self, images: SoundImages, folder: Folder, start: RecoveryPoint, placed: Mapping[str, Any]) -> bool:
         """Let the partitions load their images; return False if some cannot, and all must be computed from tables."""
         catalog, crew = self.sharded, self.crew
-        catalog.flow.numbers |= {name: Numbers(**given) for name, given in placed.get("streams", {}).items()}
+        catalog.flow.numbers |= {name: ArrivalCounter(**given) for name, given in placed.get("streams", {}).items()}
         catalog.begin_from({p: folder.partition_chain(p, start) for p in range(self.partitions)})
         crew.bytes, crew.owed = list(placed["bytes"]), list(placed.get("owed", crew.owed))
         try:
@@ -209,7 +209,7 @@ class Sharded(Durable):
         if self.crew.workers is None:  # else partitions elsewhere know them by these codes
             super()._forget_words(first)
 
-    def _first_steps(self, epoch: Epoch) -> tuple[dict[int, Step], int]:
+    def _first_steps(self, epoch: Epoch) -> tuple[dict[int, PartitionCommand], int]:
         """What each partition gets of an epoch, and how many rows that are."""
         catalog, pieces = self.sharded, epoch.inputs.pieces if epoch.inputs is not None else ()
         deltas: dict[int, dict[str, Batch]] = {}
@@ -221,7 +221,7 @@ class Sharded(Durable):
             again = Batch(rows, np.ones(len(rows), np.int64), True)
             for p, part in catalog.to_partitions(name, again).items():
                 refreshed.setdefault(p, {})[name] = part.rows
-        raw: dict[int, dict[str, list[Piece]]] = {}
+        raw: dict[int, dict[str, list[InputSection]]] = {}
         early = epoch.inputs.early if epoch.inputs is not None else {}
         if pieces:
             for p in range(self.partitions) if catalog.lifetimes else ():
@@ -231,7 +231,7 @@ class Sharded(Durable):
                     raw.setdefault(p, {}).setdefault(piece.table, []).append(piece)
         promise = promise_in(epoch.inputs.marks) if epoch.inputs is not None else None
         told = range(self.partitions) if promise is not None else ()
-        first = Step(0, 0, 0, epoch.time, early=early, epoch=epoch.number, promise=promise)
+        first = PartitionCommand(0, 0, 0, epoch.time, early=early, epoch=epoch.number, promise=promise)
         steps = {
             p: replace(first, deltas=deltas.get(p, {}), refreshed=refreshed.get(p, {}), raw=raw.get(p))
             for p in sorted({*deltas, *refreshed, *raw, *told})
@@ -329,14 +329,14 @@ class Sharded(Durable):
         return Routing(self.partitions, tables, self._words.address, str(self._place), self.nonce, streams)
 
     def ingest(
-        self, parts: Mapping[str, Sequence[RawRows | Piece]], marks: Mapping[str, int], early: Early = "ignore"
+        self, parts: Mapping[str, Sequence[RawRows | InputSection]], marks: Mapping[str, int], early: Early = "ignore"
     ) -> int:
         """One epoch of what sources gave, and of how far they have come; the number of the last epoch then."""
         self._ingest(parts, marks, early)
         return self.epoch
 
     def _ingest(
-        self, parts: Mapping[str, Sequence[RawRows | Piece]], marks: Mapping[str, int], early: Early
+        self, parts: Mapping[str, Sequence[RawRows | InputSection]], marks: Mapping[str, int], early: Early
     ) -> Unmatched:
         """The same; how many deletions found no row."""
         small = all(isinstance(part, RawRows) for some in parts.values() for part in some)
@@ -392,20 +392,20 @@ class Sharded(Durable):
         return replace(epoch, inputs=Inputs((), dict(self._marks_due))) if self._marks_due else epoch
 
     def _ingest_files(
-        self, parts: Mapping[str, Sequence[RawRows | Piece]], marks: Mapping[str, int], early: Early
+        self, parts: Mapping[str, Sequence[RawRows | InputSection]], marks: Mapping[str, int], early: Early
     ) -> Unmatched:
         number = self.epoch + 1
-        listed: list[Piece | int] = []  # in order; a number is a section yet to be written
+        listed: list[InputSection | int] = []  # in order; a number is a section yet to be written
         sections: list[tuple[str, int, Any, Any]] = []
         begins: list[int] = []  # what their rows' `$at`s are counted from
         at = self.sharded.flow.last_at + 1
         for name, some in parts.items():
             stream, files = name in self.sharded.flow.numbers, dict[str, int]()
             for part in some:
-                if isinstance(part, Piece):
+                if isinstance(part, InputSection):
                     if stream and part.file not in files:
                         files[part.file] = at
-                        at += sum(p.rows for p in some if isinstance(p, Piece) and p.file == part.file)
+                        at += sum(p.rows for p in some if isinstance(p, InputSection) and p.file == part.file)
                     listed.append(replace(part, at=files.get(part.file, 0)))
                     continue
                 rows = counted(part.rows) if stream else part.rows
@@ -414,7 +414,7 @@ class Sharded(Durable):
                     sections.append((name, p, own.rows, own.ann))
                     begins.append(at if stream else 0)
                 at += len(rows) if stream else 0
-        written: list[Piece] = []
+        written: list[InputSection] = []
         if sections:
             name = input_name(number, f"driver-{self.nonce}-{time.monotonic_ns()}")
             written = write_input(Disk(), self._place / INPUTS / name, sections)

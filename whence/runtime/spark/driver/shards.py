@@ -19,21 +19,21 @@ from whence.engine.exchange.ship import by_arrival, targets
 from whence.model.codes import NULL, Codes
 from whence.model.types import Schema
 from whence.plan.algebra.program import Lifetime, is_owed, owner_of
-from whence.plan.partitions.distribution import Dist
+from whence.plan.partitions.distribution import Distribution
 from whence.plan.streams.model import has_at
-from whence.runtime.spark.driver.crew import Crew
+from whence.runtime.spark.driver.crew import SuperstepRunner
 
 
-class Shards:
+class PartitionedRelation:
     """A table or view by name; with `$at` the last of its columns it is a stream."""
 
     algebra = COUNTING
 
-    def __init__(self, name: str, schema: Schema, crew: Crew, dist: Callable[[], Dist]):
+    def __init__(self, name: str, schema: Schema, crew: SuperstepRunner, dist: Callable[[], Distribution]):
         self.name, self.schema, self._crew, self._dist = name, schema, crew, dist
 
     @property
-    def kept(self) -> Shards:
+    def kept(self) -> PartitionedRelation:
         """Itself: of a stream what it keeps is asked."""
         return self
 
@@ -43,7 +43,7 @@ class Shards:
         return self.contents().rows
 
     @property
-    def relation(self) -> Shards:
+    def relation(self) -> PartitionedRelation:
         """Itself: of a table both the scan and its relation are asked."""
         return self
 
@@ -122,7 +122,7 @@ class Shards:
 class ShardedLifetimes:
     """The deadlines of a table whose rows are in partitions; those are kept there, and moved by steps."""
 
-    def __init__(self, lifetime: Lifetime, table: Shards, crew: Crew):
+    def __init__(self, lifetime: Lifetime, table: PartitionedRelation, crew: SuperstepRunner):
         self.lifetime, self._table, self._crew = lifetime, table, crew
 
     @property

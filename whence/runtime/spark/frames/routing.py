@@ -29,7 +29,7 @@ from whence.connect import rows as rows_
 from whence.connect.files import Reject
 from whence.connect.reading import UnreadableError, read_texts
 from whence.connect.rejects import LONGEST, MOST, OnError, isolate, reason, record_of, too_many
-from whence.engine.core.epoch import Piece
+from whence.engine.core.epoch import InputSection
 from whence.engine.exchange.kernels.routing import route, split
 from whence.model.codes import Codes, Dictionary
 from whence.model.errors import DataError, StorageError
@@ -40,7 +40,7 @@ from whence.state.inputs import write_input
 from whence.state.manifest import INPUTS
 
 if TYPE_CHECKING:
-    from whence.plan.partitions.distribute import Dist
+    from whence.plan.partitions.distribute import Distribution
 
 SMALL = 2_000
 """Rows up to which a task gives them back in place of writing a file."""
@@ -73,7 +73,7 @@ class Routing:
     """Everything that a task needs to know to encode and route rows of a table."""
 
     partitions: int
-    tables: dict[str, tuple[Schema, Dist]]
+    tables: dict[str, tuple[Schema, Distribution]]
     words: Address
     folder: str  # of the database
     nonce: str  # of the driver: no other ever has the same
@@ -88,7 +88,7 @@ class RawRows:
     signs: Codes
 
 
-Part = RawRows | Piece
+Part = RawRows | InputSection
 
 
 @dataclass(frozen=True)
@@ -173,7 +173,7 @@ def route_frame(
         if len(rejects) > MOST:
             raise too_many()
         if any(row.kind == "pieces" for row in found):
-            _tidy(task, {part.file for section in sections for part in section.parts if isinstance(part, Piece)})
+            _tidy(task, {part.file for section in sections for part in section.parts if isinstance(part, InputSection)})
         return Routed(tuple(sections), skipped, tuple(rejects))
     except BaseException:
         with suppress(StorageError):
@@ -452,12 +452,12 @@ class Task:
             batches = pa.ipc.open_stream(data).read_all().to_batches()
             rows, signs, skipped, rejects = self.encode(batches, dictionary)
             return Section(len(rows), (RawRows(rows, signs),)), skipped, rejects
-        pieces = tuple(Piece(*fields) for fields in json.loads(data))
+        pieces = tuple(InputSection(*fields) for fields in json.loads(data))
         return Section(sum(piece.rows for piece in pieces), pieces), 0, []
 
 
 def counted(rows: Codes) -> Codes:
-    """Rows of a stream with one more column, which counts them; they arrive in that order (`Piece.at`)."""
+    """Rows of a stream with one more column, which counts them; they arrive in that order (`InputSection.at`)."""
     out = np.empty((len(rows), rows.shape[1] + 1), np.int64)
     out[:, :-1] = rows
     out[:, -1] = np.arange(len(rows))

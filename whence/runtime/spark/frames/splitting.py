@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 
-from whence.engine.core.epoch import Piece
+from whence.engine.core.epoch import InputSection
 from whence.model.errors import StorageError
 from whence.runtime.spark.frames.routing import Part, RawRows, Routed, Routing, Section, by_partition, counted
 from whence.state.disk import Disk, telling
@@ -48,7 +48,7 @@ class Split:
     table: str
     batch: int
     routed: str  # how the rows were routed
-    epochs: tuple[tuple[Piece, ...], ...]
+    epochs: tuple[tuple[InputSection, ...], ...]
 
     @property
     def folder(self) -> Path:
@@ -83,7 +83,7 @@ def plan(found: Routed, routing: Routing, name: str, table: str, batch: int, lim
     forget(database, name)
     disk.make_folder(split.folder)
     disk.make_folder(database / INPUTS)
-    epochs: list[list[Piece]] = []
+    epochs: list[list[InputSection]] = []
     room = 0
     for number, section in enumerate(found.sections):
         if not epochs or section.rows > room:
@@ -109,7 +109,7 @@ def resumed(database: Path, name: str, batch: int) -> Split:
         content: dict[str, Any] = json.loads(Disk().read(path))
         if content["batch"] != batch:
             raise ValueError(f"is of batch {content['batch']}")
-        epochs = tuple(tuple(Piece(*fields) for fields in pieces) for pieces in content["epochs"])
+        epochs = tuple(tuple(InputSection(*fields) for fields in pieces) for pieces in content["epochs"])
         return Split(database, name, content["table"], batch, content["routed"], epochs)
     except (StorageError, ValueError, KeyError, TypeError) as error:
         raise StorageError(
@@ -133,7 +133,7 @@ def _how(routing: Routing, table: str) -> str:
     return f"{routing.partitions} {dist.kind} {list(dist.cols)}"
 
 
-def _moved(section: Section, split: Split, routing: Routing, disk: Disk, name: str) -> Sequence[Piece]:
+def _moved(section: Section, split: Split, routing: Routing, disk: Disk, name: str) -> Sequence[InputSection]:
     """The pieces of a section, in files of the plan's folder."""
     raw = [part for part in section.parts if isinstance(part, RawRows)]
     if raw:
@@ -142,13 +142,13 @@ def _moved(section: Section, split: Split, routing: Routing, disk: Disk, name: s
             rows = counted(rows)
         name = f"{split.name}-{split.batch}-{routing.nonce}-{name}"  # it is linked to by this name
         return write_input(disk, split.folder / name, by_partition(split.table, routing, rows, signs))
-    pieces = [part for part in section.parts if isinstance(part, Piece)]
+    pieces = [part for part in section.parts if isinstance(part, InputSection)]
     for file in {piece.file for piece in pieces}:
         disk.rename(split.database / INPUTS / file, split.folder / file)
     return pieces
 
 
-def _in_order(read: Sequence[RawRows], pieces: Sequence[Piece]) -> list[RawRows]:
+def _in_order(read: Sequence[RawRows], pieces: Sequence[InputSection]) -> list[RawRows]:
     """The rows of a stream as each file had them before they were routed."""
     found = []
     for file in dict.fromkeys(piece.file for piece in pieces):

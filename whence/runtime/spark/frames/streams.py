@@ -51,7 +51,7 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,100}")
 
 
 @dataclass(frozen=True)
-class Source:
+class AttachedStream:
     """A stream that is attached to a table."""
 
     name: str
@@ -67,12 +67,12 @@ class Source:
     missing: Missing = "error"
 
 
-class Streams:
+class AttachedStreams:
     """The streams of one database on Spark, attached and running."""
 
     def __init__(self, runtime: Any) -> None:
         self._runtime = runtime
-        self._sources: dict[str, Source] = {}
+        self._sources: dict[str, AttachedStream] = {}
         self.running: Running | None = None
 
     def attach(
@@ -124,7 +124,7 @@ class Streams:
             raise WhenceError(f"this DataFrame is not a stream: insert it into {table}, or make it by spark.readStream")
         order = (order_by,) if isinstance(order_by, str) else tuple(order_by or ())
         chosen = early_choice(early, default="hold" if known[table].lifetime is None else "ignore")
-        source = Source(
+        source = AttachedStream(
             name, table, df, op, order, strict, max_rows_per_epoch, check_choice(on_error), chosen, missing=missing
         )
         source = self._checked(source, format, timestamps)
@@ -135,7 +135,7 @@ class Streams:
         self._sources[name] = source
         return name
 
-    def _checked(self, source: Source, format: str | None, timestamps: Any) -> Source:
+    def _checked(self, source: AttachedStream, format: str | None, timestamps: Any) -> AttachedStream:
         """The source, when all its columns are found; Debezium's messages become rows here."""
         from whence.runtime.spark.frames import columns, debezium
         from whence.runtime.spark.frames.corrupt import with_corrupt_records
@@ -228,7 +228,7 @@ class _Stopped(WhenceError):  # noqa: N818 - it is none
 class Flow:
     """One source while it runs: what Spark calls with each batch."""
 
-    source: Source
+    source: AttachedStream
     runtime: Any
     max_rows: int
     failed: Callable[[], None]
@@ -334,7 +334,7 @@ class Flow:
         )
 
 
-def _warn_of_others(source: Source, fields: Sequence[Any], schema: Schema) -> None:
+def _warn_of_others(source: AttachedStream, fields: Sequence[Any], schema: Schema) -> None:
     """Log the columns of a source that go nowhere, unless they are an error."""
     from whence.runtime.spark.frames.columns import CORRUPT
 
@@ -354,7 +354,12 @@ class Running:
     """
 
     def __init__(
-        self, runtime: Any, sources: list[Source], trigger: dict[str, Any], checkpoint: str | Path | None, max_rows: int
+        self,
+        runtime: Any,
+        sources: list[AttachedStream],
+        trigger: dict[str, Any],
+        checkpoint: str | Path | None,
+        max_rows: int,
     ) -> None:
         from whence.runtime.spark.session.errors import jvm_errors
 

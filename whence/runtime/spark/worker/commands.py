@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from whence.engine.core.epoch import Piece
+from whence.engine.core.epoch import InputSection
 from whence.engine.core.operator import Batch
 from whence.engine.exchange.staged import Parcel
 from whence.engine.streams.promise import Promise
@@ -33,7 +33,7 @@ _BULKY = 1 << 20  # bytes that are passed on as a file
 
 
 @dataclass(frozen=True)
-class Plan:
+class PartitionPlan:
     """What a partition must know to build its share: the tables, the pieces, and since when each piece has been."""
 
     version: int
@@ -43,11 +43,11 @@ class Plan:
     views: Mapping[str, View] = field(default_factory=dict)  # as they are planned
 
 
-Plans = Callable[[int], Plan]  # by their versions
+Plans = Callable[[int], PartitionPlan]  # by their versions
 
 
 @dataclass(frozen=True)
-class InFile:
+class SpilledBatch:
     """A batch in a file of the exchange."""
 
     file: str
@@ -58,11 +58,11 @@ class InFile:
         return self.rows
 
 
-Payload = Batch | InFile
+Payload = Batch | SpilledBatch
 
 
 @dataclass(frozen=True)
-class Step:
+class PartitionCommand:
     """What one partition does in one superstep.
 
     In the first stage: the exact changes of tables, or rows as sources gave them (`raw`, then what is due at `time`
@@ -75,7 +75,7 @@ class Step:
     time: int = 0
     deltas: Mapping[str, Batch] = field(default_factory=dict)
     refreshed: Mapping[str, Codes] = field(default_factory=dict)
-    raw: Mapping[str, Sequence[Piece]] | None = None
+    raw: Mapping[str, Sequence[InputSection]] | None = None
     early: Mapping[str, Early] = field(default_factory=dict)  # deletions in `raw` whose rows are not there
     deadlines: Mapping[str, Codes] = field(default_factory=dict)  # of the rows of deltas, where they are known
     received: Sequence[tuple[str, Payload]] = ()
@@ -112,7 +112,7 @@ class Reply:
     seconds: float = 0.0
 
 
-def put_away(folder: Path, name: str, batch: Batch) -> Payload:
+def spill(folder: Path, name: str, batch: Batch) -> Payload:
     """The batch, or, if it is bulky, where it has been written to. Nothing here has to outlive the driver."""
     if batch.rows.nbytes < _BULKY:
         return batch
@@ -127,7 +127,7 @@ def put_away(folder: Path, name: str, batch: Batch) -> Payload:
         with suppress(OSError):
             unfinished.unlink(missing_ok=True)
         return batch
-    return InFile(path.name, len(batch.ann), batch.rows.nbytes + batch.ann.nbytes)
+    return SpilledBatch(path.name, len(batch.ann), batch.rows.nbytes + batch.ann.nbytes)
 
 
 def fetch(folder: Path, payload: Payload) -> Batch:
@@ -139,7 +139,7 @@ def fetch(folder: Path, payload: Payload) -> Batch:
 
 
 @dataclass
-class History:
+class CommandLog:
     """What a partition has been through since its image, as the driver knows it; the steps themselves in a file.
 
     `tokens` and `offsets` go together: a step's name, and where it is in the file.
@@ -151,7 +151,7 @@ class History:
     file: str = ""
     tokens: list[int] = field(default_factory=list)
     offsets: list[int] = field(default_factory=list)
-    tail: list[Step] = field(default_factory=list)  # the last steps, if they could not be written
+    tail: list[PartitionCommand] = field(default_factory=list)  # the last steps, if they could not be written
 
     @property
     def last(self) -> int:
@@ -166,7 +166,7 @@ class History:
         except ValueError:
             return None
 
-    def read(self, folder: Path, start: int) -> list[Step]:
+    def read(self, folder: Path, start: int) -> list[PartitionCommand]:
         """The steps from a place on."""
         steps, written = [], self.offsets[start:]
         if written:

@@ -55,7 +55,7 @@ class Address:
     secret: str = field(repr=False)
 
 
-class WordServer:
+class DictionaryServer:
     """Answers the workers' questions, in threads of the driver; one a database.
 
     >>> words = Dictionary(); words.intern("a")
@@ -87,7 +87,7 @@ class WordServer:
         self._server.server_close()
         self._server.hang_up()
 
-    def __enter__(self) -> WordServer:
+    def __enter__(self) -> DictionaryServer:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -19,14 +19,14 @@ from whence.connect import files
 from whence.connect.rows import to_arrow
 from whence.engine.build import Builder
 from whence.engine.core.batch import concat
-from whence.engine.core.epoch import Epoch, Inputs, Piece
-from whence.engine.core.epoch_context import during
+from whence.engine.core.epoch import Epoch, Inputs, InputSection
+from whence.engine.core.epoch_context import epoch_context
 from whence.engine.core.image import Images, SoundImages, StaleImage
 from whence.engine.core.lifetimes import Lifetimes
 from whence.engine.core.operator import Batch, Operator
-from whence.engine.core.operator_stats import Figures, measure
-from whence.engine.core.replaying import derived_before
-from whence.engine.exchange.staged import Staged
+from whence.engine.core.operator_stats import OperatorStats, measure
+from whence.engine.core.replaying import replaying
+from whence.engine.exchange.staged import StagedDataflow
 from whence.engine.recursion.components import build_fixpoint, build_outputs
 from whence.engine.recursion.partitioned_fixpoint import build_exchange
 from whence.engine.relational.scan import Scan
@@ -34,16 +34,16 @@ from whence.engine.streams.retain import is_stream
 from whence.model.codes import Codes, Dictionary
 from whence.model.errors import WhenceError
 from whence.plan.algebra.program import Program, is_owed, owner_of, with_debts
-from whence.plan.partitions.distribute import Piece as Part
+from whence.plan.partitions.distribute import PlannedComponent as Part
 from whence.plan.partitions.streams import share
 from whence.plan.streams.model import without_at
 from whence.runtime.reading.late_rows import lates_under, stream_figures
 from whence.runtime.spark.frames import frames
-from whence.runtime.spark.worker.commands import History, Plan, Plans, Reply, Step, fetch
+from whence.runtime.spark.worker.commands import CommandLog, PartitionCommand, PartitionPlan, Plans, Reply, fetch
 from whence.runtime.writing.expiry import say_expired
 from whence.runtime.writing.inputs import joined, settle
 from whence.sql.reader import deep_stack
-from whence.state.chain import Chain, Writer
+from whence.state.chain import ImageChain, Writer
 from whence.state.disk import Disk
 from whence.state.inputs import read_input
 from whence.state.manifest import STATE, Link
@@ -51,10 +51,10 @@ from whence.state.manifest import STATE, Link
 if TYPE_CHECKING:
     from whence.engine.streams.replay.ragged import Ragged
     from whence.explain.retrieve.site import Site
-    from whence.runtime.spark.driver.retrieving import Share
+    from whence.runtime.spark.driver.retrieving import StreamPartition
 
 
-class LostError(Exception):
+class DivergedError(Exception):
     """The partition cannot be brought to where it should be: it must be loaded anew."""
 
 
@@ -64,13 +64,13 @@ class Partition:
     def __init__(self, number: int, of: int, dictionary: Dictionary, folder: Path, plans: Plans):
         self.number, self.of, self.dictionary, self.folder, self._plans = number, of, dictionary, folder, plans
         self.disk = Disk()
-        self.flow = Staged(number, of)
+        self.flow = StagedDataflow(number, of)
         self.lifetimes: dict[str, Lifetimes] = {}
-        self.plan: Plan | None = None
+        self.plan: PartitionPlan | None = None
         self.last = 0  # the token of the last step
         self.run: int | None = None  # the run that is under way
         self._before = 0  # the token before it
-        self._undo_plan: tuple[Plan | None, dict[str, Any], dict[str, Lifetimes]] | None = None
+        self._undo_plan: tuple[PartitionPlan | None, dict[str, Any], dict[str, Lifetimes]] | None = None
         self._moved: list[Lifetimes] = []
         self._reply: Reply | None = None
         self._told: set[str] = set()  # whose changes the run under way has told of: a stage may have many rounds
@@ -80,15 +80,15 @@ class Partition:
 
     # -- where it is -------------------------------------------------------------------------------------------------
 
-    def settle(self, history: History, run: int | None) -> None:
+    def settle(self, history: CommandLog, run: int | None) -> None:
         """Be where the driver says: keep or take back what was under way, and do what has been missed."""
         if self.run is not None and self.run != run and history.place(self.last) is None:
             self.undo()
         place = history.place(self.last)
         if place is None:
-            raise LostError
+            raise DivergedError
         if place < len(history.tokens):
-            with derived_before():
+            with replaying():
                 for step in history.read(self.folder, place):
                     if step.run != self.run:
                         self.commit()
@@ -96,10 +96,10 @@ class Partition:
         if self.run != run:
             self.commit()
 
-    def load(self, history: History) -> None:
+    def load(self, history: CommandLog) -> None:
         """Begin from the image of a history; the partition must be new."""
         if history.links and history.plan is not None:
-            with Chain(self.folder / STATE, history.links) as chain:
+            with ImageChain(self.folder / STATE, history.links) as chain:
                 images = SoundImages(chain)
                 try:
                     self._install(self._plans(history.plan), images)
@@ -129,7 +129,7 @@ class Partition:
             for life in self._moved:
                 life.undo()
         except WhenceError as error:
-            raise LostError from error
+            raise DivergedError from error
         if self._undo_plan is not None:
             self.plan, self.flow.tables, self.lifetimes = self._undo_plan
             self._keep_shares(self.plan)
@@ -138,7 +138,7 @@ class Partition:
     # -- what it does ------------------------------------------------------------------------------------------------
 
     @deep_stack()
-    def do(self, step: Step, wanted: Collection[str] = ()) -> Reply:
+    def do(self, step: PartitionCommand, wanted: Collection[str] = ()) -> Reply:
         """Do a step. Doing the last one again (a task that is tried again) says the same once more."""
         if step.token == self.last and self._reply is not None:
             return self._reply
@@ -154,7 +154,7 @@ class Partition:
             elif step.stage == 0:
                 deltas, refreshed = self._taken(step, reply)
             moved = self._before_run(deltas, refreshed, step, reply)
-            with during(step.epoch, step.time) if step.epoch else nullcontext():
+            with epoch_context(step.epoch, step.time) if step.epoch else nullcontext():
                 reply.parcels = self.flow.run_stage(step.stage, deltas, self._received(step), step.promise)
                 reply.waits = self.flow.waits(step.stage)
             for life, delta, again in moved:
@@ -166,7 +166,7 @@ class Partition:
         except BaseException as error:
             say_expired(error, reply.expired)
             self.last = step.token
-            with suppress(LostError):
+            with suppress(DivergedError):
                 self.undo()
             raise
         found = {**deltas, **self.flow.changes(step.stage)} if step.plan is None else {}
@@ -183,13 +183,13 @@ class Partition:
         """Rows with how often they come or go; those of a stream come, whatever they carry."""
         return Batch(batch.rows, np.ones(len(batch), np.int64), True) if is_stream(self._operator(name)) else batch
 
-    def _received(self, step: Step) -> dict[str, Batch]:
+    def _received(self, step: PartitionCommand) -> dict[str, Batch]:
         parts: dict[str, list[Batch]] = {}
         for channel, payload in step.received:
             parts.setdefault(channel, []).append(fetch(self.folder, payload))
         return {channel: concat(batches, batches[0].rows.shape[1]) for channel, batches in parts.items()}
 
-    def _taken(self, step: Step, reply: Reply) -> tuple[dict[str, Batch], dict[str, Codes]]:
+    def _taken(self, step: PartitionCommand, reply: Reply) -> tuple[dict[str, Batch], dict[str, Codes]]:
         """What a step brings to the tables: their exact changes, and rows that live anew."""
         if step.raw is None:
             return dict(step.deltas), dict(step.refreshed)
@@ -200,11 +200,11 @@ class Partition:
         epoch, reply.missing = settle(given, raw, tables, scans, self.lifetimes, self.dictionary)
         return epoch.deltas, epoch.refreshed
 
-    def _rows(self, pieces: Sequence[Piece]) -> tuple[Codes, Codes]:
+    def _rows(self, pieces: Sequence[InputSection]) -> tuple[Codes, Codes]:
         return joined([read_input(self.disk, self.folder, piece) for piece in pieces])
 
     def _before_run(
-        self, deltas: dict[str, Batch], refreshed: dict[str, Codes], step: Step, reply: Reply
+        self, deltas: dict[str, Batch], refreshed: dict[str, Codes], step: PartitionCommand, reply: Reply
     ) -> list[tuple[Lifetimes, Batch, Codes]]:
         """Let the lifetimes forget what is about to leave; those that must hear of what has come."""
         moved = []
@@ -223,7 +223,7 @@ class Partition:
 
     # -- the plan ----------------------------------------------------------------------------------------------------
 
-    def _install(self, plan: Plan, images: Images | None) -> None:
+    def _install(self, plan: PartitionPlan, images: Images | None) -> None:
         """Take up another plan; with images everything is restored, else what is new is filled by the stages."""
         self._undo_plan = self.plan, dict(self.flow.tables), dict(self.lifetimes)
         had = self.plan.since if self.plan is not None else {}
@@ -261,7 +261,7 @@ class Partition:
         self._keep_shares(plan)
         self.plan = plan
 
-    def _keep_shares(self, plan: Plan | None) -> None:
+    def _keep_shares(self, plan: PartitionPlan | None) -> None:
         """Let streams keep this partition's share of what is to be kept of them; where they are may have changed."""
         for name, stream in self.flow.streams.items():
             retention = plan.tables[name].stream if plan is not None else None
@@ -269,7 +269,7 @@ class Partition:
                 dist = plan.distributed.tables[name]
                 stream.kept.retention = retention if dist.kind in ("one", "all") else share(retention, self.of)
 
-    def pretend(self, plan: Plan) -> None:
+    def pretend(self, plan: PartitionPlan) -> None:
         """Take up a plan without any rows, to be looked at."""
         self._install(plan, None)
         self.flow.pretend()
@@ -344,24 +344,24 @@ class Partition:
     def stream_figures(self) -> dict[str, dict[str, int]]:
         return stream_figures(self.flow)
 
-    def share(self, name: str) -> Share:
+    def share(self, name: str) -> StreamPartition:
         """What it keeps of a stream."""
-        from whence.runtime.spark.driver.retrieving import Share
+        from whence.runtime.spark.driver.retrieving import StreamPartition
 
         kept = self._site().kept(name)
-        return Share(kept.rows.copy(), kept.first, kept.next, kept.last_at, kept.promised)
+        return StreamPartition(kept.rows.copy(), kept.first, kept.next, kept.last_at, kept.promised)
 
-    def behind(self, view: str, source: str | None, wanted: Codes) -> dict[str, Ragged]:
+    def backward_tids(self, view: str, source: str | None, wanted: Codes) -> dict[str, Ragged]:
         """The tids behind results of a stream view; all tids are of this share."""
-        from whence.explain.retrieve.behind import behind
+        from whence.explain.retrieve.behind import backward_tids
 
-        return behind(self._site(), view, wanted, source)
+        return backward_tids(self._site(), view, wanted, source)
 
-    def reached(self, view: str, source: str, tid: int) -> Codes:
+    def forward_tids(self, view: str, source: str, tid: int) -> Codes:
         """The results that an input reached; all tids are of this share."""
-        from whence.explain.retrieve.forward import reached
+        from whence.explain.retrieve.forward import forward_tids
 
-        return reached(self._site(), view, source, tid)
+        return forward_tids(self._site(), view, source, tid)
 
     def _site(self) -> Site:
         from whence.explain.retrieve.site import Site  # loaded with the first question
@@ -394,7 +394,7 @@ class Partition:
     def state_bytes(self) -> int:
         return self.flow.state_bytes + sum(life.nbytes for life in self.lifetimes.values())
 
-    def figures(self) -> dict[str, Figures]:
+    def figures(self) -> dict[str, OperatorStats]:
         """How much every operator holds, by fingerprint."""
         return {op.fingerprint: measure(op) for op in [*self.flow.tables.values(), *self.flow.order]}
 
@@ -412,7 +412,7 @@ class Partition:
             links, kind = (), "base"
         file, before = f"{stem}-{secrets.token_hex(4)}.{kind}", None
         if links:
-            with Chain(self.folder / STATE, links) as chain:
+            with ImageChain(self.folder / STATE, links) as chain:
                 before = chain.directory
         with Writer(self.disk, self.folder / STATE / file, before) as writer:
             for key, image in self._images():

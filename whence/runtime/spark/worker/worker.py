@@ -17,13 +17,22 @@ from pathlib import Path
 from typing import Any
 
 from whence.engine.core.operator import Batch
-from whence.engine.core.replaying import derived_before
+from whence.engine.core.replaying import replaying
 from whence.engine.exchange.staged import Parcel
 from whence.model.errors import OutOfMemoryError, WhenceError
 from whence.runtime.questions.explain import in_bytes
-from whence.runtime.spark.worker.commands import Call, History, Plan, Reply, Sent, Step, fetch, put_away
+from whence.runtime.spark.worker.commands import (
+    Call,
+    CommandLog,
+    PartitionCommand,
+    PartitionPlan,
+    Reply,
+    Sent,
+    fetch,
+    spill,
+)
 from whence.runtime.spark.worker.dictionary_server import Address, RemoteDictionary
-from whence.runtime.spark.worker.partition import LostError, Partition
+from whence.runtime.spark.worker.partition import DivergedError, Partition
 from whence.state.manifest import EXCHANGE
 
 
@@ -46,12 +55,12 @@ class Request:
     """What one partition is to do: a step of a run, or an answer between two."""
 
     partition: int
-    history: History
-    work: Step | Call
+    history: CommandLog
+    work: PartitionCommand | Call
     wanted: tuple[str, ...] = ()
 
 
-class Roster:
+class PartitionCache:
     """The partitions that this process has, of one driver; the one used last at the end."""
 
     def __init__(self, setup: Setup):
@@ -59,7 +68,7 @@ class Roster:
         self._dictionary = RemoteDictionary(setup.words)
         self._folder = Path(setup.folder)
         self._partitions: OrderedDict[int, Partition] = OrderedDict()
-        self._plans: dict[int, Plan] = {}
+        self._plans: dict[int, PartitionPlan] = {}
 
     def answer(self, setup: Setup, request: Request) -> Any:
         """Bring a partition to the present and let it do its work."""
@@ -67,23 +76,23 @@ class Roster:
             self._dictionary.catch_up(setup.length)
         work = request.work
         partition = self._at_present(setup, request)
-        if isinstance(work, Step):
+        if isinstance(work, PartitionCommand):
             answer: Any = self._sendable(partition.do(work, request.wanted), partition)
         else:
             name, args = work
             answer = getattr(partition, name)(*args)
             if isinstance(answer, Batch):
-                answer = put_away(self._folder, self._file(partition), answer)
+                answer = spill(self._folder, self._file(partition), answer)
         self._bound(setup, partition)
         return answer
 
     def _at_present(self, setup: Setup, request: Request) -> Partition:
         found = self._partitions.pop(request.partition, None)
-        again = isinstance(request.work, Step) and found is not None and found.last == request.work.token
+        again = isinstance(request.work, PartitionCommand) and found is not None and found.last == request.work.token
         if found is not None and not again:
             try:
                 found.settle(request.history, setup.run)
-            except LostError:
+            except DivergedError:
                 found = None
                 gc.collect()
         if found is None:
@@ -95,7 +104,7 @@ class Roster:
         self._partitions[request.partition] = found
         return found
 
-    def _plan(self, version: int) -> Plan:
+    def _plan(self, version: int) -> PartitionPlan:
         if version not in self._plans:
             self._plans[version] = pickle.loads((self._folder / EXCHANGE / plan_file(version)).read_bytes())
         return self._plans[version]
@@ -107,7 +116,7 @@ class Roster:
                 parcel.stage,
                 parcel.channel,
                 parcel.to,
-                put_away(self._folder, self._file(partition), parcel.batch),
+                spill(self._folder, self._file(partition), parcel.batch),
                 parcel.rows,
                 parcel.bytes,
             )
@@ -115,7 +124,7 @@ class Roster:
             if isinstance(parcel, Parcel)
         ]
         changes = {
-            name: put_away(self._folder, self._file(partition), fetch(self._folder, batch))
+            name: spill(self._folder, self._file(partition), fetch(self._folder, batch))
             for name, batch in reply.changes.items()
         }
         return replace(reply, parcels=parcels, changes=changes)
@@ -159,7 +168,7 @@ class Roster:
         gc.collect()  # a partition is made of cycles
 
 
-_roster: Roster | None = None
+_roster: PartitionCache | None = None
 
 
 def plan_file(version: int) -> str:
@@ -171,11 +180,11 @@ def work(setup: Setup, items: Iterable[bytes]) -> Iterator[bytes]:
     try again would not help."""
     global _roster
     if _roster is None or _roster.nonce != setup.nonce:
-        _roster = Roster(setup)
+        _roster = PartitionCache(setup)
     for item in items:  # to the end: a worker that leaves some is not used again
         for request in pickle.loads(item):
             try:
-                with derived_before(setup.known):
+                with replaying(setup.known):
                     answer, error = _roster.answer(setup, request), None
             except WhenceError as raised:
                 answer, error = None, raised
