@@ -29,7 +29,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A session in `local[2,4]` whose files are all in a temporary folder."""
     from tests.spark.places import places
-    from whence.runtime.spark.session import session
+    from whence.runtime.spark.session.session import session
 
     folder = tmp_path_factory.mktemp("spark")
     running = session("local[2,4]", app="tests", conf=places(folder))

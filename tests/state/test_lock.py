@@ -100,7 +100,7 @@ def test_a_folder_that_cannot_be_written_to(tmp_path: Path) -> None:
 FORK = """
 import os, sys, time
 from pathlib import Path
-from whence.errors import StorageError
+from whence.model.errors import StorageError
 from whence.state.disk import Disk
 from whence.state.lock import Lock
 lock = Lock(Disk(), Path(sys.argv[1]))

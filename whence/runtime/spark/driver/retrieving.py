@@ -81,7 +81,7 @@ class PartitionedSite(Site):
         places = wanted - whole.kept.first
         home = whole.home[places]
         there = {int(p): np.flatnonzero(home == p) for p in np.unique(home)}
-        calls = {p: ("behind", (view, source, whole.local[places[at]])) for p, at in there.items()}
+        calls = {p: ("backward_tids", (view, source, whole.local[places[at]])) for p, at in there.items()}
         answers: dict[int, dict[str, Ragged]] = self.catalog.crew.ask(calls)
         back = np.argsort(np.concatenate([np.empty(0, np.int64), *there.values()]), kind="stable")
         traces = self.traces(view)
@@ -98,7 +98,7 @@ class PartitionedSite(Site):
         inputs.kept.at(np.array([tid]))  # or it is an error
         place = tid - inputs.kept.first
         home, local = int(inputs.home[place]), int(inputs.local[place])
-        found = self.catalog.crew.ask({home: ("reached", (view, source, local))})[home]
+        found = self.catalog.crew.ask({home: ("forward_tids", (view, source, local))})[home]
         tids = whole.here(home, found)
         return tids[tids >= whole.kept.first]
 
