@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from tests.oracle import every_policy
-from whence.annotate.counting import COUNTING
 from whence.engine.core.operator import Batch, Operator
 from whence.engine.recursion.fixpoint import Fixpoint
 from whence.model.codes import Dictionary
@@ -28,7 +27,6 @@ LINK, SHUT = 0, 1  # external relations: links (with or without a cost), and nod
 class Source(Operator):
     """Stands for an input; the rows are handed to the fixpoint directly."""
 
-    algebra = COUNTING
     inputs: list[Operator] = []  # noqa: RUF012 - it has none
 
 

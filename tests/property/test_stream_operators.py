@@ -14,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.streams.driver import PAIR, Feed, Row, Sets, cut, run, same_however_cut, schema, stream
-from whence.annotate.counting import COUNTING
 from whence.annotate.covering import Covering
 from whence.annotate.lineage import Lineage
 from whence.engine.core.operator import Batch
@@ -223,7 +222,7 @@ relation_change = st.tuples(st.integers(0, 3), st.integers(0, 2), st.sampled_fro
 @few
 @given(rows=arrived(), changes=st.lists(st.lists(relation_change, max_size=4), max_size=6), seed=st.integers(0, 99))
 def test_lookup(kind, keys, tested, rows, changes, seed):
-    feed, table = Feed(), Scan("t", TWO, (), COUNTING)
+    feed, table = Feed(), Scan("t", TWO, ())
     test = Call(BOOLEAN, "<", (Col(BIGINT, 1), Col(BIGINT, 3))) if tested else None
     wide = kind in ("inner", "left")
     op = Lookup(Generate(feed, "a", Sets()), table, kind, keys, test, FOUR if wide else PAIR, Dictionary())

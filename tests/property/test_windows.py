@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from tests.streams.window_reference import Row, Source, decode, encode, reference, same
-from whence.annotate.counting import COUNTING
 from whence.annotate.covering import Covering
 from whence.annotate.lineage import Lineage
 from whence.engine.core.operator import Batch
@@ -150,7 +149,7 @@ def test_windows_are_what_they_are_defined_to_be(seed: int) -> None:
     codes = encode(rows, SCHEMA, dictionary)
     tracer: Any = r.choice((None, Lineage(("s",)), Covering(("s",))))
     schema = output_schema(span, keys, aggs)
-    operator = Window(Source(SCHEMA, tracer or COUNTING), span, keys, aggs, schema, dictionary)
+    operator = Window(Source(SCHEMA, tracer), span, keys, aggs, schema, dictionary)
     operator, got, ann = run(r, codes, operator, tracer)
 
     on = SCHEMA.types[span.on or 0]

@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import whence
-from whence.annotate.counting import COUNTING
 from whence.engine.core.batch import concat, consolidate
 from whence.engine.core.epoch import Epoch, Inputs
 from whence.engine.exchange.kernels.routing import route
@@ -186,14 +185,14 @@ def changes(of: Any) -> Counter[tuple[Any, ...]]:
         return Counter()
     if isinstance(of, np.ndarray):
         return Counter(map(tuple, of.tolist()))
-    of = consolidate(concat([of], of.rows.shape[1]), COUNTING)
+    of = consolidate(concat([of], of.rows.shape[1]))
     return Counter((*row, change) for row, change in zip(of.rows.tolist(), of.ann.tolist(), strict=True))
 
 
 def take(runtime: Any, rows: list[tuple[int, int, int]]) -> tuple[int, Codes, Codes]:
     pending = runtime._pending("t")
     missed = pending.take(*raw_of(rows)).passed
-    delta = consolidate(pending.batch(), COUNTING)
+    delta = consolidate(pending.batch())
     return missed, delta.rows, delta.ann
 
 

@@ -18,7 +18,6 @@ import numpy as np
 import pytest
 
 import whence
-from whence.annotate.counting import COUNTING
 from whence.engine.core.image import Image, StaleImage
 from whence.engine.core.operator import Batch, Operator
 from whence.engine.core.ordered import Ordered, Rank
@@ -451,7 +450,7 @@ def copied(image: Image) -> Image:
 @pytest.mark.parametrize("width", [0, 1, 3])
 def test_a_relation_keeps_ids_accumulators_and_free_ids(width: int) -> None:
     rng = np.random.default_rng(width)
-    one, two = Relation(width, COUNTING, 2), Relation(width, COUNTING, 2)
+    one, two = Relation(width, 2), Relation(width, 2)
     for relation in (one, two):
         for cols in [(), (0,), (2, 1)]:
             if all(c < width for c in cols):

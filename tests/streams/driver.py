@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from whence.annotate.counting import COUNTING
 from whence.engine.core.dataflow import upwards
 from whence.engine.core.operator import Batch, Operator
 from whence.engine.relational.scan import Scan
@@ -39,7 +38,7 @@ class Feed(Operator):
     primed = True
 
     def __init__(self, of: Schema = PAIR) -> None:
-        self.schema, self.algebra, self.inputs = of, COUNTING, []
+        self.schema, self.inputs = of, []
         self.rows: list[Row] = []  # all that came, with `$at`
 
     def contents(self) -> Batch:
@@ -55,7 +54,7 @@ class Sets:
     `times` takes what is not zero of either, so a pair of rows of two sources shows both.
     """
 
-    name, zero, one, additive, sources, grown, nbytes = "sets", 0, 1, False, ("a", "b"), False, 0
+    name, sources, grown, nbytes = "sets", ("a", "b"), False, 0
 
     def generate(self, source: str, tids: np.ndarray) -> np.ndarray:
         out = np.zeros((len(tids), 2), np.int64)

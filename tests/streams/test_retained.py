@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whence.annotate.counting import COUNTING
 from whence.engine.core.epoch_context import epoch_context
 from whence.engine.core.image import StaleImage
 from whence.engine.core.operator import Batch
@@ -68,7 +67,7 @@ def test_an_age_goes_by_the_times_of_epochs():
 
 
 def test_epochs_that_fail_leave_no_trace():
-    scan = StreamScan("s", Schema((Column("x", BIGINT),)), Retention(rows=4, micros=10**9), COUNTING)
+    scan = StreamScan("s", Schema((Column("x", BIGINT),)), Retention(rows=4, micros=10**9))
     with epoch_context(1, 5):
         scan.apply([Batch(rows(1, 3), np.ones(3, np.int64), True)])
     scan.commit()

@@ -11,7 +11,6 @@ import pytest
 import whence
 from tests.streams.window_reference import Source
 from whence.annotate import lineage as lineages
-from whence.annotate.counting import COUNTING
 from whence.annotate.covering import Covering
 from whence.annotate.kernels import tid_sets as ts
 from whence.annotate.lineage import ENCODINGS, Lineage
@@ -53,7 +52,7 @@ def rows(first: int, end: int) -> np.ndarray:
     return np.array([(i % 3, i // 2, NAMES[i % 2], i) for i in range(first, end)], np.int64).reshape(-1, 4)
 
 
-def window(tracer: object = COUNTING, by: tuple[int, ...] = (0,), **span: int) -> Window:
+def window(tracer: object = None, by: tuple[int, ...] = (0,), **span: int) -> Window:
     return Window(Source(ROWS, tracer), Span(**({"size": 4, "every": 2} | span), by=by), (0,), AGGS, SHOWN, WORDS)
 
 

@@ -644,7 +644,7 @@ def test_the_overheating_network() -> None:
         "hot": "retain(select(sorted))",
         "places": "retain(window(hot))",
         "alarm": "retain(select(places))",
-        "revision": "retain(project(select(traced(places))))",
+        "revision": "retain(project(select(provenancejoin(places))))",
     }
 
 

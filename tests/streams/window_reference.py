@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from whence.annotate.counting import COUNTING
 from whence.engine.core.operator import Batch, Operator
 from whence.model.codes import Dictionary, decode_value, encode_value
 from whence.model.types import Kind, Schema
@@ -26,8 +25,8 @@ Window = tuple[Any, Any, list[int]]  # start, end, rows
 class Source(Operator):
     """Stands for whatever rows come from."""
 
-    def __init__(self, schema: Schema, algebra: Any = COUNTING):
-        self.schema, self.inputs, self.algebra = schema, [], algebra
+    def __init__(self, schema: Schema, tracer: Any = None):
+        self.schema, self.inputs, self.tracer = schema, [], tracer
 
 
 def encode(rows: Sequence[Row], schema: Schema, dictionary: Dictionary) -> np.ndarray:

@@ -374,6 +374,6 @@ class Partitions:
         for scan in [n for node in nodes for n in logical.walk(node) if isinstance(n, Scan)]:
             if scan.table not in flow.tables:
                 table = flow.table(scan.table, scan.schema)
-                table.relation.apply(consolidate(held["table " + scan.table], flow.algebra))
+                table.relation.apply(consolidate(held["table " + scan.table]))
                 table.relation.commit()
         return flow, Builder(flow, self.dictionary, flow.views.__getitem__)

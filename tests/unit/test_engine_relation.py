@@ -9,7 +9,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from whence.annotate.counting import COUNTING
 from whence.engine.build import Builder
 from whence.engine.core.batch import consolidate
 from whence.engine.core.dataflow import Dataflow
@@ -31,7 +30,7 @@ fast = settings(max_examples=60, deadline=None, suppress_health_check=list(Healt
 
 def as_batch(changes) -> Batch:
     rows = np.array([c[:2] for c in changes], np.int64)
-    return consolidate(Batch(rows, np.array([c[2] for c in changes], np.int64)), COUNTING)
+    return consolidate(Batch(rows, np.array([c[2] for c in changes], np.int64)))
 
 
 def ids_by_row(relation: Relation) -> dict[tuple, int]:
@@ -41,7 +40,7 @@ def ids_by_row(relation: Relation) -> dict[tuple, int]:
 @fast
 @given(deltas, st.lists(st.booleans(), min_size=8, max_size=8))
 def test_relation(steps, kept):
-    relation, truth = Relation(2, COUNTING), Counter()
+    relation, truth = Relation(2), Counter()
     relation.index((0,))
     relation.index(())
     for step, keep in zip(steps, kept, strict=False):
@@ -67,7 +66,7 @@ def test_relation(steps, kept):
 
 
 def test_null_matches_only_when_asked():
-    relation = Relation(1, COUNTING)
+    relation = Relation(1)
     relation.apply(Batch(np.array([[NULL]]), np.array([1]), True))
     key = np.array([[NULL]])
     assert len(relation.probe((0,), key)[0]) == 0
@@ -75,7 +74,7 @@ def test_null_matches_only_when_asked():
 
 
 def test_relation_grows():
-    relation = Relation(2, COUNTING)
+    relation = Relation(2)
     relation.index((1,))
     rows = np.column_stack((np.arange(50_000), np.arange(50_000) % 7))
     relation.apply(Batch(rows, np.ones(50_000, np.int64), True))

@@ -25,9 +25,6 @@ class Covering:
     """
 
     name = "covering"
-    zero = 0
-    one = 1
-    additive = False
     nbytes = 0
     grown = False
 

@@ -49,9 +49,6 @@ class Lineage:
     """
 
     name = "lineage"
-    zero = 0
-    one = 1
-    additive = False
     large = 512  # words from which on the adaptive encoding takes a dictionary
     gain = 2  # times as many words that ids must take, for it to write deltas on intervals
 

@@ -1,7 +1,7 @@
 """Tracing: what the rows of an instrumented stream network carry, and the few operations its operators need.
 
 An annotation says which tids of which source streams a row came from. A column of annotations is an array whose first
-axis is the rows; operators only ever index it, concatenate it and hand it back to its algebra. Rows of streams never
+axis is the rows; operators only ever index it, concatenate it and hand it back to its tracer. Rows of streams never
 leave, so nothing is ever subtracted.
 
 | operation                | law | used by |
@@ -19,7 +19,7 @@ that.
 
 from __future__ import annotations
 
-from typing import Protocol, cast
+from typing import Protocol
 
 import numpy as np
 
@@ -29,12 +29,9 @@ Image = dict[str, np.ndarray]
 
 
 class Tracer(Protocol):
-    """An algebra of a stream network. It has the few names that an `Algebra` needs to be that of an operator."""
+    """What the annotations of a stream network mean; `name` is shown by EXPLAIN."""
 
     name: str
-    zero: int
-    one: int
-    additive: bool
     sources: tuple[str, ...]  # the streams that are traced
 
     def generate(self, source: str, tids: Codes) -> Codes: ...
@@ -57,8 +54,3 @@ class Tracer(Protocol):
 
     @property
     def nbytes(self) -> int: ...
-
-
-def tracer_of(algebra: object) -> Tracer | None:
-    """An algebra, if it is one that traces."""
-    return cast(Tracer, algebra) if hasattr(algebra, "over") else None

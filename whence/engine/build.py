@@ -102,7 +102,7 @@ class Builder:
         schema, words = node.schema, self.dictionary
         match node:
             case logical.Values():
-                return Values(node.rows, schema, self.dataflow.algebra, words)
+                return Values(node.rows, schema, words)
             case logical.Select():
                 return Select(inputs[0], node.predicate, words)
             case logical.Project():

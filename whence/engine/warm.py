@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from whence.annotate.bdd import Bdd
-from whence.annotate.counting import COUNTING
 from whence.annotate.covering import Covering
 from whence.annotate.lineage import ENCODINGS, Lineage
 from whence.annotate.order import DepthFirst
@@ -48,7 +47,7 @@ def warm() -> None:
     """Call each kernel once on a tiny input; later processes load the compiled code from the disk cache."""
     rows = np.array([[1, 2], [1, 3], [1, 2]], np.int64)
     ones = np.ones(3, np.int64)
-    _relation(consolidate(Batch(rows, ones), COUNTING))
+    _relation(consolidate(Batch(rows, ones)))
     first = np.zeros(1, np.int64)
     batches.join_batches(rows, first, rows, first)
     batches.number_rows(rows)
@@ -57,7 +56,7 @@ def warm() -> None:
     none = np.zeros(2, bool)
     signs.balance(ones, starts, starts[:2], none, False)
     signs.follow_keys(order, starts, ones, order, none, ones, np.zeros(3, bool), False)
-    COUNTING.times(ones, ones)
+    batches.multiply_counts(ones, ones, ones)
     number, keys, totals = aggregate.group_rows(rows, first, ones)
     batches.sum_by(number, ones, len(keys))
     at, ids = np.zeros(1, np.int64), np.zeros(1, np.int64)
@@ -100,9 +99,9 @@ def _columns(rows: np.ndarray) -> None:
 def _windows() -> None:
     """A row through a traced window of its key."""
     words, pair = Dictionary(), Schema((Column("a", BIGINT), Column(AT, BIGINT)))
-    tracer, stream = Covering(("a",)), Values(((1, 1),), pair, COUNTING, words)
+    tracer, stream = Covering(("a",)), Values(((1, 1),), pair, words)
     row = stream.recompute()
-    stream.algebra = tracer  # type: ignore[assignment]  # as instrumented streams have it
+    stream.tracer = tracer  # as instrumented streams have it
     window = Window(stream, Span(1, 1, by=(0,)), (), (logical.Agg("count", None),), pair, words)
     window.apply([Batch(row.rows, tracer.generate("a", row.ann))])
     window.commit()
@@ -117,7 +116,7 @@ def _windows() -> None:
 def _stream_operators() -> None:
     """A row, and one that is undone, through each operator with kernels of its own."""
     words, pair = Dictionary(), Schema((Column("a", BIGINT), Column(AT, BIGINT)))
-    stream, three = Values(((1, 1),), pair, COUNTING, words), Schema((*pair.columns, Column("b", BIGINT)))
+    stream, three = Values(((1, 1),), pair, words), Schema((*pair.columns, Column("b", BIGINT)))
     row = stream.recompute()
     for span in (Span(1, by=(0,)), Span(1, on=0)):
         join = WindowJoin(stream, stream, span, span, ((0, 0),), None, three, words)
@@ -277,7 +276,7 @@ def _run(flow: StagedDataflow, deltas: dict[str, Batch]) -> None:
 
 
 def _relation(batch: Batch) -> None:
-    relation = Relation(2, COUNTING)
+    relation = Relation(2)
     relation.index((0,))
     relation.apply(batch)
     relation.apply(Batch(batch.rows, -batch.ann, True))

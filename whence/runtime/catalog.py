@@ -305,10 +305,10 @@ class Catalog:
             if rows is not None:
                 table = self.program.tables[name]
                 if table.stream is not None:
-                    found[name] = stream = StreamScan(name, table.schema, table.stream, self.flow.algebra)
+                    found[name] = stream = StreamScan(name, table.schema, table.stream)
                     stream.kept.append(rows.rows, rows.ann)
                     continue
-                found[name] = Scan(name, table.schema, table.key, self.flow.algebra)
+                found[name] = Scan(name, table.schema, table.key)
                 found[name].relation.apply(rows)
                 found[name].relation.commit()
         return found

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from sqlglot import exp
 
-from whence.annotate.counting import COUNTING
 from whence.engine.core.batch import consolidate
 from whence.engine.core.operator import Batch
 from whence.model.codes import Codes
@@ -100,7 +99,7 @@ class Contents:
         """The change from `before` to these contents. Codes of words mean the same then and now: the dictionary only
         grows."""
         both = Batch(np.concatenate([self.rows, before.rows]), np.concatenate([self.counts, -before.counts]))
-        return consolidate(both, COUNTING)
+        return consolidate(both)
 
 
 def same_columns(one: Schema, other: Schema) -> bool:

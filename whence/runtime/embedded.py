@@ -87,7 +87,7 @@ class Embedded(Epochs):
         batch = op.contents()
         if is_stream(op):
             return np.ascontiguousarray(batch.rows[:, :-1]), np.ones(len(batch.ann), np.int64)
-        return batch.rows, op.algebra.multiplicity(batch.ann)
+        return batch.rows, batch.ann
 
     def count(self, name: str, wanted: Codes) -> Codes:
         """How often each of these rows is there."""

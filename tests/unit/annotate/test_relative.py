@@ -97,7 +97,7 @@ def test_packed_functions_are_read_elsewhere_by_their_names(graph: list[Edge], r
         assert other.heads(theirs) == tuple(renamed[n] for n in algebra.heads(mine))
         expected = sorted(tuple(sorted(renamed[v] for v in w)) for w in algebra.witnesses(mine, 1000))
         assert sorted(other.witnesses(theirs, 1000)) == expected
-    assert algebra.from_bytes(algebra.to_bytes(handles)).tolist() == handles.tolist()
+    assert algebra.unpack(names, data).tolist() == handles.tolist()
 
 
 @given(graphs, st.data())

@@ -55,7 +55,7 @@ def test_a_function_is_its_minimal_witnesses(make: Make, dnf: Dnf) -> None:
     assert [len(w) for w in first] == [len(w) for w in expected[:2]]
     assert set(first) <= set(expected)
     assert algebra.count(handle) == len(expected)
-    assert algebra.holds(column(handle)).tolist() == [int(any(table(dnf)))]
+    assert (handle != 0) == any(table(dnf))
 
 
 @ALGEBRAS
@@ -137,7 +137,7 @@ def test_packed_functions_are_read_elsewhere_by_their_names(make: Make, dnfs: li
     renamed = dict(zip(VARIABLES, renaming, strict=True))
     received = other.unpack(column(*(renamed[v] for v in names.tolist())), data)
     assert received.tolist() == [build(other, [[renamed[v] for v in term] for term in f]) for f in dnfs]
-    assert algebra.from_bytes(algebra.to_bytes(handles)).tolist() == handles.tolist()
+    assert algebra.unpack(names, data).tolist() == handles.tolist()
 
 
 @ALGEBRAS
@@ -220,15 +220,6 @@ def test_variables_are_small_numbers() -> None:
     for bad in (-1, 1 << 31):
         with pytest.raises(EvaluationError, match=str(bad)):
             Witnesses().of_tid(column(bad))
-
-
-def test_only_growth_is_a_change() -> None:
-    algebra = Witnesses()
-    a, b = algebra.of_tid(column(1)), algebra.of_tid(column(2))
-    both = algebra.plus(a, b)
-    assert algebra.plus(a, algebra.change(a, both)) == both
-    with pytest.raises(EvaluationError, match="shrinks"):
-        algebra.change(both, a)
 
 
 def test_garbage_is_noticed() -> None:

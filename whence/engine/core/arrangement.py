@@ -14,9 +14,9 @@ from whence.engine.core.relation import Index, Relation
 def arrangement(op: Operator) -> Relation:
     """The relation of an operator's output."""
     if op.arranged is None:
-        relation = Relation(len(op.schema), op.algebra)
+        relation = Relation(len(op.schema))
         if op.primed:
-            relation.apply(consolidate(op.recompute(), op.algebra))
+            relation.apply(consolidate(op.recompute()))
             relation.commit()
         op.arranged = relation
     return op.arranged

@@ -9,9 +9,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from whence.annotate import Algebra
-from whence.annotate.tracing import tracer_of
-from whence.engine.core.kernels.batches import add_up, number_rows
+from whence.annotate.tracing import Tracer
+from whence.engine.core.kernels.batches import add_up
 from whence.engine.core.operator import Batch
 from whence.model.codes import Codes
 from whence.model.errors import EvaluationError
@@ -23,7 +22,7 @@ def codes2d(rows: Codes) -> Codes:
     return rows if rows.flags.writeable else rows.copy()
 
 
-def carefully(batch: Batch, algebra: Algebra, compute: Callable[[Batch], Batch]) -> Batch:
+def carefully(batch: Batch, tracer: Tracer | None, compute: Callable[[Batch], Batch]) -> Batch:
     """`compute(batch)`; if an expression fails, once more without the rows that come and go within the batch.
 
     A row that never was must not be an error, and to look for such rows first would cost every batch. In a stream, as
@@ -31,33 +30,25 @@ def carefully(batch: Batch, algebra: Algebra, compute: Callable[[Batch], Batch])
     try:
         return compute(batch)
     except EvaluationError:
-        if batch.unique or tracer_of(algebra) is not None or (algebra.additive and (batch.ann >= 0).all()):
+        if batch.unique or tracer is not None or (batch.ann >= 0).all():
             raise
-        return compute(consolidate(batch, algebra))
+        return compute(consolidate(batch))
 
 
-def consolidate(batch: Batch, algebra: Algebra) -> Batch:
+def consolidate(batch: Batch) -> Batch:
     """Each row once with its total change; rows whose changes cancel are gone.
 
-    >>> from whence.annotate.counting import COUNTING
-    >>> consolidate(Batch(np.array([[1], [2], [1]]), np.array([1, 1, -1])), COUNTING).rows.tolist()
+    >>> consolidate(Batch(np.array([[1], [2], [1]]), np.array([1, 1, -1]))).rows.tolist()
     [[2]]
     """
     if batch.unique:
         return batch
     if len(batch.ann) <= 1:
-        if len(batch.ann) == 1 and batch.ann[0] == algebra.zero:
+        if len(batch.ann) == 1 and batch.ann[0] == 0:
             return Batch.empty(batch.rows.shape[1])
         return Batch(batch.rows, batch.ann, True)
-    if algebra.additive:
-        rows, ann = add_up(batch.rows, batch.ann)
-        return Batch(rows, ann, True)
-    number, first = number_rows(batch.rows)
-    order = np.argsort(number, kind="stable")
-    starts = np.searchsorted(number[order], np.arange(len(first)))
-    ann = algebra.total(batch.ann[order], starts)
-    keep = ann != algebra.zero
-    return Batch(batch.rows[first[keep]], ann[keep], True)
+    rows, ann = add_up(batch.rows, batch.ann)
+    return Batch(rows, ann, True)
 
 
 def concat(batches: list[Batch], columns: int) -> Batch:

@@ -17,8 +17,6 @@ from functools import partial
 
 import numpy as np
 
-from whence.annotate import Algebra
-from whence.annotate.counting import COUNTING
 from whence.annotate.tracing import Tracer
 from whence.engine.core.arrangement import arrangement
 from whence.engine.core.batch import consolidate
@@ -44,8 +42,7 @@ Steps = Callable[[int, int, str], None]  # done, in all, what is being done
 class Dataflow:
     """Tables in, views out."""
 
-    def __init__(self, algebra: Algebra = COUNTING):
-        self.algebra = algebra
+    def __init__(self) -> None:
         self.tables: dict[str, Scan] = {}  # and streams
         self.tracers: dict[Tracing, Tracer] = {}  # one for each way in which streams are traced
         self.views: dict[str, Operator] = {}
@@ -62,12 +59,12 @@ class Dataflow:
 
     def table(self, name: str, schema: Schema, key: tuple[int, ...] = (), extra: int = 0) -> Scan:
         """Declare a table, with so many accumulators a row."""
-        scan = self.tables[name] = Scan(name, schema, key, self.algebra, extra)
+        scan = self.tables[name] = Scan(name, schema, key, extra)
         return scan
 
     def stream(self, name: str, schema: Schema, retention: Retention) -> StreamScan:
         """Declare a stream of these columns; `$at` is added to them."""
-        self.tables[name] = scan = StreamScan(name, schema, retention, self.algebra)
+        self.tables[name] = scan = StreamScan(name, schema, retention)
         return scan
 
     @property
@@ -81,7 +78,7 @@ class Dataflow:
         return max((stream.kept.reached for stream in self.streams.values()), default=0)
 
     def tracer(self, tracing: Tracing) -> Tracer:
-        """The algebra of all operators that are traced in some way."""
+        """Return the tracer that all operators of one tracing share."""
         found = self.tracers.get(tracing)
         if found is None:
             found = self.tracers[tracing] = _tracer(tracing)
@@ -174,13 +171,13 @@ class Dataflow:
 
     def sweep(self) -> None:
         """Drop operators, arrangements and indexes that nothing needs any more."""
-        used = upwards(list(self.views.values()))
-        alive = {id(o) for o in used}
+        needed = upwards(list(self.views.values()))
+        alive = {id(o) for o in needed}
         for op in self.order:
             op.dropped = id(op) not in alive
         self.order = [o for o in self.order if not o.dropped]
         wanted: dict[int, set[tuple[int, ...]]] = {id(o): set() for o in self.views.values() if not o.keeps_output}
-        for op in used:
+        for op in needed:
             for target, cols in op.needs():
                 wanted.setdefault(id(target), set()).add(cols)
         for op in [*self.order, *self.tables.values()]:
@@ -197,8 +194,8 @@ class Dataflow:
                 if cols not in keep:
                     op.arranged.drop_index(cols)
         self._checkpointed = [op for op in self.order if isinstance(op, Retain) and op.checkpoints is not None]
-        algebras = {id(op.algebra) for op in self.order}
-        self.tracers = {tracing: tracer for tracing, tracer in self.tracers.items() if id(tracer) in algebras}
+        used = {id(op.tracer) for op in self.order}
+        self.tracers = {tracing: tracer for tracing, tracer in self.tracers.items() if id(tracer) in used}
 
     # -- epochs ------------------------------------------------------------------------------------------------------
 
@@ -266,7 +263,7 @@ class Dataflow:
         if not len(out.ann):
             return
         if op.arranged is not None:
-            out = consolidate(out, op.algebra)
+            out = consolidate(out)
             if not len(out.ann):
                 return
             self._changed.append(op.arranged)
@@ -344,7 +341,7 @@ class BackfillInputs:
 def arrange(op: Operator, out: Batch) -> Batch:
     """Fill the empty arrangement of an operator with its output."""
     assert op.arranged is not None
-    out = consolidate(out, op.algebra)
+    out = consolidate(out)
     op.arranged.apply(out)
     op.arranged.commit()
     return out

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from whence.annotate import Algebra
+from whence.annotate.tracing import Tracer
 from whence.engine.core.image import Image
 from whence.model.codes import Codes
 from whence.model.types import Schema
@@ -54,7 +54,7 @@ class Operator:
 
     schema: Schema
     inputs: list[Operator]
-    algebra: Algebra
+    tracer: Tracer | None = None  # of an instrumented stream: what its annotations mean; else they are multiplicities
     arranged: Relation | None = None  # the relation of this operator's output, if someone needs it
     keeps_output: bool = False  # its own state can be read row by row: a view of it needs no relation
     watch: Callable[[str], None] | None = None  # told how far a long first run has come
@@ -99,12 +99,12 @@ class Operator:
         """How often each of these rows is in the output; asked of views only, which are arranged or keep theirs."""
         assert self.arranged is not None
         ids = self.arranged.lookup(rows)
-        return np.where(ids >= 0, self.algebra.multiplicity(self.arranged.ann[ids]), 0)
+        return np.where(ids >= 0, self.arranged.ann[ids], 0)
 
     @property
     def size(self) -> int:
         """Rows of the output, copies counted; asked of views only."""
-        return int(self.algebra.multiplicity(self.contents().ann).sum())
+        return int(self.contents().ann.sum())
 
     def needs(self) -> list[tuple[Operator, tuple[int, ...]]]:
         """The arrangements of inputs, and the columns they are indexed by, that exist for this operator's sake."""
@@ -133,8 +133,8 @@ class Operator:
 
     @property
     def annotation(self) -> str:
-        """How the output is kept up to date: the algebra, and inside recursion the policy."""
-        return self.algebra.name
+        """Say what annotates the output: counts or a tracer's provenance; inside recursion the policy."""
+        return "counting" if self.tracer is None else self.tracer.name
 
     def describe(self) -> str:
         """One line for EXPLAIN's physical plan."""

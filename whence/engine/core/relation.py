@@ -16,7 +16,6 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from whence.annotate import Algebra
 from whence.engine.core.image import Image, StaleImage, expect, taken
 from whence.engine.core.kernels import index as ik
 from whence.engine.core.kernels import rebuild as rk
@@ -89,10 +88,10 @@ class Index:
 class Relation:
     """The multiset; see the module's invariant."""
 
-    def __init__(self, width: int, algebra: Algebra, extra: int = 0):
-        self.width, self.algebra, self.zero = width, algebra, algebra.zero
+    def __init__(self, width: int, extra: int = 0):
+        self.width = width
         self.rows = np.empty((16, width), np.int64)
-        self.ann = np.full(16, self.zero, np.int64)
+        self.ann = np.zeros(16, np.int64)
         self.acc = np.zeros((16, extra), np.int64)
         self.free = np.empty(16, np.int64)
         self.slots = np.zeros(32, np.int64)
@@ -115,7 +114,7 @@ class Relation:
     def apply(self, batch: Batch) -> tuple[Codes, Codes, Codes]:
         """Add a consolidated batch: row ids, annotations before, annotations after."""
         ids, old = self.upsert(batch.rows)
-        new = self.algebra.plus(old, batch.ann)
+        new = old + batch.ann
         self.settle(ids, new)
         return ids, old, new
 
@@ -125,9 +124,7 @@ class Relation:
         self.reserve(n)
         ids, old, fresh = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
         meta = self.meta.copy()
-        born = tk.upsert(
-            self.rows, self.ann, self.acc, self.slots, self.free, self.meta, rows, self.zero, ids, old, fresh
-        )
+        born = tk.upsert(self.rows, self.ann, self.acc, self.slots, self.free, self.meta, rows, ids, old, fresh)
         self._open = _Change(rows, ids, old, [], meta)
         self._log.append(self._open)
         if born:
@@ -139,7 +136,7 @@ class Relation:
         """Give the rows of the last upsert their annotations; those that come to zero leave."""
         dead = np.empty(len(ids), np.int64)
         self._open.new.append(new)
-        gone = tk.settle(self.rows, self.ann, self.slots, self.free, self.meta, ids, new, self.zero, dead)
+        gone = tk.settle(self.rows, self.ann, self.slots, self.free, self.meta, ids, new, dead)
         if gone:
             for index in self._index_list:
                 index.unlink(self.rows, dead, gone)
@@ -167,18 +164,17 @@ class Relation:
         self._log.clear()
 
     def _restore(self, entry: _Change) -> None:
-        zero = self.zero
-        new = entry.new[0] if entry.new else np.full(len(entry.ids), zero + 1, np.int64)
-        came, left = (entry.old == zero) & (new != zero), (entry.old != zero) & (new == zero)
+        new = entry.new[0] if entry.new else np.ones(len(entry.ids), np.int64)
+        came, left = (entry.old == 0) & (new != 0), (entry.old != 0) & (new == 0)
         born = entry.ids[came]
         for index in self._index_list:
             index.unlink(self.rows, born, len(born))
-        tk.restore(self.rows, self.ann, self.slots, entry.batch, entry.ids, entry.old, new, zero)
+        tk.restore(self.rows, self.ann, self.slots, entry.batch, entry.ids, entry.old, new)
         back = entry.ids[left]
         for index in self._index_list:
             index.link(self.rows, back, len(back))
         stack = int(entry.meta[1])
-        popped = entry.ids[entry.old == zero][:stack]
+        popped = entry.ids[entry.old == 0][:stack]
         self.free[stack - len(popped) : stack] = popped[::-1]
         self.meta[:] = entry.meta
 
@@ -192,7 +188,7 @@ class Relation:
             self.rows = _resized(self.rows, capacity)
             self.acc = _resized(self.acc, capacity)
             self.free = _resized(self.free, capacity)
-            ann = np.full(capacity, self.zero, np.int64)
+            ann = np.zeros(capacity, np.int64)
             ann[: len(self.ann)] = self.ann
             self.ann = ann
             for index in self._index_list:
@@ -227,8 +223,6 @@ class Relation:
         capacity = high + high // 4 + 16
         self.rows, self.acc, self.free = (taken(image, name, capacity) for name in ("rows", "acc", "free"))
         self.ann = taken(image, "ann", capacity)
-        if self.zero != 0:
-            self.ann[high:] = self.zero
         self.meta = image["meta"].copy()
         self.slots = np.zeros(_power(2 * live, 32), np.int64)
         words = self.words(np.arange(self.width), self.slots)
@@ -240,7 +234,7 @@ class Relation:
     def words(self, cols: Codes, slots: Codes) -> Codes:
         """What is to be put into an empty hash table of these columns, in an order that is quick to put."""
         words, starts = np.empty(len(self), np.int64), np.empty(rk.PARTS + 1, np.int64)
-        rk.order_words(self.rows, cols, self.ann, self.zero, int(self.meta[0]), slots, words, starts)
+        rk.order_words(self.rows, cols, self.ann, int(self.meta[0]), slots, words, starts)
         return words
 
     # -- finding -----------------------------------------------------------------------------------------------------
@@ -276,7 +270,7 @@ class Relation:
     def counts(self, rows: Codes) -> Codes:
         """The annotation of each of these rows, zero for those that are not there."""
         ids = self.lookup(rows)
-        return np.where(ids >= 0, self.ann[ids], self.zero)
+        return np.where(ids >= 0, self.ann[ids], 0)
 
     def at_keys(self, cols: tuple[int, ...], keys: Codes) -> Batch:
         """The rows that have one of these keys in some columns."""
@@ -289,7 +283,7 @@ class Relation:
 
     def ids(self) -> Codes:
         out = np.empty(len(self), np.int64)
-        tk.live_ids(self.ann, int(self.meta[0]), self.zero, out)
+        tk.live_ids(self.ann, int(self.meta[0]), out)
         return out
 
     def scan(self) -> Batch:

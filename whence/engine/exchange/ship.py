@@ -53,7 +53,7 @@ class Ship(Operator):
     delay = 1
 
     def __init__(self, input: Operator, to: str, cols: tuple[int, ...], partitions: int):
-        self.schema, self.algebra, self.inputs = input.schema, input.algebra, [input]
+        self.schema, self.tracer, self.inputs = input.schema, input.tracer, [input]
         self.to, self.cols, self._partitions = to, cols, partitions
         self.ordered = has_at(self.schema)
         self.outgoing = Batch.empty(len(self.schema))
@@ -65,12 +65,12 @@ class Ship(Operator):
         return self.fingerprint
 
     def apply(self, deltas: list[Batch]) -> Batch:
-        self.outgoing = deltas[0] if self.ordered else consolidate(deltas[0], self.algebra)
+        self.outgoing = deltas[0] if self.ordered else consolidate(deltas[0])
         return Batch.empty(len(self.schema))
 
     def received(self, batch: Batch) -> Batch:
         """What others sent as what this gives."""
-        return by_arrival(batch) if self.ordered else consolidate(batch, self.algebra)
+        return by_arrival(batch) if self.ordered else consolidate(batch)
 
     def send(self) -> dict[int, Batch]:
         """What is to go out, by destination; once."""
@@ -108,7 +108,7 @@ class LocalFilter(Operator):
     """Of rows that all partitions have, those of one partition; with `cols` None all of them are the first one's."""
 
     def __init__(self, input: Operator, cols: tuple[int, ...] | None, number: int, partitions: int):
-        self.schema, self.algebra, self.inputs = input.schema, input.algebra, [input]
+        self.schema, self.tracer, self.inputs = input.schema, input.tracer, [input]
         self.cols, self._number, self._partitions = cols, number, partitions
 
     def apply(self, deltas: list[Batch]) -> Batch:

@@ -28,7 +28,6 @@ import numpy as np
 from whence.annotate import AnnotationTooLarge
 from whence.annotate import Provenance as Functions
 from whence.annotate.absorption import Absorption
-from whence.annotate.counting import COUNTING
 from whence.engine.core.batch import consolidate
 from whence.engine.core.epoch_context import moment
 from whence.engine.core.image import Image, StaleImage, inside, nested, with_room
@@ -361,7 +360,7 @@ class AnnotatedFixpoint(Fixpoint):
         for relation, gone in old.items():
             now = self.live(relation)
             signs = np.concatenate([np.ones(len(now), np.int64), np.full(len(gone), -1, np.int64)])
-            out[relation] = consolidate(Batch(np.concatenate([now, gone]), signs), COUNTING)
+            out[relation] = consolidate(Batch(np.concatenate([now, gone]), signs))
         return out
 
     def undo(self) -> None:

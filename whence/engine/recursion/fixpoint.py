@@ -15,8 +15,6 @@ from collections.abc import Callable
 
 import numpy as np
 
-from whence.annotate.counting import COUNTING
-from whence.annotate.none import NONE
 from whence.engine.core.arrangement import arrangement
 from whence.engine.core.batch import consolidate
 from whence.engine.core.image import Image
@@ -41,8 +39,6 @@ _ENOUGH = 100_000
 
 class Fixpoint(Operator):
     """Keeps the relations of a `RuleProgram`: input i is its i-th external relation, outputs are read by `Port`s."""
-
-    algebra = NONE
 
     def __init__(
         self,
@@ -98,7 +94,7 @@ class Fixpoint(Operator):
         parts = []
         for relation, change in zip(self._externals, deltas, strict=True):
             # A row that goes and comes in one batch (an UPDATE of a column nobody reads here) must not be felt.
-            delta = consolidate(change, COUNTING)
+            delta = consolidate(change)
             if len(delta):
                 part = np.zeros((len(delta), 2 + self._compiled.columns), np.int64)
                 part[:, 0], part[:, 1] = relation, delta.ann
@@ -165,7 +161,7 @@ class Fixpoint(Operator):
         for relation, gone in old.items():
             now = self.live(relation)
             signs = np.concatenate([np.ones(len(now), np.int64), np.full(len(gone), -1, np.int64)])
-            out[relation] = consolidate(Batch(np.concatenate([now, gone]), signs), COUNTING)
+            out[relation] = consolidate(Batch(np.concatenate([now, gone]), signs))
         return out
 
     def _absence(self, relation: int) -> bool:
@@ -333,7 +329,7 @@ class Fixpoint(Operator):
 
     @property
     def annotation(self) -> str:
-        return f"{self.algebra.name}, policy {self.policy}"
+        return f"none, policy {self.policy}"
 
     def describe(self) -> str:
         derived = ", ".join(self.program.relations[i].name for i in self._derived)
@@ -350,7 +346,7 @@ def _inverse(changes: Codes) -> Codes:
 def added_up(changes: Codes) -> Codes:
     """The same external changes, each row once: what comes and goes in them must not be felt on the way."""
     rows = np.ascontiguousarray(np.delete(changes, 1, axis=1))
-    total = consolidate(Batch(rows, np.ascontiguousarray(changes[:, 1])), COUNTING)
+    total = consolidate(Batch(rows, np.ascontiguousarray(changes[:, 1])))
     return np.ascontiguousarray(np.insert(total.rows, 1, total.ann, axis=1))
 
 
@@ -359,7 +355,6 @@ class Port(Operator):
 
     follows = True
     keeps_output = True
-    algebra = COUNTING
 
     def __init__(self, fixpoint: Fixpoint, relation: int):
         self.fixpoint, self.relation = fixpoint, relation

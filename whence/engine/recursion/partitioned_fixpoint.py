@@ -42,7 +42,6 @@ from functools import partial
 
 import numpy as np
 
-from whence.annotate.counting import COUNTING
 from whence.engine.build import Builder
 from whence.engine.core.batch import concat, consolidate
 from whence.engine.core.fingerprint import fingerprint
@@ -265,10 +264,7 @@ class PartitionedFixpoint(IterativeOperator, Fixpoint):
                 self._log.append(changes[: int(self.memory.k.scalar[st.S_CURSOR])])
 
     def _read(self, received: Mapping[str, Batch]) -> Codes:
-        parts = [
-            self._told(int(channel.rpartition("/")[2]), consolidate(batch, COUNTING))
-            for channel, batch in received.items()
-        ]
+        parts = [self._told(int(channel.rpartition("/")[2]), consolidate(batch)) for channel, batch in received.items()]
         return self._joined(parts)
 
     def _post(self, sign: int) -> Codes:
@@ -376,7 +372,7 @@ def _summed(parts: list[Codes], columns: int) -> Codes:
     whole = np.concatenate(parts)
     rows = np.empty((len(whole), 1 + columns), np.int64)
     rows[:, 0], rows[:, 1:] = whole[:, 0], whole[:, 2:]
-    batch = consolidate(Batch(rows, np.ascontiguousarray(whole[:, 1])), COUNTING)
+    batch = consolidate(Batch(rows, np.ascontiguousarray(whole[:, 1])))
     out = np.empty((len(batch), 2 + columns), np.int64)
     out[:, 0], out[:, 1], out[:, 2:] = batch.rows[:, 0], batch.ann, batch.rows[:, 1:]
     return out

@@ -34,7 +34,7 @@ class Aggregate(Operator):
     def __init__(
         self, input: Operator, keys: tuple[int, ...], aggs: tuple[Agg, ...], schema: Schema, dictionary: Dictionary
     ):
-        self.schema, self.algebra, self.inputs = schema, input.algebra, [input]
+        self.schema, self.inputs = schema, [input]
         self.keys, self.aggs, self.dictionary = keys, aggs, dictionary
         self._key_cols = np.array(keys, np.int64)
         specs = []
@@ -45,7 +45,7 @@ class Aggregate(Operator):
         self._specs = np.array(specs, np.int64).reshape(len(aggs), 8)
         distinct = [n for n, a in enumerate(aggs) if a.distinct and a.function not in ("min", "max")]
         self._direct_aggs = [n for n in range(len(aggs)) if n not in distinct]
-        self._distinct = [(n, aggs[n].column, Relation(2, self.algebra)) for n in distinct]
+        self._distinct = [(n, aggs[n].column, Relation(2)) for n in distinct]
         self._best = [(n, self._order(n)) for n in self._direct_aggs if aggs[n].function in ("min", "max")]
         self._doubles = np.flatnonzero(self._specs[:, 0] == ak.FLOAT)
         self._wide = np.flatnonzero(np.isin(self._specs[:, 3], (ak.SHOW_INT_WIDE, ak.SHOW_WIDE)))
@@ -54,7 +54,7 @@ class Aggregate(Operator):
         self._parted = np.unique(taken)  # columns of wide decimals that are added up, behind the others as two words
         at = np.searchsorted(self._parted, taken)
         self._specs[self._specs[:, 0] == ak.WIDE, 1] = len(input.schema) + 2 * at
-        self.groups = Relation(len(keys), self.algebra, self._lay_out())
+        self.groups = Relation(len(keys), self._lay_out())
         if not keys:
             always = np.empty((1, 0), np.int64)
             ids, _, _ = self.groups.apply(Batch(always, np.ones(1, np.int64), True))
@@ -107,7 +107,7 @@ class Aggregate(Operator):
 
     def apply(self, deltas: list[Batch]) -> Batch:
         (delta,) = deltas
-        mult = self.algebra.multiplicity(delta.ann)
+        mult = delta.ann
         number, keys, totals = ak.group_rows(delta.rows, self._key_cols, mult)
         groups = self.groups
         ids, old = groups.upsert(keys)
@@ -131,7 +131,7 @@ class Aggregate(Operator):
             return self.apply(contents)
         start, delta = self.recompute(), self.apply(contents)
         both = Batch(np.concatenate((start.rows, delta.rows)), np.concatenate((start.ann, delta.ann)))
-        return consolidate(both, self.algebra)
+        return consolidate(both)
 
     def recompute(self) -> Batch:
         groups = self.groups

@@ -18,7 +18,7 @@ import numpy as np
 
 from whence.engine.core.arrangement import arranged_by
 from whence.engine.core.batch import concat, consolidate
-from whence.engine.core.kernels.batches import join_batches
+from whence.engine.core.kernels.batches import join_batches, multiply_counts
 from whence.engine.core.kernels.index import pair_rows
 from whence.engine.core.operator import Batch, Operator
 from whence.engine.core.relation import Index, Relation
@@ -53,11 +53,19 @@ class _Path:
     whole: Codes  # the positions of all columns, in the order of the inputs
 
 
+def multiply(a: Codes, b: Codes) -> Codes:
+    """Return the multiplicities of joined rows; raise if one does not fit."""
+    out = np.empty(len(a), np.int64)
+    if not multiply_counts(a, b, out):
+        raise EvaluationError("a row is there more often than can be counted (2^63 times)")
+    return out
+
+
 class Join(Operator):
     """Inner join of two or more inputs; without anything to agree on, every combination is tried."""
 
     def __init__(self, inputs: list[Operator], join: MultiwayJoin, dictionary: Dictionary):
-        self.schema, self.algebra, self.inputs, self.join = join.schema, inputs[0].algebra, inputs, join
+        self.schema, self.inputs, self.join = join.schema, inputs, join
         self._start = np.cumsum([0, *(len(i.schema) for i in inputs)]).tolist()
         self._paths = [self._path(i, dictionary) for i in range(len(inputs))]
         self._tests = [(compile_expr(t, dictionary), may_fail(t)) for t in join.tests]
@@ -121,7 +129,7 @@ class Join(Operator):
                 raise
             # Perhaps on a combination that comes and goes within the epoch: decide only when those are gone.
             parts = [self._follow(i, delta, deltas, decide=False) for i, delta in changed]
-            whole = consolidate(concat(parts, self._start[-1]), self.algebra)
+            whole = consolidate(concat(parts, self._start[-1]))
             passed = _passing(whole, self._tests)
             return Batch(np.ascontiguousarray(passed.rows[:, np.array(self.join.out, np.int64)]), passed.ann)
 
@@ -148,9 +156,9 @@ class Join(Operator):
                 at, ids = join_batches(batch.rows, step.known, new.rows, step.cols)
                 if len(at):
                     added = self._extend(batch, at, new.rows, new.ann, ids)
-                    taken = self.algebra.change(added.ann, np.full(len(added), self.algebra.zero, np.int64))
+                    taken = -added.ann
                     longer = concat([longer, Batch(added.rows, taken)], longer.rows.shape[1])
-                    longer = consolidate(longer, self.algebra)
+                    longer = consolidate(longer)
             batch = _passing(longer, step.tests, decide)
         out = path.out if decide else path.whole
         if not len(batch.ann):
@@ -162,7 +170,7 @@ class Join(Operator):
         out = np.empty((n, batch.rows.shape[1] + rows.shape[1]), np.int64)
         a, b = np.empty(n, np.int64), np.empty(n, np.int64)
         pair_rows(batch.rows, batch.ann, at, rows, ann, ids, out, a, b)
-        return Batch(out, self.algebra.times(a, b))
+        return Batch(out, multiply(a, b))
 
     def describe(self) -> str:
         on = ", ".join(" = ".join(self._name(c) for c in members) for members in self.join.classes) or "every pair"

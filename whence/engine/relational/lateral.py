@@ -34,11 +34,11 @@ class Lateral(Operator):
         schema: Schema,
         dictionary: Dictionary,
     ):
-        self.schema, self.algebra, self.inputs = schema, input.algebra, [input]
+        self.schema, self.tracer, self.inputs = schema, input.tracer, [input]
         self.call = TableCall(name, function, args, Schema(schema.columns[len(input.schema) :]), dictionary)
 
     def apply(self, deltas: list[Batch]) -> Batch:
-        return carefully(deltas[0], self.algebra, self._called)
+        return carefully(deltas[0], self.tracer, self._called)
 
     def _called(self, delta: Batch) -> Batch:
         at, right = self.call(delta.rows)

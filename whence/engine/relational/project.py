@@ -20,7 +20,7 @@ class Project(Operator):
     """Computes columns."""
 
     def __init__(self, input: Operator, exprs: tuple[Expr, ...], schema: Schema, dictionary: Dictionary):
-        self.schema, self.algebra, self.inputs = schema, input.algebra, [input]
+        self.schema, self.tracer, self.inputs = schema, input.tracer, [input]
         self.exprs = exprs
         self._columns = [e.index for e in exprs if isinstance(e, Col)]
         self._gather = len(self._columns) == len(exprs)
@@ -32,7 +32,7 @@ class Project(Operator):
         if self._gather:
             rows = np.ascontiguousarray(delta.rows[:, self._columns])
             return Batch(rows, delta.ann, delta.unique and self._keeps)
-        return carefully(delta, self.algebra, self._computed)
+        return carefully(delta, self.tracer, self._computed)
 
     def _computed(self, delta: Batch) -> Batch:
         rows = np.empty((len(delta.ann), len(self._compute)), np.int64)

@@ -6,7 +6,6 @@ index instead of copying. Cost: one hash operation a row of the batch, and one p
 
 from __future__ import annotations
 
-from whence.annotate import Algebra
 from whence.engine.core.batch import codes2d, consolidate
 from whence.engine.core.fingerprint import fingerprint
 from whence.engine.core.image import Image
@@ -20,17 +19,16 @@ class Scan(Operator):
 
     primed = True
 
-    def __init__(self, name: str, schema: Schema, key: tuple[int, ...], algebra: Algebra, extra: int = 0):
-        self.name, self.schema, self.key, self.algebra = name, schema, key, algebra
-        self.inputs = []
+    def __init__(self, name: str, schema: Schema, key: tuple[int, ...], extra: int = 0):
+        self.name, self.schema, self.key, self.inputs = name, schema, key, []
         self.fingerprint = fingerprint(("scan", name, schema.types, key))
-        self.relation = self.arranged = Relation(len(schema), algebra, extra)
+        self.relation = self.arranged = Relation(len(schema), extra)
         if key:
             self.relation.index(key)
 
     def apply(self, deltas: list[Batch]) -> Batch:
         (delta,) = deltas
-        return consolidate(Batch(codes2d(delta.rows), codes2d(delta.ann), delta.unique), self.algebra)
+        return consolidate(Batch(codes2d(delta.rows), codes2d(delta.ann), delta.unique))
 
     def recompute(self) -> Batch:
         return self.relation.scan()

@@ -18,12 +18,12 @@ class Select(Operator):
     """Keeps the rows whose predicate is true; NULL is not true."""
 
     def __init__(self, input: Operator, predicate: Expr, dictionary: Dictionary):
-        self.schema, self.algebra, self.inputs = input.schema, input.algebra, [input]
+        self.schema, self.tracer, self.inputs = input.schema, input.tracer, [input]
         self.predicate = predicate
         self._test = compile_expr(predicate, dictionary)
 
     def apply(self, deltas: list[Batch]) -> Batch:
-        return carefully(deltas[0], self.algebra, self._passing)
+        return carefully(deltas[0], self.tracer, self._passing)
 
     def _passing(self, delta: Batch) -> Batch:
         return take(delta, np.flatnonzero(self._test(delta.rows) == 1))

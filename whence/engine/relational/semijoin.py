@@ -42,7 +42,7 @@ class Semijoin(Operator):
         schema: Schema,
         dictionary: Dictionary,
     ):
-        self.schema, self.algebra, self.inputs = schema, left.algebra, [left, right]
+        self.schema, self.inputs = schema, [left, right]
         self.kind, self.keys, self.residual = kind, keys, residual
         width = len(left.schema)
         read = sorted(c for c in columns_of(residual) if c < width) if residual is not None else []
@@ -70,7 +70,7 @@ class Semijoin(Operator):
         return [(self.inputs[0], self._pattern), (self.inputs[1], self._rcols)]
 
     def _forget(self) -> None:
-        self.patterns = Relation(len(self._pattern), self.algebra, 1)
+        self.patterns = Relation(len(self._pattern), 1)
         self._index = self.patterns.index(tuple(range(len(self.keys))))
 
     def apply(self, deltas: list[Batch]) -> Batch:
@@ -88,7 +88,7 @@ class Semijoin(Operator):
         self._forget()
         after = self.prime([now])
         both = concat([after, Batch(before.rows, self._negative(before.ann))], len(self.schema))
-        return consolidate(both, self.algebra)
+        return consolidate(both)
 
     def _apply(self, deltas: list[Batch]) -> Batch:
         left, right = deltas
@@ -116,7 +116,7 @@ class Semijoin(Operator):
         return self._answers(self.inputs[0].contents())
 
     def _answers(self, left: Batch) -> Batch:
-        left = consolidate(left, self.algebra)
+        left = consolidate(left)
         ids = self.patterns.lookup(np.ascontiguousarray(left.rows[:, self._pattern]))
         return self._answered(left, (self.patterns.acc[ids, 0] > 0).astype(np.int64))
 
@@ -129,7 +129,7 @@ class Semijoin(Operator):
             return np.empty((0, len(self._pattern)), np.int64), np.empty(0, np.int64)
         number, first = number_rows(ids.reshape(-1, 1))
         touched = ids[first]
-        change = sum_by(number, self.algebra.multiplicity(right.ann[at]), len(first))
+        change = sum_by(number, right.ann[at], len(first))
         before = patterns.save(touched)[:, 0]
         after = before + change
         patterns.acc[touched, 0] = after
@@ -140,7 +140,7 @@ class Semijoin(Operator):
     def _left_changes(self, left: Batch, flips: Codes, signs: Codes) -> Batch:
         """dL·φ, with φ before the epoch; patterns that are new get theirs from the right's new state."""
         patterns = self.patterns
-        number, keys, totals = group_rows(left.rows, self._pattern_cols, self.algebra.multiplicity(left.ann))
+        number, keys, totals = group_rows(left.rows, self._pattern_cols, left.ann)
         ids, old = patterns.upsert(keys)
         fresh = np.flatnonzero(old == 0)
         if len(fresh):
@@ -159,7 +159,7 @@ class Semijoin(Operator):
         right = self._right
         at, ids = right.matches(self._rindex, keys, self._pkey)
         at, ids = self._kept(keys[at], right.rows[ids], at, ids)
-        return sum_by(at, self.algebra.multiplicity(right.ann[ids]), len(keys))
+        return sum_by(at, right.ann[ids], len(keys))
 
     def _kept(self, patterns: Codes, rows: Codes, at: Codes, ids: Codes) -> tuple[Codes, Codes]:
         if self._test is None or not len(at):
@@ -184,7 +184,7 @@ class Semijoin(Operator):
         return Batch(rows.rows, np.where(gain, rows.ann, self._negative(rows.ann)))
 
     def _negative(self, ann: Codes) -> Codes:
-        return self.algebra.change(ann, np.full(len(ann), self.algebra.zero, np.int64))
+        return -ann
 
     def commit(self) -> None:
         self._former = None

@@ -62,38 +62,37 @@ class Distinct(_Counting):
     """Each row once."""
 
     def __init__(self, input: Operator):
-        self.schema, self.algebra, self.inputs = input.schema, input.algebra, [input]
-        self.counts = Relation(len(input.schema), input.algebra)
+        self.schema, self.inputs = input.schema, [input]
+        self.counts = Relation(len(input.schema))
 
     def apply(self, deltas: list[Batch]) -> Batch:
-        delta = consolidate(deltas[0], self.algebra)
+        delta = consolidate(deltas[0])
         if not len(delta.ann):
             return delta
         _, old, new = self.counts.apply(delta)
-        holds = self.algebra.holds
-        change = holds(new) - holds(old)
+        change = (new > 0).astype(np.int64) - (old > 0)
         keep = np.flatnonzero(change)
         return Batch(delta.rows[keep], change[keep], True)
 
     def recompute(self) -> Batch:
         all_ = self.counts.scan()
-        return Batch(all_.rows, np.full(len(all_), self.algebra.one, np.int64), True)
+        return Batch(all_.rows, np.ones(len(all_), np.int64), True)
 
 
 class SetOp(_Counting):
     """INTERSECT and EXCEPT. A row's annotation is its left plus its right count: it stays while either is."""
 
     def __init__(self, left: Operator, right: Operator, kind: str, all: bool, schema: Schema):
-        self.schema, self.algebra, self.inputs = schema, left.algebra, [left, right]
+        self.schema, self.inputs = schema, [left, right]
         self.kind, self.all = kind, all
         self._function = _FUNCTIONS[kind, all]
-        self.counts = Relation(len(schema), self.algebra, 2)
+        self.counts = Relation(len(schema), 2)
 
     def apply(self, deltas: list[Batch]) -> Batch:
         both = concat(deltas, len(self.schema))
         number, first = number_rows(both.rows)
         rows, n = both.rows[first], len(first)
-        split, mult = len(deltas[0].ann), self.algebra.multiplicity(both.ann)
+        split, mult = len(deltas[0].ann), both.ann
         left, right = sum_by(number[:split], mult[:split], n), sum_by(number[split:], mult[split:], n)
         counts = self.counts
         ids, _ = counts.upsert(rows)

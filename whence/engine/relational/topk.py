@@ -41,7 +41,7 @@ class TopK(Operator):
     def __init__(
         self, input: Operator, order: tuple[Order, ...], limit: int | None, offset: int, dictionary: Dictionary
     ):
-        self.schema, self.algebra, self.inputs = input.schema, input.algebra, [input]
+        self.schema, self.inputs = input.schema, [input]
         self.order, self.limit, self.offset = order, limit, offset
         types = input.schema.types
         ranks: list[Rank] = []
@@ -58,11 +58,10 @@ class TopK(Operator):
     def apply(self, deltas: list[Batch]) -> Batch:
         if self.rows is None:
             return deltas[0]
-        delta = consolidate(deltas[0], self.algebra)
+        delta = consolidate(deltas[0])
         if not len(delta.ann):
             return delta
-        counts = self.algebra.multiplicity(delta.ann)
-        self.rows.add(delta.rows, counts)
+        self.rows.add(delta.rows, delta.ann)
         parts: list[Batch] = []
         if self._end is None:
             parts.append(delta)
@@ -70,7 +69,7 @@ class TopK(Operator):
             parts += self._end.move(*self.rows.head(self._end.size))
         if self._start is not None and self._reaches(self._start, delta.rows):
             parts += [Batch(b.rows, -b.ann) for b in self._start.move(*self.rows.head(self._start.size))]
-        return consolidate(concat(parts, len(self.schema)), self.algebra)
+        return consolidate(concat(parts, len(self.schema)))
 
     def _reaches(self, head: _Head, rows: Codes) -> bool:
         """Whether a changed row may sort before the head's end."""
@@ -89,7 +88,7 @@ class TopK(Operator):
         parts = [end]
         if self._start is not None:
             parts.append(Batch(self._start.now.rows, -self._start.now.ann))
-        return consolidate(concat(parts, len(self.schema)), self.algebra)
+        return consolidate(concat(parts, len(self.schema)))
 
     @property
     def recalls(self) -> bool:

@@ -14,7 +14,7 @@ class Union(Operator):
     """Puts its inputs together."""
 
     def __init__(self, inputs: list[Operator], schema: Schema):
-        self.schema, self.algebra, self.inputs = schema, inputs[0].algebra, inputs
+        self.schema, self.inputs = schema, inputs
 
     def apply(self, deltas: list[Batch]) -> Batch:
         return concat(deltas, len(self.schema))

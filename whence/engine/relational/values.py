@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from whence.annotate import Algebra
 from whence.engine.core.operator import Batch, Operator
 from whence.model.codes import Dictionary, encode_value
 from whence.model.types import Schema
@@ -15,8 +14,8 @@ from whence.model.types import Schema
 class Values(Operator):
     """Rows that never change."""
 
-    def __init__(self, rows: tuple[tuple[Any, ...], ...], schema: Schema, algebra: Algebra, dictionary: Dictionary):
-        self.schema, self.algebra, self.inputs = schema, algebra, []
+    def __init__(self, rows: tuple[tuple[Any, ...], ...], schema: Schema, dictionary: Dictionary):
+        self.schema, self.inputs = schema, []
         codes = [[encode_value(v, t, dictionary) for v, t in zip(row, schema.types, strict=True)] for row in rows]
         self._rows = np.array(codes, np.int64).reshape(len(rows), len(schema))
 
@@ -27,7 +26,7 @@ class Values(Operator):
         return self.recompute()
 
     def recompute(self) -> Batch:
-        return Batch(self._rows.copy(), np.full(len(self._rows), self.algebra.one, np.int64))
+        return Batch(self._rows.copy(), np.ones(len(self._rows), np.int64))
 
     @property
     def state_rows(self) -> int:

@@ -7,12 +7,8 @@ State: Generate counts the rows that came; the others have none. Cost: a column 
 
 from __future__ import annotations
 
-from typing import cast
-
 import numpy as np
 
-from whence.annotate import Algebra
-from whence.annotate.counting import COUNTING
 from whence.annotate.tracing import Tracer
 from whence.engine.core.image import Image, expect
 from whence.engine.core.operator import Batch, Operator
@@ -23,9 +19,9 @@ from whence.model.types import Schema
 class Generate(StreamOperator):
     """Rows of a stream, the n-th of all with tid n of `source`."""
 
-    def __init__(self, input: Operator, source: str | None, algebra: Tracer) -> None:
-        self.schema, self.algebra, self.inputs = input.schema, cast(Algebra, algebra), [input]
-        self.source, self._tracer = source, algebra
+    def __init__(self, input: Operator, source: str | None, tracer: Tracer) -> None:
+        self.schema, self.tracer, self.inputs = input.schema, tracer, [input]
+        self.source, self._tracer = source, tracer
         self.next = 1  # the tid of the next row
         self._before: int | None = None
 
@@ -75,7 +71,7 @@ class DropProvenance(StreamOperator):
     """The same rows without provenance."""
 
     def __init__(self, input: Operator) -> None:
-        self.schema, self.algebra, self.inputs = input.schema, COUNTING, [input]
+        self.schema, self.inputs = input.schema, [input]
 
     def apply(self, deltas: list[Batch]) -> Batch:
         (delta,) = deltas
@@ -92,7 +88,7 @@ class StreamToRelation(StreamOperator):
     """All rows so far, as a relation."""
 
     def __init__(self, input: Operator, schema: Schema) -> None:
-        self.schema, self.algebra, self.inputs = schema, COUNTING, [input]
+        self.schema, self.inputs = schema, [input]
 
     def apply(self, deltas: list[Batch]) -> Batch:
         (delta,) = deltas

@@ -36,7 +36,7 @@ class Lookup(StreamOperator):
         schema: Schema,
         dictionary: Dictionary,
     ) -> None:
-        self.schema, self.algebra, self.inputs = schema, input.algebra, [input, relation]
+        self.schema, self.tracer, self.inputs = schema, input.tracer, [input, relation]
         self.kind, self.keys, self.residual, self._dictionary = kind, keys, residual, dictionary
         self._known = np.array([a for a, _ in keys], np.int64)
         self._cols = tuple(b for _, b in keys)
@@ -65,7 +65,7 @@ class Lookup(StreamOperator):
             return Batch(rows[keep], ann[keep])
         at, ids = self._in_order(at, ids)
         relation, width = self._relation, rows.shape[1] - 1
-        copies = relation.algebra.multiplicity(relation.ann[ids])
+        copies = relation.ann[ids]
         at, ids = np.repeat(at, copies), np.repeat(ids, copies)
         if self.kind == "left":
             alone = np.ones(len(rows), bool)

@@ -19,7 +19,7 @@ class Merge(StreamOperator):
     """UNION ALL of streams."""
 
     def __init__(self, inputs: list[Operator], schema: Schema) -> None:
-        self.schema, self.algebra, self.inputs = schema, inputs[0].algebra, inputs
+        self.schema, self.tracer, self.inputs = schema, inputs[0].tracer, inputs
 
     def apply(self, deltas: list[Batch]) -> Batch:
         both = concat(deltas, len(self.schema))

@@ -20,7 +20,7 @@ class Retain(RetainingOperator, StreamOperator):
     """A stream that can be read, row by row and by tid."""
 
     def __init__(self, input: Operator, retention: Retention, name: str = "") -> None:
-        self.inputs, self.schema, self.algebra, self.name = [input], input.schema, input.algebra, name
+        self.inputs, self.schema, self.tracer, self.name = [input], input.schema, input.tracer, name
         self.kept = ConnectionPoint(len(self.schema), retention, self.tracer, name)
         self.checkpoints = checkpoints_of(input)
 

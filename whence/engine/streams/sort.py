@@ -26,7 +26,7 @@ class BSort(StreamOperator):
     """Bounded-pass sort."""
 
     def __init__(self, input: Operator, column: int, slack: int | None, within: int | float = 0) -> None:
-        self.schema, self.algebra, self.inputs = input.schema, input.algebra, [input]
+        self.schema, self.tracer, self.inputs = input.schema, input.tracer, [input]
         self.column, self.slack, self.within = column, slack, within
         self._room = _ALL if slack is None else slack + 1
         self.late = Late(len(input.schema) - 1, column)

@@ -2,7 +2,7 @@
 
 Law: for the sequence S that came in so far and the batch B, `output(S · B) = output(S) · apply(B)`: what comes out is
 the same however arrivals are cut into batches. The last column of rows in and out is `$at` (`plan/streams/model.py`),
-and `ann` is what the algebra says: ones where nothing is traced, else a column of a `Tracer`.
+and `ann` is a column of the operator's `Tracer`, or ones where nothing is traced.
 
 An operator that has state logs what it overwrites, for `undo`; its `image` holds annotations under names that begin
 with `ann/` (as `Tracer.image` gives them), and an image without these restores rows that came from nowhere.
@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from whence.annotate.tracing import Tracer, tracer_of
 from whence.engine.core.image import StaleImage
 from whence.engine.core.operator import Batch, Operator
 from whence.model.codes import NULL, Codes
@@ -22,11 +21,6 @@ ANN = "ann/"  # begins the names of annotations in images
 
 class StreamOperator(Operator):
     """An operator whose output is a stream (or, for Latest and Relate, a relation made of one)."""
-
-    @property
-    def tracer(self) -> Tracer | None:
-        """The algebra, if it traces."""
-        return tracer_of(self.algebra)
 
     def held(self) -> list[Codes]:
         """The columns of annotations in its state, to be renamed in place by `Tracer.collect`; only between epochs."""

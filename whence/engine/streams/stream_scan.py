@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from whence.annotate import Algebra
 from whence.engine.core.epoch_context import moment
 from whence.engine.core.fingerprint import fingerprint
 from whence.engine.core.image import Image
@@ -78,9 +77,8 @@ class RetainingOperator(Operator):
 class StreamScan(RetainingOperator, Scan):
     """A stream among the tables. There is no `relation`: a stream is no set of rows."""
 
-    def __init__(self, name: str, schema: Schema, retention: Retention, algebra: Algebra) -> None:
-        self.name, self.schema, self.key, self.algebra = name, with_at(without_at(schema)), (), algebra
-        self.inputs = []
+    def __init__(self, name: str, schema: Schema, retention: Retention) -> None:
+        self.name, self.schema, self.key, self.inputs = name, with_at(without_at(schema)), (), []
         self.fingerprint = fingerprint(("stream", name, self.schema.types))
         self.kept = ConnectionPoint(len(self.schema), retention, name=name)
 

@@ -12,7 +12,6 @@ from typing import NoReturn
 
 import numpy as np
 
-from whence.annotate.counting import COUNTING
 from whence.engine.core.kernels.batches import number_rows
 from whence.engine.core.operator import Batch
 from whence.engine.core.relation import Relation as Table
@@ -97,7 +96,7 @@ class GraphBuilder:
             return rows.nodes[number[known:]], fresh
         number, first = numbered(codes)
         if rows.table is None:
-            rows.table = Table(rows.width, COUNTING)
+            rows.table = Table(rows.width)
             rows.table.apply(Batch(rows.cells, np.ones(rows.count, np.int64), True))
         table = rows.table
         places = table.lookup(np.ascontiguousarray(codes[first]))

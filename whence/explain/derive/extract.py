@@ -107,7 +107,7 @@ class Extractor:
             rows = fixpoint.live(fixpoint.program.outputs[name])
             return rows, np.ones(len(rows), np.int64)
         batch = op.contents()
-        return batch.rows, op.algebra.multiplicity(batch.ann)
+        return batch.rows, batch.ann
 
     def rows_of(self, name: str, wanted: Wanted) -> Codes:
         """Rows of a view among which all that are wanted are."""

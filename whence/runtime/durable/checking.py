@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from whence.annotate.counting import COUNTING
 from whence.connect.rows import expand, to_tuples
 from whence.engine.core.batch import consolidate
 from whence.engine.core.dataflow import upwards
@@ -215,7 +214,7 @@ def _under(top: Operator) -> list[Operator]:
 
 def _contents(op: Operator) -> tuple[Codes, Codes]:
     batch = op.contents()
-    return batch.rows, op.algebra.multiplicity(batch.ann)
+    return batch.rows, batch.ann
 
 
 def _difference(kept: Operator, derived: Operator) -> Batch:
@@ -225,7 +224,7 @@ def _difference(kept: Operator, derived: Operator) -> Batch:
         return _between_streams(kept, derived)
     (rows, counts), (others, their) = _contents(kept), _contents(derived)
     both = Batch(np.concatenate([rows, others]), np.concatenate([counts, -their]))
-    found = consolidate(both, COUNTING)
+    found = consolidate(both)
     return Batch.empty(len(kept.schema)) if _only_rounded(found, kept.schema) else found
 
 
@@ -233,7 +232,7 @@ def _between_streams(one: Retain, other: Retain) -> Batch:
     first = max(one.kept.first, other.kept.first)
     sides = [_numbered(kept, first) for kept in (one.kept, other.kept)]
     signs = np.repeat(np.array([1, -1], np.int64), [len(rows) for rows in sides])
-    found = consolidate(Batch(np.concatenate(sides), signs), COUNTING)
+    found = consolidate(Batch(np.concatenate(sides), signs))
     if _only_rounded(found, Schema((*one.schema.columns, Column("tid", BIGINT)))):
         return Batch.empty(len(one.schema))
     return Batch(np.ascontiguousarray(found.rows[:, :-1]), found.ann)

@@ -114,7 +114,7 @@ def load_image(
     parts: Images = chain
     if start.partitions:
         shares = [folder.chain(folder.partition_chain(p, start)) for p in range(start.partitions)]
-        parts = United(shares, meta["partitions"]["tables"], runtime.catalog.flow.algebra.zero)
+        parts = United(shares, meta["partitions"]["tables"])
     images = SoundImages(parts)
     runtime.restore([parse_stored(sql) for sql in meta["statements"]], images, folder, start, meta, progress)
     runtime.marks = dict(meta.get("marks", {}))

@@ -27,10 +27,9 @@ from whence.state.chain import ImageChain
 class United:
     """The images of a database, see `engine.image.Images`, of the chains of its partitions."""
 
-    def __init__(self, chains: Sequence[ImageChain], tables: Mapping[str, Mapping[str, Any]], zero: int):
-        """`tables` says of each how it is spread: its "kind" is "all" if every partition has a copy. `zero` is the
-        annotation of rows that are not there."""
-        self._chains, self._tables, self._zero = chains, tables, zero
+    def __init__(self, chains: Sequence[ImageChain], tables: Mapping[str, Mapping[str, Any]]):
+        """`tables` says of each how it is spread: its "kind" is "all" if every partition has a copy."""
+        self._chains, self._tables = chains, tables
 
     def get(self, key: str, /) -> Image | None:
         """The image of a table; None for other parts."""
@@ -44,14 +43,14 @@ class United:
         if any(share is None for share in shares):
             raise StaleImage(f"a partition has no image of table {name}")
         found = [share for share in shares if share is not None]
-        return _unite_streams(found) if "numbers" in found[0] else _unite(found, self._zero)
+        return _unite_streams(found) if "numbers" in found[0] else _unite(found)
 
 
-def _unite(shares: list[Image], zero: int) -> Image:
+def _unite(shares: list[Image]) -> Image:
     """The live rows of all shares under new ids."""
     if len(shares) == 1:
         return shares[0]
-    live = [np.flatnonzero(share["ann"] != zero) for share in shares]
+    live = [np.flatnonzero(share["ann"]) for share in shares]
     total = sum(map(len, live))
     image = Loaded()
     for name in ("rows", "ann", "acc"):

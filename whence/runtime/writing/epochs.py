@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from whence.annotate.counting import COUNTING
 from whence.engine.core.batch import consolidate
 from whence.engine.core.epoch import Epoch, Inputs
 from whence.engine.core.epoch_context import epoch_context
@@ -415,7 +414,7 @@ class Epochs:
         """What a table or view changes by, as users see it: each row once, or of a stream all in their order."""
         if self.is_stream(name):
             return Batch(np.ascontiguousarray(batch.rows[:, :-1]), np.ones(len(batch.ann), np.int64), True)
-        return consolidate(batch, COUNTING)
+        return consolidate(batch)
 
     def _push(self, name: str, change: Batch) -> None:
         change = self.visible(name, change)

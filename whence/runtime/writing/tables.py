@@ -21,7 +21,6 @@ from typing import Literal, NamedTuple, Protocol, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from whence.annotate.counting import COUNTING
 from whence.connect.rows import check_not_null, to_tuples
 from whence.engine.core.batch import codes2d, concat, consolidate
 from whence.engine.core.kernels.batches import number_rows
@@ -129,7 +128,7 @@ class WriteSet:
         """Take rows away, each as often as it is given, and say how many were there."""
         if not len(rows):
             return 0
-        asked = consolidate(Batch(rows, np.ones(len(rows), np.int64)), COUNTING)
+        asked = consolidate(Batch(rows, np.ones(len(rows), np.int64)))
         there = self.counts(asked.rows)
         taken = np.minimum(asked.ann, there)
         lacking = asked.ann - taken
@@ -239,7 +238,7 @@ class WriteSet:
         pay for a deletion."""
         debts = self._owing()
         if debts is not None:
-            coming = consolidate(Batch(rows, counts), COUNTING)
+            coming = consolidate(Batch(rows, counts))
             owed = debts.counts(coming.rows)
             self._owe(coming.rows, owed, np.maximum(owed - coming.ann, 0), np.zeros_like(owed))
             left = np.maximum(coming.ann - owed, 0)
@@ -325,14 +324,14 @@ class WriteSet:
             return committed.rows, committed.ann
         over = overlay.scan()
         both = Batch(np.concatenate([committed.rows, over.rows]), np.concatenate([committed.ann, over.ann]))
-        total = consolidate(both, COUNTING)
+        total = consolidate(both)
         return total.rows, total.ann
 
     def find(self, cols: tuple[int, ...], keys: Codes) -> tuple[Codes, Codes]:
         """Return the distinct rows whose `cols` equal one of the distinct `keys`, and how often each is there now."""
         found, overlay = self._committed.find(cols, keys), self._over()
         if overlay is not None:
-            found = consolidate(concat([found, overlay.find(cols, keys)], len(self.table.schema)), COUNTING)
+            found = consolidate(concat([found, overlay.find(cols, keys)], len(self.table.schema)))
         return found.rows, found.ann
 
     def _at_keys(self, rows: Codes) -> Codes:
@@ -342,15 +341,15 @@ class WriteSet:
         found, overlay = self._committed.at_keys(key, keys), self._over()
         if overlay is None:
             return found.rows
-        return consolidate(concat([found, overlay.at_keys(key, keys)], rows.shape[1]), COUNTING).rows
+        return consolidate(concat([found, overlay.at_keys(key, keys)], rows.shape[1])).rows
 
     def _over(self) -> Relation | None:
         if not self._parts:
             return None
         if self._overlay is None:
-            self._overlay, self._absorbed = Relation(len(self.table.schema), COUNTING), 0
+            self._overlay, self._absorbed = Relation(len(self.table.schema)), 0
         for part in self._parts[self._absorbed :]:
-            self._overlay.apply(consolidate(part, COUNTING))
+            self._overlay.apply(consolidate(part))
         self._overlay.commit()
         self._absorbed = len(self._parts)
         return self._overlay
@@ -378,7 +377,7 @@ class WriteSet:
 
     def delta(self) -> Batch:
         """What the table changes by."""
-        return consolidate(self.batch(), COUNTING)
+        return consolidate(self.batch())
 
     def refreshed(self, delta: Batch) -> Codes:
         """The committed rows that were written again and that all writes together, `delta`, leave there."""

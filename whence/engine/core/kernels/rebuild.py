@@ -16,9 +16,7 @@ _LOW = 0xFFFFFFFF
 
 
 @kernel
-def order_words(
-    rows: Codes, cols: Codes, ann: Codes, zero: int, high: int, slots: Codes, words: Codes, starts: Codes
-) -> int:
+def order_words(rows: Codes, cols: Codes, ann: Codes, high: int, slots: Codes, words: Codes, starts: Codes) -> int:
     """Words for the keys of the live ones of the first `high` rows, by the part of the table they go into; how many.
 
     `words` has room for the live rows, `starts` for PARTS + 1 counts."""
@@ -28,13 +26,13 @@ def order_words(
         shift += 1
     starts[:] = 0
     for r in range(high):
-        if ann[r] != zero:
+        if ann[r] != 0:
             starts[((hash_key(rows, r, cols) & mask) >> shift) + 1] += 1
     for part in range(PARTS):
         starts[part + 1] += starts[part]
     n = starts[PARTS]
     for r in range(high):
-        if ann[r] != zero:
+        if ann[r] != 0:
             tag = hash_key(rows, r, cols)
             part = (tag & mask) >> shift
             words[starts[part]] = (tag << 32) | (r + 1)

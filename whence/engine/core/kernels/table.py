@@ -132,7 +132,6 @@ def insert_row(
     i: int,
     tag: int,
     p: int,
-    zero: int,
 ) -> int:
     """Give a new row an id and put it in the empty slot p."""
     if meta[1] > 0:
@@ -146,7 +145,7 @@ def insert_row(
         rows[r, c] = batch[i, c]
     for c in range(acc.shape[1]):
         acc[r, c] = 0
-    ann[r] = zero
+    ann[r] = 0
     slots[p] = (tag << 32) | (r + 1)
     return int(r)
 
@@ -170,7 +169,6 @@ def upsert(
     free: Codes,
     meta: Codes,
     batch: Codes,
-    zero: int,
     ids: Codes,
     old: Codes,
     fresh: Codes,
@@ -185,7 +183,7 @@ def upsert(
         tag = ids[i]
         r = find_row(rows, slots, batch, i, tag)
         if r < 0:
-            r = insert_row(rows, ann, acc, slots, free, meta, batch, i, tag, ~r, zero)
+            r = insert_row(rows, ann, acc, slots, free, meta, batch, i, tag, ~r)
             fresh[new] = r
             new += 1
         ids[i] = r
@@ -194,15 +192,13 @@ def upsert(
 
 
 @kernel
-def settle(
-    rows: Codes, ann: Codes, slots: Codes, free: Codes, meta: Codes, ids: Codes, new: Codes, zero: int, dead: Codes
-) -> int:
+def settle(rows: Codes, ann: Codes, slots: Codes, free: Codes, meta: Codes, ids: Codes, new: Codes, dead: Codes) -> int:
     """Set annotations; rows that come to zero leave. Gives how many left and which."""
     gone = 0
     for i in range(ids.shape[0]):
         r = ids[i]
         ann[r] = new[i]
-        if new[i] == zero:
+        if new[i] == 0:
             drop_row(rows, slots, free, meta, r)
             dead[gone] = r
             gone += 1
@@ -222,15 +218,15 @@ def lookup(rows: Codes, slots: Codes, batch: Codes, ids: Codes) -> None:
 
 
 @kernel
-def restore(rows: Codes, ann: Codes, slots: Codes, batch: Codes, ids: Codes, old: Codes, new: Codes, zero: int) -> None:
+def restore(rows: Codes, ann: Codes, slots: Codes, batch: Codes, ids: Codes, old: Codes, new: Codes) -> None:
     """Undo an upsert and its settle: rows that came leave, rows that left return to the same ids."""
     for i in range(ids.shape[0]):
         r = ids[i]
-        if old[i] == zero:
-            if new[i] != zero:
+        if old[i] == 0:
+            if new[i] != 0:
                 tag = hash_row(rows, r)
                 remove_slot(slots, find_word(slots, tag, (tag << 32) | (r + 1)))
-        elif new[i] == zero:
+        elif new[i] == 0:
             for c in range(rows.shape[1]):
                 rows[r, c] = batch[i, c]
             put_word(slots, hash_row(rows, r), r)
@@ -247,11 +243,11 @@ def rehash(slots: Codes, larger: Codes) -> None:
 
 
 @kernel
-def live_ids(ann: Codes, high: int, zero: int, out: Codes) -> int:
+def live_ids(ann: Codes, high: int, out: Codes) -> int:
     """Ids of live rows, ascending. Relies on dead rows having annotation zero."""
     n = 0
     for r in range(high):
-        if ann[r] != zero:
+        if ann[r] != 0:
             out[n] = r
             n += 1
     return n

@@ -5,11 +5,8 @@ Law: identity on rows and on what annotations mean. No state.
 
 from __future__ import annotations
 
-from typing import cast
-
 import numpy as np
 
-from whence.annotate import Algebra
 from whence.annotate.tracing import Tracer
 from whence.engine.core.operator import Batch, Operator
 from whence.engine.streams.stream import StreamOperator
@@ -19,8 +16,9 @@ class Align(StreamOperator):
     """Moves the columns of each source to their new places; of a source that was not traced there is nothing."""
 
     def __init__(self, input: Operator, tracer: Tracer) -> None:
-        self.schema, self.algebra, self.inputs = input.schema, cast(Algebra, tracer), [input]
-        before = cast(Tracer, input.algebra).sources
+        assert input.tracer is not None
+        self.schema, self.tracer, self.inputs = input.schema, tracer, [input]
+        before = input.tracer.sources
         self._from = [2 * before.index(s) + end for s in tracer.sources if s in before for end in (0, 1)]
         self._to = [2 * n + end for n, s in enumerate(tracer.sources) if s in before for end in (0, 1)]
 

@@ -11,7 +11,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from whence.annotate.counting import COUNTING
 from whence.engine.build import Builder
 from whence.engine.core.dataflow import Dataflow, upwards
 from whence.engine.core.operator import Batch
@@ -40,8 +39,8 @@ class ReplayChain:
         self.flow = flow = Dataflow()
         flow.warns = False
         self.tracer = flow.tracer(LINEAGE)
-        self._feed = StreamFeed(self.name, without_at(stream.schema), Retention(rows=0), COUNTING)
-        self._feed.algebra = self.tracer  # type: ignore[assignment]  # what it passes on is annotated
+        self._feed = StreamFeed(self.name, without_at(stream.schema), Retention(rows=0))
+        self._feed.tracer = self.tracer  # what it passes on is annotated
         flow.tables[self.name] = self._feed
         end = Builder(flow, dictionary, nothing).build(query)
         flow.views[RESULT] = end

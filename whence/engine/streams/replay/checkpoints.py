@@ -113,7 +113,8 @@ class Checkpoints:
 
 def checkpoints_of(end: Operator) -> Checkpoints | None:
     """For a view over this operator, if it keeps covering intervals and a replay of them cannot start cold."""
-    return Checkpoints(end) if end.algebra.name == "covering" and not starts_cold(end) else None
+    covering = end.tracer is not None and end.tracer.name == "covering"
+    return Checkpoints(end) if covering and not starts_cold(end) else None
 
 
 def network(end: Operator) -> list[Operator]:

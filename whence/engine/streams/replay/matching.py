@@ -121,7 +121,7 @@ class Keyed:
         self._tids: dict[str, list[Ragged]] = {source: [] for source in wanted.sources}
 
     def sink(self, tracer: Tracer) -> Sink:
-        """Return what takes the results of a copy with this algebra."""
+        """Return what takes the results of a copy with this tracer."""
 
         def take(rows: Codes, ann: Codes) -> None:
             mine = _among(rows[:, -1], self.ats)

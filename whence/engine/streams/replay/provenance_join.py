@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 import numpy as np
 
-from whence.annotate.counting import COUNTING
-from whence.annotate.tracing import Tracer
 from whence.engine.core.image import Image
 from whence.engine.core.operator import Batch, Operator
 from whence.engine.expressions.evaluate import Compiled
@@ -50,7 +48,7 @@ class ProvenanceJoin(StreamOperator):
         join: CoveringJoin | None = None,
         where: Compiled | None = None,
     ) -> None:
-        self.schema, self.algebra, self.inputs = schema, COUNTING, [input]
+        self.schema, self.inputs = schema, [input]
         self.source, self._results, self._source = (
             source,
             cast(HasConnectionPoint, input),
@@ -59,7 +57,8 @@ class ProvenanceJoin(StreamOperator):
         self._kept_of, self._join, self._where = kept_of, join, where
         self.expired = 0  # inputs that were no longer kept
         self._expired = 0
-        self._tracer = cast(Tracer, input.algebra)
+        assert input.tracer is not None
+        self._tracer = input.tracer
 
     def apply(self, deltas: list[Batch]) -> Batch:
         (delta,) = deltas

@@ -8,12 +8,9 @@ restore the other.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import cast
 
 import numpy as np
 
-from whence.annotate.counting import COUNTING
-from whence.annotate.tracing import Tracer
 from whence.engine.build import Builder
 from whence.engine.core.dataflow import Dataflow, upwards
 from whence.engine.core.image import Image, StaleImage, inside, nested
@@ -64,13 +61,14 @@ class NetworkReplica:
         flow.warns = False
         for node in walk(query):
             if isinstance(node, nodes.Stream):
-                flow.tables[node.stream] = StreamFeed(node.stream, without_at(node.schema), Retention(rows=0), COUNTING)
+                flow.tables[node.stream] = StreamFeed(node.stream, without_at(node.schema), Retention(rows=0))
         self.end = Builder(flow, dictionary, nothing).build(query)
         flow.views[RESULT] = self.end
         flow.order = [op for op in upwards([self.end]) if not isinstance(op, StreamScan)]
         for op in flow.order:
             op.primed = True
-        self.tracer = cast(Tracer, self.end.algebra)
+        assert self.end.tracer is not None
+        self.tracer = self.end.tracer
         self.generators = [op for op in flow.order if isinstance(op, Generate)]
 
     def names(self) -> list[str]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from whence.annotate.counting import COUNTING
 from whence.engine.core.image import Image
 from whence.engine.core.operator import Batch, Operator
 from whence.engine.streams.arrivals import data
@@ -25,7 +24,7 @@ class Latest(StreamOperator):
     """`latest(s, …)`: rows come and go."""
 
     def __init__(self, input: Operator, span: Span, schema: Schema) -> None:
-        self.schema, self.algebra, self.inputs, self.span = schema, COUNTING, [input], span
+        self.schema, self.inputs, self.span = schema, [input], span
         self._keys = KeyNumbers(len(span.by))
         self._by = np.array(span.by, np.int64)
         self._window = Recent(input.schema, span, self._keys, None, width=span.size)

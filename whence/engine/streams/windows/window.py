@@ -52,7 +52,7 @@ class Window(StreamOperator):
         schema: Schema,
         dictionary: Dictionary,
     ):
-        self.schema, self.algebra, self.inputs = schema, input.algebra, [input]
+        self.schema, self.tracer, self.inputs = schema, input.tracer, [input]
         self.span, self.keys, self.aggs, self.dictionary = span, keys, aggs, dictionary
         plan = plan_window(span, keys, aggs, input.schema, schema, self.tracer is not None)
         self._plan = plan

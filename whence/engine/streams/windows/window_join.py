@@ -48,7 +48,7 @@ class WindowJoin(StreamOperator):
         schema: Schema,
         dictionary: Dictionary,
     ) -> None:
-        self.schema, self.algebra, self.inputs = schema, left.algebra, [left, right]
+        self.schema, self.tracer, self.inputs = schema, left.tracer, [left, right]
         self.spans, self.keys, self.residual, self._dictionary = (left_span, right_span), keys, residual, dictionary
         self._test = compile_expr(residual, dictionary) if residual is not None else None
         by = [left_span.by, right_span.by]

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from whence.annotate.counting import COUNTING
 from whence.engine.core.batch import consolidate
 from whence.engine.core.dataflow import upwards
 from whence.engine.core.fingerprint import fingerprint
@@ -77,10 +76,6 @@ class ShardedFlow:
     @property
     def state_bytes(self) -> int:
         return self._crew.state_bytes
-
-    @property
-    def algebra(self) -> object:
-        return self._template.flow.algebra
 
     @property
     def streams(self) -> dict[str, PartitionedRelation]:
@@ -390,14 +385,14 @@ class ShardedCatalog(Catalog):
             image = images.get(f"table/{table.name}")
             if image is None:
                 raise StaleImage(f"there is no image of table {table.name}")
-            found: Relation | ConnectionPoint = Relation(len(table.schema), COUNTING, int(table.notes_arrivals))
+            found: Relation | ConnectionPoint = Relation(len(table.schema), int(table.notes_arrivals))
             if table.stream is not None:
                 found = ConnectionPoint(len(table.schema) + 1, Retention(), name=table.name)
             found.restore(image)
             whole[table.name] = found
             owed = images.get(f"table/{owed_name(table.name)}") if table.stream is None else None
             if owed is not None:
-                whole[owed_name(table.name)] = debts = Relation(len(table.schema), COUNTING, int(table.notes_arrivals))
+                whole[owed_name(table.name)] = debts = Relation(len(table.schema), int(table.notes_arrivals))
                 debts.restore(owed)
         small = [
             name
@@ -452,9 +447,9 @@ class ShardedCatalog(Catalog):
                 scan = scratch.flow.stream(name, table.schema, Retention())
             fill(scan, self.flow.tables[name], name in read)
         for name, view in self.planned.views.items():
-            scan = Scan(name, view.schema, (), scratch.flow.algebra)
+            scan = Scan(name, view.schema, ())
             if has_at(view.schema):
-                scan = StreamScan(name, view.schema, Retention(), scratch.flow.algebra)
+                scan = StreamScan(name, view.schema, Retention())
             fill(scan, self.flow.views[name], name in read)
             scratch.flow.views[name] = scan
         looked_up = partial(self._looked_up, scratch=scratch)
@@ -470,7 +465,7 @@ class ShardedCatalog(Catalog):
         site, name = self.site(), f"{node.view}$provenance${node.source}"
         rows = p_join(site, node.view, site.source(node.view, node.source or None))
         relation = scratch.flow.table(name, without_at(node.schema)).relation
-        relation.apply(consolidate(Batch(rows, np.ones(len(rows), np.int64)), COUNTING))
+        relation.apply(consolidate(Batch(rows, np.ones(len(rows), np.int64))))
         relation.commit()
         return logical.Scan(without_at(node.schema), name)
 

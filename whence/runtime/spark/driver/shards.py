@@ -9,7 +9,6 @@ from collections.abc import Callable
 
 import numpy as np
 
-from whence.annotate.counting import COUNTING
 from whence.engine.core.batch import concat, consolidate
 from whence.engine.core.kernels.batches import number_rows
 from whence.engine.core.lifetimes import NEVER
@@ -26,8 +25,6 @@ from whence.runtime.spark.driver.crew import SuperstepRunner
 
 class PartitionedRelation:
     """A table or view by name; with `$at` the last of its columns it is a stream."""
-
-    algebra = COUNTING
 
     def __init__(self, name: str, schema: Schema, crew: SuperstepRunner, dist: Callable[[], Distribution]):
         self.name, self.schema, self._crew, self._dist = name, schema, crew, dist
@@ -59,7 +56,7 @@ class PartitionedRelation:
         if has_at(self.schema):
             return by_arrival(whole)
         # If nothing says where rows live, copies of one may live in several partitions.
-        return consolidate(whole, COUNTING) if self._dist().kind == "spread" else whole
+        return consolidate(whole) if self._dist().kind == "spread" else whole
 
     scan = contents
 
@@ -107,7 +104,7 @@ class PartitionedRelation:
             places = dict.fromkeys(self.homes if len(keys) else (), np.arange(len(keys)))
         found = self._crew.ask({p: ("find", (self.name, cols, keys[at])) for p, at in places.items()}, len(keys))
         whole = concat(list(found.values()), len(self.schema))
-        return consolidate(whole, COUNTING) if dist.kind == "spread" else whole
+        return consolidate(whole) if dist.kind == "spread" else whole
 
     def _places(self, rows: Codes, cols: tuple[int, ...]) -> dict[int, Codes]:
         """The positions of the rows that each partition is to be asked about; `cols` of them are routed by."""

@@ -316,7 +316,7 @@ class Partition:
         batch = op.contents()
         if is_stream(op):
             return self._plain(name, batch)
-        return Batch(batch.rows, op.algebra.multiplicity(batch.ann), True)
+        return Batch(batch.rows, batch.ann, True)
 
     def size(self, name: str) -> int:
         return self._operator(name).size
