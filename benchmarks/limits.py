@@ -97,8 +97,8 @@ def memory_per_row(nodes: int) -> list[Check]:
     """Bytes a row of a closure of nodes * nodes rows: as reported, and by the growth of a process for it alone."""
     rows, reported, grown = json.loads(_python(MEMORY_SCRIPT.format(nodes=nodes)))
     return [
-        Check(f"bytes a row of state, reported, {rows:,} rows", reported / rows, 300, at_least=False),
-        Check(f"bytes a row by growth of the process, {rows:,} rows", grown / rows, 300, at_least=False),
+        Check(f"bytes per row of state, reported, {rows:,} rows", reported / rows, 300, at_least=False),
+        Check(f"bytes per row by growth of the process, {rows:,} rows", grown / rows, 300, at_least=False),
     ]
 
 

@@ -2,12 +2,12 @@
 
 | figure | x | what is measured |
 |---|---|---|
-| 12 | rows a window, 10 to 100 | completion, and the retrieval of all provenance: eager, by replay, by rewriting |
+| 12 | rows per window, 10 to 100 | completion, and the retrieval of all provenance: eager, by replay, by rewriting |
 | 13 | averages over averages, 1 to 4 | the same; windows of 10 every 1 |
-| 14a | rows a window, 50 to 2,000 | completion |
+| 14a | rows per window, 50 to 2,000 | completion |
 | 14b | rows a slide, 1 to 100, windows of 100 | completion |
 | 14c | percent that the first selection lets pass, 5 to 100 | completion |
-| 15 | rows a batch, 10 to 100, at a fixed pace | latency |
+| 15 | rows per batch, 10 to 100, at a fixed pace | latency |
 | 16, 16b | rows a front window of the overheating network, 2 to 2,000, from one stream and from two | completion |
 | 17 | percent of results retrieved, 0.05 to 100; four averages of 10 every 3 | completion and retrieval together |
 | 17c | the same, 0.1 to 100 | completion with a view over provenance(), which retrieves as results come |
@@ -131,7 +131,7 @@ PAPER: Mapping[str, Mapping[str, Mapping[float, float]]] = {
 
 def end_to_end(sizes: Sizes, say: Say) -> list[Figure]:
     """Figure 12."""
-    figure = Figure("12", f"generation and retrieval, {sizes.rows:,} rows, 25 %, slide 1", "rows a window")
+    figure = Figure("12", f"generation and retrieval, {sizes.rows:,} rows, 25 %, slide 1", "rows per window")
     for size in sizes.windows:
         _with_retrieval(figure, size, nested(size), sizes, say)
     return [figure]
@@ -180,7 +180,7 @@ def generation(sizes: Sizes, say: Say) -> list[Figure]:
     """Figure 14, all three."""
     of = f"{sizes.rows:,} rows"
     settings: list[tuple[Figure, dict[int, Network]]] = [
-        (Figure("14a", f"window size, {of}, 25 %, slide 1", "rows a window"), {w: nested(w) for w in sizes.large}),
+        (Figure("14a", f"window size, {of}, 25 %, slide 1", "rows per window"), {w: nested(w) for w in sizes.large}),
         (Figure("14b", f"overlap, {of}, windows of 100", "rows a slide"), {s: nested(100, s) for s in sizes.slides}),
         (Figure("14c", f"tid contiguity, {of}, windows of 100", "%"), {p: nested(100, 1, p) for p in sizes.percents}),
     ]
@@ -197,8 +197,8 @@ def load(sizes: Sizes, say: Say) -> list[Figure]:
     """Figure 15: the mean latency of a batch, of the best round; and what nineteen in twenty batches take at most."""
     network = nested(100)
     figures = [
-        Figure("15", f"mean latency, a batch every {1e3 * sizes.pace:g} ms", "rows a batch"),
-        Figure("15t", "latency, 95th percentile", "rows a batch"),
+        Figure("15", f"mean latency, a batch every {1e3 * sizes.pace:g} ms", "rows per batch"),
+        Figure("15t", "latency, 95th percentile", "rows per batch"),
     ]
     for size in sizes.loads:
         say(f"figure 15, batches of {size}")

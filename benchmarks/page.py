@@ -79,8 +79,8 @@ def fill(page: Path, made: dict[str, str]) -> None:
 
 def schemes(figure: dict[str, Any]) -> str:
     """A row an x and a scheme: the four metrics of paper 000; bytes of a partition, rows and messages of all."""
-    head = [figure["x"] or "–", "scheme", "provenance, B a row", "communication, KB a partition", "rows shipped"]
-    head += ["messages", "state, KB a partition", "convergence, s"]
+    head = [figure["x"] or "–", "scheme", "provenance, B per row", "communication, KB per partition", "rows shipped"]
+    head += ["messages", "state, KB per partition", "convergence, s"]
     out = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
     for place in range(len(figure["curves"][0]["readings"])):
         for curve in figure["curves"]:
@@ -157,7 +157,7 @@ def _cell(series: dict[str, Any] | None) -> str:
 def joins(series: list[dict[str, Any]]) -> str:
     """A row a peer."""
     whence = fmean(next(s for s in series if s["peer"] == "Whence")["inserts"])
-    lines = ["| peer | ms a batch, mean | times Whence | load, s |", "|---|---|---|---|"]
+    lines = ["| peer | ms per batch, mean | times Whence | load, s |", "|---|---|---|---|"]
     for s in series:
         mean = fmean(s["inserts"])
         lines.append(f"| {s['peer']} | {_number(mean * 1000)} | {mean / whence:.1f} | {_number(s['load'])} |")
@@ -216,10 +216,10 @@ def scale(lines: list[dict[str, Any]]) -> str:
 
 def promises(checks: list[dict[str, Any]]) -> str:
     """What was asked, what was measured."""
-    lines = ["| promise | wanted | measured | |", "|---|---|---|---|"]
+    lines = ["| target | bound | measured | |", "|---|---|---|---|"]
     for c in checks:
-        sign, kept = "≥" if c["at_least"] else "≤", "kept" if c["kept"] else "not kept"
-        lines.append(f"| {c['what']} | {sign} {c['wanted']:g} | {_number(c['measured'])} | {kept} |")
+        sign, met = "≥" if c["at_least"] else "≤", "met" if c["kept"] else "not met"
+        lines.append(f"| {c['what']} | {sign} {c['wanted']:g} | {_number(c['measured'])} | {met} |")
     return "\n".join(lines)
 
 

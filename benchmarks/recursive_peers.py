@@ -186,7 +186,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--json", type=Path, help="write all figures to this file")
     parser.add_argument("--plot", type=Path, help=f"draw to this file (default {report.RESULTS}/recursive_peers.png)")
     parser.add_argument("--state-growth", action="store_true", help="Whence alone: ten times the unrelated state")
-    parser.add_argument("--memory", action="store_true", help="Whence alone: bytes a row of a million-row view")
+    parser.add_argument("--memory", action="store_true", help="Whence alone: bytes per row of a million-row view")
     parser.add_argument("--startup", action="store_true", help="Whence alone: from import to the first answer")
     options = parser.parse_args(arguments)
     for name, known in (("peers", PEERS), ("programs", tuple(RECURSIONS))):

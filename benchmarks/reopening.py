@@ -79,7 +79,7 @@ def run(
         seconds.samples.setdefault(CREATE, []).append(ways[ANEW]["creating"])
         seconds.samples.setdefault(KERNELS, []).append(ways[CLEAN]["kernels"])
     base = bare["rows"]
-    on_disk = Figure("on disk", "bytes a row")
+    on_disk = Figure("on disk", "bytes per row")
     on_disk.samples = {
         "Whence, log of single rows": [killed["single_bytes"] / tail],
         "Whence, log of batches": [bare["log_bytes"] / bare["logged"]],
@@ -87,7 +87,7 @@ def run(
         "Whence, three views": [_bytes(folder / "full") / base],
         "SQLite": [_bytes(folder / "lite") / base],
     }
-    written = Figure("written meanwhile", "bytes a row")
+    written = Figure("written meanwhile", "bytes per row")
     written.samples = {
         "Whence, no views": [bare["written"] / base],
         "Whence, three views": [full["written"] / base],

@@ -116,12 +116,12 @@ def show_checks(checks: Sequence[Check], console: Console) -> None:
     """Print what was promised and whether it was kept in this run."""
     if not checks:
         return
-    table = Table(title="promises", title_justify="left")
-    for column, justify in (("promise", "left"), ("wanted", "right"), ("measured", "right"), ("", "left")):
+    table = Table(title="targets", title_justify="left")
+    for column, justify in (("target", "left"), ("bound", "right"), ("measured", "right"), ("", "left")):
         table.add_column(column, justify=justify)  # type: ignore[arg-type]  # rich's Literal of justifications
     for check in checks:
         sign = "≥" if check.at_least else "≤"
-        verdict = "[green]kept" if check.kept else "[red]not kept"
+        verdict = "[green]met" if check.kept else "[red]not met"
         table.add_row(check.what, f"{sign} {check.wanted:g}", f"{check.measured:.2f}", verdict)
     console.print(table)
 

@@ -205,7 +205,7 @@ def run(
         for what, deletes in ((INSERTIONS, False), (DELETIONS, True))
     }
     rate = {what: Figure(f"{stream.rows:,} updates, {what}", "rows/s") for what, stream in streams.items()}
-    cpu = {what: Figure(figure.what, "CPU s a million rows") for what, figure in rate.items()}
+    cpu = {what: Figure(figure.what, "CPU s per million rows") for what, figure in rate.items()}
     where: dict[str, list[Mapping[str, float]]] = {what: [] for what in streams}
     expected = {what: stream.expected() for what, stream in streams.items()}
     for turn in range(rounds + 1):

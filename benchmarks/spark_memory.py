@@ -41,7 +41,7 @@ def run(folder: Path, **sizes: int) -> tuple[list[Figure], list[Check]]:
     }
     taken = Figure(figure.what, "rows/s", {"Whence, bounded": [found["rows"] / found["seconds"]]})
     checks = [
-        Check("bounded: state is so many times what a worker may hold", found["state"] / sizes["memory"], 2.0),
+        Check("bounded: state, times what a worker may hold", found["state"] / sizes["memory"], 2.0),
         Check(
             "bounded: MB of the largest worker, against twice worker_memory",
             found["growth"],

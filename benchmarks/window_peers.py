@@ -67,7 +67,7 @@ def embedded(rows: int, fewer: int, batch: int, rounds: int, console: Console) -
             if turn:
                 figure.samples.setdefault(name, []).append(len(given) / seconds)
     best = {name: max(samples) for name, samples in figure.samples.items()}
-    checks = [Check("embedded, no provenance: million rows a second, best", best[WHENCE] / 1e6, 5.0)]
+    checks = [Check("embedded, no provenance: million rows per second, best", best[WHENCE] / 1e6, 5.0)]
     if PATHWAY in best:
         checks.append(
             Check("embedded, no provenance: times Pathway, best of each", best[WHENCE] / best[PATHWAY], 100.0)

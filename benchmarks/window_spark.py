@@ -136,5 +136,5 @@ def run(
                 for name, seconds in taken.items():
                     figures[what].samples.setdefault(name, []).append(len(data) / seconds)
     best = max(figures[ROWS].samples[WHENCE])
-    checks = [Check(f"on Spark, {ROWS}: rows a second end to end, best", best, 300_000)]
+    checks = [Check(f"on Spark, {ROWS}: rows per second end to end, best", best, 300_000)]
     return list(figures.values()), checks

@@ -1,15 +1,19 @@
-"""The documentation is run: what it shows is what happens.
+"""Run the documentation: README.md and the chapters in docs/.
 
-Each file is one session. Its ```python blocks share a namespace and run in order in an empty folder, the ones in
-doctest style with their output compared (`...` stands for anything). Its ```sql blocks share a database of their own
-and run in order; a block after `<!-- error: TEXT -->` must be refused with a message that has TEXT in it. Lines of its
+Each file is one session. Its ```python blocks share a namespace and run in order in an empty folder; for blocks in
+doctest style the output is compared (`...` stands for anything). Its ```sql blocks share a database of their own and
+run in order; a block after `<!-- error: TEXT -->` must be refused with a message that contains TEXT. Lines of its
 ```console blocks must be among what the command prints, times aside; a line `...` says that there is more. A block
-after `<!-- skip -->` is left alone. Where Python asks for a `spark_session` it gets that of all tests.
+after `<!-- skip -->` is not run. Python that asks for a `spark_session` gets the session of all tests.
+
+Blocks without a language are not run, but the commands in them must exist: `make` targets, `whence` commands with their
+options, modules after `python -m`. Links must lead to a file, and to a heading of it.
 """
 
 from __future__ import annotations
 
 import doctest
+import importlib.util
 import os
 import re
 import shlex
@@ -19,6 +23,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 import whence
@@ -26,7 +31,14 @@ from whence.cli import app
 
 ROOT = Path(__file__).parents[2]
 FILES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+TEXTS = [
+    *FILES,
+    *sorted((ROOT / "docs/papers").glob("*.md")),
+    ROOT / "benchmarks/README.md",
+    ROOT / "tests/sql/README.md",
+]
 _BLOCK = re.compile(r"(?:^<!-- (skip|error: [^\n]*?) -->\n)?^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 _TIME = re.compile(r"[\d.]+ ms")
 _FLAGS = doctest.ELLIPSIS
 
@@ -121,9 +133,68 @@ def _lines(text: list[str]) -> Counter[str]:
     return Counter(_TIME.sub("ms", line.strip()) for line in text if line.strip())
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda p: p.name)
-def test_what_is_pointed_to_exists(path: Path) -> None:
-    text = re.sub(r"^```.*?^```$", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+def texts() -> Any:
+    """All Markdown files, as parameters named by their path."""
+    return pytest.mark.parametrize("path", TEXTS, ids=lambda p: p.relative_to(ROOT).as_posix())
+
+
+@texts()
+def test_named_files_exist(path: Path) -> None:
+    text = _FENCED.sub("", path.read_text(encoding="utf-8"))
     named = re.findall(r"`((?:docs|examples|benchmarks|tests|whence)/[\w./-]*)`", text)
-    missing = [name for name in named if not (ROOT / name).exists() and name != "docs/benchmarks.md"]
+    assert not [name for name in named if not (ROOT / name).exists()]
+
+
+@texts()
+def test_links_lead_somewhere(path: Path) -> None:
+    text = _FENCED.sub("", path.read_text(encoding="utf-8"))
+    broken = []
+    for link in re.findall(r"\]\(([^)\s]+)\)", text):
+        file, _, heading = link.partition("#")
+        target = (path.parent / file).resolve() if file else path
+        if not target.exists() or (heading and heading not in _anchors(target)):
+            broken.append(link)
+    assert not broken
+
+
+def _anchors(path: Path) -> set[str]:
+    """Return the anchors that a Markdown renderer makes of the headings."""
+    titles = re.findall(r"^#+ (.*)$", _FENCED.sub("", path.read_text(encoding="utf-8")), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def test_readme_is_short_and_lists_every_chapter() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 250
+    chapters = text[text.index("## Chapters") :]
+    missing = [p.name for p in (ROOT / "docs").rglob("*.md") if f"({p.relative_to(ROOT).as_posix()})" not in chapters]
     assert not missing
+
+
+@pytest.mark.parametrize("path", [p for p in FILES[1:] if p.name != "architecture.md"], ids=lambda p: p.name)
+def test_chapters_open_with_what_they_are_good_for(path: Path) -> None:
+    _title, _, opening = path.read_text(encoding="utf-8").partition("\n\n")
+    assert opening.startswith("After this chapter you ")
+
+
+@texts()
+def test_commands_exist(path: Path) -> None:
+    """Commands in blocks without a language, and modules and settings named in the text."""
+    text = path.read_text(encoding="utf-8")
+    lines = [
+        line for block in re.findall(r"^```\n(.*?)^```$", text, re.MULTILINE | re.DOTALL) for line in block.splitlines()
+    ]
+    targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    wrong = [line for line in lines if (found := re.match(r"make ([\w-]+)", line)) and found[1] not in targets]
+    wrong += [line for line in lines if line.startswith("whence ") and not _is_command(line)]
+    modules = re.findall(r"python -m ([\w.]+)|daemon\.module=([\w.]+)", text)
+    wrong += [name for name in map("".join, modules) if not importlib.util.find_spec(name.rstrip("."))]
+    assert not wrong
+
+
+def _is_command(line: str) -> bool:
+    """Whether there is such a command, and it has these options."""
+    _, name, *words = shlex.split(line, comments=True)
+    command = typer.main.get_command(app).commands.get(name)  # type: ignore[attr-defined]  # a group has commands
+    options = {option for parameter in command.params for option in parameter.opts} if command else set()
+    return command is not None and all(word in options for word in words if word.startswith("-"))
