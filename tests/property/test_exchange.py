@@ -20,10 +20,11 @@ from hypothesis import strategies as st
 from tests.property.test_fixpoint_kernel import evaluate, program, relation, rule
 from whence.engine.build import Builder
 from whence.engine.core.batch import concat
+from whence.engine.core.dataflow import Dataflow
 from whence.engine.core.image import Image
 from whence.engine.core.operator import Batch
+from whence.engine.exchange.messages import PartitionMessage
 from whence.engine.exchange.ship import EVERYWHERE, parted, targets
-from whence.engine.exchange.staged import Parcel, StagedDataflow
 from whence.engine.recursion.components import build_outputs
 from whence.engine.recursion.partitioned_fixpoint import PartitionedFixpoint, build_exchange
 from whence.model.codes import Dictionary
@@ -174,13 +175,13 @@ class Cluster:
                 return node if self.copied else Ship(node.schema, node, "all")
         return LocalFilter(node.schema, node, wish.cols) if self.copied else Ship(node.schema, node, "hash", wish.cols)
 
-    def _flow(self) -> StagedDataflow:
-        flow = StagedDataflow()
+    def _flow(self) -> Dataflow:
+        flow = Dataflow()
         for name, described in self.outside.items():
             flow.table(name, described.schema)
         return flow
 
-    def _views(self, flow: StagedDataflow, p: int) -> dict:
+    def _views(self, flow: Dataflow, p: int) -> dict:
         builder = Builder(flow, self.dictionary, lambda name: outputs[name], p, self.count)
         own = build_exchange(self.spec, builder, tuple(self.spec.rules.outputs), name="x", **self.limits)
         outputs = build_outputs(own, tuple(self.spec.rules.outputs), [], builder)
@@ -209,14 +210,14 @@ class Cluster:
                 if patience < 0:
                     raise Broken
                 self.rng.shuffle(todo)
-                parcels: list[Parcel] = []
+                messages: list[PartitionMessage] = []
                 for p in todo:
                     received = {c: concat(b, b[0].rows.shape[1]) for c, b in boxes.pop((stage, p), {}).items()}
-                    parcels += self.flows[p].run_stage(stage, given[p] if given else {}, received)
-                for parcel in pickle.loads(pickle.dumps(parcels)):
-                    assert len(parcel.batch)
-                    for p in range(self.count) if parcel.to == EVERYWHERE else [parcel.to]:
-                        boxes.setdefault((parcel.stage, p), {}).setdefault(parcel.channel, []).append(parcel.batch)
+                    messages += self.flows[p].run_stage(stage, given[p] if given else {}, received)
+                for message in pickle.loads(pickle.dumps(messages)):
+                    assert len(message.batch)
+                    for p in range(self.count) if message.to == EVERYWHERE else [message.to]:
+                        boxes.setdefault((message.stage, p), {}).setdefault(message.channel, []).append(message.batch)
                 given = None
                 todo = [p for p in range(self.count) if (stage, p) in boxes]
             for p, flow in enumerate(self.flows):

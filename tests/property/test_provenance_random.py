@@ -22,7 +22,7 @@ from tests.property.test_fixpoint_kernel import PROGRAMS, Row, Run, Source, eval
 from tests.property.test_random_programs import Case, cases, profile
 from whence.annotate.absorption import Absorption
 from whence.annotate.relative import Relative
-from whence.engine.core.epoch_context import epoch_context
+from whence.engine.core.epoch_context import EpochContext
 from whence.engine.recursion.annotated_fixpoint import AnnotatedFixpoint
 from whence.engine.recursion.components import functions_of
 from whence.engine.recursion.kernels import heads, store
@@ -254,8 +254,8 @@ def test_the_law_of_annotations_whatever_moves(name: str, maintain: Maintain) ->
         run = Annotated((PROGRAMS | {"near": NEAR})[name], maintain, seed)
         run.nodes = min(run.nodes, 4)
         for number in range(1, 7):
-            with epoch_context(number, number):
-                run.step()
+            run.fixpoint.context = EpochContext(number, number)
+            run.step()
             run.check_law()
             if run.rng.random() < 0.2:
                 run.reopen()

@@ -15,9 +15,8 @@ import pytest
 import whence
 from tests.faults import Deadly, Watched, done_before_death
 from tests.workload import abandon, open_small
-from whence.engine.core.dataflow import upwards
 from whence.engine.core.epoch import Epoch
-from whence.engine.core.operator import Batch
+from whence.engine.core.operator import Batch, upwards
 from whence.runtime.reading.late_rows import lates_of
 from whence.state.codec import pack_epoch, unpack_epoch
 from whence.state.disk import Disk

@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from whence.engine.core.dataflow import upwards
-from whence.engine.core.operator import Batch, Operator
+from whence.engine.core.operator import Batch, Operator, upwards
 from whence.engine.relational.scan import Scan
 from whence.engine.streams.stream import ANN, StreamOperator
 from whence.model.types import BIGINT, Column, Schema, Type

@@ -12,7 +12,7 @@ import pytest
 
 import whence
 from tests.streams.test_replay import COLD, WARM, declared, fill, often, sources  # noqa: F401  # `often` is a fixture
-from whence.engine.core.dataflow import upwards
+from whence.engine.core.operator import upwards
 from whence.engine.streams.replay import covering_join
 from whence.engine.streams.replay.provenance_join import ProvenanceJoin
 from whence.model.errors import EvaluationError, ExpiredError

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whence.engine.core.epoch_context import epoch_context
+from whence.engine.core.epoch_context import EpochContext
 from whence.engine.core.image import StaleImage
 from whence.engine.core.operator import Batch
 from whence.engine.streams import connection_point as module
@@ -68,12 +68,12 @@ def test_an_age_goes_by_the_times_of_epochs():
 
 def test_epochs_that_fail_leave_no_trace():
     scan = StreamScan("s", Schema((Column("x", BIGINT),)), Retention(rows=4, micros=10**9))
-    with epoch_context(1, 5):
-        scan.apply([Batch(rows(1, 3), np.ones(3, np.int64), True)])
+    scan.context = EpochContext(1, 5)
+    scan.apply([Batch(rows(1, 3), np.ones(3, np.int64), True)])
     scan.commit()
     before = {name: array.copy() for name, array in scan.image().items()}
-    with epoch_context(2, 6):
-        scan.apply([Batch(rows(4, 100), np.ones(100, np.int64), True)])
+    scan.context.enter(2, 6)
+    scan.apply([Batch(rows(4, 100), np.ones(100, np.int64), True)])
     scan.undo()
     assert_same(scan.image(), before)
     assert scan.kept.last_at == 3

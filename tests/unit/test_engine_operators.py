@@ -37,7 +37,8 @@ def check(node, sql: str, steps, bench: Bench | None = None) -> None:
         assert bench.rows("v") == duck(bench, sql)
     # The same view over what is there now is back-filled to the same rows.
     late = node(bench)
-    bench.flow.remove_view("v")
+    del bench.flow.views["v"]
+    bench.flow.sweep()
     assert not bench.flow.order
     bench.view("w", late)
     assert bench.rows("w") == duck(bench, sql)
@@ -223,7 +224,8 @@ def test_three_way_with_shared_parts(steps):
         bench.step(step)
         assert bench.rows("v") == duck(bench, "FROM a JOIN b ON a.c1 = b.c0 JOIN a x ON b.c1 = x.c0")
         assert bench.rows("g") == duck(bench, "SELECT a.c0, count(*) FROM a JOIN b ON a.c1 = b.c0 GROUP BY a.c0")
-    bench.flow.remove_view("v")
+    del bench.flow.views["v"]
+    bench.flow.sweep()
     del bench.nodes["v"]
     assert len(bench.flow.order) == 2
     assert all(op.arranged is None for op in bench.flow.order if op not in bench.flow.views.values())

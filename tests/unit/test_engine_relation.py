@@ -221,5 +221,5 @@ def test_progress_is_told():
     told = []
     node = lo.Distinct(PAIR, lo.Scan(PAIR, "t"))
     op = Builder(flow, Dictionary(), lambda v: flow.views[v]).build(node)
-    flow.add_view("v", op, lambda done, total, what: told.append((done, total, what)))
-    assert told == [(0, 1, "distinct"), (1, 1, "done")]
+    flow.add_view("v", op, lambda view, done, total: told.append((view, done, total)))
+    assert told == [("v", 0, 1), ("v", 1, 1)]

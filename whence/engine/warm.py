@@ -13,12 +13,13 @@ from whence.annotate.witnesses import Witnesses
 from whence.connect.kernels import columns, texts
 from whence.engine.build import Builder
 from whence.engine.core.batch import consolidate
+from whence.engine.core.dataflow import Dataflow
 from whence.engine.core.kernels import batches, index, table
 from whence.engine.core.operator import Batch
 from whence.engine.core.ordered import Ordered, Rank
 from whence.engine.core.relation import Relation
 from whence.engine.exchange.kernels import routing
-from whence.engine.exchange.staged import Parcel, StagedDataflow
+from whence.engine.exchange.messages import PartitionMessage
 from whence.engine.exchange.wire import MessageWriter, packed_size, packets
 from whence.engine.recursion.annotated_fixpoint import AnnotatedFixpoint
 from whence.engine.recursion.components import build_outputs, functions_of
@@ -248,7 +249,7 @@ def _exchange(kind: RelationKind, maintain: Maintain | None = None) -> None:
     step = Rule(1, (0, 3, 4), (Atom(0, (0, 1, 2)), Atom(1, (1, 3, 4))), (), (), 5)
     spec = exchange(RuleProgram([link, found], [base, step], {"found": 1}), lambda _: False)
     assert spec is not None
-    flow = StagedDataflow()
+    flow = Dataflow()
     flow.table("link", triple)
     builder = Builder(flow, Dictionary(), flow.views.__getitem__)
     operator = build_exchange(
@@ -264,14 +265,14 @@ def _exchange(kind: RelationKind, maintain: Maintain | None = None) -> None:
     flow.undo()
 
 
-def _run(flow: StagedDataflow, deltas: dict[str, Batch]) -> None:
+def _run(flow: Dataflow, deltas: dict[str, Batch]) -> None:
     """All stages of one partition that is alone."""
     stage: int | None = 0
-    waiting: dict[int, list[Parcel]] = {}
+    waiting: dict[int, list[PartitionMessage]] = {}
     while stage is not None:
-        received = {parcel.channel: parcel.batch for parcel in waiting.pop(stage, [])}
-        for parcel in flow.run_stage(stage, deltas, received):
-            waiting.setdefault(parcel.stage, []).append(parcel)
+        received = {message.channel: message.batch for message in waiting.pop(stage, [])}
+        for message in flow.run_stage(stage, deltas, received):
+            waiting.setdefault(message.stage, []).append(message)
         stage, deltas = min((s for s in (*waiting, flow.waits(stage)) if s is not None), default=None), {}
 
 

@@ -15,10 +15,10 @@ import numpy as np
 
 from whence.connect.rows import encode
 from whence.engine.build import Builder
-from whence.engine.core.dataflow import Dataflow, upwards
+from whence.engine.core.dataflow import Dataflow
 from whence.engine.core.image import Image, Images, StaleImage
 from whence.engine.core.lifetimes import Lifetimes
-from whence.engine.core.operator import Batch, Operator
+from whence.engine.core.operator import Batch, Operator, upwards
 from whence.engine.core.operator_stats import OperatorStats, measure
 from whence.engine.expressions.evaluate import compile_expr
 from whence.engine.recursion.components import build_component
@@ -55,7 +55,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("whence")
 Written = Callable[[str], Batch | None]
 _QUERY = "query"
-_NEW = "\0"  # begins the names of views that are being filled
 
 
 class Before:
@@ -97,6 +96,15 @@ class Catalog:
         self.components: list[Component] = []
         self._making: dict[str, Operator] = {}
         self._builder = Builder(self.flow, self.dictionary, self._resolve)
+
+    @property
+    def replaying(self) -> bool:
+        """Whether rows are derived that were derived before, see `engine/core/epoch_context.py`."""
+        return self.flow.context.replaying
+
+    @replaying.setter
+    def replaying(self, known: bool) -> None:
+        self.flow.context.replaying = known
 
     # -- tables and functions ----------------------------------------------------------------------------------------
 
@@ -164,16 +172,15 @@ class Catalog:
                 if component.views[0] not in kept:
                     self._making |= self._build(component, planned)
             # All are built before the first is filled: by then an arrangement that any of them needs is known of.
-            for name, op in self._making.items():
-                if name not in kept:
-                    flow.add_view(_NEW + name, op, _told(progress, name), images)
-            flow.views = self._making
+            flow.install(self._making, images, progress)
+            if images is None:
+                flow.fill()
+            flow.commit()
         except BaseException:
-            flow.views = {name: op for name, op in flow.views.items() if not name.startswith(_NEW)}
+            flow.undo()
             raise
         finally:
             self._making = {}
-            flow.sweep()
             self._builder.forget()
         self.program, self.planned, self.components = bound, planned, ordered
 
@@ -273,18 +280,17 @@ class Catalog:
                 flow.tables = {**tables, **self._overlaid(plan, written)}
             for component in components(bound):
                 if component.views[0] not in kept:
-                    for name, op in self._build(component, bound).items():
-                        flow.add_view(_NEW + name, op)
-                        self._making[name] = op
-            found = flow.views[_NEW + _QUERY].contents()
+                    self._making |= self._build(component, bound)
+            flow.install(self._making)
+            flow.fill()
+            found = self._making[_QUERY].contents()
             if is_flow(bound.views[_QUERY].query):  # in the order of the stream
                 return Batch(np.ascontiguousarray(found.rows[:, :-1]), np.ones(len(found), np.int64))
             return found
         finally:
             self._making = {}
             flow.tables = tables
-            flow.views = {name: op for name, op in flow.views.items() if not name.startswith(_NEW)}
-            flow.sweep()
+            flow.undo()
             self._builder.forget()
 
     def flowed(self, plan: Node, hidden: dict[str, View]) -> dict[str, View]:
@@ -339,7 +345,7 @@ class Catalog:
         self._install(keep_selections(self.program, program))
         if kind != "view":
             for gone_too in (name, owed_name(name)) if kind == "table" else (name,):
-                self.flow.remove_table(gone_too)
+                self.flow.tables.pop(gone_too, None)
                 self.lifetimes.pop(gone_too, None)
         return gone
 
@@ -475,10 +481,3 @@ def constant_rows(plan: Node, dictionary: Dictionary) -> Codes | None:
             found = [part for part in parts if part is not None]
             return np.concatenate(found) if len(found) == len(parts) else None
     return None
-
-
-def _told(progress: Progress | None, name: str) -> Callable[[int, int, str], None] | None:
-    if progress is None:
-        return None
-    tell = progress
-    return lambda done, total, what: tell(f"{name}: {what}" if what.endswith("rows") else name, done, total)

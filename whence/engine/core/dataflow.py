@@ -1,28 +1,41 @@
-"""The dataflow: operators in topological order, the views that read them, and the epoch that runs through them.
+"""The dataflow of a partition: operators in topological order, the views that read them, and the epochs that run.
 
 Invariant between epochs: every operator's state, every arrangement and every view equals its definition over the
 tables. An operator whose inputs did not change is skipped. After `run` comes `commit` or `undo`; an error in `run`
 leaves the caller to `undo`, which restores everything that ran. Operators live as long as a view needs them, an
 arrangement or an index as long as an operator or a view does.
 
-A new view's operators are primed from the contents of their inputs, or restored from images (`engine/core/image.py`)
-that operators with the same fingerprints gave over the same tables.
+Stages. An operator's stage is the number of exchanges that must come before it: the largest sum of its inputs' delays
+(a Ship delays by one). Without peers there are no delays and one stage, and `run` is the whole epoch. With peers an
+epoch goes from stage to stage by `run_stage`; every operator runs at most once in it, when the deltas of all its inputs
+are there, so the law of the engine holds as it does in one piece. What a stage leaves for later ones stays here between
+two calls.
+
+Messages. A Ship's rows are for the next stage. A recursion across partitions has some stages of its own, each of which
+is run again, in the partitions that were sent something for it, until nothing is on its way for it; only then does the
+next one begin. Other operators run in the first of these rounds.
+
+Views are replaced by `install`, see `installation.py`.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import numpy as np
 
 from whence.annotate.tracing import Tracer
-from whence.engine.core.arrangement import arrangement
 from whence.engine.core.batch import consolidate
-from whence.engine.core.image import Image, Images, StaleImage
-from whence.engine.core.operator import Batch, Operator
+from whence.engine.core.epoch_context import EpochContext
+from whence.engine.core.image import Image, Images
+from whence.engine.core.installation import Installation
+from whence.engine.core.operator import Batch, Operator, upwards
 from whence.engine.core.relation import Relation
+from whence.engine.exchange.messages import PartitionMessage, message_of_rows
+from whence.engine.exchange.ship import Ship
+from whence.engine.exchange.traffic import Traffic, counted
+from whence.engine.recursion.iterative import IterativeOperator
 from whence.engine.relational.scan import Scan
 from whence.engine.streams.late import warn_of_late_rows
 from whence.engine.streams.promise import Promise, reaches
@@ -31,29 +44,37 @@ from whence.engine.streams.sort import BSort
 from whence.engine.streams.stream import StreamOperator
 from whence.engine.streams.stream_scan import StreamScan
 from whence.engine.streams.windows.window import Window
-from whence.model.errors import DataError
+from whence.model.errors import WhenceError
+from whence.model.progress import Progress
 from whence.model.types import Schema
 from whence.plan.streams.model import Retention, Tracing
 
 log = logging.getLogger("whence")
-Steps = Callable[[int, int, str], None]  # done, in all, what is being done
 
 
 class Dataflow:
-    """Tables in, views out."""
+    """Tables in, views out; in one of some partitions."""
 
-    def __init__(self) -> None:
+    def __init__(self, partition: int = 0, partitions: int = 1) -> None:
+        self.partition, self.partitions = partition, partitions
+        self.context = EpochContext()
         self.tables: dict[str, Scan] = {}  # and streams
         self.tracers: dict[Tracing, Tracer] = {}  # one for each way in which streams are traced
         self.views: dict[str, Operator] = {}
         self.order: list[Operator] = []  # topological; tables are not in it
-        self.before: Callable[[Operator], None] | None = None  # told of an operator that is about to change
+        self.before: Callable[[Operator], None] | None = None  # called with an operator that is about to change
         self.restored = self.primed = 0  # operators that began from images, and from their inputs' contents
         self.recomputed: list[Operator] = []  # those that began so because images did not have them
-        self._ran: list[Operator] = []
-        self._changed: list[Relation] = []
-        self._checkpointed: list[Retain] = []
         self.warns = True  # of the first rows that come too late for a view
+        self._ran: dict[Operator, None] = {}  # in this epoch, in their order
+        self._changed: list[Relation] = []
+        self._outs: dict[int, Batch] = {}  # of this epoch
+        self._promise: Promise | None = None  # of this epoch
+        self._traffic: dict[str, Traffic] = {}  # of this epoch, by the fingerprints of those who send
+        self._ships: dict[str, Ship] = {}  # by channel
+        self._iterative: list[IterativeOperator] = []
+        self._checkpointed: list[Retain] = []
+        self._installing: Installation | None = None
 
     # -- the plan ----------------------------------------------------------------------------------------------------
 
@@ -65,6 +86,7 @@ class Dataflow:
     def stream(self, name: str, schema: Schema, retention: Retention) -> StreamScan:
         """Declare a stream of these columns; `$at` is added to them."""
         self.tables[name] = scan = StreamScan(name, schema, retention)
+        scan.context = self.context
         return scan
 
     @property
@@ -84,82 +106,71 @@ class Dataflow:
             found = self.tracers[tracing] = _tracer(tracing)
         return found
 
-    def remove_table(self, name: str) -> None:
-        del self.tables[name]
+    def install(
+        self,
+        views: Mapping[str, Operator],
+        images: Images | None = None,
+        progress: Progress | None = None,
+        alone: bool = True,
+    ) -> None:
+        """Begin to keep these views, and no others. With images all that is new is restored, and they are installed;
+        else the stages fill it, and `commit` ends or `undo` aborts the installation. `alone` says that operators which
+        images lack may be computed here."""
+        self._installing = install = Installation(dict(views), progress)
+        for op in install.fresh:
+            op.context = self.context
+        self._ships |= {op.channel: op for op in install.fresh if isinstance(op, Ship)}
+        self._iterative += [op for op in install.fresh if isinstance(op, IterativeOperator)]
+        if images is not None:
+            try:
+                self.recomputed += install.restore(images, alone)
+            except BaseException:
+                self._abort_install(install)
+                raise
+            self._end_install(install)
 
-    def add_view(self, name: str, op: Operator, progress: Steps | None = None, images: Images | None = None) -> None:
-        """Keep an operator's output as a view, restoring or filling what is new; on an error nothing has changed."""
-        had = op.arranged
+    def add_view(self, name: str, op: Operator, progress: Progress | None = None) -> None:
+        """Keep one more view, filled at once without peers; on an error nothing has changed."""
+        self.install({**self.views, name: op}, progress=progress)
         try:
-            if not op.keeps_output:
-                arrangement(op)
-            self._prime(op, progress, images)
+            self.fill()
         except BaseException:
-            if had is None:
-                op.arranged = None
-            running = {id(o) for o in self.order}
-            for new in upwards([op]):
-                new.dropped = id(new) not in running and not isinstance(new, Scan)
-            self.sweep()
+            self.undo()
             raise
-        if op.arranged is not None:
-            op.arranged.commit()
-        self.views[name] = op
+        self.commit()
 
-    def remove_view(self, name: str) -> None:
-        """Forget a view and everything that only it needed."""
-        del self.views[name]
+    def fill(self) -> None:
+        """Fill what is being installed, without peers."""
+        stage: int | None = 0
+        while stage is not None:
+            self.run_stage(stage, {}, {})
+            stage = self.waits(stage)
+
+    def pretend(self) -> None:
+        """End an installation as if all had been filled: of a dataflow that is only looked at."""
+        if self._installing is not None:
+            for op in self._installing.fresh:
+                op.primed = True
+            self._end_install(self._installing)
+
+    def _end_install(self, install: Installation) -> None:
+        self.order.extend(install.fresh)
+        install.commit()
+        self.primed += install.filled
+        self.restored += install.restored
+        self.views, self._installing = install.views, None
         self.sweep()
 
-    def _prime(self, op: Operator, progress: Steps | None, images: Images | None) -> None:
-        fresh = [o for o in upwards([op]) if not o.primed]
-        kept = BackfillInputs(fresh)
-        for done, new in enumerate(fresh):
-            if progress is not None:
-                progress(done, len(fresh), new.describe())
-                new.watch = partial(progress, done, len(fresh))
-            if images is None or not self._restore(new, images):
-                self._fill(new, kept)
-                if images is not None:
-                    self.recomputed.append(new)
-            new.primed, new.watch = True, None
-            kept.used_by(new)
-        self.order.extend(fresh)
-        if progress is not None:
-            progress(len(fresh), len(fresh), "done")
-
-    def _fill(self, new: Operator, kept: BackfillInputs) -> None:
-        """The first run of an operator, over the contents of its inputs."""
-        out = new.prime([kept.contents(i) for i in new.inputs])
-        if new.arranged is not None:
-            out = arrange(new, out)
-        new.commit()
-        kept.keep(new, out)
-        self.primed += 1
-
-    def _restore(self, op: Operator, images: Images) -> bool:
-        """Begin from images; False, and nothing done, if the operator must be primed. One that keeps nothing has
-        nothing to begin from, and gives its output when someone asks for it."""
-        stateful, arranged = bool(op.image()), op.arranged
-        if stateful and not _taken(op, images.get(f"op/{op.fingerprint}")):
-            return False
-        if arranged is not None:
-            found = _taken(arranged, images.get(f"arranged/{op.fingerprint}"))
-            if not found and not stateful:
-                return False
-            if not found:
-                arrange(op, op.recompute())
-            op.changed = not found
-        elif stateful:
-            op.changed = False
-        self.restored += stateful or arranged is not None
-        return True
+    def _abort_install(self, install: Installation) -> None:
+        self._installing = None
+        install.undo()
+        self.sweep()
 
     def parts(self) -> Iterator[tuple[str, Operator, Callable[[], Image]]]:
         """All state there is: the key of each part, the operator that changes it, and what gives its image.
 
         A table is `table/<name>`; of other operators `op/<fingerprint>` is the state of its own, and
-        `arranged/<fingerprint>` the relation of its output. `before` is told of the operator before either changes.
+        `arranged/<fingerprint>` the relation of its output. `before` is called with the operator before either changes.
         """
         for name, scan in self.tables.items():
             yield f"table/{name}", scan, scan.image
@@ -194,38 +205,104 @@ class Dataflow:
                 if cols not in keep:
                     op.arranged.drop_index(cols)
         self._checkpointed = [op for op in self.order if isinstance(op, Retain) and op.checkpoints is not None]
+        self._ships = {op.channel: op for op in self.order if isinstance(op, Ship)}
+        self._iterative = [op for op in self.order if isinstance(op, IterativeOperator)]
         used = {id(op.tracer) for op in self.order}
         self.tracers = {tracing: tracer for tracing, tracer in self.tracers.items() if id(tracer) in used}
 
     # -- epochs ------------------------------------------------------------------------------------------------------
 
-    def run(self, deltas: dict[str, Batch], promise: Promise | None = None) -> dict[str, Batch]:
-        """Push the tables' deltas through, and then a promise; the consolidated change of each view that changed."""
-        outs: dict[int, Batch] = {}
-        self._take(deltas, outs)
+    def run(self, deltas: Mapping[str, Batch], promise: Promise | None = None) -> dict[str, Batch]:
+        """Push the tables' deltas through, and then a promise, without peers; return the consolidated change of each
+        view that changed."""
+        outs = self._outs
+        self._take(deltas)
         if promise is not None:
             self._arrive(promise)
         elif not outs:
             return {}
-        self._follow(self.order, outs, promise)
+        self._follow(self.order)
         return {name: out for name, op in self.views.items() if (out := outs.get(id(op))) is not None}
 
-    def _take(self, deltas: Mapping[str, Batch], outs: dict[int, Batch]) -> None:
+    def run_stage(
+        self,
+        stage: int,
+        deltas: Mapping[str, Batch],
+        received: Mapping[str, Batch],
+        promise: Promise | None = None,
+    ) -> list[PartitionMessage]:
+        """Run one stage with the tables' deltas and a promise (at first), and what other partitions sent; return what
+        is to be sent on."""
+        if self._installing is not None:
+            return self._install_stage(self._installing, stage, received)
+        ran = self._ran
+        before = len(ran)
+        self._take(deltas)
+        if promise is not None:
+            self._arrive(promise)
+        for ship, batch in self._for_ships(received):
+            self._deliver(ship, batch)
+        for op in self._iterative:
+            if op.stage + op.delay == stage and op in ran:
+                op.finish()
+        self._follow([op for op in self.order if op.stage == stage and op not in ran])
+        sent = self._shipped(list(ran)[before:], stage)
+        for op in self._iterative:
+            phase = stage - op.stage
+            if 0 <= phase < op.delay and ((mail := _mail(op, received)) or op.waits(phase)):
+                if op not in ran:
+                    self.touch(op)
+                    ran[op] = None
+                sent += self._sent(op, stage, op.work(phase, mail))
+        return sent
+
+    def waits(self, stage: int) -> int | None:
+        """Return the next stage after this one that has something to do with what is here already."""
+        if self._installing is not None:
+            return self._installing.after(stage)
+        phases = (
+            op.stage + phase
+            for op in self._iterative
+            if op in self._ran
+            for phase in range(1, op.delay)
+            if op.stage + phase > stage and op.waits(phase)
+        )
+        found = min(phases, default=None)
+        for op in self.order:
+            if op.stage > stage and (found is None or op.stage < found) and op not in self._ran and self._is_ready(op):
+                found = op.stage
+        return found
+
+    def changes(self, stage: int) -> dict[str, Batch]:
+        """Return what views have changed by in a stage."""
+        found = ((name, op) for name, op in self.views.items() if op.stage + op.delay == stage)
+        return {name: out for name, op in found if (out := self._outs.get(id(op))) is not None}
+
+    def _take(self, deltas: Mapping[str, Batch]) -> None:
         for name, delta in deltas.items():
             if len(delta.ann):
-                self._step(self.tables[name], [delta], outs)
+                self._step(self.tables[name], [delta])
 
     def _arrive(self, promise: Promise) -> None:
         """Let the streams of a promise know that it has arrived."""
+        self._promise = promise
         for name in promise.columns:
             scan = self.tables[name]
             self.touch(scan)
-            self._ran.append(scan)
+            self._ran[scan] = None
             scan.kept.reach(promise.at)  # type: ignore[attr-defined]  # only streams are promised of
 
-    def _follow(self, order: list[Operator], outs: dict[int, Batch], promise: Promise | None = None) -> None:
+    def _is_ready(self, op: Operator) -> bool:
+        """Return whether an operator has something to do."""
+        if self._promise is not None and reaches(self._promise, op):
+            return True
+        if op.follows:
+            return any(i in self._ran for i in op.inputs)
+        return any(id(i) in self._outs for i in op.inputs)
+
+    def _follow(self, order: Iterable[Operator]) -> None:
         """Run the operators, in their order, that have something to do."""
-        ran = self._ran
+        ran, outs, promise = self._ran, self._outs, self._promise
         for op in order:
             inputs = op.inputs
             if promise is not None and reaches(promise, op):
@@ -243,18 +320,21 @@ class Dataflow:
             for i in inputs:
                 delta = outs.get(id(i))
                 ins.append(delta if delta is not None else Batch.empty(len(i.schema)))
-            self._step(op, ins, outs, promise)
+            self._step(op, ins)
 
     def touch(self, op: Operator) -> None:
-        """An operator's state is about to change."""
+        """Note that an operator's state is about to change."""
         if self.before is not None:
             self.before(op)
         op.changed = True
 
-    def _step(self, op: Operator, deltas: list[Batch], outs: dict[int, Batch], promise: Promise | None = None) -> None:
-        self.touch(op)
-        self._ran.append(op)
+    def _step(self, op: Operator, deltas: list[Batch]) -> None:
+        if self.before is not None:
+            self.before(op)
+        op.changed = True
+        self._ran[op] = None
         out = op.apply(deltas)
+        promise = self._promise
         if promise is not None and isinstance(op, (Window, BSort)) and reaches(promise, op):
             more = op.promise(promise.bound, promise.at)
             if len(out.ann):
@@ -268,17 +348,23 @@ class Dataflow:
                 return
             self._changed.append(op.arranged)
             op.arranged.apply(out)
-        outs[id(op)] = out
+        self._outs[id(op)] = out
 
     def commit(self) -> None:
-        """Keep what the last run did."""
+        """Keep what the last run, or the installation, did."""
+        if self._installing is not None:
+            self._end_install(self._installing)
         for op in self._ran:
             op.commit()
             if self.warns and isinstance(op, StreamOperator):
                 warn_of_late_rows(self.views, op)
         for relation in self._changed:
             relation.commit()
-        self._ran, self._changed = [], []
+        if self._ships or self._iterative:
+            senders: list[Ship | IterativeOperator] = [*self._ships.values(), *self._iterative]
+            for sender in senders:
+                sender.shipped = sender.shipped.after(self._traffic.get(sender.fingerprint, Traffic()))
+        self._end_run()
         for tracer in self.tracers.values():
             # What was dropped while a snapshot waits for it is not renamed, so nothing is until it has been copied.
             if tracer.grown and self.before is None:
@@ -290,10 +376,12 @@ class Dataflow:
                 view.checkpoints.take(view.kept.next)
 
     def undo(self) -> None:
-        """Go back to before the last run, whether it returned or raised. If a part fails to, the others still do, and
-        the first error is raised when they have."""
+        """Undo the last run, whether it returned or raised, or an installation. If a part fails to, the others still
+        do, and the first error is raised when they have."""
+        if self._installing is not None:
+            self._abort_install(self._installing)
         parts: list[Operator | Relation] = [*reversed(self._ran), *reversed(self._changed)]
-        self._ran, self._changed = [], []
+        self._end_run()
         failed: BaseException | None = None
         for part in parts:
             try:
@@ -303,60 +391,65 @@ class Dataflow:
         if failed is not None:
             raise failed
 
+    def _end_run(self) -> None:
+        self._ran, self._changed, self._outs = {}, [], {}
+        self._traffic, self._promise = {}, None
+
     @property
     def state_bytes(self) -> int:
         own = sum(op.state_bytes for op in [*self.tables.values(), *self.order])
         traced = sum(tracer.nbytes for tracer in self.tracers.values())
         return own + traced + sum(op.arranged.nbytes for op in self.order if op.arranged is not None)
 
+    # -- messages ----------------------------------------------------------------------------------------------------
 
-class BackfillInputs:
-    """The contents of inputs, while operators that are being filled still need them."""
+    def _for_ships(self, received: Mapping[str, Batch]) -> list[tuple[Ship, Batch]]:
+        """Return what is not for a recursion; KeyError if it is for no operator."""
+        others = {channel for op in self._iterative for channel in op.channels}
+        return [(self._ships[channel], batch) for channel, batch in received.items() if channel not in others]
 
-    def __init__(self, fresh: list[Operator]):
-        self._left = {id(o): sum(o is i for f in fresh for i in f.inputs) for f in fresh for o in f.inputs}
-        self._batches: dict[int, Batch] = {}
+    def _deliver(self, ship: Ship, batch: Batch) -> None:
+        batch = ship.received(batch)
+        if not len(batch.ann):
+            return
+        if self._promise is not None and ship.ordered and (batch.rows[:, -1] == self._promise.at).sum() > 1:
+            raise WhenceError(
+                "advance and flush close windows of several keys at once, and a view takes their results in order: in "
+                "partitions they have none. Group that view by the key, or open the database without partitions"
+            )
+        self.touch(ship)
+        if ship.arranged is not None:
+            self._changed.append(ship.arranged)
+            ship.arranged.apply(batch)
+        self._outs[id(ship)] = batch
 
-    def contents(self, op: Operator) -> Batch:
-        if id(op) not in self._batches:
-            self._batches[id(op)] = op.contents()
-        return self._batches[id(op)]
+    def _install_stage(
+        self, install: Installation, stage: int, received: Mapping[str, Batch]
+    ) -> list[PartitionMessage]:
+        for ship, batch in self._for_ships(received):
+            install.receive(ship, batch)
+        sent = self._shipped(install.fill(stage), stage)
+        for op in install.fresh:
+            if isinstance(op, IterativeOperator) and 0 <= stage - op.stage < op.delay:
+                sent += self._sent(op, stage, op.work(stage - op.stage, _mail(op, received)))
+        return sent
 
-    def keep(self, op: Operator, out: Batch) -> None:
-        if self._left.get(id(op)):
-            self._batches[id(op)] = out
+    def _shipped(self, ran: Iterable[Operator], stage: int) -> list[PartitionMessage]:
+        out = []
+        for op in ran:
+            if isinstance(op, Ship):
+                out += self._sent(op, stage + 1, [message_of_rows(op.channel, to, b) for to, b in op.send().items()])
+        return out
 
-    def keep_if_none(self, op: Operator, out: Batch) -> None:
-        if id(op) not in self._batches:
-            self.keep(op, out)
-
-    def used_by(self, new: Operator) -> None:
-        """An operator has been filled: let go of what nobody else waits for."""
-        for i in new.inputs:
-            self._left[id(i)] -= 1
-            if not self._left[id(i)]:
-                self._batches.pop(id(i), None)
-
-
-def arrange(op: Operator, out: Batch) -> Batch:
-    """Fill the empty arrangement of an operator with its output."""
-    assert op.arranged is not None
-    out = consolidate(out)
-    op.arranged.apply(out)
-    op.arranged.commit()
-    return out
+    def _sent(self, op: Operator, stage: int, messages: list[PartitionMessage]) -> list[PartitionMessage]:
+        for message in messages:
+            traffic = counted(message, self.partition, self.partitions)
+            self._traffic[op.fingerprint] = self._traffic.get(op.fingerprint, Traffic()).plus(traffic)
+        return [message._replace(stage=stage) for message in messages]
 
 
-def _taken(target: Operator | Relation, image: Image | None) -> bool:
-    """Whether there was an image, and it did."""
-    if image is None:
-        return False
-    try:
-        target.restore(image)
-    except (StaleImage, DataError) as why:
-        log.info("an image is not taken up: %s", why)
-        return False
-    return True
+def _mail(op: IterativeOperator, received: Mapping[str, Batch]) -> dict[str, Batch]:
+    return {channel: batch for channel in op.channels if (batch := received.get(channel)) is not None}
 
 
 def _tracer(tracing: Tracing) -> Tracer:
@@ -367,19 +460,3 @@ def _tracer(tracing: Tracing) -> Tracer:
     from whence.annotate.lineage import Lineage
 
     return Lineage(tracing.sources, tracing.encoding)
-
-
-def upwards(ops: list[Operator]) -> list[Operator]:
-    """The operators and all they read, inputs first."""
-    out: list[Operator] = []
-    seen: set[int] = set()
-    stack: list[tuple[Operator, bool]] = [(op, False) for op in reversed(ops)]
-    while stack:
-        op, ready = stack.pop()
-        if ready:
-            out.append(op)
-        elif id(op) not in seen:
-            seen.add(id(op))
-            stack.append((op, True))
-            stack.extend((i, False) for i in reversed(op.inputs))
-    return out

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from whence.annotate.tracing import Tracer
+from whence.engine.core.epoch_context import EpochContext
 from whence.engine.core.image import Image
 from whence.model.codes import Codes
 from whence.model.types import Schema
@@ -62,8 +63,9 @@ class Operator:
     fingerprint: str = ""  # what it computes, in a name that is the same in every process; set by who builds it
     changed: bool = True  # since whoever keeps images last cleared it
     dropped: bool = False  # no view needs it any more; its state stands still
-    delay: int = 0  # stages that its consumers come after it, see engine/exchange/staged.py
+    delay: int = 0  # stages that its consumers come after it, see engine/core/dataflow.py
     stage: int = 0
+    context: EpochContext = EpochContext()  # of the dataflow it is installed in
     follows: bool = False  # runs exactly when an input ran (not: when an input's delta is not empty)
 
     def apply(self, deltas: list[Batch]) -> Batch:
@@ -139,3 +141,19 @@ class Operator:
     def describe(self) -> str:
         """One line for EXPLAIN's physical plan."""
         return type(self).__name__.lower()
+
+
+def upwards(ops: list[Operator]) -> list[Operator]:
+    """Return the operators and all they read, inputs first."""
+    out: list[Operator] = []
+    seen: set[int] = set()
+    stack: list[tuple[Operator, bool]] = [(op, False) for op in reversed(ops)]
+    while stack:
+        op, ready = stack.pop()
+        if ready:
+            out.append(op)
+        elif id(op) not in seen:
+            seen.add(id(op))
+            stack.append((op, True))
+            stack.extend((i, False) for i in reversed(op.inputs))
+    return out

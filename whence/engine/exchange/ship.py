@@ -1,7 +1,7 @@
 """Ship and Mine: rows in the partitions where the plan needs them.
 
 Law: over all partitions, what a Ship gives is what it was given; each row where `cols` route it, or everything in the
-first partition, or everything in every one. It gives it one stage later (`engine/exchange/staged.py`): what it takes in
+first partition, or everything in every one. It gives it one stage later (`engine/core/dataflow.py`): what it takes in
 an epoch goes out, and what comes in by its channel is its output. State: none; cost: the delta.
 
 Rows of a stream stay in its order: a partition sends its share as it is, and what came from all is put in the order of
@@ -18,7 +18,8 @@ import numpy as np
 from whence.engine.core.batch import consolidate, take
 from whence.engine.core.operator import Batch, Operator
 from whence.engine.exchange.kernels.routing import route, split
-from whence.engine.exchange.traffic import EVERYWHERE, Shipped
+from whence.engine.exchange.messages import EVERYWHERE
+from whence.engine.exchange.traffic import Shipped
 from whence.model.codes import Codes
 from whence.plan.streams.model import has_at
 

@@ -29,10 +29,8 @@ from whence.annotate import AnnotationTooLarge
 from whence.annotate import Provenance as Functions
 from whence.annotate.absorption import Absorption
 from whence.engine.core.batch import consolidate
-from whence.engine.core.epoch_context import moment
 from whence.engine.core.image import Image, StaleImage, inside, nested, with_room
 from whence.engine.core.operator import Batch, Operator
-from whence.engine.core.replaying import is_replaying
 from whence.engine.recursion.annotations import Annotations
 from whence.engine.recursion.fixpoint import Fixpoint, Pipeline, added_up
 from whence.engine.recursion.kernels import annotations as an
@@ -150,7 +148,7 @@ class AnnotatedFixpoint(Fixpoint):
 
     def _run(self, changes: Codes, limited: bool = True, known: int = 0) -> dict[int, Batch]:
         scalar = self.memory.k.scalar
-        limited = limited and not is_replaying()
+        limited = limited and not self.context.replaying
         scalar[st.S_DEPTH] = _NO_LIMIT
         scalar[st.S_BUDGET] = int(scalar[st.S_ROWS]) + known + self.row_limit if limited else _NO_LIMIT
         scalar[st.S_KNOWN] = not limited
@@ -332,8 +330,8 @@ class AnnotatedFixpoint(Fixpoint):
 
     def _is_due(self) -> bool:
         """Whether the time has come to show what is held; the epoch counts as the last such, then."""
-        now, every = moment(), self.maintain.every
-        if not every or now is None:
+        now, every = (self.context.number, self.context.time), self.maintain.every
+        if not every or not self.context.number:
             return False
         place = 0 if self.maintain.by_epochs else 1
         if not self._flushed[0]:

@@ -44,9 +44,8 @@ import numpy as np
 from whence.annotate.absorption import Absorption
 from whence.engine.core.image import Image, with_room
 from whence.engine.core.operator import Batch, Operator
-from whence.engine.core.replaying import is_replaying
+from whence.engine.exchange.messages import PartitionMessage
 from whence.engine.exchange.ship import EVERYWHERE, targets
-from whence.engine.exchange.traffic import Letter
 from whence.engine.exchange.wire import MessageReader, MessageWriter, packets
 from whence.engine.recursion.annotated_fixpoint import AnnotatedFixpoint
 from whence.engine.recursion.components import functions_of
@@ -177,13 +176,15 @@ class AnnotatedPartitionedFixpoint(IterativeOperator, AnnotatedFixpoint):
         self._flushed_before = self._flushed.copy()
         self._due = self._is_due()
         self._rounds = 0
-        self._most = _NO_LIMIT if is_replaying() else self.limits.rounds(_ROUNDS)
+        self._most = _NO_LIMIT if self.context.replaying else self.limits.rounds(_ROUNDS)
         scalar = self.memory.k.scalar
         scalar[st.S_DEPTH] = _NO_LIMIT
         rows = int(scalar[st.S_ROWS])
-        scalar[st.S_BUDGET] = _NO_LIMIT if is_replaying() else min(rows + self.row_limit // self._shares, _NO_LIMIT)
-        self._limit_effort(not is_replaying())
-        scalar[st.S_KNOWN] = is_replaying()
+        scalar[st.S_BUDGET] = (
+            _NO_LIMIT if self.context.replaying else min(rows + self.row_limit // self._shares, _NO_LIMIT)
+        )
+        self._limit_effort(not self.context.replaying)
+        scalar[st.S_KNOWN] = self.context.replaying
 
     @property
     def channels(self) -> list[str]:
@@ -197,7 +198,7 @@ class AnnotatedPartitionedFixpoint(IterativeOperator, AnnotatedFixpoint):
             return not adds.all()
         return bool(adds.any() or self._released or self._lost or self._due)
 
-    def work(self, phase: int, received: Mapping[str, Batch]) -> list[Letter]:
+    def work(self, phase: int, received: Mapping[str, Batch]) -> list[PartitionMessage]:
         self._begin()
         first, self._phase = self._phase < phase, phase
         mail = [packet for batch in received.values() for packet in packets(batch)]
@@ -210,9 +211,9 @@ class AnnotatedPartitionedFixpoint(IterativeOperator, AnnotatedFixpoint):
         adds: Codes = (self._pending[:, 1] > 0) != (self._kinds[self._pending[:, 0]] == st.ABSENCE)
         return adds
 
-    def _restrict(self, mail: list[MessageReader], first: bool) -> list[Letter]:
+    def _restrict(self, mail: list[MessageReader], first: bool) -> list[PartitionMessage]:
         """Put false in the place of what is gone, here or elsewhere."""
-        letters: list[Letter] = []
+        letters: list[PartitionMessage] = []
         if first and not self._adds().all():
             self._call(fx.feed, self._pending, True, restart=True)
             gone = self._flipped()
@@ -225,7 +226,7 @@ class AnnotatedPartitionedFixpoint(IterativeOperator, AnnotatedFixpoint):
             told = np.unique(names[self._told[relations]])
             if len(told) and self._partitions > 1:
                 news = self.names.write(MessageWriter(), told)
-                letters.append(Letter(self.channels[0], EVERYWHERE, news.letter(), 0, news.size))
+                letters.append(PartitionMessage(self.channels[0], EVERYWHERE, news.letter(), 0, news.size))
         for packet in mail:
             known = self.names.known(*self.names.read(packet))
             packet.end()
@@ -244,7 +245,7 @@ class AnnotatedPartitionedFixpoint(IterativeOperator, AnnotatedFixpoint):
             if len(groups):
                 self._lost.append(groups)
 
-    def _derive_all(self, mail: list[MessageReader], first: bool) -> list[Letter]:
+    def _derive_all(self, mail: list[MessageReader], first: bool) -> list[PartitionMessage]:
         """Take what is new, and what came, as far as it goes here; what is to be sent of it."""
         start = [_NONE]
         if first:
@@ -354,13 +355,13 @@ class AnnotatedPartitionedFixpoint(IterativeOperator, AnnotatedFixpoint):
         annotations = self.annotations
         return annotations.shown[heads] if annotations.lazy else annotations.gained[heads]
 
-    def _post(self) -> list[Letter]:
+    def _post(self) -> list[PartitionMessage]:
         """A letter to each partition that has copies of derived rows that show something else."""
         if not self._unsent:
             return []
         heads = np.unique(np.concatenate(self._unsent))
         self._unsent = []
-        letters: list[Letter] = []
+        letters: list[PartitionMessage] = []
         relations, cells = self._described(heads)
         sections: dict[int, list[tuple[int, Codes]]] = {}
         for head, places in self._places.items():
@@ -373,7 +374,7 @@ class AnnotatedPartitionedFixpoint(IterativeOperator, AnnotatedFixpoint):
                         sections.setdefault(partition, []).append((copy.relation, there))
         for partition in sorted(sections):
             packet, rows = self._packet(heads, cells, sections[partition])
-            letters.append(Letter(self.channels[0], partition, packet.letter(), rows, packet.size))
+            letters.append(PartitionMessage(self.channels[0], partition, packet.letter(), rows, packet.size))
         return letters
 
     def _packet(self, heads: Codes, cells: Codes, sections: list[tuple[int, Codes]]) -> tuple[MessageWriter, int]:

@@ -19,7 +19,6 @@ from whence.engine.core.arrangement import arrangement
 from whence.engine.core.batch import consolidate
 from whence.engine.core.image import Image
 from whence.engine.core.operator import Batch, Operator
-from whence.engine.core.replaying import is_replaying
 from whence.engine.recursion.kernels import fixpoint as fx
 from whence.engine.recursion.kernels import store as st
 from whence.engine.recursion.limits import RecursionLimits, described, no_end
@@ -104,12 +103,12 @@ class Fixpoint(Operator):
 
     def _run(self, changes: Codes, limited: bool = True, known: int = 0) -> dict[int, Batch]:
         """To the fixpoint after some changes; without limits and errors where it is known to exist, on the way back
-        (`engine/core/replaying.py`).
+        (`engine/core/epoch_context.py`).
 
         `known` rows, derived before and now to be derived again, do not count against the limit."""
         memory = self.memory
         scalar = memory.k.scalar
-        limited = limited and not is_replaying()
+        limited = limited and not self.context.replaying
         scalar[st.S_DEPTH] = min(self.depth_limit, _NO_LIMIT) if limited else _NO_LIMIT
         scalar[st.S_BUDGET] = int(scalar[st.S_ROWS]) + known + self._budget if limited else _NO_LIMIT
         scalar[st.S_KNOWN] = not limited

@@ -1,8 +1,8 @@
 """Rounds: what an operator is whose rows cross partitions inside a recursion.
 
-An epoch has phases, the same in all partitions, which are stages of the dataflow (`staged.py`): each is repeated until
-nothing is on its way for it. Whoever is such an operator takes external changes by `apply`, does rounds by `work`, and
-says by `finish` what has come of them.
+An epoch has phases, the same in all partitions, which are stages of the dataflow (`engine/core/dataflow.py`): each is
+repeated until nothing is on its way for it. Such an operator takes external changes by `apply`, does rounds by `work`,
+and has the net changes after `finish`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from whence.engine.core.operator import Batch, Operator
-from whence.engine.exchange.traffic import Letter, Shipped
+from whence.engine.exchange.messages import PartitionMessage
+from whence.engine.exchange.traffic import Shipped
 from whence.engine.recursion.kernels import exchange as ex
 from whence.engine.recursion.kernels import store as st
 from whence.engine.recursion.limits import RecursionLimits, described, no_end
@@ -37,7 +38,7 @@ class IterativeOperator(Operator):
         """Whether a phase has something to do here with what is here already."""
         raise NotImplementedError
 
-    def work(self, phase: int, received: Mapping[str, Batch]) -> list[Letter]:
+    def work(self, phase: int, received: Mapping[str, Batch]) -> list[PartitionMessage]:
         """One round of a phase, with what came by its channels; what is to be sent."""
         raise NotImplementedError
 

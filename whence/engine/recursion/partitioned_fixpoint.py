@@ -46,9 +46,8 @@ from whence.engine.build import Builder
 from whence.engine.core.batch import concat, consolidate
 from whence.engine.core.fingerprint import fingerprint
 from whence.engine.core.operator import Batch, Operator
-from whence.engine.core.replaying import is_replaying
+from whence.engine.exchange.messages import EVERYWHERE, PartitionMessage, message_of_rows
 from whence.engine.exchange.ship import parted
-from whence.engine.exchange.traffic import EVERYWHERE, Letter, letter_of_rows
 from whence.engine.recursion.annotated_partitioned_fixpoint import AnnotatedPartitionedFixpoint
 from whence.engine.recursion.fixpoint import Fixpoint
 from whence.engine.recursion.iterative import IterativeOperator, refuse, settled, shared_limits
@@ -133,9 +132,11 @@ class PartitionedFixpoint(IterativeOperator, Fixpoint):
             scalar = self.memory.k.scalar
             scalar[st.S_DEPTH] = _NO_LIMIT
             rows = int(scalar[st.S_ROWS])
-            scalar[st.S_BUDGET] = _NO_LIMIT if is_replaying() else min(rows + self.row_limit // self._shares, _NO_LIMIT)
-            self._limit_effort(not is_replaying())
-            scalar[st.S_KNOWN] = is_replaying()
+            scalar[st.S_BUDGET] = (
+                _NO_LIMIT if self.context.replaying else min(rows + self.row_limit // self._shares, _NO_LIMIT)
+            )
+            self._limit_effort(not self.context.replaying)
+            scalar[st.S_KNOWN] = self.context.replaying
 
     @property
     def channels(self) -> list[str]:
@@ -153,7 +154,7 @@ class PartitionedFixpoint(IterativeOperator, Fixpoint):
         added = pending is not None and bool(self._adds(pending).any())
         return added or bool(self._suspended) or int(self.memory.k.scalar[st.S_WITHDRAWN]) > 0
 
-    def work(self, phase: int, received: Mapping[str, Batch]) -> list[Letter]:
+    def work(self, phase: int, received: Mapping[str, Batch]) -> list[PartitionMessage]:
         self._begin()
         self._broken = True  # until the local fixpoint is reached
         first, self._phase = self._phase < phase, phase
@@ -166,7 +167,7 @@ class PartitionedFixpoint(IterativeOperator, Fixpoint):
             self._tidy(mail, first)
         self._broken = False
         letters = [
-            letter_of_rows(f"{self.fingerprint}/{copy}", to, concat(batches, batches[0].rows.shape[1]))
+            message_of_rows(f"{self.fingerprint}/{copy}", to, concat(batches, batches[0].rows.shape[1]))
             for (copy, to), batches in self._outbox.items()
         ]
         self._outbox.clear()
@@ -195,7 +196,7 @@ class PartitionedFixpoint(IterativeOperator, Fixpoint):
 
     def _derive(self, mail: Codes, first: bool) -> None:
         self._rounds += 1
-        if self._rounds > self._most and not is_replaying():
+        if self._rounds > self._most and not self.context.replaying:
             self._refuse(f"{self._most:,} rounds")
         if first:
             self._mark = int(self.memory.k.scalar[st.S_TOUCHED])
@@ -213,7 +214,7 @@ class PartitionedFixpoint(IterativeOperator, Fixpoint):
             if not len(mail):
                 return
             steps += 1
-            if steps > self.depth_limit and not is_replaying():
+            if steps > self.depth_limit and not self.context.replaying:
                 self._refuse()
 
     def _tidy(self, mail: Codes, first: bool) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from whence.engine.core.epoch_context import moment
 from whence.engine.core.fingerprint import fingerprint
 from whence.engine.core.image import Image
 from whence.engine.core.operator import Batch, Operator
@@ -29,8 +28,7 @@ class RetainingOperator(Operator):
 
     def apply(self, deltas: list[Batch]) -> Batch:
         (delta,) = deltas
-        here = moment()
-        self._now = here.time if here is not None else None
+        self._now = self.context.time if self.context.number else None
         self.kept.append(delta.rows, delta.ann)
         return delta
 

@@ -13,8 +13,9 @@ from dataclasses import replace
 import numpy as np
 
 from whence.engine.build import Builder as Plans
-from whence.engine.core.dataflow import Dataflow, upwards
+from whence.engine.core.dataflow import Dataflow
 from whence.engine.core.kernels.batches import add_up
+from whence.engine.core.operator import upwards
 from whence.engine.streams.retain import Retain as RetainOperator
 from whence.engine.streams.stream_scan import StreamScan
 from whence.engine.streams.windows.latest import Latest as LatestOperator

@@ -18,9 +18,7 @@ import numpy as np
 
 from whence.connect.rows import expand, to_tuples
 from whence.engine.core.batch import consolidate
-from whence.engine.core.dataflow import upwards
-from whence.engine.core.operator import Batch, Operator
-from whence.engine.core.replaying import replaying
+from whence.engine.core.operator import Batch, Operator, upwards
 from whence.engine.relational.scan import Scan
 from whence.engine.streams.connection_point import ConnectionPoint
 from whence.engine.streams.lookup import Lookup
@@ -181,8 +179,8 @@ def _derive(runtime: Embedded, progress: Progress | None) -> Catalog:
             catalog.flow.commit()
     views = [create for create in creates if isinstance(create, st.CreateView)]
     if views:
-        with replaying():
-            catalog.create_views(views, progress)
+        catalog.replaying = True
+        catalog.create_views(views, progress)
     return catalog
 
 

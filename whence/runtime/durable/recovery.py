@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from whence.engine.core.epoch import Epoch
 from whence.engine.core.image import Images, SoundImages
-from whence.engine.core.replaying import replaying
 from whence.model.errors import CorruptionError, SqlError, StorageError, WhenceError
 from whence.model.progress import Progress
 from whence.runtime.durable.uniting import United
@@ -70,8 +71,18 @@ def recover(
     progress: Progress | None = None,
 ) -> Recovered:
     """Bring an empty runtime to the last epoch of a folder, or to an earlier one."""
-    with replaying():
+    with replaying(runtime):
         return _recover(runtime, folder, until, torn, progress)
+
+
+@contextmanager
+def replaying(runtime: Embedded) -> Iterator[None]:
+    """Let a runtime derive what was derived before."""
+    runtime.catalog.replaying = True
+    try:
+        yield
+    finally:
+        runtime.catalog.replaying = False
 
 
 def _recover(
@@ -214,7 +225,7 @@ class Follower:
 
     def _go_on(self, reader: Reader) -> None:
         self._folder.look_again(reader)
-        with replaying():
+        with replaying(self._runtime):
             self._replay(reader)
 
     def _replay(self, reader: Reader) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from whence.engine.core.dataflow import upwards
+from whence.engine.core.operator import upwards
 from whence.engine.recursion.annotated_fixpoint import AnnotatedFixpoint
 from whence.engine.recursion.fixpoint import Port
 from whence.model.codes import Codes, Dictionary, decode_value

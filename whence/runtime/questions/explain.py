@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
-from whence.engine.core.dataflow import upwards
-from whence.engine.core.operator import Operator
+from whence.engine.core.operator import Operator, upwards
 from whence.engine.core.operator_stats import OperatorStats
 from whence.engine.recursion.annotated_fixpoint import AnnotatedFixpoint
 from whence.engine.relational.scan import Scan

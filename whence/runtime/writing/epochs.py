@@ -23,7 +23,6 @@ import pyarrow as pa
 
 from whence.engine.core.batch import consolidate
 from whence.engine.core.epoch import Epoch, Inputs
-from whence.engine.core.epoch_context import epoch_context
 from whence.engine.core.lifetimes import NEVER, Lifetimes
 from whence.engine.core.operator import Batch
 from whence.engine.streams.promise import Promise, promise_in
@@ -366,8 +365,9 @@ class Epochs:
         }
         for life, delta, _ in moved.values():
             life.before(delta)
-        with epoch_context(epoch.number, epoch.time):
-            changes = flow.run(deltas, promise_in(epoch.inputs.marks) if epoch.inputs is not None else None)
+        flow.context.enter(epoch.number, epoch.time)
+        changes = flow.run(deltas, promise_in(epoch.inputs.marks) if epoch.inputs is not None else None)
+        flow.context.enter(0, 0)
         for name in epoch.refreshed:
             flow.touch(flow.tables[name])
         for life, delta, refreshed in moved.values():

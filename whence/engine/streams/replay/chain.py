@@ -12,8 +12,8 @@ from dataclasses import replace
 import numpy as np
 
 from whence.engine.build import Builder
-from whence.engine.core.dataflow import Dataflow, upwards
-from whence.engine.core.operator import Batch
+from whence.engine.core.dataflow import Dataflow
+from whence.engine.core.operator import Batch, upwards
 from whence.engine.streams.connection_point import ConnectionPoint
 from whence.engine.streams.replay.ragged import ranges
 from whence.engine.streams.replay.replica import CHUNK, RESULT, Sink, StreamFeed, nothing

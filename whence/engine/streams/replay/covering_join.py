@@ -21,7 +21,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from whence.engine.core.image import Image, StaleImage, inside, nested
-from whence.engine.core.replaying import is_replaying
 from whence.engine.streams.connection_point import ConnectionPoint
 from whence.engine.streams.replay.chain import ReplayChain
 from whence.engine.streams.replay.matching import Keyed, Numbered, Wanted
@@ -74,7 +73,7 @@ class CoveringJoin:
     def fresh(self) -> CoveringJoin:
         return CoveringJoin(self.results, self._whole, self._kept, self._dictionary)
 
-    def behind(self, tids: Codes) -> dict[str, Ragged]:
+    def behind(self, tids: Codes, replaying: bool = False) -> dict[str, Ragged]:
         """Return, by source, the tids behind the results with these tids, which came in this epoch and ascend."""
         if not len(tids):
             return {source: empty(0) for source in self._sources}
@@ -84,7 +83,7 @@ class CoveringJoin:
         try:
             return self._keyed(wanted) if self.cold else self._numbered(wanted)
         except (ExpiredError, ReplayError) as error:
-            if not is_replaying():
+            if not replaying:
                 raise
             log.warning("provenance of %d results is missing: %s", len(tids), error)
             self._fed = None

@@ -98,7 +98,7 @@ class ProvenanceJoin(StreamOperator):
 
     def _behind(self, tids: Codes) -> tuple[Codes, Codes]:
         if self._join is not None:
-            return self._join.behind(tids)[self.source]
+            return self._join.behind(tids, self.context.replaying)[self.source]
         kept = self._results.kept
         return self._tracer.tids(kept.ann[tids - kept.first], self.source)
 

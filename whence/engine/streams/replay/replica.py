@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from whence.engine.build import Builder
-from whence.engine.core.dataflow import Dataflow, upwards
+from whence.engine.core.dataflow import Dataflow
 from whence.engine.core.image import Image, StaleImage, inside, nested
-from whence.engine.core.operator import Batch, Operator
+from whence.engine.core.operator import Batch, Operator, upwards
 from whence.engine.streams.connection_point import ConnectionPoint
 from whence.engine.streams.generate import DropProvenance, Generate
 from whence.engine.streams.replay.align import Align

@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from whence.engine.core.batch import consolidate
-from whence.engine.core.dataflow import upwards
 from whence.engine.core.fingerprint import fingerprint
 from whence.engine.core.image import Images, StaleImage
-from whence.engine.core.operator import Batch, Operator
+from whence.engine.core.operator import Batch, Operator, upwards
 from whence.engine.core.operator_stats import OperatorStats
 from whence.engine.core.relation import Relation
 from whence.engine.exchange.ship import parted
@@ -87,9 +86,6 @@ class ShardedFlow:
         """When the last row, or promise, of any stream arrived."""
         return max((numbers.last_at for numbers in self.numbers.values()), default=0)
 
-    def remove_table(self, name: str) -> None:
-        """Nothing: the plan without it has done this."""
-
 
 class ShardedCatalog(Catalog):
     """Program, plan and crew, changed together. Copies of tables of up to `copied_rows` may be in all partitions."""
@@ -107,6 +103,14 @@ class ShardedCatalog(Catalog):
         self.template = Partition(0, crew.partitions, dictionary, crew.folder, lambda version: crew.plans[version])
         self.flow: ShardedFlow = ShardedFlow(crew, self.template)  # type: ignore[assignment]  # asked alike
         crew.copied = lambda name: self.dist(name).kind == "all"
+
+    @property
+    def replaying(self) -> bool:
+        return self.crew.replaying
+
+    @replaying.setter
+    def replaying(self, known: bool) -> None:
+        self.crew.replaying = known
 
     def dist(self, name: str) -> Distribution:
         """Where the rows of a table or view live."""

@@ -20,11 +20,11 @@ from typing import Any, Protocol
 
 from whence.engine.core.batch import concat
 from whence.engine.core.operator import Batch
-from whence.engine.exchange.staged import Parcel
-from whence.engine.exchange.traffic import EVERYWHERE, Shipped, Traffic, counted, kept
+from whence.engine.exchange.messages import EVERYWHERE, PartitionMessage
+from whence.engine.exchange.traffic import Shipped, Traffic, after_epoch, counted
 from whence.model.codes import Dictionary
 from whence.model.errors import StorageError
-from whence.runtime.spark.worker.commands import Call, CommandLog, PartitionCommand, PartitionPlan, Reply, Sent, fetch
+from whence.runtime.spark.worker.commands import Call, CommandLog, PartitionCommand, PartitionPlan, Reply, fetch
 from whence.runtime.spark.worker.partition import DivergedError, Partition
 from whence.runtime.writing.tables import Unmatched
 from whence.state.disk import telling
@@ -85,6 +85,7 @@ class SuperstepRunner:
         self.owed: list[dict[str, int]] = [{} for _ in range(partitions)]  # distinct rows, by table
         self.copied: Callable[[str], bool] = lambda name: False  # whether all partitions have all rows of it
         self.total, self.latest = Counters(), Counters()
+        self.replaying = False  # derives rows that were derived before
         self.shipped: dict[str, Shipped] = {}  # by the fingerprints of those who send
         self._traffic: dict[str, Traffic] = {}  # of the run under way
         self._local: dict[int, Partition] = {}
@@ -134,11 +135,13 @@ class SuperstepRunner:
                 waits.pop(p, None)
                 if reply.waits is not None:
                     waits[p] = reply.waits
-                for parcel in reply.parcels:
-                    there = range(self.partitions) if parcel.to == EVERYWHERE else (parcel.to,)
+                for message in reply.messages:
+                    there = range(self.partitions) if message.to == EVERYWHERE else (message.to,)
                     for target in there:
-                        inbox.setdefault(parcel.stage, {}).setdefault(target, []).append((parcel.channel, parcel.batch))
-                    self._count(p, parcel)
+                        inbox.setdefault(message.stage, {}).setdefault(target, []).append(
+                            (message.channel, message.batch)
+                        )
+                    self._count(p, message)
             stage = min((*inbox, *waits.values()), default=-1)
             received = inbox.pop(stage, {})
             due = {*received, *(p for p, s in waits.items() if s == stage)}
@@ -148,9 +151,9 @@ class SuperstepRunner:
         self.latest.seconds = time.perf_counter() - start
         return outcome
 
-    def _count(self, sender: int, parcel: Parcel | Sent) -> None:
-        traffic = counted(parcel.to, parcel.rows, parcel.bytes, sender, self.partitions)
-        by = parcel.channel.partition("/")[0]
+    def _count(self, sender: int, message: PartitionMessage) -> None:
+        traffic = counted(message, sender, self.partitions)
+        by = message.channel.partition("/")[0]
         self._traffic[by] = self._traffic.get(by, Traffic()).plus(traffic)
         self.latest.messages += traffic.messages
         self.latest.rows_shipped += traffic.rows
@@ -204,7 +207,7 @@ class SuperstepRunner:
                     local.commit()
         self._end()
         self.total.add(self.latest)
-        self.shipped = kept(self.shipped, self._traffic)
+        self.shipped = after_epoch(self.shipped, self._traffic)
 
     def forget_others(self, senders: Iterable[str]) -> None:
         """What all but these have sent counts no more: if one of them comes again it begins at nothing."""
@@ -249,6 +252,7 @@ class SuperstepRunner:
                 local.load(history)
                 local.settle(self.with_run(p), self._number)
             self._local[p] = local
+        local.flow.context.replaying = self.replaying
         return local
 
     def with_run(self, p: int) -> CommandLog:

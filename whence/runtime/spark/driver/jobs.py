@@ -13,7 +13,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from whence.engine.core.operator import Batch
-from whence.engine.core.replaying import is_replaying
 from whence.model.errors import SparkError
 from whence.runtime.questions.explain import in_bytes
 from whence.runtime.spark.driver.crew import SuperstepRunner
@@ -64,7 +63,7 @@ class SparkJobBackend:
             len(crew.dictionary),
             self._memory,
             run,
-            is_replaying(),
+            crew.replaying,
         )
         requests = [worker.Request(p, crew.with_run(p), what_to_do, wanted) for p, what_to_do in work.items()]
         slots = max(1, min(len(requests), context.defaultParallelism))

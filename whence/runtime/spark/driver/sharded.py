@@ -154,8 +154,9 @@ class Sharded(Durable):
             catalog.declare(creates, fixed, frozenset(placed["small"]), placed["since"])
             if catalog.digest == placed["digest"] and self._begin_from(images, folder, start, placed):
                 return
-            functions = self.program
+            functions, replaying = self.program, catalog.replaying
             self.catalog = self._new_catalog()
+            self.catalog.replaying = replaying
             self.catalog.program = replace(functions, tables={}, views={})
             self.catalog.dictionary.extend(0, self.dictionary.since(0))
             self.dictionary = self.catalog.dictionary

@@ -20,7 +20,7 @@ import numpy as np
 
 from whence.engine.core.epoch import InputSection
 from whence.engine.core.operator import Batch
-from whence.engine.exchange.staged import Parcel
+from whence.engine.exchange.messages import PartitionMessage
 from whence.engine.streams.promise import Promise
 from whence.model.codes import Codes
 from whence.plan.algebra.program import Table, View
@@ -84,23 +84,11 @@ class PartitionCommand:
     promise: Promise | None = None  # of streams, to every partition
 
 
-@dataclass(frozen=True)
-class Sent:
-    """A parcel, wherever its rows are."""
-
-    stage: int
-    channel: str
-    to: int
-    batch: Payload
-    rows: int
-    bytes: int
-
-
 @dataclass
 class Reply:
     """What came of a step."""
 
-    parcels: Sequence[Parcel | Sent]
+    messages: Sequence[PartitionMessage]
     waits: int | None  # the next stage that it can run by itself
     changed: dict[str, int]  # tables and views, and how many rows of theirs changed
     changes: Mapping[str, Payload]  # those that were asked for

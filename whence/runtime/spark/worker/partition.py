@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,14 +19,12 @@ from whence.connect import files
 from whence.connect.rows import to_arrow
 from whence.engine.build import Builder
 from whence.engine.core.batch import concat
+from whence.engine.core.dataflow import Dataflow
 from whence.engine.core.epoch import Epoch, Inputs, InputSection
-from whence.engine.core.epoch_context import epoch_context
 from whence.engine.core.image import Images, SoundImages, StaleImage
 from whence.engine.core.lifetimes import Lifetimes
 from whence.engine.core.operator import Batch, Operator
 from whence.engine.core.operator_stats import OperatorStats, measure
-from whence.engine.core.replaying import replaying
-from whence.engine.exchange.staged import StagedDataflow
 from whence.engine.recursion.components import build_fixpoint, build_outputs
 from whence.engine.recursion.partitioned_fixpoint import build_exchange
 from whence.engine.relational.scan import Scan
@@ -64,7 +62,7 @@ class Partition:
     def __init__(self, number: int, of: int, dictionary: Dictionary, folder: Path, plans: Plans):
         self.number, self.of, self.dictionary, self.folder, self._plans = number, of, dictionary, folder, plans
         self.disk = Disk()
-        self.flow = StagedDataflow(number, of)
+        self.flow = Dataflow(number, of)
         self.lifetimes: dict[str, Lifetimes] = {}
         self.plan: PartitionPlan | None = None
         self.last = 0  # the token of the last step
@@ -88,11 +86,15 @@ class Partition:
         if place is None:
             raise DivergedError
         if place < len(history.tokens):
-            with replaying():
+            context = self.flow.context
+            before, context.replaying = context.replaying, True
+            try:
                 for step in history.read(self.folder, place):
                     if step.run != self.run:
                         self.commit()
                     self.do(step)
+            finally:
+                context.replaying = before
         if self.run != run:
             self.commit()
 
@@ -154,9 +156,9 @@ class Partition:
             elif step.stage == 0:
                 deltas, refreshed = self._taken(step, reply)
             moved = self._before_run(deltas, refreshed, step, reply)
-            with epoch_context(step.epoch, step.time) if step.epoch else nullcontext():
-                reply.parcels = self.flow.run_stage(step.stage, deltas, self._received(step), step.promise)
-                reply.waits = self.flow.waits(step.stage)
+            self.flow.context.enter(step.epoch, step.time)
+            reply.messages = self.flow.run_stage(step.stage, deltas, self._received(step), step.promise)
+            reply.waits = self.flow.waits(step.stage)
             for life, delta, again in moved:
                 life.after(delta, again, step.time)
             for name, deadlines in step.deadlines.items():
@@ -255,7 +257,7 @@ class Partition:
                     self._making |= {name: views[name] for name in part.views}
                 else:
                     self._making |= self._build(part)
-            self.flow.install(dict(self._making), images)
+            self.flow.install(self._making, images, alone=False)
         finally:
             self._making = {}
         self._keep_shares(plan)

@@ -17,8 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from whence.engine.core.operator import Batch
-from whence.engine.core.replaying import replaying
-from whence.engine.exchange.staged import Parcel
 from whence.model.errors import OutOfMemoryError, WhenceError
 from whence.runtime.questions.explain import in_bytes
 from whence.runtime.spark.worker.commands import (
@@ -27,7 +25,6 @@ from whence.runtime.spark.worker.commands import (
     PartitionCommand,
     PartitionPlan,
     Reply,
-    Sent,
     fetch,
     spill,
 )
@@ -101,6 +98,7 @@ class PartitionCache:
             found = Partition(request.partition, setup.partitions, self._dictionary, self._folder, self._plan)
             found.load(request.history)
             found.settle(request.history, setup.run)
+        found.flow.context.replaying = setup.known
         self._partitions[request.partition] = found
         return found
 
@@ -111,23 +109,15 @@ class PartitionCache:
 
     def _sendable(self, reply: Reply, partition: Partition) -> Reply:
         """The reply, with what is bulky in files."""
-        parcels = [
-            Sent(
-                parcel.stage,
-                parcel.channel,
-                parcel.to,
-                spill(self._folder, self._file(partition), parcel.batch),
-                parcel.rows,
-                parcel.bytes,
-            )
-            for parcel in reply.parcels
-            if isinstance(parcel, Parcel)
+        messages = [
+            message._replace(batch=spill(self._folder, self._file(partition), fetch(self._folder, message.batch)))
+            for message in reply.messages
         ]
         changes = {
             name: spill(self._folder, self._file(partition), fetch(self._folder, batch))
             for name, batch in reply.changes.items()
         }
-        return replace(reply, parcels=parcels, changes=changes)
+        return replace(reply, messages=messages, changes=changes)
 
     def _file(self, partition: Partition) -> str:
         return f"x{partition.number:04d}-{secrets.token_hex(8)}.npy"
@@ -184,8 +174,7 @@ def work(setup: Setup, items: Iterable[bytes]) -> Iterator[bytes]:
     for item in items:  # to the end: a worker that leaves some is not used again
         for request in pickle.loads(item):
             try:
-                with replaying(setup.known):
-                    answer, error = _roster.answer(setup, request), None
+                answer, error = _roster.answer(setup, request), None
             except WhenceError as raised:
                 answer, error = None, raised
             except MemoryError:
