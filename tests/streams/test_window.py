@@ -198,7 +198,7 @@ def test_a_landmark_with_countless_windows_at_once_is_refused() -> None:
 @pytest.mark.parametrize(("type", "far"), [(t.BIGINT, 2**62), (t.BIGINT, -(2**63) + 1), (t.DOUBLE, 1e17)])
 def test_values_too_far_away_to_count_windows_are_refused(type: Type, far: float) -> None:
     bench = Bench(Span(10, 1, 0), schema=with_at(Schema((Column("v", type),))))
-    with pytest.raises(EvaluationError, match="no window has a number for v = "):
+    with pytest.raises(EvaluationError, match=r"v = .* is out of range; set an origin nearer"):
         bench.give((far,))
     bench.operator.undo()
     assert bench.give((1,), (2,)) == [(1, 2)]

@@ -2,7 +2,8 @@
 
 Numba passes a tuple of arrays to an inner function as a hundred scalars, on every call. A `KernelRecord` instead is one
 pointer to a small header of (data, rows, columns) triples; `record.name` in a kernel reads the triple and is an
-ordinary array. The driver owns the arrays and keeps them alive.
+ordinary array, or another record, whose header's address stands in the place of the data. The driver owns the arrays
+and keeps them alive.
 """
 
 from __future__ import annotations
@@ -22,15 +23,18 @@ _WORD = ir.IntType(64)
 
 
 class RecordType(types.Type):
-    """The Numba type of a record: the names, dtypes and dimensions of its arrays."""
+    """The Numba type of a record: the name of each field, and the dtype and dimensions of its array, or its record."""
 
-    def __init__(self, fields: tuple[tuple[str, str, int], ...]):
+    def __init__(self, fields: tuple[tuple[str, str | RecordType, int], ...]):
         self.fields = fields
         super().__init__(name=f"Record({fields})")
 
-    def array(self, name: str) -> tuple[int, Any]:
+    def field(self, name: str) -> tuple[int, Any]:
+        """Return the position and the Numba type of a field."""
         for position, (field, dtype, dimensions) in enumerate(self.fields):
             if field == name:
+                if isinstance(dtype, RecordType):
+                    return position, dtype
                 return position, types.Array(getattr(types, dtype), dimensions, "C")
         raise AttributeError(name)
 
@@ -46,17 +50,19 @@ class _RecordFields(AttributeTemplate):
     key = RecordType
 
     def generic_resolve(self, record: RecordType, name: str) -> Any:  # type: ignore[override]  # a marker there
-        return record.array(name)[1]
+        return record.field(name)[1]
 
 
 @lower_getattr_generic(RecordType)
 def _lower_field(context: Any, builder: Any, record: RecordType, value: Any, name: str) -> Any:
-    position, array_type = record.array(name)
+    position, array_type = record.field(name)
     header = builder.inttoptr(value, _WORD.as_pointer())
 
     def word(offset: int) -> Any:
         return builder.load(cgutils.gep_inbounds(builder, header, 3 * position + offset))
 
+    if isinstance(array_type, RecordType):
+        return word(0)
     element = context.get_data_type(array_type.dtype)
     size = context.get_constant(types.intp, context.get_abi_sizeof(element))
     rows, columns = word(1), word(2)
@@ -74,7 +80,7 @@ def _lower_field(context: Any, builder: Any, record: RecordType, value: Any, nam
 
 
 def at_address(record: RecordType) -> Any:
-    """An intrinsic that takes a header's address for a record."""
+    """Return an intrinsic that reads the address of a header as a record."""
 
     @intrinsic
     def cast(typing_context, address):
@@ -87,23 +93,27 @@ def at_address(record: RecordType) -> Any:
 
 
 @cache
-def _layout(fields: tuple[tuple[str, str, int], ...]) -> dict[str, tuple[int, str, int]]:
-    """By name, the position, dtype and dimensions of each array of a record."""
-    return {name: (n, str(getattr(types, dtype)), dims) for n, (name, dtype, dims) in enumerate(fields)}
+def _layout(record: RecordType) -> dict[str, tuple[int, str, int]]:
+    """Map the name of each field to its position, dtype and dimensions."""
+    return {name: (n, str(dtype), dims) for n, (name, dtype, dims) in enumerate(record.fields)}
 
 
 class KernelRecord:
-    """The driver's side: named arrays, and the header that kernels read. Assigning an array updates the header."""
+    """The driver's side of a record: named arrays, and the header that kernels read."""
 
-    def __init__(self, record: RecordType, **arrays: np.ndarray):
+    def __init__(self, record: RecordType, **arrays: np.ndarray | KernelRecord):
         self.header = np.zeros(3 * len(record.fields), np.int64)
-        self._arrays: dict[str, np.ndarray] = {}
-        self._layout = _layout(record.fields)
+        self._arrays: dict[str, Any] = {}
+        self._layout = _layout(record)
         self.replace(**arrays)
 
-    def replace(self, **arrays: np.ndarray) -> None:
+    def replace(self, **arrays: np.ndarray | KernelRecord) -> None:
+        """Replace arrays, and update the header."""
         for name, array in arrays.items():
             position, dtype, dimensions = self._layout[name]
+            if isinstance(array, KernelRecord):
+                self._arrays[name], self.header[3 * position] = array, array.address
+                continue
             if not array.flags.c_contiguous or array.ndim != dimensions or str(array.dtype) != dtype:
                 raise TypeError(f"{name}: {array.dtype}, {array.ndim} dimensions")
             self._arrays[name] = array
@@ -118,13 +128,16 @@ class KernelRecord:
 
     @property
     def arrays(self) -> dict[str, np.ndarray]:
+        """A copy of the mapping of names to arrays."""
         return dict(self._arrays)
 
     @property
     def address(self) -> int:
+        """The address of the header, which kernels take."""
         return int(self.header.ctypes.data)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all arrays; two views of one memory count once."""
-        return sum({a.ctypes.data: a.nbytes for a in self._arrays.values()}.values())
+        """Bytes of all arrays, not counting nested records; two views of one memory count once."""
+        arrays = (a for a in self._arrays.values() if isinstance(a, np.ndarray))
+        return sum({a.ctypes.data: a.nbytes for a in arrays}.values())

@@ -30,7 +30,6 @@ class BSort(StreamOperator):
         self.column, self.slack, self.within = column, slack, within
         self._room = _ALL if slack is None else slack + 1
         self.late = Late(len(input.schema) - 1, column)
-        self._greatest = greatest(input.schema.types[column])
         self._arrivals = Arrivals(len(input.schema), self.tracer)
         self.clear()
 
@@ -38,7 +37,8 @@ class BSort(StreamOperator):
         self._arrivals.clear()
         self.late.clear()
         self._heap = np.empty(16, np.int64)
-        self._meta = np.array([0, NULL, NULL], np.int64)  # HELD, LAST, REACH
+        most = greatest(self.schema.types[self.column])
+        self._meta = np.array([0, NULL, NULL, self.column, most, self._room], np.int64)  # HELD to ROOM
         self._before = self._meta.copy()
         self._left: list[Codes] = []  # positions that left since commit
 
@@ -52,23 +52,20 @@ class BSort(StreamOperator):
         room = min(held + n, self._room + 1)
         if room > len(self._heap):
             self._heap = np.concatenate((self._heap, np.empty(max(room, len(self._heap)), np.int64)))
-        out, cause, late = (np.empty(held + n, np.int64) for _ in range(3))
-        left, refused = hk.pass_through(
-            kept.rows, self.column, self._greatest, start, kept.end, self._room, self._low(start), self._heap,
-            self._meta, out, cause, late,
-        )  # fmt: skip
-        out = out[:left]
+        moves = np.empty((3, held + n), np.int64)
+        left, refused = hk.pass_through(kept.rows, start, kept.end, self._low(start), self._heap, self._meta, moves)
+        out = moves[hk.OUT, :left]
         self._left.append(out)
-        self.late.add(kept.rows[late[:refused], :-1], int(self._meta[hk.LAST]))
+        self.late.add(kept.rows[moves[hk.LATE, :refused], :-1], int(self._meta[hk.LAST]))
         rows = kept.rows[out]
-        rows[:, -1] = kept.rows[cause[:left], -1]
+        rows[:, -1] = kept.rows[moves[hk.CAUSE, :left], -1]
         return Batch(rows, kept.carried(out))
 
     def promise(self, bound: int | None, at: int) -> Batch:
-        """Let the rows below a value leave, or all of them, at `at`."""
+        """Emit the rows below a value, or all of them, at `at`."""
         kept, out = self._arrivals, np.empty(int(self._meta[hk.HELD]), np.int64)
         most = _GREATEST if bound is None else bound
-        out = out[: hk.release(kept.rows, self.column, most, self._heap, self._meta, out)]
+        out = out[: hk.release(kept.rows, most, self._heap, self._meta, out)]
         self._left.append(out)
         if bound is not None and self.slack is None:
             self._meta[hk.REACH] = max(int(self._meta[hk.REACH]), bound - 1)
@@ -77,7 +74,7 @@ class BSort(StreamOperator):
         return Batch(rows, kept.carried(out))
 
     def _low(self, start: int) -> Codes:
-        """What may leave when each of the new rows comes, if that goes by value."""
+        """Return, for each new row, the value up to which rows may leave, if they leave by value."""
         if self.slack is not None:
             return np.empty(0, np.int64)
         values = np.ascontiguousarray(self._arrivals.rows[start : self._arrivals.end, self.column])
@@ -105,9 +102,10 @@ class BSort(StreamOperator):
         self._arrivals.undo()
 
     def _fill(self, positions: Codes) -> None:
+        """Build the heap of these positions."""
         if len(positions) > len(self._heap):
             self._heap = np.empty(2 * len(positions), np.int64)
-        hk.refill(self._heap, self._meta, self._arrivals.rows, self.column, positions)
+        hk.refill(self._arrivals.rows, self._heap, self._meta, positions)
 
     def held(self) -> list[Codes]:
         return self._arrivals.held()
@@ -118,7 +116,7 @@ class BSort(StreamOperator):
 
     @property
     def _words(self) -> int:
-        """Of what an image says of values: the last given out and, if rows leave by value, up to which."""
+        """Words of `_meta` in an image: the last value emitted and, if rows leave by value, REACH."""
         return 1 if self.slack is not None else 2
 
     def restore(self, image: Image) -> None:

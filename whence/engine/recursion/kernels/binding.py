@@ -2,51 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from numba import types
-from numba.extending import intrinsic
-
+from whence.engine.core.kernels.doubles import to_code, to_float
 from whence.engine.recursion.kernels.store import MISSING, OVERFLOW, S_KNOWN, S_STATUS
 from whence.model.jit import kernel
 
 NULL = -(2**63)
 _MOST = 2**63 - 1
-_NAN = 0x7FF8000000000000  # every NaN has this code
 
 # Tests and computations on bound variables
 EQ, NE, LT, LE, GT, GE, SAME, NOT_NULL, IS_NULL, MUST_BE, FITS = range(11)
 ADD, SUB, MUL, FADD, FSUB, FMUL, LEAST, GREATEST, TO_FLOAT = range(16, 25)
-
-
-def _bitcast(source: Any, target: Any) -> Any:
-    """An intrinsic that reads the same 64 bits as another type."""
-
-    @intrinsic
-    def cast(typing_context, value):
-        def codegen(context, builder, signature, args):
-            return builder.bitcast(args[0], context.get_value_type(target))
-
-        return target(source), codegen
-
-    return cast
-
-
-_as_float = _bitcast(types.int64, types.float64)
-_as_bits = _bitcast(types.float64, types.int64)
-
-
-@kernel
-def _to_float(code):
-    return _as_float(code ^ ((code >> 63) & 0x7FFFFFFFFFFFFFFF))
-
-
-@kernel
-def _of_float(number):
-    if number != number:
-        return _NAN
-    bits = _as_bits(number + 0.0)
-    return bits ^ ((bits >> 63) & 0x7FFFFFFFFFFFFFFF)
 
 
 @kernel
@@ -70,7 +35,7 @@ def _compute(k, rule, op, to, a, b):
     if op == MUST_BE:
         return x != NULL or _stopped(k, MISSING)
     if op == TO_FLOAT:
-        env[rule, to] = NULL if x == NULL else _of_float(float(x) / float(env[rule, b]))
+        env[rule, to] = NULL if x == NULL else to_code(float(x) / float(env[rule, b]))
         return True
     y = env[rule, b]
     if op == SAME:
@@ -112,11 +77,11 @@ def _compute(k, rule, op, to, a, b):
             return _stopped(k, OVERFLOW)
         z = x * y
     elif op == FADD:
-        z = _of_float(_to_float(x) + _to_float(y))
+        z = to_code(to_float(x) + to_float(y))
     elif op == FSUB:
-        z = _of_float(_to_float(x) - _to_float(y))
+        z = to_code(to_float(x) - to_float(y))
     elif op == FMUL:
-        z = _of_float(_to_float(x) * _to_float(y))
+        z = to_code(to_float(x) * to_float(y))
     elif op == LEAST:
         z = min(x, y)
     else:

@@ -20,9 +20,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from whence.engine.core.kernels.batches import number_rows
+from whence.engine.core.kernels.doubles import to_code
 from whence.engine.relational.kernels.float_sum import DIGITS, WIDE_LIMBS, add_double, add_words, rounded, two_words
 from whence.model.codes import Codes
 from whence.model.jit import allocating, kernel
@@ -35,7 +35,6 @@ WIDTH = {COUNT: 1, INT: 3, FLOAT: 4, BEST: 1, WIDE: 6}  # and of FLOAT the words
 
 _NULL = -(2**63)
 _LOW = 0xFFFFFFFF
-_FLIP = 0x7FFFFFFFFFFFFFFF
 _TWO32 = 4294967296.0
 _INFINITE = 0x7FF0000000000000  # the code of infinity; its complement is that of -infinity, and NaN is beyond both
 
@@ -58,18 +57,6 @@ def group_rows(batch: Codes, cols: Codes, ann: Codes) -> tuple[Codes, Codes, Cod
     for i in range(n):
         totals[number[i]] += ann[i]
     return number, out, totals
-
-
-@kernel
-def to_float(code: int, bits: Codes, real: NDArray[np.float64]) -> float:
-    bits[0] = code ^ ((code >> 63) & _FLIP)
-    return float(real[0])
-
-
-@kernel
-def to_code(value: float, bits: Codes, real: NDArray[np.float64]) -> int:
-    real[0] = np.nan if np.isnan(value) else value + 0.0
-    return int(bits[0] ^ ((bits[0] >> 63) & _FLIP))
 
 
 @allocating
@@ -104,16 +91,7 @@ def accumulate(acc: Codes, specs: Codes, batch: Codes, mult: Codes, gids: Codes)
 
 
 @kernel
-def show(
-    acc: Codes,
-    g: int,
-    specs: Codes,
-    width: int,
-    row: Codes,
-    bits: Codes,
-    real: NDArray[np.float64],
-    digits: Codes,
-) -> int:
+def show(acc: Codes, g: int, specs: Codes, width: int, row: Codes, digits: Codes) -> int:
     """Write a group's values to row[width:]; gives the number of an aggregate that does not fit its type, or -1."""
     for a in range(specs.shape[0]):
         o = specs[a, 2]
@@ -134,7 +112,7 @@ def show(
             value = _NULL
         elif shown == SHOW_WIDE_AVG:
             total, exponent = rounded(acc, g, o + 1, 0, WIDE_LIMBS, digits)
-            value = to_code(math.ldexp(total, exponent) / (n * 10.0 ** specs[a, 4]), bits, real)
+            value = to_code(math.ldexp(total, exponent) / (n * 10.0 ** specs[a, 4]))
         elif shown == SHOW_INT:
             high = acc[g, o + 1]
             if high < -2147483648 or high > 2147483647:
@@ -148,7 +126,7 @@ def show(
                 total = float((high << 32) | acc[g, o + 2])
             else:
                 total = float(high) * _TWO32 + float(acc[g, o + 2])
-            value = to_code(total / (n * 10.0 ** specs[a, 4]), bits, real)
+            value = to_code(total / (n * 10.0 ** specs[a, 4]))
         else:
             if acc[g, o + 3] > 0 or (acc[g, o + 1] > 0 and acc[g, o + 2] > 0):
                 total = np.nan
@@ -161,7 +139,7 @@ def show(
                 if shown == SHOW_FLOAT_AVG:
                     total /= n
                 total = math.ldexp(total, exponent)
-            value = to_code(total, bits, real)
+            value = to_code(total)
         row[width + specs[a, 5]] = value
     return -1
 
@@ -182,8 +160,6 @@ def emit(
     """For each touched group its old row with -1 and its new one with +1, unless equal; how many, or ~aggregate.
 
     `meta` gets the group that does not fit, and whether a wide decimal is not its own code."""
-    real = np.empty(1, np.float64)
-    bits = real.view(np.int64)
     digits = np.empty(DIGITS, np.int64)
     width = keys.shape[1]
     columns = rows.shape[1]
@@ -197,9 +173,9 @@ def emit(
         was = old_n[i] > 0
         now = new_n[i] > 0
         if was:
-            show(old_acc, i, specs, width, before, bits, real, digits)
+            show(old_acc, i, specs, width, before, digits)
         if now:
-            bad = show(acc, ids[i], specs, width, after, bits, real, digits)
+            bad = show(acc, ids[i], specs, width, after, digits)
             if bad >= 0:
                 meta[0] = i
                 return ~bad

@@ -215,10 +215,10 @@ class Recent:
         self._thread()
 
     def _thread(self) -> None:
-        rk.thread(self.address, self.arrivals.end, np.full(len(self.keys), -1, np.int64))
+        rk.link_rows(self.address, self.arrivals.end, np.full(len(self.keys), -1, np.int64))
 
     def undo(self) -> None:
-        rk.take_back(self.address)
+        rk.undo(self.address)
         self.arrivals.undo()
         self.late.undo()
         self.side.meta[rk.LIVE] = self._live

@@ -18,7 +18,7 @@ from whence.engine.core.operator import Batch, Operator
 from whence.engine.streams.stream import ANN, Late, StreamOperator
 from whence.engine.streams.windows.kernels import window as wk
 from whence.engine.streams.windows.kernels import window_state as st
-from whence.engine.streams.windows.kernels.window_check import sound
+from whence.engine.streams.windows.kernels.window_check import is_consistent
 from whence.engine.streams.windows.kernels.window_distinct import E_FIELDS
 from whence.engine.streams.windows.kernels.window_order import N_FIELDS
 from whence.engine.streams.windows.window_lines import LineStore
@@ -68,6 +68,7 @@ class Window(StreamOperator):
         empty = np.empty(0, np.int64)
         self._k = KernelRecord(
             st.STATE,
+            **{name: store.k for name, store in self._stores.items()},
             plan=plan.plan,
             units=plan.units,
             accs=plan.accs,
@@ -104,8 +105,6 @@ class Window(StreamOperator):
     def _resize(self) -> None:
         """Fit tables and scratch to the stores."""
         k = self._k
-        clocks, groups, panes, kept, entries, nodes = (store.address for store in self._stores.values())
-        self._addresses = k.address, clocks, groups, panes, kept, entries, nodes
         if len(k.scratch) != self._groups.capacity:
             active = np.zeros(self._groups.capacity, np.int64)
             kept = min(len(k.active), len(active))
@@ -118,11 +117,7 @@ class Window(StreamOperator):
                 slots[name] = np.zeros(length, np.int64)
         if slots:
             k.replace(**slots)
-            self._find()
-
-    def _find(self) -> None:
-        state, clocks, groups, _, _, entries, _ = self._addresses
-        wk.find_all(state, clocks, groups, entries)
+            wk.rebuild_tables(k.address)
 
     def apply(self, deltas: list[Batch]) -> Batch:
         (delta,) = deltas
@@ -171,7 +166,7 @@ class Window(StreamOperator):
         taken = done = 0
         self._begun, scalar[st.S_STATUS] = True, st.BEGIN
         while True:
-            done = wk.advance(*self._addresses, rows, done, out, info, owner, pane_of, late)
+            done = wk.advance(self._k.address, rows, done, out, info, owner, pane_of, late)
             status = int(scalar[st.S_STATUS])
             if status in (st.DONE, st.SPLIT):
                 anns.append(self._taken(ann, taken, done, owner, pane_of, info))
@@ -204,7 +199,7 @@ class Window(StreamOperator):
             self._k.replace(labels=self.dictionary.labels())
         none = np.empty(0, np.int64)
         while True:
-            wk.promise(*self._addresses, NULL if bound is None else bound, at, out, info)
+            wk.promise(self._k.address, NULL if bound is None else bound, at, out, info)
             status = int(scalar[st.S_STATUS])
             if status == st.DONE:
                 n = int(scalar[st.S_OUT])
@@ -239,7 +234,8 @@ class Window(StreamOperator):
             group = self._groups.k.data[int(self._scalar[st.S_WHERE]), self._plan.plan[st.P_KEYS] :]
             return self._too_large(int(self._scalar[st.S_WHICH]), group)
         if status == st.TOO_FAR:
-            return EvaluationError(f"no window has a number for {what.removeprefix('a row with ')}: it is too far away")
+            value = what.removeprefix("a row with ")
+            return EvaluationError(f"{value} is out of range; set an origin nearer to it")
         return EvaluationError(
             f"{what} closes more than {st.MOST_AT_ONCE:,} windows at once; "
             "take a larger `every`, or an origin and values that are nearer"
@@ -276,7 +272,7 @@ class Window(StreamOperator):
         for store in self._stores.values():
             store.undo()
         self._annotations.undo()
-        self._find()
+        wk.rebuild_tables(self._k.address)
 
     def clear(self) -> None:
         self._begun = False
@@ -287,7 +283,7 @@ class Window(StreamOperator):
         self.late.clear()
         self._annotations.clear()
         self._resize()
-        self._find()
+        wk.rebuild_tables(self._k.address)
 
     def fresh(self) -> Operator:
         return Window(self.inputs[0], self.span, self.keys, self.aggs, self.schema, self.dictionary)
@@ -323,9 +319,9 @@ class Window(StreamOperator):
         if self._interned:
             self._k.replace(labels=self.dictionary.labels())
         self._resize()
-        self._find()
-        if not sound(*self._addresses):
-            raise StaleImage("the lines of windows do not hold together")
+        wk.rebuild_tables(self._k.address)
+        if not is_consistent(self._k.address):
+            raise StaleImage("inconsistent image of window state")
         self.late.restore(image)
         self._annotations.restore({name[len(ANN) :]: a for name, a in image.items() if name.startswith(ANN)})
 

@@ -20,7 +20,7 @@ from whence.engine.core.operator import Batch, Operator
 from whence.engine.expressions.evaluate import compile_expr
 from whence.engine.streams.arrivals import data
 from whence.engine.streams.stream import Late, StreamOperator
-from whence.engine.streams.windows.kernels import meet as mk
+from whence.engine.streams.windows.kernels import join_rows as mk
 from whence.engine.streams.windows.kernels import recent as rk
 from whence.engine.streams.windows.latest import shown
 from whence.engine.streams.windows.recent import KeyNumbers, Recent
@@ -81,10 +81,10 @@ class WindowJoin(StreamOperator):
         self._ran = True
         sides, order = self._sides, self._arrive(deltas)
         parts: list[tuple[Codes, Codes, Codes]] = []
-        state = np.array([0, mk.ANEW], np.int64)
+        state = np.array([0, mk.NOT_BEGUN], np.int64)
         while state[0] < len(order):
             lpos, rpos = np.empty(BLOCK, np.int64), np.empty(BLOCK, np.int64)
-            n = mk.meet(sides[0].address, sides[1].address, order, state, lpos, rpos)
+            n = mk.join_rows(sides[0].address, sides[1].address, order, state, lpos, rpos)
             if n:
                 parts.append(self._tried(lpos[:n], rpos[:n]))
         if not parts:
@@ -95,7 +95,7 @@ class WindowJoin(StreamOperator):
         return Batch(rows, self.tracer.times(sides[0].arrivals.carried(lpos), sides[1].arrivals.carried(rpos)))
 
     def _arrive(self, deltas: list[Batch]) -> Codes:
-        """Rows get positions; in which order they meet, as `mk.meet` wants it."""
+        """Rows get positions; in which order they meet, as `mk.join_rows` wants it."""
         groups = [self._keys[s].number(deltas[s].rows, self._by[s]) for s in (0, 1)]
         for side in self._sides:
             side.prepare()

@@ -1,4 +1,4 @@
-"""The driver's side of `kernels/window_lines.py`: a store of lines that grows, and goes back to the last commit."""
+"""The driver's side of `kernels/window_lines.py`: a store of lines that grows, and can undo an epoch."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ _START = 64  # lines
 
 
 class LineStore:
-    """Lines of `width` words, the first `reserved` of which are no one's."""
+    """A growing store of lines of `width` words; the first `reserved` are scratch."""
 
     def __init__(self, width: int, reserved: int = 0):
         self.width, self._reserved = width, reserved
-        self._set(np.zeros((_START, width), np.int64), self._fresh())
+        self.k = KernelRecord(lk.LINES)
+        self.address = self.k.address
+        self.clear()
 
     def _fresh(self) -> Codes:
         meta = np.zeros(lk.M_FIELDS, np.int64)
@@ -26,8 +28,7 @@ class LineStore:
 
     def _set(self, data: Codes, meta: Codes) -> None:
         length = len(data)
-        self.k = KernelRecord(
-            lk.LINES,
+        self.k.replace(
             data=data,
             real=data.view(np.float64),
             old=np.empty_like(data),
@@ -35,7 +36,7 @@ class LineStore:
             ids=np.empty(length, np.int64),
             meta=meta,
         )
-        self.address, self.meta = self.k.address, meta
+        self.meta = meta
 
     @property
     def capacity(self) -> int:
@@ -43,7 +44,7 @@ class LineStore:
 
     @property
     def used(self) -> int:
-        """Lines that have ever been taken."""
+        """Lines that have ever been allocated."""
         return int(self.meta[lk.M_HIGH])
 
     def __len__(self) -> int:
@@ -54,7 +55,7 @@ class LineStore:
         return int(self.k.data.nbytes)
 
     def make_room(self, least: int) -> None:
-        """Become larger if there is little room, or not room for so many lines."""
+        """Grow if there is little room, or room for fewer than `least` lines."""
         free = self.capacity - len(self) - self._reserved
         if free >= max(_START // 2, least) and free * 8 >= self.capacity:
             return
@@ -66,7 +67,7 @@ class LineStore:
         k.replace(stamp=with_room(k.stamp, length), ids=with_room(k.ids, length))
 
     def undo(self) -> None:
-        """As it was when the epoch began."""
+        """Go back to the state when the epoch began."""
         k, meta = self.k, self.meta
         ids = k.ids[: meta[lk.M_TOUCHED]]
         k.data[ids] = k.old[ids]
@@ -80,7 +81,7 @@ class LineStore:
         return {"data": self.k.data[: self.used], "meta": self.meta[: lk.M_BASE]}
 
     def check(self, image: Image) -> None:
-        """Raise StaleImage if the image is not of such lines."""
+        """Raise StaleImage if the image is not one of lines of this width."""
         if image.keys() != {"data", "meta"} or image["meta"].shape != (lk.M_BASE,) or image["meta"].dtype != np.int64:
             raise StaleImage(f"an image of {sorted(image)}, not of lines")
         if image["data"].shape != (int(image["meta"][lk.M_HIGH]), self.width) or image["data"].dtype != np.int64:

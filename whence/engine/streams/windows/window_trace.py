@@ -1,11 +1,11 @@
-"""The annotations of rows that are in open windows, and of what windows give out.
+"""Annotations of the rows in open windows, and of the rows that windows emit.
 
-Law: an output comes from what any of its rows came from, `tracer.over` its slice of the group's sequence. What a
-landmark window has had is carried on as one annotation. Each of these can go back to the last commit.
+Law: an output comes from what any of its rows came from, `tracer.over` its slice of the group's sequence. The
+past of a landmark window is carried on as one annotation. Each class can undo to the last commit.
 
 | kept by  | for |
 |----------|-----|
-| Nothing  | windows that are not traced |
+| NoTrace  | windows that are not traced |
 | Carried  | one group: the sequence itself |
 | Chunks   | many groups: a column of chunks, see `kernels/window_trace.py` |
 """
@@ -26,7 +26,7 @@ _ROOM = 1024
 
 
 class NoTrace:
-    """Nothing is traced."""
+    """The annotations of windows that are not traced: none."""
 
     rows = nbytes = 0
 
@@ -44,7 +44,7 @@ class NoTrace:
 
 
 class Carried:
-    """The annotations of one group, as pieces that are put together, in the order of panes, when a window closes."""
+    """The annotations of one group: pieces that are concatenated, in the order of panes, when a window closes."""
 
     def __init__(self, tracer: Tracer, groups: LineStore, panes: LineStore, landmark: bool):
         self._tracer, self._groups, self._panes, self._landmark = tracer, groups, panes, landmark
@@ -57,7 +57,7 @@ class Carried:
         self._before: tuple[list[Codes], list[Codes], bool] | None = None
 
     def take(self, ann: Codes, active: Codes, owner: Codes, panes: Codes, info: Codes, disorder: bool) -> Codes:
-        """The annotations of what comes out, taking in those of the batch."""
+        """Take in the annotations of the batch; return those of the rows out."""
         if len(owner):
             ann, panes = ann[owner >= 0], panes[owner >= 0]
         elif not len(panes):
@@ -85,7 +85,7 @@ class Carried:
         return out
 
     def _slices(self, ann: Codes, had: int, starts: Codes, ends: Codes) -> Codes:
-        """Outputs over the pieces and then `ann`."""
+        """Return the annotations of outputs over the pieces and then `ann`."""
         both = int(np.searchsorted(starts, had))  # outputs that begin with rows from before; no others need them
         parts = []
         if both:
@@ -100,7 +100,7 @@ class Carried:
         return ann[gone - had :].copy() if gone >= had else np.concatenate((*pieces, ann))[gone:]
 
     def _whole(self, more: int) -> tuple[Codes, Codes]:
-        """All items in the order of panes. Of a landmark window the first, and `more` if any, become one."""
+        """Return all items in the order of panes. Of a landmark window the first, and `more` if any, become one."""
         if not self._pieces:
             return self._tracer.blank(0), np.empty(0, np.int64)
         whole, places = np.concatenate(self._pieces), np.concatenate(self._places)
@@ -110,7 +110,7 @@ class Carried:
         return self._as_one(whole, places, more + 1) if self._landmark and more else (whole, places)
 
     def _as_one(self, whole: Codes, places: Codes, count: int) -> tuple[Codes, Codes]:
-        """The first `count` items as one that stands before all panes."""
+        """Combine the first `count` items into one that stands before all panes."""
         first = self._tracer.over(whole, np.zeros(1, np.int64), np.array([count], np.int64))
         return np.concatenate((first, whole[count:])), np.concatenate(([st.NEVER], places[count:]))
 
@@ -124,16 +124,17 @@ class Carried:
         if self._before is not None:
             (self._pieces, self._places, self._sorted), self._before = self._before, None
 
-    def _together(self) -> Codes:
+    def _merge_pieces(self) -> Codes:
+        """Merge the pieces into one; return it."""
         whole, places = self._whole(self.rows - _live(self._groups, self._landmark))
         self._pieces, self._places, self._sorted = [whole], [places], True
         return whole
 
     def held(self) -> list[Codes]:
-        return [self._together()]
+        return [self._merge_pieces()]
 
     def image(self) -> Image:
-        return self._tracer.image(self._together())
+        return self._tracer.image(self._merge_pieces())
 
     def restore(self, image: Image) -> None:
         self.clear()
@@ -163,11 +164,11 @@ class Chunks:
         self._before: tuple[int, int] | None = None
 
     def take(self, ann: Codes, active: Codes, owner: Codes, panes: Codes, info: Codes, disorder: bool) -> Codes:
-        """The annotations of what comes out, taking in those of the batch."""
+        """Take in the annotations of the batch; return those of the rows out."""
         panes = panes if len(panes) else np.zeros(len(ann), np.int64)  # windows over rows are in order
         lines = self._groups.k.data[active]
         if self._landmark or disorder:
-            sequence, begin = self._anew(ann, active, owner, panes)
+            sequence, begin = self._rebuild(ann, active, owner, panes)
         else:
             source, begin, moves, self._high = tk.sequences(self._groups.address, active, owner, info, self._high)
             sequence = self._gather(source, self._column, ann)
@@ -182,8 +183,8 @@ class Chunks:
         starts, ends, place = tk.by_group(active, begin, info, self._groups.capacity)
         return self._tracer.over(sequence, starts, ends)[place]
 
-    def _anew(self, ann: Codes, active: Codes, owner: Codes, panes: Codes) -> tuple[Codes, Codes]:
-        """All sequences in the order of panes, and where each begins; what stays of them goes to new chunks."""
+    def _rebuild(self, ann: Codes, active: Codes, owner: Codes, panes: Codes) -> tuple[Codes, Codes]:
+        """Return all sequences in the order of panes, and where each begins; move what stays of them to new chunks."""
         source, begin, length = tk.all_sequences(self._groups.address, active, owner)
         places = self._gather(source, self._places, panes)
         order = np.lexsort((places, np.repeat(np.arange(len(active)), length)))
@@ -223,30 +224,30 @@ class Chunks:
     def commit(self) -> None:
         self._before = None
         if self._high > 4 * self.rows + _ROOM:
-            self._settle()
+            self._compact()
 
     def undo(self) -> None:
         if self._before is not None:
             (self._high, self._live), self._before = self._before, None
 
-    def _settle(self) -> None:
-        """Leave no gaps."""
+    def _compact(self) -> None:
+        """Remove the gaps between chunks."""
         source = np.empty(self._high + len(self._groups), np.int64)
-        self._high = tk.settle(self._groups.address, int(self._landmark), source)
+        self._high = tk.compact(self._groups.address, int(self._landmark), source)
         self._column, self._places = self._column[source[: self._high]], self._places[source[: self._high]]
 
     def held(self) -> list[Codes]:
-        self._settle()
+        self._compact()
         return [self._column]
 
     def image(self) -> Image:
-        self._settle()
+        self._compact()
         return self._tracer.image(self._column)
 
     def restore(self, image: Image) -> None:
         self._before = None
         self._live = _live(self._groups, self._landmark)
-        self._high = tk.settle(self._groups.address, int(self._landmark), np.empty(self._live, np.int64))
+        self._high = tk.compact(self._groups.address, int(self._landmark), np.empty(self._live, np.int64))
         self._column = _restored(self._tracer, image, self._high)
         self._places = _panes(self._groups, self._panes, self._landmark, self._high)
 
@@ -260,7 +261,7 @@ class Chunks:
 
 
 def _live(groups: LineStore, landmark: bool) -> int:
-    """How many annotations groups have: one a row, or one for all rows that a landmark window has had."""
+    """Count the annotations of groups: one per row, or one for all rows in the past of a landmark window."""
     data = groups.k.data[: groups.used]
     data = data[data[:, st.G_STATE] != st.FREE]
     had = np.maximum(data[:, st.G_SOLID] - 1, 0) if landmark else 0
@@ -268,13 +269,14 @@ def _live(groups: LineStore, landmark: bool) -> int:
 
 
 def _panes(groups: LineStore, panes: LineStore, landmark: bool, count: int) -> Codes:
+    """Return the pane of each of `count` items."""
     found = np.empty(count, np.int64)
     tk.panes_in_order(groups.address, panes.address, int(landmark), found)
     return found
 
 
 def _restored(tracer: Tracer, image: Image, count: int) -> Codes:
-    """So many annotations, of an image if there is one."""
+    """Restore `count` annotations from an image, or make blank ones if there is none."""
     column = tracer.restore(image) if image else tracer.blank(count)
     if len(column) != count:
         raise StaleImage(f"annotations of {len(column)} rows where {count} were expected")
@@ -282,5 +284,5 @@ def _restored(tracer: Tracer, image: Image, count: int) -> Codes:
 
 
 def _flat(column: Codes) -> Codes:
-    """A column of annotations as two-dimensional, contiguous array."""
+    """View a column of annotations as a two-dimensional, contiguous array."""
     return np.ascontiguousarray(column).reshape(len(column), -1 if len(column) else 1)

@@ -1,8 +1,8 @@
-"""The rows in a window, of each key: a queue of positions for every group of rows.
+"""The rows in a window per key: a queue of positions for every group of rows.
 
 A group's rows are in the window from its HEAD on: a row leaves by moving HEAD, so a row is in exactly if its position
 is not before the HEAD of its group. `attrs` holds what is known of a group; before it is changed in an epoch for the
-first time, it goes to `log`, from where `take_back` brings it back.
+first time, it goes to `log`, from where `undo` restores it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SIDE = RecordType(
         ("attrs", "int64", 2),  # of each group
         ("log", "int64", 2),  # (group, attrs before)
         ("meta", "int64", 1),
-        ("slots", "int64", 1),  # hash table of join keys, and chains of the rows that are in: see kernels/meet.py
+        ("slots", "int64", 1),  # hash table of join keys, and chains of the rows that are in: see kernels/join_rows.py
         ("after", "int64", 1),
         ("prior", "int64", 1),
         ("cols", "int64", 1),
@@ -43,7 +43,7 @@ side_at = at_address(SIDE)
 def number_keys(
     batch: Codes, cols: Codes, start: int, keys: Codes, whole: Codes, slots: Codes, meta: Codes, group: Codes
 ) -> int:
-    """The number of each row's key, new ones added; gives the row reached, short of the end when there is no room."""
+    """Number the key of each row, adding new keys; return the row reached, short of the end when there is no room."""
     for i in range(start, batch.shape[0]):
         tag = hash_key(batch, i, cols)
         p = find_key(keys, whole, slots, batch, i, cols, tag)
@@ -62,8 +62,8 @@ def number_keys(
 
 
 @kernel
-def remember(side, g: int) -> None:
-    """A group is about to change."""
+def touch(side, g: int) -> None:
+    """Log a group, before it is changed."""
     attrs = side.attrs
     meta = side.meta
     if attrs[g, STAMP] == meta[EPOCH]:
@@ -79,7 +79,7 @@ def remember(side, g: int) -> None:
 
 @kernel
 def admit(address: int, batch: Codes, group: Codes, greatest: int, late: Codes) -> int:
-    """Which rows are late, by the values of their groups so far: their positions in the batch, and how many."""
+    """Write the positions of the rows that are late by the values of their groups so far; return how many."""
     side = side_at(address)
     column = side.meta[COLUMN]
     attrs = side.attrs
@@ -91,16 +91,16 @@ def admit(address: int, batch: Codes, group: Codes, greatest: int, late: Codes) 
             late[n] = i
             n += 1
         elif v != attrs[g, NEWEST]:
-            remember(side, g)
+            touch(side, g)
             attrs[g, NEWEST] = v
     return n
 
 
 @kernel
 def join_group(side, p: int) -> int:
-    """A row enters its group's window; gives the group."""
+    """Let a row enter its group's window; return the group."""
     g = side.group[p]
-    remember(side, g)
+    touch(side, g)
     attrs = side.attrs
     if attrs[g, COUNT] == 0:
         attrs[g, HEAD] = p
@@ -114,7 +114,7 @@ def join_group(side, p: int) -> int:
 
 @kernel
 def leave_group(side, g: int) -> None:
-    """The first row of a group's window leaves it; `remember` was called."""
+    """Remove the first row of a group's window; `touch` was called."""
     attrs = side.attrs
     attrs[g, COUNT] -= 1
     side.meta[LIVE] -= 1
@@ -124,7 +124,7 @@ def leave_group(side, g: int) -> None:
 
 @kernel
 def slide(address: int, start: int, end: int) -> None:
-    """Rows from `start` to `end` enter their windows, and others leave for them."""
+    """Let rows from `start` to `end` enter their windows, and others leave for them."""
     side = side_at(address)
     column = side.meta[COLUMN]
     size = side.meta[SIZE]
@@ -141,7 +141,7 @@ def slide(address: int, start: int, end: int) -> None:
 
 @kernel
 def changes(address: int, start: int, end: int, left: Codes, entered: Codes) -> tuple[int, int]:
-    """The rows that were in before the epoch and are not now, and the rows from `start` on that are in."""
+    """Write the rows that were in before the epoch and have left, and the rows from `start` on that are in."""
     side = side_at(address)
     attrs = side.attrs
     log = side.log
@@ -164,8 +164,8 @@ def changes(address: int, start: int, end: int, left: Codes, entered: Codes) -> 
 
 
 @kernel
-def take_back(address: int) -> None:
-    """The groups are as they were before the epoch."""
+def undo(address: int) -> None:
+    """Restore the groups as they were before the epoch."""
     side = side_at(address)
     attrs = side.attrs
     log = side.log
@@ -176,8 +176,8 @@ def take_back(address: int) -> None:
 
 
 @kernel
-def thread(address: int, end: int, last: Codes) -> None:
-    """Link the rows of each group that are in, anew; `last` has a -1 for each group."""
+def link_rows(address: int, end: int, last: Codes) -> None:
+    """Link the rows of each group that are in; `last` has a -1 for each group."""
     side = side_at(address)
     for p in range(end):
         g = side.group[p]
@@ -189,7 +189,7 @@ def thread(address: int, end: int, last: Codes) -> None:
 
 @kernel
 def fill_keys(keys: Codes, whole: Codes, slots: Codes, count: int) -> None:
-    """The hash table of the keys."""
+    """Fill the hash table of the keys."""
     mask = slots.shape[0] - 1
     for g in range(count):
         tag = hash_key(keys, g, whole)

@@ -1,4 +1,4 @@
-"""What a pane of rows is worth: accumulators that rows are added to and that can be combined, never subtracted.
+"""Accumulators of panes: rows are added to them and they are combined; nothing is ever subtracted.
 
 `accs` has a line for each: [what is kept, input column, first word]. Combining is associative, left before right.
 
@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from whence.engine.core.kernels.doubles import to_float
 from whence.engine.relational.kernels.float_sum import add_words
 from whence.engine.streams.windows.kernels.window_lines import Ints, Reals
 from whence.model.jit import kernel
@@ -34,7 +35,6 @@ A_KIND, A_COLUMN, A_WORD = range(3)
 
 _NULL = -(2**63)
 _LOW = 0xFFFFFFFF
-_FLIP = 0x7FFFFFFFFFFFFFFF
 _TWO32 = 4294967296.0
 _SPLIT = 134217729.0  # 2**27 + 1
 _TOO_LARGE_TO_SPLIT = 1e290
@@ -45,7 +45,7 @@ DOWN, WIDE_DOWN = 2.0**-64, 2.0**-600
 
 @kernel
 def two_sum(a: float, b: float) -> tuple[float, float]:
-    """a + b as rounded, and exactly what rounding lost."""
+    """Return a + b as rounded, and exactly what rounding lost."""
     s = a + b
     v = s - a
     return s, (a - (s - v)) + (b - v)
@@ -53,7 +53,7 @@ def two_sum(a: float, b: float) -> tuple[float, float]:
 
 @kernel
 def two_product(a: float, b: float) -> tuple[float, float]:
-    """a * b as rounded, and exactly what rounding lost (Dekker's splitting)."""
+    """Return a * b as rounded, and exactly what rounding lost (Dekker's splitting)."""
     p = a * b
     if abs(a) > _TOO_LARGE_TO_SPLIT or abs(b) > _TOO_LARGE_TO_SPLIT:
         return p, 0.0
@@ -68,7 +68,7 @@ def two_product(a: float, b: float) -> tuple[float, float]:
 
 @kernel
 def add_two(high: float, low: float, x: float, y: float) -> tuple[float, float]:
-    """The sum of two numbers of two doubles each."""
+    """Add two numbers of two doubles each."""
     s, e = two_sum(high, x)
     t, f = two_sum(low, y)
     s, e = two_sum(s, e + t)
@@ -77,28 +77,28 @@ def add_two(high: float, low: float, x: float, y: float) -> tuple[float, float]:
 
 @kernel
 def times_two(high: float, low: float, x: float, y: float) -> tuple[float, float]:
-    """The product of two numbers of two doubles each."""
+    """Multiply two numbers of two doubles each."""
     p, e = two_product(high, x)
     return two_sum(p, e + (high * y + low * x))
 
 
 @kernel
 def whole_parts(x: int) -> tuple[float, float]:
-    """A whole number as two doubles, exactly."""
+    """Split a whole number into two doubles, exactly."""
     return two_sum(float(x >> 32) * _TWO32, float(x & _LOW))
 
 
 @kernel
 def distance(x: int, pivot: int) -> tuple[float, float]:
-    """x - pivot as two doubles, exactly."""
+    """Return x - pivot as two doubles, exactly."""
     f, g = whole_parts(x)
     h, k = whole_parts(pivot)
     return add_two(f, g, -h, -k)
 
 
 @kernel
-def in_units(data: Ints, real: Reals, line: int, o: int, kind: int) -> None:
-    """Go over to larger units, so that what is added does not overflow."""
+def _to_larger_units(data: Ints, real: Reals, line: int, o: int, kind: int) -> None:
+    """Rescale a sum to larger units, so that what is added does not overflow."""
     if kind == FLOAT:
         data[line, o + 3] |= IN_UNITS
         real[line, o + 1] *= DOWN
@@ -110,8 +110,8 @@ def in_units(data: Ints, real: Reals, line: int, o: int, kind: int) -> None:
 
 
 @kernel
-def below(x: int, y: int, labels: Ints) -> bool:
-    """Whether a wide decimal is less than another; the largest ones of a sign go by the labels of their texts."""
+def _is_below(x: int, y: int, labels: Ints) -> bool:
+    """Compare two wide decimals; the largest ones of a sign go by the labels of their texts."""
     if x >= INLINE and y >= INLINE:
         return bool(labels[x - INLINE] < labels[y - INLINE])
     if x <= -INLINE and y <= -INLINE:
@@ -120,8 +120,8 @@ def below(x: int, y: int, labels: Ints) -> bool:
 
 
 @kernel
-def clear(data: Ints, line: int, accs: Ints) -> None:
-    """No rows yet."""
+def _clear(data: Ints, line: int, accs: Ints) -> None:
+    """Set the accumulators of a line to those of no rows."""
     for a in range(accs.shape[0]):
         kind = accs[a, A_KIND]
         o = accs[a, A_WORD]
@@ -141,23 +141,11 @@ def clear(data: Ints, line: int, accs: Ints) -> None:
 
 
 @kernel
-def add_rows(
-    data: Ints,
-    real: Reals,
-    line: int,
-    fresh: bool,
-    accs: Ints,
-    rows: Ints,
-    first: int,
-    end: int,
-    on: int,
-    labels: Ints,
-    bits: Ints,
-    floats: Reals,
-) -> None:
+def add_rows(s, line, fresh, rows, first, end, on):
     """Add rows[first:end], ordered by the column `on`, to the accumulators of a line, which are new if `fresh`."""
+    data, real, accs, labels = s.panes.data, s.panes.real, s.accs, s.labels
     if fresh:
-        clear(data, line, accs)
+        _clear(data, line, accs)
     for a in range(accs.shape[0]):
         kind = accs[a, A_KIND]
         col = accs[a, A_COLUMN]
@@ -172,22 +160,21 @@ def add_rows(
                 if x == _NULL:
                     continue
                 n += 1
-                bits[0] = x ^ ((x >> 63) & _FLIP)
-                f = floats[0]
+                f = to_float(x)
                 if f - f != 0.0:
                     data[line, o + 3] |= 4 if np.isnan(f) else (1 if f > 0.0 else 2)
                     continue
-                s, e = two_sum(high, f * unit)
-                if s - s != 0.0 and unit == 1.0:
+                total, e = two_sum(high, f * unit)
+                if total - total != 0.0 and unit == 1.0:
                     real[line, o + 1] = high
                     real[line, o + 2] = low
-                    in_units(data, real, line, o, FLOAT)
+                    _to_larger_units(data, real, line, o, FLOAT)
                     unit = DOWN
                     low = real[line, o + 2]
-                    s, e = two_sum(real[line, o + 1], f * unit)
-                high = s
+                    total, e = two_sum(real[line, o + 1], f * unit)
+                high = total
                 low += e
-            data[line, o] = n  # and no more: the words must not tell how rows fell into batches
+            data[line, o] = n  # and no more: the words must not depend on how rows fell into batches
             real[line, o + 1] = high
             real[line, o + 2] = low
         elif kind == COUNT:
@@ -229,7 +216,7 @@ def add_rows(
             for i in range(first, end):
                 x = rows[i, col]
                 if x != _NULL and (
-                    best == _NULL or (below(x, best, labels) if kind == LOWEST else below(best, x, labels))
+                    best == _NULL or (_is_below(x, best, labels) if kind == LOWEST else _is_below(best, x, labels))
                 ):
                     best = x
             data[line, o] = best
@@ -266,12 +253,11 @@ def add_rows(
                 if x == _NULL:
                     continue
                 data[line, o] += 1
-                bits[0] = x ^ ((x >> 63) & _FLIP)
-                f = floats[0]
+                f = to_float(x)
                 if f - f != 0.0:
                     data[line, o + 3] |= 4 if np.isnan(f) else (1 if f > 0.0 else 2)
                 elif not _add_spread(data, real, line, o, f):
-                    in_units(data, real, line, o, FLOAT_SPREAD)
+                    _to_larger_units(data, real, line, o, FLOAT_SPREAD)
                     _add_spread(data, real, line, o, f)
 
 
@@ -353,8 +339,9 @@ def _combine_floats(data: Ints, real: Reals, kind: int, o: int, left: int, right
 
 
 @kernel
-def combine(data: Ints, real: Reals, accs: Ints, left: int, right: int, into: int, labels: Ints) -> None:
-    """The accumulators of left's rows and then right's, written to `into`, which may be either of them."""
+def combine(s, left, right, into):
+    """Write the accumulators of left's rows and then right's to `into`, which may be either of them."""
+    data, real, accs, labels = s.panes.data, s.panes.real, s.accs, s.labels
     for a in range(accs.shape[0]):
         kind = accs[a, A_KIND]
         o = accs[a, A_WORD]
@@ -390,6 +377,6 @@ def combine(data: Ints, real: Reals, accs: Ints, left: int, right: int, into: in
         elif kind == MIN or kind == MAX:
             data[into, o] = x if (x < y) == (kind == MIN) else y
         elif kind == LOWEST or kind == HIGHEST:
-            data[into, o] = y if (below(y, x, labels) if kind == LOWEST else below(x, y, labels)) else x
+            data[into, o] = y if (_is_below(y, x, labels) if kind == LOWEST else _is_below(x, y, labels)) else x
         else:
             data[into, o] = y if (labels[y] < labels[x] if kind == LEAST else labels[y] > labels[x]) else x

@@ -1,8 +1,8 @@
-"""Whether lines that were read from somewhere hold together, so that following them stays inside, and ends.
+"""Check the lines of a restored image, so that following their links stays inside the stores, and ends.
 
-Each line is free or has one place: `seen` is marked when it is found there, and found twice it is refused. What is
+Each line is free or linked once: `seen` is marked when it is found, and a line that is found twice is refused. What is
 kept of single rows must be what the counted and the ordered values are made of, as each is looked for when its row
-goes. Cost: a few steps a line.
+leaves. Cost: a few steps per line.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ import numpy as np
 
 from whence.engine.streams.windows.kernels import window_acc as acc
 from whence.engine.streams.windows.kernels import window_state as st
-from whence.engine.streams.windows.kernels.window_distinct import E_COUNT, E_GROUP, E_VALUE, E_WHICH, find_count
-from whence.engine.streams.windows.kernels.window_lines import M_FREE, M_HIGH, M_SPARE, lines
+from whence.engine.streams.windows.kernels.window_distinct import E_COUNT, E_GROUP, E_VALUE, E_WHICH, find_entry
+from whence.engine.streams.windows.kernels.window_lines import M_FREE, M_HIGH, M_SPARE
 from whence.engine.streams.windows.kernels.window_order import N_COUNT, N_LEFT, N_PARENT, N_RIGHT, N_SIZE, N_VALUE
-from whence.engine.streams.windows.kernels.window_panes import done_with
+from whence.engine.streams.windows.kernels.window_panes import last_closed_pane
 from whence.model.jit import allocating, kernel
 
 _NULL = -(2**63)
@@ -22,8 +22,8 @@ _FARTHEST = 1 << 62  # no pane has a larger number
 
 
 @kernel
-def _free(store, reserved, seen):
-    """Mark the free lines; False if they are not as many as there should be, or one is twice among them."""
+def _mark_free(store, reserved, seen):
+    """Mark the free lines; False if their number is wrong, or one is twice among them."""
     meta, data = store.meta, store.data
     i = meta[M_FREE]
     for _ in range(meta[M_SPARE]):
@@ -35,8 +35,8 @@ def _free(store, reserved, seen):
 
 
 @kernel
-def _found(store, i, seen):
-    """Mark a line; False if there is none, or it was found before."""
+def _mark(store, i, seen):
+    """Mark a line; False if it does not exist, or was found before."""
     if i < 0 or i >= store.meta[M_HIGH] or seen[i]:
         return False
     seen[i] = 1
@@ -44,32 +44,33 @@ def _found(store, i, seen):
 
 
 @kernel
-def _codes(s, panes, line):
-    """Whether a pane's interned values have labels."""
+def _check_labels(s, line):
+    """Tell whether the interned values of a pane have labels."""
     for a in range(s.accs.shape[0]):
         if s.accs[a, acc.A_KIND] == acc.LEAST or s.accs[a, acc.A_KIND] == acc.MOST:
-            code = panes.data[line, s.accs[a, acc.A_WORD]]
+            code = s.panes.data[line, s.accs[a, acc.A_WORD]]
             if code != _NULL and (code < 0 or code >= s.labels.shape[0]):
                 return False
     return True
 
 
 @kernel
-def _sound_panes(s, groups, panes, g, done, seen):
-    """The panes of a group, one after the other, and the line that stands for many; rows are as many as it says."""
-    data, words = groups.data, panes.data
-    if not _found(panes, data[g, st.G_BACK], seen):
+def _check_panes(s, g, done, seen):
+    """Check the panes of a group, in order, the line of its back, and its number of rows."""
+    panes = s.panes
+    data, words = s.groups.data, panes.data
+    if not _mark(panes, data[g, st.G_BACK], seen):
         return False
-    if data[g, st.G_MERGED] > 0 and not _codes(s, panes, data[g, st.G_BACK]):
+    if data[g, st.G_MERGED] > 0 and not _check_labels(s, data[g, st.G_BACK]):
         return False
     line, before, rows, solid, back = data[g, st.G_HEAD], -1, 0, 0, 0
     middle, pending = data[g, st.G_MIDDLE] < 0, False
     while line != -1:
-        if not _found(panes, line, seen) or words[line, st.L_PREV] != before or words[line, st.L_ROWS] < 1:
+        if not _mark(panes, line, seen) or words[line, st.L_PREV] != before or words[line, st.L_ROWS] < 1:
             return False
         if before >= 0 and words[line, st.L_PANE] <= words[before, st.L_PANE]:
             return False
-        if not _codes(s, panes, line):
+        if not _check_labels(s, line):
             return False
         pending |= line == data[g, st.G_PENDING]
         if pending == (words[line, st.L_PANE] <= done):
@@ -94,18 +95,18 @@ def _sound_panes(s, groups, panes, g, done, seen):
 
 
 @kernel
-def _sound_tree(nodes, root, seen):
-    """A search tree that begins at `root`: walked in its order, by parents."""
+def _check_tree(nodes, root, seen):
+    """Check a search tree: walk it in order, by parents."""
     data = nodes.data
     if root == -1:
         return True
-    if not _found(nodes, root, seen) or data[root, N_PARENT] != -1:
+    if not _mark(nodes, root, seen) or data[root, N_PARENT] != -1:
         return False
     at, came, value, some = root, -1, 0, False
     while at >= 0:
         left, right = data[at, N_LEFT], data[at, N_RIGHT]
         if came == data[at, N_PARENT] and left != -1:
-            if not _found(nodes, left, seen) or data[left, N_PARENT] != at:
+            if not _mark(nodes, left, seen) or data[left, N_PARENT] != at:
                 return False
             at, came = left, at
             continue
@@ -114,7 +115,7 @@ def _sound_tree(nodes, root, seen):
                 return False
             value, some = data[at, N_VALUE], True
             if right != -1:
-                if not _found(nodes, right, seen) or data[right, N_PARENT] != at:
+                if not _mark(nodes, right, seen) or data[right, N_PARENT] != at:
                     return False
                 at, came = right, at
                 continue
@@ -127,7 +128,7 @@ def _sound_tree(nodes, root, seen):
 
 @kernel
 def _node_of(nodes, root, value):
-    """The node of a value, or -1."""
+    """Return the node of a value, or -1."""
     data = nodes.data
     while root >= 0 and data[root, N_VALUE] != value:
         root = data[root, N_LEFT if value < data[root, N_VALUE] else N_RIGHT]
@@ -135,17 +136,18 @@ def _node_of(nodes, root, value):
 
 
 @kernel
-def _sound_rows(s, groups, panes, kept, entries, nodes, g, seen, counted, ordered):
-    """The kept rows of a group's panes; each value of theirs in the window is counted off, and those not in it."""
-    data, words = groups.data, kept.data
+def _check_rows(s, g, seen, counted, ordered):
+    """Check the kept rows of a group's panes: count off their values that are in the window, and the waiting rows."""
+    panes, kept = s.panes, s.kept
+    data, words = s.groups.data, kept.data
     pane, solid = data[g, st.G_HEAD], True
     while pane >= 0:
         solid &= pane != data[g, st.G_PENDING]
         row, last, count = panes.data[pane, st.L_KEPT], -1, 0
         while row != -1:
-            if not _found(kept, row, seen):
+            if not _mark(kept, row, seen):
                 return False
-            if solid and not _counted(s, groups, kept, entries, nodes, g, row, counted, ordered):
+            if solid and not _count_off(s, g, row, counted, ordered):
                 return False
             last, row, count = row, words[row, 0], count + 1
         expected = panes.data[pane, st.L_ROWS] if s.plan[st.P_KEEPS] == 1 or not solid else 0
@@ -157,20 +159,20 @@ def _sound_rows(s, groups, panes, kept, entries, nodes, g, seen, counted, ordere
 
 
 @kernel
-def _counted(s, groups, kept, entries, nodes, g, row, counted, ordered):
-    """Count the values of a row off; False if one is not there."""
-    data, words = groups.data, kept.data
+def _count_off(s, g, row, counted, ordered):
+    """Count off the values of a row; False if one is missing."""
+    data, words = s.groups.data, s.kept.data
     for d in range(s.distincts.shape[0]):
         x = words[row, 1 + s.distincts[d, 0]]
         if x != _NULL:
-            e = find_count(entries, s.entry_slots, g, d, x)
+            e = find_entry(s.entries, s.entry_slots, g, d, x)
             if e < 0:
                 return False
             counted[e] -= 1
     for d in range(s.orders.shape[0]):
         x = words[row, 1 + s.orders[d, 0]]
         if x != _NULL:
-            n = _node_of(nodes, data[g, s.orders[d, 1]], x)
+            n = _node_of(s.nodes, data[g, s.orders[d, 1]], x)
             if n < 0:
                 return False
             ordered[n] -= 1
@@ -178,32 +180,34 @@ def _counted(s, groups, kept, entries, nodes, g, row, counted, ordered):
 
 
 @kernel
-def _sound_group(s, clocks, groups, panes, c, g, seen, seen_panes):
-    data = groups.data
-    if not _found(groups, g, seen) or data[g, st.G_CLOCK] != c or data[g, st.G_BATCH] > s.scalar[st.S_BATCH]:
+def _check_group(s, c, g, seen, seen_panes):
+    """Check a group of a clock, and its panes."""
+    data = s.groups.data
+    if not _mark(s.groups, g, seen) or data[g, st.G_CLOCK] != c or data[g, st.G_BATCH] > s.scalar[st.S_BATCH]:
         return False
     if data[g, st.G_STATE] != (st.LISTED if data[g, st.G_HEAD] >= 0 else st.IDLE):
         return False
-    done = clocks.data[c, st.C_DONE]
-    return data[g, st.G_FIRST] >= 0 and _sound_panes(s, groups, panes, g, done, seen_panes)
+    done = s.clocks.data[c, st.C_DONE]
+    return data[g, st.G_FIRST] >= 0 and _check_panes(s, g, done, seen_panes)
 
 
 @kernel
-def _sound_clock(s, clocks, groups, panes, c, seen, seen_panes):
-    clock, data = clocks.data, groups.data
+def _check_clock(s, c, seen, seen_panes):
+    """Check a clock, and its list of groups."""
+    clock, data = s.clocks.data, s.groups.data
     if clock[c, st.C_OFFSET] < 0 or clock[c, st.C_OFFSET] >= max(1, s.plan[st.P_EVERY]):
         return False
     for word in (st.C_LAST, st.C_TOP, st.C_PANE):
         if clock[c, word] > _FARTHEST or clock[c, word] < -_FARTHEST:
             return False
-    if clock[c, st.C_SEEN] == 1 and clock[c, st.C_DONE] != done_with(s.plan, clock[c, st.C_LAST]):
+    if clock[c, st.C_SEEN] == 1 and clock[c, st.C_DONE] != last_closed_pane(s.plan, clock[c, st.C_LAST]):
         return False
     g = clock[c, st.C_GROUPS]
     if s.plan[st.P_SINGLE] == 1:
-        return g == -1 or _sound_group(s, clocks, groups, panes, c, g, seen, seen_panes)
+        return g == -1 or _check_group(s, c, g, seen, seen_panes)
     before, live = -1, 0
     while g != -1:
-        if not _sound_group(s, clocks, groups, panes, c, g, seen, seen_panes):
+        if not _check_group(s, c, g, seen, seen_panes):
             return False
         if data[g, st.G_STATE] != st.LISTED or data[g, st.G_PREV] != before:
             return False
@@ -213,6 +217,7 @@ def _sound_clock(s, clocks, groups, panes, c, seen, seen_panes):
 
 @kernel
 def _all(seen):
+    """Tell whether all lines are marked."""
     for i in range(seen.shape[0]):
         if seen[i] == 0:
             return False
@@ -220,29 +225,26 @@ def _all(seen):
 
 
 @allocating
-def sound(
-    state_at: int, clocks_at: int, groups_at: int, panes_at: int, kept_at: int, entries_at: int, nodes_at: int
-) -> bool:
-    """Whether all lines hold together. The tables have been made of them."""
-    s = st.state(state_at)
-    clocks, groups, panes = lines(clocks_at), lines(groups_at), lines(panes_at)
-    kept, entries, nodes = lines(kept_at), lines(entries_at), lines(nodes_at)
+def is_consistent(state: int) -> bool:
+    """Tell whether all lines are consistent. The hash tables have been built from them."""
+    s = st.state(state)
+    clocks, groups, panes, kept, entries, nodes = s.clocks, s.groups, s.panes, s.kept, s.entries, s.nodes
     high = groups.meta[M_HIGH]
     seen_groups, seen_panes = np.zeros(high, np.int64), np.zeros(panes.meta[M_HIGH], np.int64)
     seen_kept, seen_nodes = np.zeros(kept.meta[M_HIGH], np.int64), np.zeros(nodes.meta[M_HIGH], np.int64)
     seen = np.zeros(entries.meta[M_HIGH], np.int64)
-    seen_panes[0] = 1  # the one that is no one's
+    seen_panes[0] = 1  # scratch
     if clocks.meta[M_FREE] != -1 or clocks.meta[M_SPARE] != 0 or (s.by.shape[0] == 0 and clocks.meta[M_HIGH] > 1):
         return False
-    if not (_free(groups, 0, seen_groups) and _free(panes, 1, seen_panes) and _free(kept, 0, seen_kept)):
+    if not (_mark_free(groups, 0, seen_groups) and _mark_free(panes, 1, seen_panes) and _mark_free(kept, 0, seen_kept)):
         return False
-    if not (_free(entries, 0, seen) and _free(nodes, 0, seen_nodes)):
+    if not (_mark_free(entries, 0, seen) and _mark_free(nodes, 0, seen_nodes)):
         return False
     for g in range(high):
         if (groups.data[g, st.G_STATE] == st.FREE) != (seen_groups[g] == 1):
             return False
     for c in range(clocks.meta[M_HIGH]):
-        if not _sound_clock(s, clocks, groups, panes, c, seen_groups, seen_panes):
+        if not _check_clock(s, c, seen_groups, seen_panes):
             return False
     if not (_all(seen_groups) and _all(seen_panes)):
         return False
@@ -260,7 +262,7 @@ def sound(
     for g in range(high):
         if groups.data[g, st.G_STATE] != st.FREE:
             for d in range(s.orders.shape[0]):
-                if not _sound_tree(nodes, groups.data[g, s.orders[d, 1]], seen_nodes):
+                if not _check_tree(nodes, groups.data[g, s.orders[d, 1]], seen_nodes):
                     return False
     if not _all(seen_nodes):
         return False
@@ -272,9 +274,7 @@ def sound(
         i = nodes.data[i, 0]
     for g in range(high):
         if groups.data[g, st.G_STATE] != st.FREE:
-            if s.columns.shape[0] and not _sound_rows(
-                s, groups, panes, kept, entries, nodes, g, seen_kept, counted, ordered
-            ):
+            if s.columns.shape[0] and not _check_rows(s, g, seen_kept, counted, ordered):
                 return False
     if s.plan[st.P_KEEPS] == 0:
         return bool(_all(seen_kept))

@@ -1,4 +1,4 @@
-"""How often each value is among a group's rows: what counts is coming and going.
+"""Distinct values of groups: how often each occurs, and sums over the distinct ones.
 
 An entry's line: [group, which of the aggregates, value, count]. `slots` is a table of words (32 hash bits, line + 1) as
 in `table.py`. Sums of what is there are accumulators at a word of the group's line:
@@ -17,9 +17,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from whence.engine.core.kernels.doubles import to_float
 from whence.engine.core.kernels.table import put_word, remove_slot
 from whence.engine.relational.kernels import aggregate as ak
-from whence.engine.streams.windows.kernels.window_lines import M_HIGH, give, take, touch
+from whence.engine.streams.windows.kernels.window_lines import M_HIGH, allocate, release, touch
 from whence.model.jit import kernel
 
 E_GROUP, E_WHICH, E_VALUE, E_COUNT = range(4)
@@ -42,7 +43,7 @@ def _tag(group, which, value):
 
 @kernel
 def _find(entries, slots, tag, group, which, value):
-    """The slot of an entry, or the complement of the one where it would be."""
+    """Return the slot of an entry, or the complement of the one where it would be."""
     mask = slots.shape[0] - 1
     p = tag & mask
     data = entries.data
@@ -56,8 +57,8 @@ def _find(entries, slots, tag, group, which, value):
 
 
 @kernel
-def come(entries, slots, group, which, value):
-    """One more of a value; whether it is the first."""
+def add_value(entries, slots, group, which, value):
+    """Count one more occurrence of a value; return whether it is the first."""
     tag = _tag(group, which, value)
     p = _find(entries, slots, tag, group, which, value)
     if p >= 0:
@@ -65,7 +66,7 @@ def come(entries, slots, group, which, value):
         touch(entries, e)
         entries.data[e, E_COUNT] += 1
         return False
-    e = take(entries)
+    e = allocate(entries)
     data = entries.data
     data[e, E_GROUP] = group
     data[e, E_WHICH] = which
@@ -76,8 +77,8 @@ def come(entries, slots, group, which, value):
 
 
 @kernel
-def go(entries, slots, group, which, value):
-    """One less of a value that is there; whether it was the last."""
+def remove_value(entries, slots, group, which, value):
+    """Count one occurrence less of a value that is there; return whether it was the last."""
     p = _find(entries, slots, _tag(group, which, value), group, which, value)
     e = (slots[p] & _LOW) - 1
     touch(entries, e)
@@ -85,13 +86,13 @@ def go(entries, slots, group, which, value):
     if entries.data[e, E_COUNT] > 0:
         return False
     remove_slot(slots, p)
-    give(entries, e)  # its count stays 0: that is how `find_entries` knows it
+    release(entries, e)  # its count stays 0: that is how `rebuild_entries` knows it
     return True
 
 
 @kernel
-def find_entries(entries, slots):
-    """Make the table anew."""
+def rebuild_entries(entries, slots):
+    """Rebuild the hash table of entries from their lines."""
     data = entries.data
     for p in range(slots.shape[0]):
         slots[p] = 0
@@ -101,64 +102,63 @@ def find_entries(entries, slots):
 
 
 @kernel
-def find_count(entries, slots, group, which, value):
-    """The line of an entry, or -1."""
+def find_entry(entries, slots, group, which, value):
+    """Return the line of an entry, or -1."""
     p = _find(entries, slots, _tag(group, which, value), group, which, value)
     return (slots[p] & _LOW) - 1 if p >= 0 else -1
 
 
 @kernel
-def add_term(sums, x):
+def _add_term(real, line, o, x):
     """Add x to three doubles of falling magnitude, passing each addition's exact error on (two-sum)."""
-    for k in range(2):
-        s = sums[k] + x
-        v = s - sums[k]
-        x = (sums[k] - (s - v)) + (x - v)
-        sums[k] = s
-    sums[2] += x
-    for k in (1, 0, 1):  # let the larger ones take what they can hold
-        s = sums[k] + sums[k + 1]
-        v = s - sums[k]
-        sums[k + 1] = (sums[k] - (s - v)) + (sums[k + 1] - v)
-        sums[k] = s
+    for k in range(o, o + 2):
+        s = real[line, k] + x
+        v = s - real[line, k]
+        x = (real[line, k] - (s - v)) + (x - v)
+        real[line, k] = s
+    real[line, o + 2] += x
+    for k in (o + 1, o, o + 1):  # let the larger ones take what they can hold
+        s = real[line, k] + real[line, k + 1]
+        v = s - real[line, k]
+        real[line, k + 1] = (real[line, k] - (s - v)) + (real[line, k + 1] - v)
+        real[line, k] = s
 
 
 @kernel
-def _add_double(acc, line, o, x, words, sums):
-    """Add x to the sum at acc[line, o:], which goes over to units of 2**64 before it overflows."""
-    unit = DOWN if acc[line, o + 6] & IN_UNITS else 1.0
-    for k in range(3):
-        words[k] = acc[line, o + 1 + k]
-    add_term(sums, x * unit)
-    if sums[0] - sums[0] != 0.0 and unit == 1.0:
-        for k in range(3):
-            words[k] = acc[line, o + 1 + k]
-            sums[k] *= DOWN
-        add_term(sums, x * DOWN)
-        acc[line, o + 6] |= IN_UNITS
-    for k in range(3):
-        acc[line, o + 1 + k] = words[k]
+def _add_double(data, real, line, o, x):
+    """Add x to the sum at real[line, o + 1:], which goes over to units of 2**64 before it overflows."""
+    if data[line, o + 6] & IN_UNITS:
+        x *= DOWN
+    high, middle, low = real[line, o + 1], real[line, o + 2], real[line, o + 3]
+    _add_term(real, line, o + 1, x)
+    if real[line, o + 1] - real[line, o + 1] != 0.0 and data[line, o + 6] & IN_UNITS == 0:
+        real[line, o + 1] = high * DOWN
+        real[line, o + 2] = middle * DOWN
+        real[line, o + 3] = low * DOWN
+        _add_term(real, line, o + 1, x * DOWN)
+        data[line, o + 6] |= IN_UNITS
 
 
 @kernel
-def flip(acc, line, kept, o, value, m, bits, floats, words, sums):
-    """Add a value (m = 1) to the accumulators at a word, or take it out (m = -1)."""
-    acc[line, o] += m
+def add_distinct(groups, g, kept, o, value, m):
+    """Add a value (m = 1) to the accumulators at word `o` of a group's line, or take it out (m = -1)."""
+    acc = groups.data
+    acc[g, o] += m
     if kept == ak.INT:
-        low = acc[line, o + 2] + (value & _LOW) * m
-        acc[line, o + 1] += (value >> 32) * m + (low >> 32)
-        acc[line, o + 2] = low & _LOW
+        low = acc[g, o + 2] + (value & _LOW) * m
+        acc[g, o + 1] += (value >> 32) * m + (low >> 32)
+        acc[g, o + 2] = low & _LOW
     elif kept == ak.FLOAT:
-        f = ak.to_float(value, bits, floats)
+        f = to_float(value)
         if np.isnan(f):
-            acc[line, o + 6] += m
+            acc[g, o + 6] += m
         elif f == np.inf:
-            acc[line, o + 4] += m
+            acc[g, o + 4] += m
         elif f == -np.inf:
-            acc[line, o + 5] += m
+            acc[g, o + 5] += m
         else:
-            _add_double(acc, line, o, f * m, words, sums)
-        if acc[line, o] == acc[line, o + 4] + acc[line, o + 5] + (acc[line, o + 6] & 1):  # nothing finite is left
+            _add_double(acc, groups.real, g, o, f * m)
+        if acc[g, o] == acc[g, o + 4] + acc[g, o + 5] + (acc[g, o + 6] & 1):  # nothing finite is left
             for w in range(1, 4):
-                acc[line, o + w] = 0
-            acc[line, o + 6] &= 1
+                acc[g, o + w] = 0
+            acc[g, o + 6] &= 1

@@ -1,8 +1,8 @@
-"""Lines: the memory of windows, and how an epoch is taken back.
+"""Lines: the memory of windows, with an undo log.
 
-A store is an array of lines of equal width. Whoever is about to write to a line touches it first: its words as they
-were before the epoch are put aside, once an epoch, so taking the epoch back costs what it changed and keeping it costs
-nothing. Lines that are free are linked through their first word; lines from `M_BASE` on are new in this epoch.
+A store is an array of lines of equal width. Every write to a line is preceded by `touch`, which saves its words as they
+were before the epoch, once per epoch: undoing an epoch costs what it changed, and committing it costs nothing. Free
+lines are linked through their first word; lines from `M_BASE` on are new in this epoch.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ M_FIELDS = 8
 
 
 @kernel
-def begin(store):
-    """Before an epoch changes anything."""
+def begin_epoch(store):
+    """Start the undo log of an epoch."""
     meta = store.meta
     meta[M_BASE] = meta[M_HIGH]
     meta[M_FREE_BEFORE] = meta[M_FREE]
@@ -45,7 +45,7 @@ def begin(store):
 
 @kernel
 def touch(store, i):
-    """Before a line is written to."""
+    """Save a line, before it is written to."""
     meta = store.meta
     if i < meta[M_BASE] and store.stamp[i] != meta[M_EPOCH]:
         store.stamp[i] = meta[M_EPOCH]
@@ -58,14 +58,14 @@ def touch(store, i):
 
 @kernel
 def room(store):
-    """How many lines can be taken."""
+    """Count the lines that can be allocated."""
     meta = store.meta
     return store.data.shape[0] - meta[M_HIGH] + meta[M_SPARE]
 
 
 @kernel
-def take(store):
-    """A line to write to, with anything in it."""
+def allocate(store):
+    """Return a line to write to; its words are arbitrary."""
     meta = store.meta
     i = meta[M_FREE]
     if i >= 0:
@@ -79,8 +79,8 @@ def take(store):
 
 
 @kernel
-def give(store, i):
-    """A line back to the store."""
+def release(store, i):
+    """Return a line to the free list."""
     touch(store, i)
     meta = store.meta
     store.data[i, 0] = meta[M_FREE]

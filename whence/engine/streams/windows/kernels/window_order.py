@@ -1,4 +1,4 @@
-"""Values in order, with counts: which is the i-th of a group's, when values come and go.
+"""Order statistics: the i-th of a group's values, while values come and go.
 
 A search tree whose shape is that of a heap of hashed values (a treap), so it depends on the values alone and is a few
 times log2 of them deep. A node's line: [left, right, parent, value, count, values below and here]; -1 is no node.
@@ -6,7 +6,7 @@ times log2 of them deep. A node's line: [left, right, parent, value, count, valu
 
 from __future__ import annotations
 
-from whence.engine.streams.windows.kernels.window_lines import give, take, touch
+from whence.engine.streams.windows.kernels.window_lines import allocate, release, touch
 from whence.model.jit import kernel
 
 N_LEFT, N_RIGHT, N_PARENT, N_VALUE, N_COUNT, N_SIZE = range(6)
@@ -24,14 +24,14 @@ def _rank(value):
 
 @kernel
 def _above(a, b):
-    """Whether value a's node stands above b's."""
+    """Tell whether value a's node is above b's in the heap order."""
     x, y = _rank(a), _rank(b)
     return x > y or (x == y and a > b)
 
 
 @kernel
 def _raise(nodes, node, root):
-    """Let a node and its parent change places; gives the root."""
+    """Rotate a node above its parent; return the root."""
     data = nodes.data
     parent = data[node, N_PARENT]
     above = data[parent, N_PARENT]
@@ -58,7 +58,7 @@ def _raise(nodes, node, root):
 
 @kernel
 def insert(nodes, root, value):
-    """One more of a value; gives the root."""
+    """Add one occurrence of a value; return the root."""
     data = nodes.data
     at = root
     parent = -1
@@ -70,7 +70,7 @@ def insert(nodes, root, value):
             return root
         parent = at
         at = data[at, N_LEFT if value < data[at, N_VALUE] else N_RIGHT]
-    node = take(nodes)
+    node = allocate(nodes)
     data[node, N_LEFT] = -1
     data[node, N_RIGHT] = -1
     data[node, N_PARENT] = parent
@@ -87,7 +87,7 @@ def insert(nodes, root, value):
 
 @kernel
 def remove(nodes, root, value):
-    """One less of a value that is there; gives the root."""
+    """Remove one occurrence of a value that is in the tree; return the root."""
     data = nodes.data
     at = root
     while data[at, N_VALUE] != value:
@@ -114,13 +114,13 @@ def remove(nodes, root, value):
         data[parent, N_LEFT if data[parent, N_LEFT] == at else N_RIGHT] = below
     else:
         root = below
-    give(nodes, at)
+    release(nodes, at)
     return root
 
 
 @kernel
 def select(nodes, root, index):
-    """The value at an index, counted from 0."""
+    """Return the value at an index, counted from 0."""
     data = nodes.data
     at = root
     while True:

@@ -1,4 +1,4 @@
-"""Clocks, groups and panes: finding them, and letting panes go. `window_rows.py` adds rows to them.
+"""Clocks, groups and panes: find them, and evict old panes. `window_rows.py` adds rows to them.
 
 A group's panes are a list in order: front, back, pending. **Pending** panes stand for themselves: no window that has
 them has closed. When one closes, its pending panes go to the **back**; each still stands for itself, and one line for
@@ -12,8 +12,8 @@ from __future__ import annotations
 from whence.engine.core.kernels.table import find_word, hash_key, put_word, remove_slot
 from whence.engine.streams.windows.kernels import window_acc as acc
 from whence.engine.streams.windows.kernels import window_state as st
-from whence.engine.streams.windows.kernels.window_distinct import come, flip, go
-from whence.engine.streams.windows.kernels.window_lines import M_HIGH, give, take, touch
+from whence.engine.streams.windows.kernels.window_distinct import add_distinct, add_value, remove_value
+from whence.engine.streams.windows.kernels.window_lines import M_HIGH, allocate, release, touch
 from whence.engine.streams.windows.kernels.window_order import insert, remove
 from whence.model.jit import kernel
 
@@ -23,9 +23,9 @@ _K = -7046029254386353131
 
 
 @kernel
-def clock_of(s, clocks, rows, i):
-    """The clock of a row, new if there is none."""
-    by = s.by
+def clock_of(s, rows, i):
+    """Return the clock of a row, a new one if there is none."""
+    clocks, by = s.clocks, s.by
     slots = s.clock_slots
     mask = slots.shape[0] - 1
     tag = hash_key(rows, i, by)
@@ -41,7 +41,7 @@ def clock_of(s, clocks, rows, i):
             if same:
                 return c
         p = (p + 1) & mask
-    c = take(clocks)
+    c = allocate(clocks)
     data[c, st.C_GROUPS] = -1
     data[c, st.C_LIVE] = 0
     data[c, st.C_SEEN] = 0
@@ -62,8 +62,8 @@ def clock_of(s, clocks, rows, i):
 
 
 @kernel
-def done_with(plan, last):
-    """The last pane of the last window that has closed, if the watermark is in the pane `last`."""
+def last_closed_pane(plan, last):
+    """Return the last pane of the last window that has closed, if the watermark is in the pane `last`."""
     if plan[st.P_LANDMARK] == 1:
         return last - 1
     stride, depth = plan[st.P_STRIDE], plan[st.P_DEPTH]
@@ -75,7 +75,7 @@ def done_with(plan, last):
 
 @kernel
 def _group_tag(h, data, i, cols, first):
-    """The hash of a clock and keys, which stand at `cols` of a row, or from a word on if there are none."""
+    """Hash a clock and keys, which stand at `cols` of a row, or from the word `first` on."""
     for k in range(cols.shape[0]):
         h = (h ^ data[i, cols[k] if first < 0 else first + k]) * _K
         h ^= h >> 29
@@ -83,8 +83,9 @@ def _group_tag(h, data, i, cols, first):
 
 
 @kernel
-def group_of(s, clocks, groups, panes, c, rows, i):
-    """The group of a row of a clock, new if there is none."""
+def group_of(s, c, rows, i):
+    """Return the group of a row of a clock, a new one if there is none."""
+    clocks, groups = s.clocks, s.groups
     data = groups.data
     keys = s.keys
     word = s.plan[st.P_KEYS]
@@ -108,7 +109,7 @@ def group_of(s, clocks, groups, panes, c, rows, i):
                 if same:
                     return g
             p = (p + 1) & mask
-    g = take(groups)
+    g = allocate(groups)
     for w in range(data.shape[1]):
         data[g, w] = 0
     data[g, st.G_CLOCK] = c
@@ -117,7 +118,7 @@ def group_of(s, clocks, groups, panes, c, rows, i):
     data[g, st.G_TAIL] = -1
     data[g, st.G_MIDDLE] = -1
     data[g, st.G_PENDING] = -1
-    data[g, st.G_BACK] = take(panes)
+    data[g, st.G_BACK] = allocate(s.panes)
     data[g, st.G_BATCH] = -1
     for k in range(keys.shape[0]):
         data[g, word + k] = rows[i, keys[k]]
@@ -132,10 +133,10 @@ def group_of(s, clocks, groups, panes, c, rows, i):
 
 
 @kernel
-def activate(s, groups, g):
-    """Before anything happens to a group."""
-    touch(groups, g)
-    data = groups.data
+def activate(s, g):
+    """List a group as changed in this batch, before anything happens to it."""
+    touch(s.groups, g)
+    data = s.groups.data
     batch = s.scalar[st.S_BATCH]
     if data[g, st.G_BATCH] != batch:
         data[g, st.G_BATCH] = batch
@@ -149,22 +150,22 @@ def activate(s, groups, g):
 
 
 @kernel
-def merge(s, panes, left, right, into):
+def merge(s, left, right, into):
     """Write what two lines of panes stand for, the left ones before the right ones, to a line."""
-    lines = panes.data
+    lines = s.panes.data
     lines[into, st.L_ARRIVED] = min(lines[left, st.L_ARRIVED], lines[right, st.L_ARRIVED])
-    acc.combine(lines, panes.real, s.accs, left, right, into, s.labels)
+    acc.combine(s, left, right, into)
 
 
 @kernel
-def absorb(s, groups, panes, kept, entries, nodes, g, upto, bits, floats, words, sums):
+def absorb_pending(s, g, upto):
     """Move pending panes up to a number to the back, and the values of their rows into the window."""
-    data = groups.data
-    lines = panes.data
+    kept = s.kept
+    data, lines = s.groups.data, s.panes.data
     line = data[g, st.G_PENDING]
     if line < 0 or lines[line, st.L_PANE] > upto:
         return
-    activate(s, groups, g)
+    activate(s, g)
     while line >= 0 and lines[line, st.L_PANE] <= upto:
         after = lines[line, st.L_NEXT]
         data[g, st.G_SOLID] += lines[line, st.L_ROWS]
@@ -172,20 +173,15 @@ def absorb(s, groups, panes, kept, entries, nodes, g, upto, bits, floats, words,
         while row >= 0:
             following = kept.data[row, 0]
             s.scalar[st.S_WAITING] -= 1
-            enter(s, groups, kept, entries, nodes, g, row, bits, floats, words, sums)
+            enter_row(s, g, row)
             if s.plan[st.P_KEEPS] == 0:
-                give(kept, row)
+                release(kept, row)
             row = following
         if s.plan[st.P_LANDMARK] == 1:
-            _absorb_for_good(s, groups, panes, g, line)
+            _absorb_for_good(s, g, line)
         else:
-            back = data[g, st.G_BACK]
-            touch(panes, back)
-            if data[g, st.G_MERGED] == 0:
-                for w in range(lines.shape[1]):
-                    lines[back, w] = lines[line, w]
-            else:
-                merge(s, panes, back, line, back)
+            if not start_back(s, g, line):
+                merge(s, data[g, st.G_BACK], line, data[g, st.G_BACK])
             data[g, st.G_MERGED] += 1
             if data[g, st.G_MIDDLE] < 0:
                 data[g, st.G_MIDDLE] = line
@@ -194,10 +190,23 @@ def absorb(s, groups, panes, kept, entries, nodes, g, upto, bits, floats, words,
 
 
 @kernel
-def _absorb_for_good(s, groups, panes, g, line):
+def start_back(s, g, line):
+    """Prepare the line of the back for writing. If it stands for no pane yet, make it a copy of one; return whether."""
+    data, lines = s.groups.data, s.panes.data
+    back = data[g, st.G_BACK]
+    touch(s.panes, back)
+    if data[g, st.G_MERGED] > 0:
+        return False
+    for w in range(lines.shape[1]):
+        lines[back, w] = lines[line, w]
+    return True
+
+
+@kernel
+def _absorb_for_good(s, g, line):
     """Move the first pending pane of a landmark window to the one line that stands for all before."""
-    data = groups.data
-    lines = panes.data
+    panes = s.panes
+    data, lines = s.groups.data, panes.data
     touch(panes, line)
     lines[line, st.L_KEPT] = -1
     lines[line, st.L_LAST] = -1
@@ -205,18 +214,18 @@ def _absorb_for_good(s, groups, panes, g, line):
     if head == line:
         return
     touch(panes, head)
-    merge(s, panes, head, line, head)
+    merge(s, head, line, head)
     lines[head, st.L_ROWS] += lines[line, st.L_ROWS]
     lines[head, st.L_PANE] = lines[line, st.L_PANE]
-    unlink(groups, panes, g, line)
-    give(panes, line)
+    _unlink_pane(s, g, line)
+    release(panes, line)
 
 
 @kernel
-def unlink(groups, panes, g, line):
+def _unlink_pane(s, g, line):
     """Take a pane out of its group's list."""
-    data = groups.data
-    lines = panes.data
+    panes = s.panes
+    data, lines = s.groups.data, panes.data
     before, after = lines[line, st.L_PREV], lines[line, st.L_NEXT]
     if before >= 0:
         touch(panes, before)
@@ -231,28 +240,28 @@ def unlink(groups, panes, g, line):
 
 
 @kernel
-def enter(s, groups, kept, entries, nodes, g, row, bits, floats, words, sums):
-    """Count the values of a kept row, and put them in order: it is in the window now."""
-    data = groups.data
+def enter_row(s, g, row):
+    """Count the values of a kept row that enters the window, and put them in order."""
+    data, words = s.groups.data, s.kept.data
     for d in range(s.distincts.shape[0]):
-        x = kept.data[row, 1 + s.distincts[d, 0]]
-        if x != _NULL and come(entries, s.entry_slots, g, d, x):
-            flip(data, g, s.distincts[d, 1], s.distincts[d, 2], x, 1, bits, floats, words, sums)
+        x = words[row, 1 + s.distincts[d, 0]]
+        if x != _NULL and add_value(s.entries, s.entry_slots, g, d, x):
+            add_distinct(s.groups, g, s.distincts[d, 1], s.distincts[d, 2], x, 1)
     for d in range(s.orders.shape[0]):
-        x = kept.data[row, 1 + s.orders[d, 0]]
+        x = words[row, 1 + s.orders[d, 0]]
         if x != _NULL:
-            data[g, s.orders[d, 1]] = insert(nodes, data[g, s.orders[d, 1]], x)
+            data[g, s.orders[d, 1]] = insert(s.nodes, data[g, s.orders[d, 1]], x)
 
 
 @kernel
-def evict(s, clocks, groups, panes, kept, entries, nodes, g, least, bits, floats, words, sums):
-    """Let the panes before `least` go."""
-    data = groups.data
-    lines = panes.data
+def evict_panes(s, g, least):
+    """Remove the panes before `least`."""
+    panes, kept = s.panes, s.kept
+    data, lines = s.groups.data, panes.data
     head = data[g, st.G_HEAD]
     if head < 0 or lines[head, st.L_PANE] >= least:
         return
-    activate(s, groups, g)
+    activate(s, g)
     used_up = False
     pending = data[g, st.G_PENDING]
     while head >= 0 and head != pending and lines[head, st.L_PANE] < least:
@@ -265,16 +274,16 @@ def evict(s, clocks, groups, panes, kept, entries, nodes, g, least, bits, floats
         row = lines[head, st.L_KEPT]
         while row >= 0:
             following = kept.data[row, 0]
-            _forget(s, groups, kept, entries, nodes, g, row, bits, floats, words, sums)
+            _leave_row(s, g, row)
             row = following
-        give(panes, head)
+        release(panes, head)
         head = after
     data[g, st.G_HEAD] = head
     if head < 0:
         data[g, st.G_TAIL] = -1
         data[g, st.G_STATE] = st.IDLE
         if s.plan[st.P_SINGLE] == 0:
-            _unlist(clocks, groups, g)
+            _unlink_group(s, g)
     else:
         touch(panes, head)
         lines[head, st.L_PREV] = -1
@@ -282,26 +291,27 @@ def evict(s, clocks, groups, panes, kept, entries, nodes, g, least, bits, floats
         data[g, st.G_MIDDLE] = -1
         data[g, st.G_MERGED] = 0
     elif used_up:
-        _turn(s, groups, panes, g)
+        _turn_back_to_front(s, g)
 
 
 @kernel
-def last_solid(groups, panes, g):
-    """The last pane of front and back, or -1."""
-    pending = groups.data[g, st.G_PENDING]
-    return groups.data[g, st.G_TAIL] if pending < 0 else panes.data[pending, st.L_PREV]
+def last_solid(s, g):
+    """Return the last pane of front and back, or -1."""
+    data = s.groups.data
+    pending = data[g, st.G_PENDING]
+    return data[g, st.G_TAIL] if pending < 0 else s.panes.data[pending, st.L_PREV]
 
 
 @kernel
-def _turn(s, groups, panes, g):
-    """The back becomes the front."""
-    data = groups.data
-    lines = panes.data
-    after = last_solid(groups, panes, g)
+def _turn_back_to_front(s, g):
+    """Make the back the front: each pane takes in what follows it."""
+    panes = s.panes
+    data, lines = s.groups.data, panes.data
+    after = last_solid(s, g)
     line = lines[after, st.L_PREV]
     while line >= 0:
         touch(panes, line)
-        merge(s, panes, line, after, line)
+        merge(s, line, after, line)
         after = line
         line = lines[line, st.L_PREV]
     data[g, st.G_MIDDLE] = -1
@@ -309,7 +319,9 @@ def _turn(s, groups, panes, g):
 
 
 @kernel
-def _unlist(clocks, groups, g):
+def _unlink_group(s, g):
+    """Take a group that has no rows out of its clock's list."""
+    clocks, groups = s.clocks, s.groups
     data = groups.data
     c = data[g, st.G_CLOCK]
     touch(clocks, c)
@@ -326,25 +338,27 @@ def _unlist(clocks, groups, g):
 
 
 @kernel
-def _forget(s, groups, kept, entries, nodes, g, row, bits, floats, words, sums):
-    """Let a kept row go."""
-    data = groups.data
+def _leave_row(s, g, row):
+    """Discount the values of a kept row that leaves the window, and free its line."""
+    data, words = s.groups.data, s.kept.data
     for d in range(s.distincts.shape[0]):
-        x = kept.data[row, 1 + s.distincts[d, 0]]
-        if x != _NULL and go(entries, s.entry_slots, g, d, x):
-            flip(data, g, s.distincts[d, 1], s.distincts[d, 2], x, -1, bits, floats, words, sums)
+        x = words[row, 1 + s.distincts[d, 0]]
+        if x != _NULL and remove_value(s.entries, s.entry_slots, g, d, x):
+            add_distinct(s.groups, g, s.distincts[d, 1], s.distincts[d, 2], x, -1)
     for d in range(s.orders.shape[0]):
-        x = kept.data[row, 1 + s.orders[d, 0]]
+        x = words[row, 1 + s.orders[d, 0]]
         if x != _NULL:
-            data[g, s.orders[d, 1]] = remove(nodes, data[g, s.orders[d, 1]], x)
-    give(kept, row)
+            data[g, s.orders[d, 1]] = remove(s.nodes, data[g, s.orders[d, 1]], x)
+    release(s.kept, row)
 
 
 @kernel
-def sweep(s, groups, panes):
-    """After a batch: groups that were left without rows are free."""
+def finish_batch(s, status):
+    """End a batch with a status: free the groups that were left without rows."""
+    s.scalar[st.S_STATUS] = status
     if s.plan[st.P_SINGLE] == 1:
         return
+    groups = s.groups
     data = groups.data
     for n in range(s.scalar[st.S_ACTIVE]):
         g = s.active[n]
@@ -352,16 +366,15 @@ def sweep(s, groups, panes):
             touch(groups, g)
             tag = _group_tag(data[g, st.G_CLOCK], data, g, s.keys, s.plan[st.P_KEYS])
             remove_slot(s.group_slots, find_word(s.group_slots, tag, (tag << 32) | (g + 1)))
-            give(panes, data[g, st.G_BACK])
+            release(s.panes, data[g, st.G_BACK])
             data[g, st.G_STATE] = st.FREE
-            give(groups, g)
+            release(groups, g)
 
 
 @kernel
-def find_groups(s, clocks, groups):
-    """Make the tables of clocks and groups anew."""
-    slots = s.clock_slots
-    by = s.by
+def rebuild_groups(s):
+    """Rebuild the hash tables of clocks and groups from their lines."""
+    clocks, groups, slots, by = s.clocks, s.groups, s.clock_slots, s.by
     for p in range(slots.shape[0]):
         slots[p] = 0
     for c in range(clocks.meta[M_HIGH]):

@@ -1,4 +1,4 @@
-"""Adding rows to the panes of their groups, in whatever order their values come.
+"""Add rows to the panes of their groups, in whatever order their values come.
 
 A row whose windows are all open goes to its pending pane. One that is late for a window that has closed, but not for
 all, goes to a pane of the back, and to the line that stands for it; or to a pane of the front, and to all before, which
@@ -9,21 +9,21 @@ from __future__ import annotations
 
 from whence.engine.streams.windows.kernels import window_acc as acc
 from whence.engine.streams.windows.kernels import window_state as st
-from whence.engine.streams.windows.kernels.window_lines import give, take, touch
-from whence.engine.streams.windows.kernels.window_panes import activate, enter, last_solid
+from whence.engine.streams.windows.kernels.window_lines import allocate, release, touch
+from whence.engine.streams.windows.kernels.window_panes import activate, enter_row, last_solid, start_back
 from whence.model.jit import kernel
 
 
 @kernel
-def add(s, clocks, groups, panes, kept, entries, nodes, g, pane, solid, rows, first, end, bits, floats, words, sums):
+def add_to_pane(s, g, pane, solid, rows, first, end):
     """Add rows[first:end], all of one pane, to their group; `solid` if a window with that pane has closed."""
-    activate(s, groups, g)
-    data = groups.data
-    lines = panes.data
+    activate(s, g)
+    panes = s.panes
+    data, lines = s.groups.data, panes.data
     count = end - first
     at = data[g, st.G_TAIL]
     if solid:
-        at = last_solid(groups, panes, g)
+        at = last_solid(s, g)
     if solid and s.plan[st.P_LANDMARK] == 1:
         fresh = at < 0
     else:
@@ -32,24 +32,24 @@ def add(s, clocks, groups, panes, kept, entries, nodes, g, pane, solid, rows, fi
         while at != low and lines[at, st.L_PANE] > pane:
             at = lines[at, st.L_PREV]
         fresh = at == low or lines[at, st.L_PANE] != pane
-    front = solid and (s.plan[st.P_LANDMARK] == 1 or _in_front(groups, panes, g, pane))
-    line = _new_pane(s, groups, panes, g, at, pane, solid, front) if fresh else at
+    front = solid and (s.plan[st.P_LANDMARK] == 1 or _is_in_front(s, g, pane))
+    line = _new_pane(s, g, at, pane, solid, front) if fresh else at
     if line != data[g, st.G_TAIL]:
         s.scalar[st.S_DISORDER] = 1
     if data[g, st.G_STATE] == st.IDLE:
         data[g, st.G_STATE] = st.LISTED
         if s.plan[st.P_SINGLE] == 0:
-            _list(clocks, groups, g)
+            _link_group(s, g)
     touch(panes, line)
     lines[line, st.L_ROWS] += count
     data[g, st.G_COUNT] += count
     s.scalar[st.S_ARRIVED] += count
     on = rows.shape[1] - 1 if s.plan[st.P_KIND] == st.ROWS else s.plan[st.P_ON]
-    new = fresh and not (front and _stands_for_more(groups, panes, g, line))
-    acc.add_rows(lines, panes.real, line, new, s.accs, rows, first, end, on, s.labels, bits, floats)
+    new = fresh and not (front and _stands_for_more(s, g, line))
+    acc.add_rows(s, line, new, rows, first, end, on)
     if s.columns.shape[0]:
         for i in range(first, end):
-            _keep(s, groups, panes, kept, entries, nodes, g, line, solid, rows, i, bits, floats, words, sums)
+            _keep_row(s, g, line, solid, rows, i)
     if not solid:
         return
     data[g, st.G_SOLID] += count
@@ -59,40 +59,35 @@ def add(s, clocks, groups, panes, kept, entries, nodes, g, pane, solid, rows, fi
         line = lines[line, st.L_PREV]
         while line >= 0:
             touch(panes, line)
-            acc.add_rows(lines, panes.real, line, False, s.accs, rows, first, end, on, s.labels, bits, floats)
+            acc.add_rows(s, line, False, rows, first, end, on)
             line = lines[line, st.L_PREV]
         return
-    back = data[g, st.G_BACK]
-    touch(panes, back)
-    if data[g, st.G_MERGED] == 0:
-        for w in range(lines.shape[1]):
-            lines[back, w] = lines[line, w]
-    else:
-        acc.add_rows(lines, panes.real, back, False, s.accs, rows, first, end, on, s.labels, bits, floats)
+    if not start_back(s, g, line):
+        acc.add_rows(s, data[g, st.G_BACK], False, rows, first, end, on)
     data[g, st.G_MERGED] += fresh
 
 
 @kernel
-def _in_front(groups, panes, g, pane):
-    """Whether a pane of front or back, which need not be there yet, has its place in the front."""
-    middle = groups.data[g, st.G_MIDDLE]
-    last = panes.data[middle, st.L_PREV] if middle >= 0 else last_solid(groups, panes, g)
-    return last >= 0 and pane <= panes.data[last, st.L_PANE]
+def _is_in_front(s, g, pane):
+    """Tell whether a pane of front or back, which need not exist yet, belongs to the front."""
+    lines, middle = s.panes.data, s.groups.data[g, st.G_MIDDLE]
+    last = lines[middle, st.L_PREV] if middle >= 0 else last_solid(s, g)
+    return last >= 0 and pane <= lines[last, st.L_PANE]
 
 
 @kernel
-def _stands_for_more(groups, panes, g, line):
-    """Whether front panes come after one of the front."""
-    after = panes.data[line, st.L_NEXT]
-    return after >= 0 and after != groups.data[g, st.G_MIDDLE] and after != groups.data[g, st.G_PENDING]
+def _stands_for_more(s, g, line):
+    """Tell whether front panes come after one of the front."""
+    data, after = s.groups.data, s.panes.data[line, st.L_NEXT]
+    return after >= 0 and after != data[g, st.G_MIDDLE] and after != data[g, st.G_PENDING]
 
 
 @kernel
-def _new_pane(s, groups, panes, g, before, pane, solid, front):
-    """A pane without rows behind another one, or at the head; in the front it begins with what the next stands for."""
-    data = groups.data
-    lines = panes.data
-    line = take(panes)
+def _new_pane(s, g, before, pane, solid, front):
+    """Insert a pane without rows behind another one, or at the head; in the front it starts as a copy of the next."""
+    panes = s.panes
+    data, lines = s.groups.data, panes.data
+    line = allocate(panes)
     after = data[g, st.G_HEAD] if before < 0 else lines[before, st.L_NEXT]
     lines[line, st.L_NEXT] = after
     lines[line, st.L_PREV] = before
@@ -101,7 +96,7 @@ def _new_pane(s, groups, panes, g, before, pane, solid, front):
     lines[line, st.L_ROWS] = 0
     lines[line, st.L_KEPT] = -1
     lines[line, st.L_LAST] = -1
-    if front and _stands_for_more(groups, panes, g, line):
+    if front and _stands_for_more(s, g, line):
         lines[line, st.L_ARRIVED] = lines[after, st.L_ARRIVED]
         for w in range(st.L_FIELDS, lines.shape[1]):
             lines[line, w] = lines[after, w]
@@ -122,8 +117,9 @@ def _new_pane(s, groups, panes, g, before, pane, solid, front):
 
 
 @kernel
-def _list(clocks, groups, g):
-    """A group has rows: link it to those of its clock that have."""
+def _link_group(s, g):
+    """Link a group that has its first rows into its clock's list."""
+    clocks, groups = s.clocks, s.groups
     data = groups.data
     c = data[g, st.G_CLOCK]
     touch(clocks, c)
@@ -138,20 +134,21 @@ def _list(clocks, groups, g):
 
 
 @kernel
-def _keep(s, groups, panes, kept, entries, nodes, g, pane, solid, rows, i, bits, floats, words, sums):
-    """Keep of a row what must be known when it enters a window, or goes."""
-    line = take(kept)
+def _keep_row(s, g, pane, solid, rows, i):
+    """Keep of a row what must be known when it enters or leaves a window."""
+    kept = s.kept
+    line = allocate(kept)
     kept.data[line, 0] = -1
     for c in range(s.columns.shape[0]):
         kept.data[line, 1 + c] = rows[i, s.columns[c]]
     if solid:
-        enter(s, groups, kept, entries, nodes, g, line, bits, floats, words, sums)
+        enter_row(s, g, line)
         if s.plan[st.P_KEEPS] == 0:
-            give(kept, line)
+            release(kept, line)
             return
     else:
         s.scalar[st.S_WAITING] += 1
-    lines = panes.data
+    lines = s.panes.data
     last = lines[pane, st.L_LAST]
     if last >= 0:
         touch(kept, last)

@@ -1,4 +1,4 @@
-"""The values of a window's aggregates.
+"""Write the output rows of windows: the values of their aggregates.
 
 | shown      | word of | and |
 |------------|---------|-----|
@@ -21,7 +21,7 @@ import math
 
 import numpy as np
 
-from whence.engine.relational.kernels.aggregate import to_code, to_float
+from whence.engine.core.kernels.doubles import to_code, to_float
 from whence.engine.relational.kernels.float_sum import WIDE_LIMBS, two_words
 from whence.engine.streams.windows.kernels import window_state as st
 from whence.engine.streams.windows.kernels.window_acc import (
@@ -49,34 +49,34 @@ SPECIAL = 7  # infinities and NaN
 
 
 @kernel
-def _whole(s, groups, panes, g):
-    """The line that stands for all rows of front and back."""
-    data = groups.data
+def _total_line(s, g):
+    """Return the line that stands for all rows of front and back; line 0 is scratch."""
+    data = s.groups.data
     head, back = data[g, st.G_HEAD], data[g, st.G_BACK]
     if data[g, st.G_MERGED] == 0:
         return head
     if head == data[g, st.G_MIDDLE]:
         return back
-    merge(s, panes, head, back, 0)
+    merge(s, head, back, 0)
     return 0
 
 
 @kernel
-def arrived(groups, panes, g):
-    """When the first of the rows of front and back came."""
-    data = groups.data
+def first_arrival(s, g):
+    """Return the arrival number of the first of the rows of front and back."""
+    data, lines = s.groups.data, s.panes.data
     head, back = data[g, st.G_HEAD], data[g, st.G_BACK]
-    first = panes.data[head, st.L_ARRIVED]
+    first = lines[head, st.L_ARRIVED]
     if data[g, st.G_MERGED] == 0:
         return first
     if head == data[g, st.G_MIDDLE]:
-        return panes.data[back, st.L_ARRIVED]
-    return min(first, panes.data[back, st.L_ARRIVED])
+        return lines[back, st.L_ARRIVED]
+    return min(first, lines[back, st.L_ARRIVED])
 
 
 @kernel
 def _total(data, real, line, o, n, wide):
-    """A sum of floats over `n`, infinite if it is out of range; `wide` as window_distinct.py keeps it."""
+    """Divide a sum of floats by `n`; infinite if it is out of range. `wide`: as window_distinct.py keeps it."""
     if wide:
         total = real[line, o + 1]
         flags = data[line, o + 6]
@@ -96,7 +96,7 @@ def _total(data, real, line, o, n, wide):
 
 @kernel
 def _spread(data, real, line, o, less, power, whole):
-    """The root of the mean square distance from the mean."""
+    """Return the standard deviation: the root of the mean square distance from the mean."""
     n = float(data[line, o])
     high, low = real[line, o + 1], real[line, o + 2]
     square, rest = two_product(high, high)
@@ -114,8 +114,8 @@ def _spread(data, real, line, o, less, power, whole):
 
 
 @kernel
-def _ends(plan, k, end):
-    """How many times `every` after the origin window k begins or ends, and whether the rest of the size is added."""
+def _window_edge(plan, k, end):
+    """Return how many `every` after the origin window k begins or ends, and whether the rest of the size is added."""
     if plan[st.P_LANDMARK] == 1:
         return (k if end else 0), False
     if end:
@@ -124,18 +124,18 @@ def _ends(plan, k, end):
 
 
 @kernel
-def emit(s, clocks, groups, panes, nodes, g, k, at, out, info, bits, floats):
+def emit_row(s, g, k, at, out, info):
     """Write the row of a group of window k; False if a value does not fit."""
-    activate(s, groups, g)
-    data, real = groups.data, groups.real
-    lines, values = panes.data, panes.real
+    activate(s, g)
+    data, real = s.groups.data, s.groups.real
+    lines, values = s.panes.data, s.panes.real
     shows, plan = s.shows, s.plan
     row = s.scalar[st.S_OUT]
     width = s.keys.shape[0]
     word = plan[st.P_KEYS]
     for c in range(width):
         out[row, c] = data[g, word + c]
-    line = _whole(s, groups, panes, g) if s.accs.shape[0] else 0
+    line = _total_line(s, g) if s.accs.shape[0] else 0
     for a in range(shows.shape[0]):
         what, o = shows[a, 0], shows[a, 1]
         value = _NULL
@@ -147,7 +147,7 @@ def emit(s, clocks, groups, panes, nodes, g, k, at, out, info, bits, floats):
         elif what == REAL_SUM or what == REAL_MEAN:
             if lines[line, o] > 0:
                 total = _total(lines, values, line, o, lines[line, o] if what == REAL_MEAN else 1, False)
-                value = to_code(total, bits, floats)
+                value = to_code(total)
         elif what == INT_WIDE or what == D_INT_WIDE or what == WIDE_SUM:
             above = _NULL
             if what == WIDE_SUM:
@@ -166,7 +166,7 @@ def emit(s, clocks, groups, panes, nodes, g, k, at, out, info, bits, floats):
                 total = 0.0
                 for w in range(WIDE_LIMBS, 0, -1):
                     total = total * _TWO32 + lines[line, o + w]
-                value = to_code(total / (lines[line, o] * 10.0 ** shows[a, 2]), bits, floats)
+                value = to_code(total / (lines[line, o] * 10.0 ** shows[a, 2]))
         elif what == SUM or what == MEAN or what == D_SUM or what == D_MEAN:
             if what == SUM or what == MEAN:
                 n, high, low = lines[line, o], lines[line, o + 1], lines[line, o + 2]
@@ -180,28 +180,28 @@ def emit(s, clocks, groups, panes, nodes, g, k, at, out, info, bits, floats):
                 fits = small and value <= shows[a, 2] and value >= -shows[a, 2]
             else:
                 mean = float((high << 32) | low) if small else float(high) * _TWO32 + float(low)
-                value = to_code(mean / (n * 10.0 ** shows[a, 2]), bits, floats)
+                value = to_code(mean / (n * 10.0 ** shows[a, 2]))
         elif what == SPREAD or what == REAL_SPREAD:
             if lines[line, o] > shows[a, 3]:
                 total = _spread(lines, values, line, o, shows[a, 3], shows[a, 2], what == SPREAD)
-                value = to_code(total, bits, floats)
+                value = to_code(total)
         elif what == D_COUNT:
             value = data[g, o]
         elif what == D_REAL_SUM or what == D_REAL_MEAN:
             if data[g, o] > 0:
                 total = _total(data, real, g, o, data[g, o] if what == D_REAL_MEAN else 1, True)
-                value = to_code(total, bits, floats)
+                value = to_code(total)
         elif what == ORDERED:
             root = data[g, o]
             if root >= 0:
-                n = nodes.data[root, N_SIZE]
-                value = select(nodes, root, min(n - 1, max(0, math.ceil(s.params[a] * n) - 1)))
+                n = s.nodes.data[root, N_SIZE]
+                value = select(s.nodes, root, min(n - 1, max(0, math.ceil(s.params[a] * n) - 1)))
         else:
-            times, more = _ends(plan, k, what == END)
-            origin = clocks.data[data[g, st.G_CLOCK], st.C_ORIGIN]
+            times, more = _window_edge(plan, k, what == END)
+            origin = s.clocks.data[data[g, st.G_CLOCK], st.C_ORIGIN]
             if plan[st.P_KIND] == st.REAL:
-                edge = to_float(origin, bits, floats) + float(times) * s.units[0]
-                value = to_code(edge + s.units[1] if more else edge, bits, floats)
+                edge = to_float(origin) + float(times) * s.units[0]
+                value = to_code(edge + s.units[1] if more else edge)
             else:
                 value = origin + times * plan[st.P_EVERY] + (plan[st.P_REST] if more else 0)
                 fits = value >= shows[a, 2] and value <= shows[a, 3]

@@ -1,4 +1,4 @@
-"""What a window operator keeps, as its kernels see it, and what its plan is.
+"""The record of a window operator: its plan, its stores, and the layout of their lines.
 
 Each key of `by` has a **clock**: how far its windows are. Rows of a clock with equal `keys` are a **group**. The rows
 of a group between two places where some window begins or ends are a **pane**, the least that ever comes or goes; panes
@@ -15,10 +15,17 @@ row's line: the next one of its pane, then the codes that must be known when it 
 
 from __future__ import annotations
 
+from whence.engine.streams.windows.kernels.window_lines import LINES
 from whence.model.record import RecordType, at_address
 
 STATE = RecordType(
     (
+        ("clocks", LINES, 0),
+        ("groups", LINES, 0),
+        ("panes", LINES, 0),
+        ("kept", LINES, 0),
+        ("entries", LINES, 0),
+        ("nodes", LINES, 0),
         ("plan", "int64", 1),  # P_*
         ("units", "float64", 1),  # of a DOUBLE: every, what is left of the size, lateness
         ("accs", "int64", 2),

@@ -1,9 +1,9 @@
-"""Where the annotations of buffered rows are: chunks of a column, one for each group, in the order of its rows.
+"""Annotations of buffered rows, as chunks of a column: one chunk per group, in the order of its rows.
 
 A group's rows are in the order of their panes, and in a pane as they came. A batch's sequence of a group is what was
 carried over and the batch's own rows; outputs are slices of it. Only rows that are still there after the batch go to
 the column: behind the group's others if its chunk has room, else all of them to a new chunk at the end. What was there
-before the epoch is never written over, so undo only forgets.
+before the epoch is never overwritten, so undo only resets the end.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _NOWHERE = -(1 << 62)
 
 
 @allocating
-def sequences(groups_at: int, active: Codes, owner: Codes, info: Codes, high: int) -> tuple[Codes, Codes, Codes, int]:
-    """Of the groups that something happened to, if their rows came in order: the sequences that outputs need, one after
-    the other, each item a place in the column or the complement of a row of the batch; where the sequence of each
-    begins, or -1; (to, from) of what the column takes; its new end."""
-    groups = lines(groups_at)
-    data = groups.data
+def sequences(group_lines: int, active: Codes, owner: Codes, info: Codes, high: int) -> tuple[Codes, Codes, Codes, int]:
+    """Return the sequences that outputs need, of the active groups, if their rows came in order.
+
+    They stand one after the other, each item a place in the column or the complement of a row of the batch; then where
+    the sequence of each group begins, or -1; (to, from) of what the column takes; its new end."""
+    data = lines(group_lines).data
     where, goes = np.empty(data.shape[0], np.int64), np.empty(data.shape[0], np.int64)
     filled = np.empty(data.shape[0], np.int64)
     begin = np.empty(active.shape[0], np.int64)
@@ -87,10 +87,10 @@ def sequences(groups_at: int, active: Codes, owner: Codes, info: Codes, high: in
 
 
 @allocating
-def all_sequences(groups_at: int, active: Codes, owner: Codes) -> tuple[Codes, Codes, Codes]:
-    """The whole sequences of the groups that something happened to, as rows came, one after the other; where each
-    begins; how long it is."""
-    data = lines(groups_at).data
+def all_sequences(group_lines: int, active: Codes, owner: Codes) -> tuple[Codes, Codes, Codes]:
+    """Return the whole sequences of the active groups, as rows came, one after the other; where each begins, and its
+    length."""
+    data = lines(group_lines).data
     following = np.empty(data.shape[0], np.int64)
     begin, length = np.empty(active.shape[0], np.int64), np.empty(active.shape[0], np.int64)
     total = 0
@@ -114,7 +114,7 @@ def all_sequences(groups_at: int, active: Codes, owner: Codes) -> tuple[Codes, C
 
 @kernel
 def gather(column: Codes, ann: Codes, source: Codes, out: Codes) -> None:
-    """Items of the column, or of the batch where `source` is the complement of a row."""
+    """Gather items of the column, or of the batch where `source` is the complement of a row."""
     for n in range(source.shape[0]):
         i = source[n]
         if i >= 0:
@@ -127,7 +127,7 @@ def gather(column: Codes, ann: Codes, source: Codes, out: Codes) -> None:
 
 @allocating
 def by_group(active: Codes, begin: Codes, info: Codes, capacity: int) -> tuple[Codes, Codes, Codes]:
-    """Outputs group by group, in order: where each begins and ends among all sequences; and the place of each."""
+    """Sort outputs by group: return where each begins and ends among all sequences, and the position of each."""
     where, following = np.empty(capacity, np.int64), np.empty(capacity, np.int64)
     for n in range(active.shape[0]):
         where[active[n]] = begin[n]
@@ -151,9 +151,9 @@ def by_group(active: Codes, begin: Codes, info: Codes, capacity: int) -> tuple[C
 
 
 @kernel
-def settle(groups_at: int, landmark: int, source: Codes) -> int:
-    """Chunks without gaps, by group; `source` becomes where each of their items was. Gives how many these are."""
-    groups = lines(groups_at)
+def compact(group_lines: int, landmark: int, source: Codes) -> int:
+    """Number the chunks without gaps, by group; `source` becomes where each item was. Return the number of items."""
+    groups = lines(group_lines)
     data = groups.data
     n = 0
     for g in range(groups.meta[M_HIGH]):
@@ -174,9 +174,9 @@ def settle(groups_at: int, landmark: int, source: Codes) -> int:
 
 
 @kernel
-def panes_in_order(groups_at: int, panes_at: int, landmark: int, out: Codes) -> None:
-    """The pane of each item, group by group; of the one item for what a landmark window has had, one before all."""
-    groups, panes = lines(groups_at), lines(panes_at)
+def panes_in_order(group_lines: int, pane_lines: int, landmark: int, out: Codes) -> None:
+    """Write the pane of each item, group by group; the one item of a landmark window's past stands before all panes."""
+    groups, panes = lines(group_lines), lines(pane_lines)
     data = groups.data
     n = 0
     for g in range(groups.meta[M_HIGH]):

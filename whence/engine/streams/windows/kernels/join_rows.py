@@ -1,4 +1,4 @@
-"""Two sides of a window join meet, a row at a time.
+"""Join two sides of a window join, a row at a time.
 
 The rows in a side's window that have the same join key are a chain, from the first that came on: `after` leads from row
 to row (-1 at the end), `prior` back, and from the first row to the last. The hash table's words point to first rows. A
@@ -19,18 +19,19 @@ from whence.engine.streams.windows.kernels.recent import (
     TAIL,
     join_group,
     leave_group,
-    remember,
     side_at,
+    touch,
 )
 from whence.model.codes import Codes
 from whence.model.jit import kernel
 
 _LOW = 0xFFFFFFFF
-ANEW = -2  # the next row has not begun to meet the other side
+NOT_BEGUN = -2  # the next row has not begun to join the other side
 
 
 @kernel
 def enter_chain(side, p: int) -> None:
+    """Append a row to the chain of its join key."""
     rows = side.rows
     cols = side.cols
     if has_null(rows, p, cols):
@@ -53,6 +54,7 @@ def enter_chain(side, p: int) -> None:
 
 @kernel
 def leave_chain(side, p: int) -> None:
+    """Remove a row from the chain of its join key."""
     rows = side.rows
     cols = side.cols
     if has_null(rows, p, cols):
@@ -79,17 +81,17 @@ def leave_chain(side, p: int) -> None:
 
 
 @kernel
-def begin(own, other, p: int) -> int:
-    """A row has come: what it puts out of reach on the other side leaves. Gives the first row with its key there."""
+def _begin_row(own, other, p: int) -> int:
+    """Remove what a new row puts out of reach on the other side; return the first row with its key there."""
     column = other.meta[COLUMN]
     if column >= 0:
         g = own.group[p]
         low = own.low[p]
-        remember(own, g)
+        touch(own, g)
         own.attrs[g, REACH] = low
         attrs = other.attrs
         if attrs[g, COUNT] > 0 and other.rows[attrs[g, HEAD], column] <= low:
-            remember(other, g)
+            touch(other, g)
             while attrs[g, COUNT] > 0 and other.rows[attrs[g, HEAD], column] <= low:
                 leave_chain(other, attrs[g, HEAD])
                 leave_group(other, g)
@@ -101,14 +103,14 @@ def begin(own, other, p: int) -> int:
 
 
 @kernel
-def settle_in(own, other, p: int) -> None:
-    """A row enters its window, and others leave for it; one that no row to come can reach does not."""
+def _enter_window(own, other, p: int) -> None:
+    """Let a row enter its window, and others leave for it; a row that no later one can reach does not enter."""
     column = own.meta[COLUMN]
     attrs = own.attrs
     if column >= 0:
         g = own.group[p]
         if other.attrs[g, REACH] >= own.rows[p, column]:
-            remember(own, g)
+            touch(own, g)
             attrs[g, HEAD] = p + 1
             attrs[g, TAIL] = p
             return
@@ -120,10 +122,12 @@ def settle_in(own, other, p: int) -> None:
 
 
 @kernel
-def meet(left: int, right: int, order: Codes, state: Codes, lpos: Codes, rpos: Codes) -> int:
-    """Rows come in `order` (position · 2, and 1 more for the right): pairs of positions, until there is no more room.
+def join_rows(left: int, right: int, order: Codes, state: Codes, lpos: Codes, rpos: Codes) -> int:
+    """Write the pairs of positions that rows in `order` (position · 2, and 1 more for the right) make; return how many.
 
-    `state` is where to go on: the place in `order`, and the row it meets next, or ANEW."""
+    It stops when there is no more room.
+
+    `state` is where to go on: the index in `order`, and the row it joins next, or NOT_BEGUN."""
     room = lpos.shape[0]
     n = 0
     k = state[0]
@@ -133,8 +137,8 @@ def meet(left: int, right: int, order: Codes, state: Codes, lpos: Codes, rpos: C
         turned = order[k] & 1
         own = side_at(right if turned == 1 else left)
         other = side_at(left if turned == 1 else right)
-        if q == ANEW:
-            q = begin(own, other, p)
+        if q == NOT_BEGUN:
+            q = _begin_row(own, other, p)
         column = other.meta[COLUMN]
         while q >= 0:
             if column >= 0:
@@ -149,17 +153,17 @@ def meet(left: int, right: int, order: Codes, state: Codes, lpos: Codes, rpos: C
             rpos[n] = p if turned == 1 else q
             n += 1
             q = other.after[q]
-        settle_in(own, other, p)
-        q = ANEW
+        _enter_window(own, other, p)
+        q = NOT_BEGUN
         k += 1
     state[0] = k
-    state[1] = ANEW
+    state[1] = NOT_BEGUN
     return n
 
 
 @kernel
 def chain_all(address: int, end: int) -> None:
-    """The chains of all rows that are in, made anew."""
+    """Rebuild the chains of all rows in the window."""
     side = side_at(address)
     side.meta[CHAINS] = 0
     for p in range(end):
