@@ -1,15 +1,15 @@
-"""The command line: a thin layer on the public API. Exit codes: 0 fine, 1 an error of ours, 2 wrong usage.
+"""The command line, a thin layer on the public API. Exit codes: 0 fine, 1 an error of ours, 2 wrong usage.
 
 | module | commands |
 |---|---|
 | `running` | `run`, `sql`, `demo` |
 | `storage` | `info`, `check`, `backup`, `export`, `import` |
 | `explaining` | `why`, `trace`, `what-if`, `critical`, `resilience`, `contribution`, `reliability` |
-| `console` | what they share: output, errors, progress |
-| `given` | rows as they are typed |
-| `opening` | and the options by which a database is chosen |
+| `console` | shared output, errors, progress bars |
+| `given` | rows typed as arguments |
+| `opening` | the options that choose a database |
 | `following` | folders of files as streams of Spark |
-| `watching` | what is shown of epochs on Spark |
+| `watching` | the lines printed per epoch on Spark |
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from whence.cli.console import out
 __all__ = ["app", "main"]
 
 app = typer.Typer(
-    help="Keep SQL views up to date, recursive ones included, while rows come and go.",
+    help="Maintain SQL views incrementally, recursive views included, and explain their rows.",
     epilog="Start with: whence demo network, or on Spark: whence demo pipeline",
     no_args_is_help=True,
     rich_markup_mode="rich",
@@ -59,9 +59,9 @@ def _version(asked: bool) -> None:
 
 @app.callback()
 def options(
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log what happens to stderr.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log to standard error.")] = False,
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say the version.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     if verbose:
@@ -70,7 +70,7 @@ def options(
 
 
 def main() -> None:
-    """The `whence` command."""
+    """Run the `whence` command."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a terminal that lacks a letter shows its number
             stream.reconfigure(errors="backslashreplace")

@@ -1,4 +1,4 @@
-"""What all commands share: where they print, how they fail, and how they show that they are at work."""
+"""Shared by all commands: output, errors, progress bars."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Format(StrEnum):
 
 
 def reported(command: Callable[P, None]) -> Callable[P, None]:
-    """An error of ours is a red line and exit code 1, never a traceback."""
+    """Turn a WhenceError into a red line and exit code 1, never a traceback."""
 
     @functools.wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
@@ -49,7 +49,7 @@ def reported(command: Callable[P, None]) -> Callable[P, None]:
 
 
 class Bar:
-    """A progress bar on a terminal, for what takes longer than half a second. Called with what is being done."""
+    """Show a progress bar on a terminal for work that takes longer than half a second. Called with the work's name."""
 
     def __init__(self, what: str, console: Console = err, patience: float = _PATIENCE) -> None:
         self._bar = rich.progress.Progress(console=console, transient=True)
@@ -73,7 +73,7 @@ class Bar:
 
 
 def text_of(path: Path) -> str:
-    """What a file says."""
+    """Return the text of a file."""
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

@@ -28,18 +28,18 @@ from whence.model.paths import local_path
 from whence.runtime.reading.handles import grid
 
 Where = Annotated[
-    Path, typer.Argument(metavar="DATABASE", help="The folder of a database, or a .sql script that is run in memory.")
+    Path, typer.Argument(metavar="DATABASE", help="The folder of a database, or a .sql script to run in memory.")
 ]
 View = Annotated[str, typer.Argument(metavar="VIEW", help="A view (or table).")]
 Columns = Annotated[
     list[str] | None,
-    typer.Argument(metavar="COLUMN=VALUE", help="The row, by as many columns as tell it apart; NULL is no value."),
+    typer.Argument(metavar="COLUMN=VALUE", help="Columns that identify the row; write NULL for no value."),
 ]
-Html = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write a page that needs nothing else.")]
+Html = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write a self-contained HTML page.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-At = Annotated[int | None, typer.Option("--at", metavar="EPOCH", help="As of an epoch of the past that is retained.")]
+At = Annotated[int | None, typer.Option("--at", metavar="EPOCH", help="Ask about a retained past epoch.")]
 T = TypeVar("T")
-Limit = Annotated[int, typer.Option("--limit", min=1, help="How many rows or witnesses are told.")]
+Limit = Annotated[int, typer.Option("--limit", min=1, help="How many rows or witnesses to show.")]
 
 
 @reported
@@ -54,7 +54,7 @@ def why(
     limit: Limit = 10,
     functions: Functions = None,
 ) -> None:
-    """Say why a row is in a view, or why it is not: the ways it follows, down to rows of tables.
+    """Explain why a row is in a view, or why not: its derivations, down to rows of tables.
 
     Exit code 1 says that the row is not there.
 
@@ -93,14 +93,14 @@ def trace(
     stream: Annotated[str, typer.Argument(metavar="STREAM", help="A stream, or a view that is one.")],
     row: Annotated[
         list[str] | None,
-        typer.Argument(metavar="tid=N | COLUMN=VALUE", help="The row, by its tid or by columns that tell it apart."),
+        typer.Argument(metavar="tid=N | COLUMN=VALUE", help="The tid of the row, or columns that identify it."),
     ] = None,
     as_json: Json = False,
     at: At = None,
     limit: Limit = 10,
     functions: Functions = None,
 ) -> None:
-    """Say which results a row of a stream reached, in every view that is traced from it.
+    """List the results that a row of a stream reached, in every view traced from it.
 
     Exit code 1 says that it reached none.
 
@@ -125,17 +125,15 @@ def what_if(
     database: Where,
     insert: Annotated[
         list[str] | None,
-        typer.Option("--insert", "-i", metavar="TABLE:ROW", help="A row to suppose; see below. May be given again."),
+        typer.Option("--insert", "-i", metavar="TABLE:ROW", help="A row to suppose inserted. May be given again."),
     ] = None,
     delete: Annotated[
         list[str] | None,
-        typer.Option("--delete", "-d", metavar="TABLE:ROW", help="A row to suppose gone. May be given again."),
+        typer.Option("--delete", "-d", metavar="TABLE:ROW", help="A row to suppose deleted. May be given again."),
     ] = None,
-    sql: Annotated[str, typer.Option("--sql", help="INSERT, DELETE and UPDATE statements to suppose, first.")] = "",
-    view: Annotated[list[str] | None, typer.Option("--view", help="Tell of these views only (default: all).")] = None,
-    strict: Annotated[
-        bool, typer.Option("--strict", help="A --delete of a row that is not there is an error.")
-    ] = False,
+    sql: Annotated[str, typer.Option("--sql", help="INSERT, DELETE and UPDATE statements to suppose first.")] = "",
+    view: Annotated[list[str] | None, typer.Option("--view", help="Show only these views (default: all).")] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Fail if a row to --delete is not there.")] = False,
     missing: Missing = MissingColumns.error,
     html: Html = None,
     as_json: Json = False,
@@ -143,7 +141,7 @@ def what_if(
     limit: Limit = 20,
     functions: Functions = None,
 ) -> None:
-    """Say what would change in every view if rows came and went. Nothing is changed.
+    """Show what would change in every view if rows were inserted and deleted. Changes nothing.
 
     A row is its values as CSV, in the order of the table's columns, where nothing or NULL
     is no value; or a JSON array or object; or @FILE for all rows of a .csv, .jsonl or
@@ -190,7 +188,7 @@ def critical(
     limit: Limit = 20,
     functions: Functions = None,
 ) -> None:
-    """Say which rows of tables are critical: without any one of them the row is gone.
+    """List the critical rows of tables: losing any one of them removes the row.
 
     Without a row, all of the view is looked at: rows of tables are ranked by how many
     rows of the view each would take along. These are the single points of failure.
@@ -219,7 +217,7 @@ def resilience(
     limit: Limit = 20,
     functions: Functions = None,
 ) -> None:
-    """Say how many rows of tables must be lost for a row to be gone, and which: a smallest such set.
+    """Find the fewest rows of tables whose loss removes a row.
 
     Examples:
 
@@ -239,7 +237,9 @@ def contribution(
     row: Columns = None,
     samples: Annotated[
         int | None,
-        typer.Option("--samples", min=1, help="Cases drawn where it cannot be exact (default: up to 20,000)."),
+        typer.Option(
+            "--samples", min=1, help="Samples to draw where the answer cannot be exact (default: up to 20,000)."
+        ),
     ] = None,
     html: Html = None,
     as_json: Json = False,
@@ -247,7 +247,7 @@ def contribution(
     limit: Limit = 20,
     functions: Functions = None,
 ) -> None:
-    """Say how much each row of a table matters to a row: its Shapley and Banzhaf values.
+    """Compute how much each row of a table matters to a row: Shapley and Banzhaf values.
 
     Examples:
 
@@ -272,17 +272,19 @@ def reliability(
         typer.Option(
             "--given",
             metavar="TABLE=P",
-            help="The probability of a table's rows, or column:NAME for that of each; others are certain.",
+            help="Probability of a table's rows, or column:NAME if each row has its own. Other tables are certain.",
         ),
     ] = None,
-    samples: Annotated[int, typer.Option("--samples", min=1, help="Cases drawn where it cannot be exact.")] = 100_000,
-    confidence: Annotated[float, typer.Option("--confidence", help="Of the interval, if it is sampled.")] = 0.99,
+    samples: Annotated[
+        int, typer.Option("--samples", min=1, help="Samples to draw where the answer cannot be exact.")
+    ] = 100_000,
+    confidence: Annotated[float, typer.Option("--confidence", help="Confidence of the interval, if sampled.")] = 0.99,
     html: Html = None,
     as_json: Json = False,
     at: At = None,
     functions: Functions = None,
 ) -> None:
-    """Say how probable a row is, when rows of tables are there independently of each other.
+    """Compute the probability of a row, if rows of tables are there independently of each other.
 
     Examples:
 
@@ -314,7 +316,7 @@ def reliability(
 
 @contextmanager
 def _opened(path: Path, functions: str | None, at: int | None) -> Iterator[whence.Database]:
-    """The database to ask: a folder, for reading only, or a script; as of an epoch of the past if one is given."""
+    """Open the database to ask: a folder, read-only, or a script; as of a past epoch if one is given."""
     setup, path = find_functions(functions), local_path(path)
     with ExitStack() as stack:
         if path.is_file():
@@ -334,7 +336,7 @@ def _opened(path: Path, functions: str | None, at: int | None) -> Iterator[whenc
 
 
 def _answered(what: str, ask: Callable[[], T]) -> T:
-    """An answer, with a bar for those who wait."""
+    """Compute an answer, with a progress bar."""
     with Bar(what):
         return ask()
 

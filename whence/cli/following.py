@@ -1,4 +1,4 @@
-"""Folders of files as streams of Spark, for `whence run --spark`: each file is taken in once, whenever it appears."""
+"""Folders of files as Spark streams, for `whence run --spark`: each file is read once, whenever it appears."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class FollowedFolder:
     def attach(
         self, db: whence.Database, op: str | None, files_per_epoch: int, on_error: OnError, missing: Missing
     ) -> None:
-        """Let its files be a source of the table."""
+        """Make its files a source of the table."""
         schema = db[self.table].schema
         if op is None and self.format == "jsonl" and "op" not in schema.names:
             op = "op"

@@ -17,7 +17,7 @@ from whence.model.types import BIGINT, Kind, Schema, Type
 
 
 def row_of(db: whence.Database, view: str, texts: list[str] | None) -> dict[str, Any]:
-    """The columns and values that `src=A dst=B` stands for."""
+    """Return the columns and values that `src=A dst=B` stands for."""
     schema = db[view].schema
     found: dict[str, Any] = {}
     for text in texts or []:
@@ -57,7 +57,7 @@ def value_of(text: str, type: Type, name: str) -> Any:
 
 
 def tables_of(db: whence.Database, option: str, texts: list[str] | None) -> dict[str, Any]:
-    """The rows of each table that `link:A,B` and the like stand for."""
+    """Return the rows per table that `link:A,B` and the like stand for."""
     found: dict[str, list[Any]] = {}
     for text in texts or []:
         table, colon, row = text.partition(":")

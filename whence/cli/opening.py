@@ -1,4 +1,4 @@
-"""The database that a command works on: in memory, or a folder with what it is to be opened with."""
+"""The database that a command works on: in memory, or a folder with its options."""
 
 from __future__ import annotations
 
@@ -30,13 +30,14 @@ class Durability(StrEnum):
 
 
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a database.")]
-Db = Annotated[
-    Path | None, typer.Option("--db", metavar="DIR", help="The folder of a database that lasts, made if it is new.")
-]
-ReadOnly = Annotated[bool, typer.Option("--read-only", help="Only look at it; another process may be writing.")]
+Db = Annotated[Path | None, typer.Option("--db", metavar="DIR", help="The folder of the database, made if it is new.")]
+ReadOnly = Annotated[bool, typer.Option("--read-only", help="Only read; another process may be writing.")]
 Lasting = Annotated[
     Durability | None,
-    typer.Option("--durability", help="When a transaction is stable: at its end (commit), soon after, or some time."),
+    typer.Option(
+        "--durability",
+        help="When a transaction is on stable storage: at its end (commit), soon after, or some time.",
+    ),
 ]
 Retain = Annotated[
     str | None,
@@ -51,7 +52,7 @@ Functions = Annotated[
     typer.Option(
         "--functions",
         metavar="MODULE:NAME",
-        help="A Python callable that is given the database, to give it the functions its views call.",
+        help="A Python callable that gets the database and registers the functions its views call.",
     ),
 ]
 
@@ -63,15 +64,15 @@ class MissingColumns(StrEnum):
 
 Missing = Annotated[
     MissingColumns,
-    typer.Option("--missing", help="A column that rows to insert do not have: an error, or NULL."),
+    typer.Option("--missing", help="What a column is that inserted rows do not have: an error, or NULL."),
 ]
 OnSpark = Annotated[
     bool,
-    typer.Option("--spark", help="Keep it on Spark: as --master says, or else this machine with all of its cores."),
+    typer.Option("--spark", help="Run on Spark: where --master says, or on this machine with all of its cores."),
 ]
 Master = Annotated[
     str | None,
-    typer.Option("--master", metavar="MASTER", help="Where Spark runs, such as local[2] or yarn; means --spark."),
+    typer.Option("--master", metavar="MASTER", help="Where Spark runs, such as local[2] or yarn; implies --spark."),
 ]
 Partitions = Annotated[
     int | None,
@@ -79,14 +80,14 @@ Partitions = Annotated[
         "--partitions",
         min=1,
         max=10_000,
-        help="How many parts tables and views are kept in; as the database has, or one a core.",
+        help="Number of partitions (default: as the database has, or one per core).",
     ),
 ]
 
 
 @contextmanager
 def spark_session(master: str | None) -> Iterator[Any]:
-    """A session of Spark, ended in the end if it was begun here; with a word to those who wait."""
+    """Give a Spark session, stopped at the end if it was started here; say that it is starting."""
     try:
         from pyspark.sql import SparkSession
     except ImportError:
@@ -110,7 +111,7 @@ def spark_session(master: str | None) -> Iterator[Any]:
 
 @dataclass(frozen=True)
 class Choice:
-    """What the options say."""
+    """The options of a command that opens a database."""
 
     db: Path | None = None
     read_only: bool = False
@@ -127,7 +128,7 @@ class Choice:
 
     @contextmanager
     def opened(self) -> Iterator[whence.Database]:
-        """The database, with a progress bar if that takes long; closed in the end, and Spark with it."""
+        """Open the database, with a progress bar if that takes long; close it at the end, and Spark with it."""
         options = self._options()
         with ExitStack() as stack:
             if self.on_spark:
@@ -137,7 +138,7 @@ class Choice:
             yield stack.enter_context(database)
 
     def _options(self) -> dict[str, Any]:
-        """What `whence.open` is told."""
+        """Return the arguments of `whence.open`."""
         lasting = {"--read-only": self.read_only, "--durability": self.durability, "--retain": self.retain}
         given = [option for option, value in lasting.items() if value]
         if self.db is None and given:
@@ -156,7 +157,7 @@ class Choice:
 
 
 def find_functions(text: str | None) -> Setup | None:
-    """The callable that `module:name` stands for; the module is looked for in the current folder too."""
+    """Return the callable that `module:name` stands for; search the current folder, too."""
     if text is None:
         return None
     module, found, name = text.partition(":")
@@ -194,7 +195,7 @@ def declare(db: whence.Database, program: Path) -> None:
 
 
 def _without(text: str, there: set[str]) -> str:
-    """The script without the statements that are there; the others stay on their lines, which errors name."""
+    """Return the script without statements that are there already; the others stay on the lines that errors name."""
     if not there:
         return text
     kept = ""

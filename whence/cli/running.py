@@ -1,4 +1,4 @@
-"""`whence run`, `sql` and `demo`: programs at work, in memory or in a folder."""
+"""`whence run`, `sql` and `demo`: run programs, in memory or in a folder."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class DemoName(StrEnum):
 def run(
     program: Annotated[
         Path | None,
-        typer.Argument(help="A script of CREATE TABLE and CREATE VIEW statements; may be left out with --db."),
+        typer.Argument(help="A script of CREATE TABLE and CREATE VIEW statements; optional with --db."),
     ] = None,
     source: Annotated[
         list[str] | None,
@@ -70,13 +70,13 @@ def run(
             "--source",
             "-s",
             metavar="TABLE=FILE",
-            help="Updates for a table: .jsonl, or rows: .csv, .parquet. With --spark also a folder of such files.",
+            help="Updates of a table (.jsonl), or rows to insert (.csv, .parquet). With --spark also a folder.",
         ),
     ] = None,
     view: Annotated[list[str] | None, typer.Option("--view", help="Show only these views (default: all).")] = None,
-    batch: Annotated[int, typer.Option("--batch", min=1, help="Lines of an update file that make one epoch.")] = 1,
-    limit: Annotated[int, typer.Option("--limit", min=0, help="Rows shown of a view, and of an epoch's changes.")] = 20,
-    format: Annotated[Format, typer.Option("--format", help="How changes are printed.")] = Format.table,
+    batch: Annotated[int, typer.Option("--batch", min=1, help="Lines of an update file per epoch.")] = 1,
+    limit: Annotated[int, typer.Option("--limit", min=0, help="Rows to show per view, and changes per epoch.")] = 20,
+    format: Annotated[Format, typer.Option("--format", help="Output format.")] = Format.table,
     db: Db = None,
     read_only: ReadOnly = False,
     durability: Lasting = None,
@@ -86,14 +86,15 @@ def run(
     master: Master = None,
     partitions: Partitions = None,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on with the files that appear in folders, until Ctrl-C.")
+        bool, typer.Option("--follow", "-f", help="Go on with files that appear in folders, until Ctrl-C.")
     ] = False,
     trigger: Annotated[
-        str | None, typer.Option("--trigger", metavar="TIME", help="With --follow: how often to look, as '1 second'.")
+        str | None,
+        typer.Option("--trigger", metavar="TIME", help="With --follow: how often to look, such as '1 second'."),
     ] = None,
     missing: Missing = MissingColumns.error,
     files_per_epoch: Annotated[
-        int, typer.Option("--files-per-epoch", min=1, help="Files of a folder that make one epoch, oldest first.")
+        int, typer.Option("--files-per-epoch", min=1, help="Files of a folder per epoch, oldest first.")
     ] = 1,
     on_error: Annotated[
         BadRecords,
@@ -105,7 +106,7 @@ def run(
     op: Annotated[
         str | None,
         typer.Option(
-            "--op", metavar="COLUMN", help="The column of a folder's files that says + or - (default: op in .jsonl)."
+            "--op", metavar="COLUMN", help="The column of a folder's files that holds + or - (default: op in .jsonl)."
         ),
     ] = None,
 ) -> None:
@@ -190,7 +191,7 @@ def _source(text: str) -> tuple[str, Path] | FollowedFolder:
 def _epochs(
     db: whence.Database, table: str, path: Path, batch: int, on_error: BadRecords, missing: rows_.Missing
 ) -> Iterator[Callable[[], None]]:
-    """What to do in each epoch that a file makes."""
+    """Return what to do in each epoch that a file makes."""
     schema = db[table].schema
     if files.format_of(path) == "jsonl":
         fails = on_error is BadRecords.fail
@@ -247,7 +248,7 @@ def _apply(
 
 
 class _Printer:
-    """Prints what each epoch changed, in one of the formats."""
+    """Prints the changes of each epoch, in one of the formats."""
 
     def __init__(self, format: Format, limit: int, feeds: list[Changes]) -> None:
         self.format, self.limit, self.feeds = format, limit, feeds
@@ -288,9 +289,9 @@ def print_changes(console: Console, changes: list[Change], limit: int) -> None:
 def sql(
     program: Annotated[Path | None, typer.Argument(help="A script to run first.")] = None,
     command: Annotated[
-        str | None, typer.Option("--command", "-c", help="Run this SQL, print its results, leave.")
+        str | None, typer.Option("--command", "-c", help="Run this SQL, print its results and exit.")
     ] = None,
-    format: Annotated[Format, typer.Option("--format", help="How results are printed.")] = Format.table,
+    format: Annotated[Format, typer.Option("--format", help="Output format.")] = Format.table,
     db: Db = None,
     read_only: ReadOnly = False,
     durability: Lasting = None,
@@ -331,16 +332,18 @@ def sql(
 
 @reported
 def demo(
-    name: Annotated[DemoName, typer.Argument(help="Which demonstration.")],
-    limit: Annotated[int, typer.Option("--limit", min=0, help="Changes shown of a step.")] = 12,
+    name: Annotated[DemoName, typer.Argument(help="Name of the demo.")],
+    limit: Annotated[int, typer.Option("--limit", min=0, help="Changes to show per step.")] = 12,
     master: Annotated[str, typer.Option("--master", metavar="MASTER", help="pipeline: where Spark runs.")] = "local[2]",
-    partitions: Annotated[int, typer.Option("--partitions", min=1, max=100, help="pipeline: how many.")] = 2,
+    partitions: Annotated[
+        int, typer.Option("--partitions", min=1, max=100, help="pipeline: number of partitions.")
+    ] = 2,
     quick: Annotated[bool, typer.Option("--quick", help="pipeline: fewer changes, faster.")] = False,
     keep: Annotated[
-        Path | None, typer.Option("--keep", metavar="DIR", help="pipeline: leave everything in this folder.")
+        Path | None, typer.Option("--keep", metavar="DIR", help="pipeline: keep all files in this folder.")
     ] = None,
 ) -> None:
-    """Watch recursive views follow their tables: what a cut cable or a lost grant changes.
+    """Show how recursive views change when a cable is cut or a grant is lost.
 
     network and access run in this process. pipeline runs on Spark: it streams a network's links from files as they
     appear, cuts a bridge, is restarted from its checkpoint, and checks itself in the end.

@@ -36,11 +36,13 @@ class Shape(StrEnum):
 @reported
 def info(
     path: Folder,
-    quick: Annotated[bool, typer.Option("--quick", help="Do not load it: no tables, views and rows.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Do not load the database: print no tables, views and row counts.")
+    ] = False,
     functions: Functions = None,
-    format: Annotated[Shape, typer.Option("--format", help="How it is printed.")] = Shape.table,
+    format: Annotated[Shape, typer.Option("--format", help="Output format.")] = Shape.table,
 ) -> None:
-    """Say what a database holds, what it takes on disk and who writes to it. Works beside a writer.
+    """Print what a database holds, its size on disk and the writing process. Works beside a writer.
 
     Examples:
 
@@ -69,7 +71,7 @@ def info(
 
 
 def _relations(path: Path, functions: str | None) -> tuple[list[tuple[str, str, int]], str]:
-    """The kind, name and rows of each table and view; or why they are not known."""
+    """Return kind, name and row count of each table and view, or why they are not known."""
     setup = find_functions(functions)
     try:
         with Bar(f"opening {path}") as bar, whence.open(path, read_only=True, setup=setup, progress=bar) as db:
@@ -118,7 +120,7 @@ def _table(*columns: str) -> Table:
 
 @reported
 def check(path: Folder, functions: Functions = None) -> None:
-    """Read every file of a database and compute every view anew; exit code 1 if something is wrong.
+    """Read every file of a database and recompute every view; exit code 1 if something is wrong.
 
     Nothing is changed, and another process may write to the database meanwhile.
 
@@ -197,13 +199,13 @@ def _notes(report: Report) -> None:
 @reported
 def backup(
     path: Folder,
-    to: Annotated[Path, typer.Argument(metavar="DEST", help="A folder that is not there yet.")],
+    to: Annotated[Path, typer.Argument(metavar="DEST", help="A folder that does not exist yet.")],
     checksums_only: Annotated[
         bool, typer.Option("--checksums-only", help="Compare the copy's checksums, but do not open it.")
     ] = False,
     functions: Functions = None,
 ) -> None:
-    """Copy a database while it is in use, and read the copy before it gets its name.
+    """Copy a database while it is in use, and verify the copy.
 
     The copy is a database of its own: open it where it is, or move it back.
 
@@ -224,9 +226,9 @@ def backup(
 def export(
     path: Folder,
     to: Annotated[Path, typer.Argument(metavar="OUT", help="A folder for the export.")],
-    force: Annotated[bool, typer.Option("--force", help="Replace the export that is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing export.")] = False,
     compression: Annotated[
-        Compression, typer.Option("--parquet-compression", help="How the Parquet files are compressed.")
+        Compression, typer.Option("--parquet-compression", help="Compression of the Parquet files.")
     ] = Compression.zstd,  # type: ignore[attr-defined]  # made of data
     functions: Functions = None,
 ) -> None:
@@ -248,14 +250,14 @@ def export(
 
 @reported
 def import_(
-    source: Annotated[Path, typer.Argument(metavar="OUT", help="What whence export wrote.")],
+    source: Annotated[Path, typer.Argument(metavar="OUT", help="The folder that whence export wrote.")],
     to: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a new database.")],
     retain: Annotated[
         str | None, typer.Option("--retain", metavar="HOW-MUCH", help="How much of the past to keep from now on.")
     ] = None,
     functions: Functions = None,
 ) -> None:
-    """Make a database of an export. It is there when all of it is.
+    """Make a database from an export. It appears when it is complete.
 
     Examples:
 

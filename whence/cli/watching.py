@@ -1,4 +1,4 @@
-"""What is shown of a database on Spark while it runs: one line an epoch, and counters.
+"""Output of a running database on Spark: one line per epoch, and counters.
 
 An epoch is told by `Running.recentProgress`: its number, the rows that came, and what its run has cost.
 """
@@ -16,13 +16,13 @@ from whence.runtime.spark.frames.streams import Running
 
 
 class EpochWatcher:
-    """The epochs of running streams that were not looked at yet."""
+    """The epochs of running streams that were not shown yet."""
 
     def __init__(self, running: Running, since: int) -> None:
         self._running, self._last = running, since
 
     def fresh(self) -> list[dict[str, Any]]:
-        """Those since the last time, oldest first."""
+        """Return the epochs since the last call, oldest first."""
         told = [epoch for epoch in self._running.recentProgress if epoch["epoch"] > self._last]
         if told:
             self._last = told[-1]["epoch"]
@@ -39,7 +39,7 @@ def way(epoch: Mapping[str, Any]) -> str:
 
 
 def line(epoch: Mapping[str, Any]) -> Text:
-    """An epoch in one line."""
+    """Describe an epoch in one line."""
     steps = epoch["supersteps"]
     parts = [
         f"{epoch['rows']:,} rows in",
