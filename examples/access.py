@@ -1,4 +1,4 @@
-"""Access rights that follow groups, roles and folders: run with `python examples/access.py`."""
+"""Maintain access rights through groups, roles and folders. Run with `python examples/access.py`."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
--- Access control: nested groups, roles, folders, grants and denials. Who may do what, where, and who is about to lose it?
+-- Access control: nested groups, roles, folders, grants and denials. Who may do what, and where?
 --
 --     whence sql examples/access.sql
 

@@ -1,4 +1,4 @@
-"""An audit of access rights: why somebody sees a document, and what would change it. Run `python examples/audit.py`."""
+"""Audit access rights: why a person sees a document, and what would change it. Run `python examples/audit.py`."""
 
 from pathlib import Path
 
@@ -17,11 +17,11 @@ with whence.open() as db:
 
     why = db.why("sees", person="ada", document="budget")
     print(why)
-    print("\nThe ways, each of which is enough:")
+    print("\nEach of these suffices:")
     for witness in why.witnesses:
         print("  -", ", ".join(f"{table}{tuple(row.values())}" for table, row in witness))
 
-    # Is it the super_admin alone, or is there a way without it?
+    # Does the right depend on super_admin alone?
     for person, document in sorted(db["sees"]):
         without = db.why("sees", person=person, document=document).holds_without({"holds": [("board", "super_admin")]})
         print(f"{person} sees {document}", "also without super_admin" if without else "through super_admin alone")
@@ -32,5 +32,5 @@ with whence.open() as db:
     print("\nWhat does a denial of reports to guests take away?")
     print(db.what_if(insert={"denied": [("guests", "reports")]}))
 
-    print("\nRows that many rights hang on:")
+    print("\nRows that many rights depend on:")
     print(db.critical("sees"))

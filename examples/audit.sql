@@ -5,7 +5,7 @@
 CREATE TABLE person   (name TEXT PRIMARY KEY);
 CREATE TABLE member   (principal TEXT NOT NULL, grp TEXT NOT NULL);    -- a person or a group, in a group
 CREATE TABLE holds    (principal TEXT NOT NULL, role TEXT NOT NULL);
-CREATE TABLE implies  (role TEXT NOT NULL, other TEXT NOT NULL);       -- who has a role has the other one, too
+CREATE TABLE implies  (role TEXT NOT NULL, other TEXT NOT NULL);       -- a holder of the role also has the other one
 CREATE TABLE granted  (role TEXT NOT NULL, folder TEXT NOT NULL);
 CREATE TABLE denied   (principal TEXT NOT NULL, folder TEXT NOT NULL);
 CREATE TABLE folder   (name TEXT PRIMARY KEY, parent TEXT);

@@ -1,7 +1,7 @@
-"""Generated traffic in the spirit of the Linear Road benchmark, and tolls: run with `python examples/linear_road.py`.
+"""Compute tolls from generated traffic, as in the Linear Road benchmark. Run with `python examples/linear_road.py`.
 
 Cars drive along expressways of 100 segments of a mile each, and report every 30 seconds: (time, carid, speed, expway,
-dir, seg, xpos), with `xpos` in feet. Some come to a stop for a while. The same seed gives the same traffic.
+dir, seg, xpos), with `xpos` in feet. Some stop for a while. The same seed gives the same traffic.
 """
 
 import random
@@ -15,7 +15,7 @@ Report = tuple[int, int, int, int, int, int, int]
 
 
 def traffic(cars: int, seconds: int, expways: int = 2, seed: int = 0) -> Iterator[Report]:
-    """Reports in the order of their time."""
+    """Generate reports in order of time."""
     rng = random.Random(seed)
     places = []
     for _ in range(cars):

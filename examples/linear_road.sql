@@ -3,14 +3,14 @@
 --
 --     python examples/linear_road.py
 --
--- `latest` is a relation: the rows that are in the window now. As reports come others leave, and the views follow.
+-- `latest` is a relation: the rows that are in the window now. New reports replace old ones, and the views follow.
 
 CREATE STREAM car_location (
   time INT NOT NULL, carid INT NOT NULL, speed INT NOT NULL,
   expway INT NOT NULL, dir INT NOT NULL, seg INT NOT NULL, xpos INT NOT NULL
 );
 
--- Reports of the last 300 seconds, by segment.
+-- Reports of the last 300 seconds.
 CREATE VIEW recent AS SELECT expway, dir, seg, carid, speed, time FROM latest(car_location, on => time, width => 300);
 
 -- The last report of every segment, and of every car.
@@ -22,7 +22,7 @@ CREATE VIEW last_of_car AS SELECT carid, expway, dir, seg, xpos FROM latest(car_
 CREATE VIEW on_the_road AS SELECT carid, time FROM latest(car_location, on => time, width => 30);
 CREATE VIEW last_four AS SELECT carid, xpos FROM latest(car_location, rows => 4, by => carid);
 
--- For every car on the road and every busy segment it has just gone through: in how many places the car was seen.
+-- For every car on the road and every busy segment it has just gone through: the number of places where it was seen.
 CREATE VIEW segment_toll AS
   SELECT r5.carid, r2.expway, r2.dir, r2.seg, COUNT(DISTINCT r5.xpos) AS places
   FROM recent AS r1, last_in_segment AS r2, last_of_car AS r3, on_the_road AS r4, last_four AS r5
@@ -32,7 +32,7 @@ CREATE VIEW segment_toll AS
     AND r1.expway = r2.expway AND r1.dir = r2.dir AND r1.seg = r2.seg
   GROUP BY r5.carid, r2.expway, r2.dir, r2.seg;
 
--- The cars of a segment within five minutes and how fast they were: what a toll is made of.
+-- Cars per segment within five minutes, and their speed: the basis of a toll.
 CREATE VIEW congestion AS
   SELECT expway, dir, seg, COUNT(DISTINCT carid) AS cars, AVG(speed) AS speed FROM recent GROUP BY expway, dir, seg;
 

@@ -1,4 +1,4 @@
-"""A network whose routes follow its links: run with `python examples/network.py`."""
+"""Maintain the routes of a network while its links change. Run with `python examples/network.py`."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ with whence.open() as db:
 
     changes = db.changes("best")
 
-    # One epoch: every view moves from one consistent state to the next.
+    # One epoch: every view goes from one consistent state to the next.
     with db.transaction():
         db.delete("link", [("B", "C", 5)])
         db.insert("link", [{"src": "B", "dst": "D", "cost": 1}])

@@ -1,4 +1,4 @@
--- Routing, as in a network's control plane: start from here.
+-- Routes in a network: a program to start from.
 --
 --     whence run examples/network.sql --source link=examples/links.jsonl
 --     whence sql examples/network.sql
@@ -7,13 +7,13 @@
 
 CREATE TABLE link (src TEXT NOT NULL, dst TEXT NOT NULL, cost INT NOT NULL);
 
--- Who reaches whom.
+-- Pairs of nodes with a path from one to the other.
 CREATE VIEW reachable AS
   SELECT src, dst FROM link
   UNION
   SELECT link.src, reachable.dst FROM link JOIN reachable ON link.dst = reachable.src;
 
--- Cheapest cost and fewest hops of every pair: MIN inside the recursion keeps only the best, so cycles end by themselves.
+-- Cheapest cost and fewest hops per pair. MIN inside the recursion keeps only the best values, so cycles end.
 CREATE VIEW path AS
   SELECT src, dst, cost, 1 AS hops FROM link
   UNION

@@ -1,4 +1,4 @@
-"""Alarms of an overheating machine, and the readings behind them: run with `python examples/overheating.py`."""
+"""Trace the alarms of an overheating machine to sensor readings. Run with `python examples/overheating.py`."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ with whence.open() as db:
     db.insert("sensor1", FIRST)
     db.insert("sensor2", SECOND)
 
-    # All is quiet, until both are really hot.
+    # Both are cool until time 20, then hot.
     for time in range(7, 27):
         temp = 20.0 if time < 20 else 120.0
         db.insert("sensor1", [(time, 1, temp)])
@@ -27,8 +27,8 @@ with whence.open() as db:
     print("\nWhy was there an alarm at 3?")
     print(db.why("alarm", time=3))
 
-    print("\nWhich averages were only just too hot?")
+    print("\nWhich averages would not count with a higher threshold?")
     print(db["revision"])
 
-    print("\nWhat came of the first sensor's reading of 95 degrees?")
+    print("\nWhich results did the first sensor's reading of 95 degrees reach?")
     print(db.trace("sensor1", 6))

@@ -1,7 +1,7 @@
-"""Routes that follow a stream of files, on Spark: run with `python examples/pipeline.py incoming`, end with Ctrl-C.
+"""Maintain routes from a stream of files, on Spark. Run `python examples/pipeline.py incoming`, stop with Ctrl-C.
 
-A file of links has one JSON object a line: {"op": "+", "src": "A", "dst": "B", "cost": 5}. Each is taken in once, also
-when the program is started again.
+A file of links has one JSON object per line: {"op": "+", "src": "A", "dst": "B", "cost": 5}. Each file is read once,
+also when the program is started again.
 """
 
 import signal
@@ -22,7 +22,7 @@ with whence.open("routes.db", spark=spark, retain=1) as db:
     links = spark.readStream.schema("op string, src string, dst string, cost int").json(str(incoming))
     db.attach("link", links, op="op")
 
-    # Every change of the view, to any sink of Spark: a folder of Parquet files here.
+    # Write every change of the view to a Spark sink: here a folder of Parquet files.
     db.changes_to("best", {"format": "parquet", "path": str(incoming.with_name("best-changes"))})
 
     query = db.start(trigger="1 second")
