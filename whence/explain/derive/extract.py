@@ -1,8 +1,8 @@
 """From rows of a view to the derivations behind them, down to rows of base tables.
 
 A recursive component is taken apart by its own rules (`components.py`), every other query by evaluating it over the
-rows that matter, each result row with the rows it came from (`rewrite.py`). Both leave rows of other views open: those
-are taken apart in turn, all of one view at once, until only base rows and absences are left.
+rows that matter, each result row with the rows it came from (`plan_evaluator.py`). Both leave rows of other views open:
+those are taken apart in turn, all of one view at once, until only base rows and absences are left.
 
 The graph is exact when no loss of base rows can bring about a row that is not there now and matters here. What is not
 monotone (negation, aggregates, top-k) is looked at where it stands; what cannot be ruled out there is a caveat.
@@ -17,7 +17,7 @@ from whence.engine.recursion.fixpoint import Fixpoint
 from whence.explain.derive.build import LIMIT, GraphBuilder, GraphRows
 from whence.explain.derive.components import Cone, Outside
 from whence.explain.derive.parts import Wanted
-from whence.explain.derive.rewrite import PlanEvaluator, is_monotone
+from whence.explain.derive.plan_evaluator import PlanEvaluator, is_monotone
 from whence.explain.derive.streams import StreamTables
 from whence.explain.graph import Derivations, Ints
 from whence.model.codes import Codes, Dictionary

@@ -27,7 +27,7 @@ from whence.plan.algebra.expressions import Col, Expr, columns_of, substitute
 from whence.plan.algebra.logical import Agg, Aggregate, Node
 
 if TYPE_CHECKING:
-    from whence.explain.derive.rewrite import PlanEvaluator
+    from whence.explain.derive.plan_evaluator import PlanEvaluator
 
 
 def groups(query: PlanEvaluator, node: Aggregate, wanted: Wanted) -> list[Part]:

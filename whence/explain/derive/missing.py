@@ -8,24 +8,38 @@ reason. A group that has other values, or a row outside a LIMIT, says so itself.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from whence.engine.core.dataflow import Dataflow
-from whence.explain.derive.bodies import Body, Source, bodies
+from whence.explain.derive.body_matcher import BodyMatcher, equal_to_constant
 from whence.explain.derive.extract import Extractor
-from whence.explain.derive.parts import Wanted, pairs
+from whence.explain.derive.parts import Part, Wanted
 from whence.explain.derive.peeling import peeled
 from whence.explain.derive.streams import reads_streams
 from whence.explain.derive.wording import said, value_text
-from whence.model.codes import NULL, Codes, Dictionary, decode_value, encode_value
+from whence.model.codes import Codes, Dictionary, decode_value, encode_value
 from whence.model.errors import DataError
 from whence.model.types import Schema
-from whence.plan.algebra.expressions import Col, Expr, columns_of
-from whence.plan.algebra.logical import Aggregate, Node, TopK
+from whence.plan.algebra.expressions import Call, Col, Expr, columns_of
+from whence.plan.algebra.logical import (
+    Aggregate,
+    Distinct,
+    Join,
+    Node,
+    Project,
+    Ref,
+    Scan,
+    Select,
+    SetOp,
+    TopK,
+    Union,
+    Values,
+)
 from whence.plan.algebra.program import Program
+from whence.plan.recursion.conjunctive import Body, External, Flattener, Source
 
 _NOWHERE = -1  # the code of a text that was never met: no row has it
 _MOST = 8  # ways that are told
@@ -64,15 +78,6 @@ def _codes(given: Mapping[str, Any], schema: Schema, dictionary: Dictionary) -> 
     return found
 
 
-@dataclass
-class _Rows:
-    """What is left of a way so far: rows of the sources taken up, side by side in the body's columns."""
-
-    rows: Codes
-    story: str
-    taken: set[int] = field(default_factory=set)  # columns that are filled
-
-
 class _Asked:
     """One question."""
 
@@ -93,11 +98,11 @@ class _Asked:
             if len(inner):
                 return [f"the row is there, but outside the first {query.limit} rows that {name} keeps"]
             query = query.input
-        ways = bodies(query, self.extractor)
+        ways = self._bodies(query)
         told = []
         for number, body in enumerate(ways[:_MOST], 1):
             sentence = self._way(body, given, schema)
-            names = ", ".join(dict.fromkeys(s.name for s in body.sources)) or "constants"
+            names = ", ".join(dict.fromkeys(map(self._name, body.sources))) or "constants"
             told.append(f"way {number} of {len(ways)}, by {names}: {sentence}" if len(ways) > 1 else sentence)
         if len(ways) > _MOST:
             told.append(f"and {len(ways) - _MOST} more ways")
@@ -129,40 +134,84 @@ class _Asked:
 
     # -- a way -------------------------------------------------------------------------------------------------------
 
+    def _bodies(self, node: Node) -> list[Body]:
+        """Return the ways to the rows of a query, down to what has a name and what is computed as a whole."""
+        views, is_recursive = self.extractor.program.views, self.extractor.is_recursive
+        hidden = {name: v.query for name, v in views.items() if v.hidden and not is_recursive(name)}
+
+        def opens(node: Node) -> bool:
+            match node:
+                case Ref():
+                    return node.view in hidden
+                case Values(rows=((),)) | Select() | Project() | Union() | Distinct() | SetOp(kind="intersect"):
+                    return True
+                case Join(kind="inner" | "semi" | "anti") | SetOp(all=False):
+                    return True
+            return False
+
+        return Flattener(hidden, {}, opens=opens, for_rules=False).flatten(node)
+
+    def _name(self, source: Source) -> str:
+        """Return what people know a source by."""
+        match source:
+            case External(Scan() | Ref() as node):
+                return node.table if isinstance(node, Scan) else node.view
+            case External(node):
+                return self.extractor.query.name_of(node)
+        raise TypeError(source)
+
+    def _column(self, body: Body, index: int) -> str:
+        """Return the name of a column, with that of its source where there are several."""
+        number = body.owner()[index]
+        own = body.sources[number].schema.names[index - body.offsets()[number]]
+        return f"{self._name(body.sources[number])}.{own}" if len(body.sources) > 1 else own
+
+    def _said(self, body: Body, expr: Expr) -> str:
+        return said(expr, lambda index: self._column(body, index))
+
+    def _known(self, body: Body, given: dict[int, _Value]) -> dict[int, _Value]:
+        """Return the columns whose value is known, from what the row says, constants and equalities."""
+        found = {e.index: v for c, v in given.items() if isinstance(e := body.out[c], Col)}
+        equal = []
+        for test in body.tests:
+            if (pair := equal_to_constant(test)) is not None:
+                found.setdefault(pair[0].index, self._literal(pair[1].value, pair[1].type))
+            match test:
+                case Call(op="=" | "is_not_distinct", args=(Col() as a, Col() as b)) if a.type == b.type:
+                    equal += [(a.index, b.index), (b.index, a.index)]
+        for _ in equal:
+            for one, other in equal:
+                if one in found:
+                    found.setdefault(other, found[one])
+        return found
+
     def _way(self, body: Body, given: dict[int, _Value], schema: Schema) -> str:
         """Follow a way until nothing is left."""
-        known = body.known({e.index: v for c, v in given.items() if isinstance(e := body.out[c], Col)}, self._literal)
-        if known is None:
-            return "its conditions exclude the row whatever the tables hold"
-        starts = body.starts()
-        so_far = _Rows(np.empty((1, body.width), np.int64), "")
-        left = list(range(len(body.sources)))
-        tests = list(body.tests)
-        while left:
-            at = max(left, key=lambda i: self._preference(body, i, starts[i], known, so_far.taken))
-            left.remove(at)
-            reason = self._take_up(body, body.sources[at], starts[at], known, so_far)
-            if reason:
-                return reason
-            for test in [t for t in tests if columns_of(t) <= so_far.taken]:
-                tests.remove(test)
-                reason = self._test(body, test, so_far)
-                if reason:
-                    return reason
+        known, matcher, story = self._known(body, given), BodyMatcher(self.extractor.query, body), ""
+        while matcher.left:
+            story, ended = self._take_up(matcher, matcher.choose(known), known, story)
+            if ended:
+                return story
+            for test in matcher.ready():
+                (before,) = matcher.found
+                matcher.decide(test)
+                if not matcher.found:
+                    return self._failing(body, test, before.rows, story)
+        rows = matcher.found[0].rows
         for absence in body.absences:
-            blocked = self._blocked(absence.node, absence.match, so_far.rows, body.width)
+            blocked, _ = matcher.blocked(absence, rows)
             if blocked.all():
                 name = self.extractor.query.name_of(absence.node)
-                return f"{so_far.story}, but {name} has a row that excludes {_them(len(so_far.rows))}"
-            so_far.rows = so_far.rows[~blocked]
+                return f"{story}, but {name} has a row that excludes {_them(len(rows))}"
+            rows = rows[~blocked]
         for column, value in given.items():
             if not isinstance(expr := body.out[column], Col):
-                made = self.extractor.query.value(expr, so_far.rows)
+                made = self.extractor.query.value(expr, rows)
                 if not (made == value.code).any():
                     other = value_text(decode_value(int(made[0]), expr.type, self.dictionary))
-                    return f"{so_far.story or 'it is a constant'}, but then {schema.names[column]} is {other}"
-                so_far.rows = so_far.rows[made == value.code]
-        return f"{so_far.story}, but not all of it together"
+                    return f"{story or 'it is a constant'}, but then {schema.names[column]} is {other}"
+                rows = rows[made == value.code]
+        return f"{story}, but not all of it together"
 
     def _literal(self, value: Any, type: Any) -> _Value:
         try:
@@ -170,75 +219,37 @@ class _Asked:
         except DataError:
             return _Value(_NOWHERE, value_text(value))
 
-    def _preference(
-        self, body: Body, number: int, start: int, known: Mapping[int, _Value], taken: set[int]
-    ) -> tuple[int, int, int]:
-        columns = range(start, start + len(body.sources[number].schema))
-        joins = sum((a in columns and b in taken) or (b in columns and a in taken) for a, b, _ in body.equal)
-        return joins, sum(c in known for c in columns), -number
-
-    def _take_up(self, body: Body, source: Source, start: int, known: Mapping[int, _Value], so_far: _Rows) -> str:
-        """Join one more source; what it says if nothing is left."""
-        own = {c - start: v for c, v in known.items() if start <= c < start + len(source.schema)}
+    def _take_up(self, matcher: BodyMatcher, number: int, known: Mapping[int, _Value], story: str) -> tuple[str, bool]:
+        """Join one more source; return what there is to say so far, and whether nothing is left."""
+        source, columns = matcher.body.sources[number], matcher.columns(number)
+        assert isinstance(source, External)
+        name, names = self._name(source), source.schema.names
+        own = {c - columns.start: v for c, v in known.items() if c in columns}
         rows = self._rows_of(source.node, own)
-        names = [source.schema.names[c] for c in own]
-        described = ", ".join(f"{n} = {v.text}" for n, v in zip(names, own.values(), strict=True))
         if not len(rows):
-            nothing = self.nothing(source.name, source.schema, dict(own), self._rows_of(source.node, {}))
-            return f"{so_far.story}, but {nothing}" if so_far.story else nothing
-        columns = range(start, start + len(source.schema))
-        keys = [
-            (a, b, safe) if b in columns else (b, a, safe)
-            for a, b, safe in body.equal
-            if (a in so_far.taken and b in columns) or (b in so_far.taken and a in columns)
-        ]
-        if keys:
-            mine, other = so_far.rows[:, [a for a, _, _ in keys]], rows[:, [b - start for _, b, _ in keys]]
-            i, j = pairs(mine, other)
-            plain = [k for k, (_, _, safe) in enumerate(keys) if not safe]
-            fits = (mine[i][:, plain] != NULL).all(axis=1)
-            i, j = i[fits], j[fits]
-        else:
-            i, j = np.repeat(np.arange(len(so_far.rows)), len(rows)), np.tile(np.arange(len(rows)), len(so_far.rows))
-        if not len(i):
-            on = ", ".join(f"{body.name(b)} = {body.name(a)}" for a, b, _ in keys)
-            with_ = f" with {described}" if described else ""
-            return f"{so_far.story}, but none of those joins a row of {source.name}{with_} ({on})"
-        joined = so_far.rows[i].copy()
-        joined[:, start : start + len(source.schema)] = rows[j]
-        so_far.rows = joined
-        so_far.taken |= set(columns)
-        with_ = f" with {described}" if described else ""
-        if so_far.story:
-            so_far.story += f", joined with {source.name}{with_}"
-        else:
-            so_far.story = f"{source.name} has {_rows(len(rows))}{with_}"
-        return ""
+            nothing = self.nothing(name, source.schema, own, self._rows_of(source.node, {}))
+            return f"{story}, but {nothing}" if story else nothing, True
+        described = ", ".join(f"{names[c]} = {v.text}" for c, v in own.items())
+        having = f"{name} with {described}" if described else name
+        keys = matcher.keys(number)
+        matcher.join(number, [Part(rows, np.ones(len(rows), np.int64), [])])
+        if not matcher.found:
+            on = ", ".join(f"{self._said(matcher.body, k.next)} = {self._said(matcher.body, k.taken)}" for k in keys)
+            return f"{story}, but none of those joins a row of {having} ({on})", True
+        if story:
+            return f"{story}, joined with {having}", False
+        return f"{name} has {_rows(len(rows))}{having.removeprefix(name)}", False
 
-    def _test(self, body: Body, test: Expr, so_far: _Rows) -> str:
-        passing = self.extractor.query.value(test, so_far.rows) == 1
-        if passing.any():
-            so_far.rows = so_far.rows[passing]
-            return ""
+    def _failing(self, body: Body, test: Expr, rows: Codes, story: str) -> str:
+        """Say which test no row passes."""
         shown = []
         for column in sorted(columns_of(test)):
-            type = body.column(column).type
-            shown.append(
-                f"{body.name(column)} = {value_text(decode_value(int(so_far.rows[0, column]), type, self.dictionary))}"
-            )
-        example = f" ({'for example ' if len(so_far.rows) > 1 else ''}{', '.join(shown)})" if shown else ""
-        story = f"{so_far.story}, but " if so_far.story else ""
-        of = "" if len(so_far.rows) == 1 else " of any of them"
-        return f"{story}{said(test, body.name)} is not true{of}{example}"
-
-    def _blocked(self, node: Node, match: Any, rows: Codes, width: int) -> np.ndarray:
-        """Which rows an absence excludes."""
-        right = self._rows_of(node, {})
-        hit = np.zeros(len(rows), bool)
-        for i in range(len(rows)):
-            both = np.concatenate([np.repeat(rows[i : i + 1], len(right), axis=0), right], axis=1)
-            hit[i] = bool(len(right)) and bool((self.extractor.query.value(match, both) == 1).any())
-        return hit
+            type = body.sources[body.owner()[column]].schema.types[column - body.offsets()[body.owner()[column]]]
+            value = value_text(decode_value(int(rows[0, column]), type, self.dictionary))
+            shown.append(f"{self._column(body, column)} = {value}")
+        example = f" ({'for example ' if len(rows) > 1 else ''}{', '.join(shown)})" if shown else ""
+        of = "" if len(rows) == 1 else " of any of them"
+        return f"{story + ', but ' if story else ''}{self._said(body, test)} is not true{of}{example}"
 
     # -- groups ------------------------------------------------------------------------------------------------------
 
@@ -250,8 +261,7 @@ class _Asked:
         rows = self._rows_of(node, keys)
         if not len(rows):
             inner = {node.keys[k]: v for k, v in keys.items()}
-            below = bodies(node.input, self.extractor)
-            return [self._way(body, inner, node.input.schema) for body in below[:_MOST]]
+            return [self._way(body, inner, node.input.schema) for body in self._bodies(node.input)[:_MOST]]
         names = [*node.schema.names]
         for column, expr in enumerate(out):
             if isinstance(expr, Col):

@@ -11,9 +11,22 @@ from whence.explain.derive.parts import Part
 from whence.explain.graph import Ints
 from whence.model.codes import Codes
 from whence.model.types import Schema
+from whence.plan.algebra.logical import Node
 
 if TYPE_CHECKING:
-    from whence.explain.derive.rewrite import PlanEvaluator
+    from whence.explain.derive.plan_evaluator import PlanEvaluator
+
+
+@dataclass(frozen=True)
+class Given(Node):
+    """A query whose wanted rows are known already."""
+
+    node: Node
+    parts: list[Part] = field(compare=False)
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.node,)
 
 
 @dataclass

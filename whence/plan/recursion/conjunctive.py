@@ -26,6 +26,7 @@ from whence.plan.algebra.logical import (
     Select,
     SetOp,
     Union,
+    Values,
     walk,
 )
 from whence.plan.rewrite.factor_disjunctions import factor
@@ -66,11 +67,16 @@ Source = External | Derived | Function
 
 @dataclass(frozen=True)
 class Absence:
-    """No row of `node` may have these values in these columns. Without `null_safe` a NULL matches nothing."""
+    """No row of `node` may have these values in these columns. Without `null_safe` a NULL matches nothing.
+
+    If there is a `residual`, only rows for which it is true are excluded: a condition over the columns of `node` and,
+    after them, the values of `given`. The rules of a recursion have none."""
 
     node: Node
     keys: tuple[tuple[Expr, int], ...]
     null_safe: bool = False
+    given: tuple[Expr, ...] = ()
+    residual: Expr | None = None
 
 
 @dataclass(frozen=True)
@@ -103,7 +109,10 @@ class Body:
         sources = tuple(
             replace(s, args=tuple(map(change, s.args))) if isinstance(s, Function) else s for s in self.sources
         )
-        absences = tuple(replace(a, keys=tuple((change(e), c) for e, c in a.keys)) for a in self.absences)
+        absences = tuple(
+            replace(a, keys=tuple((change(e), c) for e, c in a.keys), given=tuple(map(change, a.given)))
+            for a in self.absences
+        )
         return Body(sources, tuple(map(change, self.tests)), tuple(map(change, self.out)), absences)
 
     def shifted(self, by: int) -> Body:
@@ -126,7 +135,12 @@ def columns(schema: Schema, start: int = 0) -> tuple[Expr, ...]:
     return tuple(Col(c.type, start + i) for i, c in enumerate(schema.columns))
 
 
-_OPEN = (Select, Project, Union, Distinct, Lateral, SetOp, Join)  # what can be taken apart, as sets
+_OPEN = (Select, Project, Union, Distinct, Lateral, SetOp, Join)
+
+
+def is_conjunctive(node: Node) -> bool:
+    """Return whether a node can be taken apart into rules, with its rows as a set."""
+    return isinstance(node, _OPEN) and not getattr(node, "all", False) and getattr(node, "kind", "") != "full"
 
 
 @dataclass
@@ -134,20 +148,22 @@ class Flattener:
     """Takes queries apart.
 
     `derived` are the names that stay relations of the component; a reference to any other member is replaced by its
-    query. `aggregate` names the relations, one for each aggregate, behind a GROUP BY that reads the component. A query
-    that does not recurse is taken apart as far as possible if `whole` is said, down to tables and other views.
+    query. `aggregate` names the relations, one for each aggregate, behind a GROUP BY that reads the component. What
+    reads the component is taken apart or, if there is `opens`, every node that it says, down to tables and other views.
+    Bodies that are `for_rules` have factored tests, and absences without a residual.
     """
 
     members: dict[str, Node]
     derived: dict[str, Schema]
     aggregate: Callable[[Aggregate], list[tuple[str, Schema]]] | None = None
-    whole: bool = False
+    opens: Callable[[Node], bool] | None = None
+    for_rules: bool = True
     _instances: int = field(default=0)
 
     def recursive(self, node: Node) -> bool:
-        """Whether a query is to be taken apart."""
-        if self.whole:
-            return isinstance(node, _OPEN) and not getattr(node, "all", False) and getattr(node, "kind", "") != "full"
+        """Return whether a query is to be taken apart."""
+        if self.opens is not None:
+            return self.opens(node)
         return any(isinstance(n, Ref) and n.view in self.members for n in walk(node))
 
     def flatten(self, node: Node) -> list[Body]:
@@ -159,8 +175,10 @@ class Flattener:
                 if node.view in self.derived:
                     return [_source(Derived(node.view, self.derived[node.view]))]
                 return self.flatten(self.members[node.view])
+            case Values(rows=((),)):
+                return [Body((), (), ())]
             case Select():
-                return [_filtered(b, conjuncts(node.predicate)) for b in self.flatten(node.input)]
+                return [self._filtered(b, conjuncts(node.predicate)) for b in self.flatten(node.input)]
             case Project():
                 return [replace(b, out=tuple(_over(b, e) for e in node.exprs)) for b in self.flatten(node.input)]
             case Union():
@@ -198,19 +216,19 @@ class Flattener:
 
     def _join(self, node: Join) -> list[Body]:
         kind, width = node.kind, len(node.left.schema)
-        if kind == "right":
+        if kind == "right" and self.for_rules:
             swapped = _swap(node)
             order = (*range(len(node.right.schema), len(swapped.schema)), *range(len(node.right.schema)))
             return [replace(b, out=tuple(b.out[i] for i in order)) for b in self._join(swapped)]
         matched = []
-        if kind in ("inner", "semi", "left", "mark"):
+        if kind != "anti" and not (kind == "full" and self.for_rules):
             equal = [
                 Call(BOOLEAN, "=", (Col(t, a), Col(t, width + b)))
                 for a, b in node.keys
                 for t in (node.left.schema.types[a],)
             ]
             for body in self._pairs(node.left, node.right):
-                full = _filtered(body, [*equal, *conjuncts(node.residual)])
+                full = self._filtered(body, [*equal, *conjuncts(node.residual)])
                 if kind == "semi":
                     full = replace(full, out=full.out[:width])
                 elif kind == "mark":
@@ -218,6 +236,8 @@ class Flattener:
                 matched.append(full)
         if kind in ("inner", "semi"):
             return matched
+        if not self.for_rules:
+            return matched + self._unmatched(node)
         if kind == "full":
             raise SqlError("a FULL JOIN cannot read the view it defines")
         right, outer = _split_residual(node, width)
@@ -225,13 +245,36 @@ class Flattener:
         if outer:  # without these no row can match, whatever the right side holds
             holds = outer[0] if len(outer) == 1 else Call(BOOLEAN, "and", tuple(outer))
             fails = Call(BOOLEAN, "not", (Call(BOOLEAN, "coalesce", (holds, Lit(BOOLEAN, False))),))
-            unmatched += [_filtered(b, [fails]) for b in self.flatten(node.left)]
+            unmatched += [self._filtered(b, [fails]) for b in self.flatten(node.left)]
         if kind == "left":
             pads = tuple(Lit(t, None) for t in node.right.schema.types)
             unmatched = [replace(b, out=(*b.out, *pads)) for b in unmatched]
         elif kind == "mark":
             unmatched = [replace(b, out=(*b.out, Lit(BOOLEAN, False))) for b in unmatched]
         return matched + unmatched
+
+    def _unmatched(self, node: Join) -> list[Body]:
+        """Return the bodies of the rows that a join keeps for having no match."""
+        kind, width = node.kind, len(node.left.schema)
+        left, right = (tuple(Lit(t, None) for t in side.schema.types) for side in node.inputs)
+        found = []
+        if kind != "right":
+            pads: tuple[Expr, ...] = {"anti": (), "mark": (Lit(BOOLEAN, False),)}.get(kind, right)
+            for body in self.flatten(node.left):
+                absence = _absence(body, node.right, node.keys, node.residual, range(width))
+                found.append(replace(body, out=(*body.out, *pads), absences=(*body.absences, absence)))
+        if kind in ("right", "full"):
+            keys = tuple((b, a) for a, b in node.keys)
+            for body in self.flatten(node.right):
+                absence = _absence(body, node.left, keys, node.residual, range(width, width + len(right)))
+                found.append(replace(body, out=(*left, *body.out), absences=(*body.absences, absence)))
+        return found
+
+    def _filtered(self, body: Body, tests: list[Expr]) -> Body:
+        found = [_over(body, t) for t in tests]
+        if self.for_rules:
+            found = list(map(factor, found))
+        return replace(body, tests=(*body.tests, *(t for e in found for t in conjuncts(e))))
 
     def _group(self, node: Aggregate) -> Body:
         """A GROUP BY over the component: one relation for each aggregate, joined on the keys."""
@@ -289,13 +332,28 @@ def _over(body: Body, expr: Expr) -> Expr:
     return substitute(expr, lambda c: body.out[c.index])
 
 
-def _filtered(body: Body, tests: list[Expr]) -> Body:
-    return replace(body, tests=(*body.tests, *(t for e in tests for t in conjuncts(factor(_over(body, e))))))
-
-
 def _without(body: Body, node: Node, keys: tuple[tuple[int, int], ...], null_safe: bool) -> Body:
     pairs = tuple((body.out[a], b) for a, b in keys)
     return replace(body, absences=(*body.absences, Absence(node, pairs, null_safe)))
+
+
+def _absence(body: Body, node: Node, keys: tuple[tuple[int, int], ...], residual: Expr | None, own: range) -> Absence:
+    """Return that `node` has no match for a body's row. The residual has the body's columns at `own`."""
+    of_body = [] if residual is None else sorted(c for c in columns_of(residual) if c in own)
+    other = len(node.schema)
+
+    def over(c: Col) -> Expr:
+        if c.index in own:
+            return Col(c.type, other + of_body.index(c.index))
+        return c if c.index < own.start else Col(c.type, c.index - len(own))
+
+    return Absence(
+        node,
+        tuple((body.out[a], b) for a, b in keys),
+        False,
+        tuple(body.out[c - own.start] for c in of_body),
+        residual and substitute(residual, over),
+    )
 
 
 def _swap(node: Join) -> Join:

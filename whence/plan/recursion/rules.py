@@ -19,7 +19,16 @@ from whence.plan.algebra.expressions import Call, Col, Expr, Lit, columns_of, re
 from whence.plan.algebra.logical import Agg, Aggregate, Lateral, Node, Project, Ref, Scan, Select, Union, walk
 from whence.plan.algebra.program import Program
 from whence.plan.algebra.unify import unify
-from whence.plan.recursion.conjunctive import Absence, Body, Derived, External, Flattener, Function, columns
+from whence.plan.recursion.conjunctive import (
+    Absence,
+    Body,
+    Derived,
+    External,
+    Flattener,
+    Function,
+    columns,
+    is_conjunctive,
+)
 from whence.plan.recursion.externals import foreign_in, project_used, push_down
 from whence.plan.recursion.native import Emitter, direction, is_test, lets_better_pass, skips_null
 from whence.plan.recursion.rule_model import Atom, Foreign, Rule, RuleProgram, RuleRelation
@@ -51,7 +60,7 @@ class _Compiler:
         queries = {name: self.program.views[name].query for name in self.views}
         inlined = self._inlined(queries)
         derived = {n: self.program.views[n].schema for n in self.views if n not in inlined}
-        self.flat = Flattener(queries, derived, self._aggregate, self.whole)
+        self.flat = Flattener(queries, derived, self._aggregate, is_conjunctive if self.whole else None)
         for name, schema in derived.items():
             self._relation(name, RuleRelation(name, schema, "set", view=name))
             self.result.outputs[name] = self._number[name]

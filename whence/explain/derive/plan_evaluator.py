@@ -13,6 +13,7 @@ Rows get nodes only when a derivation has them (`PartSource.nodes`).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,14 +23,12 @@ from whence.engine.build import Builder as Plans
 from whence.engine.core.dataflow import Dataflow
 from whence.engine.core.operator import Batch
 from whence.engine.expressions.evaluate import compile_expr
-from whence.engine.relational.lateral import TableCall
+from whence.explain.derive.body_matcher import BodyMatcher
 from whence.explain.derive.build import numbered
 from whence.explain.derive.groups import groups, tested
-from whence.explain.derive.joins import joined
 from whence.explain.derive.parts import (
     SIDEWAYS,
     Part,
-    PartSource,
     Wanted,
     among,
     distinct,
@@ -38,12 +37,12 @@ from whence.explain.derive.parts import (
     pairs,
     restricted,
 )
-from whence.explain.derive.peeling import same_code
-from whence.explain.derive.sources import Absent, Between, StoredRows
+from whence.explain.derive.peeling import peeled
+from whence.explain.derive.sources import Absent, Between, Given, StoredRows
 from whence.explain.graph import Ints
-from whence.model.codes import Codes, Dictionary, encode_value
+from whence.model.codes import Codes, Dictionary
 from whence.model.types import Schema
-from whence.plan.algebra.expressions import Call, Col, Expr, Lit, conjuncts
+from whence.plan.algebra.expressions import Col, Expr, Lit, may_fail
 from whence.plan.algebra.expressions import walk as walk_expr
 from whence.plan.algebra.logical import (
     Aggregate,
@@ -61,6 +60,7 @@ from whence.plan.algebra.logical import (
     Values,
     walk,
 )
+from whence.plan.recursion.conjunctive import Body, Flattener
 from whence.plan.rewrite.inputs import with_inputs
 
 if TYPE_CHECKING:
@@ -117,28 +117,43 @@ class PlanEvaluator:
                 rows = encode(list(node.rows), node.schema, self.owner.dictionary, "VALUES")
                 rows = rows.reshape(len(node.rows), len(node.schema))
                 return filtered([Part(rows, np.ones(len(rows), np.int64), [])], wanted)
-            case Select():
-                more = _literals(node.predicate, self.owner.dictionary)
-                inner = self.parts(node.input, (*wanted, *more), bag)
-                return [p.take(np.flatnonzero(self.value(node.predicate, p.rows) == 1)) for p in inner]
-            case Project():
-                return self._project(node, wanted, bag)
-            case Union():
-                return [p for branch in node.branches for p in self.parts(branch, wanted, bag)]
-            case Distinct():
-                inner = self.parts(node.input, wanted)
-                return [self.once(inner, node.schema, "distinct rows")] if bag and inner else inner
-            case Lateral():
-                return self._lateral(node, wanted, bag)
-            case Join():
-                return joined(self, node, wanted, bag)
-            case SetOp():
+            case Given():
+                return filtered(node.parts, wanted)
+            case Distinct() | SetOp(all=False) if bag:
+                inner = self.parts(node if isinstance(node, SetOp) else node.input, wanted)
+                name = "distinct rows" if isinstance(node, Distinct) else f"{node.kind} rows"
+                return [self.once(inner, node.schema, name)] if inner else []
+            case SetOp(all=True):
                 return self._set_operation(node, wanted, bag)
+            case Join(kind="semi" | "mark") if bag:
+                return self._matched_once(node, wanted)
+            case Join(kind="left" | "right" | "full" | "mark"):
+                return self._outer(node, wanted, bag)
             case Aggregate():
                 return groups(self, node, wanted)
             case TopK():
                 return self._top(node, wanted, bag)
-        raise TypeError(f"{type(node).__name__} has no derivations")
+        return [p for body in self._bodies(node, bag) for p in BodyMatcher(self, body).match(wanted, bag)]
+
+    def _bodies(self, node: Node, bag: bool) -> list[Body]:
+        """Return the bodies of a query, down to what has to be evaluated as a whole."""
+
+        def opens(n: Node) -> bool:
+            return n is node or (not _may_fail(node) and self._is_open(n, bag))
+
+        return Flattener({}, {}, opens=opens, for_rules=False).flatten(node)
+
+    def _is_open(self, node: Node, bag: bool) -> bool:
+        """Return whether a node below another is part of the same body. What is an error for some rows is not: only
+        the rows that the plan has there may meet it."""
+        match node:
+            case Select() | Project() | Union() | Lateral() | Join(kind="inner" | "anti"):
+                pass
+            case Distinct() | Join(kind="semi") | SetOp(all=False) if not bag:
+                pass
+            case _:
+                return False
+        return not _may_fail(node) and (bag or peeled(node, self.inlined) is None)
 
     def value(self, expr: Expr, rows: Codes) -> Codes:
         """An expression over rows."""
@@ -268,32 +283,6 @@ class PlanEvaluator:
 
     # -- one input ---------------------------------------------------------------------------------------------------
 
-    def _project(self, node: Project, wanted: Wanted, bag: bool) -> list[Part]:
-        down, after = [], []
-        for cols, values in wanted:
-            plain = [(i, at) for i, c in enumerate(cols) if (at := same_code(node.exprs[c])) is not None]
-            if plain:
-                down.append((tuple(c for _, c in plain), distinct(values[:, [i for i, _ in plain]])))
-            if len(plain) < len(cols):
-                after.append((cols, values))
-        found = []
-        for part in self.parts(node.input, tuple(down), bag):
-            found.append(part.with_rows(self.values(node.exprs, part.rows)))
-        return filtered(found, tuple(after))
-
-    def _lateral(self, node: Lateral, wanted: Wanted, bag: bool) -> list[Part]:
-        width = len(node.input.schema)
-        returns = Schema(node.schema.columns[width:])
-        if any(t.needs_dictionary for t in returns.types):
-            self.own_words()
-        call = TableCall(node.name, node.function, node.args, returns, self.owner.dictionary)
-        found = []
-        for part in self.parts(node.input, restricted(wanted, range(width)), bag):
-            at, right = call(np.ascontiguousarray(part.rows))
-            at = np.asarray(at, np.int64)
-            found.append(part.take(at).with_rows(np.concatenate([part.rows[at], right], axis=1)))
-        return filtered(found, wanted)
-
     def _top(self, node: TopK, wanted: Wanted, bag: bool) -> list[Part]:
         copies = self.parts(node.input, (), True)
         head = self.run(node, [copies])
@@ -307,44 +296,72 @@ class PlanEvaluator:
 
     # -- two inputs --------------------------------------------------------------------------------------------------
 
+    def _outer(self, node: Join, wanted: Wanted, bag: bool) -> list[Part]:
+        """Return the rows of a join that keeps those without a match; each side is evaluated once."""
+        width, kind = len(node.left.schema), node.kind
+        left_wanted = restricted(wanted, range(width)) if kind in ("left", "mark") else ()
+        right_wanted = restricted(wanted, range(width, len(node.schema))) if kind == "right" else ()
+        left = self.parts(node.left, left_wanted, bag)
+        if kind in ("left", "mark") and node.keys and sum(len(p.rows) for p in left) <= SIDEWAYS:
+            own, other = zip(*node.keys, strict=True)
+            values = [np.empty((0, len(own)), np.int64), *(p.rows[:, own] for p in left)]
+            right_wanted = ((other, distinct(np.concatenate(values))),)
+        right = self.parts(node.right, right_wanted, bag)
+        sides = Given(node.left.schema, node.left, left), Given(node.right.schema, node.right, right)
+        bodies = self._bodies(replace(node, left=sides[0], right=sides[1]), bag)
+        return [p for b in bodies for p in BodyMatcher(self, b).match(wanted, bag, outer=kind != "mark")]
+
+    def _matched_once(self, node: Join, wanted: Wanted) -> list[Part]:
+        """Return the left rows of a semi or mark join, each as often as it is there: a match is a row in between."""
+        found = []
+        for part in self.parts(node.left, restricted(wanted, range(len(node.left.schema))), True):
+            source = Between(self, "rows with a match", node.left.schema, part.rows, [])
+            numbered_part = Part(part.rows, part.weight, [(source, np.arange(len(part.rows)))])
+            left = Given(node.left.schema, node.left, [numbered_part])
+            hit, unmatched = np.zeros(len(part.rows), bool), []
+            for body in self._bodies(replace(node, left=left), False):
+                for match in BodyMatcher(self, body).match(wanted, False):
+                    (_, places), *others = match.refs
+                    whole = Part(match.rows, match.weight, part.take(places).refs + others)
+                    if body.absences:
+                        unmatched.append(whole)
+                    else:
+                        source.ways.append((whole, places))
+                        hit[places] = True
+            matched = numbered_part.take(np.flatnonzero(hit))
+            if node.kind == "mark":
+                matched = matched.with_rows(np.insert(matched.rows, matched.rows.shape[1], 1, axis=1))
+            found += [*filtered([matched], wanted), *unmatched]
+        return found
+
     def _set_operation(self, node: SetOp, wanted: Wanted, bag: bool) -> list[Part]:
-        left = self.parts(node.left, wanted, node.all)
+        """Return the rows of INTERSECT ALL or EXCEPT ALL."""
+        left = self.parts(node.left, wanted, True)
         if not left:
             return []
-        width = len(node.schema)
-        everything = tuple(range(width))
+        everything = tuple(range(len(node.schema)))
         rows = np.concatenate([p.rows for p in left])
         there = (*wanted, (everything, distinct(rows))) if len(rows) < SIDEWAYS else wanted
-        right = self.parts(node.right, there, node.all)
-        found: list[Part] = []
+        right = self.parts(node.right, there, True)
         result = self.run(node, [left, right])
+        found = []
         if node.kind == "intersect":
-            for a in left:
-                for b in right:
-                    i, j = pairs(a.rows, b.rows)
-                    found.append(Part(a.rows[i], a.weight[i], a.take(i).refs + b.take(j).refs))
+            sides = Given(node.schema, node.left, left), Given(node.schema, node.right, right)
+            found = self.parts(SetOp(node.schema, *sides, "intersect"), wanted)
         else:
-            gone = np.concatenate([p.rows for p in right]) if right else np.empty((0, width), np.int64)
-            if len(gone):
+            if right:
                 self.doubt("losing rows of what EXCEPT takes away lets more through")
             if self.owner.is_volatile(node.right):
                 self.doubt("losing rows may bring about rows that EXCEPT takes away")
-            for a in left:
-                a = a.take(np.flatnonzero(among(a.rows, result.rows)))
-                found.append(a.and_also(*self.absent(node.right, a.rows, everything, node.right.schema)))
-        if bag and node.all:
+            for part in filtered(left, ((everything, result.rows),)):
+                number, first = numbered(part.rows)
+                name, key = f"no {self.name_of(node.right)}", (node.right, everything, None)
+                source = Absent(self, name, key, node.right.schema, part.rows[first])
+                found.append(part.and_also(source, number))
+        if bag:
             self.doubt(f"how many copies {node.kind.upper()} ALL leaves depends on both sides")
         found = [p for p in found if len(p.rows)]
         return [self.once(found, node.schema, f"{node.kind} rows", result)] if bag and found else found
-
-    def absent(
-        self, right: Node, rows: Codes, cols: Sequence[int], schema: Schema, key: object = None
-    ) -> tuple[PartSource, Codes]:
-        """That no row of the right side has these values."""
-        values = rows[:, list(cols)]
-        number, first = numbered(values)
-        source = Absent(self, f"no {self.name_of(right)}", (right, tuple(cols), key), schema, values[first])
-        return source, number
 
     def name_of(self, node: Node) -> str:
         """The first table or view a query reads."""
@@ -383,12 +400,11 @@ def is_monotone(node: Node) -> bool:
     return True
 
 
-def _literals(predicate: Expr, dictionary: Dictionary) -> Wanted:
-    """The columns that a condition says are equal to a constant."""
-    found = []
-    for term in conjuncts(predicate):
-        if isinstance(term, Call) and term.op == "=" and len(term.args) == 2:
-            a, b = term.args if isinstance(term.args[0], Col) else term.args[::-1]
-            if isinstance(a, Col) and isinstance(b, Lit) and b.value is not None and a.type == b.type:
-                found.append(((a.index,), np.array([[encode_value(b.value, b.type, dictionary)]], np.int64)))
-    return tuple(found)
+def _may_fail(node: Node) -> bool:
+    """Return whether a condition or a projection is an error for some rows."""
+    match node:
+        case Select():
+            return may_fail(node.predicate)
+        case Project():
+            return any(map(may_fail, node.exprs))
+    return False

@@ -1,0 +1,263 @@
+"""Match the body of a rule: rows of its sources that fit together, taken up source by source.
+
+A body (`plan/recursion/conjunctive.py`) is matched from where most is known: a source is read only for the values that
+are asked for and for those that the sources before it lead to. Each match knows the rows it came from. `why` takes
+every source up at once (`match`); `why not` does it step by step, to say where nothing is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from whence.engine.relational.lateral import TableCall
+from whence.explain.derive.build import numbered
+from whence.explain.derive.parts import SIDEWAYS, Mask, Part, Wanted, among_all, distinct, filtered, pairs, restricted
+from whence.explain.derive.peeling import same_code
+from whence.explain.derive.sources import Absent, Given
+from whence.model.codes import NULL, Codes, encode_value
+from whence.model.types import Column, Schema
+from whence.plan.algebra.expressions import Call, Col, Expr, Lit, columns_of, may_fail, shift
+from whence.plan.recursion.conjunctive import Absence, Body, Derived, Function
+
+if TYPE_CHECKING:
+    from whence.explain.derive.plan_evaluator import PlanEvaluator
+
+
+class Key(NamedTuple):
+    """An equality between sources that were taken up and the next one."""
+
+    test: Call
+    taken: Expr
+    next: Expr
+
+
+class BodyMatcher:
+    """The matches of one body. `found` has them so far, with the columns of the sources that are not `left`."""
+
+    def __init__(self, query: PlanEvaluator, body: Body):
+        self.query, self.body = query, body
+        self.starts = body.offsets()
+        self.left = list(range(len(body.sources)))
+        self.taken: set[int] = set()  # columns
+        self.tests = list(body.tests)  # that are still to be decided
+        self.found = [Part(np.zeros((1, body.width), np.int64), np.ones(1, np.int64), [])]
+        self._number: dict[int, int] = {}  # the source of the body that rows are referred to in, by identity
+
+    def columns(self, number: int) -> range:
+        """Return the body's columns of a source."""
+        return range(self.starts[number], self.starts[number] + len(self.body.sources[number].schema))
+
+    # -- all at once -------------------------------------------------------------------------------------------------
+
+    def match(self, wanted: Wanted, bag: bool, outer: bool = False) -> list[Part]:
+        """Return the wanted rows of the body. `outer`: its absences are what an outer join pads."""
+        down, after = self._over_sources(wanted)
+        known = {c for cols, _ in down for c in cols}
+        late = [t for t in self.tests if may_fail(t)]
+        self.tests = [t for t in self.tests if t not in late]
+        for test in [t for t in self.tests if not columns_of(t)]:
+            self.decide(test)
+        order = []
+        while self.left and self.found:
+            number = self.choose(known)
+            order.append(number)
+            if isinstance(self.body.sources[number], Function):
+                self._call(number)
+            else:
+                parts = self.read(number, (*restricted(down, self.columns(number)), *self._sideways(number)), bag)
+                self.join(number, self._own(number, parts))
+            for test in self.ready():
+                self.decide(test)
+        for absence in self.body.absences:
+            self._exclude(absence, wanted, outer)
+        for test in late:  # over rows that everything else has let through, as in the plan
+            self.decide(test)
+        found = self.found if order == sorted(order) else map(self._in_order, self.found)
+        return filtered([p.with_rows(self.query.values(self.body.out, p.rows)) for p in found], after)
+
+    def _in_order(self, part: Part) -> Part:
+        """Order matches as if the sources had been taken up in their order."""
+        refs = sorted(part.refs, key=lambda ref: self._number[id(ref[0])])
+        part = Part(part.rows, part.weight, refs)
+        return part.take(np.lexsort([places for _, places in reversed(refs)])) if refs else part
+
+    def _over_sources(self, wanted: Wanted) -> tuple[Wanted, Wanted]:
+        """Return what is wanted of the body's columns, constants included, and what is left to look at in the end."""
+        down, after = [], []
+        for cols, values in wanted:
+            plain = [(i, at) for i, c in enumerate(cols) if (at := same_code(self.body.out[c])) is not None]
+            if plain:
+                down.append((tuple(at for _, at in plain), distinct(values[:, [i for i, _ in plain]])))
+            if len(plain) < len(cols) or len(self.body.sources) > 1:
+                after.append((cols, values))
+        for test in self.body.tests:
+            if (pair := equal_to_constant(test)) is not None:
+                code = encode_value(pair[1].value, pair[1].type, self.query.owner.dictionary)
+                down.append(((pair[0].index,), np.array([[code]], np.int64)))
+        return tuple(down), tuple(after)
+
+    def _sideways(self, number: int) -> Wanted:
+        """Return what the matches so far want of a source: the values of the columns it is joined on."""
+        keys = [(k.taken, at) for k in self.keys(number) if (at := same_code(k.next)) is not None]
+        if not keys or sum(len(p.rows) for p in self.found) > SIDEWAYS:
+            return ()
+        values = np.concatenate([self.query.values([e for e, _ in keys], p.rows) for p in self.found])
+        return ((tuple(at - self.starts[number] for _, at in keys), distinct(values)),)
+
+    def _own(self, number: int, parts: list[Part]) -> list[Part]:
+        """Decide the tests that are over one source alone, before it is joined."""
+        for test in [t for t in self.tests if columns_of(t) <= set(self.columns(number))]:
+            self.tests.remove(test)
+            parts = [self._passing(shift(test, -self.starts[number]), p) for p in parts]
+        return parts
+
+    def _passing(self, test: Expr, part: Part) -> Part:
+        return part.take(np.flatnonzero(self.query.value(test, part.rows) == 1))
+
+    # -- step by step ------------------------------------------------------------------------------------------------
+
+    def choose(self, known: Collection[int]) -> int:
+        """Take the number of the next source off those left: what is joined first, then of what most is known."""
+
+        def preference(number: int) -> tuple[int, int, int]:
+            return len(self.keys(number)), sum(c in known for c in self.columns(number)), -number
+
+        ready = [
+            n for n in self.left if n == self.left[0] or not isinstance(self.body.sources[n], Function)
+        ]  # a function is called for the rows that it was called for
+        number = max(ready, key=preference)
+        self.left.remove(number)
+        return number
+
+    def keys(self, number: int) -> list[Key]:
+        """Return the equalities between what was taken up and a source."""
+        own, found = set(self.columns(number)), []
+        for test in self.tests:
+            if isinstance(test, Call) and test.op in ("=", "is_not_distinct") and len(test.args) == 2:
+                for a, b in (test.args, test.args[::-1]):
+                    of_a, of_b = columns_of(a), columns_of(b)
+                    if of_a and of_b and of_a <= self.taken and of_b <= own and a.type == b.type:
+                        found.append(Key(test, a, b))
+        return found
+
+    def read(self, number: int, wanted: Wanted, bag: bool = False) -> list[Part]:
+        """Return the wanted rows of a source."""
+        source = self.body.sources[number]
+        assert not isinstance(source, (Derived, Function))
+        return self.query.parts(source.node, wanted, bag)
+
+    def join(self, number: int, parts: list[Part]) -> None:
+        """Take up the rows of a source that fit."""
+        start, keys, found = self.starts[number], self.keys(number), []
+        null_safe = [k.test.op != "=" for k in keys]
+        theirs = [self.query.values([shift(k.next, -start) for k in keys], p.rows) for p in parts]
+        for state in self.found:
+            mine = self.query.values([k.taken for k in keys], state.rows)
+            for part, values in zip(parts, theirs, strict=True):
+                i, j = equal_pairs(mine, values, null_safe)
+                if len(i):
+                    rows, refs = state.rows[i], [(s, p[i]) for s, p in state.refs] + [(s, p[j]) for s, p in part.refs]
+                    rows[:, start : start + part.rows.shape[1]] = part.rows[j]
+                    found.append(Part(rows, state.weight[i] * part.weight[j], refs))
+        self.found = found
+        self._number |= {id(s): number for p in parts for s, _ in p.refs}
+        self.taken |= set(self.columns(number))
+        self.tests = [t for t in self.tests if all(t is not k.test for k in keys)]
+
+    def _call(self, number: int) -> None:
+        """Take up the rows that a table function yields."""
+        function = self.body.sources[number]
+        assert isinstance(function, Function)
+        if any(t.needs_dictionary for t in function.schema.types):
+            self.query.own_words()
+        call = TableCall(function.name, function.function, function.args, function.schema, self.query.owner.dictionary)
+        found = []
+        for part in self.found:
+            at, made = call(np.ascontiguousarray(part.rows))
+            part = part.take(np.asarray(at, np.int64))
+            part.rows[:, self.columns(number)] = made
+            found.append(part)
+        self.found = found
+        self.taken |= set(self.columns(number))
+
+    def ready(self) -> list[Expr]:
+        """Return the tests that can be decided."""
+        return [t for t in self.tests if columns_of(t) <= self.taken]
+
+    def decide(self, test: Expr) -> None:
+        """Keep the matches for which a test is true."""
+        self.tests = [t for t in self.tests if t is not test]
+        self.found = [p for part in self.found if len((p := self._passing(test, part)).rows)]
+
+    # -- absences ----------------------------------------------------------------------------------------------------
+
+    def blocked(self, absence: Absence, rows: Codes) -> tuple[Mask, Codes]:
+        """Return which matches an absence excludes, and the values it compares."""
+        query, cols = self.query, tuple(c for _, c in absence.keys)
+        values = query.values((*(e for e, _ in absence.keys), *absence.given), rows)
+        keys, given = values[:, : len(cols)], values[:, len(cols) :]
+        few = bool(cols) and len(rows) <= SIDEWAYS
+        hit = np.zeros(len(rows), bool)
+        for part in query.parts(absence.node, ((cols, distinct(keys)),) if few else ()):
+            i, j = equal_pairs(keys, part.rows[:, list(cols)], [absence.null_safe] * len(cols))
+            if absence.residual is not None:
+                both = np.concatenate([part.rows[j], given[i]], axis=1)
+                i = i[query.value(absence.residual, both) == 1]
+            hit[i] = True
+        return hit, values
+
+    def _exclude(self, absence: Absence, wanted: Wanted, outer: bool) -> None:
+        """Keep the matches that an absence does not exclude, which stand on it."""
+        query, node, cols = self.query, absence.node, tuple(c for _, c in absence.keys)
+        name, kept = query.name_of(node), []
+        schema = Schema(tuple(node.schema.columns[c] for c in cols) or self._named(absence.given))
+        for part in self.found:
+            hit, values = self.blocked(absence, part.rows)
+            if among_all(query.values(self.body.out, part.rows[hit]), wanted).any():
+                query.doubt(
+                    "losing rows of what EXCEPT takes away lets more through"
+                    if absence.null_safe
+                    else f"losing rows of {name} could let more through, since they keep others away"
+                )
+            if not hit.all():
+                number, first = numbered(values := values[~hit, : len(cols) or None])
+                key = (node.node if isinstance(node, Given) else node, cols, absence.residual)
+                source = Absent(query, f"no {name}", key, schema, values[first])
+                self._number[id(source)] = len(self.starts)
+                kept.append(part.take(np.flatnonzero(~hit)).and_also(source, number))
+        self.found = kept
+        if kept and query.owner.is_volatile(node):
+            forbidden = "" if outer else " that must not be there"
+            query.doubt(
+                "losing rows may bring about rows that EXCEPT takes away"
+                if absence.null_safe
+                else f"rows of {name}{forbidden} may appear when others are lost"
+            )
+
+    def _named(self, exprs: tuple[Expr, ...]) -> tuple[Column, ...]:
+        own = [c for s in self.body.sources for c in s.schema.columns]
+        return tuple(
+            own[e.index] if isinstance(e, Col) else Column(f"c{i}", e.type) for i, e in enumerate(exprs, len(own))
+        )
+
+
+def equal_to_constant(test: Expr) -> tuple[Col, Lit] | None:
+    """Return the column and the constant that a test says are equal."""
+    if isinstance(test, Call) and test.op == "=" and len(test.args) == 2:
+        a, b = test.args if isinstance(test.args[0], Col) else test.args[::-1]
+        if isinstance(a, Col) and isinstance(b, Lit) and b.value is not None and a.type == b.type:
+            return a, b
+    return None
+
+
+def equal_pairs(left: Codes, right: Codes, null_safe: list[bool]) -> tuple[Codes, Codes]:
+    """Return the positions of all pairs of equal rows; a NULL equals nothing in columns that are not `null_safe`."""
+    i, j = pairs(left, right)
+    strict = [c for c, safe in enumerate(null_safe) if not safe]
+    if strict:
+        present = (left[i][:, strict] != NULL).all(axis=1)
+        i, j = i[present], j[present]
+    return i, j
