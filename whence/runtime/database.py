@@ -1,4 +1,4 @@
-"""The public API: a database of tables and views that keep themselves up to date."""
+"""The public API: a database of tables and of views that are maintained incrementally."""
 
 from __future__ import annotations
 
@@ -76,24 +76,24 @@ def open(
     partitions: int | None = None,
     on_spark: Mapping[str, Any] | None = None,
 ) -> Database:
-    """The database in the folder `path`, made if it is not there; without a path a new one in memory.
+    """Open the database in the folder `path`, and make it if it is not there; without a path, make one in memory.
 
-    read_only        look at a database that another process may be writing to, always at its last committed epoch
-    durability       "commit": a transaction ends when it is on stable storage; "interval": that is seen to every
-                     `sync_interval` seconds; "none": when the system sees fit. A crash never leaves half an epoch.
-    retain           how much of the past `at` can read: a number of epochs, a time such as '7 days', or 'all'; kept
+    read_only        only read; another process may be writing. Reads are at the last committed epoch
+    durability       "commit": a transaction returns when it is on stable storage; "interval": it is synced every
+                     `sync_interval` seconds; "none": when the system does it. A crash never leaves half an epoch
+    retain           how much of the past `at` can read: a number of epochs, a time such as '7 days', or 'all'; stored
                      with the database, 0 at first
-    setup            called with the database before its views are loaded, to give it the Python functions they call
-    progress         told of a long opening: what is being done, how much of it is done, of how much
-    recursion_limit  how deep a derivation through a recursive view may become before it is held to have no end; kept
-                     with the database, 100,000 at first
-    clock            seconds since 1970, in place of the machine's clock; rows with a time-to-live then leave with the
-                     next commit, read or `expire`, and not by themselves
-    disk             what all files are written through, to be replaced in tests of faults
-    spark            a SparkSession: tables and views are then kept in partitions, by jobs where there is much to do
-    partitions       how many; as the database has them, or one a core, if nothing is said. Without `spark` they are
-                     all kept in this process
-    on_spark         finer settings: inline_rows, inline_bytes, copied_rows, worker_memory, host, port (docs/spark.md)
+    setup            called with the database before its views are loaded, to register the Python functions they call
+    progress         called during a long opening with the current work, how much of it is done, and of how much
+    recursion_limit  how many levels deep a derivation may be before the recursion counts as endless; stored with the
+                     database, 100,000 at first
+    clock            a function that returns seconds since 1970, in place of the machine's clock; rows with a
+                     time-to-live then expire with the next commit, read or `expire` only
+    disk             the object that writes all files; tests of faults replace it
+    spark            a SparkSession: tables and views are then in partitions, and large epochs run as jobs
+    partitions       the number of partitions; by default as the database has, or one per core. Without `spark` all of
+                     them are in this process
+    on_spark         more settings: inline_rows, inline_bytes, copied_rows, worker_memory, host, port (docs/spark.md)
 
     >>> with open() as db:
     ...     _ = db.execute("CREATE TABLE link (src TEXT, dst TEXT)")
@@ -169,9 +169,9 @@ def _set_up(runtime: Embedded, setup: Callable[[Database], object] | None, lasti
 
 
 class Database:
-    """Tables, and views that are exact after every batch of changes. Made by `whence.open`.
+    """Tables, and views that are exact after every batch of changes. `whence.open` makes one.
 
-    Any thread may read, and sees the last committed epoch; writers take turns.
+    Any thread may read. It sees the last committed epoch. Writers take turns.
 
     >>> db = open()
     >>> _ = db.execute('''
@@ -199,18 +199,18 @@ class Database:
     # -- SQL ---------------------------------------------------------------------------------------------------------
 
     def execute(self, sql: str, progress: Progress | None = None) -> Result:
-        """Run a script; the result of its last statement. `progress(view, done, total)` hears of views being filled."""
+        """Run a script; return its last result. `progress(view, done, total)` reports views being filled."""
         result = Result(message="nothing to do")
         for result in self.script(sql, progress):  # noqa: B007 - the last one counts
             pass
         return result
 
     def script(self, sql: str, progress: Progress | None = None) -> Iterator[Result]:
-        """Run a script statement by statement, as the results are asked for."""
+        """Run a script statement by statement, as the caller iterates over the results."""
         return statements.execute(self._now, sql, progress)
 
     def query(self, sql: str) -> Result:
-        """The answer of a SELECT over tables and views as of the last committed epoch.
+        """Answer a SELECT over tables and views as of the last committed epoch.
 
         >>> open().query("SELECT 1 + 1 AS two").rows
         [(2,)]
@@ -232,23 +232,22 @@ class Database:
         early: Early | None = None,
         missing: Missing = "error",
     ) -> int:
-        """Insert rows (tuples, dicts, Arrow, pandas, polars, Spark, a `Path` of a file); return how many there were.
+        """Insert rows (tuples, dicts, Arrow, pandas, polars, Spark, a `Path` of a file); return the row count.
 
-        Dicts, frames and files are taken by the names of their columns; levels of a pandas index that have names are
-        columns. A column that the table does not have is an error. So is one that is not given, unless
-        `missing="null"` makes it NULL.
+        Dicts, DataFrames and files are matched by column name; named levels of a pandas index are columns. A column
+        that the table does not have is an error. So is a missing one, unless `missing="null"` makes it NULL.
 
-        In a table with a primary key a row replaces the one that has its key. In a table with a time-to-live a row
-        that is there already lives anew. To a stream rows are appended, in the order they are given. A row that is
-        owed (`delete`) is not seen: it pays for its deletion.
+        In a table with a primary key a row replaces the one that has its key. In a table with a time-to-live, inserting
+        an existing row restarts its life. Rows are appended to a stream in the given order. A row that is owed (see
+        `delete`) cancels its deletion, and no view sees it.
 
         on_error  rows that do not fit: "fail" is an error, and nothing is inserted; "skip" leaves them out and logs
                   them; "reject" writes them to the table `rejects` (source, batch, file, line, reason, record) in the
                   same epoch
-        op        a column of the data, in tuples the last one, that says of each row whether it comes or goes (as in
-                  `attach`): the rows are taken in their order, in one epoch
-        early     with `op`, a deletion whose row is not there: "hold" until the row comes (if not given, and the table
-                  has no ttl), "ignore" or "error"
+        op        a column of the data, in tuples the last one, that says whether each row is inserted or deleted (as in
+                  `attach`); rows are applied in order, in one epoch
+        early     with `op`, a deletion whose row is not there: "hold" it until the row arrives (default, unless the
+                  table has a ttl), "ignore" it, or "error"
 
         >>> db = open(); _ = db.execute("CREATE TABLE a (x INT)")
         >>> db.insert("a", [(1, "+"), (2, "+"), (1, "-")], op="op"), db["a"].rows
@@ -274,7 +273,7 @@ class Database:
             return pending.insert(self._codes(data, pending.table.schema, name, missing, room))
 
     def _take(self, name: str, data: Any, op: str, early: Early | None, on_error: OnError, missing: Missing) -> int:
-        """Do what a column of operations says, row after row, in one epoch; how many rows there were."""
+        """Apply the rows in order, as their operations say, in one epoch; return the row count."""
         runtime = self._runtime
         table = runtime.table_of(name)
         chosen = early_choice(early, default="hold" if table.lifetime is None else "ignore")
@@ -301,17 +300,17 @@ class Database:
     ) -> int:
         """Delete rows; return how many were there.
 
-        data    rows, of any kind that `insert` takes; each is deleted once for each time it is given. A dict (or a
-                frame) with only some of the columns is a condition: all rows that have these values are deleted
+        data    rows, of any kind that `insert` takes; each deletes one copy. A dict (or a DataFrame) with only some
+                of the columns is a condition: it deletes all rows that have these values
         key     in place of data, a primary key, or a list of them; a key of several columns is a tuple
         where   in place of data, a condition: columns and their values (None is IS NULL, a list is IN), or SQL
-        early   a row, a key or a condition that finds nothing: "ignore" passes over it (if not given); "error" is a
-                MissingRowError, and then nothing is deleted; "hold" remembers that the row is owed, so that it cancels
-                the next insertion of an equal row (see `owed`), and is for whole rows only
+        early   a row, a key or a condition that finds nothing: "ignore" skips it (default); "error" raises a
+                MissingRowError, and nothing is deleted; "hold" makes the table owe the row, so that the deletion
+                cancels the next insertion of an equal row (see `owed`); it is for whole rows only
         strict  the same as early="error"
 
-        Keys and conditions are looked up by an index, not by a scan. Of a Spark DataFrame, which jobs delete, the
-        number of rows given is returned.
+        Keys and conditions use an index, not a scan. For a Spark DataFrame, which jobs delete, this returns the number
+        of rows given.
 
         >>> db = open(); _ = db.execute("CREATE TABLE a (id INT PRIMARY KEY, x TEXT)")
         >>> _ = db.insert("a", [(1, "old"), (2, "old"), (3, "new"), (4, "new")])
@@ -344,15 +343,15 @@ class Database:
             return writing.delete(pending, given, runtime, chosen)
 
     def owed(self, table: str) -> Result:
-        """The rows whose deletions came before them and are held (`early="hold"`), each as often as it is owed.
+        """Return the rows whose deletions arrived first and are held (`early="hold"`), each as often as it is owed.
 
-        SQL has them as `SELECT … FROM owed(table)`. Debts are part of the database as its rows are; those of a table
-        with a time-to-live leave after that time.
+        In SQL: `SELECT … FROM owed(table)`. Owed rows are part of the database like other rows; in a table with a
+        time-to-live they expire after that time.
         """
         return Result(self._now.owed(_name(table)))
 
     def forgive(self, table: str, data: Any = None) -> int:
-        """Forget what a table owes, all of it or these rows however often they are owed; how many rows that were.
+        """Forget owed rows of a table, all of them or these, however often they are owed; return the row count.
 
         >>> db = open(); _ = db.execute("CREATE TABLE a (x INT)")
         >>> _ = db.delete("a", [(1,), (1,), (2,)], early="hold"); db.forgive("a", (1,)), db.owed("a").rows
@@ -374,10 +373,10 @@ class Database:
         *,
         key: Any = None,
     ) -> int:
-        """Give columns new values in the rows that match; return how many did.
+        """Set columns in the rows that match; return how many did.
 
         where  columns and their values (None is IS NULL, a list is IN), or SQL; without it and `key`, every row
-        key    in its place, a primary key, or a list of them
+        key    in place of where, a primary key, or a list of them
 
         >>> db = open(); _ = db.execute("CREATE TABLE a (id INT PRIMARY KEY, x TEXT)"); _ = db.insert("a", (1, "old"))
         >>> db.update("a", {"x": "new"}, {"id": 1}), db.update("a", {"x": "newer"}, key=1), db["a"].rows
@@ -410,7 +409,7 @@ class Database:
         return inserted
 
     def _by_jobs(self, data: Any) -> bool:
-        """Whether rows stay in Spark on their way; in a transaction they come here."""
+        """Say whether the rows stay in Spark; in a transaction they come to the driver."""
         runtime = self._runtime
         on_spark = isinstance(runtime, Sharded) and runtime.spark is not None
         return on_spark and frames.is_frame(data) and not runtime.is_writing
@@ -434,9 +433,9 @@ class Database:
             yield frames.to_arrow(data) if frames.is_frame(data) else data
 
     def expire(self) -> int:
-        """Let the rows leave whose time is up, in an epoch; how many did.
+        """Delete the rows whose time-to-live is up, in an epoch; return how many.
 
-        Commits and reads do this by themselves, and so does a thread in the background.
+        Commits and reads do this, too, and so does a background thread.
 
         >>> now = 0
         >>> db = open(clock=lambda: now); _ = db.execute("CREATE TABLE a (x INT) WITH (ttl = '60 s')")
@@ -447,7 +446,7 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[Self]:
-        """Make all writes inside one epoch: all of them happen, or on any error none.
+        """Make one epoch of all writes inside: all of them happen, or on any error none.
 
         >>> db = open(); _ = db.execute("CREATE TABLE a (x INT)")
         >>> with db.transaction():
@@ -469,17 +468,17 @@ class Database:
         strict: bool = False,
         missing: Missing = "error",
     ) -> WhatIf:
-        """What one epoch of these writes would change, exactly, in the tables and in every view (or those of `views`);
-        nothing is changed.
+        """Return what one epoch of these writes would change, exactly, in the tables and in every view (or those of
+        `views`). Change nothing.
 
         sql     a script of INSERT, DELETE and UPDATE; then come the others, in this order:
-        delete  by table, the rows to delete, whole or by some of their columns as in `delete`, or a condition in SQL;
-                those that are not there are passed over, or under `strict` an error
-        update  by table, a pair of new values and where (as `update` takes them), or a list of such pairs
-        insert  by table, the rows to insert, of any kind that `insert` takes, with `missing` as there
+        delete  per table, the rows to delete, whole or by some of their columns as in `delete`, or a condition in SQL;
+                missing rows are skipped, or under `strict` an error
+        update  per table, a pair of new values and where (as `update` takes them), or a list of such pairs
+        insert  per table, the rows to insert, of any kind that `insert` takes, with `missing` as there
 
-        It may be asked beside writers and readers, who wait for it as for an epoch; also of a database that is only
-        read, and of `at(epoch)`. An error says what committing it would have said.
+        Writers and readers wait for it as for an epoch. It works on a read-only database and on `at(epoch)`, too. It
+        raises what committing the writes would have raised.
 
         >>> db = open()
         >>> _ = db.execute("CREATE TABLE a (x INT); CREATE VIEW b AS SELECT SUM(x) AS s FROM a")
@@ -500,7 +499,7 @@ class Database:
 
     @property
     def recovery(self) -> Recovery | None:
-        """What opening the database found and did; None if it is in memory."""
+        """The report of the recovery at opening; None if the database is in memory."""
         return self._runtime.recovery
 
     def sync(self) -> None:
@@ -508,9 +507,9 @@ class Database:
         self._runtime.sync()
 
     def snapshot(self) -> bool:
-        """Write an image of all state now, so that opening need not replay the log; False if nothing has changed.
+        """Write an image of all state now, so that opening need not replay the log; return False if nothing changed.
 
-        This happens by itself when the log has grown, and on closing. Nobody has to wait meanwhile.
+        This also happens when the log has grown, and on closing. Readers and writers go on meanwhile.
         """
         return self._runtime.snapshot()
 
@@ -520,11 +519,11 @@ class Database:
         return self._runtime.retained
 
     def at(self, epoch: int) -> Database:
-        """The database as it was after an epoch that is retained (`retain` of `whence.open`), for reading only."""
+        """Return the database as it was after a retained epoch (`retain` of `whence.open`), for reading only."""
         return Database(self._runtime.at(epoch))
 
     def backup(self, path: str | Path, progress: Progress | None = None) -> Backup:
-        """Copy the database to a new folder, while it is in use; the copy is read in full before it gets its name.
+        """Copy the database to a new folder while it is in use; the folder appears when the copy has been verified.
 
         >>> import tempfile; folder = tempfile.TemporaryDirectory(); path = Path(folder.name)
         >>> with open(path / "db") as db:
@@ -547,8 +546,8 @@ class Database:
     ) -> Archive:
         """Write the tables as Parquet, and tables and views as SQL, to a folder; `import_database` reads it.
 
-        All of it is of one epoch, and nobody has to wait meanwhile. A folder that is not empty is refused, unless
-        `force` is given: then an export that is there is replaced.
+        The export is of one epoch; readers and writers go on meanwhile. A folder that is not empty is refused, unless
+        `force` replaces the export in it.
         """
         return copying.export(self._runtime, local_path(path), force=force, compression=compression, progress=progress)
 
@@ -586,22 +585,22 @@ class Database:
         return self._now.catalog.statements()
 
     def __getitem__(self, name: str) -> Handle:
-        """A table, stream or view by name; of a stream there are the rows that are kept, in their order."""
+        """Return a handle of a table, stream or view; a stream has its retained rows, in order."""
         return Handle(self._now, _name(name))
 
     def __contains__(self, name: str) -> bool:
         return _name(name) in self._now.program.tables or _name(name) in self.views
 
     def changes(self, name: str, snapshot: bool = False) -> Changes:
-        """The changes of a view (or table) from now on; with `snapshot` its present rows come first."""
+        """Follow the changes of a view (or table) from now on; with `snapshot` its present rows come first."""
         return self._now.changes(_name(name), snapshot)
 
     def advance(self, stream: str | Sequence[str], value: Any, *, on: str | None = None) -> None:
-        """Promise that no row of a stream with a smaller value of a column is to come, and close windows up to it.
+        """Promise that no row of a stream with a smaller value of a column will follow, and close windows up to it.
 
-        `on` names the column; it can be left out if the windows over the stream go by one. Windows over several
-        streams need them all in one call. A promise is an epoch of its own, and is never taken back: a row that breaks
-        it is late for what has closed.
+        `on` names the column; leave it out if all windows over the stream are on one column. Windows over several
+        streams need them all in one call. A promise is an epoch of its own and is final: a row that breaks it is late
+        for what has closed.
 
         >>> import whence
         >>> db = whence.open(); _ = db.execute("CREATE STREAM s (t INT)")
@@ -612,10 +611,10 @@ class Database:
         watermarks.advance(self._runtime, stream, value, on)
 
     def flush(self, stream: str | Sequence[str] | None = None) -> None:
-        """Close every window on a column that has rows of a stream (or of all), and let sorts give out what they hold.
+        """Close every window on a column that has rows of a stream (or of all), and let sorts release their buffers.
 
-        The stream may go on: rows that come later are late only for windows that have closed. Windows of rows stay
-        open until they have their rows.
+        The stream may go on: later rows are late only for windows that have closed. Windows of rows stay open until
+        they have their rows.
 
         >>> import whence
         >>> db = whence.open(); _ = db.execute("CREATE STREAM s (t INT)")
@@ -626,18 +625,16 @@ class Database:
         watermarks.flush(self._runtime, stream)
 
     def late(self, view: str) -> LateRows:
-        """The rows that came too late for a view: their `count`, and the last of them.
-
-        They were in no window; what an operator counts as late is said in docs/streams.md."""
+        """Return the rows that arrived too late for a view: their `count`, and the last of them (docs/streams.md)."""
         return lateness.late(self._now, _name(view))
 
     # -- asking why: what answers is loaded with the first question ---------------------------------------------------
 
     def why(self, view: str, /, row: Row = None, *, limit: int = 2_000_000, **columns: Any) -> Explanation:
-        """What is behind a row of a view: base rows, minimal witnesses, the derivations; or why it is not there.
+        """Explain a row of a view: its base rows, minimal witnesses and derivations; or why it is not there.
 
-        The row is meant by some of its columns, as many as tell it apart, or by `row`: a tuple, or a mapping of columns
-        to values, which is also the way to name a column `row` or `limit`. More than `limit` derivations are an error.
+        Identify the row by any columns that match it alone, or by `row`: a tuple, or a mapping of columns to values,
+        which also allows columns named `row` or `limit`. More than `limit` derivations are an error.
 
         >>> db = open()
         >>> _ = db.execute('''
@@ -653,7 +650,7 @@ class Database:
         >>> db.why("reachable", src="C", dst="A").holds
         False
 
-        A row of a stream may be meant by its tid, too. What is said of it is what it came from: `tids`, by stream.
+        A row of a stream may be identified by its tid, too. Its explanation has the `tids` of its inputs, per stream.
 
         >>> db = open()
         >>> _ = db.execute("CREATE STREAM a (x INT); CREATE VIEW b WITH (provenance = 'lineage') AS "
@@ -667,8 +664,8 @@ class Database:
         return asking.why(self._now, _name(view), row, columns, limit)
 
     def trace(self, stream: str, tid: int | None = None, /, row: Row = None, **columns: Any) -> Trace:
-        """The results that a row of a stream reached, in every view that is traced from it (`provenance` of
-        `CREATE VIEW`). The row is meant by its tid, or as in `why`.
+        """Return the results that a row of a stream reached, in every view traced from it (`provenance` of
+        `CREATE VIEW`). Identify the row by its tid, or as in `why`.
 
         >>> db = open()
         >>> _ = db.execute("CREATE STREAM a (x INT); CREATE VIEW b WITH (provenance = 'lineage') AS "
@@ -682,8 +679,8 @@ class Database:
         return asking.trace(self._now, _name(stream), tid, row, columns)
 
     def provenance(self, view: str, source: str | None = None) -> Result:
-        """Each result of a traced stream view beside each of its inputs from a source, which may be left out if there
-        is one only: `SELECT * FROM provenance(view, source)`.
+        """Return each result of a traced stream view beside each of its inputs from a source (optional if there is
+        only one), as `SELECT * FROM provenance(view, source)` does.
 
         >>> db = open()
         >>> _ = db.execute("CREATE STREAM a (x INT); CREATE VIEW b WITH (provenance = 'lineage') AS "
@@ -697,7 +694,7 @@ class Database:
         return Result(asking.provenance(self._now, _name(view), None if source is None else _name(source)))
 
     def annotation(self, view: str, /, row: Row = None, *, limit: int = 100, **columns: Any) -> Annotation:
-        """What a row of a view with `maintain` carries: its minimal witnesses, smallest first and at most `limit`.
+        """Return the annotation of a row of a view with `maintain`: at most `limit` witnesses, smallest first.
 
         >>> db = open()
         >>> _ = db.execute("CREATE TABLE link (a INT, b INT)")
@@ -712,8 +709,8 @@ class Database:
         return annotated.annotation(self._now, _name(view), row, columns, limit)
 
     def critical(self, view: str, /, row: Row = None, *, limit: int = 2_000_000, **columns: Any) -> Critical:
-        """The base rows whose loss alone removes a row (meant as in `why`); without a row, all base rows whose loss
-        takes rows of the view along, most first: the single points of failure.
+        """Return the base rows whose loss alone removes a row (identified as in `why`). Without a row, rank the base
+        rows by how many rows of the view their loss removes: the single points of failure.
 
         >>> db = open()
         >>> _ = db.execute("CREATE TABLE a (x INT, y INT); CREATE VIEW b AS SELECT DISTINCT x FROM a")
@@ -726,7 +723,7 @@ class Database:
         return asking.critical(self._now, _name(view), row, columns, limit)
 
     def resilience(self, view: str, /, row: Row = None, **columns: Any) -> Resilience:
-        """The least number of base rows whose loss removes a row (meant as in `why`), and one such set.
+        """Return the fewest base rows whose loss removes a row (identified as in `why`): their number, and one such set.
 
         >>> db = open()
         >>> _ = db.execute("CREATE TABLE a (x INT, y INT); CREATE VIEW b AS SELECT DISTINCT x FROM a")
@@ -741,8 +738,8 @@ class Database:
     def contribution(
         self, view: str, /, row: Row = None, *, samples: int | None = None, seed: int = 0, **columns: Any
     ) -> Contribution:
-        """How much each base row matters to a row (meant as in `why`): Shapley and Banzhaf values of its function,
-        exact where its decision diagram fits, else from `samples` (20,000, or fewer where base rows are very many).
+        """Return how much each base row matters to a row (identified as in `why`): Shapley and Banzhaf values, exact
+        where the decision diagram fits, else from `samples` (20,000, or fewer where there are very many base rows).
 
         >>> db = open()
         >>> _ = db.execute("CREATE TABLE a (x INT, y INT); CREATE VIEW b AS SELECT DISTINCT x FROM a")
@@ -766,13 +763,13 @@ class Database:
         seed: int = 0,
         **columns: Any,
     ) -> Reliability:
-        """The probability that a row (meant as in `why`) is there, when base rows are, independently of each other.
+        """Return the probability of a row (identified as in `why`), if base rows are there independently of each other.
 
-        given       by table, the probability of its rows, or the column that has that of each; tables that are not
-                    named are certain
-        samples     how many cases are drawn where the decision diagram does not fit; then there is an interval, which
-        confidence  has the truth in it with this probability
-        seed        of the samples
+        given       per table, the probability of its rows, or the column that has that of each; other tables are
+                    certain
+        samples     how many samples to draw where the decision diagram does not fit; then the answer has an interval
+        confidence  the probability that the interval contains the truth
+        seed        seed of the samples
 
         >>> db = open()
         >>> _ = db.execute("CREATE TABLE a (x INT, p DOUBLE); CREATE VIEW b AS SELECT DISTINCT x FROM a")
@@ -790,38 +787,37 @@ class Database:
     # -- Spark -------------------------------------------------------------------------------------------------------
 
     def attach(self, table: str, stream: Any, **options: Any) -> str:
-        """Let a streaming DataFrame be a source of a table, from `start` on; the name it is known by.
+        """Make a streaming DataFrame a source of a table, from `start` on; return the name of the source.
 
-        op                  a column that says insert or delete, in the usual spellings; all are inserts if not given
-        early               a deletion that comes before its row: "hold" until the row comes, "ignore" or "error"; held
-                            if not given, except in tables with a ttl (see `owed`)
-        format              "debezium": the messages of Debezium, as JSON in `value` or in columns before, after, op;
+        op                  a column that says insert or delete, in the usual spellings; without it all are inserts
+        early               a deletion that arrives before its row: "hold" (default, except in tables with a ttl),
+                            "ignore" or "error" (see `owed`)
+        format              "debezium": Debezium messages, as JSON in `value` or in columns before, after, op;
                             "json": JSON objects in `value`, lines of files or messages
         missing             with "json", members that a row to insert does not have: "error", or "null"
-        name                what its progress is kept under, so the same in every run; else the table's name
-        order_by            columns by which rows of one batch are put in order
-        strict              columns that the table does not have are an error
-        max_rows_per_epoch  a larger batch becomes several epochs
+        name                the name under which its position is stored, the same in every run; default: the table's
+        order_by            columns that order the rows of one batch
+        strict              make columns that the table does not have an error
+        max_rows_per_epoch  split a larger batch into several epochs
         on_error            records that do not fit: "fail", "skip", or "reject" to the table `rejects`
         timestamps          the unit of Debezium's timestamps: "auto", "millis", "micros", "nanos"
         """
         return self._sharded("attach").streams.attach(_name(table), stream, **options)
 
     def start(self, trigger: Any = None, checkpoint: str | Path | None = None, **options: Any) -> Running:
-        """Begin to take in what has been attached; a handle like Spark's StreamingQuery.
+        """Start all attached sources; return a handle like Spark's StreamingQuery.
 
-        trigger     as fast as possible if not given; a time such as "1 second"; "availableNow" ends when all that is
-                    there has been taken in
-        checkpoint  a folder for Spark's own; else one in the database
+        trigger     default: as fast as possible; a time such as "1 second"; "availableNow" reads what is there and ends
+        checkpoint  the folder of Spark's checkpoint; default: in the database's folder
         """
         return self._sharded("start").streams.start(trigger=trigger, checkpoint=checkpoint, **options)
 
     def changes_to(self, view: str, writer: Any, **options: Any) -> Sink:
-        """Hand every epoch's change of a view or table, as a Spark DataFrame, to a writer.
+        """Pass every epoch's change of a view or table to a writer, as a Spark DataFrame.
 
         writer  called with the DataFrame (the view's columns, whence_op, whence_count, whence_epoch) and the epoch's
                 number, as `foreachBatch` would; or a dict such as {"format": "parquet", "path": …}
-        name    what its progress is kept under; else the view's name
+        name    the name under which its position is stored; default: the view's
         start   "now", or "snapshot": the present rows are the first change
         """
         return sinks.changes_to(self._sharded("changes_to"), _name(view), writer, **options)
@@ -843,10 +839,10 @@ class Database:
         returns: str,
         deterministic: bool = True,
     ) -> Any:
-        """Make a Python function callable in SQL. Without `function` a decorator. NULL comes in as None.
+        """Make a Python function callable in SQL. Without `function`, return a decorator. NULL is None.
 
-        With deterministic=False calls with equal arguments may give different answers. Views that would have to call
-        it again for the same row are refused.
+        With deterministic=False, calls with equal arguments may return different values. Views that would call it again
+        for the same row are refused.
 
         >>> db = open()
         >>> @db.create_function("double", args=["INT"], returns="BIGINT")
@@ -870,7 +866,7 @@ class Database:
         returns: str,
         deterministic: bool = True,
     ) -> Any:
-        """Make a Python function that yields rows usable in FROM. Without `function` a decorator.
+        """Make a Python function that yields rows usable in FROM. Without `function`, return a decorator.
 
         For deterministic=False see `create_function`.
 
@@ -889,26 +885,26 @@ class Database:
     # -- looking inside ----------------------------------------------------------------------------------------------
 
     def explain(self, name: str) -> str:
-        """How a view is kept: its logical plan, the operators with their state, stratum, algebra and policy."""
+        """Describe how a view runs: its logical plan, operators with their state, stratum, algebra and policy."""
         return self._now.explain(_name(name))
 
     def describe(self, name: str) -> Result:
-        """The columns of a table or view."""
+        """Return the columns of a table or view."""
         return Result(explaining.describe(self._now, _name(name)))
 
     def state(self) -> list[dict[str, Any]]:
-        """Rows and bytes of every table, operator and arrangement."""
+        """Return rows and bytes of every table, operator and arrangement."""
         return explaining.state(self._now)
 
     def metrics(self) -> dict[str, Any]:
-        """Counters since the database was opened."""
+        """Return the counters since the database was opened."""
         runtime = self._now
         return {**explaining.metrics(runtime), **lateness.metrics(runtime)}
 
     # -- ending ------------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """End the database; iterators that follow changes end too."""
+        """Close the database; change feeds end, too."""
         self._runtime.close()
 
     def __enter__(self) -> Self:
@@ -927,14 +923,14 @@ class Database:
 
 
 def _name(name: object) -> str:
-    """Names are kept in lower case."""
+    """Return the name in lower case."""
     if not isinstance(name, str):
         raise CatalogError(f"a name is text, not {type(name).__name__}")
     return name.lower()
 
 
 def _function_name(name: object) -> str:
-    """Functions are called by their plain names."""
+    """Check that a function has a plain name."""
     if not _name(name).isidentifier():
         raise CatalogError(f"a function's name is made of letters, digits and _, not {shown(name)}")
     return _name(name)
