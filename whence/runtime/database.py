@@ -723,7 +723,7 @@ class Database:
         return asking.critical(self._now, _name(view), row, columns, limit)
 
     def resilience(self, view: str, /, row: Row = None, **columns: Any) -> Resilience:
-        """Return the fewest base rows whose loss removes a row (identified as in `why`): their number, and one such set.
+        """Return the fewest base rows whose loss removes a row (identified as in `why`): how many, and one such set.
 
         >>> db = open()
         >>> _ = db.execute("CREATE TABLE a (x INT, y INT); CREATE VIEW b AS SELECT DISTINCT x FROM a")
