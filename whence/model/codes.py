@@ -64,7 +64,7 @@ class Interval(NamedTuple):
 
 
 def floats_to_codes(values: NDArray[np.float64]) -> Codes:
-    """Order-preserving codes of floats (NULLs are the caller's business).
+    """Encode floats as order-preserving codes; the caller handles NULL.
 
     >>> floats_to_codes(np.array([-1.5, 0.0, 2.0])).argsort().tolist()
     [0, 1, 2]
@@ -77,13 +77,13 @@ def floats_to_codes(values: NDArray[np.float64]) -> Codes:
 
 
 def codes_to_floats(codes: Codes) -> NDArray[np.float64]:
-    """The floats behind their codes; NULL comes out as NaN."""
+    """Decode floats from their codes; NULL becomes NaN."""
     codes = np.ascontiguousarray(codes, np.int64)
     return (codes ^ ((codes >> 63) & _FLIP)).view(np.float64)
 
 
 class Dictionary:
-    """Interned values: each distinct hashable has one small code for ever. Append-only, and safe among threads.
+    """The interned values: each distinct hashable has one small, permanent code. Append-only and thread-safe.
 
     >>> d = Dictionary(); d.intern("b"), d.intern("a"), d.intern("b")
     (0, 1, 0)
@@ -114,7 +114,7 @@ class Dictionary:
             return self._give(value)
 
     def _give(self, value: Hashable) -> int:
-        """The code of a value that had none a moment ago; another thread may have been quicker."""
+        """Assign a code to a value that had none a moment ago, unless another thread was quicker; return it."""
         code = self._code.get(value)
         if code is None:
             if isinstance(value, str) and not value.isascii():
@@ -125,7 +125,7 @@ class Dictionary:
         return code
 
     def intern_all(self, values: Iterable[Any]) -> Codes:
-        """Codes of many values; None becomes NULL."""
+        """Encode many values; None becomes NULL."""
         values = values if isinstance(values, (list, tuple)) else list(values)
         get = self._code.get
         try:
@@ -136,7 +136,7 @@ class Dictionary:
                 return np.array([NULL if value is None else give(value) for value in values], np.int64)
 
     def since(self, first: int) -> list[Any]:
-        """The values with codes from `first` on."""
+        """Return the values with codes from `first` on."""
         return self._value[first:]
 
     def extend(self, first: int, values: list[Any]) -> bool:
@@ -184,12 +184,12 @@ class Dictionary:
         return self._value[code]
 
     def values(self, codes: Codes) -> list[Any]:
-        """The values behind the codes, None for NULL."""
+        """Decode values; NULL becomes None."""
         value = self._value
         return [None if c == NULL else value[c] for c in codes.tolist()]
 
     def order_of(self, codes: Codes) -> Codes:
-        """Labels that order like the values (NULL stays NULL). Valid while `order_version` stands."""
+        """Return labels that order like the values (NULL stays NULL), valid until `order_version` changes."""
         if self._labelled < len(self._value):
             with self._adding:
                 self._label_new()
@@ -199,13 +199,14 @@ class Dictionary:
         return out
 
     def ranks(self, codes: Codes, type: Type) -> Codes:
-        """Numbers that order like the values of any type (NULL stays NULL). Valid while `order_version` stands."""
+        """Return numbers that order like the values of any type (NULL stays NULL), valid until `order_version`
+        changes."""
         if type.is_wide:
             return wide.ranks(codes, self)
         return self.order_of(codes) if type.is_interned else codes
 
     def labels(self) -> Codes:
-        """The labels of all codes so far, as `order_of` gives them; they stay in order whatever comes later."""
+        """Return the labels of all codes so far, as `order_of` gives them; their order never changes."""
         if self._labelled < len(self._value):
             with self._adding:
                 self._label_new()
@@ -257,7 +258,7 @@ def _order_key(value: Any) -> Any:
 
 
 def encode_value(value: Any, type: Type, dictionary: Dictionary) -> int:
-    """The code of one Python value as a value of `type`, or DataError if it does not fit.
+    """Encode a Python value as a value of `type`; raise DataError if it does not fit.
 
     >>> encode_value(3, Type(Kind.INTEGER), Dictionary())
     3
@@ -285,7 +286,7 @@ def shown(value: Any) -> str:
 
 
 def decode_value(code: int, type: Type, dictionary: Dictionary) -> Any:
-    """The Python value behind a code."""
+    """Decode a code to its Python value."""
     if code == NULL:
         return None
     match type.kind:
@@ -305,7 +306,7 @@ def decode_value(code: int, type: Type, dictionary: Dictionary) -> Any:
 
 
 def decode_date(days: int) -> dt.date:
-    """The date of a code.
+    """Decode a date.
 
     >>> decode_date(0)
     datetime.date(1970, 1, 1)
@@ -317,7 +318,7 @@ def decode_date(days: int) -> dt.date:
 
 
 def decode_timestamp(micros: int) -> dt.datetime:
-    """The timestamp of a code."""
+    """Decode a timestamp."""
     try:
         return _EPOCH + dt.timedelta(microseconds=micros)
     except OverflowError:

@@ -1,4 +1,5 @@
-"""The errors a user meets. Each says what was wrong, where, and what to do; nothing has changed when one is raised."""
+"""The errors that users see. Each says what was wrong, where, and what to do; nothing has changed when one is
+raised."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ class WhenceError(Exception):
 
 
 def _again(kind: type[WhenceError], args: tuple[object, ...], state: dict[str, object]) -> WhenceError:
-    """An error that comes from another process, whatever its constructor takes."""
+    """Rebuild an error that comes from another process, whatever its constructor takes."""
     error = kind.__new__(kind)
     error.args = args
     error.__dict__.update(state)
@@ -53,11 +54,11 @@ class RecursionLimitError(WhenceError):
 
 
 class StorageError(WhenceError):
-    """The disk refused (full, read-only, a file vanished). What was acknowledged before stands."""
+    """A file system error (disk full, read-only, a file vanished). What was acknowledged before stays committed."""
 
 
 class CorruptionError(StorageError):
-    """A file of a database is not as it was written; the message names it and the offset."""
+    """A damaged file of a database; the message names it and the offset."""
 
     def __init__(self, path: object, offset: int, what: str):
         super().__init__(f"{path}, offset {offset}: {what}")
@@ -65,15 +66,16 @@ class CorruptionError(StorageError):
 
 
 class LockedError(StorageError):
-    """Another process writes to this database."""
+    """Another process has the database open for writing."""
 
 
 class OutOfMemoryError(MemoryError, WhenceError):
-    """An epoch needs more memory than there is; it is undone. Names the partition, what it holds and what to do."""
+    """An epoch that needs more memory than there is; it is undone. Names the partition, its size and the remedy."""
 
 
 class SparkError(WhenceError):
-    """Spark or its Java failed, or cannot be had; the message has the cause, and `__cause__` Spark's own error."""
+    """A failure of Spark or its Java, or their absence; the message has the cause, and `__cause__` Spark's own
+    error."""
 
 
 class ReplayError(WhenceError):
@@ -82,4 +84,4 @@ class ReplayError(WhenceError):
 
 
 class ExpiredError(WhenceError):
-    """Rows of a stream were asked for that it no longer keeps."""
+    """A question about rows of a stream that it no longer keeps."""

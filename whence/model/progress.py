@@ -1,4 +1,4 @@
-"""How far something long has come, for whoever wants to show it."""
+"""The progress of a long task, as a callback."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values as text, and text as values: what CAST to and from TEXT means, for constants and for columns alike.
+"""Values as text, and text as values: the meaning of CAST to and from TEXT, for constants and for columns alike.
 
 DuckDB's rules, with two exceptions: a timestamp that names an offset is converted to UTC, where DuckDB passes over the
 offset; and dates lie in the years 1 to 9999.

@@ -83,7 +83,7 @@ def translated(code: int, source: Dictionary, target: Dictionary) -> int | None:
 
 
 def is_inline(codes: Codes) -> bool:
-    """Whether all codes, none of which is NULL, are their own numbers."""
+    """Tell whether all codes, none of which is NULL, are their own numbers."""
     return not len(codes) or bool(codes.max() < INLINE and codes.min() > -INLINE)
 
 

@@ -1,4 +1,4 @@
-"""Copies of a database that others may be using.
+"""Consistent copies of a database that is in use.
 
 The law: a copy holds exactly the files of one manifest, so it is the database as of some moment: all epochs up to one,
 none after it. The writer need not stop. Files that a manifest names do not change, but for the last segment of the log,
@@ -31,7 +31,7 @@ _TRIES, _PAUSE = 5, 0.05
 
 @contextmanager
 def whole_folder(path: Path, disk: Disk) -> Iterator[Path]:
-    """A new folder, that gets its name when the block ends, and is gone if it raises."""
+    """Make a new folder that gets its name when the block ends, and is removed if it raises."""
     with telling(path, "look at"):
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             raise StorageError(f"{path} is there already: give the name of a folder that is not")
@@ -100,7 +100,7 @@ def _copy_inputs(source: Folder, to: Path, done: dict[Path, int]) -> list[Path]:
 
 
 def _in_order(path: Path, manifest: Manifest) -> list[Path]:
-    """The files that a manifest names: first those that may soon be let go of, and last the one that grows."""
+    """Sort the files that a manifest names: first those that may be removed soon, last the one that grows."""
     segments = [segment_path(path / LOG, n) for n in manifest.segments]
     links = [link for chains in manifest.chains.values() for chain in chains for link in chain]
     return [*segments[:-1], *(path / STATE / link.file for link in links), segments[-1]]

@@ -58,7 +58,7 @@ _TASK = 8  # frames that a thread reads at a time
 
 
 class Writer:
-    """Writes one file: a base, or a patch on the chain `before`. Without `finish` nothing has happened.
+    """The writer of one image file: a base, or a patch on the chain `before`. Before `finish` it has no effect.
 
         with Writer(disk, path, chain.directory) as writer:
             writer.keep("table/link")
@@ -83,7 +83,7 @@ class Writer:
         self._put(MAGIC)
 
     def add(self, part: str, image: Image) -> None:
-        """Writes what changed of a part. Its arrays are read here and not kept."""
+        """Write what changed of a part. Its arrays are read here and not kept."""
         self._new(part)
         for name, array in image.items():
             if not fits(array.dtype):
@@ -96,14 +96,14 @@ class Writer:
             self._arrays += 1
 
     def keep(self, part: str) -> None:
-        """The part is as it was before."""
+        """Note that a part has not changed."""
         self._new(part)
         if self._before is None or part not in self._before.parts:
             raise ValueError(f"{part} cannot be as before: it was not there")
         self._layout[part] = None
 
     def finish(self, meta: dict[str, Any] | None = None) -> Directory:
-        """Gives the file its name when all of it is stable; and the chain's directory with it."""
+        """Sync the file, name it and return the directory of the chain."""
         try:
             start = self._size
             directory = write_directory(
@@ -123,7 +123,7 @@ class Writer:
         return merged
 
     def abort(self) -> None:
-        """Leaves nothing behind; after `finish`, does nothing."""
+        """Remove the unfinished file; do nothing after `finish`."""
         if self._open:
             self._open = False
             self._file.close()
@@ -169,7 +169,7 @@ def _digests(raw: Raw) -> list[bytes]:
 
 
 def _changed(digests: list[bytes], known: Digests | None) -> Iterator[range]:
-    """The runs of blocks that differ from those known at their places."""
+    """Return the runs of blocks that differ from the known ones at their positions."""
     if known is None:
         yield range(len(digests))
         return
@@ -184,7 +184,7 @@ def _changed(digests: list[bytes], known: Digests | None) -> Iterator[range]:
 
 
 def _squeeze(blocks: Raw, width: int) -> tuple[bytes | memoryview, int]:
-    """The bytes of a frame, and the width of its items; verbatim if LZ4 finds nothing to gain."""
+    """Compress a frame; return its bytes and the width of its items, verbatim if LZ4 gains nothing."""
     data = LZ4.compress(to_planes(blocks, width))
     if data.size >= len(blocks):
         return blocks.tobytes(), VERBATIM
@@ -227,7 +227,7 @@ class ImageChain:
         return sum(sheet.size for sheet in self.directory.sheets)
 
     def image(self, part: str) -> Image:
-        """The arrays of a part, every block compared with its digest."""
+        """Read the arrays of a part, and compare every block with its digest."""
         image = Loaded()
         tasks = []
         for name, stored in self.directory.parts[part].items():
@@ -241,7 +241,7 @@ class ImageChain:
         return self.image(part) if part in self.directory.parts else None
 
     def verify(self, progress: Callable[[int, int], None] | None = None) -> None:
-        """Checks every byte of every file; tells how many have been checked, and of how many."""
+        """Check every byte of every file, reporting progress."""
         done, total = 0, self.file_bytes
         for file, sheet in enumerate(self.directory.sheets):
             for at in range(0, len(sheet.frames), _TASK):
@@ -253,7 +253,7 @@ class ImageChain:
             progress(total, total)
 
     def close(self) -> None:
-        """Lets go of the files; the arrays handed out stay."""
+        """Close the files; arrays that were returned stay valid."""
         self._pool.shutdown()
         self._let_go()
 
@@ -268,7 +268,7 @@ class ImageChain:
             pass
 
     def _load(self, stored: StoredArray, out: Raw, runs: Iterable[range]) -> None:
-        """Fills these runs of blocks, each of which lies in one frame."""
+        """Fill runs of blocks, each of which lies in one frame."""
         expanded: dict[int, tuple[int, Raw]] = {}  # by file the last frame of which blocks were overwritten later
         for run in runs:
             file, frame = int(stored.files[run.start]), int(stored.frames[run.start])
@@ -283,7 +283,7 @@ class ImageChain:
             target[:] = expanded[file][1][start : start + len(target)]
 
     def _frame(self, file: int, frame: int, out: Raw | None = None) -> Raw:
-        """The blocks of a frame, in `out` if given, each compared with its digest."""
+        """Read the blocks of a frame, into `out` if given, and compare each with its digest."""
         sheet, offset = self.directory.sheets[file], int(self.directory.sheets[file].offsets[frame])
         _, _, length, size, width = sheet.frames[frame].tolist()
         out = np.empty(size, np.uint8) if out is None else out
@@ -296,7 +296,7 @@ class ImageChain:
 
 
 def _runs(stored: StoredArray) -> list[range]:
-    """The blocks of an array, by the frames they are in."""
+    """Group the blocks of an array by the frames they are in."""
     files, frames = stored.files, stored.frames
     turns = np.flatnonzero((files[1:] != files[:-1]) | (frames[1:] != frames[:-1])) + 1
     return [range(start, end) for start, end in pairwise([0, *turns.tolist(), len(files)]) if start < end]

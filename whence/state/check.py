@@ -1,4 +1,4 @@
-"""Whether the files of a database are as they were written.
+"""Check the files of a database: are they as they were written?
 
 The law: every file that is listed without a problem has been read in full (a file of inputs as far as records name it)
 and agrees with its checksums, and the epochs of the log follow one another without a gap. Nothing is changed, and a
@@ -30,7 +30,7 @@ _PATIENCE = 0.05  # seconds for a writer that is just replacing a record
 
 @dataclass(frozen=True)
 class Problem:
-    """Something that is not as it should be, in a file at an offset as far as that is known."""
+    """A fault, in a file at an offset as far as that is known."""
 
     path: Path
     offset: int | None
@@ -54,7 +54,7 @@ class CheckedFile:
 
 @dataclass(frozen=True)
 class CheckedFiles:
-    """What there is in a database's folder."""
+    """The result of checking a database's folder."""
 
     files: tuple[CheckedFile, ...]
     strays: tuple[Path, ...]
@@ -76,14 +76,14 @@ def check_files(path: Path, disk: Disk, progress: Progress | None = None) -> Che
 
 
 def problem_of(error: StorageError, path: Path) -> Problem:
-    """What an error says, of a file that may not be named in it."""
+    """Describe an error as a problem of a file that it may not name."""
     if isinstance(error, CorruptionError):
         return Problem(Path(str(error.path)), error.offset, str(error))
     return Problem(path, None, str(error))
 
 
 def strays(folder: Folder) -> list[Path]:
-    """What lies in the folder and is no part of the database."""
+    """List what lies in the folder and is no part of the database."""
     own = {folder.path / name for name in (MANIFEST, LOCK, LOG, STATE, INPUTS, EXCHANGE, STREAMS)}
     named = own | {folder.spare, *folder.files(), *folder.inputs()}
     found = []
@@ -93,12 +93,12 @@ def strays(folder: Folder) -> list[Path]:
 
 
 def unfinished(path: Path) -> bool:
-    """Whether a stray may be a file that a writer is just making."""
+    """Tell whether a stray may be a file that a writer is just making."""
     return path.name.endswith(UNFINISHED) or path.parent.name in (LOG, STATE, INPUTS)
 
 
 class _Checker:
-    """Collects what is found, by file."""
+    """The findings so far, by file."""
 
     def __init__(self, folder: Folder, progress: Progress | None):
         self.folder = folder
@@ -110,7 +110,7 @@ class _Checker:
         self._done, self._total = 0, 0
 
     def check(self) -> None:
-        """Everything that the manifest names and that has not been read yet."""
+        """Check everything that the manifest names and that has not been read yet."""
         segments = self.folder.manifest.segments
         fresh = [n for n in segments if n not in self._ends or (n == self._last and n != segments[-1])]
         chains = [links for chains in self.folder.manifest.chains.values() for links in chains]
@@ -190,7 +190,7 @@ class _Checker:
         return records
 
     def _image_epoch(self, number: int, otherwise: int) -> int:
-        """The epoch of the image that a segment goes on after."""
+        """Return the epoch of the image that a segment continues."""
         links = (link for chains in self.folder.manifest.chains.values() for chain in chains for link in chain)
         return next((link.epoch for link in links if link.segment == number), otherwise)
 
@@ -234,7 +234,7 @@ class _Checker:
         self._done += sum(sizes)
 
     def _broken(self, links: tuple[Link, ...], sizes: list[int], problem: Problem) -> None:
-        """The files before the damaged one are a chain; those after it cannot be read."""
+        """Report a damaged chain: the files before the damaged one are sound, those after it cannot be read."""
         at = [self._image(link) for link in links].index(problem.path)
         if at:
             done = self._done
@@ -251,7 +251,7 @@ class _Checker:
             self.found[self._image(link)] = CheckedFile(self._image(link), link.kind, size, problem=problem)
 
     def _missing(self, links: tuple[Link, ...]) -> Path:
-        """The file that an error is about which does not say so: the first that is not there, or the last."""
+        """Return the file that an error is about but does not name: the first that is missing, or the last."""
         paths = [self._image(link) for link in links]
         return next((path for path in paths if not path.exists()), paths[-1])
 

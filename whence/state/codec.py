@@ -1,4 +1,4 @@
-"""Epochs, words and statements as bytes.
+"""Epochs, dictionary values and statements as bytes.
 
 The law: unpacking what was packed gives it back, and bytes that nobody packed give ValueError; nothing is read beyond
 them, whatever they say. (The log has compared a checksum before anything comes here. This is the second line.)
@@ -50,7 +50,7 @@ _SQUEEZED = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)  # one 
 
 
 def pack_epoch(epoch: Epoch, words: Sequence[Any], first: int) -> list[Bytes]:
-    """The bytes of an epoch, and of the words that the dictionary took since the last one, from code `first` on."""
+    """Encode an epoch, and the values that the dictionary took since the last one, from code `first` on."""
     names = dict.fromkeys((*epoch.deltas, *epoch.refreshed))
     tables, cells = _layout(epoch, names)
     raw = b"".join(_pack_texts(words)) if words else b""
@@ -64,7 +64,7 @@ def pack_epoch(epoch: Epoch, words: Sequence[Any], first: int) -> list[Bytes]:
 
 
 def _layout(epoch: Epoch, names: dict[str, None]) -> tuple[list[bytes], Codes]:
-    """What is to be said of each table, and the cells of all of them."""
+    """Lay out an epoch: the header entry of each table, and the cells of all of them."""
     tables: list[bytes] = []
     columns: list[Codes] = []
     for name in names:
@@ -100,7 +100,7 @@ def _pack_planes(cells: Codes) -> pa.Buffer:
 
 
 def unpack_epoch(number: int, time: int, payload: memoryview) -> tuple[Epoch, int, list[Any]]:
-    """The epoch, the code of its first new word, and its new words."""
+    """Decode an epoch, the code of its first new value, and its new values."""
     try:
         return _unpack_epoch(number, time, payload)
     except struct.error:
@@ -142,7 +142,7 @@ def _unpack_cells(kind: int, message: memoryview, size: int) -> Codes:
 
 
 def _column(message: memoryview, schema: pa.Schema, size: int) -> pa.Buffer:
-    """The one column of a batch; from a copy of the message, so that its cells are aligned."""
+    """Return the one column of a batch, from a copy of the message, so that its cells are aligned."""
     try:
         batch = pa.ipc.read_record_batch(pa.py_buffer(bytes(message)), schema)
     except (pa.ArrowException, OSError, EOFError, MemoryError) as error:
@@ -175,13 +175,13 @@ def _rows(columns: Codes, rows: int, width: int) -> Codes:
 
 
 def pack_words(words: Sequence[Any]) -> dict[str, NDArray[Any]]:
-    """A whole dictionary as an image. It only grows, and so do these arrays: a patch holds their ends."""
+    """Encode a whole dictionary as an image. It only grows, and so do these arrays: a patch holds their ends."""
     lengths, text = _pack_texts(words)
     return {"lengths": np.frombuffer(lengths, np.int32), "text": np.frombuffer(text, np.uint8)}
 
 
 def unpack_words(image: dict[str, NDArray[Any]]) -> list[Any]:
-    """The words of a dictionary, in the order of their codes.
+    """Decode the values of a dictionary, in the order of their codes.
 
     >>> unpack_words(pack_words(["a", Interval(1, 2, 3), "bc"]))
     ['a', Interval(months=1, days=2, micros=3), 'bc']
@@ -193,13 +193,13 @@ def unpack_words(image: dict[str, NDArray[Any]]) -> list[Any]:
 
 
 def pack_statements(statements: Sequence[str]) -> bytes:
-    """SQL statements as bytes."""
+    """Encode SQL statements."""
     raw = b"".join(_pack_texts(statements))
     return _TEXTS.pack(len(statements), len(raw)) + _squeeze(raw)
 
 
 def unpack_statements(payload: memoryview) -> list[str]:
-    """The statements.
+    """Decode SQL statements.
 
     >>> unpack_statements(memoryview(pack_statements(["DROP VIEW v", "DROP TABLE t"])))
     ['DROP VIEW v', 'DROP TABLE t']
@@ -214,13 +214,13 @@ def unpack_statements(payload: memoryview) -> list[str]:
 
 
 def pack_schema(statements: Sequence[str], words: Sequence[Any], first: int) -> list[Bytes]:
-    """Statements that changed the catalog, and the words that the dictionary took since the last record."""
+    """Encode statements that changed the catalog, and the values that the dictionary took since the last record."""
     said = pack_statements(statements)
     return [_SAID.pack(len(said)) + said, *pack_epoch(Epoch(0, 0, {}), words, first)]
 
 
 def unpack_schema(payload: memoryview) -> tuple[list[str], int, list[Any]]:
-    """The statements, the code of the first new word, and the new words.
+    """Decode the statements, the code of the first new value, and the new values.
 
     >>> unpack_schema(memoryview(b"".join(pack_schema(["DROP VIEW v"], ["a"], 7))))
     (['DROP VIEW v'], 7, ['a'])
@@ -233,7 +233,7 @@ def unpack_schema(payload: memoryview) -> tuple[list[str], int, list[Any]]:
 
 
 def _pack_texts(words: Sequence[Any]) -> tuple[bytes, bytes]:
-    """The length of each word in characters, inverted where it is an interval, and all of their text."""
+    """Encode values: the length of each in characters, inverted where it is an interval, and all of their text."""
     if set(map(type, words)) <= {str}:
         return np.fromiter(map(len, words), np.int32, len(words)).tobytes(), "".join(words).encode()
     texts = [word if isinstance(word, str) else _interval_text(word) for word in words]
@@ -284,7 +284,7 @@ def _text(raw: Bytes, length: int) -> str:
 
 
 def to_planes(raw: Raw, width: int) -> Raw:
-    """Items of `width` bytes as byte planes.
+    """Split items of `width` bytes into byte planes.
 
     >>> to_planes(np.array([1, 2, 3], np.int16).view(np.uint8), 2).tolist()
     [1, 2, 3, 0, 0, 0]
@@ -293,7 +293,7 @@ def to_planes(raw: Raw, width: int) -> Raw:
 
 
 def from_planes(planes: Raw, width: int, out: Raw) -> None:
-    """The inverse, into `out`."""
+    """Join byte planes into `out`."""
     if width == 8:
         planes.flags.writeable = False
         join_planes(planes, out.view(np.int64))
@@ -304,7 +304,7 @@ def from_planes(planes: Raw, width: int, out: Raw) -> None:
 
 
 def expand(squeezed: Bytes, size: int) -> Raw:
-    """The bytes that LZ4 made `squeezed` of, which were `size`; ValueError if they cannot have been."""
+    """Decompress the `size` bytes that LZ4 made `squeezed` of; raise ValueError if it cannot have."""
     if size > 256 * len(squeezed) + 16:  # more than LZ4 can do: do not ask for the memory
         raise ValueError(f"{len(squeezed)} compressed bytes that are to become {size}")
     try:

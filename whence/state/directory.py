@@ -1,4 +1,4 @@
-"""The directory of an image file: what its frames hold; and of a chain of files: where each block is.
+"""The directory of an image file: the contents of its frames; and of a chain of files: the location of each block.
 
 The law: a directory that is handed out is sound. Every frame lies in its file and in its array, every block of every
 array is somewhere in the chain, sizes agree; whatever bytes a file holds, nothing after this has to be checked but the
@@ -53,7 +53,7 @@ Frame = tuple[int, int, int, int, int]  # as in _FRAME
 
 @dataclass(frozen=True)
 class StoredArray:
-    """An array somewhere in a chain: by block its digest, its file and its frame in that file."""
+    """The location of an array in a chain: by block its digest, its file and its frame in that file."""
 
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
@@ -72,7 +72,7 @@ Layout = dict[str, list[tuple[str, np.dtype[Any], tuple[int, ...]]] | None]  # N
 
 @dataclass(frozen=True)
 class Sheet:
-    """What one file says of itself."""
+    """The header and directory of one file."""
 
     path: Path
     size: int
@@ -88,7 +88,7 @@ class Sheet:
 
 @dataclass(frozen=True)
 class Directory:
-    """What a chain holds, and where; all that a writer needs to know of what was before."""
+    """The contents of a chain, and their location: all that the writer of the next patch needs."""
 
     sheets: tuple[Sheet, ...]
     parts: Parts
@@ -111,7 +111,7 @@ class Directory:
 def write_directory(
     before: Directory | None, meta: dict[str, Any], layout: Layout, frames: Sequence[Frame], digests: Sequence[bytes]
 ) -> bytes:
-    """The directory of a file."""
+    """Encode the directory of a file."""
     known = before.sheets[-1].digest.hex() if before is not None else None
     text = json.dumps({"before": known, "meta": meta, "parts": layout}, default=_dtype_name, separators=(",", ":"))
     table = np.array(frames, _FRAME).tobytes()
@@ -126,12 +126,12 @@ def _dtype_name(value: object) -> str:
 
 
 def fits(dtype: np.dtype[Any]) -> bool:
-    """Whether an image file can hold arrays of this type."""
+    """Tell whether an image file can hold arrays of this type."""
     return dtype.str in _DTYPES
 
 
 def write_footer(directory: bytes, start: int) -> bytes:
-    """What follows a directory that begins at `start`."""
+    """Encode the footer of a directory that begins at `start`."""
     footer = _FOOTER.pack(MAGIC, VERSION, start, len(directory), xxh3_128_digest(directory))
     return footer + _CHECK.pack(xxh3_64_intdigest(footer))
 
@@ -153,7 +153,7 @@ class ImageFile:
 
 
 def read_sheet(source: ImageFile) -> Sheet:
-    """What a file says of itself; everything in it is compared with everything else before it is believed."""
+    """Read the header and directory of a file, and check everything in it against everything else."""
     path, end = source.path, source.size - _ENDING
     if end < len(MAGIC):
         raise CorruptionError(path, 0, f"{source.size} bytes are too few for an image file: it was cut, or is another")
@@ -175,7 +175,7 @@ def read_sheet(source: ImageFile) -> Sheet:
 
 
 def read_directory(path: Path, data: memoryview, start: int) -> Sheet:
-    """What a directory says that begins at `start` of its file."""
+    """Read the directory that begins at `start` of its file."""
     try:
         return _parse_directory(path, data, start)
     except (ValueError, TypeError, KeyError, AttributeError, struct.error, RecursionError) as error:
@@ -233,7 +233,7 @@ def _nbytes(dtype: np.dtype[Any], shape: tuple[int, ...]) -> int:
 
 
 def _check_frames(frames: NDArray[Any], sizes: list[int]) -> NDArray[np.int64]:
-    """The number of blocks of each frame, when all of them lie in their arrays, in order and apart."""
+    """Count the blocks of each frame, and check that all lie in their arrays, in order and apart."""
     array, block, size, stored, width = (
         frames[field].astype(np.int64) for field in ("array", "block", "size", "stored", "width")
     )
@@ -252,7 +252,7 @@ def _check_frames(frames: NDArray[Any], sizes: list[int]) -> NDArray[np.int64]:
 
 
 def _before_each(sizes: NDArray[Any]) -> NDArray[np.int64]:
-    """Where each of them begins, when they follow one another.
+    """Return where each of them begins, when they follow one another.
 
     >>> _before_each(np.array([3, 1, 5])).tolist()
     [0, 3, 4]
@@ -263,7 +263,7 @@ def _before_each(sizes: NDArray[Any]) -> NDArray[np.int64]:
 
 
 def merge(before: Directory | None, sheet: Sheet) -> Directory:
-    """The directory of a chain with one more file."""
+    """Return the directory of a chain with one more file."""
     if sheet.before != (before.sheets[-1].digest.hex() if before is not None else None):
         raise CorruptionError(sheet.path, sheet.size, "the file does not continue the one before it in its chain")
     before = before or Directory((), {})
@@ -296,7 +296,7 @@ def _nothing(dtype: np.dtype[Any]) -> StoredArray:
 def _overlay(
     sheet: Sheet, file: int, old: StoredArray, dtype: np.dtype[Any], shape: tuple[int, ...], which: slice
 ) -> StoredArray:
-    """An array whose blocks are those of these frames, and elsewhere the old ones."""
+    """Return an array whose blocks are those of these frames, and elsewhere the old ones."""
     frames = sheet.frames[which]
     nbytes = _nbytes(dtype, shape)
     blocks, sizes = -(-nbytes // BLOCK), -(-frames["size"].astype(np.int64) // BLOCK)

@@ -1,4 +1,4 @@
-"""The disk: everything that changes a file of a database goes through here.
+"""The disk: the one interface to the files of a database.
 
 The law: an operation either did what its name says or raises StorageError, which names the file, the operation and the
 cause; no OSError gets out. What is written is stable only after `sync`; a new file, a new folder and a rename are
@@ -52,7 +52,7 @@ _ADVICE = {
 
 
 def refused(path: Path, operation: str, error: OSError) -> StorageError:
-    """What a user is told when the system refused."""
+    """Describe an error of the system for users."""
     advice = _ADVICE.get(error.errno or 0)
     cause = error.strerror or str(error)
     return StorageError(f"{path}: cannot {operation}: {cause}" + (f" ({advice})" if advice else ""))
@@ -60,7 +60,7 @@ def refused(path: Path, operation: str, error: OSError) -> StorageError:
 
 @contextmanager
 def telling(path: Path, operation: str) -> Iterator[None]:
-    """Turns an OSError into a StorageError that says what was done to which file."""
+    """Turn an OSError into a StorageError that names the action and the file."""
     try:
         yield
     except OSError as error:
@@ -68,13 +68,13 @@ def telling(path: Path, operation: str) -> Iterator[None]:
 
 
 class Disk:
-    """Changes files, and tells its hook of every change."""
+    """The file system, with a hook that is called for every change."""
 
     def __init__(self, hook: Hook | None = None):
         self.hook = hook
 
     def make_folder(self, path: Path) -> None:
-        """Makes the folder, and those above it, if it is not there."""
+        """Make the folder, and those above it, if it does not exist."""
         with telling(path, "look at"):
             if path.is_dir():
                 return
@@ -84,7 +84,7 @@ class Disk:
         self.sync_folder(path.parent)
 
     def create(self, path: Path) -> File:
-        """A new, empty file, in place of the one of that name if there is one."""
+        """Create an empty file, replacing one of that name."""
         file = self._open(path, "create", os.O_CREAT | os.O_TRUNC)
         try:
             self.sync_folder(path.parent)
@@ -94,16 +94,17 @@ class Disk:
         return file
 
     def open(self, path: Path) -> File:
-        """A file that exists, for appending."""
+        """Open a file that exists, for appending."""
         with telling(path, "open"):
             return File(self, path, os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC))
 
     def open_or_create(self, path: Path) -> File:
-        """A file for appending, with what it holds if it exists."""
+        """Open a file for appending, keeping what it holds if it exists."""
         return self._open(path, "create", os.O_CREAT)
 
     def replace(self, path: Path, data: Part | Sequence[Part]) -> None:
-        """Writes a whole file at once: whoever reads it, even after a crash or an error, finds the old or the new."""
+        """Write a whole file atomically: a reader, even after a crash or an error, finds the old or the new
+        contents."""
         unfinished = path.with_name(path.name + UNFINISHED)
         parts = [data] if isinstance(data, bytes | bytearray | memoryview) else data
         try:
@@ -120,18 +121,18 @@ class Disk:
             raise
 
     def rename(self, path: Path, to: Path) -> None:
-        """Gives a file another name in its folder, in place of the file that had that name."""
+        """Rename a file in its folder, replacing the file that had that name."""
         with telling(to, "replace"), self._change("rename", "renamed", to):
             path.replace(to)
         self.sync_folder(to.parent)
 
     def remove(self, path: Path) -> None:
-        """Removes a file, if it is there. A crash may bring it back."""
+        """Remove a file, if it exists. A crash may bring it back."""
         with telling(path, "remove"), self._change("remove", "removed", path):
             path.unlink(missing_ok=True)
 
     def sync_folder(self, path: Path) -> None:
-        """Makes the names in a folder stable."""
+        """Make the names in a folder stable."""
         with telling(path, "sync the folder"), self._change("sync-folder", "synced-folder", path):
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             try:
@@ -140,16 +141,16 @@ class Disk:
                 os.close(descriptor)
 
     def put(self, descriptor: int, parts: Sequence[memoryview]) -> int:
-        """One write, perhaps of less than was asked: how many bytes it took. A test tears writes by overriding it."""
+        """Write once, perhaps less than was asked; return the bytes written. A test tears writes by overriding it."""
         return os.writev(descriptor, parts)
 
     def read(self, path: Path) -> bytes:
-        """The whole file."""
+        """Read the whole file."""
         with telling(path, "read"):
             return path.read_bytes()
 
     def fill(self, path: Path, offset: int, parts: Sequence[memoryview]) -> None:
-        """Reads a part of a file into these, before the end of which it must not end."""
+        """Read a part of a file into these buffers; raise if it ends before they are full."""
         with telling(path, "read"), path.open("rb", buffering=0) as file:
             file.seek(offset)
             for part in parts:
@@ -161,7 +162,7 @@ class Disk:
                     room = room[got:]
 
     def names(self, folder: Path) -> list[str]:
-        """The names in a folder, sorted; none if there is no such folder."""
+        """List the names in a folder, sorted; none if there is no such folder."""
         with telling(folder, "list the folder"):
             return sorted(os.listdir(folder)) if folder.exists() else []
 
@@ -195,7 +196,7 @@ class File:
             return os.fstat(self._descriptor).st_size
 
     def write(self, parts: Sequence[Part]) -> None:
-        """Appends the parts, as a rule by one call of the system. After an error a part of them may be there."""
+        """Append the parts, as a rule by one call of the system. After an error a part of them may be there."""
         hook = self._disk.hook
         try:
             if hook is not None:
@@ -219,7 +220,7 @@ class File:
                 parts[0] = parts[0][taken:]
 
     def sync(self) -> None:
-        """Returns when everything written is stable."""
+        """Wait until everything written is stable."""
         hook = self._disk.hook
         try:
             if hook is not None:
@@ -231,12 +232,12 @@ class File:
             raise refused(self.path, "sync", error) from error
 
     def truncate(self, size: int) -> None:
-        """Cuts the file; stable after the next `sync`."""
+        """Cut the file; stable after the next `sync`."""
         with telling(self.path, "truncate"), self._disk._change("truncate", "truncated", self.path):
             os.ftruncate(self._descriptor, size)
 
     def close(self) -> None:
-        """Lets go of the file. Once is enough."""
+        """Close the file; repeated calls do nothing."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             with suppress(OSError):  # what matters was synced, and the descriptor is gone in any case
@@ -244,13 +245,13 @@ class File:
 
 
 def size_of(path: Path) -> int:
-    """Bytes of a file."""
+    """Return the size of a file in bytes."""
     with telling(path, "look at"):
         return path.stat().st_size
 
 
 def read_at(descriptor: int, offset: int, length: int) -> bytes:
-    """Bytes of an open file, fewer at its end."""
+    """Read bytes of an open file, fewer at its end."""
     length = min(length, os.fstat(descriptor).st_size - offset)
     if length <= 0:
         return b""
@@ -265,7 +266,7 @@ def read_at(descriptor: int, offset: int, length: int) -> bytes:
 
 
 def _flush(descriptor: int) -> None:
-    """Makes the contents stable: on macOS only F_FULLFSYNC reaches past the drive's own cache."""
+    """Sync the contents: on macOS only F_FULLFSYNC reaches past the drive's own cache."""
     if hasattr(fcntl, "F_FULLFSYNC"):
         fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
     elif hasattr(os, "fdatasync"):

@@ -1,4 +1,4 @@
-"""A database's folder as anyone may read it: a log of what was done, images to start from, a manifest that names both.
+"""A database's folder for readers: a log of what was done, images to start from, a manifest that names both.
 
 The law: the state of a folder is that of its newest image and then of every record of the log after it. A record is
 part of it once it is stable; an image once the manifest names it, which is what makes the log before it superfluous.
@@ -29,7 +29,7 @@ WORDS = "words/"  # begins the names of the parts of an image that hold the dict
 
 
 class LogPosition(NamedTuple):
-    """Between two records of the log."""
+    """A position in the log: between two records."""
 
     segment: int
     offset: int
@@ -37,7 +37,7 @@ class LogPosition(NamedTuple):
 
 @dataclass(frozen=True)
 class RecoveryPoint:
-    """Where recovery begins: an image, or nothing, and the place in the log of what comes after it."""
+    """A point from which to recover: an image, or nothing, and the log position of what comes after it."""
 
     epoch: int
     place: LogPosition
@@ -54,7 +54,7 @@ _BEGINNING = RecoveryPoint(0, LogPosition(1, FILE_HEADER))
 
 
 def chain_name(partition: int) -> str:
-    """What the manifest calls the chains of a partition.
+    """Return the manifest's name of a partition's chains.
 
     >>> chain_name(3)
     'p0003'
@@ -63,7 +63,7 @@ def chain_name(partition: int) -> str:
 
 
 class Folder:
-    """A database's folder as a process that only reads it sees it."""
+    """A database's folder, opened for reading."""
 
     def __init__(self, path: Path, disk: Disk):
         self.path, self.disk = path.absolute(), disk  # wherever the process goes meanwhile
@@ -82,7 +82,7 @@ class Folder:
         return self.manifest.chains.get(MAIN, ())
 
     def partition_chain(self, partition: int, start: RecoveryPoint) -> tuple[Link, ...]:
-        """The links of a partition's image that belongs to a start; none if there is no such image."""
+        """Return the links of a partition's image that belongs to a start; none if there is no such image."""
         for links in self.manifest.chains.get(chain_name(partition), ()) if start.links else ():
             for end, link in enumerate(links, 1):
                 if snapshot_of(link) == snapshot_of(start.links[-1]):
@@ -96,7 +96,7 @@ class Folder:
         return None if kept is None else int(kept)
 
     def starts(self) -> list[RecoveryPoint]:
-        """From where epochs can be recovered, oldest first."""
+        """List the points from which epochs can be recovered, oldest first."""
         segments, found = self.manifest.segments, []
         if segments[0] == _BEGINNING.place.segment:
             found.append(_BEGINNING)
@@ -121,7 +121,7 @@ class Folder:
         return starts[0].epoch
 
     def start(self, until: int | None = None) -> RecoveryPoint:
-        """The newest start that is not later than epoch `until`."""
+        """Return the newest start that is not later than epoch `until`."""
         fitting = [start for start in self.starts() if until is None or start.epoch <= until]
         if not fitting:
             raise StorageError(f"{self.path}: epoch {until} is no longer kept; the oldest one is {self.oldest}")
@@ -131,11 +131,11 @@ class Folder:
         return ImageChain(self.path / STATE, links)
 
     def reader(self, place: LogPosition) -> Reader:
-        """Reads the log from a place on."""
+        """Return a reader of the log from a position on."""
         return Reader(self.path / LOG, segment=place.segment, offset=place.offset)
 
     def read(self, reader: Reader) -> Iterator[Record]:
-        """What has been added to the log since the reader last read; StorageError if what it read is there no more."""
+        """Return the records added to the log since the last read; raise StorageError if what was read is gone."""
         segments = [n for n in self.manifest.segments if n >= reader.segment]
         if reader.segment + 1 in segments[:1]:
             segments.insert(0, reader.segment)  # the spare one
@@ -147,7 +147,7 @@ class Folder:
             self.reload()
 
     def log_bytes(self, segment: int, offset: int) -> int:
-        """Bytes of log after a place."""
+        """Count the bytes of log after a position."""
         return sum(self._size(n) for n in self.manifest.segments if n >= segment) - offset
 
     def _size(self, segment: int) -> int:
@@ -162,19 +162,19 @@ class Folder:
         return segment_path(self.path / LOG, self.manifest.segments[0] - 1)
 
     def files(self) -> list[Path]:
-        """Every file that the manifest names."""
+        """List every file that the manifest names."""
         logs = [segment_path(self.path / LOG, n) for n in self.manifest.segments]
         links = (link for chains in self.manifest.chains.values() for chain in chains for link in chain)
         return [*logs, *(self.path / STATE / link.file for link in links)]
 
     def inputs(self) -> list[Path]:
-        """The files of inputs that a record may name: those of epochs after the oldest start."""
+        """List the input files that a record may name: those of epochs after the oldest start."""
         names = [name for name in self.disk.names(self.path / INPUTS) if not name.endswith(UNFINISHED)]
         floor = self._floor
         return [self.path / INPUTS / name for name in names if (epoch_of(name) or 0) > floor]
 
     def keeps_input(self, name: str) -> bool:
-        """Whether a record that is kept may name that file of inputs."""
+        """Tell whether a kept record may name that input file."""
         return (epoch_of(name) or 0) > self._floor
 
     @property
@@ -184,13 +184,13 @@ class Folder:
 
 
 def named_inputs(log: Path, segments: Sequence[int]) -> set[str]:
-    """The files of inputs that the records of a log name."""
+    """List the input files that the records of a log name."""
     records = (record for record in Reader(log).read(segments) if record.kind == INPUT)
     return {piece.file for record in records for piece in inputs_of(record.payload).pieces}
 
 
 def snapshot_of(link: Link) -> tuple[int, int]:
-    """What the links of one snapshot have in common."""
+    """Return what the links of one snapshot have in common."""
     return link.epoch, link.segment
 
 

@@ -1,4 +1,4 @@
-"""What can be said of a database without loading it: its last epoch, what it takes on disk, who writes to it."""
+"""Facts about a database that need no loading: its last epoch, its size on disk, its writer."""
 
 from __future__ import annotations
 

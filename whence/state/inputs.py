@@ -1,4 +1,4 @@
-"""Inputs: rows as sources gave them, in files that records of the log name.
+"""Input files: rows as sources gave them, in files that records of the log name.
 
 The law: a section gives back the rows and signs that it was written with, in their order, or raises CorruptionError;
 and a record never names what is not stable. A file is a magic number and then its sections:
@@ -46,7 +46,7 @@ _NAME = re.compile(r"e(\d{12,})-")
 
 
 def input_name(epoch: int, rest: str) -> str:
-    """The name of a file of an epoch's inputs.
+    """Return the name of a file of an epoch's inputs.
 
     >>> input_name(42, "links")
     'e000000000042-links'
@@ -55,7 +55,7 @@ def input_name(epoch: int, rest: str) -> str:
 
 
 def epoch_of(name: str) -> int | None:
-    """The epoch whose record may name a file; None if none may.
+    """Return the epoch whose record may name a file; None if none may.
 
     >>> epoch_of("e000000000042-links"), epoch_of("links")
     (42, None)
@@ -85,7 +85,7 @@ def write_input(disk: Disk, path: Path, sections: Sequence[tuple[str, int, Codes
 
 
 def read_input(disk: Disk, folder: Path, piece: InputSection) -> tuple[Codes, Codes]:
-    """The rows and signs of one section of a file of the database in that folder; those of a stream with `$at`."""
+    """Read the rows and signs of one section of an input file in that folder; those of a stream with `$at`."""
     path, size = folder / INPUTS / piece.file, piece.rows * (8 * piece.width + 1)
     if size_of(path) < piece.offset + _CHECKSUM.size + size:  # before that much memory is asked for
         raise CorruptionError(path, piece.offset, f"the file ends before the {piece.rows} rows that the log names")
@@ -124,7 +124,7 @@ def _checksum(piece: InputSection, cells: Sequence[memoryview]) -> int:
 
 
 def pack_inputs(epoch: Epoch, words: Sequence[Any], first: int) -> list[Bytes]:
-    """An INPUT record: the inputs as JSON, and then the epoch as an EPOCH record has it."""
+    """Encode an INPUT record: the inputs as JSON, and then the epoch as in an EPOCH record."""
     inputs = epoch.inputs or Inputs()
     for piece in inputs.pieces:
         if epoch_of(piece.file) != epoch.number:
@@ -140,14 +140,14 @@ def pack_inputs(epoch: Epoch, words: Sequence[Any], first: int) -> list[Bytes]:
 
 
 def unpack_inputs(number: int, time: int, payload: memoryview) -> tuple[Epoch, int, list[Any]]:
-    """The epoch with its inputs, the code of its first new word, and its new words."""
+    """Decode the epoch with its inputs, the code of its first new value, and its new values."""
     inputs, end = _inputs(payload)
     epoch, first, words = unpack_epoch(number, time, payload[end:])
     return replace(epoch, inputs=inputs), first, words
 
 
 def inputs_of(payload: memoryview) -> Inputs:
-    """Only the inputs that an INPUT record names."""
+    """Decode only the inputs that an INPUT record names."""
     return _inputs(payload)[0]
 
 

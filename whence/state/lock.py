@@ -27,7 +27,7 @@ _held: weakref.WeakSet[Lock] = weakref.WeakSet()
 
 
 class Lock:
-    """Taken when made: LockedError if another has it."""
+    """The writer's lock on a database, taken when made; raises LockedError if another process has it."""
 
     def __init__(self, disk: Disk, folder: Path):
         self.folder = folder
@@ -56,7 +56,7 @@ class Lock:
             )
 
     def check_process(self) -> None:
-        """Raises StorageError in a child forked from the process that took the lock."""
+        """Raise StorageError in a child forked from the process that took the lock."""
         if os.getpid() != self._process:
             raise StorageError(
                 f"{self.folder} was opened by process {self._process}, of which this one was forked; "
@@ -64,7 +64,7 @@ class Lock:
             )
 
     def check_place(self) -> None:
-        """Raises StorageError if the folder was moved away, removed or replaced: what is there now is not ours."""
+        """Raise StorageError if the folder was moved away, removed or replaced."""
         with telling(self._file.path, "look at"):
             ours = os.fstat(self._file.fileno())
             with suppress(FileNotFoundError):
@@ -77,13 +77,13 @@ class Lock:
         )
 
     def close(self) -> None:
-        """Lets others write."""
+        """Release the lock."""
         _held.discard(self)
         self._file.close()
 
 
 def writer_of(folder: Path) -> str | None:
-    """Who writes to the database in a folder, as far as it has said so; None if nobody does."""
+    """Return the process that writes to the database in a folder, as far as it is known; None if there is none."""
     path = folder / LOCK
     with telling(path, "look at"):
         if not path.exists():
@@ -111,7 +111,7 @@ def _holder() -> dict[str, str | int]:
 
 
 def _whom(path: Path) -> str:
-    """Who holds the lock, as far as it has said so."""
+    """Describe the process that holds the lock, as far as it is known."""
     try:
         holder = json.loads(path.read_text())
         pid, host, program, since = holder["pid"], holder["host"], holder["program"], holder["since"]
@@ -123,7 +123,7 @@ def _whom(path: Path) -> str:
 
 
 def _let_go() -> None:
-    """In a forked child: a copy of the descriptor would keep the lock after the parent's end."""
+    """Close the descriptor in a forked child: a copy of it would keep the lock after the parent's end."""
     for lock in list(_held):
         with suppress(OSError):
             lock.close()

@@ -1,4 +1,4 @@
-"""The log: segments one after the other, appended to by one writer, read by anyone.
+"""The write-ahead log: segments one after the other, appended to by one writer, read by any process.
 
 The law: a record is in the log after a crash if `sync` of its ticket returned (or, under durability "interval" and
 "none", a later sync of the log did), and then so is every record before it. A record that was refused or withdrawn is
@@ -49,7 +49,7 @@ DURABILITIES: tuple[Durability, ...] = ("commit", "interval", "none")
 
 
 class _Mark(NamedTuple):
-    """A place between two records: the ticket of the one before, the offset, and the last epoch so far."""
+    """A position between two records: the ticket of the one before, the offset, and the last epoch so far."""
 
     ticket: int
     offset: int
@@ -57,7 +57,7 @@ class _Mark(NamedTuple):
 
 
 class Log:
-    """The log as its one writer has it. `torn` says what opening cut off."""
+    """The log, opened by its one writer. `torn` describes the bytes that opening cut off."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class Log:
         durability: Durability = "commit",
         interval: float = 0.1,
     ):
-        """Opens the segments that the manifest names.
+        """Open the segments that the manifest names.
 
         With none the first is made; like after `rotate`, a manifest must name it before anything is appended.
         """
@@ -137,13 +137,13 @@ class Log:
         return self._written.offset + sum(size for number, size in self._sizes.items() if number != self._number)
 
     def records(self, *, first: int = 0) -> Iterator[Record]:
-        """All records, or those of the segments from number `first` on; not while someone appends."""
+        """Iterate over all records, or those of the segments from number `first` on; not during appends."""
         return Reader(self.folder).read([number for number in self.segments if number >= first])
 
     # Appending
 
     def append(self, kind: int, epoch: int, time: int, parts: Sequence[Part]) -> int:
-        """Writes a record and gives its ticket. On an error the log is as it was."""
+        """Write a record and return its ticket. On an error the log is unchanged."""
         self._refuse_if_failed()
         self._clean()
         before = self._written
@@ -176,7 +176,7 @@ class Log:
         return self._issued
 
     def withdraw(self, ticket: int) -> None:
-        """Removes the record appended last, of which nobody was told that it is stable."""
+        """Remove the record appended last, which has not been reported as stable."""
         with self._turn:
             self._wait_until_idle()
             self._refuse_if_failed()
@@ -195,7 +195,7 @@ class Log:
                 raise
 
     def _clean(self) -> None:
-        """Cuts off what a failed append left behind."""
+        """Cut off what a failed append left behind."""
         if self._dirty:
             self._file.truncate(self._written.offset)
             self._dirty = False
@@ -203,18 +203,18 @@ class Log:
     # Making it stable
 
     def sync(self, ticket: int) -> None:
-        """Returns when the record is stable; at once unless the durability is "commit"."""
+        """Wait until the record is stable; return at once unless the durability is "commit"."""
         if self.durability == "commit":
             self._make_stable(ticket)
         else:
             self._refuse_if_failed()
 
     def flush(self) -> None:
-        """Makes everything written so far stable, whatever the durability."""
+        """Make everything written so far stable, whatever the durability."""
         self._make_stable(self._written.ticket)
 
     def recover_to_synced(self) -> None:
-        """After a failed sync: cuts the log back to what is stable. `sync` tells whoever waits for a record behind."""
+        """Cut the log back to what is stable, after a failed sync; `sync` then raises for the records behind."""
         with self._turn:
             self._wait_until_idle()
             path = self._file.path
@@ -248,7 +248,7 @@ class Log:
                     self._lead()
 
     def _lead(self) -> None:
-        """Syncs everything written so far. Lets others append, and queue up, meanwhile."""
+        """Sync everything written so far, as the leader of a group commit: others may append and queue up meanwhile."""
         file, target = self._file, self._written
         self._syncing = True
         self._turn.release()
@@ -291,7 +291,7 @@ class Log:
     # Segments
 
     def rotate(self) -> int:
-        """Makes everything stable and begins a new segment, whose number it gives.
+        """Make everything stable and begin a new segment; return its number.
 
         The caller must now save a manifest that names it before anything is appended: a crash loses the records of a
         segment that no manifest names.
@@ -311,7 +311,7 @@ class Log:
         return number
 
     def drop(self, numbers: Sequence[int]) -> None:
-        """Removes segments, which no manifest may name any more."""
+        """Remove segments, which no manifest may name any more."""
         for number in numbers:
             if number == self._number:
                 raise StorageError(f"{self._file.path}: the segment that is appended to cannot be dropped")
@@ -319,7 +319,7 @@ class Log:
             self._sizes.pop(number, None)
 
     def close(self) -> None:
-        """Makes everything stable, whatever the durability, and lets go of the file."""
+        """Make everything stable, whatever the durability, and close the file."""
         if self._closed:
             return
         self._stop.set()
@@ -350,7 +350,8 @@ class Log:
         return file
 
     def _open_last(self) -> tuple[File, _Mark]:
-        """The segment to append to, without its torn tail, and stable: what recovery builds on must not go again."""
+        """Open the segment to append to, without its torn tail, and sync it: recovery must not build on what may
+        vanish."""
         path = segment_path(self.folder, self._number)
         scan = SegmentScan(path, self._number, last=True)
         for _ in scan:
@@ -367,7 +368,7 @@ class Log:
         return file, _Mark(0, scan.offset, scan.epoch)
 
     def _sweep(self) -> None:
-        """Removes what interrupted calls of `rotate` and `drop` left; refuses a log that is ahead of its manifest."""
+        """Remove what interrupted calls of `rotate` and `drop` left; raise if the log is ahead of its manifest."""
         for name in self._disk.names(self.folder):
             stem, _, ending = name.partition(".")
             if ending != "log" or not stem.isdecimal() or int(stem) in self._sizes:
@@ -386,7 +387,7 @@ class Log:
 
 
 def _measure(parts: Sequence[Part]) -> tuple[int, int]:
-    """Length and checksum of the parts one after the other."""
+    """Return the length and checksum of the concatenated parts."""
     if len(parts) == 1:
         return memoryview(parts[0]).nbytes, xxh3_64_intdigest(parts[0])
     state, length = xxh3_64(), 0
@@ -397,7 +398,7 @@ def _measure(parts: Sequence[Part]) -> tuple[int, int]:
 
 
 class Reader:
-    """Reads a log that someone else may be writing to, and goes on later from where it stopped. Never writes.
+    """A reader of a log that another process may be writing to; continues where it stopped, and never writes.
 
     It may be given records that are not yet stable, and the writer may take such a record back. A reader that went past
     one notices as soon as it reads on, and says so: its owner must begin anew.
@@ -412,7 +413,8 @@ class Reader:
         self._seen: tuple[int, int] | None = None
 
     def read(self, segments: Sequence[int]) -> Iterator[Record]:
-        """The records that are there now, after those given before, of the segments that the manifest names now."""
+        """Return the records that are there now, after those returned before, of the segments that the manifest names
+        now."""
         if self.segment and self.segment not in segments:
             raise StorageError(
                 f"{segment_path(self.folder, self.segment)}: the log has moved on without this reader; open it anew"

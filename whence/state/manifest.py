@@ -1,4 +1,4 @@
-"""The manifest: which files make up a database.
+"""The manifest: the list of the files that make up a database.
 
 The law: what the manifest names is the database; whatever else lies in the folder is a leftover. It is replaced as a
 whole, so after a crash the old one or the new one is there.
@@ -62,7 +62,7 @@ Chains = Mapping[str, tuple[Chain, ...]]
 
 @dataclass(frozen=True)
 class Manifest:
-    """The segments of the log and each partition's chains, oldest first: several chains while history is kept."""
+    """The segments of the log and each partition's chains, oldest first: several chains if history is kept."""
 
     format: int
     id: str
@@ -73,20 +73,21 @@ class Manifest:
 
 
 def new_manifest(segments: Iterable[int], options: Mapping[str, str] | None = None) -> Manifest:
-    """The first manifest of a database."""
+    """Return the first manifest of a database."""
     created = datetime.now(UTC).isoformat(timespec="seconds")
     return Manifest(FORMAT, uuid.uuid4().hex, tuple(segments), {}, created, dict(options or {}))
 
 
 def save(disk: Disk, folder: Path, manifest: Manifest) -> None:
-    """Replaces the manifest. After an error the old one or the new one is there: save again before going on."""
+    """Replace the manifest. After an error the old one or the new one is there: save again before going on."""
     content = asdict(manifest) | {"chains": _plain(manifest.chains)}
     text = json.dumps({"checksum": _checksum(content)} | content, indent=2, ensure_ascii=False)
     disk.replace(folder / MANIFEST, text.encode() + b"\n")
 
 
 def load(disk: Disk, folder: Path) -> Manifest | None:
-    """The manifest; None where a database may be made: no such folder, an empty one, or one whose making broke off."""
+    """Read the manifest; None where a database may be made: no such folder, an empty one, or one whose making broke
+    off."""
     path = folder / MANIFEST
     with telling(path, "look at"):
         if not path.exists():
@@ -112,7 +113,7 @@ def _parse(path: Path, data: bytes) -> Manifest:
 
 
 def _check_free(disk: Disk, folder: Path) -> None:
-    """Raises StorageError if a database in this folder could overwrite something."""
+    """Raise StorageError if a database in this folder could overwrite something."""
     if folder.exists() and not folder.is_dir():
         raise StorageError(f"{folder} is a file, not a Whence database, which is a folder")
     strangers = set(disk.names(folder)) - {LOCK, LOG, STATE, INPUTS, EXCHANGE, STREAMS, MANIFEST + UNFINISHED}

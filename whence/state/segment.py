@@ -1,4 +1,4 @@
-"""A segment of the log: one file of records, each with checksums, and how to read it.
+"""A segment of the log: a file of records with checksums, and its reader.
 
     file    magic 8s, format u32, segment u64, checksum u64 of these
     record  payload length u64, kind u8, epoch u64, time i64 in microseconds, stable u64, payload checksum u64,
@@ -61,7 +61,7 @@ class Record(NamedTuple):
 
 
 class Torn(NamedTuple):
-    """Remains of an interrupted append: how many bytes, and from where on."""
+    """The remains of an interrupted append: their length and offset."""
 
     path: Path
     offset: int
@@ -73,7 +73,7 @@ def segment_path(folder: Path, number: int) -> Path:
 
 
 def file_header(number: int) -> bytes:
-    """What a segment begins with."""
+    """Return the header of a segment."""
     fields = _FILE.pack(_MAGIC, FORMAT, number, 0)[:-8]
     return fields + xxh3_64_intdigest(fields).to_bytes(8, "little")
 
@@ -81,13 +81,14 @@ def file_header(number: int) -> bytes:
 def record_header(
     kind: int, epoch: int, time: int, length: int, checksum: int, *, segment: int, offset: int, stable: int
 ) -> bytes:
-    """What comes before a payload of that length and checksum."""
+    """Return the header of a payload of that length and checksum."""
     fields = _HEADER.pack(length, kind, epoch, time, stable, checksum, 0)[:-8]
     return fields + xxh3_64_intdigest(fields, _seed(segment, offset)).to_bytes(8, "little")
 
 
 def in_order(kind: int, epoch: int, last: int) -> bool:
-    """Epochs rise, and statements do not come before the epoch they follow; `last` is the last epoch so far."""
+    """Tell whether an epoch may follow: epochs rise, and statements do not precede their epoch; `last` is the last
+    one."""
     return epoch > last if kind in EPOCHS else epoch >= last
 
 
@@ -162,7 +163,7 @@ class SegmentScan:
             yield Record(kind, epoch, time, payload, self.path, offset)
 
     def _load(self, descriptor: int, length: int) -> memoryview:
-        """The file from the end of the last record on, which is seen to be still the same after that was read."""
+        """Read the file from the end of the last record on, which must still be as it was read."""
         data = read_at(descriptor, self.offset, length)
         if self.seen is not None:
             offset, checksum = self.seen
@@ -171,7 +172,8 @@ class SegmentScan:
         return memoryview(data)
 
     def _damaged(self, rest: memoryview, size: int, what: str) -> None:
-        """The file from the damaged record on, and how much of it is the record, or its header if that is damaged."""
+        """Return the file from the damaged record on, and the length of the record, or of its header if that is
+        damaged."""
         if not self.last:
             raise CorruptionError(self.path, self.offset, what)
         if len(rest) >= size and not _unwritten(rest[:size], self.offset):
@@ -181,7 +183,7 @@ class SegmentScan:
         self.torn = Torn(self.path, self.offset, len(rest))
 
     def _stable_behind(self, rest: memoryview) -> int:
-        """The largest `stable` of any record header behind the first byte."""
+        """Return the largest `stable` of any record header behind the first byte."""
         count = len(rest) - RECORD_HEADER
         if count <= 0:
             return 0
@@ -197,7 +199,7 @@ class SegmentScan:
 
 
 def _unwritten(record: memoryview, offset: int) -> bool:
-    """Whether the piece of a record in some sector is all zeros."""
+    """Tell whether the part of a record in some sector is all zeros."""
     cut = _SECTOR - offset % _SECTOR
     pieces = [record[:cut], *(record[at : at + _SECTOR] for at in range(cut, len(record), _SECTOR))]
     return any(not any(piece) for piece in pieces)

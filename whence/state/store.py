@@ -1,4 +1,4 @@
-"""A database's folder as its one writer has it: appends to the log, takes in images, lets go of what is superfluous.
+"""A database's folder for its one writer: appends to the log, takes in images, removes superseded files.
 
 The law: what `Folder` (`folder.py`) reads is at any moment, and after any crash, a state that the writer was in. The
 manifest is changed at once to name the images of a snapshot, all of them, and no longer what they stand in for; only
@@ -36,19 +36,19 @@ _LONGEST_CHAIN = 32  # files
 
 @dataclass(frozen=True)
 class HistoryRetention:
-    """How much of the past is kept: so many epochs before the last one, so many microseconds, or all of it."""
+    """The part of the past that is kept: a number of epochs before the last one, of microseconds, or all of it."""
 
     epochs: int = 0
     micros: int = 0
     everything: bool = False
 
     def lets_go(self, start: RecoveryPoint, epoch: int, now: int) -> bool:
-        """Whether what was before a start is no longer wanted, at an epoch and a time."""
+        """Tell whether the past before a start is no longer wanted, at an epoch and a time."""
         return not self.everything and start.epoch <= epoch - self.epochs and start.time <= now - self.micros
 
 
 def read_retention(retain: int | str) -> HistoryRetention:
-    """What users may say: a number of epochs, a time, or 'all'.
+    """Parse the setting of users: a number of epochs, a time, or 'all'.
 
     >>> read_retention("7 days").micros, read_retention(100).epochs, read_retention("all").everything
     (604800000000, 100, True)
@@ -66,7 +66,7 @@ def read_retention(retain: int | str) -> HistoryRetention:
 
 
 class Store:
-    """The folder of a database as its writer has it. One thread at a time appends, and one at a time makes images."""
+    """A database's folder, opened by its writer. One thread at a time appends, and one at a time makes images."""
 
     def __init__(
         self,
@@ -119,7 +119,7 @@ class Store:
         return Log(self.disk, self.path / LOG, segments, durability=durability, interval=interval)
 
     def _open_folder(self, settings: dict[str, int | str | None]) -> None:
-        """Settings that are given are kept with the database; others are as they were."""
+        """Open the folder: settings that are given are stored with the database, others are read from it."""
         self.disk.make_folder(self.path / STATE)
         if manifest_.load(self.disk, self.path) is None:
             manifest_.save(self.disk, self.path, manifest_.new_manifest(self.log.segments))
@@ -151,7 +151,8 @@ class Store:
     # -- the log -----------------------------------------------------------------------------------------------------
 
     def resume(self, records: int, size: int, words: int) -> None:
-        """After recovery: the log holds so many records and bytes after the image, and the two so many words."""
+        """Go on after recovery: note the records and bytes of log after the image, and the dictionary values of the
+        two."""
         self.tail_records, self.tail_bytes, self._words = records, size, words
         self._resumed = True
 
@@ -161,8 +162,8 @@ class Store:
         return self.log.failed or not self._resumed
 
     def fall_back(self, doubtful: int | None = None) -> None:
-        """After a failed sync: cut the log back to what is stable; or to the ticket before a record that is in doubt.
-        It has failed until someone has recovered that."""
+        """Cut the log back to what is stable, after a failed sync, or to the ticket before a record that is in
+        doubt."""
         self._resumed = False
         if self.log.failed:
             self.log.recover_to_synced()
@@ -199,7 +200,7 @@ class Store:
 
     @contextmanager
     def appending(self) -> Iterator[None]:
-        """If it ends in an error, what was appended inside is withdrawn."""
+        """Withdraw what was appended inside the block if it raises."""
         written, before = self.log.written, (self._words, self.tail_records, self.tail_bytes)
         try:
             yield
@@ -231,14 +232,15 @@ class Store:
         self._image_segment = number
 
     def begin_image(self, epoch: int) -> tuple[Writer, Directory | None]:
-        """A file for an image of an epoch, after `rotate`, and the image that it is a patch of, if it is one."""
+        """Begin an image of an epoch, after `rotate`; return its writer, and the image that it patches, if any."""
         before = self._before[0] if self._before is not None and not self._outgrown(self._before[1]) else None
         kind = "base" if before is None else "patch"
         name = f"{MAIN}-{epoch:012d}-{self.log.segments[-1]:08d}.{kind}"
         return Writer(self.disk, self.path / STATE / name, before), before
 
     def partition_image(self, partition: int, epoch: int) -> tuple[Path, tuple[Link, ...]]:
-        """A file for a partition's part of an image, after `rotate`, and the chain that it is a patch of, if it is one.
+        """Begin a partition's part of an image, after `rotate`; return its writer, and the chain that it patches, if
+        any.
 
         It goes on only after the newest image: a chain that an embedded writer has left behind is history."""
         starts = self.folder.starts()
@@ -280,7 +282,7 @@ class Store:
         self.let_go(epoch, now)
 
     def _joined(self, chains: Mapping[str, tuple[Link, ...]], main: Link) -> dict[str, tuple[tuple[Link, ...], ...]]:
-        """The partitions' chains behind those that the manifest has, or in the place of the one they go on with."""
+        """Append the partitions' chains to those that the manifest has, or replace the one they continue."""
         if set(chains) != {chain_name(partition) for partition in range(len(chains))}:
             raise ValueError(f"there are no partitions such as {sorted(chains)}")
         found = {}
@@ -342,7 +344,7 @@ class Store:
                 self.disk.remove(self.path / INPUTS / name)
 
     def _last_epoch(self) -> int | None:
-        """The last epoch of the log, if there are inputs and that matters; None also if it cannot be read."""
+        """Return the last epoch of the log, if there are inputs and that matters; None also if it cannot be read."""
         if not self.disk.names(self.path / INPUTS):
             return None
         start = self.folder.start()
@@ -364,5 +366,5 @@ class Store:
 
 
 def _needed(chains: tuple[tuple[Link, ...], ...], snapshots: set[tuple[int, int]]) -> tuple[tuple[Link, ...], ...]:
-    """The chains that some of these snapshots are in."""
+    """Return the chains that some of these snapshots are in."""
     return tuple(links for links in chains if any(snapshot_of(link) in snapshots for link in links))

@@ -1,4 +1,4 @@
-"""Byte planes put together again: all first bytes, then all second bytes, … become words of eight bytes."""
+"""Join byte planes: all first bytes, then all second bytes, … become words of eight bytes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from whence.model.jit import kernel
 
 @kernel
 def join_planes(planes: NDArray[np.uint8], out: Codes) -> None:
-    """The words of eight read-only planes."""
+    """Join eight read-only planes into words."""
     n = out.shape[0]
     for i in range(n):
         low = planes[i] | planes[n + i] << 8 | planes[2 * n + i] << 16 | planes[3 * n + i] << 24
