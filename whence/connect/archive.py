@@ -1,4 +1,4 @@
-"""An export: a database as Parquet and SQL, for other programs and later versions to read.
+"""Exports: a database as Parquet and SQL, for other programs and later versions to read.
 
     export.json            format, version, epoch; of each table its name, file and number of rows
     schema.sql             CREATE TABLE, CREATE STREAM and CREATE VIEW statements, to be run as they are
@@ -42,7 +42,7 @@ _LONGEST = 150  # characters of a file's name before its ending
 
 
 class TableRows(NamedTuple):
-    """The contents of a table: its distinct rows, and how often each is there."""
+    """The contents of a table: its distinct rows, and the multiplicity of each."""
 
     schema: Schema
     codes: Codes
@@ -64,7 +64,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Archive:
-    """What an export holds."""
+    """The contents of an export."""
 
     path: Path
     epoch: int
@@ -82,7 +82,7 @@ class Archive:
         return sum(entry.rows for entry in self.tables)
 
     def check(self, entry: Entry) -> None:
-        """DataError unless a table's file is there and has as many rows as it should."""
+        """Raise DataError unless a table's file exists and has as many rows as it should."""
         path = self.path / TABLES / entry.file
         with _told(path):
             found = pyarrow.parquet.read_metadata(path).num_rows
@@ -90,14 +90,14 @@ class Archive:
             raise DataError(f"{path}: {found:,} rows, where {INDEX} speaks of {entry.rows:,}")
 
     def read(self, entry: Entry, schema: Schema) -> Iterator[pa.Table]:
-        """The rows of a table, a batch at a time."""
+        """Read the rows of a table, a batch at a time."""
         path = self.path / TABLES / entry.file
         with _told(path):
             yield from files.read(path, schema, _BATCH, missing="null")  # a schema that was edited may have more
 
 
 def file_name(table: str) -> str:
-    """The name of a table's file. Different tables have different ones, whatever the file system makes of letters.
+    """Return the name of a table's file. Different tables have different ones, even if case is ignored.
 
     >>> file_name("link"), file_name("../A b"), file_name("nul"), file_name("é")
     ('link.parquet', '%2E%2E%2F%41%20b.parquet', '%6Eul.parquet', '%C3%A9.parquet')
@@ -201,7 +201,7 @@ def _sync(path: Path) -> None:
 
 
 def read(path: Path) -> Archive:
-    """An export, as its `export.json` describes it."""
+    """Read an export, as its `export.json` describes it."""
     index = path / INDEX
     if not index.is_file():
         raise DataError(f"{path} is no export: there is no {INDEX} in it (it is written last)")
@@ -225,7 +225,7 @@ def _parse(path: Path, found: dict[str, Any]) -> Archive:
 
 @contextmanager
 def _told(path: Path) -> Iterator[None]:
-    """Errors of the system and of Arrow as ours."""
+    """Turn errors of the system and of Arrow into ours."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""One Arrow column to codes and back, a whole column at a time.
+"""Conversion of Arrow columns to codes and back, a whole column at a time.
 
 Integers, floats, dates and timestamps move as numpy arrays with a null mask; text is dictionary-encoded by Arrow and
 only its distinct values are interned, or it is looked up by its bytes (`texts`); decimals are moved as their unscaled
@@ -48,7 +48,7 @@ _INTEGERS = (pa.int64(), pa.int32())
 
 
 def arrow_type(type: Type) -> pa.DataType:
-    """The Arrow type that holds a SQL type's values.
+    """Return the Arrow type that holds a SQL type's values.
 
     >>> from whence.model.types import decimal
     >>> arrow_type(decimal(9, 2))
@@ -60,7 +60,7 @@ def arrow_type(type: Type) -> pa.DataType:
 
 
 def arrow_schema(schema: Schema) -> pa.Schema:
-    """The Arrow schema of a relation.
+    """Return the Arrow schema of a relation.
 
     >>> from whence.model.types import Column, TEXT
     >>> arrow_schema(Schema((Column("src", TEXT),))).names
@@ -70,7 +70,7 @@ def arrow_schema(schema: Schema) -> pa.Schema:
 
 
 def encode_column(column: pa.ChunkedArray, type: Type, dictionary: Dictionary) -> Codes | None:
-    """Codes of a column, or None if it needs to be looked at value by value (a wrong type, a value out of range).
+    """Encode a column; None if it needs to be encoded value by value (a wrong type, a value out of range).
 
     >>> encode_column(pa.chunked_array([["a", None, "a"]]), Type(Kind.TEXT), Dictionary()).tolist() == [0, NULL, 0]
     True
@@ -145,7 +145,7 @@ def put_column(column: pa.ChunkedArray, type: Type, out: Codes, place: int) -> b
 
 
 def _encode_integer(column: pa.ChunkedArray, type: Type) -> Codes | None:
-    """Whole numbers within the type's range; NULL's own code is no number."""
+    """Encode whole numbers within the type's range; NULL's own code is no number."""
     codes = _numpy(column.cast(pa.int64()), np.int64)
     null = _null_mask(column)
     known = codes if null is None else codes[~null]
@@ -198,7 +198,7 @@ def _encode_decimal(column: pa.ChunkedArray, type: Type, dictionary: Dictionary)
 
 
 def _wide_codes(high: Codes, low: Codes, type: Type, dictionary: Dictionary) -> Codes | None:
-    """The codes of decimals as words, or None if one has more digits than the type."""
+    """Encode decimals as words; None if one has more digits than the type."""
     limit = 10**type.precision
     for at in np.flatnonzero((high != NULL) & (high != low >> 63)).tolist():
         if not -limit < (int(high[at]) << 64) + (int(low[at]) & (2**64 - 1)) < limit:
@@ -207,7 +207,7 @@ def _wide_codes(high: Codes, low: Codes, type: Type, dictionary: Dictionary) -> 
 
 
 def _between(codes: Codes, low: int, high: int) -> Codes | None:
-    """The codes, if all but NULL are in the range."""
+    """Return the codes, if all but NULL are in the range."""
     fits = (codes >= low) & (codes <= high) | (codes == NULL)
     return codes if fits.all() else None
 
@@ -221,7 +221,7 @@ def _encode_timestamp(column: pa.ChunkedArray) -> Codes:
 
 
 def decode_column(codes: Codes, type: Type, dictionary: Dictionary) -> pa.Array:
-    """The Arrow array behind a column of codes.
+    """Decode a column of codes to an Arrow array.
 
     >>> decode_column(np.array([1, NULL]), Type(Kind.BOOLEAN), Dictionary()).to_pylist()
     [True, None]

@@ -44,7 +44,7 @@ _LINE = 32_000_000  # bytes a line of a CSV may have
 
 
 class Reject(NamedTuple):
-    """A record that was refused: where it stood, why, and the beginning of its text."""
+    """A record that was refused: its position, the reason, and the beginning of its text."""
 
     file: str | None
     line: int | None
@@ -53,7 +53,7 @@ class Reject(NamedTuple):
 
 
 class UpdateLine(NamedTuple):
-    """One line of a file of updates: +1 or -1, the row by column name, and the line it stands on."""
+    """One line of a file of updates: +1 or -1, the row by column name, and the line number."""
 
     sign: int
     row: dict[str, Any]
@@ -61,7 +61,7 @@ class UpdateLine(NamedTuple):
 
 
 def format_of(path: str | Path) -> str:
-    """The format a file's name says it has.
+    """Return the format that a file's name implies.
 
     >>> format_of("links.csv")
     'csv'
@@ -79,7 +79,7 @@ def read(
     by_columns: bool = False,
     missing: Missing = "error",
 ) -> Iterator[pa.Table]:
-    """The rows of a file, as Arrow tables of at most `batch` rows.
+    """Read the rows of a file, as Arrow tables of at most `batch` rows.
 
     A column that the file does not have is an error, or with `missing` NULL. With `by_columns` it is neither, and a
     line of JSON that has only some of the columns comes in a table of these columns.
@@ -116,7 +116,7 @@ def check_file(path: str | Path) -> None:
 
 
 def write(data: pa.Table, path: str | Path) -> None:
-    """An Arrow table to a file, in the format its name says.
+    """Write an Arrow table to a file, in the format that its name implies.
 
     >>> import tempfile; folder = tempfile.TemporaryDirectory(); path = Path(folder.name) / "a.jsonl"
     >>> write(pa.table({"a": [1, None]}), path); path.read_text()
@@ -138,7 +138,7 @@ def write(data: pa.Table, path: str | Path) -> None:
 
 
 def intervals_out(data: pa.Table) -> pa.Table:
-    """The table with its intervals as ISO 8601 durations, which every format can carry."""
+    """Convert the table's intervals to ISO 8601 durations, which every format can carry."""
     for i, field in enumerate(data.schema):
         if field.type == pa.month_day_nano_interval():
             spans = [None if v is None else Interval(v[0], v[1], v[2] // 1000) for v in data.column(i).to_pylist()]
@@ -148,7 +148,7 @@ def intervals_out(data: pa.Table) -> pa.Table:
 
 
 def json_line(row: dict[str, Any]) -> str:
-    """A row as one line of JSON; dates, times and decimals become text that reads back.
+    """Format a row as one line of JSON; dates, times and decimals become text that reads back.
 
     >>> json_line({"a": Decimal("1.50"), "b": "é"})
     '{"a": "1.50", "b": "é"}'
@@ -165,7 +165,7 @@ def _plain(value: Any) -> Any:
 def read_updates(
     path: str | Path, batch: int = 1, refuse: Callable[[Reject], None] | None = None, keyed: bool = False
 ) -> Iterator[list[UpdateLine]]:
-    """The updates of a file, lazily, `batch` lines at a time. Blank lines are passed over.
+    """Read the updates of a file, lazily, `batch` lines at a time. Blank lines are skipped.
 
     A line that is no update is an error, or is given to `refuse` if there is one. Where the table is `keyed` an update
     may say nothing of the old row.
@@ -284,7 +284,7 @@ def _json_table(
 
 
 def prepare(row: dict[str, Any], schema: Schema) -> dict[str, Any]:
-    """A row read from JSON with its texts of intervals as these (everything else is `encode`'s business)."""
+    """Convert the texts of intervals in a row read from JSON; `encode` does the rest."""
     for column in schema.columns:
         if column.type.kind is Kind.INTERVAL and isinstance(row.get(column.name), str):
             try:
@@ -364,7 +364,7 @@ def _parts(path: str | Path, types: dict[str, pa.DataType], use_threads: bool = 
 
 
 def _first_fault(path: str | Path, types: dict[str, pa.DataType]) -> str | None:
-    """What Arrow says of the first row that it cannot read: only with one thread does it know which that is."""
+    """Return Arrow's message of the first row that it cannot read: only with one thread does it know the row."""
     try:
         for _ in _parts(path, types, use_threads=False):
             pass
@@ -400,12 +400,12 @@ def _intervals_in(data: pa.Table, schema: Schema, path: str | Path) -> pa.Table:
 
 
 def _said(error: Exception) -> str:
-    """Arrow's message without the part that speaks of Arrow."""
+    """Return Arrow's message without the part about Arrow."""
     return f"{str(error).splitlines()[0]:.300}"
 
 
 def _placed(said: str, header: list[str]) -> str:
-    """What Arrow says of a CSV, with its row and column as we count and call them."""
+    """Return Arrow's message of a CSV, with the row and column as we count and name them."""
     row, column = re.search(r"Row #(\d+)", said), re.search(r"column #(\d+)", said)
     place = [f"line {row[1]}"] if row else []
     place += [f"column {header[int(column[1])].strip().lower()}"] if column and int(column[1]) < len(header) else []
@@ -417,7 +417,7 @@ def _placed(said: str, header: list[str]) -> str:
 
 
 def duration(span: Interval) -> str:
-    """An interval as an ISO 8601 duration.
+    """Format an interval as an ISO 8601 duration.
 
     >>> duration(Interval(1, 2, 3_500_000))
     'P1M2DT3.5S'

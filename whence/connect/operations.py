@@ -1,4 +1,4 @@
-"""The words by which sources say of each row whether it comes or goes."""
+"""The operations by which sources mark each row as an insertion or a deletion."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KEYLESS = "needs to know which row is changed: give the table a PRIMARY KEY, or 
 
 
 def with_operation(schema: Schema, op: str, data: Any) -> Schema:
-    """The columns of a table and, last, the one of operations: text, or numbers if `data` has those."""
+    """Return the columns of a table and, last, the one of operations: text, or numbers if `data` has those."""
     name = op.lower()
     if name in schema.names:
         raise DataError(f"the column {op} is one of the table's: operations stand in a column of their own")
@@ -28,7 +28,8 @@ def with_operation(schema: Schema, op: str, data: Any) -> Schema:
 
 
 def _is_number(data: Any, op: str) -> bool:
-    """Whether the operations in rows of any kind are numbers; of rows that are not columns the first one tells."""
+    """Tell whether the operations in rows of any kind are numbers; of rows that are not columns the first one
+    decides."""
     columnar = as_arrow(data) if not isinstance(data, (list, tuple, dict)) else None
     if columnar is not None:
         types = [field.type for field in columnar.schema if field.name.lower() == op]

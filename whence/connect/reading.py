@@ -163,7 +163,7 @@ def _read_each(texts: pa.ChunkedArray, type: Type) -> pa.ChunkedArray:
 
 
 class UnreadableError(DataError):
-    """A text in a column that is no value of its type: the row it stands in, from 0, and the column."""
+    """A text in a column that is no value of its type: its row, from 0, and the column."""
 
     def __init__(self, message: str, row: int, column: str = "") -> None:
         super().__init__(message)

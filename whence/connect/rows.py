@@ -50,8 +50,8 @@ Missing = Literal["error", "null"]
 def encode(
     rows: Any, schema: Schema, dictionary: Dictionary, table: str, room: int = 0, missing: Missing = "error"
 ) -> Codes:
-    """Codes [n, columns] of rows of any kind we take. Of columnar rows there is `room` for so many columns more, whose
-    cells are not set. Dicts and frames must have every column, unless `missing` says that others are NULL.
+    """Encode rows of any supported kind as codes [n, columns]. Columnar rows get `room` more columns, whose cells are
+    not set. Dicts and frames must have every column, unless `missing` says that others are NULL.
 
     >>> from whence.model.types import Column, INTEGER, TEXT
     >>> schema = Schema((Column("src", TEXT), Column("cost", INTEGER)))
@@ -93,13 +93,13 @@ def as_list_or_arrow(rows: Any, table: str) -> list[Any] | pa.Table:
 
 
 def index_names(rows: Any) -> list[Any]:
-    """The names of a DataFrame's index in pandas, which is a column for each level that has a name."""
+    """Return the names of a pandas DataFrame's index, which is one column per level that has a name."""
     pandas = type(rows).__module__.partition(".")[0] == "pandas" and hasattr(rows, "columns")
     return [name for name in rows.index.names if name is not None] if pandas else []
 
 
 def as_arrow(rows: Any) -> pa.Table | None:
-    """The rows as an Arrow table if they are columnar (Arrow, pandas, polars, anything with the Arrow stream protocol).
+    """Convert columnar rows (Arrow, pandas, polars, anything with the Arrow stream protocol) to an Arrow table.
 
     Levels of a pandas index that have names are columns.
 
@@ -149,7 +149,7 @@ def _encode_rows(
 
 
 def as_tuples(rows: Sequence[Any], schema: Schema, table: str, missing: Missing = "error") -> Sequence[Row]:
-    """Rows of any kind as tuples of the right length.
+    """Convert rows of any kind to tuples of the right length.
 
     >>> from whence.model.types import Column, INTEGER
     >>> as_tuples([{"A": 1}, [2]], Schema((Column("a", INTEGER),)), "t")
@@ -193,7 +193,7 @@ def _values_of(row: Any, schema: Schema, table: str, number: int, missing: Missi
 
 
 def folded(name: object, schema: Schema) -> str:
-    """A column's name as the table has it, whatever case it is given in."""
+    """Return a column's name as the table has it, whatever case it is given in."""
     text = name if isinstance(name, str) else shown(name)
     return text if text in schema.names else text.lower()
 
@@ -227,12 +227,12 @@ def check_columns(
 
 
 def unknown_columns(place: str, names: Sequence[str], schema: Schema) -> DataError:
-    """The error of columns that a table does not have."""
+    """Return the error for columns that a table does not have."""
     return DataError(f"{place}: no column {listed(names)} in {schema}{did_you_mean(names[0].lower(), schema.names)}")
 
 
 def listed(names: Sequence[str]) -> str:
-    """Some names for a message, not too many.
+    """List some names for a message, not too many.
 
     >>> listed(["a", "b", "c", "d", "e", "f", "g"])
     'a, b, c, d, e and 2 more'
@@ -242,7 +242,7 @@ def listed(names: Sequence[str]) -> str:
 
 
 def _fault(rows: Iterable[Row], schema: Schema, dictionary: Dictionary, table: str) -> DataError:
-    """The error of the first value that does not fit."""
+    """Return the error for the first value that does not fit."""
     for number, row in enumerate(rows, 1):
         for column, value in zip(schema.columns, row, strict=True):
             try:
@@ -253,7 +253,7 @@ def _fault(rows: Iterable[Row], schema: Schema, dictionary: Dictionary, table: s
 
 
 def _encode_values(values: Sequence[Any], type: Type, dictionary: Dictionary) -> Codes:
-    """A column of Python values, by the whole column where their classes allow it."""
+    """Encode a column of Python values, by the whole column where their classes allow it."""
     kinds = set(map(_CLASS, values))
     clean = _NONE not in kinds
     kinds.discard(_NONE)
@@ -295,7 +295,7 @@ def _encode_table(data: pa.Table, schema: Schema, dictionary: Dictionary, table:
 
 
 def _encode_slowly(values: pa.ChunkedArray, column: Column, dictionary: Dictionary, table: str) -> Codes:
-    """A column value by value; DataError names the first that does not fit."""
+    """Encode a column value by value; DataError names the first that does not fit."""
     try:
         found = values.to_pylist()
     except (ValueError, OverflowError):
@@ -307,7 +307,7 @@ def _encode_slowly(values: pa.ChunkedArray, column: Column, dictionary: Dictiona
 
 
 def _strange(values: pa.ChunkedArray, column: Column, table: str) -> DataError:
-    """The error of the first value that Python has none for, such as a date in the year 10000."""
+    """Return the error for the first value that Python has none for, such as a date in the year 10000."""
     for number, value in enumerate(values, 1):
         try:
             value.as_py()
@@ -320,7 +320,7 @@ def _strange(values: pa.ChunkedArray, column: Column, table: str) -> DataError:
 
 
 def check_not_null(codes: Codes, schema: Schema, table: str) -> None:
-    """DataError if a NOT NULL column holds NULL.
+    """Raise DataError if a NOT NULL column holds NULL.
 
     >>> from whence.model.types import Column, TEXT
     >>> check_not_null(np.array([[NULL]]), Schema((Column("src", TEXT, nullable=False),)), "link")
@@ -370,7 +370,7 @@ _QUICK.update(
 
 
 def expand(rows: Codes, multiplicity: Codes) -> Codes:
-    """Each row as often as its multiplicity says.
+    """Repeat each row as often as its multiplicity says.
 
     >>> expand(np.array([[7], [8]]), np.array([2, 0])).tolist()
     [[7], [7]]
@@ -381,7 +381,7 @@ def expand(rows: Codes, multiplicity: Codes) -> Codes:
 
 
 def to_arrow(rows: Codes, multiplicity: Codes, schema: Schema, dictionary: Dictionary) -> pa.Table:
-    """An Arrow table of the rows, each as often as its multiplicity.
+    """Convert rows to an Arrow table, each as often as its multiplicity.
 
     >>> from whence.model.types import Column, INTEGER
     >>> to_arrow(np.array([[7]]), np.array([2]), Schema((Column("a", INTEGER),)), Dictionary()).to_pydict()
@@ -393,7 +393,7 @@ def to_arrow(rows: Codes, multiplicity: Codes, schema: Schema, dictionary: Dicti
 
 
 def to_pandas(table: pa.Table) -> pandas.DataFrame:
-    """A pandas DataFrame; dates stay dates and decimals stay exact."""
+    """Convert rows to a pandas DataFrame; dates stay dates and decimals stay exact."""
     try:
         return table.to_pandas(date_as_object=True)
     except (ValueError, OverflowError) as error:
@@ -401,7 +401,8 @@ def to_pandas(table: pa.Table) -> pandas.DataFrame:
 
 
 def to_polars(table: pa.Table) -> polars.DataFrame:
-    """A polars DataFrame (an INTERVAL, which polars does not have, becomes a struct of months, days and micros)."""
+    """Convert rows to a polars DataFrame (an INTERVAL, which polars does not have, becomes a struct of months, days and
+    micros)."""
     import polars
 
     for i, field in enumerate(table.schema):
@@ -418,7 +419,7 @@ def to_polars(table: pa.Table) -> polars.DataFrame:
 
 
 def to_tuples(rows: Codes, schema: Schema, dictionary: Dictionary) -> list[Row]:
-    """Python tuples of the rows.
+    """Convert rows to Python tuples.
 
     >>> from whence.model.types import Column, INTEGER
     >>> to_tuples(np.array([[7], [NULL]]), Schema((Column("a", INTEGER),)), Dictionary())
@@ -430,7 +431,7 @@ def to_tuples(rows: Codes, schema: Schema, dictionary: Dictionary) -> list[Row]:
 
 
 def to_columns(rows: Codes, schema: Schema, dictionary: Dictionary) -> list[list[Any]]:
-    """The columns of the rows as Python values.
+    """Convert rows to columns of Python values.
 
     >>> from whence.model.types import Column, INTEGER
     >>> to_columns(np.array([[7], [NULL]]), Schema((Column("a", INTEGER),)), Dictionary())
@@ -440,7 +441,7 @@ def to_columns(rows: Codes, schema: Schema, dictionary: Dictionary) -> list[list
 
 
 def to_dicts(rows: Iterable[Row], schema: Schema) -> list[dict[str, Any]]:
-    """Rows as dicts by column name.
+    """Convert rows to dicts by column name.
 
     >>> from whence.model.types import Column, INTEGER
     >>> to_dicts([(7,)], Schema((Column("a", INTEGER),)))
@@ -467,7 +468,7 @@ def _values(codes: Codes, type: Type, dictionary: Dictionary) -> list[Any]:
 
 
 def _decimals(codes: list[int], type: Type, dictionary: Dictionary) -> list[Any]:
-    """The numbers behind codes of a DECIMAL; NULL stays as it is."""
+    """Return the numbers behind codes of a DECIMAL; NULL stays as it is."""
     if type.is_wide:
         unit = type.scale
         return [wide.to_decimal(wide.number_of(n, dictionary), unit) if n != NULL else n for n in codes]

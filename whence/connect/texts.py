@@ -1,4 +1,4 @@
-"""The texts of a dictionary, found by their bytes as Arrow has them.
+"""Look up the texts of a dictionary by their bytes, as Arrow has them.
 
 The law: the same codes as `Dictionary.intern_all` would give. A dictionary knows its values as Python strings; to ask
 it for a column of ten thousand texts means to make as many strings, which takes longer than all the rest of inserting
@@ -26,7 +26,7 @@ _SAMPLE = 50
 
 
 class Texts:
-    """What a dictionary knows, as bytes."""
+    """The texts of a dictionary, as bytes."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
@@ -40,7 +40,7 @@ class Texts:
         self._slots = np.zeros(2048, np.int64)
 
     def codes(self, texts: pa.Array, dictionary: Dictionary) -> Codes:
-        """The codes of an array of strings."""
+        """Return the codes of an array of strings."""
         starts, data = _bytes(texts)
         out = np.empty(len(texts), np.int64)
         with self._guard:
@@ -74,7 +74,7 @@ class Texts:
 
 
 def worth_it(column: pa.ChunkedArray, dictionary: Dictionary) -> bool:
-    """Whether a column is long and a sample of its texts is known.
+    """Tell whether a column is long and a sample of its texts is known.
 
     >>> worth_it(pa.chunked_array([["a"] * 5000]), Dictionary())
     False
@@ -90,7 +90,7 @@ _MAKING = threading.Lock()
 
 
 def texts_of(dictionary: Dictionary) -> Texts:
-    """The one that goes with a dictionary.
+    """Return the texts that go with a dictionary.
 
     >>> d = Dictionary(); texts_of(d).codes(pa.array(["b", "a", None, "b"]), d).tolist() == [0, 1, NULL, 0]
     True
@@ -100,7 +100,7 @@ def texts_of(dictionary: Dictionary) -> Texts:
 
 
 def _bytes(texts: pa.Array) -> tuple[Codes, Utf8]:
-    """Where each text begins, and the end; and the bytes of all of them, read-only as kernels expect them."""
+    """Return where each text begins, and the end; and the bytes of all of them, read-only as kernels expect them."""
     _, offsets, buffer = texts.buffers()
     width = np.int64 if pa.types.is_large_string(texts.type) else np.int32
     first, last = texts.offset, texts.offset + len(texts) + 1

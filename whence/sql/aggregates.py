@@ -1,4 +1,4 @@
-"""Aggregate functions: what each one is made of, and its type."""
+"""Aggregate functions: the parts each one is made of, and its type."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ AGGREGATES = frozenset((*_ANYWHERE, *WINDOW_AGGREGATES))
 
 
 def aggregated(name: str, value: Expr, distinct: bool, node: exp.Expr) -> AggRef:
-    """An aggregate of one argument; BOOL_AND is MIN, BOOL_OR is MAX, ANY_VALUE is MIN too."""
+    """Bind an aggregate of one argument; BOOL_AND is MIN, BOOL_OR is MAX, ANY_VALUE is MIN too."""
     kind = value.type.kind
     match name:
         case "count":
@@ -42,7 +42,7 @@ def aggregated(name: str, value: Expr, distinct: bool, node: exp.Expr) -> AggRef
 
 
 def window_aggregate(name: str, value: Expr, parameter: float | None, node: exp.Expr) -> AggRef:
-    """An aggregate that only windows have; `parameter` is which quantile."""
+    """Bind an aggregate that only windows have; `parameter` is which quantile."""
     if value.type.kind is Kind.NULL:
         value = coerce(value, t.BIGINT, node)
     match name:

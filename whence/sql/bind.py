@@ -1,4 +1,4 @@
-"""What the rest of Whence asks of the binder: statements against a `Program`, to plans and expressions."""
+"""The binder's interface: statements against a `Program`, to plans and expressions."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ __all__ = [
 
 
 def bind_table(create: st.CreateTable, program: Program) -> Program:
-    """A copy of the program with the table added (the same program, if it exists and IF NOT EXISTS is said)."""
+    """Return a copy of the program with the table added (the same program, if it exists and IF NOT EXISTS is said)."""
     name, kind = create.table.name, _kind(create.table)
     if name in program.views:
         raise CatalogError(f'"{name}" is a view; a {kind} needs another name')
@@ -59,7 +59,8 @@ def _kind(table: Table) -> str:
 
 
 def bind_query_views(query: exp.Expr, program: Program, name: str = "query") -> tuple[Node, dict[str, View]]:
-    """A query's plan and the hidden views of its recursive CTEs, to which the plan refers. Rows keep their ORDER BY."""
+    """Bind a query to its plan and the hidden views of its recursive CTEs, to which the plan refers. Rows keep their
+    ORDER BY."""
     session = Session()
     binder = QueryBinder(program, session, name)
     with _guarded():
@@ -84,7 +85,7 @@ def bind_query_views(query: exp.Expr, program: Program, name: str = "query") -> 
 
 
 def bind_query(query: exp.Expr, program: Program) -> Node:
-    """The plan of a query whose WITH is not recursive (see `bind_query_views`)."""
+    """Bind a query whose WITH is not recursive (see `bind_query_views`)."""
     plan, hidden = bind_query_views(query, program)
     if hidden:
         raise error("WITH RECURSIVE cannot stand here; create a view of it", query)
@@ -92,7 +93,7 @@ def bind_query(query: exp.Expr, program: Program) -> Node:
 
 
 def bind_predicate(where: exp.Expr | None, table: str | Table, program: Program) -> Expr:
-    """The WHERE of a DELETE or UPDATE, over the table's columns; without one, TRUE."""
+    """Bind the WHERE of a DELETE or UPDATE, over the table's columns; without one, TRUE."""
     found = _table(table, program)
     if found.stream is not None:
         raise SqlError(f'"{found.name}" is a stream: rows are only ever appended')
@@ -109,7 +110,7 @@ def bind_predicate(where: exp.Expr | None, table: str | Table, program: Program)
 
 
 def bind_assignments(update: st.Update, program: Program) -> tuple[Expr, ...]:
-    """The new value of every column of the table, over its old ones."""
+    """Bind the new value of every column of the table, over its old ones."""
     table = _table(update.table, program)
     scope = Scope(fields_of(table.schema, table.name))
     place = ExpressionBinder(QueryBinder(program, Session()), scope, "SET")
@@ -130,7 +131,7 @@ def bind_assignments(update: st.Update, program: Program) -> tuple[Expr, ...]:
 
 
 def bind_insert(insert: st.Insert, program: Program) -> Node:
-    """The rows to insert, with the table's columns in its order; columns that are not named are NULL."""
+    """Bind the rows to insert, with the table's columns in its order; columns that are not named are NULL."""
     table = _table(insert.table, program)
     named = insert.columns if insert.columns is not None else table.schema.names
     places = [_column(table, name, insert.source) for name in named]
@@ -151,7 +152,8 @@ def bind_insert(insert: st.Insert, program: Program) -> Node:
 
 
 def _constant_rows(insert: st.Insert, table: Table, places: list[int], program: Program) -> Node | None:
-    """The rows of a plain VALUES, each value read as one of its column's type; None if some value is no constant."""
+    """Return the rows of a plain VALUES, each value read as one of its column's type; None if some value is no
+    constant."""
     if not isinstance(insert.source, exp.Values) or insert.source.args.get("with_"):
         return None
     place = ExpressionBinder(QueryBinder(program, Session()), Scope(), "VALUES")
@@ -176,7 +178,7 @@ def _constant_rows(insert: st.Insert, table: Table, places: list[int], program: 
 
 
 def assigned(expr: Expr, type: Type, column: str, node: exp.Expr) -> Expr:
-    """A value made to fit a column, as assignment does: by a cast where types are of one family, or text is read."""
+    """Make a value fit a column, as assignment does: by a cast where types are of one family, or text is read."""
     have = expr.type
     if have.kind is Kind.NULL:
         return Lit(type, None)
@@ -206,7 +208,7 @@ def _column(table: Table, name: str, node: exp.Expr) -> int:
 
 @contextmanager
 def _guarded() -> Iterator[None]:
-    """Deep queries end in an error of ours, never in Python's."""
+    """Bind a deep query, turning Python's recursion error into ours."""
     try:
         with deep_stack():
             yield

@@ -1,4 +1,4 @@
-"""Scalar expressions: sqlglot's trees to typed expressions over a scope.
+"""Scalar expressions: from sqlglot's trees to typed expressions over a scope.
 
 Aggregates and subqueries come out as the placeholders of `placeholders.py`; where they may not stand, they are refused
 here with the place's name.
@@ -72,7 +72,7 @@ _UNSUPPORTED: dict[type[exp.Expr], str] = {
 
 
 class Subqueries(Protocol):
-    """What an expression needs of the query binder: plans of the subqueries inside it."""
+    """The query binder as expressions see it: it plans the subqueries inside them."""
 
     @property
     def program(self) -> Program: ...
@@ -87,7 +87,7 @@ class Subqueries(Protocol):
 
 @dataclass(frozen=True)
 class ExpressionBinder:
-    """Binds expressions over one scope. `aggregates` says whether aggregate functions may stand here."""
+    """The binder of expressions over one scope. `aggregates` says whether aggregate functions may stand here."""
 
     queries: Subqueries
     scope: Scope
@@ -117,7 +117,7 @@ class ExpressionBinder:
         self.queries.ledger.read(node, *args)
 
     def _repeated(self, node: exp.Expr) -> Expr:
-        """An expression that will stand in several places; where such are nested, they multiply."""
+        """Check an expression that will stand in several places; where such are nested, they multiply."""
         expr = self.bind(node)
         check_size(expr, node)
         if is_volatile(expr):
@@ -156,7 +156,7 @@ class ExpressionBinder:
     # -- operators
 
     def _chain(self, node: exp.Expr) -> Expr:
-        """AND and OR, as long as the chain is, without recursion down its left side."""
+        """Bind AND and OR, as long as the chain is, without recursion down its left side."""
         kind, parts, at = type(node), list[exp.Expr](), node
         while isinstance(at, (kind, exp.Paren)):
             self.read(at, "this", "expression")
@@ -384,7 +384,7 @@ class ExpressionBinder:
 
 
 def fit_arguments(name: str, args: list[Expr], takes: tuple[Type, ...], node: exp.Expr) -> tuple[Expr, ...]:
-    """Arguments cast to what a registered function takes."""
+    """Cast arguments to what a registered function takes."""
     if len(args) != len(takes):
         raise error(f"{name} takes {len(takes)} arguments, not {len(args)}", node)
     found = []
@@ -398,7 +398,7 @@ def fit_arguments(name: str, args: list[Expr], takes: tuple[Type, ...], node: ex
 
 
 def _quantile(name: str, args: list[exp.Expr], node: exp.Expr) -> float | None:
-    """The second argument of a quantile, taken from the list; MEDIAN's is one half."""
+    """Take the second argument of a quantile from the list; MEDIAN's is one half."""
     if name == "median":
         return 0.5
     if not name.startswith("quantile"):

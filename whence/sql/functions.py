@@ -84,7 +84,7 @@ _INTERVAL_PARTS = (
 
 
 def call_builtin(name: str, args: list[Expr], node: exp.Expr) -> Expr:
-    """The expression a call of a built-in becomes."""
+    """Bind a call of a built-in function."""
     builtin = BUILTINS[name]
     if len(args) < builtin.least or (builtin.most is not None and len(args) > builtin.most):
         wanted = str(builtin.least) if builtin.least == builtin.most else f"{builtin.least} to {builtin.most or 'many'}"
@@ -102,7 +102,7 @@ def _register(names: str, least: int, most: int | None) -> Callable[[Build], Bui
 
 
 def _typed(op: str, returns: Type, *takes: Type) -> Build:
-    """A call whose arguments have fixed types."""
+    """Build a call whose arguments have fixed types."""
 
     def build(args: list[Expr], node: exp.Expr) -> Expr:
         return Call(returns, op, tuple(argument(a, t, node) for a, t in zip(args, takes, strict=False)))
@@ -111,7 +111,7 @@ def _typed(op: str, returns: Type, *takes: Type) -> Build:
 
 
 def argument(expr: Expr, type: Type, node: exp.Expr) -> Expr:
-    """An argument made to fit: NULL, literals and wider numbers follow the function; anything else must be the type."""
+    """Make an argument fit: NULL, literals and wider numbers follow the function; anything else must have the type."""
     have = expr.type
     fits = (
         have == type
@@ -128,7 +128,7 @@ def argument(expr: Expr, type: Type, node: exp.Expr) -> Expr:
 
 
 def part_of(name: str, node: exp.Expr) -> str:
-    """The canonical name of a date part."""
+    """Return the canonical name of a date part."""
     part = unit_of(name) or name.lower()
     part = _PART_NAMES.get(part, part)
     if part not in _PARTS:
@@ -137,7 +137,7 @@ def part_of(name: str, node: exp.Expr) -> str:
 
 
 def extract(part: str, value: Expr, node: exp.Expr) -> Expr:
-    """EXTRACT(part FROM value)."""
+    """Build EXTRACT(part FROM value)."""
     part = part_of(part, node)
     if is_text_literal(value) or value.type.kind is Kind.NULL:
         value = coerce(value, t.TIMESTAMP, node)
@@ -149,7 +149,7 @@ def extract(part: str, value: Expr, node: exp.Expr) -> Expr:
 
 
 def text(expr: Expr, node: exp.Expr) -> Expr:
-    """The expression as text, by a cast if need be."""
+    """Convert the expression to text, by a cast if need be."""
     return coerce(expr, t.TEXT, node) if isinstance(expr, Lit) and expr.value is None else _to_text(expr, node)
 
 
@@ -196,7 +196,7 @@ for _name in ("power", "pow"):
 
 
 def number(expr: Expr, node: exp.Expr) -> Expr:
-    """The expression if it is a number (a bare NULL becomes one)."""
+    """Check that the expression is a number (a bare NULL becomes one)."""
     if expr.type.kind is Kind.NULL:
         return coerce(expr, t.BIGINT, node)
     if not expr.type.is_numeric:
@@ -299,7 +299,8 @@ def _literal_part(expr: Expr, node: exp.Expr) -> str:
 
 
 def _boundary(name: str, node: exp.Expr) -> str:
-    """The part whose boundaries are counted or cut at: any day of something is a day, the epoch is in seconds."""
+    """Return the part whose boundaries are counted or cut at: any day of something is a day, the epoch is in
+    seconds."""
     part = part_of(name, node)
     return {"dayofweek": "day", "isodow": "day", "dayofyear": "day", "epoch": "second"}.get(part, part)
 

@@ -1,4 +1,4 @@
-"""GROUP BY: rows to groups, and the expressions of the query to expressions over a group's row."""
+"""GROUP BY: from rows to groups, and from expressions of the query to expressions over a group's row."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def has_aggregate(expr: Expr) -> bool:
 
 @dataclass(frozen=True)
 class Grouped:
-    """An Aggregate, with what its columns stand for: keys first, then aggregates."""
+    """An Aggregate, with the meaning of its columns: keys first, then aggregates."""
 
     node: Node
     keys: tuple[Expr, ...]
     aggs: tuple[AggRef, ...]
 
     def rewrite(self, expr: Expr, source: exp.Expr, scope: Scope) -> Expr:
-        """An expression over the rows that were grouped as one over the groups."""
+        """Rewrite an expression over the rows that were grouped as one over the groups."""
 
         def change(e: Expr) -> Expr | None:
             for i, key in enumerate(self.keys):
@@ -47,7 +47,7 @@ class Grouped:
 
 
 def group_rows(node: Node, keys: Sequence[Expr], exprs: Sequence[Expr], at: exp.Expr) -> Grouped:
-    """The rows grouped by the keys, with every aggregate that the expressions use."""
+    """Group the rows by the keys, with every aggregate that the expressions use."""
     plain_keys = list(dict.fromkeys(keys))
     aggs = list(dict.fromkeys(_plain(e) for expr in exprs for e in walk_expr(expr) if isinstance(e, AggRef)))
     taken = list(dict.fromkeys(agg.arg for agg in aggs if agg.arg is not None))
@@ -71,7 +71,7 @@ def group_rows(node: Node, keys: Sequence[Expr], exprs: Sequence[Expr], at: exp.
 
 
 def _plain(agg: AggRef) -> AggRef:
-    """The aggregate at its own type: widening its result does not make it another one."""
+    """Return the aggregate at its own type: widening its result does not make it another one."""
     if agg.arg is not None and agg.function in ("min", "max", "first", "last", "quantile"):
         return replace(agg, type=agg.arg.type)
     return agg

@@ -53,7 +53,7 @@ _CONSTRUCTS = {  # by the name of the argument, where it is not the word that SQ
 
 
 class Ledger:
-    """The arguments of nodes that binding has read. The nodes must outlive it: they are known by identity."""
+    """The set of arguments of nodes that binding has read. The nodes must outlive it: they are known by identity."""
 
     def __init__(self) -> None:
         self._read: set[tuple[int, str]] = set()

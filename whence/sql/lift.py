@@ -1,4 +1,4 @@
-"""Correlation lifted out of a subquery: its plan with the conditions that read the query around it taken to the top.
+"""Lift correlation out of a subquery: take the conditions that read the outer query to the top of its plan.
 
 `lift(plan)` gives a plan without any `Outer`, the subquery's columns as expressions over that plan, and the conditions,
 over that plan's columns and `Outer`s, under which a row of it belongs to a row of the query around. For every outer row
@@ -38,12 +38,13 @@ _NAMES: dict[type[Node], str] = {
 
 
 class LiftError(Exception):
-    """The correlation stands where it cannot be lifted from; the message says where."""
+    """A correlation that cannot be lifted from where it stands; the message says where."""
 
 
 @dataclass
 class Lifted:
-    """See the module. `counts` are core columns that read 0, not NULL, when an outer row has no match."""
+    """A plan whose correlation was lifted. `counts` are core columns that read 0, not NULL, when an outer row has no
+    match."""
 
     core: Node
     outs: list[Expr]
@@ -76,7 +77,7 @@ def lift(node: Node, exists: bool) -> Lifted:
 
 
 def _over(expr: Expr, outs: Sequence[Expr]) -> Expr:
-    """An expression over a subquery's columns as one over the lifted plan's."""
+    """Rewrite an expression over a subquery's columns as one over the lifted plan's."""
     return map_expr(expr, lambda e: _retyped(outs[e.index], e) if isinstance(e, Col) else None)
 
 
@@ -126,7 +127,7 @@ def _distinct(node: Distinct, exists: bool) -> Lifted:
 
 
 def _aggregate(node: Aggregate) -> Lifted:
-    """An equality with the query around becomes a group key: the groups of one outer row are those with its value."""
+    """Make an equality with the outer query a group key: the groups of one outer row are those with its value."""
     below = lift(node.input, exists=False)
     if below.one_row:
         raise LiftError("an aggregate of a correlated aggregate is not supported")
@@ -148,7 +149,7 @@ def _aggregate(node: Aggregate) -> Lifted:
 
 
 def _union(node: Union, exists: bool) -> Lifted:
-    """Branches must be tied to the query around by the same columns of it."""
+    """Lift out of a union, whose branches must read the same columns of the outer query."""
     branches = [lift(branch, exists) for branch in node.branches]
     ties = [[_equality(cond) for cond in b.conds] for b in branches]
     if any([a for a, _ in tie] != [a for a, _ in ties[0]] for tie in ties) or any(b.one_row for b in branches):
@@ -175,7 +176,7 @@ def _tied(below: Lifted) -> Lifted:
 
 
 def _equality(cond: Expr) -> tuple[Expr, Expr]:
-    """A condition `outer = inner` as its two sides."""
+    """Split a condition `outer = inner` into its two sides."""
     if isinstance(cond, Call) and cond.op == "=":
         for a, b in (cond.args, cond.args[::-1]):
             if outers_of(a) and not _reads_columns(a) and not outers_of(b):

@@ -1,5 +1,5 @@
-"""How large a query may get: what follows plans and expressions from one end to the other is recursive, and meets what
-stands in several places (the subject of a CASE, a CTE that is read twice) once for each."""
+"""Limits on the size of a query. Everything that walks plans and expressions is recursive, and meets what stands in
+several places (the subject of a CASE, a CTE that is read twice) once per place."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MAX_SIZE = 100_000
 
 
 def check_size(plan: Node | Expr, at: exp.Expr) -> None:
-    """SqlError if a plan or an expression is too deep or too large."""
+    """Raise SqlError if a plan or an expression is too deep or too large."""
     size = size_of(plan)
     if size.depth > MAX_DEPTH:
         raise error(f"nested too deeply: {size.depth:,} operations upon each other, at most {MAX_DEPTH:,} may be", at)

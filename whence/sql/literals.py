@@ -1,4 +1,4 @@
-"""Literals: the values quoted in SQL text, and what becomes of them when their type is settled while binding."""
+"""Literals: the values quoted in SQL text, converted when binding has found their type."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ _LIMITS = {Kind.INTEGER: 2**31, Kind.BIGINT: 2**63}
 
 
 def cast_value(value: Any, have: Type, type: Type) -> Any:
-    """A Python value of one type as a value of another; ValueError or OverflowError if it does not fit."""
+    """Convert a Python value of one type to a value of another; raise ValueError or OverflowError if it does not
+    fit."""
     if value is None or have == type:
         return value
     if type.kind is Kind.TEXT:
@@ -47,7 +48,7 @@ def cast_value(value: Any, have: Type, type: Type) -> Any:
 
 
 def _integer(value: Any, type: Type) -> int:
-    """DOUBLE rounds half to even, DECIMAL half away from zero, as in columns."""
+    """Round to a whole number: DOUBLE half to even, DECIMAL half away from zero, as in columns."""
     try:
         exact = Decimal(value)
         if exact.is_finite() and exact.adjusted() > _LONGEST:
@@ -70,7 +71,7 @@ def _decimal(value: Any, type: Type) -> Decimal:
 
 
 def read_literal(node: exp.Expr) -> Lit:
-    """A quoted or numeric literal, TRUE, FALSE or NULL.
+    """Bind a quoted or numeric literal, TRUE, FALSE or NULL.
 
     >>> str(read_literal(exp.Literal.number("0.05")).type)
     'DECIMAL(3,2)'

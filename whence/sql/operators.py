@@ -1,4 +1,4 @@
-"""Operators: the casts their operands need and the type they give."""
+"""Operators: the casts that their operands need, and the type of their result."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MOMENTS = (Kind.DATE, Kind.TIMESTAMP)
 
 
 def arithmetic(op: str, left: Expr, right: Expr, node: exp.Expr) -> Expr:
-    """`left op right` for + - * / // %."""
+    """Build `left op right` for + - * / // %."""
     a, b = left.type, right.type
     if any(type.kind in (*_MOMENTS, Kind.INTERVAL) for type in (a, b)):
         return _moments(op, left, right, node)
@@ -52,7 +52,8 @@ def _decimals(op: str, left: Expr, right: Expr, node: exp.Expr) -> Expr:
 
 
 def _moments(op: str, left: Expr, right: Expr, node: exp.Expr) -> Expr:
-    """Dates, timestamps and intervals. DATE with INTERVAL is a TIMESTAMP; DATE with a number counts days."""
+    """Build arithmetic with dates, timestamps and intervals. DATE with INTERVAL is a TIMESTAMP; DATE with a number
+    counts days."""
     if left.type.kind is Kind.INTERVAL and op in "+*" and right.type.kind is not Kind.INTERVAL:
         left, right = (right, left) if op == "+" else (left, right)
     if op == "*" and right.type.kind is Kind.INTERVAL:
@@ -84,13 +85,13 @@ def _moments(op: str, left: Expr, right: Expr, node: exp.Expr) -> Expr:
 
 
 def comparison(op: str, left: Expr, right: Expr, node: exp.Expr) -> Expr:
-    """`left op right`, both at the type they share; a quoted literal takes the other's type."""
+    """Build `left op right`, both at the type they share; a quoted literal takes the other's type."""
     (left, right), _ = comparable(left, right, node)
     return Call(t.BOOLEAN, op, (left, right))
 
 
 def comparable(left: Expr, right: Expr, node: exp.Expr) -> tuple[list[Expr], Type]:
-    """Both sides at the type they are compared at."""
+    """Convert both sides to the type they are compared at."""
     a, b = left.type, right.type
     if common_type(a, b) is None and not (is_text_literal(left) or is_text_literal(right)):
         if a.kind is Kind.TEXT and b.is_numeric:
@@ -107,7 +108,7 @@ def comparable(left: Expr, right: Expr, node: exp.Expr) -> tuple[list[Expr], Typ
 
 
 def negated(arg: Expr, node: exp.Expr) -> Expr:
-    """`- arg`; of a literal, the literal below zero."""
+    """Build `- arg`; of a literal, the literal below zero."""
     if isinstance(arg, Lit) and arg.value is not None and arg.type.is_numeric:
         least = arg.type.kind is Kind.BIGINT and arg.value == 2**31  # -2147483648 is an INTEGER, its digits are not
         negative = arg.value.copy_negate() if arg.type.kind is Kind.DECIMAL else -arg.value
@@ -122,7 +123,7 @@ def negated(arg: Expr, node: exp.Expr) -> Expr:
 
 
 def boolean(expr: Expr, node: exp.Expr) -> Expr:
-    """The expression as a condition."""
+    """Check that the expression is a condition."""
     if expr.type.kind is Kind.BOOLEAN:
         return expr
     if expr.type.kind is Kind.NULL or expr.type.is_integer or is_text_literal(expr):
@@ -131,14 +132,14 @@ def boolean(expr: Expr, node: exp.Expr) -> Expr:
 
 
 def logic(op: str, args: list[Expr], node: exp.Expr) -> Expr:
-    """AND or OR of any number of conditions."""
+    """Build AND or OR of any number of conditions."""
     if len(args) == 1:
         return args[0]
     return Call(t.BOOLEAN, op, tuple(boolean(a, node) for a in args))
 
 
 def member(value: Expr, items: list[Expr], node: exp.Expr) -> Expr:
-    """`value IN (items)`: one operation over literals, else a comparison with each."""
+    """Build `value IN (items)`: one operation over literals, else a comparison with each."""
     for item in items:
         comparable(value, item, node)
     (value, *items), _ = meet([value, *items], node, "IN")
@@ -148,7 +149,7 @@ def member(value: Expr, items: list[Expr], node: exp.Expr) -> Expr:
 
 
 def cast(arg: Expr, type: Type, lenient: bool, node: exp.Expr) -> Expr:
-    """CAST and TRY_CAST."""
+    """Build CAST or TRY_CAST."""
     if not may_cast(arg.type, type):
         raise error(f"{arg.type} cannot be cast to {type}", node)
     if isinstance(arg, Lit) and not (type.kind is Kind.TEXT and arg.type.kind in (Kind.DOUBLE, Kind.INTERVAL)):
@@ -162,7 +163,7 @@ def cast(arg: Expr, type: Type, lenient: bool, node: exp.Expr) -> Expr:
 
 
 def case(branches: list[tuple[Expr, Expr]], default: Expr | None, node: exp.Expr) -> Expr:
-    """Searched CASE with its values at one type."""
+    """Build a searched CASE with its values at one type."""
     values = [v for _, v in branches] + [default if default is not None else Lit(t.NULLTYPE, None)]
     met, type = meet(values, node, "CASE")
     return Case(type, tuple((boolean(c, node), v) for (c, _), v in zip(branches, met[:-1], strict=True)), met[-1])

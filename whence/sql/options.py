@@ -1,4 +1,4 @@
-"""The options of `WITH (name = value)`: which there are, on what, and the values they take.
+"""The options of `WITH (name = value)`: their names, where they may stand, and the values they take.
 
 An option that is not in the table is refused, so that a misspelt one never passes for a wish that was heard. Options of
 recursion are accepted on every view: a view may become part of a recursion through another one.
@@ -26,7 +26,7 @@ _BYTES = {"b": 1, "kb": 2**10, "mb": 2**20, "gb": 2**30, "kib": 2**10, "mib": 2*
 
 @dataclass(frozen=True)
 class Option:
-    """An option: one of some words, or what its kind says."""
+    """An option: one of some keywords, or a value of some kind."""
 
     name: str
     words: tuple[str, ...] = ()
@@ -65,7 +65,7 @@ _LATER: dict[Target, tuple[str, ...]] = {
 
 
 def check_name(target: Target, name: str) -> None:
-    """ValueError if there is no such option.
+    """Raise ValueError if there is no such option.
 
     >>> check_name("view", "polcy")
     Traceback (most recent call last):
@@ -83,7 +83,7 @@ recursion_rows, aggregate_selection, partition, maintain, propagate, provenance,
 
 
 def read_value(target: Target, name: str, text: str) -> str:
-    """The value as the planner takes it; ValueError if the option does not take it.
+    """Convert the value for the planner; raise ValueError if the option does not take it.
 
     >>> read_value("view", "policy", "DRed")
     'dred'
@@ -111,7 +111,7 @@ def read_value(target: Target, name: str, text: str) -> str:
 
 
 def _propagate(name: str, text: str) -> str:
-    """When maintained provenance is told of: lazy, eager, or an interval of time or of epochs."""
+    """Read when maintained provenance is propagated: lazy, eager, or at an interval of time or of epochs."""
     words = text.lower().split()
     if words in (["lazy"], ["eager"]):
         return words[0]
@@ -131,7 +131,7 @@ def _whole(name: str, text: str) -> str:
 
 
 def duration(name: str, text: str) -> int:
-    """The microseconds of a length of time; ValueError if it is none, or not above zero.
+    """Return a length of time in microseconds; raise ValueError if it is none, or not above zero.
 
     >>> duration("ttl", "1 day 12 h")
     129600000000
@@ -152,7 +152,7 @@ def duration(name: str, text: str) -> int:
 
 
 def read_retention(text: str) -> Retention:
-    """How much of a stream is kept; ValueError if that is not what the text says.
+    """Read how much of a stream is kept; raise ValueError if the text does not say.
 
     >>> read_retention("10 min").micros, read_retention("64 MB").nbytes, read_retention("1000 rows").rows
     (600000000, 67108864, 1000)
@@ -179,13 +179,13 @@ def read_retention(text: str) -> Retention:
 
 
 def retain_option(options: tuple[tuple[str, str], ...]) -> Retention | None:
-    """What the options say is kept, if they do."""
+    """Return the retention that the options say, if any."""
     text = dict(options).get("retain")
     return None if text is None else read_retention(text)
 
 
 def read_placement(options: tuple[tuple[str, str], ...], table: Table) -> Placement | None:
-    """Where the rows of a table are to live among partitions, if it says so; ValueError if that will not do."""
+    """Read where the rows of a table live among partitions, if it is said; raise ValueError if that is not possible."""
     text = dict(options).get("partition_by")
     if text is None:
         return None
@@ -207,7 +207,7 @@ def read_placement(options: tuple[tuple[str, str], ...], table: Table) -> Placem
 
 
 def read_lifetime(options: tuple[tuple[str, str], ...], schema: Schema) -> Lifetime | None:
-    """How long the rows of a table live, if it has a ttl; ValueError if its ttl_column will not do."""
+    """Read how long the rows of a table live, if it has a ttl; raise ValueError if its ttl_column does not fit."""
     given = dict(options)
     ttl, column = given.get("ttl"), given.get("ttl_column")
     if column is None:

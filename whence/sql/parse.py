@@ -1,4 +1,4 @@
-"""SQL text to statements.
+"""The parser of scripts: from SQL text to statements.
 
 The frame of a statement (CREATE VIEW … WITH (…) AS, DROP, EXPLAIN, SHOW) is read here token by token; queries,
 expressions and column definitions are sqlglot's. A script's statements are separated by semicolons, or, the way the
@@ -27,7 +27,7 @@ MAX_STATEMENTS = 10_000
 
 
 def parse(text: str) -> list[st.Statement]:
-    """The statements of a script, in order.
+    """Parse a script into its statements, in order.
 
     >>> [type(s).__name__ for s in parse("create table t (a int); create view v as select a from t")]
     ['CreateTable', 'CreateView']
@@ -44,7 +44,7 @@ def parse(text: str) -> list[st.Statement]:
 
 
 def parse_one(text: str) -> st.Statement:
-    """The one statement of a text."""
+    """Parse a text of one statement."""
     found = parse(text)
     if len(found) != 1:
         raise SqlError(f"expected one statement, found {len(found)}")
@@ -58,7 +58,7 @@ def parse_stored(text: str) -> st.Statement:
 
 
 def with_view_option(sql: str, name: str, value: str) -> str:
-    """The text of a CREATE VIEW with an option set.
+    """Return the text of a CREATE VIEW with an option set.
 
     >>> with_view_option("create view v (a) as select 1", "policy", "dred")
     "create view v (a) WITH (policy = 'dred') as select 1"
@@ -99,7 +99,7 @@ def _split(tokens: Sequence[Token]) -> Iterator[list[Token]]:
 
 
 def _begins_another(tokens: Sequence[Token], at: int, current: list[Token]) -> bool:
-    """Whether a statement begins at this token although no semicolon ended the one before."""
+    """Tell whether a statement begins at this token although no semicolon ended the one before."""
     if tokens[at].token_type is TokenType.CREATE:
         return current[-1].text.upper() != "EXPLAIN"
     following = tokens[at + 1].text.upper() if at + 1 < len(tokens) else ""
@@ -142,7 +142,7 @@ class _Reader:
         return self.source.error(f"syntax error: {message} after this", self.tokens[-1])
 
     def name(self, what: str) -> str:
-        """An identifier; names are case-insensitive and kept lower-case."""
+        """Read an identifier; names are case-insensitive and kept lower-case."""
         token = self.tokens[self.at] if self.at < len(self.tokens) else None
         if token is None or not (token.token_type in _NAMES or token.text.isidentifier()):
             raise self.error(f"expected the name of a {what}")
@@ -152,7 +152,7 @@ class _Reader:
         return token.text.lower()
 
     def names(self, what: str) -> tuple[str, ...]:
-        """`(a, b, …)`"""
+        """Read `(a, b, …)`."""
         self.expect("(")
         found = [self.name(what)]
         while self.accept(","):
@@ -161,7 +161,7 @@ class _Reader:
         return tuple(found)
 
     def balanced(self) -> list[Token]:
-        """The tokens of a parenthesis, both ends included, stepped over."""
+        """Read the tokens of a parenthesis, both ends included."""
         start, depth = self.at, 0
         if self.peek() != "(":
             raise self.error("expected (")
@@ -183,7 +183,7 @@ class _Reader:
             raise self.source.error("syntax error: unexpected", self.tokens[self.at])
 
     def options(self, target: Target) -> tuple[tuple[str, str], ...]:
-        """`WITH (name = 'value', …)`, if it comes next; names are lower-cased."""
+        """Read `WITH (name = 'value', …)`, if it comes next; names are lower-cased."""
         if not (self.peek() == "WITH" and self.peek(1) == "("):
             return ()
         self.at += 2
@@ -300,7 +300,7 @@ class _Reader:
         return st.CreateTable(table=replace(table, lifetime=lifetime, placement=placement), if_not_exists=exists)
 
     def _with(self) -> list[st.Statement]:
-        """WITH … SELECT is a query; WITH RECURSIVE v AS (…) and nothing after declares v, as in paper 000."""
+        """Parse WITH: with a SELECT it is a query; WITH RECURSIVE v AS (…) alone declares v, as in paper 000."""
         self.expect("WITH")
         self.accept("RECURSIVE")
         views: list[st.CreateView] = []
@@ -329,7 +329,7 @@ class _Reader:
         return [replace(view, query=cte.this) for view, cte in zip(views, self._declared(), strict=True)]
 
     def _declared(self) -> list[exp.Expr]:
-        """The CTEs of a WITH that no query follows: read it with the smallest query there is."""
+        """Parse the CTEs of a WITH that no query follows, by appending the smallest query there is."""
         select = Token(TokenType.SELECT, "select", start=self.tokens[-1].start, end=self.tokens[-1].end)
         one = Token(TokenType.NUMBER, "1", start=self.tokens[-1].start, end=self.tokens[-1].end)
         tree = self.source.parse([*self.tokens, select, one])
@@ -385,7 +385,7 @@ class _Reader:
                 raise self.source.error(message, self.tokens[0])
 
     def _target(self, node: object) -> str:
-        """The table that is to be changed: a name alone."""
+        """Read the name of the table to be changed."""
         if not (isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier)):
             raise self.source.error("syntax error: expected the name of a table", self.tokens[0])
         if node.args.get("db") is not None:

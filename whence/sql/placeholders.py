@@ -1,4 +1,4 @@
-"""Expressions that exist only while binding: what a query's other parts must supply before the plan is whole.
+"""Expressions that exist only during binding: parts that the rest of the query must supply before the plan is whole.
 
 `Outer` is a column of an enclosing query, `AggRef` an aggregate of the query's own groups, `Sub` a subquery. None of
 them is left in a finished plan: grouping replaces the second, `subqueries.attach` the third, and with it the first.
@@ -55,7 +55,7 @@ class Sub(Expr):
 
 
 def map_expr(expr: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
-    """The expression with every sub-expression for which `change` gives another replaced, parents first.
+    """Replace every sub-expression for which `change` gives another, parents first.
 
     Inside a subquery's plan the change is seen by the columns of the query it belongs to: `Outer(level=1)` is offered
     as the column it stands for, and the answer is kept as it is seen from inside.
@@ -74,7 +74,7 @@ def map_expr(expr: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
 
 
 def map_outer(node: Node, change: Callable[[Expr], Expr | None], level: int = 1) -> Node:
-    """The plan with the columns of the query `level` steps out changed."""
+    """Change the columns that a plan reads of the query `level` steps out."""
 
     def inside(expr: Expr) -> Expr | None:
         seen = _seen_from_outside(expr, level)
@@ -106,7 +106,7 @@ def _seen_from_outside(expr: Expr, level: int) -> Expr | None:
 
 
 def push_in(expr: Expr, level: int) -> Expr:
-    """An expression of a query, as seen from a subquery `level` steps inside it."""
+    """Rewrite an expression of a query as seen from a subquery `level` steps inside it."""
 
     def change(e: Expr) -> Expr | None:
         if isinstance(e, Col):
@@ -119,7 +119,7 @@ def push_in(expr: Expr, level: int) -> Expr:
 
 
 def map_exprs(node: Node, change: Callable[[Expr], Expr]) -> Node:
-    """The plan with every expression in it changed."""
+    """Change every expression in the plan."""
     values: dict[str, object] = {}
     for part in fields(node):
         value = getattr(node, part.name)
@@ -135,7 +135,7 @@ def map_exprs(node: Node, change: Callable[[Expr], Expr]) -> Node:
 
 
 def walk_expr(expr: Expr) -> Iterator[Expr]:
-    """The expression and what is in it, operands of subqueries and arguments of aggregates included."""
+    """Iterate over the expression and its parts, operands of subqueries and arguments of aggregates included."""
     yield expr
     parts = expr.operands if isinstance(expr, Sub) else expr.children
     if isinstance(expr, AggRef) and expr.arg is not None:
@@ -145,7 +145,7 @@ def walk_expr(expr: Expr) -> Iterator[Expr]:
 
 
 def exprs_of(node: Node) -> Iterator[Expr]:
-    """Every expression in the plan."""
+    """Iterate over every expression in the plan."""
     for part in fields(node):
         value = getattr(node, part.name)
         if isinstance(value, Expr):
@@ -157,7 +157,7 @@ def exprs_of(node: Node) -> Iterator[Expr]:
 
 
 def outers_of(expr: Expr) -> set[int]:
-    """The levels of the enclosing queries whose columns the expression reads."""
+    """Return the levels of the enclosing queries whose columns the expression reads."""
     found: set[int] = set()
     for e in walk_expr(expr):
         if isinstance(e, Outer):
@@ -168,5 +168,5 @@ def outers_of(expr: Expr) -> set[int]:
 
 
 def correlation(node: Node) -> set[int]:
-    """The levels of the enclosing queries whose columns the plan reads."""
+    """Return the levels of the enclosing queries whose columns the plan reads."""
     return set().union(*(outers_of(e) for e in exprs_of(node)))

@@ -1,4 +1,4 @@
-"""Where in the script something stands, for messages: every error of the SQL room is raised through here.
+"""Positions in the script, for messages: every error of this package is raised through here.
 
 sqlglot leaves the offset of a token on identifiers, literals and function names; `mark_positions` turns the offsets
 into the 1-based line and column of the token's first character, so that nothing later needs the script itself.
@@ -19,7 +19,7 @@ _MESSAGE_LIMIT = 400
 
 
 class LineIndex:
-    """Offsets of a text as lines and columns.
+    """The lines and columns of the offsets of a text.
 
     >>> Lines("ab\\ncd").at(4)
     (2, 2)
@@ -47,7 +47,7 @@ def mark_positions(tree: exp.Expr, lines: LineIndex) -> None:
 
 
 def position(node: exp.Expr | None) -> tuple[int | None, int | None]:
-    """Line and column of the first token under the node that has one, else of the nearest around it."""
+    """Return line and column of the first token under the node that has one, else of the nearest around it."""
     while node is not None:
         found = [n.meta for n in node.walk() if n._meta and "start" in n.meta]
         if found:
@@ -58,7 +58,7 @@ def position(node: exp.Expr | None) -> tuple[int | None, int | None]:
 
 
 def error(message: str, node: exp.Expr | None = None, kind: type[SqlError] = SqlError) -> SqlError:
-    """The error to raise about a piece of SQL."""
+    """Return the error to raise about a piece of SQL."""
     line, column = position(node)
     try:
         text = shorten(write_sql(node)) if node is not None else None
@@ -73,13 +73,13 @@ def write_sql(node: exp.Expr) -> str:
 
 
 def shorten(text: str, limit: int = _TEXT_LIMIT) -> str:
-    """Text fit for a message: one line, not too long."""
+    """Shorten text for a message: one line, not too long."""
     text = " ".join(text.split())
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A hint to add to "unknown name" messages, or nothing.
+    """Return a hint to add to "unknown name" messages, or nothing.
 
     >>> did_you_mean("lnik", ["link", "node"])
     '; did you mean "link"?'

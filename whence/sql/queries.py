@@ -34,12 +34,12 @@ _COMBINING = ("this", "expression", "distinct")  # of a set operation
 
 
 class UnresolvedError(Exception):
-    """A view whose schema is not known yet was referred to."""
+    """A reference to a view whose schema is not known yet."""
 
 
 @dataclass
 class UnboundView:
-    """A view being bound: its query in the binder it is to be bound with, and the names given to its columns."""
+    """A view being bound: its query, the binder to bind it with, and the names given to its columns."""
 
     query: exp.Expr
     binder: QueryBinder
@@ -50,7 +50,7 @@ class UnboundView:
 
 @dataclass
 class Session:
-    """The views being bound together, and what is known of their schemas so far."""
+    """The views being bound together, and their schemas as far as they are known."""
 
     pending: dict[str, UnboundView] = field(default_factory=dict)
     schemas: dict[str, Schema | None] = field(default_factory=dict)
@@ -72,7 +72,8 @@ class Cte:
 
 @dataclass(frozen=True)
 class QueryBinder:
-    """Binds queries: the program, the session, and the CTEs in sight (a plain one, or the view of a recursive one).
+    """The binder of queries: the program, the session, and the CTEs in sight (a plain one, or the view of a recursive
+    one).
 
     `stored` says that the query was accepted by the version of Whence that stored it. That one may have skipped what is
     refused today, and the view must still open: what says nothing in a view is then left unbound and unchecked.
@@ -95,7 +96,7 @@ class QueryBinder:
             self.ledger.check(tree)
 
     def query(self, tree: exp.Expr, parent: Scope | None, keep_order: bool = False) -> Node:
-        """The plan of a query; `parent` is the scope of the query around it, if it may see that."""
+        """Bind a query; `parent` is the scope of the query around it, if it may see that."""
         plan = self._query(tree, parent, keep_order)
         check_size(plan, tree)
         return plan
@@ -108,7 +109,7 @@ class QueryBinder:
         return plan
 
     def _body(self, tree: exp.Expr, parent: Scope | None, keep_order: bool) -> Node:
-        """The plan of a query whose WITH is already in this binder."""
+        """Bind a query whose WITH is already in this binder."""
         if isinstance(tree, exp.Select):
             return bind_select(self, tree, parent, keep_order)
         if isinstance(tree, exp.SetOperation):
@@ -139,11 +140,11 @@ class QueryBinder:
                         raise
 
     def subquery(self, query: exp.Expr, scope: Scope) -> Node:
-        """The plan of a subquery inside an expression."""
+        """Bind a subquery inside an expression."""
         return self.query(query, scope)
 
     def test(self, query: exp.Expr, scope: Scope) -> Node | None:
-        """The plan of a subquery that is only tested; None while it is not known and only a schema is asked for."""
+        """Bind a subquery that is only tested; None while it is not known and only a schema is asked for."""
         try:
             return self.query(query, scope)
         except UnresolvedError:
@@ -154,7 +155,7 @@ class QueryBinder:
     # -- relations
 
     def relation(self, node: exp.Expr) -> Node:
-        """What a name in FROM means: a CTE, a view or a table."""
+        """Resolve a name in FROM: a CTE, a view or a table."""
         name = node.name.lower()
         if node.args.get("db") is not None:
             raise error("names have no schema or catalog part", node)
@@ -172,7 +173,7 @@ class QueryBinder:
         raise error(f'unknown table or view "{name}"{did_you_mean(name, known)}', node)
 
     def options_of(self, view: str) -> tuple[tuple[str, str], ...]:
-        """The options of a view that `relation` has found."""
+        """Return the options of a view that `relation` has found."""
         pending = self.session.pending.get(view)
         return pending.options if pending is not None else self.program.views[view].options
 
@@ -193,7 +194,7 @@ class QueryBinder:
         return cte.plan
 
     def _with(self, tree: exp.Expr) -> QueryBinder:
-        """The binder that also sees the CTEs of the query's WITH."""
+        """Return a binder that also sees the CTEs of the query's WITH."""
         clause = tree.args.get("with_")
         if clause is None:
             return self
@@ -218,7 +219,7 @@ class QueryBinder:
         return inner
 
     def _hidden(self, cte: exp.Expr, binder: QueryBinder) -> str:
-        """The hidden view that stands for a recursive CTE."""
+        """Return the hidden view that stands for a recursive CTE."""
         session = self.session
         name = session.hidden.get(id(cte))
         if name is None:
@@ -257,7 +258,7 @@ class QueryBinder:
         return node
 
     def _branch(self, tree: exp.Expr, parent: Scope | None, step: exp.Expr | None) -> Node | None:
-        """A branch, or None if it is not known yet and the rest may stand for it."""
+        """Bind a branch; None if it is not known yet and the rest may stand for it."""
         try:
             return self.query(tree, parent)
         except UnresolvedError:
@@ -319,7 +320,7 @@ def _has_own_clauses(tree: exp.Expr) -> bool:
 
 
 def _first_names(first: exp.Expr, node: Node | None) -> Node | None:
-    """A provisional plan under the names its first branch gives, as far as they can be read off its text."""
+    """Rename a provisional plan by the names its first branch gives, as far as they can be read off its text."""
     while isinstance(first, exp.Subquery):
         first = first.this
     names = [e.alias_or_name.lower() for e in first.expressions] if isinstance(first, exp.Select) else []
@@ -329,12 +330,12 @@ def _first_names(first: exp.Expr, node: Node | None) -> Node | None:
 
 
 def set_type(a: Type, b: Type) -> Type:
-    """The type of a column of a set operation: what both share, else text."""
+    """Return the type of a column of a set operation: what both share, else text."""
     return common_type(a, b) or t.TEXT
 
 
 def cast_plan(node: Node, types: Sequence[Type]) -> Node:
-    """The plan with its columns cast to the types, inside it where that is free."""
+    """Cast the columns of a plan to the types, inside it where that is free."""
     if node.schema.types == tuple(types):
         return node
     schema = Schema(tuple(replace(c, type=type) for c, type in zip(node.schema.columns, types, strict=True)))
@@ -347,7 +348,7 @@ def cast_plan(node: Node, types: Sequence[Type]) -> Node:
 
 
 def named(node: Node, names: Sequence[str], at: exp.Expr | None) -> Node:
-    """The plan with its columns renamed by a list that must have their number (or be empty)."""
+    """Rename the columns of a plan by a list that must have their number (or be empty)."""
     if not names:
         return node
     if len(names) != len(node.schema):
@@ -358,7 +359,7 @@ def named(node: Node, names: Sequence[str], at: exp.Expr | None) -> Node:
 
 
 def settled(node: Node) -> Node:
-    """The plan with columns that are only ever NULL given a type, as DuckDB does."""
+    """Give a type to columns of the plan that are only ever NULL, as DuckDB does."""
     types = [t.INTEGER if x.kind is Kind.NULL else x for x in node.schema.types]
     if correlation(node):
         raise error("a query refers to a column of a query around it where it cannot", None)
@@ -366,7 +367,7 @@ def settled(node: Node) -> Node:
 
 
 def _recursive(clause: exp.Expr) -> set[str]:
-    """Names of the CTEs of a WITH that reach themselves."""
+    """Return the names of the CTEs of a WITH that refer to themselves."""
     uses: dict[str, set[str]] = {}
     names = {cte.alias.lower() for cte in clause.expressions}
     for cte in clause.expressions:

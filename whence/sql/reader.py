@@ -1,4 +1,4 @@
-"""sqlglot, held to what Whence needs: tokens of a script, and expressions parsed from a run of them.
+"""sqlglot, restricted to what Whence needs: tokens of a script, and expressions parsed from a run of them.
 
 Function calls stay calls by name (`exp.Anonymous`) apart from those with a syntax of their own, so that the binder has
 one table of functions and a user's function may have any name. Hostile input (huge, or nested very deep) is refused
@@ -48,13 +48,13 @@ _WORD = re.compile(  # what the tokenizer will find, nearly, but a hundred times
 
 
 class WhenceDialect(DuckDB):
-    """DuckDB's SQL, in which EXPLAIN and SHOW are words like any other."""
+    """DuckDB's SQL, in which EXPLAIN and SHOW are ordinary words."""
 
     class Tokenizer(DuckDB.Tokenizer):
         COMMANDS: ClassVar[set[TokenType]] = set()
 
     class Generator(DuckDBGenerator):
-        """Writes queries for DuckDB, which knows best where IGNORE NULLS may stand: sqlglot would leave it out."""
+        """The generator of queries for DuckDB, which keeps IGNORE NULLS where sqlglot would drop it."""
 
         def ignorenulls_sql(self, expression: exp.IgnoreNulls) -> str:
             return f"{self.sql(expression, 'this')} IGNORE NULLS"
@@ -82,12 +82,12 @@ class _Parser(DuckDBParser):
     }
 
     def _parse_as_command(self, start: Token) -> exp.Command:
-        """sqlglot keeps what it does not know as text, with a warning to the log; here it is an error."""
+        """Refuse a statement that sqlglot does not know; sqlglot would keep it as text and log a warning."""
         self.raise_error("not supported", start)
         return super()._parse_as_command(start)
 
     def _parse_join(self, *args: Any, **kwargs: Any) -> exp.Join | None:
-        """A join; one without ON is refused here.
+        """Parse a join; refuse one without ON.
 
         sqlglot has one node for a comma and for such a JOIN; and it takes the joins that follow for a nested one, which
         might have two ONs at its end, and then reads them again, each time twice as often.
@@ -135,7 +135,7 @@ class Script:
         return SqlError(message, line=line, column=column)
 
     def _unreadable(self) -> SqlError:
-        """Tokenizing fails on a quote or a comment that never ends: point at where it opens."""
+        """Point at the quote or comment that never ends, which makes tokenizing fail."""
         opened = _unterminated(self.text)
         line, column = self.lines.at(opened)
         return SqlError(
@@ -175,7 +175,7 @@ class Script:
                 raise self.error("a name cannot contain the character NUL", token)
 
     def error(self, message: str, token: Token | None = None) -> SqlError:
-        """An error at a token, or at the end of the script."""
+        """Return an error at a token, or at the end of the script."""
         if token is None:
             line, column = self.lines.at(len(self.text.rstrip()))
             return SqlError(message, line=line, column=column)
@@ -183,7 +183,7 @@ class Script:
         return SqlError(message, line=line, column=column, text=shorten(self.text[token.start : token.end + 1]))
 
     def parse(self, tokens: Sequence[Token]) -> exp.Expr:
-        """One statement or query from its tokens."""
+        """Parse one statement or query from its tokens."""
         beyond = next(islice((t for t in tokens if t.token_type in _SET_OPERATIONS), MAX_BRANCHES, None), None)
         if beyond is not None:
             raise self.error(f"a statement may have {MAX_BRANCHES:,} UNIONs and other set operations", beyond)
@@ -218,7 +218,8 @@ class Script:
 
 
 def _depth(tree: exp.Expr) -> tuple[int, exp.Expr]:
-    """How deep a tree is, and where; a chain such as a AND b AND c is one level, as nothing recursive follows it."""
+    """Measure how deep a tree is, and where; a chain such as a AND b AND c is one level, as nothing recursive follows
+    it."""
     deepest, waiting = (1, tree), [(tree, 1)]
     while waiting:
         node, depth = waiting.pop()
@@ -231,7 +232,7 @@ def _depth(tree: exp.Expr) -> tuple[int, exp.Expr]:
 
 
 def _unterminated(text: str) -> int:
-    """The offset of the last quote or comment that opens and does not close."""
+    """Return the offset of the last quote or comment that opens and does not close."""
     at, end = 0, len(text)
     while at < end:
         two = text[at : at + 2]
@@ -261,7 +262,7 @@ def _unterminated(text: str) -> int:
 
 @contextmanager
 def deep_stack() -> Iterator[None]:
-    """Room for recursive descent: nesting is bounded by MAX_NESTING, each level of which costs some twenty frames.
+    """Make room for recursive descent: nesting is bounded by MAX_NESTING, each level of which costs some twenty frames.
 
     The limit is the whole process's, so the last thread to leave puts it back.
     """
@@ -280,7 +281,7 @@ def deep_stack() -> Iterator[None]:
 
 
 class _Stack:
-    """Who needs a deep stack now, and what the limit was before."""
+    """The users of a deep stack, and the limit before them."""
 
     def __init__(self) -> None:
         self.lock, self.users, self.before = threading.Lock(), 0, 1000

@@ -40,7 +40,7 @@ class Bound:
 
 
 def bind_from(binder: QueryBinder, query: exp.Expr, parent: Scope | None) -> Bound:
-    """The FROM clause of a SELECT; without one, a single row of no columns."""
+    """Bind the FROM clause of a SELECT; without one, a single row of no columns."""
     clause = query.args.get("from_")
     if clause is None:
         return Bound(ONE_ROW, ())
@@ -76,7 +76,7 @@ class _From:
         return self._crossed(before, current, joins[-1] if joins else first)
 
     def item(self, node: exp.Expr, before: Bound | None) -> Bound:
-        """One item; a table function appends its columns to those of `before`."""
+        """Bind one item; a table function appends its columns to those of `before`."""
         alias = node.args.get("alias")
         self.binder.ledger.read(node, "alias", "joins")
         if alias is not None:
@@ -111,7 +111,7 @@ class _From:
         return self._more(Bound(plan, fields_of(_renamed(plan.schema, renamed, node), relation)), node)
 
     def _more(self, bound: Bound, node: exp.Expr) -> Bound:
-        """Joins written inside parentheses hang on their first item."""
+        """Bind the joins inside parentheses, which hang on their first item."""
         for step in node.args.get("joins") or []:
             kind = self._kind(step)
             bound = self._joined(bound, self.item(step.this, None), kind or "inner", step)
@@ -143,7 +143,7 @@ class _From:
         return Bound(join(left.node, right.node, "inner"), left.fields + right.fields)
 
     def _kind(self, step: exp.Expr) -> JoinKind | None:
-        """The kind of a join, None for a comma."""
+        """Return the kind of a join, None for a comma."""
         self.binder.ledger.read(step, "this", "on", "using", "side", "kind", "method")
         side, kind, method = ((step.args.get(a) or "").upper() for a in ("side", "kind", "method"))
         if method not in ("", "NATURAL") or kind not in ("", "INNER", "OUTER", "CROSS", "SEMI", "ANTI"):
@@ -205,7 +205,8 @@ class _From:
     def _merged(
         self, left: Bound, right: Bound, kind: JoinKind, pairs: list[tuple[int, int]], terms: Sequence[Expr]
     ) -> Bound:
-        """USING: one column for both sides in the place of the left one; the right one needs its table's name."""
+        """Merge the columns of USING: one for both sides in the place of the left one; the right one needs its table's
+        name."""
         bound = self._combined(left, right, kind, terms)
         if kind in ("semi", "anti"):
             return bound
@@ -236,7 +237,7 @@ class _From:
 
 
 def _exact(bound: Bound) -> Node:
-    """The plan with exactly the columns of its fields (marks of subqueries in ON are dropped)."""
+    """Project the plan to exactly the columns of its fields (marks of subqueries in ON are dropped)."""
     if len(bound.node.schema) == len(bound.fields):
         return bound.node
     return project(bound.node, columns(bound.node)[: len(bound.fields)])

@@ -1,4 +1,4 @@
-"""Names in a query: which column of the current row, or of a query around it, a name means."""
+"""Name resolution: the column of the current row, or of an outer query, that a name means."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Scope:
         return list(dict.fromkeys(f.relation for f in self.fields if f.relation is not None))
 
     def resolve(self, node: exp.Column) -> Expr:
-        """The column that a name means, searched outwards."""
+        """Resolve a name to a column, searching outwards."""
         relation, name = (node.table or "").lower() or None, node.name.lower()
         if node.args.get("db") is not None:
             raise error("names have no schema or catalog part", node)
@@ -68,13 +68,13 @@ class Scope:
         raise self._unknown(relation, name, node)
 
     def find(self, relation: str | None, name: str) -> list[int]:
-        """Positions of the columns a name may mean in this scope alone."""
+        """Return the positions of the columns that a name may mean in this scope alone."""
         if relation is None:
             return [i for i, f in enumerate(self.fields) if f.name == name and not f.merged]
         return [i for i, f in enumerate(self.fields) if f.name == name and f.relation == relation]
 
     def star(self, relation: str | None, node: exp.Expr) -> list[int]:
-        """Positions that `*` or `relation.*` stands for."""
+        """Return the positions that `*` or `relation.*` stands for."""
         if relation is None:
             found = [i for i, f in enumerate(self.fields) if not f.merged]
         else:
@@ -111,17 +111,17 @@ def _aliased(expr: Expr, level: int, node: exp.Column) -> Expr:
 
 
 def fields_of(schema: Schema, relation: str | None) -> tuple[Field, ...]:
-    """A relation's columns as fields."""
+    """Return a relation's columns as fields."""
     return tuple(Field(relation, c.name, c.type, c.nullable) for c in schema.columns)
 
 
 def padded(fields: Iterable[Field]) -> tuple[Field, ...]:
-    """The fields of an outer join's optional side: any may be NULL."""
+    """Return the fields of an outer join's optional side: any may be NULL."""
     return tuple(replace(f, nullable=True) for f in fields)
 
 
 def unique_names(names: Iterable[str]) -> list[str]:
-    """Names made different from each other the way DuckDB does.
+    """Make names different from each other the way DuckDB does.
 
     >>> unique_names(["a", "b", "a"])
     ['a', 'b', 'a_1']
@@ -140,7 +140,7 @@ def unique_names(names: Iterable[str]) -> list[str]:
 
 
 def nullable(expr: Expr, scope: Scope) -> bool:
-    """Whether the expression may be NULL, as far as it can be told from declarations."""
+    """Tell whether the expression may be NULL, as far as declarations say."""
     if isinstance(expr, Lit):
         return expr.value is None
     if isinstance(expr, Col) and expr.index < len(scope.fields):

@@ -37,7 +37,7 @@ class Item:
 
 
 def bind_select(binder: QueryBinder, query: exp.Select, parent: Scope | None, keep_order: bool) -> Node:
-    """The plan of a SELECT (its WITH is already in the binder)."""
+    """Bind a SELECT (its WITH is already in the binder)."""
     refuse_others(query, *_READ)
     binder.ledger.read(query, *_READ)
     bound = bind_from(binder, query, parent)
@@ -85,7 +85,7 @@ def bind_select(binder: QueryBinder, query: exp.Select, parent: Scope | None, ke
 def _finished(
     binder: QueryBinder, query: exp.Select, node: Node, selected: dict[str, Expr], sorting: list[Term], keys: list[Expr]
 ) -> Node:
-    """Projection, DISTINCT, ORDER BY and LIMIT over rows that have everything."""
+    """Build projection, DISTINCT, ORDER BY and LIMIT over rows that have everything."""
     width, extra = len(selected), iter(keys)
     shown, names = list(selected.values()), list(selected)
     orders: list[Order] = []

@@ -1,4 +1,4 @@
-"""Statements as the parser leaves them: what the user said, not yet what it means.
+"""Statements as the parser returns them, not yet bound.
 
 Every statement keeps the text it came from and where that text began in the script (1-based line and column); the
 sqlglot expressions inside carry positions of their own (see `position.py`).
@@ -25,7 +25,7 @@ class Statement:
 
 @dataclass(frozen=True, kw_only=True)
 class CreateTable(Statement):
-    """CREATE TABLE, or CREATE STREAM: then the table says what of it is kept."""
+    """CREATE TABLE, or CREATE STREAM, whose table says what of it is kept."""
 
     table: Table
     if_not_exists: bool = False
@@ -33,7 +33,8 @@ class CreateTable(Statement):
 
 @dataclass(frozen=True, kw_only=True)
 class CreateView(Statement):
-    """`columns` renames the query's columns; `options` are those of `WITH (…)`; see `QueryBinder` for `stored`."""
+    """CREATE VIEW: `columns` renames the query's columns; `options` are those of `WITH (…)`; see `QueryBinder` for
+    `stored`."""
 
     name: str
     query: exp.Expr = field(repr=False)

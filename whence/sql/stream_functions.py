@@ -44,18 +44,18 @@ _DAY = 86_400_000_000
 
 
 def is_stream_function(node: exp.Expr) -> bool:
-    """Whether an item of FROM is a call of one of these functions."""
+    """Tell whether an item of FROM is a call of one of these functions."""
     return isinstance(node, exp.Table) and isinstance(node.this, exp.Anonymous) and _name(node.this) in STREAM_FUNCTIONS
 
 
 def named_by(call: exp.Expr) -> str:
-    """What the columns of a call are called by when it has no alias: the stream it reads, if that has a name."""
+    """Return the name that qualifies the columns of a call without an alias: the stream it reads, if that has one."""
     first = call.expressions[0] if call.expressions else None
     return first.name.lower() if isinstance(first, exp.Column) else _name(call)
 
 
 def bind_call(binder: QueryBinder, call: exp.Expr) -> Node:
-    """The plan of a call."""
+    """Bind a call."""
     name = _name(call)
     binder.ledger.read(call, "this", "expressions")
     if name in ("late", "numbered", "owed"):
@@ -79,7 +79,7 @@ def _name(call: exp.Expr) -> str:
 
 
 def _stream(binder: QueryBinder, call: exp.Expr) -> Node:
-    """The plan of the first argument."""
+    """Bind the first argument."""
     first = call.expressions[0] if call.expressions else None
     if isinstance(first, exp.Column) and not first.table and isinstance(first.this, exp.Identifier):
         binder.ledger.read(first, "this")
@@ -97,12 +97,12 @@ def _stream(binder: QueryBinder, call: exp.Expr) -> Node:
 
 
 def not_a_stream(name: str, kind: str) -> str:
-    """Why something cannot have windows."""
+    """Explain why something cannot have windows."""
     return f'"{name}" is a {kind}: rows of a {kind} come in no order'
 
 
 def _named(binder: QueryBinder, call: exp.Expr, known: tuple[str, ...]) -> dict[str, exp.Expr]:
-    """The arguments after the first."""
+    """Return the arguments after the first, by name."""
     name, found = _name(call), dict[str, exp.Expr]()
     listed = ", ".join(known)
     for arg in call.expressions[1:]:
@@ -121,7 +121,7 @@ def _named(binder: QueryBinder, call: exp.Expr, known: tuple[str, ...]) -> dict[
 
 @dataclass(frozen=True)
 class _Given:
-    """A call with its first argument bound: what the others say."""
+    """The arguments of a call whose first one is bound."""
 
     binder: QueryBinder
     call: exp.Expr
@@ -133,7 +133,7 @@ class _Given:
         return _name(self.call)
 
     def column(self, arg: str, node: exp.Expr | None = None) -> int:
-        """The column that an argument names."""
+        """Return the column that an argument names."""
         node = node if node is not None else self.args[arg]
         while isinstance(node, exp.Paren):
             self.binder.ledger.read(node, "this")
@@ -156,7 +156,7 @@ class _Given:
         return tuple(dict.fromkeys(self.column("by", part) for part in parts))
 
     def on(self) -> int | None:
-        """The ordered column, if there is one."""
+        """Return the ordered column, if there is one."""
         if "on" not in self.args:
             return None
         at = self.column("on")
@@ -174,18 +174,18 @@ class _Given:
         return found
 
     def count(self, arg: str, least: int = 1) -> int:
-        """A number of rows."""
+        """Return a number of rows."""
         found = self.literal(arg)
         if not found.type.is_integer:
             raise error(f"{arg} is a number of rows, not {found.type}", self.args[arg])
         return int(self._bounded(arg, found.value, least))
 
     def length(self, arg: str, type: Type, least: int | None = None) -> int | float:
-        """How much of a column of the type, in its units: more than zero, or `least` or more."""
+        """Return a length in units of the column's type: more than zero, or `least` or more."""
         return self._bounded(arg, _length(self.literal(arg), type, arg, self.args[arg]), least)
 
     def moment(self, arg: str, type: Type) -> int | float:
-        """A value of a column of the type, in its units."""
+        """Return a value of the column's type, in its units."""
         found = _moment(self.literal(arg), type, arg, self.args[arg])
         if not isfinite(found) or abs(found) > _MOST:
             raise error(f"{arg} is too far away", self.args[arg])
@@ -200,7 +200,7 @@ class _Given:
         return value
 
     def size(self, on: int | None) -> int | float | None:
-        """`rows` or `width`, whichever it is."""
+        """Return `rows` or `width`, whichever is given."""
         if "rows" in self.args and "width" in self.args:
             raise error("a window is so many rows, or has a width; give rows or width, not both", self.args["width"])
         if "rows" in self.args:
@@ -215,7 +215,7 @@ class _Given:
 
 
 def _length(value: Lit, type: Type, arg: str, node: exp.Expr) -> int | float:
-    """A constant as a length in the units of a type."""
+    """Convert a constant to a length in the units of a type."""
     kind, given = type.kind, value.type.kind
     if kind in (Kind.TIMESTAMP, Kind.DATE):
         micros = _micros(value, kind, arg, node)
@@ -235,7 +235,7 @@ def _length(value: Lit, type: Type, arg: str, node: exp.Expr) -> int | float:
 
 
 def _micros(value: Lit, kind: Kind, arg: str, node: exp.Expr) -> int:
-    """A constant as a length of time."""
+    """Convert a constant to a length of time."""
     unit = "days" if kind is Kind.DATE else "seconds"
     span: Any = value.value
     if value.type.kind is Kind.TEXT:
@@ -258,7 +258,7 @@ def _micros(value: Lit, kind: Kind, arg: str, node: exp.Expr) -> int:
 
 
 def _moment(value: Lit, type: Type, arg: str, node: exp.Expr) -> int | float:
-    """A constant as a value of a type, in its units."""
+    """Convert a constant to a value of a type, in its units."""
     if type.kind in (Kind.TIMESTAMP, Kind.DATE):
         if value.type.is_numeric:
             return _length(value, type, arg, node)
@@ -306,7 +306,7 @@ def _is_first(value: Lit) -> bool:
 
 
 def _lateness(given: _Given, on: int | None, every: int | float | None) -> int | float:
-    """How far behind the greatest value of its column a row may be and miss no window."""
+    """Return how far behind the greatest value of its column a row may be and miss no window."""
     if "lateness" not in given.args:
         return 0
     if on is None:
@@ -343,7 +343,7 @@ def _bsort(given: _Given) -> Node:
 
 
 def _provenance(binder: QueryBinder, call: exp.Expr) -> Node:
-    """`provenance(view[, source])`; the schema is told in `ProvenanceJoin`."""
+    """Bind `provenance(view[, source])`; its schema is described in `ProvenanceJoin`."""
     args = call.expressions
     for arg in args:
         if not isinstance(arg, exp.Column) or arg.table or not isinstance(arg.this, exp.Identifier):
@@ -375,7 +375,7 @@ def _provenance(binder: QueryBinder, call: exp.Expr) -> Node:
 
 
 def traced_schema(results: Schema, source: str, inputs: Schema) -> Schema:
-    """The columns of `provenance(view, source)`; of an input that is no longer kept there is only the tid."""
+    """Return the columns of `provenance(view, source)`; of an input that is no longer kept there is only the tid."""
     tid = Column("tid", t.BIGINT, nullable=False)
     theirs = (Column(f"{source}_{c.name}", c.type) for c in inputs.columns)
     made = (tid, *results.columns, Column(f"{source}_tid", t.BIGINT, nullable=False), *theirs)
@@ -384,7 +384,7 @@ def traced_schema(results: Schema, source: str, inputs: Schema) -> Schema:
 
 
 def _base_streams(binder: QueryBinder, view: str) -> set[str]:
-    """The base streams that a view reads, directly or through others."""
+    """Return the base streams that a view reads, directly or through others."""
     program, pending = binder.program, binder.session.pending
     found, seen, waiting = set[str](), set[str](), [view]
     while waiting:

@@ -1,4 +1,4 @@
-"""Subqueries in expressions become joins.
+"""Subqueries in expressions, rewritten as joins.
 
 As a conjunct of WHERE or HAVING, EXISTS and IN are a semi join and their negations an anti join; anywhere else they are
 a mark join whose BOOLEAN column the expression reads. A scalar subquery is a join with the one row it has. NOT IN keeps
@@ -39,7 +39,7 @@ def has_subquery(expr: Expr) -> bool:
 
 
 def filter_rows(node: Node, terms: Sequence[Expr], at: exp.Expr) -> Node:
-    """The rows for which all terms are true. Columns of `node` keep their places; marks may be appended."""
+    """Keep the rows for which all terms are true. Columns of `node` keep their positions; marks may be appended."""
     node = select(node, [term for term in terms if not has_subquery(term)])
     for term in terms:
         if not has_subquery(term):
@@ -55,7 +55,7 @@ def filter_rows(node: Node, terms: Sequence[Expr], at: exp.Expr) -> Node:
 
 
 def attach(node: Node, exprs: Sequence[Expr], at: exp.Expr, positive: bool = False) -> tuple[Node, list[Expr]]:
-    """The node with columns appended for the subqueries in the expressions, and the expressions reading those columns.
+    """Append columns for the subqueries in the expressions; return the node, and the expressions reading those columns.
 
     `positive` says that NULL and FALSE are the same to whoever reads the expressions.
     """
@@ -85,7 +85,7 @@ def _test(node: Node, sub: Sub, negative: bool, at: exp.Expr) -> Node:
 
 
 def _value(node: Node, sub: Sub, operands: tuple[Expr, ...], positive: bool, at: exp.Expr) -> tuple[Node, Expr]:
-    """The node with the subquery's value appended, and the expression that reads it."""
+    """Append the subquery's value; return the node, and the expression that reads the value."""
     if sub.kind == "scalar":
         return _scalar(node, sub, at)
     inner = _lifted(sub, exists=True, at=at)
@@ -154,7 +154,7 @@ def _lifted(sub: Sub, exists: bool, at: exp.Expr) -> Lifted:
 
 
 def _uncut(node: Node) -> Node:
-    """A plan that has rows exactly when this one has: LIMIT does not matter to EXISTS, unless it is 0."""
+    """Return a plan that has rows exactly when this one has: LIMIT does not matter to EXISTS, unless it is 0."""
     if isinstance(node, Project):
         return _uncut(node.input)
     if isinstance(node, TopK) and (node.limit is None or node.limit > 0) and not node.offset:
@@ -163,7 +163,7 @@ def _uncut(node: Node) -> Node:
 
 
 def _equalities(operands: Sequence[Expr], inner: Lifted) -> list[Expr]:
-    """`operand = column` for each operand of IN."""
+    """Build `operand = column` for each operand of IN."""
     pairs = zip(operands, inner.outs, strict=False)
     return [comparison("=", push_in(x, 1), y, exp.Null()) for x, y in pairs]
 
@@ -179,7 +179,7 @@ def _marked(node: Node, inner: Lifted, conds: list[Expr]) -> tuple[Node, Expr]:
 
 
 def _matched(node: Node, core: Node, kind: JoinKind, conds: Sequence[Expr]) -> Node:
-    """A semi, anti or mark join whose right side has only the columns the conditions read, filtered first."""
+    """Build a semi, anti or mark join whose right side has only the columns the conditions read, filtered first."""
     width = len(node.schema)
     own = [cond for cond in conds if not _reads_outer(cond)]
     core = select(core, own)
@@ -204,7 +204,7 @@ def _reads_outer(expr: Expr) -> bool:
 
 
 def _across(cond: Expr, width: int) -> Expr:
-    """A lifted condition as one over the columns of the query around, then the subquery's."""
+    """Rewrite a lifted condition as one over the columns of the outer query, then the subquery's."""
 
     def change(e: Expr) -> Expr | None:
         if isinstance(e, Outer):

@@ -1,4 +1,4 @@
-"""CREATE TABLE's column definitions to a `Table`."""
+"""The column definitions of CREATE TABLE, to a `Table`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from whence.sql.types import type_of
 
 
 def read_table(name: str, tree: exp.Expr, options: tuple[tuple[str, str], ...] = ()) -> Table:
-    """The table that `CREATE TABLE name (…)` declares; only types, NULL, NOT NULL and PRIMARY KEY are understood."""
+    """Read the table that `CREATE TABLE name (…)` declares; only types, NULL, NOT NULL and PRIMARY KEY are
+    understood."""
     schema = tree.this
     columns: list[Column] = []
     inline_key: list[str] = []

@@ -1,4 +1,4 @@
-"""The type rules: which type two values share, what an operator gives, and how an expression is made to have a type.
+"""The type rules: the type that two values share, the type of an operator's result, and conversions between types.
 
 They are DuckDB's, except that integer arithmetic is always BIGINT. An INTEGER becomes a BIGINT, and a DECIMAL one with
 more digits of the same scale, without a Cast: the codes are the same, so only the expression's type changes.
@@ -39,7 +39,7 @@ _DIGITS = {Kind.INTEGER: 10, Kind.BIGINT: 19}
 
 
 def type_of(node: exp.Expr) -> Type:
-    """The type a `DataType` of sqlglot names."""
+    """Return the type that a `DataType` of sqlglot names."""
     name = getattr(node.this, "value", str(node.this)) if isinstance(node, exp.DataType) else str(node)
     if isinstance(node, exp.Interval):
         return t.INTERVAL
@@ -63,19 +63,19 @@ def type_of(node: exp.Expr) -> Type:
 
 
 def as_decimal(type: Type) -> Type:
-    """The DECIMAL that holds an integer type's values."""
+    """Return the DECIMAL that holds an integer type's values."""
     return type if type.kind is Kind.DECIMAL else t.decimal(_DIGITS[type.kind], 0)
 
 
 def decimal_for(a: Type, b: Type, more: int = 0) -> Type:
-    """The DECIMAL for values of both, with `more` digits before the point, as far as there are digits."""
+    """Return the DECIMAL for values of both, with `more` digits before the point, as far as there are digits."""
     scale = max(a.scale, b.scale)
     whole = max(a.precision - a.scale, b.precision - b.scale)
     return t.decimal(whole + scale + more, scale)
 
 
 def common_type(a: Type, b: Type) -> Type | None:
-    """The type that both may become without a cast in the text, or None.
+    """Return the type that both may become without a cast in the text, or None.
 
     >>> str(common_type(t.INTEGER, t.decimal(4, 2)))
     'DECIMAL(12,2)'
@@ -102,12 +102,12 @@ def common_type(a: Type, b: Type) -> Type | None:
 
 
 def is_text_literal(expr: Expr) -> bool:
-    """A quoted literal: it takes the type of what it meets."""
+    """Tell whether an expression is a quoted literal, which takes the type of its context."""
     return isinstance(expr, Lit) and expr.type.kind is Kind.TEXT and expr.value is not None
 
 
 def meet(exprs: list[Expr], node: exp.Expr, what: str) -> tuple[list[Expr], Type]:
-    """The expressions at the one type they share; quoted literals follow the others."""
+    """Convert the expressions to the one type they share; quoted literals follow the others."""
     firm = [e for e in exprs if not is_text_literal(e)]
     found = t.NULLTYPE
     for expr in firm or exprs:
@@ -121,7 +121,7 @@ def meet(exprs: list[Expr], node: exp.Expr, what: str) -> tuple[list[Expr], Type
 
 
 def coerce(expr: Expr, type: Type, node: exp.Expr | None = None) -> Expr:
-    """The expression as a value of the type: itself, a literal converted now, or a Cast."""
+    """Convert the expression to the type: itself, a literal converted now, or a Cast."""
     have = expr.type
     if have == type or type.kind is Kind.NULL:
         return expr
@@ -138,14 +138,14 @@ def coerce(expr: Expr, type: Type, node: exp.Expr | None = None) -> Expr:
 
 
 def same_codes(have: Type, type: Type) -> bool:
-    """Whether every value of the first type has the same code in the second."""
+    """Tell whether every value of the first type has the same code in the second."""
     if have.kind is Kind.INTEGER and type.kind is Kind.BIGINT:
         return True
     return have.kind is type.kind is Kind.DECIMAL and have.scale == type.scale and have.precision <= type.precision
 
 
 def may_cast(have: Type, type: Type) -> bool:
-    """Whether CAST from one type to the other means anything."""
+    """Tell whether CAST from one type to the other means anything."""
     if have.kind is Kind.NULL or have == type or Kind.TEXT in (have.kind, type.kind):
         return True
     if have.is_numeric or have.kind is Kind.BOOLEAN:

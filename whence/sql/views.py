@@ -28,7 +28,7 @@ _MORE_ROUNDS = 8
 
 
 def bind_views(creates: Sequence[CreateView], program: Program) -> Program:
-    """A copy of the program with the views added or replaced; the program given is left alone.
+    """Return a copy of the program with the views added or replaced; the program given is left alone.
 
     >>> from whence.sql.parse import parse
     >>> views = parse("create view a as select 1 as x union select x + 1 from b where x < 5; create view b as from a")
@@ -69,7 +69,7 @@ def bind_views(creates: Sequence[CreateView], program: Program) -> Program:
 
 
 def resolve(session: Session) -> dict[str, Node]:
-    """The plans of the session's views, with their schemas settled."""
+    """Bind the session's views to their plans, and find their schemas."""
     _find_schemas(session)
     for _ in range(_MORE_ROUNDS + len(session.pending)):
         plans: dict[str, Node] = {}
@@ -113,7 +113,7 @@ def known_first(session: Session, bind: Callable[[], Node]) -> Node:
 
 
 def _find_schemas(session: Session) -> None:
-    """A first schema for every view, from the branches that can be bound without the others."""
+    """Find a first schema for every view, from the branches that can be bound without the others."""
     session.provisional = True
     try:
         progress = True
@@ -154,7 +154,7 @@ def _widen(old: Schema, new: Schema) -> Schema:
 
 
 def _wider(old: Type, new: Type) -> Type:
-    """The type of a column that has grown: of a DECIMAL, which may grow with every round, at once all there is."""
+    """Return the type of a column that has grown: of a DECIMAL, which may grow in every round, the widest."""
     type = set_type(old, new)
     if type.kind is not Kind.DECIMAL or old.kind is not Kind.DECIMAL:
         return type
@@ -186,7 +186,7 @@ def _wanted(creates: Sequence[CreateView], program: Program) -> dict[str, Create
 
 
 def _dependents(replaced: set[str], program: Program, wanted: set[str]) -> dict[str, CreateView]:
-    """The statements of the views that depend on the replaced ones, read again from their text."""
+    """Parse the statements of the views that depend on the replaced ones again."""
     reached, frontier = set(replaced), set(replaced)
     while frontier:
         found = set()
@@ -204,7 +204,7 @@ def _dependents(replaced: set[str], program: Program, wanted: set[str]) -> dict[
 
 
 def _blamed(failure: SqlError, session: Session, wanted: dict[str, CreateView]) -> SqlError:
-    """The error as it is, or, if it is in a view that only had to follow, with the replaced view named."""
+    """Return the error, naming the replaced view if it is in a view that only had to follow."""
     at = session.current
     if at is None or at in wanted:
         return failure

@@ -1,4 +1,4 @@
-"""Columns of values, as Arrow has them, into the columns of rows of codes: one pass each."""
+"""Copy columns of values, as Arrow has them, into the columns of rows of codes: one pass each."""
 
 from __future__ import annotations
 

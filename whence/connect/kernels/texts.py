@@ -42,7 +42,7 @@ def add_texts(starts: Codes, data: Utf8, places: Codes, slots: Codes) -> None:
 
 @kernel
 def find_texts(starts: Codes, data: Utf8, known: Codes, words: Utf8, slots: Codes, places: Codes) -> int:
-    """The place of each text among those known, or -1; how many are not known."""
+    """Find the index of each text among those known, or -1; return how many are unknown."""
     mask = slots.shape[0] - 1
     missing = 0
     for i in range(places.shape[0]):
