@@ -1,4 +1,4 @@
-"""The interactive SQL shell behind `whence sql`: lines until a semicolon, results as tables, the time each took."""
+"""The interactive SQL shell behind `whence sql`: lines until a semicolon, results as tables, and the time each took."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def run_script(db: Database, text: str, out: Console, format: str) -> None:
 
 
 def print_result(result: Result, out: Console, format: str = "table") -> None:
-    """A result as a table, as JSON lines or as CSV; a count or a message as it is."""
+    """Print a result as a table, as JSON lines or as CSV; a count or a message as it is."""
     if not result.is_rows:
         (out if format == "table" else Console(stderr=True)).print(Text(result.message, style="dim"))
     elif format == "jsonl":
@@ -85,7 +85,7 @@ def interact(db: Database, out: Console, err: Console, format: str) -> None:
 
 
 def complete(text: str) -> bool:
-    """Whether the text ends in a semicolon that is not inside a string or a comment.
+    """Tell whether the text ends in a semicolon that is not inside a string or a comment.
 
     >>> complete("SELECT 1;"), complete("SELECT ';"), complete("SELECT 1; -- ;")
     (True, False, True)
@@ -108,7 +108,7 @@ def complete(text: str) -> bool:
 
 
 def print_sql(out: Console, text: str) -> None:
-    """SQL in colours."""
+    """Print SQL in colours."""
     out.print(Syntax(text.strip(), "sql", background_color="default", word_wrap=True))
 
 
@@ -159,7 +159,7 @@ def _trace(db: Database, text: str, out: Console) -> None:
 
 
 def _meant(db: Database, text: str) -> tuple[str, dict[str, Any]]:
-    """A view or stream, and a row of it, as they were typed."""
+    """Parse a view or stream, and a row of it, as they were typed."""
     from whence.cli.given import row_of  # which imports this module, by way of its room
 
     try:

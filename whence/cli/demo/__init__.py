@@ -12,7 +12,7 @@ from importlib.resources import files
 
 @dataclass(frozen=True)
 class DemoStep:
-    """Something that happens: what is said of it, and the SQL that does it."""
+    """A step of a demo: its description, and the SQL that it runs."""
 
     title: str
     sql: str
@@ -20,7 +20,7 @@ class DemoStep:
 
 @dataclass(frozen=True)
 class Demo:
-    """A program, the views worth looking at, the one whose changes are shown, and what happens."""
+    """A program, the views worth looking at, the one whose changes are shown, and its steps."""
 
     name: str
     views: tuple[str, ...]

@@ -12,7 +12,7 @@ from whence.cli.demo.topology import CableChange
 
 
 class FileFeed:
-    """Files of link changes that appear one after the other, `pause` seconds apart."""
+    """A thread that writes files of link changes one after the other, `pause` seconds apart."""
 
     def __init__(self, folder: Path, pause: float) -> None:
         self.folder, self.pause = folder, pause
@@ -57,7 +57,7 @@ class FileFeed:
 
 
 def links_in(folder: Path) -> list[tuple[str, str, int]]:
-    """The links that all files in the folder leave there, read by nobody else."""
+    """Return the links that all files in the folder leave there, read independently."""
     links: dict[tuple[str, str, int], int] = {}
     for path in sorted(folder.glob("*.json")):
         for line in path.read_text(encoding="utf-8").splitlines():

@@ -1,4 +1,5 @@
-"""`whence demo pipeline`: a network whose links come as a stream of files, its views kept on Spark, and a restart.
+"""`whence demo pipeline`: a network whose links come as a stream of files, its views maintained on Spark, and a
+restart.
 
 What is shown is what happens: files appear in a folder, Spark reads them as a stream, each becomes an epoch of the
 database, and the rows of the views that it changed are heard through `db.changes`. In the end all views are compared
@@ -42,7 +43,7 @@ _PATIENCE = 300.0  # seconds that a file may take
 
 @dataclass(frozen=True)
 class Setting:
-    """How the demo is run."""
+    """The settings of the demo."""
 
     partitions: int = 2
     changes: int = 30  # files with cables that fail and are repaired
@@ -51,7 +52,7 @@ class Setting:
 
 
 class Screen:
-    """What is seen: on a terminal a picture that is kept up to date, elsewhere a line an epoch."""
+    """The display: on a terminal a picture that is updated, elsewhere one line per epoch."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
@@ -77,14 +78,14 @@ class Screen:
             self.console.print("  ", watching.line(self._epochs[0]), sep="", soft_wrap=True)
 
     def say(self, title: str) -> None:
-        """What begins now."""
+        """Announce the next phase."""
         self._title = title
         if self.console.is_terminal:
             self.console.print()
         self.console.print(Text(title, style="bold"))
 
     def heard(self, told: list[dict[str, Any]], feeds: list[Changes]) -> None:
-        """Epochs that are done, and what they changed."""
+        """Show epochs that are done, and what they changed."""
         for feed in feeds:
             changes = list(feed)
             if not changes:
@@ -157,7 +158,7 @@ class Pipeline:
             self.screen.heard(told, self.feeds)
 
     def pairs(self) -> dict[tuple[str, str], int]:
-        """How many nodes of one domain reach how many of another."""
+        """Describe how many nodes of one domain reach how many of another."""
         return {(src, dst): n for src, dst, n in self.db["domain_pairs"]}
 
     def __enter__(self) -> Pipeline:
@@ -172,12 +173,12 @@ class Pipeline:
 
 
 def program() -> str:
-    """The tables and views."""
+    """Return the SQL of the tables and views."""
     return (files("whence.cli.demo") / "pipeline.sql").read_text(encoding="utf-8")
 
 
 def run(console: Console, spark: Any, setting: Setting) -> bool:
-    """The whole demonstration; whether all views were right in the end."""
+    """Run the whole demonstration; return whether all views were right in the end."""
     folder = setting.keep or Path(tempfile.mkdtemp(prefix="whence-demo-"))
     if (folder / "network.db").exists():
         raise WhenceError(f"{folder} has the database of a demo already: give another folder")
@@ -218,7 +219,7 @@ def run(console: Console, spark: Any, setting: Setting) -> bool:
 
 
 def _laid(pipeline: Pipeline, feed: FileFeed, net: Network) -> None:
-    """A file a domain, then one for each bridge."""
+    """Return the changes that lay the network: one file per domain, then one per bridge."""
     pipeline.screen.say(f"A network of {len(net.nodes)} nodes is laid: a file a domain, then the bridges")
     pipeline.screen.console.print(Text("  the first file has to wait for the Python workers of Spark", style="dim"))
     domains = [[CableChange("+", cable) for cable in cables] for cables in net.inside.values()]

@@ -21,7 +21,7 @@ _TRANSIT, _GATEWAY, _STUB = 50, 10, 2
 
 
 class Cable(NamedTuple):
-    """Two nodes, the same way in both directions."""
+    """A cable between two nodes, the same in both directions."""
 
     a: str
     b: str
@@ -87,7 +87,7 @@ def _tree(group: list[str], rng: random.Random) -> Iterator[tuple[str, str]]:
 
 
 def weather(net: Network, seed: int = 0) -> Iterator[list[CableChange]]:
-    """Cables inside domains that fail and are repaired, without end, a few at a time."""
+    """Yield failures and repairs of cables inside domains, without end, a few at a time."""
     rng = random.Random(f"whence/demo/weather/{seed}")
     sound = [cable for cables in net.inside.values() for cable in cables]
     broken: list[Cable] = []
@@ -105,7 +105,7 @@ def weather(net: Network, seed: int = 0) -> Iterator[list[CableChange]]:
 
 
 def costs(links: Iterable[tuple[str, str, int]]) -> dict[tuple[str, str], int]:
-    """The cheapest cost of every pair that is connected, by Dijkstra's algorithm: what Whence is checked against.
+    """Compute the cheapest cost of every pair that is connected, by Dijkstra's algorithm, to check Whence against.
 
     >>> costs([("A", "B", 1), ("B", "A", 2)])
     {('A', 'B'): 1, ('A', 'A'): 3, ('B', 'A'): 2, ('B', 'B'): 3}
