@@ -32,7 +32,7 @@ _WHOLE: dict[str, Callable[[Call, Dictionary], Column]] = {**compare.WHOLE, **ch
 
 
 def compile_expr(expr: Expr, dictionary: Dictionary) -> Compiled:
-    """The function that computes an expression for every row.
+    """Compile an expression to a function that computes it for every row.
 
     >>> from whence.model.types import INTEGER
     >>> plus = Call(INTEGER, "+", (Col(INTEGER, 0), Lit(INTEGER, 1)))
@@ -99,7 +99,7 @@ def _explained(
     function: Strict,
     dictionary: Dictionary,
 ) -> EvaluationError:
-    """The error with the values of the first row that brings it about."""
+    """Add the values of the first row that causes the error to its message."""
     for i in range(len(columns[0]) if columns else 0):
         row = [c[i : i + 1] for c in columns]
         try:
@@ -151,7 +151,7 @@ def _coalesce(expr: Call, dictionary: Dictionary) -> Compiled:
 
 
 def _connective(expr: Call, dictionary: Dictionary) -> Compiled:
-    """AND and OR: NULL unless decided; `stop` is the value that decides."""
+    """Evaluate AND and OR: NULL unless decided; `stop` is the value that decides."""
     args = [compile_expr(a, dictionary) for a in expr.args]
     stop = 0 if expr.op == "and" else 1
 

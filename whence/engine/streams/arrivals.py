@@ -1,4 +1,4 @@
-"""Arrivals: rows of a stream that an operator keeps, in the order they came, with what they carry.
+"""Arrivals: the rows of a stream that an operator buffers, in order of arrival, with their annotations.
 
 A row has a position, which rises with arrival. Rows are only added; `undo` takes back what was added since `commit`.
 Rows that are not needed any more stay until `keep` leaves them out, which gives the others new positions: called
@@ -18,7 +18,7 @@ SPARE = 1024  # rows that are not needed may stay, besides as many as are
 
 
 class Arrivals:
-    """Rows at positions 0 to `end`; `ann` only if there is a tracer."""
+    """A buffer of rows at positions 0 to `end`; `ann` only if there is a tracer."""
 
     def __init__(self, columns: int, tracer: Tracer | None) -> None:
         self.columns, self.tracer = columns, tracer
@@ -45,11 +45,11 @@ class Arrivals:
         return start
 
     def carried(self, positions: Codes) -> Codes:
-        """What the rows at these positions carry."""
+        """Return the annotations of the rows at these positions."""
         return self.ann[positions] if self.tracer is not None else np.ones(len(positions), np.int64)
 
     def keep(self, positions: Codes) -> None:
-        """Only these rows, ascending; the first of them is at position 0 from now on."""
+        """Keep only these rows, ascending, and renumber them from position 0."""
         room = 3 * len(positions) + SPARE  # for as many again, and as many that will have left
         self.rows = with_room(self.rows[positions], room)
         if self.tracer is not None:
@@ -102,5 +102,5 @@ class Arrivals:
 
 
 def data(image: Image) -> Image:
-    """An image without annotations."""
+    """Return an image without its annotations."""
     return {name: array for name, array in image.items() if not name.startswith(ANN)}

@@ -1,4 +1,4 @@
-"""The rows of a stream that are still kept: a connection point, where readers, joins and explanations find them.
+"""A connection point: the retained rows of a stream, where readers, joins and explanations find them.
 
 State: one buffer of rows (and one of annotations, if something is traced) that ends with the newest row. Tids are
 contiguous, so a row's place is its tid less that of the first row in the buffer. What is dropped is first only passed
@@ -32,7 +32,7 @@ _CELL = 8
 
 
 class ConnectionPoint:
-    """The last rows of one stream, `$at` their last column."""
+    """The last rows of one stream, with `$at` as their last column."""
 
     def __init__(self, columns: int, retention: Retention, tracer: Tracer | None = None, name: str = "") -> None:
         self.columns, self.retention, self.tracer, self.name = columns, retention, tracer, name
@@ -73,11 +73,11 @@ class ConnectionPoint:
         return self._ann[self.first - self._base : self.next - self._base]
 
     def scan(self) -> Batch:
-        """All rows that are kept, in their order."""
+        """Return all retained rows, in order."""
         return Batch(self.rows, self.ann, True)
 
     def between(self, first: int, last: int) -> tuple[Codes, Codes]:
-        """The rows of the tids from `first` to `last`, and what they carry."""
+        """Return the rows of the tids from `first` to `last`, and their annotations."""
         if first > last:
             return self.rows[:0], self.ann[:0]
         self._check(first, last)
@@ -85,7 +85,7 @@ class ConnectionPoint:
         return self.rows[start:end], np.ones(end - start, np.int64) if self._ann is None else self.ann[start:end]
 
     def at(self, tids: Codes) -> Codes:
-        """The rows of some tids."""
+        """Return the rows of some tids."""
         if not len(tids):
             return self.rows[:0]
         self._check(int(tids.min()), int(tids.max()))
@@ -93,7 +93,7 @@ class ConnectionPoint:
         return found
 
     def find_at(self, at: int) -> int:
-        """The tid of the first row that is kept whose `$at` is not smaller; `next` if there is none."""
+        """Return the tid of the first retained row whose `$at` is not smaller; `next` if there is none."""
         low, high, arrived = 0, len(self), self.rows[:, -1]
         while low < high:
             middle = (low + high) // 2
@@ -175,19 +175,19 @@ class ConnectionPoint:
         return self.columns + carried
 
     def _note(self, now: int, part: int) -> None:
-        """What came since the last time came now."""
+        """Record the time at which the rows since the last call arrived."""
         if self._ages and self._ages[-1][1] // part == now // part:
             self._ages.pop()
         self._ages.append((self.next, now))
 
     def undo(self) -> None:
-        """As if nothing had come since the last commit."""
+        """Remove what came since the last commit."""
         if self._before is not None:
             self.next, self.last_at, self.promised = self._before
         self._before = None
 
     def clear(self) -> None:
-        """Be as new."""
+        """Reset to the initial state."""
         self.first = self.next = self._base = 1
         self.last_at = self.promised = 0
         self._before = None
@@ -196,7 +196,7 @@ class ConnectionPoint:
     # -- images ------------------------------------------------------------------------------------------------------
 
     def image(self) -> Image:
-        """Between epochs."""
+        """Return the image, between epochs."""
         found: Image = {
             "numbers": np.array([self.first, self.next, self.last_at], np.int64),
             "ages": np.array(self._ages, np.int64).reshape(-1, 2),
@@ -235,7 +235,7 @@ class ConnectionPoint:
 
 
 def _moved(buffer: Codes, start: int, end: int, size: int) -> Codes:
-    """Some rows of a buffer at the beginning of one of a size, which is the same if the size is."""
+    """Copy some rows of a buffer to the beginning of one of a size, the same buffer if the size is."""
     if size != len(buffer):
         there = np.empty((size, *buffer.shape[1:]), buffer.dtype)
         there[: end - start] = buffer[start:end]

@@ -1,4 +1,4 @@
-"""Where provenance begins and where it ends: Generate, Plain, Relate.
+"""Where provenance begins and ends: Generate, DropProvenance, StreamToRelation.
 
 Law: the rows pass unchanged, whatever they carried. Generate gives each row its own tid, or nothing where its stream is
 not traced; Plain gives it a one; Relate does, too, and forgets when it came: a relation to which every row adds one.
@@ -17,7 +17,7 @@ from whence.model.types import Schema
 
 
 class Generate(StreamOperator):
-    """Rows of a stream, the n-th of all with tid n of `source`."""
+    """A stream whose n-th row of all carries tid n of `source`."""
 
     def __init__(self, input: Operator, source: str | None, tracer: Tracer) -> None:
         self.schema, self.tracer, self.inputs = input.schema, tracer, [input]
@@ -35,7 +35,7 @@ class Generate(StreamOperator):
         return Batch(delta.rows, self._tracer.generate(self.source, np.arange(first, self.next)), delta.unique)
 
     def prime(self, contents: list[Batch]) -> Batch:
-        """The first row is the first that the stream still keeps."""
+        """Set the number of the first row to that of the first row the stream retains."""
         kept = getattr(self.inputs[0], "kept", None)
         self.next = 1 if kept is None else int(kept.first)
         return self.apply(contents)
@@ -68,7 +68,7 @@ class Generate(StreamOperator):
 
 
 class DropProvenance(StreamOperator):
-    """The same rows without provenance."""
+    """The stream without its provenance."""
 
     def __init__(self, input: Operator) -> None:
         self.schema, self.inputs = input.schema, [input]
@@ -85,7 +85,7 @@ class DropProvenance(StreamOperator):
 
 
 class StreamToRelation(StreamOperator):
-    """All rows so far, as a relation."""
+    """The relation of all rows of a stream so far."""
 
     def __init__(self, input: Operator, schema: Schema) -> None:
         self.schema, self.inputs = schema, [input]

@@ -1,4 +1,4 @@
-"""Lookup: each row of a stream joined with a relation as it is when the row comes.
+"""Lookup: each row of a stream joined with a relation as of the row's epoch.
 
 Law: a row meets the relation after the changes of its own epoch, and what comes out of it is never taken back: a change
 of the relation alone gives nothing. The matches of a row come in the order of their codes, a row that is in the
@@ -81,7 +81,7 @@ class Lookup(StreamOperator):
         return Batch(out, ann[at])
 
     def _matches(self, rows: Codes) -> tuple[Codes, Codes]:
-        """(position, row id) of all pairs that pass."""
+        """Return (position, row id) of all pairs that pass."""
         at, ids = self._relation.matches(self._index, rows, self._known)
         if self._test is not None and len(at):
             passed = [self._passed(rows, at[i : i + BLOCK], ids[i : i + BLOCK]) for i in range(0, len(at), BLOCK)]
@@ -90,7 +90,7 @@ class Lookup(StreamOperator):
         return at, ids
 
     def _in_order(self, at: Codes, ids: Codes) -> tuple[Codes, Codes]:
-        """Pairs by position, and then by the codes of the relation's row."""
+        """Sort pairs by position, and then by the codes of the relation's row."""
         if (at[1:] > at[:-1]).all():
             return at, ids
         met, number = np.unique(ids, return_inverse=True)

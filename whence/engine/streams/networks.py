@@ -1,4 +1,4 @@
-"""From the nodes of stream networks to running operators; `engine/build.py` does the rest."""
+"""Build the operators of stream networks from their plan nodes; `engine/build.py` builds the others."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from whence.plan.streams.replay import streams_read
 def make(
     node: Node, inputs: list[Operator], dataflow: Dataflow, words: Dictionary, kept_of: Callable[[str], Operator]
 ) -> Operator:
-    """The operator of a node over its inputs; `kept_of` gives the operator that keeps a stream's rows."""
+    """Make the operator of a node over its inputs; `kept_of` gives the operator that retains a stream's rows."""
     schema = node.schema
     match node:
         case streams.Merge():
@@ -60,7 +60,7 @@ def make(
 
 
 def shape(node: Node) -> object:
-    """What distinguishes a node from others over the same inputs; those with state are their owner's."""
+    """Return what distinguishes a node from others over the same inputs; those with state belong to their owner."""
     types = node.schema.types
     match node:
         case streams.Merge():

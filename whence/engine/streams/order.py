@@ -1,4 +1,4 @@
-"""Values of an ordered column as codes: which have a place in an order, and what lies a width below one.
+"""Ordered columns: the greatest code, and the code a width below a value.
 
 NULL and NaN have none: a row with either is late wherever a stream is ordered by the column.
 """
@@ -12,7 +12,7 @@ from whence.model.types import Kind, Type
 
 
 def greatest(type: Type) -> int:
-    """The code of the greatest value that has a place.
+    """Return the code of the greatest value that has a place in the order.
 
     >>> greatest(Type(Kind.BIGINT)) == 2**63 - 1, greatest(Type(Kind.DOUBLE)) < 2**63 - 1
     (True, True)
@@ -21,7 +21,8 @@ def greatest(type: Type) -> int:
 
 
 def below(values: Codes, width: int | float | None, type: Type) -> Codes:
-    """value − width of each, as codes, always below the value; NULL, below all, if there is no width or no such value.
+    """Return value − width of each as codes, always below the value; NULL, below all, if there is no width or no such
+    value.
 
     >>> below(np.array([7, NULL + 2]), 5, Type(Kind.BIGINT)).tolist() == [2, NULL]
     True

@@ -1,4 +1,4 @@
-"""Promises: that a stream brings nothing more below a value of a column, or nothing more at all for now.
+"""Promises (punctuations): that a stream brings nothing more below a value of a column, or nothing at all for now.
 
 Law: a promise is an event of the streams, at an `$at` of its own: it closes the windows, and releases the sorted rows,
 that the next row beyond it would, and changes nothing else. It reaches an operator if the column that the operator goes
@@ -30,7 +30,8 @@ _STREAM, _AT, _BOUND = "promise/", "promise:at", "promise:bound"
 
 @dataclass(frozen=True)
 class Promise:
-    """No value of these columns, by stream, below the code `bound` is to come; None: all windows are to close."""
+    """A promise that no value of these columns, by stream, below the code `bound` is to come; None: all windows are to
+    close."""
 
     columns: Mapping[str, int]
     bound: int | None
@@ -55,7 +56,7 @@ def promise_in(marks: Mapping[str, int]) -> Promise | None:
 
 
 def reaches(promise: Promise, op: Operator) -> bool:
-    """Whether a promise is one for an operator that closes windows or sorts."""
+    """Tell whether a promise concerns an operator that closes windows or sorts."""
     column = op.span.on if isinstance(op, Window) else op.column if isinstance(op, BSort) else None
     if column is None:
         return False

@@ -1,4 +1,4 @@
-"""Retain: a stream view, whose last rows are kept.
+"""Retain: a stream view, whose last rows are retained.
 
 Law: output = input. State: the last rows with what they carry; tids count the rows, from 1; and
 of a view whose covering intervals are replayed, checkpoints of the network before it. Cost: a copy of the batch.
@@ -17,7 +17,7 @@ from whence.plan.streams.model import Retention
 
 
 class Retain(RetainingOperator, StreamOperator):
-    """A stream that can be read, row by row and by tid."""
+    """A stream view that can be read, row by row and by tid."""
 
     def __init__(self, input: Operator, retention: Retention, name: str = "") -> None:
         self.inputs, self.schema, self.tracer, self.name = [input], input.schema, input.tracer, name
@@ -53,5 +53,5 @@ class Retain(RetainingOperator, StreamOperator):
 
 
 def is_stream(op: Operator) -> bool:
-    """Whether an operator is a stream or a stream view: its rows have an order, and `$at` is their last column."""
+    """Tell whether an operator is a stream or a stream view: its rows have an order, and `$at` is their last column."""
     return isinstance(op, (StreamScan, Retain))

@@ -1,4 +1,4 @@
-"""BSort: the rows of a stream in the order of a column, as far as a buffer brings it about.
+"""BSort: the rows of a stream sorted by a column, as far as a bounded buffer allows.
 
 Law: `slack` + 1 rows are held back, or all rows that are greater than the greatest so far less `within`. With each
 further row the smallest of the others leave, of equal ones the first that came, and take the `$at` of the row that made
@@ -23,7 +23,7 @@ _GREATEST = 2**63 - 1
 
 
 class BSort(StreamOperator):
-    """Bounded-pass sort."""
+    """The bounded-pass sort of a stream."""
 
     def __init__(self, input: Operator, column: int, slack: int | None, within: int | float = 0) -> None:
         self.schema, self.tracer, self.inputs = input.schema, input.tracer, [input]

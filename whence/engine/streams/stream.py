@@ -1,4 +1,4 @@
-"""What every operator of a stream network is: ordered batches in, an ordered batch out, nothing ever taken back.
+"""Stream operators: ordered batches in, an ordered batch out, append-only.
 
 Law: for the sequence S that came in so far and the batch B, `output(S · B) = output(S) · apply(B)`: what comes out is
 the same however arrivals are cut into batches. The last column of rows in and out is `$at` (`plan/streams/model.py`),
@@ -20,31 +20,32 @@ ANN = "ann/"  # begins the names of annotations in images
 
 
 class StreamOperator(Operator):
-    """An operator whose output is a stream (or, for Latest and Relate, a relation made of one)."""
+    """An operator whose output is a stream (or, for Latest and StreamToRelation, a relation made of one)."""
 
     def held(self) -> list[Codes]:
-        """The columns of annotations in its state, to be renamed in place by `Tracer.collect`; only between epochs."""
+        """Return the columns of annotations in its state, to be renamed in place by `Tracer.collect`; only between
+        epochs."""
         return []
 
     def clear(self) -> None:
-        """Be as new: nothing has come in yet. What could be undone cannot be any more."""
+        """Reset to the initial state. What could be undone cannot be any more."""
 
     def fresh(self) -> Operator:
-        """A new operator of the same kind over the same inputs, as if nothing had come in yet."""
+        """Return a new operator of the same kind over the same inputs, in its initial state."""
         raise TypeError(f"{type(self).__name__} does not say how it is made")
 
     def recompute(self) -> Batch:
-        """What a new operator makes of all that the inputs still keep."""
+        """Return the output of a new operator over all that the inputs retain."""
         return self.fresh().apply([i.contents() for i in self.inputs])
 
 
 class Late:
-    """Rows that came too late, counted; the last of them are kept for inspection. Rows have no `$at`."""
+    """The rows that came too late, counted; the last of them are kept for inspection. Rows have no `$at`."""
 
     KEPT = 10_000
 
     def __init__(self, columns: int, column: int | None = None) -> None:
-        """`column` is the one that rows are late by."""
+        """Count late rows by the column that rows are late by."""
         self.count, self.column = 0, column
         self.first: tuple[int, int] | None = None  # the first late value, and the greatest so far: not yet warned of
         self.rows = np.empty((0, columns), np.int64)

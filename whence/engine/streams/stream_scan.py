@@ -19,7 +19,7 @@ from whence.plan.streams.model import Retention, with_at, without_at
 
 
 class RetainingOperator(Operator):
-    """An operator whose output is a stream of which it keeps the last rows."""
+    """An operator whose output is a stream of which it retains the last rows."""
 
     keeps_output = True
     kept: ConnectionPoint
@@ -36,7 +36,7 @@ class RetainingOperator(Operator):
         return self.kept.scan()
 
     def count_of(self, rows: Codes) -> Codes:
-        """How often each of these rows (with or without `$at`) is kept."""
+        """Count how often each of these rows (with or without `$at`) is retained."""
         there = self.kept.rows[:, : rows.shape[1]]
         return np.array([int((there == row).all(axis=1).sum()) for row in rows], np.int64)
 

@@ -125,7 +125,7 @@ def _float_quotient(call: Call) -> Strict:
 
 
 def _integer_quotient(call: Call, _: Dictionary) -> Strict:
-    """// rounds towards zero."""
+    """Divide by //, rounding towards zero."""
     type = call.type
     if type.kind is Kind.DOUBLE:
         truncated = _floats(lambda x, y: np.trunc(x / y))
@@ -149,7 +149,7 @@ def _integer_quotient(call: Call, _: Dictionary) -> Strict:
 
 
 def _remainder(call: Call, _: Dictionary) -> Strict:
-    """% has the sign of the dividend."""
+    """Compute %, with the sign of the dividend."""
     type = call.type
     if type.kind is Kind.DOUBLE:
         return _floats(np.fmod)

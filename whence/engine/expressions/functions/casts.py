@@ -31,7 +31,7 @@ from whence.plan.algebra.expressions import Cast
 
 
 def cast(expr: Cast, dictionary: Dictionary) -> Strict:
-    """The strict function behind a CAST or TRY_CAST."""
+    """Return the strict function behind a CAST or TRY_CAST."""
     convert = _convert(expr.arg.type, expr.type, dictionary)
     if not expr.lenient:
         return convert
@@ -81,7 +81,7 @@ def _convert(source: Type, target: Type, dictionary: Dictionary) -> Strict:
 
 
 def _wide(source: Type, target: Type, dictionary: Dictionary) -> Strict:
-    """Casts between numbers, one of which is a wide DECIMAL."""
+    """Return the cast between numbers, one of which is a wide DECIMAL."""
     if source.kind is Kind.DOUBLE:
         return decimals.from_double(target, dictionary)
     if target.kind is Kind.DOUBLE:

@@ -1,4 +1,4 @@
-"""Choosing among values: NULLIF, LEAST, GREATEST (NULLs are passed over) and IN over literals.
+"""Choices among values: NULLIF, LEAST, GREATEST (NULLs are skipped) and IN over literals.
 
 COALESCE and CASE are lazy and live in `evaluate.py`.
 """

@@ -22,7 +22,7 @@ _least, _greatest = np.minimum.reduce, np.maximum.reduce
 
 
 def spread(function: Strict, columns: list[Codes]) -> Codes:
-    """A strict function on columns with NULLs: NULL wherever an argument is."""
+    """Apply a strict function to columns with NULLs: NULL wherever an argument is."""
     for column in columns:
         if not len(column) or _least(column) == NULL:  # NULL is the least code
             break
@@ -54,14 +54,14 @@ def each(function: Callable[..., int], columns: list[Codes], n: int, distinct: b
 
 
 def bound(type: Type) -> int:
-    """The largest code of an exact number type."""
+    """Return the largest code of an exact number type."""
     if type.kind is Kind.DECIMAL:
         return int(10 ** int(type.precision) - 1)
     return 2**31 - 1 if type.kind is Kind.INTEGER else 2**63 - 1
 
 
 def within(codes: Codes, type: Type) -> Codes:
-    """The codes, if all of them fit the type."""
+    """Return the codes, if all of them fit the type."""
     limit = bound(type)
     if len(codes) and (_greatest(codes) > limit or _least(codes) < -limit - (type.kind is Kind.INTEGER)):
         raise EvaluationError(f"out of range for {type}")
@@ -69,7 +69,7 @@ def within(codes: Codes, type: Type) -> Codes:
 
 
 def from_objects(values: NDArray[Any], type: Type) -> Codes:
-    """Python integers as codes, if they fit."""
+    """Convert Python integers to codes, if they fit."""
     limit = bound(type)
     low = -limit - (type.kind is Kind.INTEGER)
     for value in values:
@@ -79,14 +79,14 @@ def from_objects(values: NDArray[Any], type: Type) -> Codes:
 
 
 def divide_half_up(a: int, b: int) -> int:
-    """Integer quotient rounded half away from zero."""
+    """Divide integers, rounding half away from zero."""
     q, r = divmod(abs(a), abs(b))
     q += 2 * r >= abs(b)
     return q if (a >= 0) == (b >= 0) else -q
 
 
 def rescale(codes: Codes, old: int, new: int, type: Type) -> Codes:
-    """Decimal codes at another scale, rounded half away from zero."""
+    """Convert decimal codes to another scale, rounding half away from zero."""
     if old == new:
         return within(codes, type)
     if new > old:

@@ -28,7 +28,8 @@ def _ordering(test: Callable[[Codes, Codes], Codes]) -> Callable[[Call, Dictiona
 
 
 def spans(call: Call, dictionary: Dictionary, columns: list[Codes]) -> list[Codes]:
-    """Columns whose equality is that of values: intervals are equal when their spans are (30 days are a month)."""
+    """Return columns whose equality is that of values: intervals are equal when their spans are (30 days are a
+    month)."""
     if call.args[0].type.kind is not Kind.INTERVAL:
         return columns
     width = len(columns[0])

@@ -19,14 +19,14 @@ from whence.plan.algebra.expressions import Call
 
 
 def in_years(days: Codes) -> Codes:
-    """The days, if all of them are in the years 1 to 9999."""
+    """Return the days, if all of them are in the years 1 to 9999."""
     if len(days) and (days.min() < FIRST_DAY or days.max() > LAST_DAY):
         raise EvaluationError("out of range: a date is in the years 1 to 9999")
     return days
 
 
 def _interned(dictionary: Dictionary, months: int, days: int, micros: int) -> int:
-    """The code of an interval, if it fits."""
+    """Return the code of an interval, if it fits."""
     found = Interval(months, days, micros)
     if not found.fits:
         raise EvaluationError("out of range for INTERVAL")
@@ -34,14 +34,14 @@ def _interned(dictionary: Dictionary, months: int, days: int, micros: int) -> in
 
 
 def _parts(codes: Codes, dictionary: Dictionary) -> tuple[Codes, Codes, Codes]:
-    """Months, days and microseconds of interval codes."""
+    """Split interval codes into months, days and microseconds."""
     distinct, at = np.unique(codes, return_inverse=True)
     table = np.array([tuple(v) for v in dictionary.values(distinct)], np.int64).reshape(-1, 3)[at]
     return table[:, 0], table[:, 1], table[:, 2]
 
 
 def _months_of(days: Codes) -> tuple[Codes, Codes]:
-    """Months since 1970-01 and the day within the month, from 0."""
+    """Split days into months since 1970-01 and the day within the month, from 0."""
     month = days.astype("M8[D]").astype("M8[M]").astype(np.int64)
     return month, days - _first_day(month)
 
@@ -52,7 +52,7 @@ def _first_day(months: Codes) -> Codes:
 
 
 def add_months(days: Codes, months: Codes) -> Codes:
-    """Days since 1970 moved by calendar months."""
+    """Move days since 1970 by calendar months."""
     month, day = _months_of(days)
     target = month + months
     first = _first_day(target)
@@ -67,7 +67,7 @@ def _shift(micros: Codes, interval: Codes, sign: int, dictionary: Dictionary) ->
 
 
 def additive(call: Call, dictionary: Dictionary, sign: int) -> Strict:
-    """+ and - where dates, timestamps or intervals are involved."""
+    """Compute + and - with dates, timestamps or intervals."""
     kinds = tuple(a.type.kind for a in call.args)
     to_date = call.type.kind is Kind.DATE
     match kinds:
@@ -103,7 +103,7 @@ def additive(call: Call, dictionary: Dictionary, sign: int) -> Strict:
 
 
 def scaled(call: Call, dictionary: Dictionary) -> Strict:
-    """An interval times a whole number."""
+    """Multiply an interval by a whole number."""
     first = call.args[0].type.kind is Kind.INTERVAL
     other: Type = call.args[1 if first else 0].type
 
@@ -124,7 +124,7 @@ def negated(dictionary: Dictionary) -> Strict:
 
 
 def _fields(codes: Codes, kind: Kind, dictionary: Dictionary) -> tuple[Codes, Codes]:
-    """Days since 1970 and microseconds of the day."""
+    """Split moments into days since 1970 and microseconds of the day."""
     if kind is Kind.DATE:
         return codes, np.zeros(len(codes), np.int64)
     return codes // DAY, codes % DAY
@@ -172,7 +172,7 @@ def _extract_day(part: str, days: Codes, micros: Codes) -> Codes | NDArray[np.fl
 
 
 def _iso_year(days: Codes) -> tuple[Codes, Codes]:
-    """ISO years since 1970, and the Thursday of each week, which decides its year."""
+    """Return ISO years since 1970, and the Thursday of each week, which decides its year."""
     thursday = days - (days + 3) % 7 + 3
     return thursday.astype("M8[D]").astype("M8[Y]").astype(np.int64), thursday
 
@@ -247,7 +247,7 @@ def _trunc(call: Call, dictionary: Dictionary) -> Strict:
 
 
 def _diff(call: Call, dictionary: Dictionary) -> Strict:
-    """Boundaries of the part crossed from the first to the second; weeks are whole spans of seven days."""
+    """Count the boundaries of the part crossed from the first to the second; weeks are whole spans of seven days."""
     part = call.op.partition(":")[2].lower()
     kinds = [a.type.kind for a in call.args]
 

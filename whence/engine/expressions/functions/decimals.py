@@ -1,4 +1,4 @@
-"""Exact numbers where a wide DECIMAL is among the types: whole numbers of units, int64 as long as they are small.
+"""Exact numbers where a wide DECIMAL is among the types: whole numbers of units, int64 while they are small.
 
 A column of which every value is below 2**62 units is computed as int64. Only where one is not, or a result might not
 be, are its values Python integers (`model/wide.py`). A result of more digits than its type has is an error.
@@ -26,18 +26,18 @@ _EXACT_POWER = 22  # the greatest power of ten that is a DOUBLE
 
 
 def has_wide(call: Call) -> bool:
-    """Whether a call is one of exact numbers, some of them wide."""
+    """Tell whether a call is one of exact numbers, some of them wide."""
     types = [call.type, *(a.type for a in call.args)]
     return any(type.is_wide for type in types) and all(type.kind is not Kind.DOUBLE for type in types)
 
 
 def largest(units: Units) -> float:
-    """The greatest magnitude, about."""
+    """Return the greatest magnitude, about."""
     return float(np.abs(units).max()) if len(units) else 0.0
 
 
 def objects(numbers: Iterable[int]) -> Units:
-    """Python integers as a column."""
+    """Convert Python integers to a column."""
     listed = list(numbers)
     out = np.empty(len(listed), object)
     out[:] = listed
@@ -45,7 +45,7 @@ def objects(numbers: Iterable[int]) -> Units:
 
 
 def shifted(units: Units, places: int) -> Units:
-    """Units at another scale: times 10**places, rounded half away from zero if that is below zero."""
+    """Convert units to another scale: times 10**places, rounded half away from zero if that is below zero."""
     if places == 0 or not len(units):
         return units
     if places > 0:
@@ -76,7 +76,7 @@ def multiplied(a: Units, b: Units) -> Units:
 
 
 def remainder(a: Units, b: Units) -> Units:
-    """What is left of a divided by b, with the sign of a."""
+    """Compute the remainder of a divided by b, with the sign of a."""
     if a.dtype != object and b.dtype != object:
         return np.fmod(a, b)
     exact = [abs(x) % abs(y) * (1 if x >= 0 else -1) for x, y in zip(a.tolist(), b.tolist(), strict=True)]
@@ -84,7 +84,7 @@ def remainder(a: Units, b: Units) -> Units:
 
 
 def to_codes(units: Units, type: Type, dictionary: Dictionary) -> Codes:
-    """The codes of units in any exact type, if they fit."""
+    """Encode units in any exact type, if they fit."""
     if type.kind is Kind.DECIMAL:
         return wide.encode(units, type, dictionary)
     limit = bound(type)
@@ -95,7 +95,7 @@ def to_codes(units: Units, type: Type, dictionary: Dictionary) -> Codes:
 
 
 def to_floats(codes: Codes, type: Type, dictionary: Dictionary) -> NDArray[np.float64]:
-    """The numbers behind codes of any numeric type as DOUBLE, rounded once where they are DECIMAL."""
+    """Convert codes of any numeric type to DOUBLE, rounded once where they are DECIMAL."""
     if type.kind is Kind.DOUBLE:
         return codes_to_floats(codes)
     if not type.is_wide:
@@ -108,7 +108,7 @@ def to_floats(codes: Codes, type: Type, dictionary: Dictionary) -> NDArray[np.fl
 
 
 def rescaled(source: Type, target: Type, dictionary: Dictionary) -> Strict:
-    """A cast between exact types of which one is a wide DECIMAL."""
+    """Cast between exact types of which one is a wide DECIMAL."""
 
     def apply(codes: Codes) -> Codes:
         units = wide.numbers(codes, source, dictionary)
@@ -120,7 +120,7 @@ def rescaled(source: Type, target: Type, dictionary: Dictionary) -> Strict:
 
 
 def from_double(target: Type, dictionary: Dictionary) -> Strict:
-    """A cast of DOUBLE to a wide DECIMAL, half away from zero."""
+    """Cast DOUBLE to a wide DECIMAL, half away from zero."""
 
     def apply(codes: Codes) -> Codes:
         scaled = codes_to_floats(codes) * 10.0**target.scale
@@ -135,7 +135,8 @@ def from_double(target: Type, dictionary: Dictionary) -> Strict:
 
 
 def _computed(function: Callable[..., Units], places: Callable[[Call], list[int]]) -> Callable[..., Strict]:
-    """A strict function of units: arguments are shifted by `places`, and the result is one of the call's type."""
+    """Compile a strict function of units: arguments are shifted by `places`, and the result is one of the call's
+    type."""
 
     def build(call: Call, dictionary: Dictionary) -> Strict:
         types, shifts = [a.type for a in call.args], places(call)
@@ -188,7 +189,7 @@ def _rounded(call: Call, dictionary: Dictionary) -> Strict:
 
 
 def _whole(up: bool) -> Callable[[Call, Dictionary], Strict]:
-    """FLOOR and CEIL."""
+    """Compute FLOOR and CEIL."""
 
     def build(call: Call, dictionary: Dictionary) -> Strict:
         arg = call.args[0].type

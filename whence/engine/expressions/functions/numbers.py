@@ -55,7 +55,7 @@ _PLACES = 308  # decimal places, to either side, that a DOUBLE may have a digit 
 
 
 def round_float(x: float, digits: int = 0) -> float:
-    """Half away from zero, at a decimal place."""
+    """Round half away from zero, at a decimal place."""
     if not math.isfinite(x) or digits > _PLACES:
         return x
     if digits < -_PLACES:
@@ -99,7 +99,7 @@ def _round(call: Call, _: Dictionary) -> Strict:
 
 
 def _whole(function: Callable[[Floats], Floats], up: bool) -> Callable[[Call, Dictionary], Strict]:
-    """FLOOR and CEIL."""
+    """Compute FLOOR and CEIL."""
 
     def build(call: Call, _: Dictionary) -> Strict:
         arg = call.args[0].type

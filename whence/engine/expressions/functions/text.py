@@ -1,4 +1,5 @@
-"""Text functions, once for each distinct tuple of arguments; positions count from 1, and characters are code points."""
+"""Text functions, computed once per distinct tuple of arguments; positions count from 1, and characters are code
+points."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ _LONGEST = 100_000_000  # characters of a text that a function makes
 
 @lru_cache(maxsize=1024)
 def _pattern(pattern: str, escape: str) -> re.Pattern[str]:
-    """A regular expression that never tries a text twice.
+    """Compile a LIKE pattern to a regular expression that never tries a text twice.
 
     The first place where what follows a % fits is as good as any later one, but for the last part, which must end the
     text: so every part but that is an atomic group."""

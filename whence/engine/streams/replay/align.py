@@ -1,4 +1,4 @@
-"""Align: the covering intervals of a stream, laid out for the sources of a network that traces more of them.
+"""Align: the covering intervals of a stream, laid out for a network that traces more sources.
 
 Law: identity on rows and on what annotations mean. No state.
 """
@@ -13,7 +13,7 @@ from whence.engine.streams.stream import StreamOperator
 
 
 class Align(StreamOperator):
-    """Moves the columns of each source to their new places; of a source that was not traced there is nothing."""
+    """A stream whose columns of each source are moved to their new places; a source that was not traced has none."""
 
     def __init__(self, input: Operator, tracer: Tracer) -> None:
         assert input.tracer is not None

@@ -31,7 +31,7 @@ _STRETCH = Column("$stretch", BIGINT, nullable=False)
 
 
 class ReplayChain:
-    """The copy of a chain's query; it is fed from what its stream keeps."""
+    """The copy of a chain's query, fed from the retained rows of its stream."""
 
     def __init__(self, query: Node, kept: Mapping[str, ConnectionPoint], dictionary: Dictionary) -> None:
         stream, self.source, query = _apart(query)
@@ -67,7 +67,7 @@ class ReplayChain:
 
 
 def _apart(query: Node) -> tuple[nodes.Stream, str, Node]:
-    """The stream of a chain with the number of the stretch, its name as a source, and the query over it.
+    """Return the stream of a chain with the number of the stretch, its name as a source, and the query over it.
 
     The number stands before `$at` wherever that stands last; other columns keep their order."""
     match query:
@@ -103,7 +103,7 @@ def _apart(query: Node) -> tuple[nodes.Stream, str, Node]:
 
 
 def _window(window: nodes.Window, under: Node, place: int) -> Node:
-    """The window by stretches, and its columns in the old order."""
+    """Return the window by stretches, with its columns in the old order."""
     keys = tuple(k + (k >= place) for k in window.keys)
     aggs = tuple(a if a.column is None else replace(a, column=a.column + (a.column >= place)) for a in window.aggs)
     on = window.span.on

@@ -1,4 +1,4 @@
-"""Checkpoints: the state of a network as it was after some epochs, so that a replay need not begin at the beginning.
+"""Checkpoints: the state of a network after some epochs, so that a replay need not start at the beginning.
 
 A view that keeps covering intervals is asked for tids later; they are found by running an instrumented copy of its
 network over the rows of the interval (`explain/retrieve/replay.py`). A copy may **start cold**, empty at the interval's
@@ -38,8 +38,8 @@ MOST = 64
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """After some epoch: the next tid of each generator's stream, the next of the view, the last arrival, and images by
-    operator."""
+    """The state after some epoch: the next tid of each generator's stream, the next of the view, the last arrival, and
+    images by operator."""
 
     nexts: Codes
     result: int
@@ -48,7 +48,7 @@ class Checkpoint:
 
 
 class Checkpoints:
-    """Those of the network that ends with an operator."""
+    """The checkpoints of the network that ends with an operator."""
 
     def __init__(self, end: Operator) -> None:
         self.end, self.ops = end, [op for op in network(end) if not _passes(op)]
@@ -56,11 +56,11 @@ class Checkpoints:
         self.kept: list[Checkpoint] = []
 
     def begin(self) -> None:
-        """The network is about to see the first rows that its streams still keep."""
+        """Note that the network is about to read the first rows that its streams retain."""
         self.kept = [Checkpoint(np.array([k.first for k in self._inputs()], np.int64), 1)]
 
     def _inputs(self) -> list[ConnectionPoint]:
-        """The connection points that the network begins at."""
+        """Return the connection points that the network begins at."""
         return [op.inputs[0].kept for op in self.generators]  # type: ignore[attr-defined]  # streams, and views of them
 
     @property
@@ -112,13 +112,13 @@ class Checkpoints:
 
 
 def checkpoints_of(end: Operator) -> Checkpoints | None:
-    """For a view over this operator, if it keeps covering intervals and a replay of them cannot start cold."""
+    """Return checkpoints for a view over this operator, if it has covering intervals and a replay cannot start cold."""
     covering = end.tracer is not None and end.tracer.name == "covering"
     return Checkpoints(end) if covering and not starts_cold(end) else None
 
 
 def network(end: Operator) -> list[Operator]:
-    """The operators of an instrumented network, from its generators on, inputs first."""
+    """Return the operators of an instrumented network, from its generators on, inputs first."""
     found: dict[int, Operator] = {}
     todo = [(end, False)]
     while todo:
@@ -133,7 +133,7 @@ def network(end: Operator) -> list[Operator]:
 
 
 def starts_cold(end: Operator) -> bool:
-    """Whether a copy that begins empty with the first input of a result comes to that result.
+    """Tell whether a copy that begins empty with the first input of a result reproduces that result.
 
     All windows must open where they did: those of rows without groups, whose first row is the interval's; and an input
     must be one row, which a table function may make several of. Or there is one window, of a column, which is where its
@@ -159,7 +159,7 @@ def starts_cold(end: Operator) -> bool:
 
 
 def _passes(op: Operator) -> bool:
-    """Whether an operator passes every row on as it is: views in between."""
+    """Tell whether an operator passes every row on unchanged: views in between."""
     from whence.engine.streams.replay.align import Align
     from whence.engine.streams.retain import Retain
 

@@ -51,7 +51,8 @@ class Fed:
 
 
 class CoveringJoin:
-    """Feeds the rows that covering intervals name to an instrumented copy, and reads off the tids behind results."""
+    """The c-join: feeds the rows that covering intervals name to an instrumented copy, and collects the tids behind
+    results."""
 
     def __init__(
         self, results: Retain, query: Node, kept: Mapping[str, ConnectionPoint], dictionary: Dictionary

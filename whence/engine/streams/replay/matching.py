@@ -1,4 +1,4 @@
-"""Match the results that an instrumented copy gives with those that a view has published, to read off their tids.
+"""Match the results of an instrumented copy with those that a view has published, to collect their tids.
 
 Law: each result comes out again, with the same `$at`, the same hull of tids and, as far as they are compared, the same
 values; one that does not is a ReplayError (`engine/streams/replay/published.py`). A copy that begins at a checkpoint
@@ -56,7 +56,7 @@ class Wanted:
 
 
 class Numbered:
-    """Collects the tids behind results that come out numbered as they were published."""
+    """The tids behind results that come out numbered as they were published."""
 
     def __init__(self, wanted: Wanted, tracer: Tracer) -> None:
         self.wanted, self.tracer = wanted, tracer
@@ -104,7 +104,7 @@ class Numbered:
 
 
 class Keyed:
-    """Collects the tids behind results of copies that began cold, known by `$at` and intervals."""
+    """The tids behind results of copies that began cold, identified by `$at` and intervals."""
 
     def __init__(self, wanted: Wanted) -> None:
         self.wanted, kept = wanted, wanted.retain.kept
@@ -155,7 +155,7 @@ class Keyed:
 
 
 def _among(values: Codes, some: Codes) -> Codes:
-    """Where ascending values are among some, which ascend.
+    """Return the indices of ascending values among others, which ascend.
 
     >>> _among(np.array([1, 3, 3, 7]), np.array([3, 7, 9])).tolist()
     [1, 2, 3]
@@ -165,7 +165,7 @@ def _among(values: Codes, some: Codes) -> Codes:
 
 
 def _from_the_end(number: Codes) -> Codes:
-    """How many equal ones come after each.
+    """Count the equal values after each.
 
     >>> _from_the_end(np.array([5, 7, 5, 5])).tolist()
     [2, 0, 1, 0]

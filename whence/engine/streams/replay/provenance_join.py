@@ -1,4 +1,4 @@
-"""Traced: each result of a stream view beside each input behind it, as `provenance(view, source)` gives them.
+"""ProvenanceJoin: each result of a stream view beside each of its inputs, as `provenance(view, source)` gives them.
 
 Law: for every row r of the view, in its order, and every tid t of the source that r came from, ascending, one row:
 r's tid, r, t, the source's row t, and r's `$at`. Inputs are taken from the source's connection point, by tid; of one
@@ -37,7 +37,7 @@ class HasConnectionPoint(Protocol):
 
 
 class ProvenanceJoin(StreamOperator):
-    """Brings the inputs of each result, from what the source keeps."""
+    """The p-join of a stream view with the retained rows of a source."""
 
     def __init__(
         self,
@@ -146,7 +146,7 @@ class ProvenanceJoin(StreamOperator):
 
 
 def beside(tids: Codes, rows: Codes, offsets: Codes, inputs: Codes, found: Codes, at: Codes | None = None) -> Codes:
-    """The p-join: each row with its tid and, as often as there are inputs of it, the input's tid and row; then `at`.
+    """Join each row with its tid and, per input, the input's tid and row; then `at`.
 
     >>> beside(np.array([7]), np.array([[70]]), np.array([0, 2]), np.array([1, 3]), np.array([[10], [30]])).tolist()
     [[7, 70, 1, 10], [7, 70, 3, 30]]

@@ -1,4 +1,4 @@
-"""Compare what a replay gave with what a view has published.
+"""Compare the results of a replay with what a view has published.
 
 Law: a replay of deterministic operators gives each result again, with the same `$at`, the same values and the same hull
 of tids. A mismatch therefore means that a Python function gave another answer for the same arguments, or that a

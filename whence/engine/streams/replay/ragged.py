@@ -1,4 +1,4 @@
-"""Ragged columns: a list of tids for each of some rows, as `offsets` and `tids`, in whole arrays.
+"""Ragged columns: a list of tids per row, as `offsets` and `tids`, in whole arrays.
 
 Row i has `tids[offsets[i]:offsets[i + 1]]`.
 """
@@ -13,7 +13,7 @@ from whence.model.codes import Codes
 
 
 def ranges(starts: Codes, sizes: Codes) -> Codes:
-    """All of `range(start, start + size)` one after the other.
+    """Concatenate `range(start, start + size)` of all.
 
     >>> ranges(np.array([5, 0]), np.array([2, 3])).tolist()
     [5, 6, 0, 1, 2]
@@ -34,7 +34,7 @@ class Ragged(NamedTuple):
         return found
 
     def take(self, rows: Codes) -> Ragged:
-        """The lists of some rows, in their order.
+        """Return the lists of some rows, in their order.
 
         >>> Ragged(np.array([0, 2, 2, 3]), np.array([5, 6, 7])).take(np.array([2, 0])).tids.tolist()
         [7, 5, 6]
@@ -45,12 +45,12 @@ class Ragged(NamedTuple):
 
 
 def empty(rows: int) -> Ragged:
-    """So many rows without tids."""
+    """Return `count` rows without tids."""
     return Ragged(np.zeros(rows + 1, np.int64), np.empty(0, np.int64))
 
 
 def joined(parts: list[Ragged]) -> Ragged:
-    """The lists of all parts, one after the other."""
+    """Concatenate the lists of all parts."""
     if not parts:
         return empty(0)
     before = np.cumsum([0, *(int(p.offsets[-1]) for p in parts)])

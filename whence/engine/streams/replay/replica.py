@@ -34,17 +34,17 @@ Sink = Callable[[Codes, Codes], None]  # takes rows that come out, and what they
 
 
 class StreamFeed(StreamScan):
-    """Stands in for a stream: passes on what it is given, and keeps nothing."""
+    """A substitute for a stream: passes on what it is given, and keeps nothing."""
 
     def apply(self, deltas: list[Batch]) -> Batch:
         return deltas[0]
 
     def commit(self) -> None:
-        """There is nothing to keep."""
+        """Do nothing: there is no state."""
 
 
 class NetworkReplica:
-    """The copy of a view's query, empty; it is fed from what the streams keep."""
+    """The copy of a view's query, empty; it is fed from the retained rows of the streams."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class NetworkReplica:
         dictionary: Dictionary,
         way_out: Callable[[], str] | None = None,
     ) -> None:
-        """`way_out` says what to do when rows that it needs are gone."""
+        """Copy the network; `way_out` is the advice of the error when rows that it needs are gone."""
         self.view, self._kept = view, kept
         self._way_out = way_out or (lambda: f"give {view} provenance = 'lineage'")
         self.flow = flow = Dataflow()
@@ -76,7 +76,7 @@ class NetworkReplica:
         return list(self.flow.tables)
 
     def start(self, nexts: dict[str, int]) -> None:
-        """Be empty, before the row with the given tid of each stream."""
+        """Start empty, before the row with the given tid of each stream."""
         for op in self.flow.order:
             if isinstance(op, StreamOperator):
                 op.clear()
@@ -84,7 +84,7 @@ class NetworkReplica:
             generator.next = nexts[_fed_by(generator)]
 
     def resume(self, running: Checkpoints, checkpoint: Checkpoint) -> dict[str, int]:
-        """Be as the running network was at a checkpoint; the next tid of each stream."""
+        """Restore the state of the running network at a checkpoint; return the next tid of each stream."""
         nexts = {_name_of(op): int(tid) for op, tid in zip(running.generators, checkpoint.nexts.tolist(), strict=True)}
         self.start(nexts)
         place = {id(op): n for n, op in enumerate(running.ops)}
@@ -149,7 +149,7 @@ class NetworkReplica:
 
 
 def _pairs(theirs: Operator, mine: Operator) -> list[tuple[Operator, Operator]]:
-    """The operators of the running network, each with its copy."""
+    """Pair the operators of the running network with their copies."""
     found, todo, seen = [], [(theirs, mine)], set()
     while todo:
         a, b = todo.pop()
@@ -173,12 +173,12 @@ def _fed_by(generator: Generate) -> str:
 
 
 def _name_of(generator: Generate) -> str:
-    """The stream or view that a generator of the running network reads."""
+    """Return the stream or view that a generator of the running network reads."""
     read = generator.inputs[0]
     assert isinstance(read, (StreamScan, Retain))
     return read.name
 
 
 def nothing(name: str) -> Operator:
-    """Resolves the views of a plan that has none."""
+    """Resolve the views of a plan that has none."""
     raise ReplayError(f"view {name} is not written out in the copy of a network")

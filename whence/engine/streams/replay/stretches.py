@@ -37,7 +37,8 @@ def is_dense(begins: Codes, ends: Codes) -> bool:
 
 @dataclass(frozen=True)
 class ReplayNeeds:
-    """What results need of the streams of a network: the first tid of each generator's stream, a row per result."""
+    """The rows that results need of a network's streams: the first tid of each generator's stream, one row per
+    result."""
 
     checkpoints: Checkpoints
     tids: Codes  # [results, generators]

@@ -1,4 +1,4 @@
-"""Latest: the rows that are in a stream's window now, as a relation.
+"""Latest: the rows in a stream's window now, as a relation.
 
 Law: after every epoch the output is the last `size` rows of each key, or the rows of each key whose value is greater
 than its newest value less `size`. A row that comes and goes within an epoch is not seen. State: the window
@@ -21,7 +21,7 @@ from whence.plan.streams.model import Span
 
 
 class Latest(StreamOperator):
-    """`latest(s, …)`: rows come and go."""
+    """The relation `latest(s, …)`."""
 
     def __init__(self, input: Operator, span: Span, schema: Schema) -> None:
         self.schema, self.inputs, self.span = schema, [input], span
@@ -97,7 +97,7 @@ class Latest(StreamOperator):
 
 
 def shown(span: Span, schema: Schema) -> str:
-    """A window for EXPLAIN.
+    """Describe a window for EXPLAIN.
 
     >>> from whence.model.types import BIGINT, Column
     >>> shown(Span(3, by=(0,)), Schema((Column("loc", BIGINT),)))

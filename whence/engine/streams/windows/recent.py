@@ -1,4 +1,4 @@
-"""Recent: the rows of a stream that are in the window now, of each key.
+"""Recent: the rows of a stream that are in the window now, per key.
 
 Laws: in a window of so many rows are the last ones of each key. In one by value, a row that has a smaller value than
 one of its key before it, or none, is late and never in; the others are in until their user lets them go. What an epoch
@@ -27,13 +27,14 @@ _NEW = np.array([0, 0, 0, NULL, NULL, -1], np.int64)  # a group that no row has 
 
 
 class KeyNumbers:
-    """Keys of some columns, numbered from 0 in the order they came. Without columns there is one from the start."""
+    """The keys of some columns, numbered from 0 in order of arrival. Without columns there is one from the start."""
 
     def __init__(self, columns: int) -> None:
         self.columns, self._whole = columns, np.arange(columns)
         self.clear()
 
     def clear(self) -> None:
+        """Reset to the initial state; the owner of the keys clears them."""
         self._keys = np.empty((16, self.columns), np.int64)
         self._slots = np.zeros(32, np.int64)
         self._meta = np.array([0 if self.columns else 1], np.int64)
@@ -43,7 +44,7 @@ class KeyNumbers:
         return int(self._meta[0])
 
     def number(self, rows: Codes, cols: Codes) -> Codes:
-        """The numbers of the keys that rows have in these columns; NULL is a key like others."""
+        """Number the keys that rows have in these columns; NULL is a key like others."""
         if not self.columns:
             return np.zeros(len(rows), np.int64)
         group, done = np.empty(len(rows), np.int64), 0
@@ -60,6 +61,7 @@ class KeyNumbers:
             rk.fill_keys(self._keys, self._whole, self._slots, len(self))
 
     def commit(self) -> None:
+        """Commit; return whether rows that left were dropped, so that positions have changed."""
         self._committed = len(self)
 
     def undo(self) -> None:
@@ -90,7 +92,7 @@ class KeyNumbers:
 
 
 class Recent:
-    """The rows in one window. Whoever moves it (`Latest`, `WindowJoin`) calls kernels with `address`."""
+    """The rows in one window. Its user (`Latest`, `WindowJoin`) moves it by kernels that take `address`."""
 
     def __init__(
         self,
@@ -101,8 +103,8 @@ class Recent:
         cols: tuple[int, ...] = (),
         width: int | float | None = None,
     ) -> None:
-        """`schema` has `$at`; `cols` are the columns to be joined on; `width` is that of the window that ends with a
-        row, if it is by value."""
+        """Make an empty window. `schema` has `$at`; `cols` are the columns to be joined on; `width` is that of the
+        window that ends with a row, if it is by value."""
         self.span, self.keys, self.width = span, keys, width
         self._cols = np.array(cols, np.int64)
         self._type = schema.types[span.on] if span.on is not None else None
@@ -135,8 +137,8 @@ class Recent:
         return int(self.side.meta[rk.LIVE])
 
     def admit(self, batch: Batch, group: Codes) -> tuple[int, int]:
-        """Rows with the numbers of their keys: those that are not late get positions from the first to the second, but
-        are not in yet."""
+        """Append rows with the numbers of their keys. Those that are not late get positions from the first to the
+        second that is returned, but are not in the window yet."""
         rows, ann = batch.rows, batch.ann
         if self._type is not None and len(rows):
             late = np.empty(len(rows), np.int64)
@@ -159,7 +161,7 @@ class Recent:
             self.side.low[start:end] = below(values, self.width, self._type)
 
     def prepare(self) -> None:
-        """Keys have been numbered: there will be something known of each, to be logged once."""
+        """Make room for the state and the log of each key, after keys have been numbered."""
         attrs = self.side.attrs
         if len(self.keys) > len(attrs):
             more = np.tile(_NEW, (2 * len(self.keys) - len(attrs), 1))
@@ -170,7 +172,7 @@ class Recent:
             self.side.replace(log=log)
 
     def _room(self) -> None:
-        """As much room for what is known of rows as for rows."""
+        """Make as much room for the state of rows as for rows."""
         side, room = self.side, len(self.arrivals.rows)
         if side.rows is self.arrivals.rows:
             return
@@ -196,7 +198,7 @@ class Recent:
         return True
 
     def positions(self) -> Codes:
-        """Of the rows that are in."""
+        """Return the positions of the rows in the window."""
         end, side = self.arrivals.end, self.side
         return np.flatnonzero(np.arange(end) >= side.attrs[side.group[:end], rk.HEAD])
 
@@ -268,7 +270,7 @@ class Recent:
 
 
 def _sound(group: Codes, attrs: Codes) -> bool:
-    """Whether the rows from each key's first one on are as many as it says, and end with its last one."""
+    """Tell whether the rows from each key's first one on match its count, and end with its last one."""
     keys, rows = len(attrs), len(group)
     if rows and (group.min() < 0 or group.max() >= keys):
         return False

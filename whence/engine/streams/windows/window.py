@@ -1,4 +1,4 @@
-"""Window: one row for each group of each window of a stream, when the window closes.
+"""Window: one row per group of each window of a stream, when the window closes.
 
 Law: what a window gives is a function of its rows in their order. Rows are summed up in panes, the least that comes or
 goes, and panes are combined: sums, extremes, the first and the last, and spreads by two stacks that subtract nothing
@@ -132,7 +132,7 @@ class Window(StreamOperator):
         return Batch(out, ann)
 
     def _with_parts(self, rows: Codes) -> Codes:
-        """The rows with the words of wide decimals that are added up, before $at."""
+        """Return the rows with the words of wide decimals that are added up, before $at."""
         if not self._plan.parted:
             return rows
         columns = (np.ascontiguousarray(rows[:, c]) for c in self._plan.parted)
@@ -140,7 +140,7 @@ class Window(StreamOperator):
         return np.column_stack((rows[:, :-1], *words, rows[:, -1]))
 
     def _with_codes(self, out: Codes) -> Codes:
-        """The rows out, their wide decimals as codes instead of words."""
+        """Return the rows out with their wide decimals as codes instead of words."""
         if not self._plan.wide:
             return out
         for place, number in enumerate(self._plan.wide):
@@ -151,7 +151,7 @@ class Window(StreamOperator):
         return np.ascontiguousarray(out[:, : len(self.schema)])
 
     def _advance(self, rows: Codes, ann: Codes) -> tuple[Codes, Codes, Codes]:
-        """Rows out, with their annotations; which rows are late."""
+        """Add rows; return the rows out, their annotations, and which rows are late."""
         scalar, traced = self._scalar, self.tracer is not None
         count = len(rows)
         often = self.span.every if self.span.on is None else 1
@@ -211,7 +211,7 @@ class Window(StreamOperator):
             out, info = _longer(out, room), _longer(info, room if traced else 0)
 
     def _taken(self, ann: Codes, first: int, end: int, owner: Codes, pane_of: Codes, info: Codes) -> Codes:
-        """The annotations of the rows out since the last were taken, taking in those of rows[first:end]."""
+        """Return the annotations of the rows out since the last call, taking in those of rows[first:end]."""
         start, stop = self._scalar[[st.S_TAKEN, st.S_OUT]].tolist()
         if isinstance(self._annotations, NoTrace):
             return np.ones(stop - start, np.int64)
@@ -220,7 +220,7 @@ class Window(StreamOperator):
         return self._annotations.take(ann[some], active, owner[some], pane_of[some], info[start:stop], disorder)
 
     def _newest(self, row: Codes) -> int:
-        """The greatest value that a row's clock has seen, asked for the first late row alone."""
+        """Return the greatest value that a row's clock has seen, for the first late row alone."""
         if self.late.count:
             return NULL
         store = self._stores["clocks"]
@@ -229,7 +229,7 @@ class Window(StreamOperator):
         return int(clocks[mine, st.C_NEWEST].max(initial=NULL))
 
     def _failed(self, status: int, what: str) -> EvaluationError:
-        """Why the kernel stopped at a row."""
+        """Return the error for the status with which the kernel stopped."""
         if status == st.UNFIT:
             group = self._groups.k.data[int(self._scalar[st.S_WHERE]), self._plan.plan[st.P_KEYS] :]
             return self._too_large(int(self._scalar[st.S_WHICH]), group)

@@ -1,4 +1,5 @@
-"""WindowJoin: pairs of rows of two streams, made when the later one comes, if the earlier is in its side's window then.
+"""WindowJoin: pairs of rows of two streams, emitted when the later row comes if the earlier one is in its side's
+window.
 
 Law: rows come one by one, in the order of `$at`, the left one first of those that came together; each meets the rows in
 the other side's window, the first that came first, and then enters its own. A window of rows holds the last ones (of
@@ -35,7 +36,7 @@ _NAMES = ("left", "right")
 
 
 class WindowJoin(StreamOperator):
-    """Inner join of two streams over windows: both of rows, or both by value."""
+    """The inner join of two streams over windows: both of rows, or both by value."""
 
     def __init__(
         self,
@@ -95,7 +96,7 @@ class WindowJoin(StreamOperator):
         return Batch(rows, self.tracer.times(sides[0].arrivals.carried(lpos), sides[1].arrivals.carried(rpos)))
 
     def _arrive(self, deltas: list[Batch]) -> Codes:
-        """Rows get positions; in which order they meet, as `mk.join_rows` wants it."""
+        """Append rows to both sides; return the order in which they are joined, as `mk.join_rows` takes it."""
         groups = [self._keys[s].number(deltas[s].rows, self._by[s]) for s in (0, 1)]
         for side in self._sides:
             side.prepare()
@@ -108,7 +109,7 @@ class WindowJoin(StreamOperator):
         return np.concatenate(marks)[np.argsort(np.concatenate(whens), kind="stable")]
 
     def _tried(self, lpos: Codes, rpos: Codes) -> tuple[Codes, Codes, Codes]:
-        """The joined rows that pass the test, and the positions of their parts."""
+        """Return the joined rows that pass the test, and the positions of their parts."""
         left, right = (side.arrivals.rows for side in self._sides)
         rows = np.empty((len(lpos), len(self.schema)), np.int64)
         width = left.shape[1] - 1
@@ -192,7 +193,7 @@ class WindowJoin(StreamOperator):
 
 
 def _room_for_chains(side: Recent, more: int) -> None:
-    """A hash table that is at most half full when so many rows have come."""
+    """Grow the hash table so that it is at most half full with `more` rows more."""
     slots = side.side.slots
     room = len(slots)
     while room < 2 * (int(side.side.meta[rk.CHAINS]) + more):
@@ -204,7 +205,7 @@ def _room_for_chains(side: Recent, more: int) -> None:
 
 
 def _chain(side: Recent) -> None:
-    """Chains of the rows that are in, from nothing."""
+    """Rebuild the chains of the rows in the window."""
     room = 16
     while room < 2 * side.live:
         room *= 2

@@ -1,4 +1,4 @@
-"""What a window operator is to do, as the integer tables its kernels read (`kernels/window_state.py`)."""
+"""Plan a window operator: the integer tables that its kernels read (`kernels/window_state.py`)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SAME = 1e-9  # a size in floats that is so close to a multiple of `every` is on
 
 @dataclass(frozen=True)
 class WindowPlan:
-    """The tables, and how wide lines are."""
+    """The tables of a window operator, and the width of its lines."""
 
     plan: Codes
     units: NDArray[np.float64]
@@ -48,7 +48,7 @@ class WindowPlan:
 def plan_window(
     span: Span, keys: tuple[int, ...], aggs: tuple[Agg, ...], input: Schema, output: Schema, traced: bool
 ) -> WindowPlan:
-    """The tables of a window. `output` is the operator's schema."""
+    """Make the tables of a window. `output` is the operator's schema."""
     plan, units = _windows(span, input)
     plan[st.P_SINGLE] = set(keys) <= set(span.by)
     plan[st.P_TRACED] = traced
@@ -117,7 +117,7 @@ def _windows(span: Span, input: Schema) -> tuple[Codes, NDArray[np.float64]]:
 
 
 def _edge(agg: Agg, span: Span, plan: Codes, result: Type) -> list[int]:
-    """window_start, window_end: and the least and the greatest value that fits its type."""
+    """Return the output entry of window_start or window_end, with the least and the greatest value of its type."""
     if span.on is None:
         raise EvaluationError(f"{agg.function} is for windows over values; these are over rows")
     what = show.END if agg.function == "window_end" else show.BEGIN
@@ -134,7 +134,7 @@ def _range(type: Type) -> tuple[int, int]:
 
 
 class _Tables:
-    """The tables as they are made; what two aggregates need is kept once."""
+    """The tables under construction; what two aggregates share is stored once."""
 
     def __init__(self, input: Schema):
         self.input = input
@@ -146,7 +146,7 @@ class _Tables:
         self.group_words, self.pane_words = st.G_FIELDS, st.L_FIELDS
 
     def show(self, agg: Agg, result: Type) -> list[int]:
-        """How one aggregate is shown, after making room for what it needs."""
+        """Return the output entry of an aggregate, after making room for what it needs."""
         if agg.column is None:
             return [show.ROWS, 0, 0, 0]
         column, arg = agg.column, self.input.types[agg.column]
@@ -194,7 +194,7 @@ class _Tables:
         return [show.D_SUM if agg.distinct else show.SUM, word, _range(result)[1], 0]
 
     def _wide(self, agg: Agg, column: int, arg: Type) -> list[int]:
-        """SUM and AVG of wide decimals."""
+        """Return the output entry of SUM and AVG of wide decimals."""
         if agg.distinct:
             raise EvaluationError(
                 f"{agg.function.upper()}(DISTINCT …) in windows is for DECIMALs of up to 18 digits, not {arg}; "
@@ -206,7 +206,7 @@ class _Tables:
         return [show.WIDE_MEAN if agg.function == "avg" else show.WIDE_SUM, self._acc(acc.WIDE, at), arg.scale, 0]
 
     def _acc(self, kept: int, column: int) -> int:
-        """The word of an accumulator of panes."""
+        """Return the word of an accumulator of panes."""
         for have, of, word in self.accs:
             if (have, of) == (kept, column):
                 return word
@@ -221,7 +221,7 @@ class _Tables:
         return self.columns.index(column)
 
     def _distinct(self, kept: int, column: int) -> int:
-        """The word of an accumulator of distinct values of groups."""
+        """Return the word of an accumulator of distinct values of groups."""
         place = self._place(column)
         for have, of, word in self.distincts:
             if (have, of) == (place, kept):
@@ -232,7 +232,7 @@ class _Tables:
         return word
 
     def _order(self, column: int) -> int:
-        """The word of a root of ordered values."""
+        """Return the word of a root of ordered values."""
         place = self._place(column)
         for have, word in self.orders:
             if have == place:
