@@ -1,4 +1,4 @@
-"""A DataFrame's columns as a table's: found by name, made to be of its types, in Spark SQL.
+"""A DataFrame's columns as a table's: found by name and cast to its types, in Spark SQL.
 
 The law: what comes out encodes (`connect.rows.encode`) to the codes that the same values would have had if they had
 been inserted without Spark, or Spark stops with an error of ours that names table, column and value. That holds whether
@@ -75,7 +75,7 @@ _READ: dict[Kind, tuple[type, ...]] = {  # types that are cast, and may hold val
 
 
 class Faults:
-    """What may be wrong with a row, collected while its columns are made: raised by Spark, or given as a column."""
+    """The faults of a row, collected while its columns are built: raised by Spark, or given as a column."""
 
     def __init__(self, raising: bool = True) -> None:
         self.raising = raising
@@ -100,7 +100,7 @@ class Faults:
 
 
 def spark_type(type: Type) -> T.DataType:
-    """The type of Spark that holds a SQL type's values.
+    """Return the type of Spark that holds a SQL type's values.
 
     >>> from whence.model.types import decimal
     >>> spark_type(decimal(9, 2))
@@ -110,7 +110,7 @@ def spark_type(type: Type) -> T.DataType:
 
 
 def quoted(name: str) -> str:
-    """A column's name as Spark reads it.
+    """Quote a column's name for Spark.
 
     >>> quoted("a.b`c")
     '`a.b``c`'
@@ -119,7 +119,7 @@ def quoted(name: str) -> str:
 
 
 def found(fields: Sequence[T.StructField], name: str, table: str) -> T.StructField:
-    """The one field of that name, in any case; or an error that says which there are."""
+    """Find the one field of that name, in any case; raise an error that lists the fields."""
     same = [field for field in fields if field.name == name] or [f for f in fields if f.name.lower() == name.lower()]
     if len(same) == 1:
         return same[0]
@@ -134,7 +134,7 @@ def found(fields: Sequence[T.StructField], name: str, table: str) -> T.StructFie
 def table_columns(
     fields: Sequence[T.StructField], schema: Schema, table: str, faults: Faults, beside: Sequence[str] = ()
 ) -> list[Any]:
-    """A column of Spark for each of the table's.
+    """Build a column of Spark for each of the table's.
 
     With `beside`, a list of the other columns that may be there, any further one is an error.
     """
@@ -173,7 +173,7 @@ def shown_record(fields: Sequence[T.StructField], corrupt: Any | None) -> Any:
 
 
 def typed(value: Any, given: T.DataType, column: Column, table: str, faults: Faults) -> Any:
-    """A column's values as those of a table's column; one that does not fit is a fault."""
+    """Convert a column's values to those of a table's column; one that does not fit is a fault."""
     type = column.type
     if isinstance(given, (T.NullType, *_FITTING[type.kind])) or given == spark_type(type):
         return value
@@ -194,7 +194,7 @@ def typed(value: Any, given: T.DataType, column: Column, table: str, faults: Fau
 
 
 def or_fail(value: Any, result: Any, place: str, type: Type, faults: Faults, hint: str = "") -> Any:
-    """The result, or a fault where there is a value and no result."""
+    """Return the result, with a fault where there is a value and no result."""
     said = F.concat(F.lit(f"{place}: '"), F.substring(value.cast("string"), 1, 80))
     return faults.unless(
         value.isNotNull() & result.isNull(), F.concat(said, F.lit(f"' is not a value of type {type}{hint}")), result
@@ -202,12 +202,12 @@ def or_fail(value: Any, result: Any, place: str, type: Type, faults: Faults, hin
 
 
 def from_micros(micros: Any) -> Any:
-    """The time without a zone so many microseconds after 1970 began."""
+    """Return the time without a zone that many microseconds after 1970 began."""
     return F.timestamp_add("MICROSECOND", micros, F.lit("1970-01-01").cast("timestamp_ntz"))
 
 
 def sign(op: str, fields: Sequence[T.StructField], table: str, keyed: bool, faults: Faults) -> Any:
-    """The sign that a column of operations says, a tinyint."""
+    """Return the sign that a column of operations says, a tinyint."""
     field = found(fields, op, table)
     value, given = F.col(quoted(field.name)), field.dataType
     if op == SIGN and isinstance(given, T.ByteType):
@@ -238,7 +238,7 @@ def _sign_of(value: Any, comes: Any, goes: Any, either: Any, table: str, op: str
 
 
 def raised_in_sql(error: PySparkException) -> DataError | None:
-    """The error that `raise_error` brought about."""
+    """Return the error that `raise_error` caused."""
     if error.getCondition() != "USER_RAISED_EXCEPTION":
         return None
     return DataError((error.getMessageParameters() or {}).get("errorMessage", str(error)))

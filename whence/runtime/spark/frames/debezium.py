@@ -1,4 +1,4 @@
-"""Debezium's change events as rows that come and go, in Spark SQL functions alone.
+"""Debezium's change events as insertions and deletions of rows, in Spark SQL functions alone.
 
     {"before": {"id": 1, …} | null, "after": {"id": 1, …} | null, "op": "u", …}
 
@@ -67,7 +67,8 @@ def read(
     *,
     timestamps: Unit = "auto",
 ) -> Any:
-    """The table's columns and `whence_sign`: a row for each row that comes or goes, in the order of the messages.
+    """Read events as the table's columns and `whence_sign`: one row per insertion or deletion, in the order of the
+    messages.
 
     `df`, batch or streaming, has a column `value` with messages (text, bytes or a struct), or the columns before, after
     and op. A message that is none, or has a value that does not fit, is an error with its beginning; if `faults` are to
@@ -113,7 +114,7 @@ def read(
 
 
 def _events(df: Any, table: str) -> tuple[Any, Any]:
-    """The columns before, after and op of every message (all NULL where it is none), and how to show one."""
+    """Return the columns before, after and op of every message (all NULL where it is none), and how to show one."""
     fields = df.schema.fields
     names = {field.name.lower() for field in fields}
     if {"before", "after", "op"} <= names:
@@ -155,7 +156,8 @@ def _structured(df: Any, fields: Sequence[T.StructField], prefix: str, table: st
 
 
 def _changes(sample: Any, table: str, key: tuple[int, ...], raising: bool) -> Any:
-    """An array of the signs that an event brings: -1 its `before` goes, +1 its `after` comes, 0 it is none, and why."""
+    """Return the signs that an event brings as an array: -1 deletes its `before`, +1 inserts its `after`, 0 is a fault;
+    and why."""
     op, before, after = F.lower(F.col("op")), F.col("before").isNotNull(), F.col("after").isNotNull()
     shown = F.concat(F.lit("'"), F.substring(F.regexp_replace(sample, r"\s+", " "), 1, 200), F.lit("'"))
 
@@ -188,7 +190,7 @@ def _changes(sample: Any, table: str, key: tuple[int, ...], raising: bool) -> An
 
 
 def _from_map(column: Column, table: str, needed: bool, faults: Faults) -> tuple[Any, T.DataType]:
-    """A column of `row`, which was JSON; `needed` in old rows too. One that is missing is a fault."""
+    """Return a column of `row`, which was JSON; `needed` in old rows too. One that is missing is a fault."""
     row = F.col("row")
     value = F.try_element_at(row, F.lit(column.name))
     names = F.concat_ws(", ", F.map_keys(row))
@@ -200,7 +202,7 @@ def _from_map(column: Column, table: str, needed: bool, faults: Faults) -> tuple
 
 
 def _from_struct(images: dict[str, T.DataType], column: Column, table: str, is_key: bool) -> tuple[Any, T.DataType]:
-    """A column of the structs `before` and `after`."""
+    """Return a column of the structs `before` and `after`."""
     values: dict[str, Any] = {}
     types: list[T.DataType] = []
     for name in ("after", "before"):
@@ -221,18 +223,18 @@ def _from_struct(images: dict[str, T.DataType], column: Column, table: str, is_k
 
 
 def _is_time(given: T.DataType, column: Column) -> bool:
-    """Whether a column of times may hold whole numbers."""
+    """Tell whether a column of times may hold whole numbers."""
     timely = column.type.kind in (Kind.DATE, Kind.TIMESTAMP, Kind.INTERVAL)
     return timely and isinstance(given, (T.StringType, *_WHOLE))
 
 
 def _number(value: Any, given: T.DataType, column: Column) -> Any:
-    """The whole number that stands for a time."""
+    """Return the whole number that stands for a time."""
     return value.try_cast("bigint") if _is_time(given, column) else F.lit(None)
 
 
 def _read(value: Any, number: Any, given: T.DataType, column: Column, table: str, unit: Unit, faults: Faults) -> Any:
-    """A value as Debezium writes it: whole numbers may be times."""
+    """Read a value as Debezium writes it: whole numbers may be times."""
     type, place = column.type, f"table {table}, column {column.name}"
     if type.kind is Kind.BOOLEAN and isinstance(given, _WHOLE):
         return or_fail(value, F.when(value.isin(0, 1), value == 1), place, type, faults)

@@ -30,7 +30,7 @@ SMALL = 1_000_000
 
 
 def is_frame(data: Any) -> bool:
-    """Whether this is a DataFrame of Spark; asks without loading pyspark.
+    """Tell whether this is a DataFrame of Spark, without loading pyspark.
 
     >>> is_frame([(1, 2)])
     False
@@ -41,7 +41,7 @@ def is_frame(data: Any) -> bool:
 
 
 def check(df: Any) -> None:
-    """WhenceError unless this is a DataFrame that Whence can read."""
+    """Raise WhenceError unless this is a DataFrame that Whence can read."""
     if not is_frame(df):
         raise WhenceError(f"expected a DataFrame of Spark, not {type(df).__name__:.80}")
     if type(df).__module__.startswith("pyspark.sql.connect"):
@@ -52,7 +52,7 @@ def check(df: Any) -> None:
 
 
 def to_arrow(df: Any) -> pa.Table:
-    """The rows of a DataFrame, here."""
+    """Collect the rows of a DataFrame to the driver."""
     from whence.runtime.spark.session.errors import jvm_errors
 
     if df.isStreaming:
@@ -127,7 +127,7 @@ def reject_parts(runtime: Any, refused: Sequence[Reject], source: str, batch: in
 
 
 def to_spark(runtime: Any, name: str, folder: str | Path | None = None) -> Any:
-    """A table or view as of now as a DataFrame.
+    """Return a table or view as of now as a DataFrame.
 
     With `folder` it is written there as Parquet whatever its size, and is the caller's to remove. An INTERVAL comes out
     as text, and a TIMESTAMP as `timestamp_ntz`.
@@ -150,7 +150,7 @@ def to_spark(runtime: Any, name: str, folder: str | Path | None = None) -> Any:
 
 
 def spark_schema(schema: Schema) -> Any:
-    """The columns as Spark's, INTERVAL as text."""
+    """Return the columns as Spark's, INTERVAL as text."""
     from pyspark.sql import types as T  # noqa: N812 - as everybody calls it
 
     from whence.runtime.spark.frames.columns import spark_type
@@ -164,12 +164,12 @@ def spark_schema(schema: Schema) -> Any:
 
 
 def frame(spark: Any, table: pa.Table, schema: Schema) -> Any:
-    """An Arrow table with these columns as a DataFrame."""
+    """Convert an Arrow table with these columns to a DataFrame."""
     return spark.createDataFrame(plain(table), schema=spark_schema(schema))
 
 
 def plain(table: pa.Table) -> pa.Table:
-    """Intervals, which Spark does not take from Arrow, as text."""
+    """Convert intervals, which Spark does not take from Arrow, to text."""
     for i, field in enumerate(table.schema):
         if field.type == pa.month_day_nano_interval():
             spans = table.column(i).to_pylist()
@@ -179,7 +179,7 @@ def plain(table: pa.Table) -> pa.Table:
 
 
 def changes_frame(spark: Any, rows: Codes, counts: Codes, schema: Schema, dictionary: Any, epoch: int) -> Any:
-    """What an epoch changed as a DataFrame: the columns, then whence_op, whence_count and whence_epoch."""
+    """Return the changes of an epoch as a DataFrame: the columns, then whence_op, whence_count and whence_epoch."""
     from pyspark.sql import types as T  # noqa: N812
 
     from whence.connect.rows import to_arrow

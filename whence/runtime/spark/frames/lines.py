@@ -1,4 +1,4 @@
-"""Find the lines of rejected records: Spark's readers tell the file of a record, but not its line.
+"""Find the lines of rejected records: Spark's readers report the file of a record, but not its line.
 
 A file with rejected records is read once more, as text. A line is a record's if it is its text, or says the same: an
 object of JSON with the same members, or a line of CSV with the same values by its header.

@@ -1,4 +1,4 @@
-"""Rows of a DataFrame to the partitions they belong to: one Spark job, in which each task encodes and routes its own.
+"""Route rows of a DataFrame to their partitions: one Spark job, in which each task encodes and routes its own rows.
 
 The law: the parts that `route_frame` gives hold exactly the rows that the DataFrame had in the one attempt of each task
 that Spark counted, in the order of Spark's partitions and in theirs within one. A task with few rows gives them back as
@@ -70,7 +70,7 @@ _SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class Routing:
-    """Everything that a task needs to know to encode and route rows of a table."""
+    """The settings that a task needs to encode and route rows of a table."""
 
     partitions: int
     tables: dict[str, tuple[Schema, Distribution]]
@@ -236,7 +236,7 @@ def _lines(df: Any, on_error: OnError) -> Any:
 
 @dataclass(frozen=True)
 class JsonLines:
-    """How lines of JSON become rows: as in files that are read without Spark."""
+    """The conversion of lines of JSON to rows, as in files that are read without Spark."""
 
     op: str | None  # the member that says whether a row comes or goes
     keyed: bool
@@ -268,7 +268,7 @@ class JsonLines:
 
 @contextmanager
 def _errors(what: str) -> Iterator[None]:
-    """Spark's errors as ours, those that our SQL expressions raise with them."""
+    """Turn Spark's errors into ours, including those that our SQL expressions raise."""
     from pyspark.errors import PySparkException
 
     from whence.runtime.spark.frames.columns import raised_in_sql
@@ -321,7 +321,7 @@ def _tidy(task: Task, keep: set[str]) -> None:
 
 @dataclass(frozen=True)
 class Task:
-    """What a task does: called by Spark in a worker with its batches, it yields what becomes of them."""
+    """The work of a task: called by Spark in a worker with its batches, it yields the routed rows."""
 
     table: str
     schema: Schema
@@ -447,7 +447,7 @@ class Task:
         return Reject(file or None, None, reason(error, self.table), record_of(row.select(range(len(self.schema)))))
 
     def section(self, kind: str, data: bytes, dictionary: Dictionary) -> tuple[Section, int, list[Reject]]:
-        """In the driver, return what a task has returned, and what of it does not fit here."""
+        """Return, in the driver, what a task has returned, and the rows that do not fit here."""
         if kind == "rows":
             batches = pa.ipc.open_stream(data).read_all().to_batches()
             rows, signs, skipped, rejects = self.encode(batches, dictionary)
@@ -457,7 +457,7 @@ class Task:
 
 
 def counted(rows: Codes) -> Codes:
-    """Rows of a stream with one more column, which counts them; they arrive in that order (`InputSection.at`)."""
+    """Append a column that counts the rows of a stream; they arrive in that order (`InputSection.at`)."""
     out = np.empty((len(rows), rows.shape[1] + 1), np.int64)
     out[:, :-1] = rows
     out[:, -1] = np.arange(len(rows))
@@ -465,7 +465,7 @@ def counted(rows: Codes) -> Codes:
 
 
 def by_partition(table: str, routing: Routing, rows: Codes, signs: Codes) -> list[tuple[str, int, Codes, Codes]]:
-    """The rows of a table by their partition, in their order, as `write_input` takes them."""
+    """Split the rows of a table by partition, in their order, as `write_input` takes them."""
     schema, dist = routing.tables[table]
     if dist.kind == "all":
         return [(table, EVERY, rows, signs)]
@@ -503,7 +503,8 @@ _KNOWN: dict[Address, RemoteDictionary] = {}
 
 
 def _words(address: Address) -> RemoteDictionary:
-    """The words of a database, kept as long as this worker lives. Rows without text never ask the driver."""
+    """Return the dictionary of a database, cached as long as this worker lives. Rows without text never ask the
+    driver."""
     if address not in _KNOWN:
         if len(_KNOWN) >= 4:  # databases that one worker has met; the words of one may be many
             _KNOWN.clear()

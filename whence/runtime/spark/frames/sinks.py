@@ -1,4 +1,4 @@
-"""Changes of views to sinks of Spark: after each epoch, what it changed, as a DataFrame.
+"""Sinks: the changes of views, after each epoch, to Spark as a DataFrame.
 
 The columns of the view, then
 
@@ -53,7 +53,7 @@ _SPEC = {"format", "path", "mode", "options", "partitionBy", "table"}
 
 
 class Sink:
-    """A view whose changes are handed to a writer. Made by `changes_to`."""
+    """A view whose changes are passed to a writer. Made by `changes_to`."""
 
     def __init__(self, runtime: Any, view: str, writer: Writer, name: str) -> None:
         self.view, self.name = view, name
@@ -92,7 +92,7 @@ class Sink:
             raise
 
     def _missed(self, since: int) -> tuple[Codes, Codes]:
-        """The difference between then and now. Asked while reading."""
+        """Return the difference between then and now. Called during a read."""
         runtime = self._runtime
         if since not in runtime.retained:
             raise WhenceError(
@@ -134,7 +134,7 @@ class Sink:
         self.stop()
 
     def __call__(self, epoch: int, changes: Mapping[str, Batch]) -> None:
-        """An epoch was committed."""
+        """Write the changes of a committed epoch."""
         change = changes.get(self.view)
         if change is not None:
             change = self._runtime.visible(self.view, change)  # of copies in several partitions one may come, one go
@@ -243,7 +243,7 @@ def changes_to(
 
 
 def _by(spec: Mapping[str, Any]) -> Writer:
-    """A writer that does what a dict says."""
+    """Make the writer that a dict describes."""
     unknown = set(spec) - _SPEC if isinstance(spec, Mapping) else {"?"}
     if unknown or ("path" in spec) == ("table" in spec):
         raise WhenceError(

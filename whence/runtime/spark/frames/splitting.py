@@ -1,4 +1,4 @@
-"""A batch that is too large for one epoch, as several, each exactly once.
+"""Split a batch that is too large for one epoch into several, each exactly once.
 
 Spark promises that a batch that comes again has the same rows, but not that they come in the same order or in the same
 tasks: after a restart there may be more cores, and files are dealt out otherwise. So it is not enough to count how many
@@ -41,7 +41,7 @@ _PLAN = "plan.json"
 
 @dataclass(frozen=True)
 class Split:
-    """A batch of a stream, and the pieces of each epoch that it becomes."""
+    """A batch of a stream, split into the pieces of several epochs."""
 
     database: Path
     name: str
@@ -55,7 +55,7 @@ class Split:
         return self.database / STREAMS / f"{self.name}.split"
 
     def parts(self, number: int, routing: Routing) -> list[Part]:
-        """What an epoch is made of, ready to be taken in."""
+        """Return the inputs of an epoch."""
         pieces = self.epochs[number]
         for file in {piece.file for piece in pieces}:
             _link(self.folder / file, self.database / INPUTS / file)
@@ -103,7 +103,7 @@ def plan(found: Routed, routing: Routing, name: str, table: str, batch: int, lim
 
 
 def resumed(database: Path, name: str, batch: int) -> Split:
-    """The plan of a batch of which a part is in."""
+    """Return the plan of a batch of which a part is committed."""
     path = database / STREAMS / f"{name}.split" / _PLAN
     try:
         content: dict[str, Any] = json.loads(Disk().read(path))
@@ -134,7 +134,7 @@ def _how(routing: Routing, table: str) -> str:
 
 
 def _moved(section: Section, split: Split, routing: Routing, disk: Disk, name: str) -> Sequence[InputSection]:
-    """The pieces of a section, in files of the plan's folder."""
+    """Move the pieces of a section to files of the plan's folder."""
     raw = [part for part in section.parts if isinstance(part, RawRows)]
     if raw:
         rows, signs = np.concatenate([p.rows for p in raw]), np.concatenate([p.signs for p in raw])
@@ -149,7 +149,7 @@ def _moved(section: Section, split: Split, routing: Routing, disk: Disk, name: s
 
 
 def _in_order(read: Sequence[RawRows], pieces: Sequence[InputSection]) -> list[RawRows]:
-    """The rows of a stream as each file had them before they were routed."""
+    """Sort the rows of a stream as each file had them before they were routed."""
     found = []
     for file in dict.fromkeys(piece.file for piece in pieces):
         parts = [part for part, piece in zip(read, pieces, strict=True) if piece.file == file]
@@ -159,7 +159,7 @@ def _in_order(read: Sequence[RawRows], pieces: Sequence[InputSection]) -> list[R
 
 
 def _link(file: Path, to: Path) -> None:
-    """One more name for a file, or where the file system has no such thing a copy of it."""
+    """Link a file under one more name, or copy it where the file system has no links."""
     with telling(to, "link"):
         to.unlink(missing_ok=True)
         try:

@@ -1,4 +1,4 @@
-"""Streams into tables: Spark's streaming DataFrames are attached to tables, and run as one.
+"""Streaming DataFrames of Spark, attached to tables and run together.
 
 Each source is one StreamingQuery, which hands its batches to `foreachBatch`; the database's own lock brings their
 epochs into one order. So a slow source does not hold up the others, and a source knows its own place.
@@ -136,7 +136,7 @@ class AttachedStreams:
         return name
 
     def _checked(self, source: AttachedStream, format: str | None, timestamps: Any) -> AttachedStream:
-        """The source, when all its columns are found; Debezium's messages become rows here."""
+        """Check that all columns of the source are found, and return it; Debezium's messages become rows here."""
         from whence.runtime.spark.frames import columns, debezium
         from whence.runtime.spark.frames.corrupt import with_corrupt_records
         from whence.runtime.spark.session.errors import jvm_errors
@@ -202,7 +202,7 @@ class AttachedStreams:
 
 
 def _trigger(given: Trigger) -> dict[str, Any]:
-    """What Spark's `trigger` is called with.
+    """Return the arguments for Spark's `trigger`.
 
     >>> _trigger("1 second"), _trigger(0.5), _trigger("once")
     ({'processingTime': '1 second'}, {'processingTime': '500 milliseconds'}, {'availableNow': True})
@@ -226,7 +226,7 @@ class _Stopped(WhenceError):  # noqa: N818 - it is none
 
 @dataclass
 class Flow:
-    """One source while it runs: what Spark calls with each batch."""
+    """A running source: Spark calls it with each batch."""
 
     source: AttachedStream
     runtime: Any
@@ -348,7 +348,7 @@ def _warn_of_others(source: AttachedStream, fields: Sequence[Any], schema: Schem
 
 
 class Running:
-    """Streams that run: like Spark's StreamingQuery, over all sources. When one fails the others are stopped.
+    """The running streams: like Spark's StreamingQuery, over all sources. When one fails the others are stopped.
 
     Methods have Spark's names; those in our own style are the same.
     """
@@ -500,7 +500,7 @@ class Running:
             helper.join()
 
     def _stop_soon(self) -> None:
-        """After an error in a batch: its own thread has to leave before the queries can be stopped."""
+        """Stop the queries after an error in a batch, once its own thread has left."""
         if self._helper is None:
             self._helper = threading.Thread(target=self._stop_others, name="whence-streams-stop", daemon=True)
             self._helper.start()

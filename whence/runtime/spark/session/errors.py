@@ -1,4 +1,4 @@
-"""Errors of Spark and its Java, shown as ours.
+"""Errors of Spark and its Java, turned into ours.
 
 The law: what was raised as a WhenceError in a Python worker, or in a callback that Java made, comes out in the driver
 as the same class with the same message. Anything else becomes a SparkError with its cause in a line or two. Spark's
@@ -46,7 +46,7 @@ def jvm_errors(what: str = "") -> Iterator[None]:
 
 
 def shown(error: BaseException, what: str = "") -> WhenceError:
-    """Our error for one of Spark's."""
+    """Return our error for one of Spark's."""
     if isinstance(error, WhenceError):
         return error
     text = _text(error)
@@ -67,7 +67,7 @@ def placed(error: WhenceError, place: str) -> WhenceError:
 
 
 def raised_in_python(text: str) -> WhenceError | None:
-    """The WhenceError that a Python traceback within `text` ends with.
+    """Return the WhenceError that a Python traceback within `text` ends with.
 
     >>> raised_in_python("Traceback (most recent call last):\\nwhence.errors.DataError: no row\\n\\tat x.Y(Z)")
     DataError('no row')
@@ -81,7 +81,7 @@ def raised_in_python(text: str) -> WhenceError | None:
 
 
 def _last_raised(text: str) -> tuple[str, str, str] | None:
-    """Module, class and message of the error that the last traceback in `text` is about."""
+    """Return module, class and message of the error that the last traceback in `text` is about."""
     start = text.rfind(_TRACEBACK)
     if start < 0:
         return None
@@ -90,7 +90,7 @@ def _last_raised(text: str) -> tuple[str, str, str] | None:
 
 
 def _made(cls: type[WhenceError], message: str) -> WhenceError:
-    """An error of the class with the message, whatever its constructor would make of it."""
+    """Make an error of the class with the message, whatever its constructor takes."""
     error = cls.__new__(cls, message)
     Exception.__init__(error, message)
     if isinstance(error, SqlError):
@@ -102,7 +102,7 @@ def _made(cls: type[WhenceError], message: str) -> WhenceError:
 
 
 def _text(error: BaseException) -> str:
-    """Everything that is known of an error, its causes in Java with it."""
+    """Return everything that is known of an error, with its causes in Java."""
     try:
         return "\n".join((str(error), *_java_causes(error)))
     except Exception:  # asking Java failed: it may have died
@@ -110,7 +110,7 @@ def _text(error: BaseException) -> str:
 
 
 def _java_causes(error: BaseException) -> list[str]:
-    """What an error of Java and its causes say, the root last."""
+    """Return the messages of an error of Java and its causes, the root last."""
     java: Any = error.java_exception if isinstance(error, Py4JJavaError) else getattr(error, "_origin", None)
     said: list[str] = []
     while java is not None and len(said) < 20:
@@ -152,7 +152,7 @@ def _has_ended(error: BaseException) -> bool:
 
 
 def _first_lines(text: str) -> str:
-    """The first lines of a message that say something, without class names and stacks."""
+    """Return the first informative lines of a message, without class names and stacks."""
     text = re.split(rf"{_STACK}|\s+SQLSTATE: \w{{5}}\b|\n== SQL", text, maxsplit=1)[0]
     text = re.sub(r"^[\w.]+Exception:\s+(?=\[)", "", text)
     text = re.sub(r"\b(?:[a-z]\w*\.){2,}([A-Z]\w*)", r"\1", text)

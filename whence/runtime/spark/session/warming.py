@@ -1,4 +1,4 @@
-"""Warming up: what the first jobs of a session would wait for happens while the user is still declaring tables.
+"""Warm-up: do what the first jobs of a session would wait for while the user is still declaring tables.
 
 A session's first job starts Python daemons (one for RDDs, one for DataFrames), loads Whence into workers and lets the
 JVM compile its way; together this takes ten seconds or more on a small machine. It is done once a session, beside
