@@ -1,36 +1,50 @@
 # Everything a newcomer needs: `make demo` to see it, `make test` to check it, `make bench` to measure it.
+# `make test-deep` looks harder: more random programs, seeds and crashes (MINUTES=10 of random programs).
 # Set PYTHON to choose an interpreter; otherwise the first one of 3.11 or later that can make virtual environments is taken.
 
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3.14 python3 python; do \
 	"$$p" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && { echo "$$p"; break; }; done)
 VENV := .venv
 BIN := $(VENV)/bin
+CORE := $(VENV)/.core
+SPARK := $(VENV)/.spark
 STAMP := $(VENV)/.installed
 WARM := $(VENV)/.warmed
 BENCH := $(VENV)/.bench
-KERNELS := whence/model/jit.py whence/model/record.py $(shell find whence -name '*.py' -path '*kernels*')
+KERNELS := whence/model/jit.py whence/model/record.py $(shell find whence -name '*.py' -path '*/kernels/*')
+PIP := $(BIN)/python -m pip install -q --no-compile --disable-pip-version-check -c constraints.txt
 PYTEST_ARGS ?= -n auto --dist loadgroup
 
-.PHONY: setup test lint demo bench clean
+.PHONY: setup test test-deep lint demo bench clean
 
-setup: $(WARM)
+# Kernels need the core alone, so they are compiled while the rest is installed.
+setup:
+	@$(MAKE) --no-print-directory $(CORE)
+	@$(MAKE) --no-print-directory -j 2 $(STAMP) $(WARM)
 
-$(STAMP): pyproject.toml constraints.txt
+$(CORE): pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "Whence needs Python 3.11 or later with the venv module; set PYTHON=/path/to/python" >&2; exit 1; }
 	@echo "Installing into $(VENV)"
 	@test -x $(BIN)/python || "$(PYTHON)" -m venv $(VENV)
-	@$(BIN)/python -m pip install -q -c constraints.txt -e '.[dev,spark]'
+	@$(PIP) -e .
 	@touch $@
 
+$(SPARK): $(CORE)
+	@$(PIP) -e '.[spark]'
+	@touch $@
+
+$(STAMP): $(CORE)
+	@$(PIP) -e '.[dev,spark]'
+	@touch $(SPARK) $@
+
 # What is cached and still valid is not compiled again (whence/model/jit.py).
-$(WARM): $(STAMP) $(KERNELS)
-	@echo "Compiling kernels (once; about two minutes)"
-	@$(BIN)/python -m whence.engine.warm
-	@$(BIN)/python -m whence.explain.warm
+$(WARM): $(CORE) $(KERNELS)
+	@echo "Compiling kernels (once; a minute or two, on all cores)"
+	@$(BIN)/python -m whence.runtime.warm
 	@touch $@
 
 $(BENCH): $(STAMP)
-	@$(BIN)/python -m pip install -q -c constraints.txt -e '.[dev,spark,bench]'
+	@$(PIP) -e '.[dev,spark,bench]'
 	@touch $@
 
 lint: $(STAMP)
@@ -41,7 +55,14 @@ lint: $(STAMP)
 test: setup lint
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
-demo: setup
+MINUTES ?= 10
+test-deep: setup lint
+	WHENCE_DEEP=1 $(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m tests.programs --minutes $(MINUTES)
+
+demo:
+	@$(MAKE) --no-print-directory $(CORE)
+	@$(MAKE) --no-print-directory -j 2 $(SPARK) $(WARM)
 	$(BIN)/whence demo pipeline
 
 bench: setup $(BENCH)

@@ -185,7 +185,7 @@ def test_spark_connect_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_workers_are_forked_warm_and_from_one_thread(spark: Any) -> None:
     def look(rows: Iterator[int]) -> Iterator[tuple[bool, int, str]]:
-        warm = "whence.engine.warm" in sys.modules and "pyarrow" in sys.modules
+        warm = "whence.runtime.warm" in sys.modules and "pyarrow" in sys.modules
         list(rows)
         yield warm, len(os.listdir("/proc/self/task")), sys.executable
 

@@ -1,6 +1,11 @@
-"""Compiles every kernel, so that no user waits for it: `python -m whence.engine.warm` at set-up."""
+"""Calls every kernel of operators and annotations once, on tiny inputs, so that it is compiled (`runtime.warm`).
+
+A part is what one process compiles; parts have few kernels in common.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import numpy as np
 
@@ -10,7 +15,6 @@ from whence.annotate.lineage import ENCODINGS, Lineage
 from whence.annotate.order import DepthFirst
 from whence.annotate.relative import Relative
 from whence.annotate.witnesses import Witnesses
-from whence.connect.kernels import columns, texts
 from whence.engine.build import Builder
 from whence.engine.core.batch import consolidate
 from whence.engine.core.dataflow import Dataflow
@@ -40,23 +44,17 @@ from whence.plan.partitions.exchange import exchange
 from whence.plan.recursion.rule_model import Atom, RelationKind, Rule, RuleProgram, RuleRelation
 from whence.plan.recursion.settings import Maintain
 from whence.plan.streams.model import AT, Span
-from whence.runtime.writing.kernels import signs
-from whence.state.kernels import planes
 
 
-def warm() -> None:
-    """Call each kernel once on a tiny input; later processes load the compiled code from the disk cache."""
+def _relations() -> None:
+    """Rows through a relation, an aggregate and an order."""
     rows = np.array([[1, 2], [1, 3], [1, 2]], np.int64)
     ones = np.ones(3, np.int64)
     _relation(consolidate(Batch(rows, ones)))
     first = np.zeros(1, np.int64)
     batches.join_batches(rows, first, rows, first)
     batches.number_rows(rows)
-    _columns(rows)
-    order, starts = routing.split(routing.route(rows, first, 2), 2)
-    none = np.zeros(2, bool)
-    signs.balance(ones, starts, starts[:2], none, False)
-    signs.follow_keys(order, starts, ones, order, none, ones, np.zeros(3, bool), False)
+    routing.split(routing.route(rows, first, 2), 2)
     batches.multiply_counts(ones, ones, ones)
     number, keys, totals = aggregate.group_rows(rows, first, ones)
     batches.sum_by(number, ones, len(keys))
@@ -73,28 +71,20 @@ def warm() -> None:
     ordered.add(rows, ones)
     ordered.first(rows[:, :1].copy())
     ordered.head(1)
-    _bytes()
-    for algebra in (Witnesses(), Relative()):
-        _functions(algebra)
-    _diagrams()
+
+
+def _recursion() -> None:
     for policy in POLICIES:
         _fixpoint(policy)
     for kind in ("set", "best"):
         _exchange(kind)
     _provenance()
     _letters()
-    _stream_operators()
-    _windows()
-    _tracers()
 
 
-def _columns(rows: np.ndarray) -> None:
-    """Numbers as Arrow has them: not to be written to."""
-    wide, narrow = np.ones(len(rows), np.int64), np.ones(len(rows), np.int32)
-    wide.flags.writeable = narrow.flags.writeable = False
-    columns.put_integers(wide, rows.copy(), 0, 0, 9)
-    columns.put_integers(narrow, rows.copy(), 0, 0, 9)
-    columns.put_floats(wide, rows.copy(), 0)
+def _witnesses() -> None:
+    for algebra in (Witnesses(), Relative()):
+        _functions(algebra)
 
 
 def _windows() -> None:
@@ -176,15 +166,6 @@ def _diagrams() -> None:
     (one,) = bdd.total(bdd.reorder(bdd.of_tid(names)), np.zeros(1, np.int64))
     bdd.witnesses(int(one), 1)
     bdd.labels.displaced  # noqa: B018  # computed
-
-
-def _bytes() -> None:
-    starts, data, slots = np.array([0, 1], np.int64), np.zeros(1, np.uint8), np.zeros(4, np.int64)
-    texts.add_texts(starts, data, np.zeros(1, np.int64), slots)
-    given = data.copy()
-    given.flags.writeable = False
-    texts.find_texts(starts, given, starts, data, slots, np.empty(1, np.int64))
-    planes.join_planes(given[:0], np.empty(0, np.int64))
 
 
 def _fixpoint(policy: str) -> None:
@@ -289,5 +270,13 @@ def _relation(batch: Batch) -> None:
     table.rehash(relation.slots, np.zeros(2 * len(relation.slots), np.int64))
 
 
-if __name__ == "__main__":
-    warm()
+# The longest first: so several processes end at about the same time.
+PARTS: dict[str, Callable[[], None]] = {
+    "recursion": _recursion,
+    "windows": _windows,
+    "lineage": _tracers,
+    "witnesses": _witnesses,
+    "diagrams": _diagrams,
+    "streams": _stream_operators,
+    "relations": _relations,
+}

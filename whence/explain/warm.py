@@ -1,4 +1,4 @@
-"""Compiles every kernel that answers questions, so that no user waits for it: `python -m whence.explain.warm`."""
+"""Calls every kernel that answers questions once, so that it is compiled (`runtime.warm`)."""
 
 from __future__ import annotations
 
@@ -77,7 +77,3 @@ def _graph() -> Derivations:
         roots=np.array([7], np.int32),
         dictionary=Dictionary(),
     )
-
-
-if __name__ == "__main__":
-    warm()

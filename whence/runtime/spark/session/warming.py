@@ -41,9 +41,9 @@ def _warm(spark: SparkSession) -> None:
 
 def _load() -> None:
     """Load the kernels."""
-    from whence.engine.warm import warm  # not above: `python -m` of it would find it loaded already
+    from whence.runtime.warm import load  # not above: `python -m` of it would find it loaded already
 
-    warm()
+    load()
 
 
 def _ready(items: Iterable[int]) -> Iterable[int]:

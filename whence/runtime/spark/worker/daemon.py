@@ -29,9 +29,9 @@ def prepare() -> None:
             import pyarrow.compute  # noqa: F401
             import pyspark.worker  # noqa: F401
 
-            from whence.engine.warm import warm
+            from whence.runtime.warm import load
 
-            warm()
+            load()
         except Exception as error:
             print(f"whence: cannot prepare Python workers ({error!r}); they start cold", file=sys.stderr)
     if threads() > 1:
