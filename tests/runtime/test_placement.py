@@ -12,7 +12,7 @@ from whence.runtime.spark.driver.options import read_bytes
 def rows_in(db: whence.Database, name: str) -> list[int]:
     """How many rows of a relation each partition has."""
     runtime = db._runtime
-    assert isinstance(runtime, whence.runtime.spark.sharded.Sharded)
+    assert isinstance(runtime, whence.runtime.spark.driver.sharded.Sharded)
     return [len(batch) for batch in runtime.crew.ask_all("contents", name)]
 
 

@@ -288,7 +288,7 @@ def test_an_error_in_a_streams_callback_comes_out(spark: Any, tmp_path: Path) ->
 
 def test_the_last_error_of_a_chain_counts() -> None:
     head = "Traceback (most recent call last):\n  File x\n"
-    said = f"{head}whence.errors.DataError: inner\n\nDuring handling, another:\n\n{head}"
-    assert str(raised_in_python(f"{said}whence.errors.StorageError: outer\n\tat a.B(C.java:1)")) == "outer"
+    said = f"{head}whence.model.errors.DataError: inner\n\nDuring handling, another:\n\n{head}"
+    assert str(raised_in_python(f"{said}whence.model.errors.StorageError: outer\n\tat a.B(C.java:1)")) == "outer"
     assert raised_in_python(f"{said}ValueError: outer") is None
     assert raised_in_python("whence.model.errors.DataError: no traceback") is None

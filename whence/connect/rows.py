@@ -59,7 +59,7 @@ def encode(
     [[0, 1], [1, 2]]
     >>> encode([("a", "x")], schema, Dictionary(), "link")
     Traceback (most recent call last):
-    whence.errors.DataError: table link, row 1, column cost: 'x' (str) is not a value of type INTEGER
+    whence.model.errors.DataError: table link, row 1, column cost: 'x' (str) is not a value of type INTEGER
     """
     if missing not in ("error", "null"):
         raise DataError(f"missing is 'error' or 'null', not {shown(missing)}")
@@ -78,7 +78,7 @@ def as_list_or_arrow(rows: Any, table: str) -> list[Any] | pa.Table:
     ([(1, 2)], [(1, 2), (3, 4)])
     >>> as_list_or_arrow(7, "t")
     Traceback (most recent call last):
-    whence.errors.DataError: table t: expected rows (tuples, dicts, Arrow, pandas, polars), not 7
+    whence.model.errors.DataError: table t: expected rows (tuples, dicts, Arrow, pandas, polars), not 7
     """
     if isinstance(rows, list):
         return rows
@@ -206,7 +206,7 @@ def check_columns(
     >>> from whence.model.types import Column, INTEGER
     >>> check_columns("table t", ["A"], Schema((Column("a", INTEGER), Column("b", INTEGER))))
     Traceback (most recent call last):
-    whence.errors.DataError: table t: no values for column b; give them, or missing="null" to make them NULL
+    whence.model.errors.DataError: table t: no values for column b; give them, or missing="null" to make them NULL
     """
     names = [folded(name, schema) for name in given]
     if len(set(names)) < len(names):
@@ -325,7 +325,7 @@ def check_not_null(codes: Codes, schema: Schema, table: str) -> None:
     >>> from whence.model.types import Column, TEXT
     >>> check_not_null(np.array([[NULL]]), Schema((Column("src", TEXT, nullable=False),)), "link")
     Traceback (most recent call last):
-    whence.errors.DataError: table link, row 1, column src: NULL in a NOT NULL column
+    whence.model.errors.DataError: table link, row 1, column src: NULL in a NOT NULL column
     """
     for i, column in enumerate(schema.columns):
         if not column.nullable:

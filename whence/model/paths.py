@@ -25,7 +25,7 @@ def local_path(given: str | os.PathLike[str]) -> Path:
     ('net.db', '/data/my db')
     >>> local_path("s3a://bucket/db")
     Traceback (most recent call last):
-    whence.errors.StorageError: s3a://bucket/db is a URL, and Whence takes paths of local or mounted file systems
+    whence.model.errors.StorageError: s3a://bucket/db is a URL, and Whence takes paths of local or mounted file systems
     """
     text = os.fspath(given)
     if not _URL.match(text):

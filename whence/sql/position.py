@@ -21,7 +21,7 @@ _MESSAGE_LIMIT = 400
 class LineIndex:
     """The lines and columns of the offsets of a text.
 
-    >>> Lines("ab\\ncd").at(4)
+    >>> LineIndex("ab\\ncd").at(4)
     (2, 2)
     """
 

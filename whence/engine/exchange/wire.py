@@ -29,7 +29,7 @@ def packed_size(rows: Codes) -> int:
 class MessageWriter:
     """A packet to be written.
 
-    >>> packet = Packet().numbers(np.array([1, -2**63])).numbers(np.array([300])).data(b"abc")
+    >>> packet = MessageWriter().numbers(np.array([1, -2**63])).numbers(np.array([300])).data(b"abc")
     >>> (back,) = packets(packet.letter())
     >>> back.numbers().tolist(), back.numbers().tolist(), back.data()
     ([1, -9223372036854775808], [300], b'abc')

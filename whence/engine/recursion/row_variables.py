@@ -18,7 +18,7 @@ _FEW = 4096  # names that are not worth looking for those that can be freed
 class RowVariables:
     """Names of rows of at most so many columns; shorter rows have zeros behind them.
 
-    >>> names = Names(2)
+    >>> names = RowVariables(2)
     >>> ids = names.of(np.array([0, 0, 1, 0]), np.array([[1, 2], [3, 4], [1, 2], [1, 2]])); ids.tolist()
     [0, 1, 2, 0]
     >>> [part.tolist() for part in names.rows(ids[1:3])]

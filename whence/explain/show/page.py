@@ -310,8 +310,8 @@ def _group_section(group: list[Contributing]) -> str:
 
 def _share(share: AggregateShare) -> str:
     """
-    >>> _share(Share("sum", 3, 0.25)), _share(Share("min", 3, best=True)), _share(Share("count", 1, 0.5))
-    ('3, 25 %', '3, the best', '50 %')
+    >>> [_share(AggregateShare(*given)) for given in (("sum", 3, 0.25), ("min", 3, None, True), ("count", 1, 0.5))]
+    ['3, 25 %', '3, the best', '50 %']
     """
     value = [] if share.function == "count" else ["NULL" if share.value is None else str(share.value)]
     part = [] if share.part is None else [f"{round(share.part * 100, 1):g} %"]

@@ -34,8 +34,8 @@ def shares_of(graph: Derivations, node: int) -> list[str]:
 
 def in_words(share: AggregateShare) -> str:
     """
-    >>> in_words(Share("sum", 3, 0.25)), in_words(Share("min", 3, best=True)), in_words(Share("max", None, best=False))
-    ('3: 25 % of SUM', '3: the MIN', 'NULL: not the MAX')
+    >>> [in_words(AggregateShare(*given)) for given in (("sum", 3, 0.25), ("min", 3, None, True), ("max", None, None, False))]
+    ['3: 25 % of SUM', '3: the MIN', 'NULL: not the MAX']
     """
     name = share.function.upper()
     value = "" if share.function == "count" else f"{'NULL' if share.value is None else share.value}: "

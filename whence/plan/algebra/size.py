@@ -24,7 +24,7 @@ class PlanSize(NamedTuple):
 def size_of(plan: Node | Expr) -> PlanSize:
     """The size of a plan or an expression.
 
-    >>> from whence.plan.expr import Call, Lit
+    >>> from whence.plan.algebra.expressions import Call, Lit
     >>> from whence.model.types import BIGINT
     >>> expr = Lit(BIGINT, 1)
     >>> for _ in range(60):

@@ -31,7 +31,7 @@ def describe_dist(dist: Distribution, schema: Schema) -> str:
     """A distribution in words.
 
     >>> from whence.model.types import TEXT, Column
-    >>> describe_dist(Dist("hash", (1,)), Schema((Column("src", TEXT), Column("dst", TEXT))))
+    >>> describe_dist(Distribution("hash", (1,)), Schema((Column("src", TEXT), Column("dst", TEXT))))
     'by dst'
     """
     match dist.kind:

@@ -42,7 +42,7 @@ def _factor_node(node: Node) -> Node:
 def factor(expr: Expr) -> Expr:
     """The condition as one that has the same value, with what all branches of an OR share before the OR.
 
-    >>> from whence.plan.expr import Col
+    >>> from whence.plan.algebra.expressions import Col
     >>> a, b, x = (Col(BOOLEAN, i) for i in range(3))
     >>> str(factor(Call(BOOLEAN, "or", (Call(BOOLEAN, "and", (a, x)), Call(BOOLEAN, "and", (b, x))))))
     '(#2 and (#0 or #1))'
@@ -71,7 +71,7 @@ def _factor_or(expr: Call) -> Expr:
 def implied(expr: Expr, allowed: Collection[int]) -> Expr | None:
     """What a condition that is true says of the allowed columns alone, if it says something that cannot fail.
 
-    >>> from whence.plan.expr import Col
+    >>> from whence.plan.algebra.expressions import Col
     >>> a, b, c, d = (Col(BOOLEAN, i) for i in range(4))
     >>> cases = Call(BOOLEAN, "or", (Call(BOOLEAN, "and", (a, c)), Call(BOOLEAN, "and", (b, d))))
     >>> str(implied(cases, {0, 1})), implied(cases, {0, 2})

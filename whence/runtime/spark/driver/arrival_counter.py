@@ -9,7 +9,7 @@ from dataclasses import dataclass
 class ArrivalCounter:
     """Of one stream: the tid that the next row gets, and the `$at` of the last, or of a promise.
 
-    >>> numbers = Numbers(); numbers.note(3, 7); numbers
+    >>> numbers = ArrivalCounter(); numbers.note(3, 7); numbers
     Numbers(next=4, last_at=7)
     """
 

@@ -34,10 +34,10 @@ _NO_MODULE = re.compile(r"No module named '?(?P<module>whence[\w.]*|numba|numpy|
 def jvm_errors(what: str = "") -> Iterator[None]:
     """Raise as ours whatever Spark raises inside; `what` says what was being done.
 
-    >>> with jvm_errors("reading orders"):
+    >>> with jvm_errors("reading"):
     ...     raise ConnectionRefusedError(111, "Connection refused")
     Traceback (most recent call last):
-    whence.errors.SparkError: reading orders: Spark's Java process has ended or cannot be reached; start a new session
+    whence.model.errors.SparkError: reading: Spark's Java process has ended or cannot be reached; start a new session
     """
     try:
         yield
@@ -69,7 +69,7 @@ def placed(error: WhenceError, place: str) -> WhenceError:
 def raised_in_python(text: str) -> WhenceError | None:
     """Return the WhenceError that a Python traceback within `text` ends with.
 
-    >>> raised_in_python("Traceback (most recent call last):\\nwhence.errors.DataError: no row\\n\\tat x.Y(Z)")
+    >>> raised_in_python("Traceback (most recent call last):\\nwhence.model.errors.DataError: no row\\n\\tat x.Y(Z)")
     DataError('no row')
     """
     found = _last_raised(text)

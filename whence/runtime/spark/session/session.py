@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _log = logging.getLogger(__name__)
-DAEMON = "whence.runtime.spark.worker.daemon"
+DAEMON = "whence.runtime.spark.daemon"
 _ATTEMPTS = 4  # of a task, as on a cluster; `local[2]` has one
 ALONE = {  # libraries that start no threads when they are loaded: see daemon
     "OPENBLAS_NUM_THREADS": "1",

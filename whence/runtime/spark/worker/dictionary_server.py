@@ -60,7 +60,7 @@ class DictionaryServer:
 
     >>> words = Dictionary(); words.intern("a")
     0
-    >>> server = WordServer(words)
+    >>> server = DictionaryServer(words)
     >>> worker = RemoteDictionary(server.address); worker.intern_all(["b", None, "a", "b"]).tolist()
     [1, -9223372036854775808, 0, 1]
     >>> words.since(0)
