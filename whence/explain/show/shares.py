@@ -34,7 +34,8 @@ def shares_of(graph: Derivations, node: int) -> list[str]:
 
 def in_words(share: AggregateShare) -> str:
     """
-    >>> [in_words(AggregateShare(*given)) for given in (("sum", 3, 0.25), ("min", 3, None, True), ("max", None, None, False))]
+    >>> shares = AggregateShare("sum", 3, 0.25), AggregateShare("min", 3, best=True), AggregateShare("max", None, best=False)
+    >>> [in_words(share) for share in shares]
     ['3: 25 % of SUM', '3: the MIN', 'NULL: not the MAX']
     """
     name = share.function.upper()

@@ -10,7 +10,7 @@ class ArrivalCounter:
     """Of one stream: the tid that the next row gets, and the `$at` of the last, or of a promise.
 
     >>> numbers = ArrivalCounter(); numbers.note(3, 7); numbers
-    Numbers(next=4, last_at=7)
+    ArrivalCounter(next=4, last_at=7)
     """
 
     next: int = 1
