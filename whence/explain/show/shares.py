@@ -34,9 +34,10 @@ def shares_of(graph: Derivations, node: int) -> list[str]:
 
 def in_words(share: AggregateShare) -> str:
     """
-    >>> shares = AggregateShare("sum", 3, 0.25), AggregateShare("min", 3, best=True), AggregateShare("max", None, best=False)
-    >>> [in_words(share) for share in shares]
-    ['3: 25 % of SUM', '3: the MIN', 'NULL: not the MAX']
+    >>> in_words(AggregateShare("sum", 3, 0.25)), in_words(AggregateShare("min", 3, best=True))
+    ('3: 25 % of SUM', '3: the MIN')
+    >>> in_words(AggregateShare("max", None, best=False))
+    'NULL: not the MAX'
     """
     name = share.function.upper()
     value = "" if share.function == "count" else f"{'NULL' if share.value is None else share.value}: "
