@@ -6,21 +6,30 @@ that it compiles once for all schemas. It only reads and writes what its caller 
 arrays is `allocating`.
 
 Numba's own cache looks at the time of a kernel's own file, so it would load a kernel whose helper or record layout has
-changed in another file since, which corrupts memory. Ours compares the text of every file that the kernel's machine
-code depends on: its own, and the kernel modules that it imports, directly or not.
+changed in another file since, which corrupts memory. And its file names do not depend on the sources: a process that
+still runs the old sources could put its code in the place of the new. Ours names a file after everything that the
+machine code depends on: the text of the kernel's module, of the kernel modules that it imports, directly or not, and of
+the modules whose constants these import (names in capitals); the signature, the machine, and the version of Numba. So
+processes may compile at once, and none loads stale code. A test holds kernels to using nothing else of Whence.
 """
 
 from __future__ import annotations
 
+import glob
+import os
+import pickle
 import re
+import sys
 from collections.abc import Callable
 from functools import cache
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numba
 from numba import njit
 from numba.core.caching import FunctionCache
+from numba.core.serialize import dumps
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -44,11 +53,41 @@ def _cached(dispatcher: Any) -> Any:
 
 
 class _KernelCache(FunctionCache):
-    """Numba's cache of a function, valid as long as its sources read the same."""
+    """The compiled code of one function: a file for each signature."""
 
     def __init__(self, function: Callable[..., Any]):
         super().__init__(function)  # type: ignore[no-untyped-call]  # Numba has no types
-        self._cache_file._source_stamp = stamp(Path(function.__code__.co_filename))
+        path = Path(function.__code__.co_filename)
+        name = f"{path.stem}.{function.__qualname__}.{sys.implementation.cache_tag}"
+        self._cache_file = CodeFiles(Path(self._cache_path), name, stamp(path))  # type: ignore[assignment]  # as it is used
+
+
+class CodeFiles:
+    """Files `name.stamp.key.nbc`, written at once and never changed."""
+
+    def __init__(self, folder: Path, name: str, stamp: str):
+        self._folder, self._name, self._stamp = folder, name, stamp
+
+    def load(self, key: object) -> Any:
+        """Return what was saved under a key, or None."""
+        try:
+            return pickle.loads(self._path(key).read_bytes())
+        except FileNotFoundError:
+            return None
+
+    def save(self, key: object, data: object) -> None:
+        """Save data under a key, and remove the files of other sources."""
+        path = self._path(key)
+        unfinished = path.with_suffix(f".{os.getpid()}.tmp")
+        unfinished.write_bytes(dumps(data))  # type: ignore[no-untyped-call]  # Numba has no types
+        unfinished.replace(path)
+        for file in self._folder.glob(f"{glob.escape(self._name)}.*.nbc"):
+            if not file.name.startswith(f"{self._name}.{self._stamp}."):
+                file.unlink(missing_ok=True)
+
+    def _path(self, key: object) -> Path:
+        digest = blake2b(repr((numba.__version__, key)).encode(), digest_size=12).hexdigest()
+        return self._folder / f"{self._name}.{self._stamp}.{digest}.nbc"
 
 
 @cache
@@ -59,7 +98,7 @@ def stamp(path: Path) -> str:
         found = _kernel_imports(waiting.pop()) - files
         files |= found
         waiting.extend(found)
-    digest = blake2b(digest_size=16)
+    digest = blake2b(digest_size=8)
     for text in sorted(_text(file) for file in files):
         digest.update(text.encode())
     return digest.hexdigest()
@@ -76,6 +115,9 @@ def _kernel_imports(path: Path) -> frozenset[Path]:
     found = {_PACKAGE / "model" / "jit.py", _PACKAGE / "model" / "record.py"}
     for module, names in _IMPORTS.findall(_text(path)):
         folder = _PACKAGE.joinpath(*module.split(".")[1:])
-        files = (folder.with_suffix(".py"), *(folder / f"{name}.py" for name in re.findall(r"\w+", names)))
-        found |= {file for file in files if "kernels" in file.parts and file.is_file()}
+        imported = re.findall(r"\w+", names)
+        files = {folder.with_suffix(".py"), *(folder / f"{name}.py" for name in imported)}
+        if not any(name.isupper() for name in imported):
+            files = {file for file in files if "kernels" in file.parts}
+        found |= {file for file in files if file.is_file()}
     return frozenset(found)
