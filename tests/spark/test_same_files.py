@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import whence
-from whence.cli.following import FollowedFolder
+from whence.cli.file_streams import FollowedFolder
 
 TABLE = """CREATE TABLE t (k INT, i INT, n BIGINT, d DOUBLE, m DECIMAL(9, 3), b BOOLEAN, s TEXT, day DATE,
                            at TIMESTAMP, span INTERVAL)"""

@@ -2,14 +2,16 @@
 
 | module | commands |
 |---|---|
-| `running` | `run`, `sql`, `demo` |
+| `programs` | `run`, `sql`, `demo` |
 | `storage` | `info`, `check`, `backup`, `export`, `import` |
-| `explaining` | `why`, `trace`, `what-if`, `critical`, `resilience`, `contribution`, `reliability` |
+| `questions` | `why`, `trace`, `what-if`, `critical`, `resilience`, `contribution`, `reliability` |
 | `console` | shared output, errors, progress bars |
-| `given` | rows typed as arguments |
-| `opening` | the options that choose a database |
-| `following` | folders of files as streams of Spark |
-| `watching` | the lines printed per epoch on Spark |
+| `row_arguments` | rows typed as arguments |
+| `database_options` | the options that choose a database |
+| `file_streams` | folders of files as streams of Spark |
+| `epoch_lines` | the lines printed per epoch on Spark |
+| `shell` | the interactive SQL shell |
+| `demo` | the programs behind `whence demo` |
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from typing import Annotated
 import typer
 
 import whence
-from whence.cli import explaining, running, storage
+from whence.cli import programs, questions, storage
 from whence.cli.console import out
 
 __all__ = ["app", "main"]
@@ -34,16 +36,16 @@ app = typer.Typer(
     rich_markup_mode="rich",
     add_completion=False,
 )
-app.command()(running.run)
-app.command()(running.sql)
-app.command()(running.demo)
-app.command()(explaining.why)
-app.command()(explaining.trace)
-app.command("what-if")(explaining.what_if)
-app.command()(explaining.critical)
-app.command()(explaining.resilience)
-app.command()(explaining.contribution)
-app.command()(explaining.reliability)
+app.command()(programs.run)
+app.command()(programs.sql)
+app.command()(programs.demo)
+app.command()(questions.why)
+app.command()(questions.trace)
+app.command("what-if")(questions.what_if)
+app.command()(questions.critical)
+app.command()(questions.resilience)
+app.command()(questions.contribution)
+app.command()(questions.reliability)
 app.command()(storage.info)
 app.command()(storage.check)
 app.command()(storage.backup)

@@ -160,7 +160,7 @@ def _trace(db: Database, text: str, out: Console) -> None:
 
 def _meant(db: Database, text: str) -> tuple[str, dict[str, Any]]:
     """Parse a view or stream, and a row of it, as they were typed."""
-    from whence.cli.given import row_of  # which imports this module, by way of its room
+    from whence.cli.row_arguments import row_of  # which imports this module, by way of its room
 
     try:
         name, *columns = shlex.split(text)

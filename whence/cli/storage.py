@@ -15,7 +15,7 @@ from rich.text import Text
 
 import whence
 from whence.cli.console import Bar, err, out, reported
-from whence.cli.opening import Folder, Functions, find_functions
+from whence.cli.database_options import Folder, Functions, find_functions
 from whence.connect.archive import COMPRESSIONS
 from whence.model.errors import WhenceError
 from whence.model.paths import local_path

@@ -1,8 +1,14 @@
-"""Sources and sinks: where rows come from and go to.
+"""Rows in and out: Python values, Arrow, pandas, polars and files, to codes and back.
 
-| module  | what it carries |
-|---------|-----------------|
-| `rows`  | Python rows (tuples, dicts), Arrow, pandas and polars, to codes and back |
-| `arrow` | one Arrow column to codes and back |
-| `files` | CSV, JSON lines, Parquet, and files of updates |
+| module       | what it is for |
+|--------------|-----------------|
+| `rows`       | rows of any kind to codes, and back |
+| `arrow`      | Arrow columns to codes, and back |
+| `texts`      | a dictionary's texts, found by their bytes |
+| `reading`    | values from text, for files and messages |
+| `files`      | CSV, JSON lines, Parquet, and files of updates |
+| `operations` | insertions and deletions, as sources name them |
+| `rejects`    | records that do not fit their table |
+| `archive`    | exports: a database as Parquet and SQL |
+| `kernels`    | the compiled part of the above |
 """

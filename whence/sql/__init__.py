@@ -1,0 +1,33 @@
+"""SQL: from text to statements, and from statements to bound queries.
+
+Parsing is sqlglot's; binding resolves names and types, and refuses what it does not read (`ledger`).
+
+| module             | what it is for |
+|--------------------|-----------------|
+| `parse`            | scripts to statements |
+| `reader`           | sqlglot, restricted: tokens, and expressions from runs of them |
+| `statements`       | the statements |
+| `bind`             | the binder's interface: statements against a program |
+| `tables`           | CREATE TABLE |
+| `views`            | CREATE VIEW: views bound together |
+| `queries`          | WITH, set operations and VALUES |
+| `select`           | one SELECT |
+| `relations`        | FROM and joins |
+| `grouping`         | GROUP BY |
+| `ordering`         | ORDER BY and LIMIT |
+| `expressions`      | scalar expressions over a scope |
+| `scope`            | which column a name means |
+| `types`            | type rules and conversions |
+| `literals`         | literals |
+| `operators`        | operators |
+| `functions`        | built-in functions |
+| `aggregates`       | aggregate functions |
+| `stream_functions` | slide, latest, bsort and provenance in FROM |
+| `subqueries`       | subqueries to joins |
+| `lift`             | correlation lifted out of a subquery |
+| `placeholders`     | expressions that exist only during binding |
+| `options`          | the options of WITH (…) |
+| `ledger`           | the parts of a statement that binding has read |
+| `limits`           | the largest query |
+| `position`         | where an error stands in the text |
+"""

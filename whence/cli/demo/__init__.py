@@ -1,7 +1,10 @@
 """The programs behind `whence demo`: each is a script, and the steps that are shown on it.
 
-`pipeline`, which runs on Spark, is a program of its own: `pipeline.py`, with its network in `topology.py` and the files
-that appear by `feeding.py`.
+| module | what it is for |
+|---|---|
+| `pipeline` | `whence demo pipeline`, a program of its own on Spark |
+| `topology` | the network of that program |
+| `file_feed` | the files of links that appear while it runs |
 """
 
 from __future__ import annotations

@@ -27,8 +27,8 @@ from rich.table import Table
 from rich.text import Text
 
 import whence
-from whence.cli import watching
-from whence.cli.demo.feeding import FileFeed, links_in
+from whence.cli import epoch_lines
+from whence.cli.demo.file_feed import FileFeed, links_in
 from whence.cli.demo.topology import DOMAINS, Cable, CableChange, Network, costs, network, weather
 from whence.model.errors import WhenceError
 from whence.runtime.reading.changes import Changes
@@ -75,7 +75,7 @@ class Screen:
             finally:
                 self._live = None
         if self._epochs:
-            self.console.print("  ", watching.line(self._epochs[0]), sep="", soft_wrap=True)
+            self.console.print("  ", epoch_lines.line(self._epochs[0]), sep="", soft_wrap=True)
 
     def say(self, title: str) -> None:
         """Announce the next phase."""
@@ -100,7 +100,7 @@ class Screen:
         for epoch in told:
             self._epochs.appendleft(epoch)
             if not self.console.is_terminal:
-                self.console.print("  ", watching.line(epoch), sep="", soft_wrap=True)
+                self.console.print("  ", epoch_lines.line(epoch), sep="", soft_wrap=True)
         if self._live is not None:
             self._live.update(self._picture())
 
@@ -111,7 +111,7 @@ class Screen:
         for name in SHOWN:
             came, went = self._moved[name]
             views.add_row(name, f"{self.rows[name]:,}", Text(f"+{came:,}", "green"), Text(f"-{went:,}", "red"))
-        parts: tuple[RenderableType, ...] = (views, Text(), watching.table(self._epochs), Text(), *self._latest)
+        parts: tuple[RenderableType, ...] = (views, Text(), epoch_lines.table(self._epochs), Text(), *self._latest)
         return Panel(Group(*parts), title=Text(self._title, "bold"), title_align="left", border_style="dim")
 
 
@@ -134,7 +134,7 @@ class Pipeline:
             self.db.attach("link", stream, op="op")
             since = self.db.epoch
             self.running: Running = self.db.start(trigger="200 milliseconds")
-            self._epochs = watching.EpochWatcher(self.running, since)
+            self._epochs = epoch_lines.EpochWatcher(self.running, since)
         except BaseException:
             self.db.close()
             raise

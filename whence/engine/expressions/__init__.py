@@ -1,0 +1,7 @@
+"""Scalar expressions, compiled to functions of whole columns of codes.
+
+| module      | what it is for |
+|-------------|-----------------|
+| `evaluate`  | expressions to functions from rows to a column |
+| `functions` | the built-in functions |
+"""

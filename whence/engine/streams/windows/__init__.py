@@ -1,0 +1,13 @@
+"""Windows over streams: aggregates per window, the latest rows, and joins.
+
+| module         | what it is for |
+|----------------|-----------------|
+| `window`       | aggregates: one row per group and window |
+| `window_plan`  | the integer tables that its kernels read |
+| `window_lines` | its memory: a store of lines with undo |
+| `window_trace` | annotations of the rows in open windows |
+| `recent`       | the rows in a window now, per key |
+| `latest`       | those rows as a relation |
+| `window_join`  | a join of two streams over windows |
+| `kernels`      | the compiled part of the above |
+"""

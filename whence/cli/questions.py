@@ -18,8 +18,8 @@ from rich.text import Text
 
 import whence
 from whence.cli.console import Bar, err, out, reported
-from whence.cli.given import row_of, tables_of
-from whence.cli.opening import Functions, Missing, MissingColumns, declare, find_functions
+from whence.cli.database_options import Functions, Missing, MissingColumns, declare, find_functions
+from whence.cli.row_arguments import row_of, tables_of
 from whence.connect.files import json_line
 from whence.explain.show.answers import Answer
 from whence.explain.show.page import written

@@ -13,7 +13,7 @@ from typing import Any
 from rich.status import Status
 
 import whence
-from whence.cli import watching
+from whence.cli import epoch_lines
 from whence.cli.console import err
 from whence.connect import files
 from whence.connect.rejects import OnError
@@ -103,7 +103,7 @@ def stream(db: whence.Database, trigger: str | None, show: Callable[[float], Non
     """Take in what the attached folders have, showing each epoch; without an end, until Ctrl-C."""
     since, count, rows = db.epoch, 0, 0
     running = db.start(trigger=trigger)
-    epochs = watching.EpochWatcher(running, since)
+    epochs = epoch_lines.EpochWatcher(running, since)
     status = Status("waiting for files", console=err) if err.is_terminal else None
     if status is not None:
         status.start()
@@ -118,7 +118,7 @@ def stream(db: whence.Database, trigger: str | None, show: Callable[[float], Non
             for epoch in epochs.fresh():
                 count, rows = count + 1, rows + epoch["rows"]
                 if status is not None:
-                    status.update(watching.line(epoch))
+                    status.update(epoch_lines.line(epoch))
                 show(epoch["seconds"])
     except KeyboardInterrupt:
         pass

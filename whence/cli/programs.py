@@ -20,8 +20,7 @@ from rich.text import Text
 import whence
 from whence.cli import shell
 from whence.cli.console import Format, err, out, reported
-from whence.cli.following import FollowedFolder, find_folder, stream
-from whence.cli.opening import (
+from whence.cli.database_options import (
     Choice,
     Db,
     Functions,
@@ -36,6 +35,7 @@ from whence.cli.opening import (
     declare,
     spark_session,
 )
+from whence.cli.file_streams import FollowedFolder, find_folder, stream
 from whence.connect import files, rejects
 from whence.connect import rows as rows_
 from whence.connect.files import Reject
