@@ -8,7 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from whence.annotate.covering import Covering
+from whence.annotate.kernels import tid_runs
 from whence.annotate.lineage import ENCODINGS, Lineage
+from whence.model.record import KernelRecord
 
 SOURCES = ("reading", "other", "third")
 MODES = (*ENCODINGS, "all of them", "deltas on intervals")
@@ -215,6 +217,12 @@ def test_an_image_holds_all_there_is(encoding: str, data: st.DataObject) -> None
     assert sets(other, other.over(b, np.zeros(1, np.int64), numbers([len(b)]))) == wide
 
 
+def laid_out(lineage: Lineage, a: np.ndarray) -> KernelRecord | None:
+    """Lay out the runs of a sequence of sets; None if there are hardly any."""
+    unions = KernelRecord(tid_runs.UNIONS, a=a)
+    return unions if lineage._lay(unions, 2) else None
+
+
 @pytest.mark.parametrize("mode", ["ids", "intervals"])
 def test_sets_of_windows_that_slide_on_are_slices_of_one_list(mode: str):
     """What keeps windows over windows cheap: none of them is put together from pieces."""
@@ -222,11 +230,13 @@ def test_sets_of_windows_that_slide_on_are_slices_of_one_list(mode: str):
     ids = lineage.generate("reading", np.cumsum(np.tile(np.array([1, 1, 3, 1, 7]), 8)))
     starts = np.arange(0, 30, 2)
     sets = lineage.over(ids, starts, starts + 9)
-    *_, run, _, _, _, tail_at = lineage._lists(sets, 2) or ()
-    assert run[tail_at[-1]] == 0
+    runs = laid_out(lineage, sets)
+    assert runs is not None
+    assert runs.run[runs.tail_at[-1]] == 0
     other = sets[[0, 2, 1]]  # one that begins before the one before it begins another list
-    *_, run, _, _, _, tail_at = lineage._lists(other, 2) or ()
-    assert run[tail_at].tolist() == [0, 0, 1]
+    runs = laid_out(lineage, other)
+    assert runs is not None
+    assert runs.run[runs.tail_at].tolist() == [0, 0, 1]
 
 
 def test_sets_of_paths_that_take_turns_are_not_laid_out():
@@ -237,8 +247,8 @@ def test_sets_of_paths_that_take_turns_are_not_laid_out():
         lineage.over(lineage.generate("reading", 2 * np.arange(60) + at), starts, starts + 30) for at in (1, 2)
     )
     turns = np.column_stack((odd, even)).reshape(-1)
-    assert lineage._lists(odd, 2) is not None
-    assert lineage._lists(turns, 2) is None
+    assert laid_out(lineage, odd) is not None
+    assert laid_out(lineage, turns) is None
     assert set(lineage.kinds(lineage.over(turns, 2 * starts, 2 * starts + 2))) == {"intervals"}
 
 

@@ -22,6 +22,7 @@ from whence.annotate.sources import names_image, names_of, ready
 from whence.annotate.tracing import Image
 from whence.model.codes import Codes
 from whence.model.errors import DataError, EvaluationError
+from whence.model.record import KernelRecord
 
 ENCODINGS = {
     "ids": runs.ENCODE_IDS,
@@ -34,6 +35,7 @@ KINDS = ("ids", "intervals", "delta", "dictionary", "parts")
 _FLOOR = 4 << 20  # bytes that are not worth collecting
 _ROOM = 1024  # intervals that a list has room for at least
 _LZ = pa.Codec("lz4_raw")
+_LISTS = ("low", "high", "before", "run")  # of intervals, `tid_runs.py`
 
 
 class Lineage:
@@ -58,12 +60,11 @@ class Lineage:
         self.sources = tuple(sources)
         self.encoding = encoding
         self._shape = ENCODINGS[encoding]
-        self._first = 0  # the number of the pool's first set
-        self._sets = np.empty((64, 4), np.int64)
-        self._items = np.empty(1024, np.int64)
         self._q = np.zeros(runs.Q_FIELDS, np.int64)
         self._q[runs.S_NUMBER] = self._q[runs.S_RUN] = -1
         self._open = np.zeros((runs.C_ROWS, runs.C_FIELDS), np.int64)  # where later calls may go on
+        self._pool = KernelRecord(runs.POOL, q=self._q, open_sets=self._open)
+        self._set_pool(np.empty((64, 4), np.int64), np.empty(1024, np.int64))
         self._floor = _FLOOR
 
     # -- the algebra ----------------------------------------------------------------------------------------------
@@ -175,7 +176,8 @@ class Lineage:
         ts.keep_sets(a, sets, items, 0, keep)
         ts.count_kept(sets, 0, keep, size)
         self._reserve(int(size[0]), int(size[1]))
-        ts.copy_kept(sets, items, 0, keep, sources, self._sets, self._items, self._first, self._count, self._used)
+        end = np.array([self._first, self._count, self._used])
+        ts.copy_kept(sets, items, 0, keep, sources, self._sets, self._items, end)
         self._q[runs.Q_COUNT] += size[0]
         self._q[runs.Q_USED] += size[1]
         single = a > 0
@@ -192,8 +194,9 @@ class Lineage:
             ts.rename(contiguous, self._first, names)
             if contiguous is not column:
                 column[...] = contiguous
-        self._first, self._sets, self._items = end, sets, items
+        self._set_pool(sets, items)
         self._q[:] = 0
+        self._q[runs.Q_FIRST] = end
         self._q[runs.Q_COUNT], self._q[runs.Q_USED] = len(sets), len(items)
         self._q[runs.S_NUMBER] = self._q[runs.S_RUN] = -1
         self._open[:, runs.C_END] = 0
@@ -208,6 +211,16 @@ class Lineage:
         return int(self._sets.nbytes + self._items.nbytes + self._open.nbytes)
 
     # -- inside ----------------------------------------------------------------------------------------------------
+
+    def _set_pool(self, sets: Codes, items: Codes) -> None:
+        """Replace the arrays of the pool."""
+        self._sets, self._items = sets, items
+        self._pool.replace(sets=sets, items=items)
+
+    @property
+    def _first(self) -> int:
+        """The number of the pool's first set."""
+        return int(self._q[runs.Q_FIRST])
 
     @property
     def _count(self) -> int:
@@ -254,11 +267,11 @@ class Lineage:
         if self._count + sets > len(self._sets):
             more = np.empty((max(self._count + sets, _more(len(self._sets))), 4), np.int64)
             more[: self._count] = self._sets[: self._count]
-            self._sets = more
+            self._set_pool(more, self._items)
         if self._used + words > len(self._items):
             longer = np.empty(max(self._used + words, _more(len(self._items))), np.int64)
             longer[: self._used] = self._items[: self._used]
-            self._items = longer
+            self._set_pool(self._sets, longer)
 
     def _over(self, a: Codes, starts: Codes, ends: Codes, found: int) -> Codes:
         """Unions of sets of one source."""
@@ -273,48 +286,44 @@ class Lineage:
             return out
         self._reserve(len(starts), 0)
         self._q[runs.Q_LARGEST], self._q[runs.Q_GAIN] = 0, self.gain
-        lists, at = self._lists(a, found), 0
-        if lists is None:
-            runs.set_aside(a, starts, ends, out)
+        unions = KernelRecord(
+            runs.UNIONS, a=a, starts=np.ascontiguousarray(starts), ends=np.ascontiguousarray(ends), out=out
+        )
+        pool, x, at = self._pool.address, unions.address, 0
+        if self._lay(unions, found):
+            while (at := runs.write(pool, x, at, self._shape)) < len(starts):
+                self._reserve(0, int(self._q[runs.Q_WANTED]))
+            at = 0 if int(unions.run[unions.tail_at[-1]]) else len(starts)  # all windows are in the only run
         else:
-            low, high, before, run, head, tail, head_at, tail_at = lists
-            while True:
-                at = runs.write(
-                    a, starts, ends, at, self._shape, low, high, before, run, head, tail, head_at, tail_at,
-                    self._sets, self._items, self._first, self._q, self._open, out,
-                )  # fmt: skip
-                if at == len(starts):
-                    break
-                self._reserve(0, int(self._q[runs.Q_WANTED]))
-            at = 0 if int(run[tail_at[-1]]) else len(starts)  # all windows are in the only run
-        while at < len(starts):
-            at = paint.write_elsewhere(
-                a, starts, ends, at, self._shape, self._sets, self._items, self._first, self._q, self._open, out
-            )
-            if at < len(starts):
-                self._reserve(0, int(self._q[runs.Q_WANTED]))
+            runs.set_aside(x)
+        while at < len(starts) and (at := paint.write_elsewhere(pool, x, at, self._shape)) < len(starts):
+            self._reserve(0, int(self._q[runs.Q_WANTED]))
         if self.encoding == "dictionary" or (self.encoding == "adaptive" and self._q[runs.Q_LARGEST] >= self.large):
             self._pack(begun)
         return out
 
-    def _lists(self, a: Codes, found: int) -> tuple[Codes, ...] | None:
-        """The lists of a sequence's runs, and its rows' places there (`kernels/tid_runs.py`); None if there are hardly
-        any runs."""
-        low, high, before, run = np.empty((4, 2 * len(a) + _ROOM if found & 2 else len(a)), np.int64)
+    def _lay(self, unions: KernelRecord, found: int) -> bool:
+        """Lay out the runs of a sequence (`kernels/tid_runs.py`); False if there are hardly any."""
+        a = unions.a
+        lists = np.empty((4, 2 * len(a) + _ROOM if found & 2 else len(a)), np.int64)
+        unions.replace(**dict(zip(_LISTS, lists, strict=True)))
         if not found & 2:
             at = np.empty(len(a), np.int64)
-            runs.lay_singles(a, low, high, before, run, at)
-            return low, high, before, run, a, a, at, at
-        places, state = np.empty((4, len(a)), np.int64), np.zeros(4, np.int64)
-        while not runs.lay(a, self._sets, self._items, self._first, low, high, before, run, places, state):
+            unions.replace(head=a, tail=a, head_at=at, tail_at=at)
+            runs.lay_singles(unions.address)
+            return True
+        head, tail, head_at, tail_at = np.empty((4, len(a)), np.int64)
+        unions.replace(head=head, tail=tail, head_at=head_at, tail_at=tail_at)
+        state = np.zeros(4, np.int64)
+        while not runs.lay(self._pool.address, unions.address, state):
             laid, wanted = int(state[runs.L_COUNT]), int(state[runs.L_WANTED])
             if wanted < 0:
-                return None
-            longer = np.empty((4, max(2 * len(low), wanted)), np.int64)
-            for part, column in zip((low, high, before, run), longer, strict=True):
-                column[:laid] = part[:laid]
-            low, high, before, run = longer
-        return (low, high, before, run, *places)
+                return False
+            longer = np.empty((4, max(2 * lists.shape[1], wanted)), np.int64)
+            longer[:, :laid] = lists[:, :laid]
+            lists = longer
+            unions.replace(**dict(zip(_LISTS, lists, strict=True)))
+        return True
 
     def _pack(self, begun: int) -> None:
         """Make dictionaries of the sets from row `begun` on: under that encoding of all, else of large ones that are no
@@ -430,7 +439,7 @@ class Lineage:
         ts.count_kept(self._sets, self._first, keep, size)
         sets, items = np.empty((size[0], 4), np.int64), np.empty(size[1], np.int64)
         sources = np.arange(len(self.sources), dtype=np.int64)
-        ts.copy_kept(self._sets, self._items, self._first, keep, sources, sets, items, number, 0, 0)
+        ts.copy_kept(self._sets, self._items, self._first, keep, sources, sets, items, np.array([number, 0, 0]))
         return sets, items, keep
 
 

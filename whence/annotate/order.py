@@ -13,6 +13,7 @@ import numpy as np
 from whence.annotate.kernels import order as ko
 from whence.model.codes import NULL, Codes
 from whence.model.errors import DataError
+from whence.model.record import KernelRecord
 
 _MOST = 1 << 30  # variables
 GAP = 1 << 32  # between the labels of neighbours, when all are given anew
@@ -140,41 +141,30 @@ class DepthFirst:
         roots = starts[np.sort(first)]
         roots = roots[np.argsort(self._entering[roots] > 0, kind="stable")]
         out, none = np.empty(len(edges), np.int64), np.full(max(nodes, len(edges)), ko.NONE, np.int64)
-        filled = ko.ready_first(
-            x,
-            y,
-            *_by_node(x, nodes),
-            *_by_node(y, nodes),
-            roots,
-            out,
-            none[:nodes].copy(),
-            np.zeros(len(edges), np.int64),
-            np.full((nodes, 2), ko.NONE, np.int64),
-            none,
-            np.empty(nodes + 1, np.int64),
+        (out_first, by_tail), (in_first, by_head) = _by_node(x, nodes), _by_node(y, nodes)
+        network = KernelRecord(
+            ko.READY,
+            **{"x": x, "y": y, "out_first": out_first, "by_tail": by_tail, "in_first": in_first, "by_head": by_head},
+            **{"roots": roots, "out": out, "cursor": none[:nodes].copy(), "taken": np.zeros(len(edges), np.int64)},
+            **{"following": none, "stack": np.empty(nodes + 1, np.int64)},
+            ready=np.full((nodes, 2), ko.NONE, np.int64),
         )
+        filled = ko.ready_first(network.address)
         self._edges = np.concatenate([edges[out[:filled]], edges[x == ko.NONE]])
         self._traverse(np.append(roots, np.empty(nodes, np.int64)), len(roots))
 
     def _traverse(self, roots: Codes, count: int) -> None:
-        nodes, edges = len(self._leaving), self._edges
-        most = len(edges)
-        self._edges = np.empty(most, np.int64)
+        """Traverse the edges from the first `count` roots on."""
+        nodes, out = len(self._leaving), np.empty(len(self._edges), np.int64)
         roots = np.concatenate([roots[:count], np.empty(nodes, np.int64)])
-        kept = ko.traverse(
-            edges,
-            self._tail,
-            self._head,
-            self._leaving,
-            self._place,
-            roots,
-            count,
-            np.empty(nodes + 1, np.int64),
-            self._edges,
-            np.empty(most, np.int64),
-            np.empty(nodes + 1, np.int64),
-            self._last,
+        traversal = KernelRecord(
+            ko.TRAVERSAL,
+            **{"edges": self._edges, "tail": self._tail, "head": self._head, "leaving": self._leaving},
+            **{"place": self._place, "last": self._last, "roots": roots, "first": np.empty(nodes + 1, np.int64)},
+            **{"by_tail": np.empty_like(out), "stack": np.empty(nodes + 1, np.int64), "out": out},
         )
+        kept = ko.traverse(traversal.address, count)
+        self._edges = out
         self._roots = roots[:kept].copy()
 
     def _numbers(self, codes: Codes) -> Codes:

@@ -6,16 +6,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whence.model.jit import kernel
+from whence.model.record import RecordType, at_address
 
 Ints = NDArray[np.int64]
 
 NONE = -1
 
+TRAVERSAL = RecordType(
+    tuple((name, "int64", 1) for name in ("edges", "tail", "head", "leaving", "place", "last"))  # [edge], [node]
+    + tuple((name, "int64", 1) for name in ("roots", "first", "by_tail", "stack", "out"))  # scratch, and the order
+)
+traversal = at_address(TRAVERSAL)
+
+READY = RecordType(
+    tuple((name, "int64", 1) for name in ("x", "y", "out_first", "by_tail", "in_first", "by_head", "roots", "out"))
+    + tuple((name, "int64", 1) for name in ("cursor", "taken", "following", "stack"))
+    + (("ready", "int64", 2),)
+)
+network = at_address(READY)
+
 
 @kernel
 def take_roots(x: Ints, y: Ints, leaving: Ints, entering: Ints, place: Ints, roots: Ints, count: int) -> int:
-    """New edges (x, y): count them, and find the roots of the traversal to come, of which there are `count`; how many
-    there are then.
+    """Count new edges (x, y), and add to the `count` roots of the traversal to come; return the number of roots.
 
     Where x is new, it is a root: in the place of y, if y was one and has edges, so that what follows y follows x now
     (case b of Figure 9); else at the end (case a). Where x is known, y comes after what x reaches (cases c and d): that
@@ -40,27 +53,17 @@ def take_roots(x: Ints, y: Ints, leaving: Ints, entering: Ints, place: Ints, roo
 
 
 @kernel
-def traverse(
-    edges: Ints,
-    tail: Ints,
-    head: Ints,
-    leaving: Ints,
-    place: Ints,
-    roots: Ints,
-    count: int,
-    first: Ints,
-    out: Ints,
-    by_tail: Ints,
-    stack: Ints,
-    last: Ints,
-) -> int:
-    """Write the edges into `out` depth-first; how many roots there are.
+def traverse(address: int, count: int) -> int:
+    """Write the edges into `out` depth-first, from the first `count` roots on; return the number of roots.
 
     Roots are taken in their order, then what they do not reach in the order of `edges`; the edges of a node in the
     order of `edges`; edges without a start last. `roots` and `place` become those of this traversal. `first` has one
     place a node and one more, `by_tail` and `stack` as many as there are edges or nodes, `place` and `last` one a node;
     `last[node]` becomes the last edge that it reaches before its turn is over, or the one that leads to it.
     """
+    t = traversal(address)
+    edges, tail, head, leaving, place, last = t.edges, t.tail, t.head, t.leaving, t.place, t.last
+    roots, first, by_tail, stack, out = t.roots, t.first, t.by_tail, t.stack, t.out
     nodes = len(leaving)
     first[0] = 0
     for node in range(nodes):
@@ -112,11 +115,12 @@ def traverse(
 
 
 @kernel
-def visit(node, x, y, out_first, by_tail, in_first, by_head, cursor, taken, ready, following):
+def _visit(n, node):
     """Enter a node: edges between it and nodes visited before are ready, behind others of the same start."""
-    cursor[node] = out_first[node]
+    x, y, cursor, taken, ready, following = n.x, n.y, n.cursor, n.taken, n.ready, n.following
+    cursor[node] = n.out_first[node]
     for incoming in range(2):
-        first, by = (in_first, by_head) if incoming else (out_first, by_tail)
+        first, by = (n.in_first, n.by_head) if incoming else (n.out_first, n.by_tail)
         for i in range(first[node], first[node + 1]):
             edge = by[i]
             start, end = x[edge], y[edge]
@@ -132,32 +136,22 @@ def visit(node, x, y, out_first, by_tail, in_first, by_head, cursor, taken, read
 
 
 @kernel
-def ready_first(
-    x: Ints,
-    y: Ints,
-    out_first: Ints,
-    by_tail: Ints,
-    in_first: Ints,
-    by_head: Ints,
-    roots: Ints,
-    out: Ints,
-    cursor: Ints,
-    taken: Ints,
-    ready: Ints,
-    following: Ints,
-    stack: Ints,
-) -> int:
-    """Write the edges 0, 1, … from x to y depth-first, those that lead to nodes visited before first; how many have a
-    start. Paths that close at once share more than those that close late.
+def ready_first(address: int) -> int:
+    """Write the edges 0, 1, … from x to y depth-first, those that lead to nodes visited before first; return how many
+    have a start. Paths that close at once share more than those that close late.
 
     Roots are tried in their order. `out_first`, `by_tail` and `in_first`, `by_head` are edges by their nodes; the rest
-    is scratch, [node], [edge], [node, 2], [edge], [node], filled with NONE but for `taken`, which is 0.
+    is scratch: cursor [node], taken [edge], following [edge], stack [node], ready [node, 2], filled with NONE but for
+    `taken`, which is 0.
     """
+    n = network(address)
+    y, out_first, by_tail, roots, out = n.y, n.out_first, n.by_tail, n.roots, n.out
+    cursor, taken, ready, following, stack = n.cursor, n.taken, n.ready, n.following, n.stack
     filled = 0
     for r in range(len(roots)):
         if cursor[roots[r]] != NONE:
             continue
-        visit(roots[r], x, y, out_first, by_tail, in_first, by_head, cursor, taken, ready, following)
+        _visit(n, roots[r])
         stack[0] = roots[r]
         depth = 0
         while depth >= 0:
@@ -176,7 +170,7 @@ def ready_first(
             out[filled] = edge
             filled += 1
             if y[edge] != NONE and cursor[y[edge]] == NONE:
-                visit(y[edge], x, y, out_first, by_tail, in_first, by_head, cursor, taken, ready, following)
+                _visit(n, y[edge])
                 depth += 1
                 stack[depth] = y[edge]
     return filled
@@ -184,8 +178,8 @@ def ready_first(
 
 @kernel
 def neighbours(edges: Ints, label: Ints, labels: Ints, fresh: Ints, after: Ints) -> int:
-    """The edges without a label, and how many of the rising `labels` come before each: those up to the one of the last
-    edge before it that has one. How many there are."""
+    """Write the edges without a label, and how many of the rising `labels` come before each: those up to the one of the
+    last edge before it that has one. Return their number."""
     count, low = 0, 0
     for i in range(len(edges)):
         if label[edges[i]] >= 0:
@@ -205,7 +199,7 @@ def neighbours(edges: Ints, label: Ints, labels: Ints, fresh: Ints, after: Ints)
 
 @kernel
 def spread(after: Ints, labels: Ints, gap: int, out: Ints) -> bool:
-    """Numbers for new variables between the rising `labels`: `after` (rising) says how many of these come before each.
+    """Number new variables between the rising `labels`: `after` (rising) says how many of these come before each.
     Those of one gap share it evenly; behind the last label they stand `gap` apart. False if one does not fit."""
     i = 0
     while i < len(after):
@@ -227,7 +221,7 @@ def spread(after: Ints, labels: Ints, gap: int, out: Ints) -> bool:
 
 @kernel
 def longest_rise(values: Ints, ends: Ints) -> int:
-    """The length of the longest rising subsequence; `ends` has as many places as there are values."""
+    """Return the length of the longest rising subsequence; `ends` is scratch, as long as the values."""
     length = 0
     for i in range(len(values)):
         low, high = 0, length

@@ -18,23 +18,21 @@ from whence.annotate.kernels.tid_runs import (
     ENCODE_DELTAS,
     ENCODE_IDS,
     ENCODE_INTERVALS,
-    Q_LARGEST,
-    Q_USED,
     S_END,
     S_NUMBER,
     S_START,
     SMALL,
     follow,
     has_room,
-    leave,
+    leave_run,
     new_set,
     overlaps,
-    put_ids,
-    put_intervals,
+    pool,
     resume,
-    write_full,
+    unions,
+    write_set,
 )
-from whence.annotate.kernels.tid_sets import ALL_IDS, DELTA, INTERVALS
+from whence.annotate.kernels.tid_sets import DELTA
 from whence.annotate.kernels.tid_strands import (
     FEW,
     STRANDS,
@@ -42,13 +40,13 @@ from whence.annotate.kernels.tid_strands import (
     T_HEAD,
     T_ROWS,
     T_TAIL,
-    add,
+    add_interval,
     count_before,
     drop_rows,
     extent,
     last_of,
     latest_head,
-    merge,
+    merge_set,
     read_before,
     read_from,
     seek,
@@ -62,7 +60,7 @@ Ints = NDArray[np.int64]
 
 @kernel
 def paint(pieces, count, first, last, row):
-    """Paint first to last; there is room for two pieces more. How many pieces there are then."""
+    """Paint first to last; there is room for two pieces more. Return the number of pieces."""
     above = count  # the first piece that begins after `last`
     while above > 0 and pieces[above - 1, 0] > last:
         above -= 1
@@ -95,7 +93,7 @@ def paint(pieces, count, first, last, row):
 
 @kernel
 def paint_set(pieces, count, items, start, end, step, row, to):
-    """Paint a set; the pieces then, in another place that has room for two more for each of its elements. How many."""
+    """Paint a set, writing the pieces to another place, with room for two more per element; return their number."""
     at = i = 0
     while start < end:
         first, last = items[start], items[start + step - 1]
@@ -124,8 +122,9 @@ def paint_set(pieces, count, items, start, end, step, row, to):
 
 
 @kernel
-def read_off(pieces, count, start, low, high, size):
-    """The intervals painted `start` or later, into low and high; forgets the others. `size`: pieces, intervals, ids."""
+def read_off(pieces, count, start, to, size):
+    """Write the intervals painted `start` or later, and drop the others; `size`: pieces, intervals, ids."""
+    low, high = to[0], to[1]
     kept, q, ids = 0, -1, 0
     for i in range(count):
         if pieces[i, 2] >= start:
@@ -142,27 +141,15 @@ def read_off(pieces, count, start, low, high, size):
 
 
 @allocating
-def write_elsewhere(
-    a: Ints,
-    starts: Ints,
-    ends: Ints,
-    begin: int,
-    encoding: int,
-    sets: Ints,
-    items: Ints,
-    number: int,
-    q: Ints,
-    open_sets: Ints,
-    out: Ints,
-) -> int:
-    """The unions of the windows whose handle is ELSEWHERE, from window `begin` on; as `tid_runs.write` otherwise."""
+def write_elsewhere(pool_address: int, address: int, begin: int, encoding: int) -> int:
+    """Write the unions of the windows whose handle is ELSEWHERE, from window `begin` on, as `tid_runs.write` does."""
+    p, x = pool(pool_address), unions(address)
+    q, a, starts, ends, out = p.q, x.a, x.starts, x.ends, x.out
     pieces, spare, count, taken, begun = np.empty((64, 3), np.int64), np.empty((64, 3), np.int64), 0, -1, 0
-    low, high = np.empty(64, np.int64), np.empty(64, np.int64)
-    size = np.zeros(3, np.int64)
+    found, size = np.empty((2, 64), np.int64), np.zeros(3, np.int64)
     strands, painted, left = np.zeros((STRANDS, T_FIELDS), np.int64), False, False
     owner, after = np.empty(len(a), np.int64), np.empty(len(a), np.int64)
-    u_low, u_high, u_at, u_end = np.empty(64, np.int64), np.empty(64, np.int64), 0, 0  # the strands' list
-    v_low, v_high = np.empty(64, np.int64), np.empty(64, np.int64)
+    u, v, u_at, u_end = np.empty((2, 64), np.int64), np.empty((2, 64), np.int64), 0, 0  # the strands' list
     for w in range(begin, len(starts)):
         if out[w] != ELSEWHERE:
             continue
@@ -171,7 +158,7 @@ def write_elsewhere(
             count, taken, painted, left = 0, s, False, False
             u_at = u_end = 0
             strands[:, T_ROWS] = 0
-            leave(q, open_sets)
+            leave_run(p)
         elif not painted:
             left = drop_rows(strands, owner, after, begun, s)
         begun = s
@@ -182,37 +169,36 @@ def write_elsewhere(
             again = taken
         while not painted and again < e:
             handle = a[again]
-            k = strand_of(strands, a, again, sets, items, number)
+            k = strand_of(p, strands, a, again)
             if k < 0:
                 painted, count, taken = True, 0, s
                 break
-            at, end, step = extent(handle, sets, number)
+            at, end, step = extent(p, handle)
             if strands[k, T_ROWS] == 0:
                 strands[k, T_HEAD] = again
             else:
                 tail = strands[k, T_TAIL]
                 after[tail] = again
-                at = seek(handle, items, at, end, step, last_of(a[tail], sets, items, number))
+                at = seek(p, handle, at, end, step, last_of(p, a[tail]))
             owner[again], after[again] = k, again
             strands[k, T_ROWS] += 1
             strands[k, T_TAIL] = again
             again += 1
-            if end - at <= FEW and u_end + FEW < len(u_low):
+            if end - at <= FEW and u_end + FEW < u.shape[1]:
                 while at < end:
-                    u_end = add(u_low, u_high, u_at, u_end, word(handle, items, at), word(handle, items, at + step - 1))
+                    u_end = add_interval(u, u_at, u_end, word(p, handle, at), word(p, handle, at + step - 1))
                     at += step
             else:
-                if u_end - u_at + end - at > len(v_low) // 2:
-                    v_low = np.empty(4 * (u_end - u_at + end - at), np.int64)
-                    v_high = np.empty(4 * (u_end - u_at + end - at), np.int64)
-                u_end = merge(u_low, u_high, u_at, u_end, handle, items, at, end, step, v_low, v_high)
+                if u_end - u_at + end - at > v.shape[1] // 2:
+                    v = np.empty((2, 4 * (u_end - u_at + end - at)), np.int64)
+                u_end = merge_set(p, u, u_at, u_end, handle, at, v)
                 u_at = 0
-                u_low, u_high, v_low, v_high = v_low, v_high, u_low, u_high
+                u, v = v, u
         left = False
         if painted:
             while taken < e:
                 first = a[taken]
-                start, end, step = extent(first, sets, number)
+                start, end, step = extent(p, first)
                 if count + 2 * (end - start) > len(pieces):
                     more = np.empty((2 * (count + 2 * (end - start)), 3), np.int64)
                     more[:count] = pieces[:count]
@@ -220,56 +206,46 @@ def write_elsewhere(
                 if first > 0:
                     count = paint(pieces, count, first, first, taken)
                 else:
-                    count = paint_set(pieces, count, items, start, end, step, taken, spare)
+                    count = paint_set(pieces, count, p.items, start, end, step, taken, spare)
                     pieces, spare = spare, pieces
                 taken += 1
-            if count > len(low):
-                low, high = np.empty(2 * count, np.int64), np.empty(2 * count, np.int64)
-            read_off(pieces, count, s, low, high, size)
+            if count > found.shape[1]:
+                found = np.empty((2, 2 * count), np.int64)
+            read_off(pieces, count, s, found, size)
             count = size[0]
         else:
             taken = e
-            limit = latest_head(strands, a, sets, items, number)
-            room = u_end - u_at + count_before(strands, after, a, limit, sets, items, number)
-            if room > len(low):
-                low, high = np.empty(2 * room, np.int64), np.empty(2 * room, np.int64)
-            before = read_before(strands, after, a, limit, sets, items, number, low, high)
-            read_from(u_low, u_high, u_at, u_end, limit, low, high, before, size)
+            limit = latest_head(p, strands, a)
+            room = u_end - u_at + count_before(p, strands, after, a, limit)
+            if room > found.shape[1]:
+                found = np.empty((2, 2 * room), np.int64)
+            before = read_before(p, strands, after, a, limit, found)
+            read_from(u, u_at, u_end, limit, found, before, size)
             u_at = size[0]
-        intervals, ids = size[1], size[2]
+        last, ids = size[1] - 1, size[2]
+        low, high = found[0], found[1]
         if ids == 1:
             out[w] = low[0]
             continue
         shape = encoding
         if encoding == ENCODE_ADAPTIVE:
-            shape = ENCODE_INTERVALS if intervals <= SMALL else ENCODE_DELTAS
+            shape = ENCODE_INTERVALS if last < SMALL else ENCODE_DELTAS
         known = False
         if shape == ENCODE_DELTAS:
             if q[S_NUMBER] < 0 and q[S_END] == 0:
-                known = resume(q, open_sets, low[0], high[intervals - 1], 0, intervals - 1, low, high)
-            q[S_END] = high[intervals - 1]
-            skipped = follow(items, q, low[0], high[intervals - 1], 0, intervals - 1, low, high)
+                known = resume(p, low[0], high[last], 0, last, low, high)
+            q[S_END] = high[last]
+            skipped = follow(p, low[0], high[last], 0, last, low, high)
             if skipped >= 0:
-                out[w] = new_set(sets, q, number, q[S_START] + skipped, ids, DELTA, q[S_NUMBER])
+                out[w] = new_set(p, q[S_START] + skipped, ids, DELTA, q[S_NUMBER])
                 continue
-            if encoding == ENCODE_ADAPTIVE and 2 * intervals < ids:
+            if encoding == ENCODE_ADAPTIVE and 2 * (last + 1) < ids:
                 shape = ENCODE_INTERVALS
-            elif encoding == ENCODE_ADAPTIVE and not known and not overlaps(w, starts, ends):
+            elif encoding == ENCODE_ADAPTIVE and not known and not overlaps(x, w):
                 shape = ENCODE_IDS
-        words = 2 * intervals if shape == ENCODE_INTERVALS else ids
-        if not has_room(items, q, words + words // 2):
+        words = 2 * (last + 1) if shape == ENCODE_INTERVALS else ids
+        if not has_room(p, words + words // 2):
             return w
-        if shape != ENCODE_DELTAS:
-            q[Q_LARGEST] = max(q[Q_LARGEST], words)
-        if shape == ENCODE_DELTAS:
-            out[w] = write_full(sets, items, q, number, ids, low[0], high[intervals - 1], 0, intervals - 1, low, high)
-        elif shape == ENCODE_INTERVALS:
-            put_intervals(items, q[Q_USED], low[0], high[intervals - 1], 0, intervals - 1, low, high)
-            out[w] = new_set(sets, q, number, q[Q_USED], words, INTERVALS, -1)
-            q[Q_USED] += words
-        else:
-            put_ids(items, q[Q_USED], low[0], high[intervals - 1], 0, intervals - 1, low, high)
-            out[w] = new_set(sets, q, number, q[Q_USED], words, ALL_IDS, -1)
-            q[Q_USED] += words
-    leave(q, open_sets)
+        out[w] = write_set(p, shape, low[0], high[last], 0, last, low, high)
+    leave_run(p)
     return len(starts)

@@ -8,7 +8,8 @@ sets of slices: it costs what it writes, which for a window that slides on is wh
 in one run are left to `tid_paint.py`.
 
 The list: interval q is `low[q]` to `high[q]`, with `before[q]` ids before it, in run `run[q]`. Row i begins at id
-`head[i]` in interval `head_at[i]` and ends at `tail[i]` in `tail_at[i]`.
+`head[i]` in interval `head_at[i]` and ends at `tail[i]` in `tail_at[i]`. Kernels take it, the windows and their handles
+as one record, `x`, and the pool that sets are written to as another, `p`.
 """
 
 from __future__ import annotations
@@ -28,8 +29,37 @@ from whence.annotate.kernels.tid_sets import (
     START,
 )
 from whence.model.jit import kernel
+from whence.model.record import RecordType, at_address
 
 Ints = NDArray[np.int64]
+
+POOL = RecordType(
+    (
+        ("sets", "int64", 2),  # START, LENGTH, KIND, BASE (`tid_sets.py`)
+        ("items", "int64", 1),  # their words
+        ("q", "int64", 1),  # Q_* and S_*
+        ("open_sets", "int64", 2),  # C_*
+    )
+)
+pool = at_address(POOL)
+
+UNIONS = RecordType(
+    (
+        ("a", "int64", 1),  # the handles of the sequence
+        ("starts", "int64", 1),  # the first row of each window
+        ("ends", "int64", 1),  # and the one after its last
+        ("out", "int64", 1),  # its handle
+        ("low", "int64", 1),
+        ("high", "int64", 1),
+        ("before", "int64", 1),
+        ("run", "int64", 1),
+        ("head", "int64", 1),
+        ("tail", "int64", 1),
+        ("head_at", "int64", 1),
+        ("tail_at", "int64", 1),
+    )
+)
+unions = at_address(UNIONS)
 
 ENCODE_IDS, ENCODE_INTERVALS, ENCODE_DELTAS, ENCODE_ADAPTIVE = range(4)
 ELSEWHERE = -(1 << 62)  # the handle of a window that is not in one run
@@ -49,9 +79,10 @@ ELSEWHERE = -(1 << 62)  # the handle of a window that is not in one run
     S_LAST,  # its last id
     S_LAST_AT,  # and that one's interval
     S_END,  # the last id of the last window of the present run, or 0
-    Q_GAIN,  # deltas on intervals are written where ids take so many times their words; 0: wherever they can be
-) = range(15)
-Q_FIELDS = 15
+    Q_GAIN,  # deltas on intervals are written where ids take this many times their words; 0: wherever they can be
+    Q_FIRST,  # the number of the pool's first set
+) = range(16)
+Q_FIELDS = 16
 
 # Sets that later calls may go on from, found by their last id: full sets, and others with S_NUMBER -1.
 C_END, C_NUMBER, C_START, C_FULL, C_USED, C_ROOM = range(6)
@@ -66,9 +97,10 @@ PROBES = 64  # ids that are looked for among sets that were left
 
 
 @kernel
-def lay_singles(a: Ints, low: Ints, high: Ints, before: Ints, run: Ints, at: Ints) -> int:
-    """The list of a sequence of singletons; a row's first and last id are itself. There is room for as many intervals
-    as rows."""
+def lay_singles(address: int) -> int:
+    """Write the list of a sequence of singletons, where a row's first and last id are itself; return its length."""
+    x = unions(address)
+    a, low, high, before, run, at = x.a, x.low, x.high, x.before, x.run, x.head_at
     if len(a) == 0:
         return 0
     q, r = 0, 0
@@ -91,8 +123,9 @@ def lay_singles(a: Ints, low: Ints, high: Ints, before: Ints, run: Ints, at: Int
 
 
 @kernel
-def append(first, last, fresh, q, r, low, high, before, run):
-    """One more interval at the end of the list: merged with the last one if it can be; the last one's number."""
+def append(x, first, last, fresh, q, r):
+    """Append an interval to the list, merged with the last one if it can be; return the last one's number."""
+    low, high, before, run = x.low, x.high, x.before, x.run
     if not fresh and first <= high[q] + 1:
         high[q] = max(high[q], last)
         return q
@@ -106,7 +139,7 @@ def append(first, last, fresh, q, r, low, high, before, run):
 
 @kernel
 def agrees(items, start, end, step, at, q, low, high):
-    """Whether a set is, as far as the list goes, what the list has from interval `at` on: where it goes on, or -1."""
+    """Compare a set, as far as the list goes, with the list from interval `at` on; return where it goes on, or -1."""
     expected = items[start]
     if expected < low[at]:
         return -1
@@ -128,13 +161,13 @@ def agrees(items, start, end, step, at, q, low, high):
 
 
 @kernel
-def lay(
-    a: Ints, sets: Ints, items: Ints, number: int, low: Ints, high: Ints, before: Ints, run: Ints, places: Ints, s: Ints
-) -> bool:
-    """The list of a sequence of sets. `places` is [4, rows]: head, tail, head_at, tail_at. False if it wants room, or
-    if it is of no use: where rows of several paths take turns, each begins a run with all it has."""
+def lay(pool_address: int, address: int, s: Ints) -> bool:
+    """Write the list of a sequence of sets. False if it wants room, or if it is of no use: where rows of several paths
+    take turns, each begins a run with all it has."""
+    p, x = pool(pool_address), unions(address)
+    sets, items, number = p.sets, p.items, p.q[Q_FIRST]
+    a, low, high, head, tail, head_at, tail_at = x.a, x.low, x.high, x.head, x.tail, x.head_at, x.tail_at
     q, r = s[L_COUNT] - 1, s[L_RUN]
-    head, tail, head_at, tail_at = places[0], places[1], places[2], places[3]
     last_base, last_end = -1, 0
     for i in range(s[L_ROW], len(a)):
         base, begin, end, step = -1, 0, 1, 1
@@ -168,12 +201,10 @@ def lay(
                 s[L_WANTED] = -1
                 return False
         if a[i] > 0:
-            q = append(first, last, fresh, q, r, low, high, before, run)
+            q = append(x, first, last, fresh, q, r)
         else:
             while start < end:
-                q = append(
-                    items[start], items[start + step - 1], fresh and start == begin, q, r, low, high, before, run
-                )
+                q = append(x, items[start], items[start + step - 1], fresh and start == begin, q, r)
                 start += step
         last_base, last_end = base, end
         if not fresh and at > old and high[old] >= first:
@@ -184,28 +215,30 @@ def lay(
 
 
 @kernel
-def set_aside(a: Ints, starts: Ints, ends: Ints, out: Ints) -> None:
+def set_aside(address: int) -> None:
     """Mark all windows that are not one row, or none, as ELSEWHERE."""
-    for w in range(len(starts)):
-        s, e = starts[w], ends[w]
-        out[w] = ELSEWHERE if e - s > 1 else a[s] if e > s else 0
+    x = unions(address)
+    for w in range(len(x.starts)):
+        s, e = x.starts[w], x.ends[w]
+        x.out[w] = ELSEWHERE if e - s > 1 else x.a[s] if e > s else 0
 
 
 @kernel
-def new_set(sets, q, number, start, length, kind, base):
-    """One more set of the pool: its handle."""
+def new_set(p, start, length, kind, base):
+    """Add a set to the pool; return its handle."""
+    sets, q = p.sets, p.q
     row = q[Q_COUNT]
     sets[row, START] = start
     sets[row, LENGTH] = length
     sets[row, KIND] = kind
     sets[row, BASE] = base
     q[Q_COUNT] = row + 1
-    return -1 - (number + row)
+    return -1 - (q[Q_FIRST] + row)
 
 
 @kernel
 def put_ids(items, to, first, last, at, end, low, high):
-    """The ids of intervals `at` to `end`, from the id `first` to the id `last`; where they end."""
+    """Write the ids of intervals `at` to `end`, from the id `first` to the id `last`; return where they end."""
     while at < end:
         for value in range(first, high[at] + 1):
             items[to] = value
@@ -220,7 +253,7 @@ def put_ids(items, to, first, last, at, end, low, high):
 
 @kernel
 def put_intervals(items, to, first, last, at, end, low, high):
-    """Intervals `at` to `end`, from the id `first` to the id `last`; where they end."""
+    """Write intervals `at` to `end`, from the id `first` to the id `last`; return where they end."""
     while at < end:
         items[to] = first
         items[to + 1] = high[at]
@@ -234,7 +267,7 @@ def put_intervals(items, to, first, last, at, end, low, high):
 
 @kernel
 def close_full(q):
-    """The last full set takes no more deltas: give back the room it does not need, if it is the pool's last."""
+    """Close the last full set to deltas: free the room it does not need, if it is the pool's last."""
     if q[S_NUMBER] >= 0 and q[S_START] + q[S_ROOM] == q[Q_USED]:
         q[Q_USED] = q[S_START] + q[S_USED]
     q[S_NUMBER] = -1
@@ -242,13 +275,14 @@ def close_full(q):
 
 @kernel
 def slot(value):
-    """Where an id's set would be among those that later calls may go on from."""
+    """Return where an id's set would be among those that later calls may go on from."""
     return (((value ^ (value >> SOURCE_BIT)) & 0x3FFFFFFF) * 0x9E3779B1 >> 20) & (C_ROWS - 1)
 
 
 @kernel
-def leave(q, open_sets):
-    """The present run ends: a later call may go on from its last window."""
+def leave_run(p):
+    """End the present run: a later call may go on from its last window."""
+    q, open_sets = p.q, p.open_sets
     if q[S_END] > 0:
         at = slot(q[S_END])
         open_sets[at, C_END] = q[S_END]
@@ -262,8 +296,9 @@ def leave(q, open_sets):
 
 
 @kernel
-def resume(q, open_sets, first, last, at, end, low, high):
-    """Whether a set that was left ends in this window; if it is full, it is the last full set again."""
+def resume(p, first, last, at, end, low, high):
+    """Find a set that was left and ends in this window; if it is full, make it the last full set. Return whether."""
+    q, open_sets = p.q, p.open_sets
     value = last
     for _ in range(PROBES):
         row = slot(value)
@@ -287,9 +322,10 @@ def resume(q, open_sets, first, last, at, end, low, high):
 
 
 @kernel
-def follow(items, q, first, last, at, end, low, high):
-    """Where in the last full set a set begins that is its end and then what is appended to it, or more, which is
+def follow(p, first, last, at, end, low, high):
+    """Return where in the last full set a set begins that is its end and then what is appended to it, or more, which is
     appended; -1 if the set is not such a one."""
+    items, q = p.items, p.q
     if q[S_NUMBER] < 0:
         return -1
     start, used = q[S_START], q[S_USED]
@@ -309,7 +345,7 @@ def follow(items, q, first, last, at, end, low, high):
             return -1
         for value in range(first, stop + 1):
             if place >= used:
-                items[start + place] = value  # room that nobody reads until it is in use
+                items[start + place] = value  # room that is not read until it is in use
             elif items[start + place] != value:
                 return -1
             place += 1
@@ -321,36 +357,59 @@ def follow(items, q, first, last, at, end, low, high):
 
 
 @kernel
-def write_full(sets, items, q, number, ids, first, last, at, end, low, high):
-    """A full set that deltas may follow; there is room for one and a half times its ids."""
+def _write_full(p, first, last, at, end, low, high):
+    """Write a full set that deltas may follow; there is room for one and a half times its ids."""
+    q = p.q
     close_full(q)
     start = q[Q_USED]
-    put_ids(items, start, first, last, at, end, low, high)
-    q[S_NUMBER] = number + q[Q_COUNT]
+    ids = put_ids(p.items, start, first, last, at, end, low, high) - start
+    q[S_NUMBER] = q[Q_FIRST] + q[Q_COUNT]
     q[S_START], q[S_FULL], q[S_USED], q[S_ROOM] = start, ids, ids, ids + ids // 2
     q[S_LAST], q[S_LAST_AT] = last, end
     q[Q_USED] = start + q[S_ROOM]
-    return new_set(sets, q, number, start, ids, ALL_IDS, q[S_NUMBER])
+    return new_set(p, start, ids, ALL_IDS, q[S_NUMBER])
 
 
 @kernel
-def has_room(items, q, words):
-    """Whether so many words fit; if not, the driver is told."""
-    if q[Q_USED] + words <= len(items):
+def has_room(p, words):
+    """Tell whether `words` more words fit; if not, note them as wanted."""
+    if p.q[Q_USED] + words <= len(p.items):
         return True
-    q[Q_WANTED] = words
+    p.q[Q_WANTED] = words
     return False
 
 
 @kernel
-def overlaps(w, starts, ends):
-    """Whether the next window has at least half of this one's rows."""
+def write_set(p, shape, first, last, at, end, low, high):
+    """Write intervals `at` to `end`, from the id `first` to the id `last`, as one set; return its handle.
+
+    There is room."""
+    q = p.q
+    if shape == ENCODE_DELTAS:
+        return _write_full(p, first, last, at, end, low, high)
+    start = q[Q_USED]
+    if shape == ENCODE_INTERVALS:
+        q[Q_USED] = put_intervals(p.items, start, first, last, at, end, low, high)
+    else:
+        q[Q_USED] = put_ids(p.items, start, first, last, at, end, low, high)
+    words = q[Q_USED] - start
+    q[Q_LARGEST] = max(q[Q_LARGEST], words)
+    return new_set(p, start, words, INTERVALS if shape == ENCODE_INTERVALS else ALL_IDS, -1)
+
+
+@kernel
+def overlaps(x, w):
+    """Tell whether the next window has at least half of this one's rows."""
+    starts, ends = x.starts, x.ends
     return w + 1 < len(starts) and starts[w + 1] >= starts[w] and 2 * (ends[w] - starts[w + 1]) >= ends[w] - starts[w]
 
 
 @kernel
-def slide_on(w, starts, ends, low, high, before, run, head, tail, head_at, tail_at, sets, items, number, q, out):
-    """Windows from w on as deltas against the last full set, as long as they can be; the first that cannot."""
+def slide_on(p, x, w):
+    """Write windows from w on as deltas against the last full set while they can be; return the first that cannot."""
+    sets, items, q = p.sets, p.items, p.q
+    starts, ends, low, high, before, run = x.starts, x.ends, x.low, x.high, x.before, x.run
+    head, tail, head_at, tail_at = x.head, x.tail, x.head_at, x.tail_at
     base, start, full, room, place, r = q[S_NUMBER], q[S_START], q[S_FULL], q[S_ROOM], q[S_AT], q[S_RUN]
     used, last, last_at, row = q[S_USED], q[S_LAST], q[S_LAST_AT], q[Q_COUNT]
     while w < len(starts):
@@ -376,7 +435,7 @@ def slide_on(w, starts, ends, low, high, before, run, head, tail, head_at, tail_
         sets[row, LENGTH] = after - skipped
         sets[row, KIND] = DELTA
         sets[row, BASE] = base
-        out[w] = -1 - (number + row)
+        x.out[w] = -1 - (q[Q_FIRST] + row)
         row += 1
         w += 1
         q[S_END] = tail[e]
@@ -385,44 +444,30 @@ def slide_on(w, starts, ends, low, high, before, run, head, tail, head_at, tail_
 
 
 @kernel
-def take_up(q, open_sets, items, r, place, ids, first, last, at, end, low, high):
-    """A run begins: go on from a set that was left by an earlier call, if this window does. Whether it does."""
-    leave(q, open_sets)
-    q[S_RUN] = r
-    if not resume(q, open_sets, first, last, at, end, low, high):
+def begin_run(p, x, w, place, ids):
+    """Begin a run with window w: go on from a set that was left by an earlier call, if it does. Return whether."""
+    q, first, last = p.q, x.starts[w], x.ends[w] - 1
+    at, end = x.head_at[first], x.tail_at[last]
+    leave_run(p)
+    q[S_RUN] = x.run[at]
+    if not resume(p, x.head[first], x.tail[last], at, end, x.low, x.high):
         return False
-    skipped = follow(items, q, first, last, at, end, low, high)
+    skipped = follow(p, x.head[first], x.tail[last], at, end, x.low, x.high)
     if skipped >= 0 and skipped + ids == q[S_USED]:
-        q[S_AT], q[S_LAST], q[S_LAST_AT] = place - skipped, last, end
+        q[S_AT], q[S_LAST], q[S_LAST_AT] = place - skipped, x.tail[last], end
     else:
         q[S_NUMBER] = -1
     return True
 
 
 @kernel
-def write(
-    a: Ints,
-    starts: Ints,
-    ends: Ints,
-    begin: int,
-    encoding: int,
-    low: Ints,
-    high: Ints,
-    before: Ints,
-    run: Ints,
-    head: Ints,
-    tail: Ints,
-    head_at: Ints,
-    tail_at: Ints,
-    sets: Ints,
-    items: Ints,
-    number: int,
-    q: Ints,
-    open_sets: Ints,
-    out: Ints,
-) -> int:
-    """The unions of windows, from window `begin` on; the window at which words are wanted, or how many windows there
-    are. There is room for as many sets."""
+def write(pool_address: int, address: int, begin: int, encoding: int) -> int:
+    """Write the unions of windows, from window `begin` on; return the window at which words are wanted, or how many
+    windows there are. There is room for as many sets."""
+    p, x = pool(pool_address), unions(address)
+    q = p.q
+    a, starts, ends, out, low, before, run = x.a, x.starts, x.ends, x.out, x.low, x.before, x.run
+    head, tail, head_at, tail_at = x.head, x.tail, x.head_at, x.tail_at
     w = begin
     while w < len(starts):
         s, e = starts[w], ends[w]
@@ -450,31 +495,25 @@ def write(
             shape = ENCODE_INTERVALS if few else ENCODE_DELTAS
         if shape == ENCODE_DELTAS:
             # whether other windows have most of this one
-            known = encoding == ENCODE_DELTAS or overlaps(w - 1, starts, ends)
+            known = encoding == ENCODE_DELTAS or overlaps(x, w - 1)
             if q[S_RUN] != r:
-                known = take_up(q, open_sets, items, r, place, ids, first, last, at, end, low, high) or known
+                known = begin_run(p, x, w - 1, place, ids) or known
             q[S_END] = last
             if q[S_NUMBER] >= 0:
-                after = slide_on(
-                    w - 1, starts, ends, low, high, before, run, head, tail, head_at, tail_at,
-                    sets, items, number, q, out,
-                )  # fmt: skip
+                after = slide_on(p, x, w - 1)
                 if after >= w:
                     w = after
                     continue
             if encoding == ENCODE_ADAPTIVE:
-                group = group_end(w - 1, r, starts, ends, run, head, tail, head_at, tail_at)
+                group = group_end(x, w - 1, r)
                 final = ends[group - 1] - 1
                 pieces = 2 * (tail_at[final] - at + 1 + 2 * (group - w + 1))
                 spread = before[tail_at[final]] + tail[final] - low[tail_at[final]] + 1 - place
                 if group - w + 1 >= GROUP and q[Q_GAIN] * pieces <= spread:
                     close_full(q)
-                    if not has_room(items, q, pieces):
+                    if not has_room(p, pieces):
                         return w - 1
-                    q[Q_USED] += write_pieces(
-                        w - 1, group, starts, ends, low, high, head, tail, head_at,
-                        sets, q[Q_COUNT], items, q[Q_USED], number, out,
-                    )  # fmt: skip
+                    q[Q_USED] += write_pieces(p, x, w - 1, group, q[Q_COUNT], q[Q_USED], q[Q_FIRST])
                     q[Q_COUNT] += group - w + 1
                     q[S_END] = tail[final]
                     w = group
@@ -482,21 +521,11 @@ def write(
             if not known or (intervals <= SMALL and encoding == ENCODE_ADAPTIVE):
                 shape = ENCODE_INTERVALS if 2 * intervals < ids else ENCODE_IDS
         words = ids + ids // 2 if shape == ENCODE_DELTAS else 2 * intervals if shape == ENCODE_INTERVALS else ids
-        if not has_room(items, q, words):
+        if not has_room(p, words):
             return w - 1
-        if shape != ENCODE_DELTAS:
-            q[Q_LARGEST] = max(q[Q_LARGEST], words)
+        out[w - 1] = write_set(p, shape, first, last, at, end, low, x.high)
         if shape == ENCODE_DELTAS:
-            out[w - 1] = write_full(sets, items, q, number, ids, first, last, at, end, low, high)
             q[S_AT] = place
-        elif shape == ENCODE_INTERVALS:
-            put_intervals(items, q[Q_USED], first, last, at, end, low, high)
-            out[w - 1] = new_set(sets, q, number, q[Q_USED], words, INTERVALS, -1)
-            q[Q_USED] += words
-        else:
-            put_ids(items, q[Q_USED], first, last, at, end, low, high)
-            out[w - 1] = new_set(sets, q, number, q[Q_USED], words, ALL_IDS, -1)
-            q[Q_USED] += words
-    leave(q, open_sets)
+    leave_run(p)
     q[S_RUN] = -1
     return len(starts)

@@ -267,21 +267,13 @@ def count_kept(sets: Ints, first: int, keep: Ints, size: Ints) -> None:
 
 @kernel
 def copy_kept(
-    sets: Ints,
-    items: Ints,
-    first: int,
-    keep: Ints,
-    sources: Ints,
-    to_sets: Ints,
-    to_items: Ints,
-    to_first: int,
-    count: int,
-    used: int,
+    sets: Ints, items: Ints, first: int, keep: Ints, sources: Ints, to_sets: Ints, to_items: Ints, end: Ints
 ) -> None:
-    """Copy what is kept behind the first sets and words of another pool; `keep` becomes the new numbers, -1 for none.
+    """Copy what is kept behind the end of another pool; `keep` becomes the new numbers, -1 for none.
 
-    `sources` are the sources' numbers there. A base stands before its deltas, and the parts of a set before it, so
-    that one pass renames them."""
+    `end` is the number of the other pool's first set, its sets and its words; `sources` are the sources' numbers there.
+    A base stands before its deltas, and the parts of a set before it, so that one pass renames them."""
+    to_first, count, used = end[0], end[1], end[2]
     for row in range(len(keep)):
         if keep[row] <= 0:
             keep[row] = -1
