@@ -21,12 +21,14 @@ from tests.oracle import (
     statements,
     view_text,
     with_policy,
+    with_provenance,
 )
 from tests.sqllogic.reader import Block, read
 from whence.runtime.spark.driver.sharded import Sharded
 
 FILES = sorted((Path(__file__).parent / "sql").glob("*.slt"))
 RUNS = [*((None, policy) for policy in POLICIES), (1, "dred"), (2, "support"), (5, "dred")]  # None: embedded
+ANNOTATED = ("maintain = 'absorption'", "maintain = 'absorption', propagate = 'eager'", "maintain = 'relative'")
 
 
 # -- values ------------------------------------------------------------------------------------------------------------
@@ -64,7 +66,7 @@ def _interval(value: whence.Interval) -> str:
 class Runner:
     """A database and its twin in DuckDB, which sees the same statements."""
 
-    policy: str
+    policy: str  # of recursive views, or how their provenance is maintained
     db: whence.Database = field(default_factory=lambda: whence.open())
     again: Recompute = field(default_factory=lambda: Recompute({}, []))
     ours: set[str] = field(default_factory=set)
@@ -96,7 +98,7 @@ class Runner:
                 raise AssertionError(f"a block begins with {' '.join(block.words)!r}")
 
     def _execute(self, block: Block) -> whence.Result:
-        result = self.db.execute(with_policy(block.sql, self.policy) if view_text(block.sql) else block.sql)
+        result = self.db.execute(under(self.policy, block.sql) if view_text(block.sql) else block.sql)
         for statement in statements(block.sql):
             self._repeat(statement, block.ours)
         return result
@@ -137,7 +139,10 @@ class Runner:
 
     def _query(self, block: Block, ordered: bool) -> None:
         kept = "kept_query"
-        self.db.execute(f"CREATE VIEW {kept} WITH (policy = '{self.policy}') AS {block.sql}")
+        options = f"policy = '{self.policy}'" if self.policy in POLICIES else ""
+        if not options and re.match(r"WITH\s+RECURSIVE\b", block.sql, re.IGNORECASE):
+            options = self.policy
+        self.db.execute(f"CREATE VIEW {kept} {options and f'WITH ({options})'} AS {block.sql}")
         try:
             rows = self.db[kept].rows
             if block.ours:
@@ -178,6 +183,23 @@ class Runner:
         got = [" | ".join(map(shown, row)) for row in rows]
         wanted = [row.strip() for row in block.rows]
         assert (got if ordered else sorted(got)) == (wanted if ordered else sorted(wanted))
+
+
+def under(policy: str, sql: str) -> str:
+    """Return a script whose recursive views go by a policy, or maintain provenance."""
+    return with_provenance(sql, policy) if policy in ANNOTATED else with_policy(sql, policy)
+
+
+def recurses(path: Path) -> bool:
+    """Tell whether a file has a recursive view."""
+    views = (f"CREATE VIEW q AS {b.sql}" if b.words[0] == "query" else b.sql for b in read(path))
+    return any("maintain" in under(ANNOTATED[0], sql) != sql for sql in views if view_text(sql) is not None)
+
+
+@pytest.mark.parametrize("path", [path for path in FILES if recurses(path)], ids=lambda p: p.stem)
+@pytest.mark.parametrize("options", ANNOTATED)
+def test_sql_with_provenance(path: Path, options: str) -> None:
+    run_file(path, Runner(options))
 
 
 @pytest.mark.parametrize(("partitions", "policy"), RUNS)

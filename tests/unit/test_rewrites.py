@@ -1,4 +1,4 @@
-"""Laws of rewrites. Plans before and after are in tests/rewrites; that rows are kept is shown in test_sql_queries.py."""
+"""Laws of rewrites. Plans before and after are in tests/rewrites; test_sql_queries.py shows that rows are kept."""
 
 from __future__ import annotations
 
