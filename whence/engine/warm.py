@@ -25,12 +25,14 @@ from whence.engine.core.relation import Relation
 from whence.engine.exchange.kernels import routing
 from whence.engine.exchange.messages import PartitionMessage
 from whence.engine.exchange.wire import MessageWriter, packed_size, packets
+from whence.engine.expressions.kernels import conditions
 from whence.engine.recursion.annotated_fixpoint import AnnotatedFixpoint
 from whence.engine.recursion.components import build_outputs, functions_of
 from whence.engine.recursion.fixpoint import POLICIES, Fixpoint
 from whence.engine.recursion.kernels import fixpoint as fixpoint_kernels
 from whence.engine.recursion.kernels.search import GATHER
 from whence.engine.recursion.partitioned_fixpoint import build_exchange
+from whence.engine.relational.aggregate import Aggregate
 from whence.engine.relational.kernels import aggregate, float_sum
 from whence.engine.relational.values import Values
 from whence.engine.streams.sort import BSort
@@ -38,7 +40,7 @@ from whence.engine.streams.windows.latest import Latest
 from whence.engine.streams.windows.window import Window
 from whence.engine.streams.windows.window_join import WindowJoin
 from whence.model.codes import Dictionary
-from whence.model.types import BIGINT, Column, Schema
+from whence.model.types import BIGINT, DOUBLE, Column, Schema
 from whence.plan.algebra import logical
 from whence.plan.partitions.exchange import exchange
 from whence.plan.recursion.rule_model import Atom, RelationKind, Rule, RuleProgram, RuleRelation
@@ -55,18 +57,11 @@ def _relations() -> None:
     batches.join_batches(rows, first, rows, first)
     batches.number_rows(rows)
     routing.split(routing.route(rows, first, 2), 2)
-    batches.multiply_counts(ones, ones, ones)
-    number, keys, totals = aggregate.group_rows(rows, first, ones)
-    batches.sum_by(number, ones, len(keys))
-    at, ids = np.zeros(1, np.int64), np.zeros(1, np.int64)
-    pair, a, b = np.empty((1, 4), np.int64), at.copy(), at.copy()
-    index.pair_rows(rows, ones, at, rows, ones, ids, pair, a, b)
-    specs = np.array([[aggregate.FLOAT, 1, 0, aggregate.SHOW_FLOAT, 0, 0, -34, 3]], np.int64)
+    batches.sum_by(aggregate.group_rows(rows, first, ones)[0], ones, 1)
+    conditions.decide(np.array([[conditions.COLUMN, 0, 0]]), rows)
+    index.pair_rows(rows, ones, first, rows, ones, first, first)
     float_sum.find_range(rows, 1, np.empty(2, np.int64))
-    acc = np.zeros((3, 7), np.int64)
-    aggregate.accumulate(acc, specs, rows, ones, number)
-    out = np.empty((2, 2), np.int64)
-    aggregate.emit(keys, ids, at, acc, totals, acc, specs, out, np.empty(2, np.int64), np.zeros(2, np.int64))
+    _aggregates(Batch(rows, ones))
     ordered = Ordered([Rank(0), Rank(1)], Dictionary())
     ordered.add(rows, ones)
     ordered.first(rows[:, :1].copy())
@@ -85,6 +80,16 @@ def _recursion() -> None:
 def _witnesses() -> None:
     for algebra in (Witnesses(), Relative()):
         _functions(algebra)
+
+
+def _aggregates(batch: Batch) -> None:
+    """A sum of doubles, and one of distinct ones."""
+    words, schema = Dictionary(), Schema((Column("a", BIGINT), Column("b", DOUBLE)))
+    input = Values(((1, 1.0),), schema, words)
+    for distinct in (False, True):
+        operator = Aggregate(input, (0,), (logical.Agg("sum", 1, distinct),), schema, words)
+        operator.apply([batch])
+        operator.recompute()
 
 
 def _windows() -> None:
@@ -264,6 +269,8 @@ def _relation(batch: Batch) -> None:
     relation.apply(Batch(batch.rows, -batch.ann, True))
     relation.undo()
     relation.probe((0,), batch.rows[:, :1].copy())
+    key, found = np.zeros(1, np.int64), relation.index((0,))
+    index.join_rows(batch.rows, batch.ann, key, relation.rows, relation.ann, found.cols, found.slots, found.nxt, key)
     relation.lookup(batch.rows)
     relation.restore(relation.image())
     relation.scan()

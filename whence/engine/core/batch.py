@@ -46,7 +46,8 @@ def consolidate(batch: Batch) -> Batch:
     if len(batch.ann) <= 1:
         if len(batch.ann) == 1 and batch.ann[0] == 0:
             return Batch.empty(batch.rows.shape[1])
-        return Batch(batch.rows, batch.ann, True)
+        batch.unique = True
+        return batch
     rows, ann = add_up(batch.rows, batch.ann)
     return Batch(rows, ann, True)
 

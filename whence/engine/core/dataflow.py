@@ -50,6 +50,7 @@ from whence.model.types import Schema
 from whence.plan.streams.model import Retention, Tracing
 
 log = logging.getLogger("whence")
+_REMEMBERED = 64  # sets of tables that changed together, with what they reach
 
 
 class Dataflow:
@@ -75,6 +76,7 @@ class Dataflow:
         self._iterative: list[IterativeOperator] = []
         self._checkpointed: list[Retain] = []
         self._installing: Installation | None = None
+        self._reached: dict[tuple[str, ...], tuple[list[Operator], list[tuple[str, Operator]]]] = {}
 
     # -- the plan ----------------------------------------------------------------------------------------------------
 
@@ -182,6 +184,7 @@ class Dataflow:
 
     def sweep(self) -> None:
         """Drop operators, arrangements and indexes that nothing needs any more."""
+        self._reached.clear()
         needed = upwards(list(self.views.values()))
         alive = {id(o) for o in needed}
         for op in self.order:
@@ -221,8 +224,24 @@ class Dataflow:
             self._arrive(promise)
         elif not outs:
             return {}
-        self._follow(self.order)
-        return {name: out for name, op in self.views.items() if (out := outs.get(id(op))) is not None}
+        order, views = self._reach(tuple(deltas if promise is None else self.tables))
+        self._follow(order)
+        return {name: out for name, op in views if (out := outs.get(id(op))) is not None}
+
+    def _reach(self, tables: tuple[str, ...]) -> tuple[list[Operator], list[tuple[str, Operator]]]:
+        """Return the operators, in their order, and the views that changes of these tables can reach."""
+        found = self._reached.get(tables)
+        if found is None:
+            if len(self._reached) >= _REMEMBERED:
+                self._reached.clear()
+            below, order = {id(self.tables[name]) for name in tables}, []
+            for op in self.order:
+                if any(id(i) in below for i in op.inputs):
+                    below.add(id(op))
+                    order.append(op)
+            views = [(name, op) for name, op in self.views.items() if id(op) in below]
+            found = self._reached[tables] = order, views
+        return found
 
     def run_stage(
         self,
@@ -305,22 +324,15 @@ class Dataflow:
         ran, outs, promise = self._ran, self._outs, self._promise
         for op in order:
             inputs = op.inputs
+            ins = [outs.get(id(i)) for i in inputs]
             if promise is not None and reaches(promise, op):
                 pass
             elif op.follows:
                 if not any(i in ran for i in inputs):
                     continue
-            else:
-                for i in inputs:
-                    if id(i) in outs:
-                        break
-                else:
-                    continue
-            ins = []
-            for i in inputs:
-                delta = outs.get(id(i))
-                ins.append(delta if delta is not None else Batch.empty(len(i.schema)))
-            self._step(op, ins)
+            elif ins.count(None) == len(ins):
+                continue
+            self._step(op, [Batch.empty(len(i.schema)) if d is None else d for i, d in zip(inputs, ins, strict=True)])
 
     def touch(self, op: Operator) -> None:
         """Note that an operator's state is about to change."""
@@ -347,7 +359,7 @@ class Dataflow:
             if not len(out.ann):
                 return
             self._changed.append(op.arranged)
-            op.arranged.apply(out)
+            op.arranged.add(out)
         self._outs[id(op)] = out
 
     def commit(self) -> None:
@@ -420,7 +432,7 @@ class Dataflow:
         self.touch(ship)
         if ship.arranged is not None:
             self._changed.append(ship.arranged)
-            ship.arranged.apply(batch)
+            ship.arranged.add(batch)
         self._outs[id(ship)] = batch
 
     def _install_stage(

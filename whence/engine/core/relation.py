@@ -19,22 +19,23 @@ from numpy.typing import NDArray
 from whence.engine.core.image import Image, StaleImage, expect, taken
 from whence.engine.core.kernels import index as ik
 from whence.engine.core.kernels import rebuild as rk
-from whence.engine.core.kernels import table as tk
+from whence.engine.core.kernels import relation as tk
+from whence.engine.core.kernels.table import rehash
 from whence.engine.core.key_lookup import Lookups
 from whence.engine.core.operator import Batch
 from whence.model.codes import Codes
+from whence.model.record import KernelRecord
 
 T = TypeVar("T", np.int64, np.int32)
 
 
 class _Change(NamedTuple):
-    """A logged upsert and what settle made of it (None until then)."""
+    """A logged upsert: its rows, what it and settle made of them (`kernels/relation.py`), and their accumulators before
+    if those changed, too."""
 
     batch: Codes
-    ids: Codes
-    old: Codes
-    new: list[Codes]
-    meta: Codes
+    change: Codes
+    acc: Codes | None = None
 
 
 class _Saved(NamedTuple):
@@ -100,7 +101,10 @@ class Relation:
         self._index_list: list[Index] = []
         self.lookups = Lookups(self)
         self._log: list[_Change | _Saved] = []
-        self._open: _Change
+        self._open: Codes  # the change whose annotations are not set yet
+        self._record = KernelRecord(tk.TABLE)
+        self.address = self._record.address  # of the record of its arrays, for kernels
+        self._point()
 
     def __len__(self) -> int:
         return int(self.meta[2])
@@ -113,33 +117,49 @@ class Relation:
 
     def apply(self, batch: Batch) -> tuple[Codes, Codes, Codes]:
         """Add a consolidated batch: row ids, annotations before, annotations after."""
-        ids, old = self.upsert(batch.rows)
-        new = old + batch.ann
-        self.settle(ids, new)
-        return ids, old, new
+        change = self.add(batch)
+        return change[tk.IDS, 1:], change[tk.OLD, 1:], change[tk.NEW, 1:]
+
+    def add(self, batch: Batch) -> Codes:
+        """Add a consolidated batch; return what changed (`kernels/relation.py`)."""
+        rows = batch.rows
+        n = len(rows)
+        self.reserve(n)
+        change = np.empty((5, n + 1), np.int64)
+        moved = tk.add(self.address, rows, batch.ann, change)
+        self._log.append(_Change(rows, change))
+        if moved and self._index_list:
+            self._index_moved(change, moved & 0xFFFFFFFF, moved >> 32)
+        return change
 
     def upsert(self, rows: Codes) -> tuple[Codes, Codes]:
         """Ids and annotations of distinct rows, new ones added with annotation zero; `settle` must follow."""
         n = len(rows)
         self.reserve(n)
-        ids, old, fresh = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
-        meta = self.meta.copy()
-        born = tk.upsert(self.rows, self.ann, self.acc, self.slots, self.free, self.meta, rows, ids, old, fresh)
-        self._open = _Change(rows, ids, old, [], meta)
-        self._log.append(self._open)
-        if born:
-            for index in self._index_list:
-                index.link(self.rows, fresh, born)
-        return ids, old
+        self._open = change = np.empty((5, n + 1), np.int64)
+        born = tk.upsert(self.address, rows, n, change)
+        self._log.append(_Change(rows, change))
+        self._index_moved(change, born, 0)
+        return change[tk.IDS, 1:], change[tk.OLD, 1:]
 
-    def settle(self, ids: Codes, new: Codes) -> None:
+    def settle(self, new: Codes) -> None:
         """Give the rows of the last upsert their annotations; those that come to zero leave."""
-        dead = np.empty(len(ids), np.int64)
-        self._open.new.append(new)
-        gone = tk.settle(self.rows, self.ann, self.slots, self.free, self.meta, ids, new, dead)
-        if gone:
-            for index in self._index_list:
-                index.unlink(self.rows, dead, gone)
+        change = self._open
+        change[tk.NEW, 1:] = new
+        self._index_moved(change, 0, tk.settle(self.address, change))
+
+    def log(self, rows: Codes, change: Codes, acc: Codes) -> None:
+        """Note what a kernel is about to do to this relation, which has no index, so that it can be undone: an upsert
+        of these rows, whose accumulators were `acc`, and perhaps its settle."""
+        self._log.append(_Change(rows, change, acc))
+
+    def _index_moved(self, change: Codes, born: int, gone: int) -> None:
+        """Put new rows into the indexes, and take those out that left."""
+        for index in self._index_list:
+            if born:
+                index.link(self.rows, change[tk.BORN, 1:], born)
+            if gone:
+                index.unlink(self.rows, change[tk.GONE, 1:], gone)
 
     def save(self, ids: Codes) -> Codes:
         """The rows' accumulators, to be overwritten; undo brings them back."""
@@ -150,7 +170,8 @@ class Relation:
     def lay_out(self, moved: Callable[[Codes], Codes]) -> None:
         """Replace all accumulators, and those that undo brings back, by what `moved` makes of them."""
         self.acc = moved(self.acc)
-        self._log = [_Saved(e.ids, moved(e.acc)) if isinstance(e, _Saved) else e for e in self._log]
+        self._point()
+        self._log = [e if e.acc is None else e._replace(acc=moved(e.acc)) for e in self._log]
 
     def commit(self) -> None:
         self._log.clear()
@@ -164,19 +185,24 @@ class Relation:
         self._log.clear()
 
     def _restore(self, entry: _Change) -> None:
-        new = entry.new[0] if entry.new else np.ones(len(entry.ids), np.int64)
-        came, left = (entry.old == 0) & (new != 0), (entry.old != 0) & (new == 0)
-        born = entry.ids[came]
+        change = entry.change
+        n = 1 + int(change[4, 0])
+        ids, old = change[tk.IDS, 1:n], change[tk.OLD, 1:n]
+        if entry.acc is not None:
+            self.acc[ids] = entry.acc[: n - 1]
+        left = (change[tk.NEW, 1:n] == 0) if change[0, 0] else np.zeros(len(ids), bool)
+        born, back = ids[(old == 0) & ~left], ids[(old != 0) & left]
         for index in self._index_list:
             index.unlink(self.rows, born, len(born))
-        tk.restore(self.rows, self.ann, self.slots, entry.batch, entry.ids, entry.old, new)
-        back = entry.ids[left]
+        tk.restore(self.address, entry.batch, change)
         for index in self._index_list:
             index.link(self.rows, back, len(back))
-        stack = int(entry.meta[1])
-        popped = entry.ids[entry.old == 0][:stack]
-        self.free[stack - len(popped) : stack] = popped[::-1]
-        self.meta[:] = entry.meta
+
+    def _point(self) -> None:
+        """Let kernels find the arrays, which have been replaced."""
+        self._record.replace(
+            rows=self.rows, ann=self.ann, acc=self.acc, slots=self.slots, free=self.free, meta=self.meta
+        )
 
     def reserve(self, more: int) -> None:
         """Room for that many further rows."""
@@ -193,8 +219,10 @@ class Relation:
             self.ann = ann
             for index in self._index_list:
                 index.grow(capacity)
+            self._point()
         if 3 * (live + more) > 2 * len(self.slots):
             self.slots = _larger(self.slots, 2 * (live + more))
+            self._point()
 
     # -- images ------------------------------------------------------------------------------------------------------
 
@@ -225,6 +253,7 @@ class Relation:
         self.ann = taken(image, "ann", capacity)
         self.meta = image["meta"].copy()
         self.slots = np.zeros(_power(2 * live, 32), np.int64)
+        self._point()
         words = self.words(np.arange(self.width), self.slots)
         rk.fill_table(self.slots, words, len(words))
         for index in self._index_list:
@@ -264,7 +293,7 @@ class Relation:
     def lookup(self, rows: Codes) -> Codes:
         """Ids of whole rows, -1 for those that are not there."""
         ids = np.empty(len(rows), np.int64)
-        tk.lookup(self.rows, self.slots, rows, ids)
+        tk.lookup(self.address, rows, ids)
         return ids
 
     def counts(self, rows: Codes) -> Codes:
@@ -305,7 +334,7 @@ def _resized(array: NDArray[T], capacity: int) -> NDArray[T]:
 
 def _larger(slots: Codes, need: int) -> Codes:
     grown = np.zeros(_power(need, len(slots)), np.int64)
-    tk.rehash(slots, grown)
+    rehash(slots, grown)
     return grown
 
 

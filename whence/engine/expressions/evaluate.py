@@ -12,14 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from whence.engine.expressions.conditions import Compiled, compile_condition
 from whence.engine.expressions.functions import arithmetic, casts, choice, compare, dates, decimals, numbers, text
 from whence.engine.expressions.functions.common import Column, Strict, each, spread
 from whence.model.codes import NULL, Codes, Dictionary, decode_value, encode_value
 from whence.model.errors import DataError, EvaluationError, WhenceError
 from whence.model.text import shown_value
 from whence.plan.algebra.expressions import Call, Case, Cast, Col, Expr, Lit, Udf, Volatile
-
-Compiled = Callable[[Codes], Codes]
 
 _STRICT: dict[str, Callable[[Call, Dictionary], Strict]] = {
     **arithmetic.OPS,
@@ -44,10 +43,7 @@ def compile_expr(expr: Expr, dictionary: Dictionary) -> Compiled:
             index = expr.index
             return lambda rows: np.ascontiguousarray(rows[:, index])
         case Lit():
-            try:
-                code = encode_value(expr.value, expr.type, dictionary) if expr.value is not None else NULL
-            except DataError as error:
-                raise EvaluationError(str(error)) from None
+            code = _encode(expr, dictionary)
             return lambda rows: np.full(len(rows), code, np.int64)
         case Case():
             return _case(expr, dictionary)
@@ -55,13 +51,23 @@ def compile_expr(expr: Expr, dictionary: Dictionary) -> Compiled:
             return _strict(expr, (expr.arg,), casts.cast(expr, dictionary), dictionary)
         case Udf():
             return _udf(expr, dictionary)
-        case Call(op="and" | "or"):
-            return _connective(expr, dictionary)
         case Call(op="coalesce"):
             return _coalesce(expr, dictionary)
         case Call():
-            return _call(expr, dictionary)
+            condition = compile_condition(
+                expr, lambda leaf: compile_expr(leaf, dictionary), lambda constant: _encode(constant, dictionary)
+            )
+            if condition is not None:
+                return condition
+            return _connective(expr, dictionary) if expr.op in ("and", "or") else _call(expr, dictionary)
     raise EvaluationError(f"{expr} cannot be evaluated")
+
+
+def _encode(constant: Lit, dictionary: Dictionary) -> int:
+    try:
+        return encode_value(constant.value, constant.type, dictionary) if constant.value is not None else NULL
+    except DataError as error:
+        raise EvaluationError(str(error)) from None
 
 
 def _call(expr: Call, dictionary: Dictionary) -> Compiled:

@@ -16,6 +16,7 @@ import numpy as np
 from whence.engine.core.batch import consolidate
 from whence.engine.core.image import Image, StaleImage, inside, nested
 from whence.engine.core.kernels.batches import add_up
+from whence.engine.core.kernels.relation import IDS, NEW, settle
 from whence.engine.core.operator import Batch, Operator
 from whence.engine.core.ordered import Ordered, Rank
 from whence.engine.core.relation import Relation
@@ -30,6 +31,8 @@ from whence.plan.algebra.logical import Agg
 
 class Aggregate(Operator):
     """GROUP BY `keys` with aggregates; without keys the one group is always there."""
+
+    keeps_output = True
 
     def __init__(
         self, input: Operator, keys: tuple[int, ...], aggs: tuple[Agg, ...], schema: Schema, dictionary: Dictionary
@@ -54,6 +57,8 @@ class Aggregate(Operator):
         self._parted = np.unique(taken)  # columns of wide decimals that are added up, behind the others as two words
         at = np.searchsorted(self._parted, taken)
         self._specs[self._specs[:, 0] == ak.WIDE, 1] = len(input.schema) + 2 * at
+        self._width = len(schema) + len(self._wide)
+        self._where, self._bits = np.zeros(2, np.int64), np.empty(2, np.int64)  # what kernels say beside their rows
         self.groups = Relation(len(keys), self._lay_out())
         if not keys:
             always = np.empty((1, 0), np.int64)
@@ -69,17 +74,19 @@ class Aggregate(Operator):
             spec[2] = offset
             offset += ak.WIDTH[int(spec[0])] + int(spec[7])
         self._direct = np.ascontiguousarray(self._specs[self._direct_aggs])
+        self._words = [(n, *self._specs[n, [1, 6, 7]].tolist()) for n in self._doubles.tolist()]
         return offset
 
     def _make_room(self, rows: Codes) -> None:
         """Widen the sums of DOUBLE where these rows have values that need more words."""
-        bits = np.empty(2, np.int64)
-        words = self._specs[:, 6:].copy()
-        for number in self._doubles:
-            find_range(rows, int(self._specs[number, 1]), bits)
-            low, limbs = words[number].tolist()
-            words[number] = limbs_for(low, limbs, *bits.tolist())
-        if not np.array_equal(words, self._specs[:, 6:]):
+        words = None
+        for number, column, low, limbs in self._words:
+            find_range(rows, column, self._bits)
+            wanted = limbs_for(low, limbs, *self._bits.tolist())
+            if wanted != (low, limbs):
+                words = self._specs[:, 6:].copy() if words is None else words
+                words[number] = wanted
+        if words is not None:
             self._widen(words)
 
     def _widen(self, words: Codes) -> None:
@@ -107,24 +114,30 @@ class Aggregate(Operator):
 
     def apply(self, deltas: list[Batch]) -> Batch:
         (delta,) = deltas
-        mult = delta.ann
-        number, keys, totals = ak.group_rows(delta.rows, self._key_cols, mult)
-        groups = self.groups
-        ids, old = groups.upsert(keys)
+        mult, groups, specs = delta.ann, self.groups, self._specs
         if len(self._doubles):
             self._make_room(delta.rows)
-        before = groups.save(ids)
-        gids = ids[number]
-        if len(self._direct):
-            ak.accumulate(groups.acc, self._direct, self._with_parts(delta.rows), mult, gids)
+        rows, n = self._with_parts(delta.rows), len(mult)
+        groups.reserve(n)
+        keys, gids = np.empty((n, len(self.keys)), np.int64), np.empty(n, np.int64)
+        change, before = np.empty((5, n + 1), np.int64), np.empty((n, groups.acc.shape[1]), np.int64)
+        out, ann = np.empty((2 * n, self._width), np.int64), np.empty(2 * n, np.int64)
+        entering = groups.address, self._direct, specs, self._key_cols, rows, mult, keys, change, before, gids
+        groups.log(keys, change, before)
+        if not self._distinct and not self._best:
+            many = ak.update(*entering, out, ann, self._where)
+            return self._shown(keys, out, ann, many)
+        address, direct, _, *rest = entering
+        ak.enter(address, direct, *rest)
         for aggregate, column, pairs in self._distinct:
             self._count_distinct(aggregate, column, pairs, delta.rows, mult, gids)
+        ids = change[IDS, 1 : 1 + int(change[4, 0])]
         for aggregate, ordered in self._best:
-            self._keep_best(self._specs[aggregate], ordered, delta.rows, mult, gids, ids)
-        new = old + totals
-        out = self._emit(keys, ids, old, before, new)
-        groups.settle(ids, new)
-        return out
+            self._keep_best(specs[aggregate], ordered, delta.rows, mult, gids, ids)
+        many = ak.emit(address, specs, keys, change, before, out, ann, self._where)
+        shown = self._shown(keys, out, ann, many)
+        settle(address, change)
+        return shown
 
     def prime(self, contents: list[Batch]) -> Batch:
         if self.keys:
@@ -134,25 +147,42 @@ class Aggregate(Operator):
         return consolidate(both)
 
     def recompute(self) -> Batch:
-        groups = self.groups
-        ids = groups.ids()
-        keys, none, one = groups.rows[ids], np.zeros(len(ids), np.int64), np.ones(len(ids), np.int64)
-        return self._emit(keys, ids, none, groups.acc, one)
+        return self._rows_of(self.groups.ids())
 
-    def _emit(self, keys: Codes, ids: Codes, old: Codes, before: Codes, new: Codes) -> Batch:
-        """The rows that groups had, withdrawn, and those that they have now."""
-        width, length = len(self.schema), 2 * len(ids)
-        rows, ann = np.empty((length, width + len(self._wide)), np.int64), np.empty(length, np.int64)
-        where = np.zeros(2, np.int64)
-        n = ak.emit(keys, ids, old, before, new, self.groups.acc, self._specs, rows, ann, where)
+    def count_of(self, rows: Codes) -> Codes:
+        ids = self.groups.lookup(np.ascontiguousarray(rows[:, : len(self.keys)]))
+        found = np.flatnonzero(ids >= 0)
+        out = np.zeros(len(rows), np.int64)
+        out[found] = (self._rows_of(ids[found]).rows == rows[found]).all(axis=1)
+        return out
+
+    @property
+    def size(self) -> int:
+        return len(self.groups)
+
+    def _rows_of(self, ids: Codes) -> Batch:
+        """The rows of groups."""
+        groups, n = self.groups, len(ids)
+        keys, change = groups.rows[ids], np.zeros((5, n + 1), np.int64)
+        change[4, 0], change[IDS, 1:], change[NEW, 1:] = n, ids, 1
+        out, ann = np.empty((2 * n, self._width), np.int64), np.empty(2 * n, np.int64)
+        many = ak.emit(groups.address, self._specs, keys, change, groups.acc, out, ann, self._where)
+        return self._shown(keys, out, ann, many)
+
+    def _shown(self, keys: Codes, rows: Codes, ann: Codes, n: int) -> Batch:
+        """What was emitted: the rows that groups had, withdrawn, and those that they have now."""
         if n < 0:
-            raise self._too_large(~n, keys[where[0]])
-        for number in self._wide.tolist() if where[1] else ():
-            column = rows[:n, len(self.keys) + number]
-            column[:], bad = wide.from_parts(rows[:n, self._specs[number, 6]], column, self.dictionary)
+            raise self._too_large(~n, keys[self._where[0]])
+        if n < len(ann):
+            rows, ann = rows[:n], ann[:n]
+        if not len(self._wide):
+            return Batch(rows, ann, True)
+        for number in self._wide.tolist() if self._where[1] else ():
+            column = rows[:, len(self.keys) + number]
+            column[:], bad = wide.from_parts(rows[:, self._specs[number, 6]], column, self.dictionary)
             if bad >= 0:
                 raise self._too_large(number, rows[bad])
-        return Batch(np.ascontiguousarray(rows[:n, :width]) if len(self._wide) else rows[:n], ann[:n], True)
+        return Batch(np.ascontiguousarray(rows[:, : len(self.schema)]), ann, True)
 
     def _with_parts(self, rows: Codes) -> Codes:
         """The rows, behind them the words of wide decimals that are added up."""
@@ -236,8 +266,9 @@ class Aggregate(Operator):
             for part, own in parts:
                 part.check(own)
         except StaleImage:
-            self._specs, self.groups.acc = specs, acc
+            self._specs = specs
             self._lay_out()
+            self.groups.lay_out(lambda _: acc)
             raise
         for part, own in parts:
             part.restore(own)
@@ -248,7 +279,8 @@ class Aggregate(Operator):
         if words is None or words.shape != (len(self._doubles), 2):
             raise StaleImage("sums of DOUBLE without their widths")
         self._specs[self._doubles, 6:] = words
-        self.groups.acc = np.zeros((len(self.groups.acc), self._lay_out()), np.int64)
+        width = self._lay_out()
+        self.groups.lay_out(lambda acc: np.zeros((len(acc), width), np.int64))
 
     @property
     def state_rows(self) -> int:

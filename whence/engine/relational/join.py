@@ -17,9 +17,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from whence.engine.core.arrangement import arranged_by
-from whence.engine.core.batch import concat, consolidate
-from whence.engine.core.kernels.batches import join_batches, multiply_counts
-from whence.engine.core.kernels.index import pair_rows
+from whence.engine.core.batch import concat, consolidate, take
+from whence.engine.core.kernels.batches import join_batches
+from whence.engine.core.kernels.index import join_rows, pair_rows
 from whence.engine.core.operator import Batch, Operator
 from whence.engine.core.relation import Index, Relation
 from whence.engine.expressions.evaluate import compile_expr
@@ -41,6 +41,8 @@ class _Step:
     relation: Relation
     index: Index
     tests: list[Test]  # conditions that can be decided from here on
+    whole: Codes  # the positions of all columns, those of this input last
+    taken: Codes  # the positions of those that are wanted: all, or after the last step those of the output
 
 
 @dataclass
@@ -51,14 +53,7 @@ class _Path:
     steps: list[_Step]
     out: Codes
     whole: Codes  # the positions of all columns, in the order of the inputs
-
-
-def multiply(a: Codes, b: Codes) -> Codes:
-    """Return the multiplicities of joined rows; raise if one does not fit."""
-    out = np.empty(len(a), np.int64)
-    if not multiply_counts(a, b, out):
-        raise EvaluationError("a row is there more often than can be counted (2^63 times)")
-    return out
+    rearranges: bool = True  # `out` is taken from the rows of the last step
 
 
 class Join(Operator):
@@ -90,11 +85,13 @@ class Join(Operator):
             width, start = len(position), self._start[chosen]
             position |= {c: width + c - start for c in range(start, self._start[chosen + 1])}
             tests = self._ready(waiting, position, dictionary)
-            path.steps.append(
-                _Step(chosen, np.array(known, np.int64), np.array(cols, np.int64), relation, index, tests)
-            )
+            whole = np.arange(len(position))
+            keys = np.array(known, np.int64), np.array(cols, np.int64)
+            path.steps.append(_Step(chosen, *keys, relation, index, tests, whole, whole))
         path.out = np.array([position[c] for c in self.join.out], np.int64)
         path.whole = np.array([position[c] for c in range(len(position))], np.int64)
+        if path.steps and not path.steps[-1].tests:
+            path.steps[-1].taken, path.rearranges = path.out, False
         return path
 
     def _agreeing(self, input: int, position: dict[int, int]) -> list[tuple[int, int]]:
@@ -149,28 +146,26 @@ class Join(Operator):
         for step in path.steps:
             if not len(batch.ann):
                 break
-            at, ids = step.relation.matches(step.index, batch.rows, step.known)
-            longer = self._extend(batch, at, step.relation.rows, step.relation.ann, ids)
+            relation, index, cols = step.relation, step.index, step.taken if decide else step.whole
+            longer = _joined(
+                join_rows(
+                    batch.rows, batch.ann, step.known,
+                    relation.rows, relation.ann, index.cols, index.slots, index.nxt, cols,
+                )
+            )  # fmt: skip
             if deltas is not None and step.input > first and len(deltas[step.input].ann):
                 new = deltas[step.input]
                 at, ids = join_batches(batch.rows, step.known, new.rows, step.cols)
                 if len(at):
-                    added = self._extend(batch, at, new.rows, new.ann, ids)
-                    taken = -added.ann
-                    longer = concat([longer, Batch(added.rows, taken)], longer.rows.shape[1])
+                    added = _joined(pair_rows(batch.rows, batch.ann, at, new.rows, new.ann, ids, cols))
+                    longer = concat([longer, Batch(added.rows, -added.ann)], longer.rows.shape[1])
                     longer = consolidate(longer)
             batch = _passing(longer, step.tests, decide)
-        out = path.out if decide else path.whole
         if not len(batch.ann):
-            return Batch.empty(len(out))
-        return Batch(np.ascontiguousarray(batch.rows[:, out]), batch.ann)
-
-    def _extend(self, batch: Batch, at: Codes, rows: Codes, ann: Codes, ids: Codes) -> Batch:
-        n = len(at)
-        out = np.empty((n, batch.rows.shape[1] + rows.shape[1]), np.int64)
-        a, b = np.empty(n, np.int64), np.empty(n, np.int64)
-        pair_rows(batch.rows, batch.ann, at, rows, ann, ids, out, a, b)
-        return Batch(out, multiply(a, b))
+            return Batch.empty(len(path.out if decide else path.whole))
+        if not decide:
+            return Batch(batch.rows.take(path.whole, axis=1), batch.ann)
+        return Batch(batch.rows.take(path.out, axis=1), batch.ann) if path.rearranges else batch
 
     def describe(self) -> str:
         on = ", ".join(" = ".join(self._name(c) for c in members) for members in self.join.classes) or "every pair"
@@ -182,12 +177,20 @@ class Join(Operator):
         return f"{owner + 1}.{self.inputs[owner].schema.names[column - self._start[owner]]}"
 
 
+def _joined(found: tuple[Codes, Codes, bool]) -> Batch:
+    rows, ann, fits = found
+    if not fits:
+        raise EvaluationError("a row is there more often than can be counted (2^63 times)")
+    return Batch(rows, ann)
+
+
 def _passing(batch: Batch, tests: list[Test], decide: bool = True) -> Batch:
     """The rows for which the tests hold; without `decide`, those tests that cannot fail."""
     for test, risky in tests:
         if not len(batch.ann):
             break
         if decide or not risky:
-            keep = np.flatnonzero(test(batch.rows) == 1)
-            batch = Batch(batch.rows[keep], batch.ann[keep], batch.unique)
+            keep = (test(batch.rows) == 1).nonzero()[0]
+            if len(keep) < len(batch.ann):
+                batch = take(batch, keep)
     return batch

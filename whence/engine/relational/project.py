@@ -22,16 +22,15 @@ class Project(Operator):
     def __init__(self, input: Operator, exprs: tuple[Expr, ...], schema: Schema, dictionary: Dictionary):
         self.schema, self.tracer, self.inputs = schema, input.tracer, [input]
         self.exprs = exprs
-        self._columns = [e.index for e in exprs if isinstance(e, Col)]
-        self._gather = len(self._columns) == len(exprs)
-        self._keeps = self._gather and set(self._columns) >= set(range(len(input.schema)))
+        columns = [e.index for e in exprs if isinstance(e, Col)]
+        self._columns, self._gather = np.array(columns, np.int64), len(columns) == len(exprs)
+        self._keeps = self._gather and set(columns) >= set(range(len(input.schema)))
         self._compute = [] if self._gather else [compile_expr(e, dictionary) for e in exprs]
 
     def apply(self, deltas: list[Batch]) -> Batch:
         (delta,) = deltas
         if self._gather:
-            rows = np.ascontiguousarray(delta.rows[:, self._columns])
-            return Batch(rows, delta.ann, delta.unique and self._keeps)
+            return Batch(delta.rows.take(self._columns, axis=1), delta.ann, delta.unique and self._keeps)
         return carefully(delta, self.tracer, self._computed)
 
     def _computed(self, delta: Batch) -> Batch:

@@ -5,8 +5,6 @@ Law: selection is linear, σ(A + dA) = σ(A) + σ(dA), so it has no state. Cost:
 
 from __future__ import annotations
 
-import numpy as np
-
 from whence.engine.core.batch import carefully, take
 from whence.engine.core.operator import Batch, Operator
 from whence.engine.expressions.evaluate import compile_expr
@@ -26,7 +24,8 @@ class Select(Operator):
         return carefully(deltas[0], self.tracer, self._passing)
 
     def _passing(self, delta: Batch) -> Batch:
-        return take(delta, np.flatnonzero(self._test(delta.rows) == 1))
+        keep = (self._test(delta.rows) == 1).nonzero()[0]
+        return delta if len(keep) == len(delta.ann) else take(delta, keep)
 
     def recompute(self) -> Batch:
         return self.apply([self.inputs[0].contents()])

@@ -151,7 +151,7 @@ class Semijoin(Operator):
             # φ before: turn back the patterns that flipped (a pattern that is new did not).
             changed = patterns.lookup(flips)
             answer ^= np.isin(ids, changed[changed >= 0])
-        patterns.settle(ids, old + totals)
+        patterns.settle(old + totals)
         return self._answered(left, answer[number].astype(np.int64))
 
     def _count(self, keys: Codes) -> Codes:

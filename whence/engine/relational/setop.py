@@ -99,7 +99,7 @@ class SetOp(_Counting):
         before = counts.save(ids)
         after = before + np.column_stack((left, right))
         counts.acc[ids] = after
-        counts.settle(ids, np.abs(after).sum(axis=1))
+        counts.settle(np.abs(after).sum(axis=1))
         f = self._function
         change = f(after[:, 0], after[:, 1]) - f(before[:, 0], before[:, 1])
         keep = np.flatnonzero(change)

@@ -7,21 +7,9 @@ import numpy as np
 from whence.engine.core.kernels.index import has_null
 from whence.engine.core.kernels.table import find_row, hash_key, hash_row, same_key
 from whence.model.codes import Codes
-from whence.model.jit import allocating, kernel
+from whence.model.jit import allocating
 
 _LOW = 0xFFFFFFFF
-
-
-@kernel
-def multiply_counts(a: Codes, b: Codes, out: Codes) -> bool:
-    """Multiply two columns of multiplicities; return False if a product does not fit."""
-    for i in range(len(a)):
-        x, y = a[i], b[i]
-        # Asked before multiplying: the compiler takes it that a product never overflows.
-        if (abs(x) > 0x7FFFFFFF or abs(y) > 0x7FFFFFFF) and y != 0 and abs(x) > 0x7FFFFFFFFFFFFFFF // abs(y):
-            return False
-        out[i] = x * y
-    return True
 
 
 @allocating

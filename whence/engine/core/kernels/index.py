@@ -125,18 +125,46 @@ def probe(
 
 
 @kernel
-def pair_rows(
-    batch: Codes, ann: Codes, at: Codes, rows: Codes, rann: Codes, ids: Codes, out: Codes, a: Codes, b: Codes
-) -> None:
-    """Joined rows, batch row then stored row, and the two annotations of each."""
-    bw = batch.shape[1]
-    rw = rows.shape[1]
+def multiply(a: Codes, at: Codes, b: Codes, ids: Codes, out: Codes) -> bool:
+    """The products a[at] * b[ids]; False if one does not fit."""
     for k in range(at.shape[0]):
+        x, y = a[at[k]], b[ids[k]]
+        # Asked before multiplying: the compiler takes it that a product never overflows.
+        if (abs(x) > 0x7FFFFFFF or abs(y) > 0x7FFFFFFF) and y != 0 and abs(x) > 0x7FFFFFFFFFFFFFFF // abs(y):
+            return False
+        out[k] = x * y
+    return True
+
+
+@allocating
+def pair_rows(
+    batch: Codes, ann: Codes, at: Codes, rows: Codes, rann: Codes, ids: Codes, cols: Codes
+) -> tuple[Codes, Codes, bool]:
+    """Columns of joined rows, batch row then stored row, and the products of their multiplicities, if all fit."""
+    n = at.shape[0]
+    out = np.empty((n, cols.shape[0]), np.int64)
+    products = np.empty(n, np.int64)
+    width = batch.shape[1]
+    for k in range(n):
         i = at[k]
         r = ids[k]
-        for c in range(bw):
-            out[k, c] = batch[i, c]
-        for c in range(rw):
-            out[k, bw + c] = rows[r, c]
-        a[k] = ann[i]
-        b[k] = rann[r]
+        for c in range(cols.shape[0]):
+            out[k, c] = batch[i, cols[c]] if cols[c] < width else rows[r, cols[c] - width]
+    return out, products, multiply(ann, at, rann, ids, products)
+
+
+@allocating
+def join_rows(
+    batch: Codes,
+    ann: Codes,
+    bcols: Codes,
+    rows: Codes,
+    rann: Codes,
+    rcols: Codes,
+    slots: Codes,
+    nxt: Links,
+    cols: Codes,
+) -> tuple[Codes, Codes, bool]:
+    """As `pair_rows`, for all pairs of a batch row and a stored row with equal keys."""
+    at, ids = probe(rows, rcols, slots, nxt, batch, bcols, 0)
+    return pair_rows(batch, ann, at, rows, rann, ids, cols)

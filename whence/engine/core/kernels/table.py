@@ -4,7 +4,7 @@ A table is linear probing over words of (32 hash bits, row id + 1); 0 is empty. 
 a word's home when a deletion shifts words back (so there are no tombstones) and let the table grow without reading
 rows.
 
-`meta` is [high water of row ids, length of the free stack, live rows]. A live row is one whose annotation is not zero.
+`relation.py` has the tables that own their rows.
 """
 
 from __future__ import annotations
@@ -121,133 +121,9 @@ def touch_rows(rows: Codes, slots: Codes, tags: Codes) -> int:
 
 
 @kernel
-def insert_row(
-    rows: Codes,
-    ann: Codes,
-    acc: Codes,
-    slots: Codes,
-    free: Codes,
-    meta: Codes,
-    batch: Codes,
-    i: int,
-    tag: int,
-    p: int,
-) -> int:
-    """Give a new row an id and put it in the empty slot p."""
-    if meta[1] > 0:
-        meta[1] -= 1
-        r = free[meta[1]]
-    else:
-        r = meta[0]
-        meta[0] += 1
-    meta[2] += 1
-    for c in range(rows.shape[1]):
-        rows[r, c] = batch[i, c]
-    for c in range(acc.shape[1]):
-        acc[r, c] = 0
-    ann[r] = 0
-    slots[p] = (tag << 32) | (r + 1)
-    return int(r)
-
-
-@kernel
-def drop_row(rows: Codes, slots: Codes, free: Codes, meta: Codes, r: int) -> None:
-    """Take a row out of the table and remember its id for reuse; its columns stay until then."""
-    tag = hash_row(rows, r)
-    remove_slot(slots, find_word(slots, tag, (tag << 32) | (r + 1)))
-    free[meta[1]] = r
-    meta[1] += 1
-    meta[2] -= 1
-
-
-@kernel
-def upsert(
-    rows: Codes,
-    ann: Codes,
-    acc: Codes,
-    slots: Codes,
-    free: Codes,
-    meta: Codes,
-    batch: Codes,
-    ids: Codes,
-    old: Codes,
-    fresh: Codes,
-) -> int:
-    """Find or insert each row of a batch: its id, its annotation so far; ids of the new ones; how many are new."""
-    new = 0
-    for i in range(batch.shape[0]):
-        ids[i] = hash_row(batch, i)
-    if batch.shape[0]:
-        old[0] = touch_rows(rows, slots, ids)
-    for i in range(batch.shape[0]):
-        tag = ids[i]
-        r = find_row(rows, slots, batch, i, tag)
-        if r < 0:
-            r = insert_row(rows, ann, acc, slots, free, meta, batch, i, tag, ~r)
-            fresh[new] = r
-            new += 1
-        ids[i] = r
-        old[i] = ann[r]
-    return new
-
-
-@kernel
-def settle(rows: Codes, ann: Codes, slots: Codes, free: Codes, meta: Codes, ids: Codes, new: Codes, dead: Codes) -> int:
-    """Set annotations; rows that come to zero leave. Gives how many left and which."""
-    gone = 0
-    for i in range(ids.shape[0]):
-        r = ids[i]
-        ann[r] = new[i]
-        if new[i] == 0:
-            drop_row(rows, slots, free, meta, r)
-            dead[gone] = r
-            gone += 1
-    return gone
-
-
-@kernel
-def lookup(rows: Codes, slots: Codes, batch: Codes, ids: Codes) -> None:
-    """The id of each row of a batch, or -1."""
-    for i in range(batch.shape[0]):
-        ids[i] = hash_row(batch, i)
-    if touch_rows(rows, slots, ids) == -1:  # never mind what it is; see touch_rows
-        ids[0] = hash_row(batch, 0)
-    for i in range(batch.shape[0]):
-        r = find_row(rows, slots, batch, i, ids[i])
-        ids[i] = r if r >= 0 else -1
-
-
-@kernel
-def restore(rows: Codes, ann: Codes, slots: Codes, batch: Codes, ids: Codes, old: Codes, new: Codes) -> None:
-    """Undo an upsert and its settle: rows that came leave, rows that left return to the same ids."""
-    for i in range(ids.shape[0]):
-        r = ids[i]
-        if old[i] == 0:
-            if new[i] != 0:
-                tag = hash_row(rows, r)
-                remove_slot(slots, find_word(slots, tag, (tag << 32) | (r + 1)))
-        elif new[i] == 0:
-            for c in range(rows.shape[1]):
-                rows[r, c] = batch[i, c]
-            put_word(slots, hash_row(rows, r), r)
-        ann[r] = old[i]
-
-
-@kernel
 def rehash(slots: Codes, larger: Codes) -> None:
     """Move all words to a larger, empty table."""
     for p in range(slots.shape[0]):
         s = slots[p]
         if s != 0:
             put_word(larger, (s >> 32) & _LOW, (s & _LOW) - 1)
-
-
-@kernel
-def live_ids(ann: Codes, high: int, out: Codes) -> int:
-    """Ids of live rows, ascending. Relies on dead rows having annotation zero."""
-    n = 0
-    for r in range(high):
-        if ann[r] != 0:
-            out[n] = r
-            n += 1
-    return n

@@ -16,7 +16,7 @@ from whence.engine.expressions.functions import dates
 from whence.engine.expressions.functions.common import Strict, bound, divide_half_up, from_objects, rescale, within
 from whence.model.codes import NULL, Codes, Dictionary, codes_to_floats, floats_to_codes
 from whence.model.errors import EvaluationError
-from whence.model.types import Kind, Type
+from whence.model.types import BIGINT, Kind, Type
 from whence.plan.algebra.expressions import Call
 
 _SAFE = float(2**62)
@@ -35,8 +35,7 @@ def _scales(call: Call) -> list[int]:
 
 
 def _aligned(codes: Codes, scale: int, type: Type) -> Codes:
-    wide = Type(Kind.BIGINT)
-    return rescale(codes, scale, type.scale, wide)
+    return codes if scale == type.scale else rescale(codes, scale, type.scale, BIGINT)
 
 
 def _add(call: Call, dictionary: Dictionary) -> Strict:

@@ -1,4 +1,6 @@
-"""Comparison and logic. Codes of one type compare as integers; interned ones by the dictionary's order labels."""
+"""Comparisons where codes do not compare as their values do: interned values by the dictionary's order labels,
+intervals by their spans. `conditions.py` has all others.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +16,8 @@ from whence.plan.algebra.expressions import Call
 
 def _ordering(test: Callable[[Codes, Codes], Codes]) -> Callable[[Call, Dictionary], Strict]:
     def build(call: Call, dictionary: Dictionary) -> Strict:
-        type = call.args[0].type
-        if not type.needs_dictionary:
-            return lambda a, b: test(a, b).astype(np.int64)
-
         def by_label(a: Codes, b: Codes) -> Codes:
-            both = dictionary.ranks(np.concatenate(spans(call, dictionary, [a, b])), type)
+            both = dictionary.ranks(np.concatenate(spans(call, dictionary, [a, b])), call.args[0].type)
             return test(both[: len(a)], both[len(a) :]).astype(np.int64)
 
         return by_label
@@ -45,51 +43,22 @@ def spans(call: Call, dictionary: Dictionary, columns: list[Codes]) -> list[Code
     return [flat[i * width : (i + 1) * width] for i in range(len(columns))]
 
 
-def _equal(call: Call, dictionary: Dictionary) -> Strict:
-    def apply(a: Codes, b: Codes) -> Codes:
-        a, b = spans(call, dictionary, [a, b])
-        return np.equal(a, b).astype(np.int64)
+def _equality(test: Callable[[Codes, Codes], Codes]) -> Callable[[Call, Dictionary], Column]:
+    def build(call: Call, dictionary: Dictionary) -> Column:
+        return lambda a, b: test(*spans(call, dictionary, [a, b])).astype(np.int64)
 
-    return apply
-
-
-def _unequal(call: Call, dictionary: Dictionary) -> Strict:
-    equal = _equal(call, dictionary)
-    return lambda a, b: 1 - equal(a, b)
-
-
-def _distinct(call: Call, dictionary: Dictionary) -> Column:
-    same = _not_distinct(call, dictionary)
-    return lambda a, b: 1 - same(a, b)
-
-
-def _not_distinct(call: Call, dictionary: Dictionary) -> Column:
-    def apply(a: Codes, b: Codes) -> Codes:
-        a, b = spans(call, dictionary, [a, b])
-        return np.equal(a, b).astype(np.int64)
-
-    return apply
-
-
-def _not(_: Call, __: Dictionary) -> Strict:
-    return lambda a: 1 - a
-
-
-def _is_null(_: Call, __: Dictionary) -> Column:
-    return lambda a: (a == NULL).astype(np.int64)
+    return build
 
 
 OPS: dict[str, Callable[[Call, Dictionary], Strict]] = {
-    "=": _equal,
-    "<>": _unequal,
+    "=": _equality(np.equal),
+    "<>": _equality(np.not_equal),
     "<": _ordering(np.less),
     "<=": _ordering(np.less_equal),
     ">": _ordering(np.greater),
     ">=": _ordering(np.greater_equal),
-    "not": _not,
 }
 WHOLE: dict[str, Callable[[Call, Dictionary], Column]] = {
-    "is_distinct": _distinct,
-    "is_not_distinct": _not_distinct,
-    "is_null": _is_null,
+    "is_distinct": _equality(np.not_equal),
+    "is_not_distinct": _equality(np.equal),
 }

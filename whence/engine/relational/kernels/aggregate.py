@@ -23,6 +23,7 @@ import numpy as np
 
 from whence.engine.core.kernels.batches import number_rows
 from whence.engine.core.kernels.doubles import to_code
+from whence.engine.core.kernels.relation import IDS, NEW, OLD, begin, settle, table, upsert
 from whence.engine.relational.kernels.float_sum import DIGITS, WIDE_LIMBS, add_double, add_words, rounded, two_words
 from whence.model.codes import Codes
 from whence.model.jit import allocating, kernel
@@ -145,37 +146,74 @@ def show(acc: Codes, g: int, specs: Codes, width: int, row: Codes, digits: Codes
 
 
 @allocating
-def emit(
-    keys: Codes,
-    ids: Codes,
-    old_n: Codes,
-    old_acc: Codes,
-    new_n: Codes,
-    acc: Codes,
+def enter(
+    address: int,
     specs: Codes,
-    rows: Codes,
-    ann: Codes,
-    meta: Codes,
+    cols: Codes,
+    batch: Codes,
+    mult: Codes,
+    keys: Codes,
+    change: Codes,
+    before: Codes,
+    gids: Codes,
+) -> None:
+    """Add a batch to its groups: the keys and the change of each group, its accumulators before, each row's group.
+
+    The groups' annotations count their rows; `settle` is still to come."""
+    begin(table(address), change)
+    n = batch.shape[0]
+    for i in range(n):
+        for c in range(cols.shape[0]):
+            keys[i, c] = batch[i, cols[c]]
+        gids[i] = 0
+        change[NEW, 1 + i] = 0
+    groups = n
+    if n > 1:
+        number, first = number_rows(keys)
+        groups = first.shape[0]
+        for g in range(groups):
+            for c in range(cols.shape[0]):
+                keys[g, c] = keys[first[g], c]
+        for i in range(n):
+            gids[i] = number[i]
+    for i in range(n):
+        change[NEW, 1 + gids[i]] += mult[i]
+    upsert(address, keys, groups, change)
+    acc = table(address).acc
+    for g in range(groups):
+        change[NEW, 1 + g] += change[OLD, 1 + g]
+        for c in range(acc.shape[1]):
+            before[g, c] = acc[change[IDS, 1 + g], c]
+    for i in range(n):
+        gids[i] = change[IDS, 1 + gids[i]]
+    accumulate(acc, specs, batch, mult, gids)
+
+
+@allocating
+def emit(
+    address: int, specs: Codes, keys: Codes, change: Codes, old_acc: Codes, rows: Codes, ann: Codes, meta: Codes
 ) -> int:
     """For each touched group its old row with -1 and its new one with +1, unless equal; how many, or ~aggregate.
 
     `meta` gets the group that does not fit, and whether a wide decimal is not its own code."""
+    acc = table(address).acc
+    meta[1] = 0
     digits = np.empty(DIGITS, np.int64)
     width = keys.shape[1]
     columns = rows.shape[1]
     before = np.empty(columns, np.int64)
     after = np.empty(columns, np.int64)
     n = 0
-    for i in range(keys.shape[0]):
+    for i in range(change[4, 0]):
         for c in range(width):
             before[c] = keys[i, c]
             after[c] = keys[i, c]
-        was = old_n[i] > 0
-        now = new_n[i] > 0
+        was = change[OLD, 1 + i] > 0
+        now = change[NEW, 1 + i] > 0
         if was:
             show(old_acc, i, specs, width, before, digits)
         if now:
-            bad = show(acc, ids[i], specs, width, after, digits)
+            bad = show(acc, change[IDS, 1 + i], specs, width, after, digits)
             if bad >= 0:
                 meta[0] = i
                 return ~bad
@@ -203,4 +241,28 @@ def emit(
                 above = rows[i, specs[a, 6]]
                 if above != _NULL and (above != low >> 63 or low >= INLINE or low <= -INLINE):
                     meta[1] = 1
+    return n
+
+
+@allocating
+def update(
+    address: int,
+    direct: Codes,
+    specs: Codes,
+    cols: Codes,
+    batch: Codes,
+    mult: Codes,
+    keys: Codes,
+    change: Codes,
+    before: Codes,
+    gids: Codes,
+    rows: Codes,
+    ann: Codes,
+    meta: Codes,
+) -> int:
+    """`enter`, `emit` and `settle` at once, where nothing but accumulators is kept."""
+    enter(address, direct, cols, batch, mult, keys, change, before, gids)
+    n = emit(address, specs, keys, change, before, rows, ann, meta)
+    if n >= 0:
+        settle(address, change)
     return n

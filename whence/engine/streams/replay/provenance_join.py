@@ -18,7 +18,7 @@ import numpy as np
 
 from whence.engine.core.image import Image
 from whence.engine.core.operator import Batch, Operator
-from whence.engine.expressions.evaluate import Compiled
+from whence.engine.expressions.conditions import Compiled
 from whence.engine.streams.stream import StreamOperator
 from whence.model.codes import NULL, Codes
 from whence.model.types import Schema
