@@ -1,21 +1,17 @@
 """What tests of all rooms share.
 
-Hypothesis in the suite is deterministic; `HYPOTHESIS_PROFILE=search` looks for new examples. Tests that ask for `spark`
-get one session for the whole run: they stand in one xdist group, so that one Java is started.
+`tests/depth.py` sets how hard random tests look. Tests that ask for `spark` get one session for the whole run: they
+stand in one xdist group, so that one Java is started.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import settings
 
-settings.register_profile("suite", derandomize=True, deadline=None)
-settings.register_profile("search", deadline=None, print_blob=True)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))
+import tests.depth  # noqa: F401  # loads the profile of Hypothesis
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups

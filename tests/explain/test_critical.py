@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
+from tests.depth import seeds
 from tests.explain.graphs import build, graphs, meanings, reachable
 from whence.explain.ask.critical import critical, ranking
 from whence.explain.graph import Derivations
@@ -48,7 +49,7 @@ def test_more_rows_than_a_word_has_bits() -> None:
     assert critical(replace(chain, roots=chain.roots[-1:])).tolist() == list(range(200))
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", seeds(5))
 def test_dominating_arcs_of_a_network(seed: int) -> None:
     """An arc is critical for reachable(s, t) if its middle, put there as a node, dominates t from s."""
     network = nx.gnp_random_graph(25, 0.07, seed=seed, directed=True)

@@ -9,6 +9,7 @@ import networkx as nx
 import pytest
 
 import whence
+from tests.depth import seeds
 from tests.explain.truth import Fact, Truth
 
 REACHABLE = """
@@ -213,7 +214,7 @@ def split(graph: nx.DiGraph) -> nx.DiGraph:
     return out
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(4))
 def test_critical_links_are_dominators_and_least_cuts_are_least(seed: int) -> None:
     db, graph = network(seed)
     middle = split(graph)
@@ -235,7 +236,7 @@ def test_critical_links_are_dominators_and_least_cuts_are_least(seed: int) -> No
         assert not nx.has_path(left, source, target)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(3))
 def test_bridges_take_pairs_along(seed: int) -> None:
     """Of an undirected network, kept as cables that carry both ways, the critical cables are the bridges."""
     graph = nx.gnm_random_graph(14, 17, seed=seed)

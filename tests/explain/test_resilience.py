@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.depth import seeds
 from tests.explain.graphs import build, graphs, reachable, table
 from whence.explain.ask.resilience import resilience
 from whence.explain.graph import Derivations
@@ -41,7 +42,7 @@ def test_what_needs_no_base_row_cannot_be_removed() -> None:
     assert (found.rows, found.size, found.exact) == (None, None, True)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(6))
 def test_least_cuts_of_networks(seed: int) -> None:
     network = nx.gnp_random_graph(20, 0.25, seed=seed, directed=True)
     arcs = list(network.edges)

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.depth import seeds
 from tests.explain.graphs import build, graphs, minimal, reachable, table
 from whence.explain.ask.witnesses import WitnessList, witnesses
 from whence.explain.graph import Derivations
@@ -52,7 +53,7 @@ def test_without_enough_steps_they_are_still_minimal(graph: Derivations, budget:
         assert [len(w) for w in found.found] == sorted(map(len, expected))[: len(found.found)]
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", seeds(8))
 def test_paths_of_a_network(seed: int) -> None:
     network = nx.gnp_random_graph(9, 0.3, seed=seed, directed=True)
     arcs = list(network.edges)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import whence
+from tests.depth import seeds
 from tests.oracle import bag
 from whence.runtime import database
 from whence.runtime.spark.driver.sharded import Sharded
@@ -48,7 +49,7 @@ def assert_net(db: Any, net: Counter[tuple[int, int]], context: str) -> None:
     assert db.metrics()["owed"] == ({"t": (-net).total()} if -net else {}), context
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(4))
 def test_rows_are_there_as_often_as_they_came_more_than_went(seed: int, tmp_path: Path) -> None:
     rng = random.Random(f"early {seed}")
     net: Counter[tuple[int, int]] = Counter()

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import whence
+from tests.depth import seeds
 from tests.faults import Watched
 from tests.oracle import assert_rows
 from tests.partitioned.kills import killed, run_on, seen_by
@@ -28,7 +29,7 @@ def check_folder(path: Path) -> None:
     assert all(view.ok for view in report.views), report.views
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(3))
 def test_any_runtime_goes_on_with_what_another_wrote(seed: int, tmp_path: Path) -> None:
     rng = random.Random(f"interchange {seed}")
     pair = Pair(tmp_path / "db", partitions=rng.choice((1, 2, 5)))

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import whence
+from tests.depth import DEEP, seeds
 from tests.oracle import (
     Row,
     Twin,
@@ -29,7 +30,7 @@ from tests.oracle import (
 from tests.partitioned.pairs import Pair, busy
 from tests.partitioned.test_random import follow
 from tests.partitioned.workers import Pool
-from tests.property.test_random_programs import FUZZ, Case, cases, profile
+from tests.property.test_random_programs import Case, cases, profile
 from tests.workload import TABLES, Op
 from whence.engine.core.batch import concat
 from whence.engine.core.operator import Batch
@@ -96,7 +97,7 @@ def test_random_programs(case: Case, partitions: int, way: str, exchanged: bool)
 
 
 @every_way
-@pytest.mark.parametrize("seed", range(10 if FUZZ else 1))
+@pytest.mark.parametrize("seed", seeds(1))
 def test_networks(seed: int, way: str) -> None:
     """Links come and go, nodes fail and recover; each batch after one that fails; the same updates split otherwise."""
     rng = random.Random(f"{seed} {way}")
@@ -257,7 +258,7 @@ def assert_same_views(db: whence.Database, plain: whence.Database, what: object)
         assert_rows(db[name].rows, plain[name].rows, f"{name}, {what}")
 
 
-@pytest.mark.parametrize("way", WAYS if FUZZ else [WAYS[3], WAYS[5]])
+@pytest.mark.parametrize("way", WAYS if DEEP else [WAYS[3], WAYS[5]])
 def test_a_partition_that_is_lost_comes_back_as_it_was(way: str) -> None:
     """It is made anew from what it was sent, which does not have the epochs that failed: others count on its having
     told them exactly what it told them."""
@@ -323,7 +324,7 @@ def test_any_runtime_goes_on_with_what_another_wrote(tmp_path: Path) -> None:
     pair.close()
 
 
-@pytest.mark.parametrize("way", WAYS if FUZZ else [WAYS[0]])
+@pytest.mark.parametrize("way", WAYS if DEEP else [WAYS[0]])
 def test_jobs(way: str, tmp_path: Path) -> None:
     """As jobs or inline, on workers that die, lag behind and do things twice, with epochs that fail."""
     rng, pool = random.Random(way), Pool(way)

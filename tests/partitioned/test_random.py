@@ -7,6 +7,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.depth import examples
 from tests.oracle import POLICIES, Twin, assert_rows, on_partitions
 from tests.property.test_random_programs import Case, cases, profile
 from tests.property.test_ttl_random import Play, step
@@ -60,7 +61,7 @@ def _asked(sql: str, way: str) -> str:
     )
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=examples(8), deadline=None)
 @given(steps=st.lists(step, max_size=12), policy=st.sampled_from(POLICIES), partitions=PARTITIONS)
 def test_rows_live_as_long_as_they_should(steps: list[tuple[str, Any]], policy: str, partitions: int) -> None:
     with on_partitions(partitions):

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import whence
+from tests.depth import seeds
 from tests.partitioned.workers import Pool
 from whence.model.errors import CatalogError, DataError, ExpiredError, StorageError
 from whence.runtime import database
@@ -102,7 +103,7 @@ def needed(names: Iterable[str]) -> list[str]:
     return [name for name in VIEWS if name in wanted]
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", seeds(8))
 def test_any_network_is_as_in_one_place(seed: int) -> None:
     rng = random.Random(f"networks {seed}")
     views, rows = needed(rng.sample(list(VIEWS), rng.randint(3, 8))), arrivals(seed, 150)

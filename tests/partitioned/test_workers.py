@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import whence
+from tests.depth import seeds
 from tests.faults import Watched
 from tests.oracle import assert_rows
 from tests.partitioned.kills import killed, run_on, seen_by
@@ -21,7 +22,7 @@ from whence.runtime.spark.worker.partition import Partition
 HERE = {"host": "127.0.0.1", "inline_rows": 3}
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(3))
 def test_workers_do_as_they_please(seed: int, tmp_path: Path) -> None:
     rng, pool, count = random.Random(f"pool {seed}"), Pool(seed), (2, 3, 5)[seed % 3]
     pair = Pair(tmp_path / "db", spark=pool, partitions=count, on_spark=HERE)
@@ -98,7 +99,7 @@ def test_a_driver_of_jobs_that_is_killed_anywhere_leaves_all_or_nothing(tmp_path
         side.db.close()
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", seeds(2))
 def test_full_disk_under_the_exchange_stops_nobody(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rng, pool, write_down = random.Random(f"full {seed}"), Pool(f"full {seed}"), SuperstepRunner._write_down
     refused = []

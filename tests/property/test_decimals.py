@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 import whence
+from tests.depth import seeds
 from whence.model import wide
 from whence.model.codes import Dictionary, decode_value, encode_value
 from whence.model.types import decimal
@@ -60,7 +61,7 @@ def duck() -> Iterator[duckdb.DuckDBPyConnection]:
         yield connection
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(4))
 def test_expressions_are_those_of_duckdb(seed: int, duck: duckdb.DuckDBPyConnection) -> None:
     r = random.Random(seed)
     rows = [some_row(r, at) for at in range(6)]

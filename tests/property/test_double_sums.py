@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import whence
+from tests.depth import seeds
 from whence.engine.relational.kernels.float_sum import DIGITS, add_double, find_range, limbs_for, rounded, widen
 from whence.model.codes import floats_to_codes
 from whence.runtime import database
@@ -124,7 +125,7 @@ def run(db: whence.Database, seed: int, epochs: int) -> tuple[Rows, Rows]:
     return x, y
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(6))
 def test_sums_are_exact_after_every_epoch(seed: int) -> None:
     db = whence.open()
     db.execute(TABLES + VIEWS)

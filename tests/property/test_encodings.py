@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.depth import examples
 from whence.annotate.covering import Covering
 from whence.annotate.kernels import tid_runs
 from whence.annotate.lineage import ENCODINGS, Lineage
@@ -86,7 +87,7 @@ def numbers(values: list[int]) -> np.ndarray:
 
 
 @pytest.mark.parametrize("encoding", MODES)
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(data=st.data())
 def test_windows_of_windows_are_unions_of_unions(encoding: str, data: st.DataObject) -> None:
     lineage, covering = tracing(encoding), Covering(SOURCES)
@@ -111,7 +112,7 @@ def test_windows_of_windows_are_unions_of_unions(encoding: str, data: st.DataObj
 
 
 @pytest.mark.parametrize("encoding", MODES)
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(data=st.data())
 def test_paths_may_take_turns(encoding: str, data: st.DataObject) -> None:
     """Averages of each of some paths, two of which may have the same rows, as they come in any order of the paths; also
@@ -148,7 +149,7 @@ def test_paths_may_take_turns(encoding: str, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("encoding", MODES)
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(data=st.data())
 def test_a_sequence_may_come_in_pieces(encoding: str, data: st.DataObject) -> None:
     """Windows of an endless sequence, a few a call, with what nobody holds collected in between."""
@@ -171,7 +172,7 @@ def test_a_sequence_may_come_in_pieces(encoding: str, data: st.DataObject) -> No
 
 
 @pytest.mark.parametrize("encoding", MODES)
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(data=st.data())
 def test_times_is_union(encoding: str, data: st.DataObject) -> None:
     """Commutative, associative, idempotent, with the blank set as one; of lineage and of its hulls."""
@@ -199,7 +200,7 @@ def test_times_is_union(encoding: str, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("encoding", MODES)
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(data=st.data())
 def test_an_image_holds_all_there_is(encoding: str, data: st.DataObject) -> None:
     """Also where sources have other numbers, and other sets are there already."""

@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.depth import examples
 from tests.property.test_fixpoint_kernel import evaluate, program, relation, rule
 from whence.engine.build import Builder
 from whence.engine.core.batch import concat
@@ -364,7 +365,7 @@ steps = st.tuples(st.sampled_from(["epoch", "epoch", "epoch", "undo", "break", "
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(count=partitions, copied=st.booleans(), small=st.booleans(), begin=draws, work=st.lists(steps, max_size=8))
 def test_rules_over_partitions(
     name: str, count: int, copied: bool, small: bool, begin: list, work: list[tuple[str, list, int]]

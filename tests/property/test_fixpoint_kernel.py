@@ -5,13 +5,13 @@ The oracle reads the same `RuleProgram` and iterates it naively, so a rule is wr
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Iterator
 
 import numpy as np
 import pytest
 
+from tests.depth import DEEP
 from tests.oracle import every_policy
 from whence.engine.core.operator import Batch, Operator
 from whence.engine.recursion.fixpoint import Fixpoint
@@ -20,7 +20,7 @@ from whence.model.types import BIGINT, Column, Schema
 from whence.plan.recursion.rule_model import Atom, Op, Rule, RuleProgram, RuleRelation
 
 Row = tuple[int, ...]
-SEEDS = 400 if os.environ.get("WHENCE_FUZZ") else 25
+SEEDS = 400 if DEEP else 25
 LINK, SHUT = 0, 1  # external relations: links (with or without a cost), and nodes that are shut
 
 

@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import whence
+from tests.depth import examples
 from tests.streams.networks import (
     STREAMS,
     Base,
@@ -124,7 +125,7 @@ OPTIONS = {
 }
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(networks(), arrivals(), st.lists(st.integers(0, 60), max_size=8))
 def test_lineage_is_what_it_is_defined_to_be(net: Net, given_: Arrivals, cuts: list[int]) -> None:
     db = made(net, OPTIONS)
@@ -155,7 +156,7 @@ def is_plain(net: Net) -> bool:
     return True
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(networks(), arrivals(), st.lists(st.integers(0, 60), max_size=8), st.randoms(use_true_random=False))
 def test_replay_finds_the_same(net: Net, given_: Arrivals, cuts: list[int], luck: Any) -> None:
     db = made(net, OPTIONS)
@@ -175,7 +176,7 @@ def test_replay_finds_the_same(net: Net, given_: Arrivals, cuts: list[int], luck
             assert db.query(asked % "cover").rows == db.query(asked % "eager").rows
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(networks(), arrivals(), st.lists(st.integers(0, 60), max_size=8), st.integers(1, 3), st.sampled_from([0, 3]))
 def test_continuous_replay_is_eager_after_every_epoch(
     net: Net, given_: Arrivals, cuts: list[int], some: int, reset: int
@@ -203,7 +204,7 @@ def test_continuous_replay_is_eager_after_every_epoch(
             assert db[f"cover_{stream}"].rows == db.provenance("cover", stream).rows
 
 
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(networks(), arrivals(), st.lists(st.integers(0, 60), max_size=4))
 def test_every_encoding_says_the_same(net: Net, given_: Arrivals, cuts: list[int]) -> None:
     encodings = ("ids", "intervals", "deltas", "dictionary", "adaptive")

@@ -6,7 +6,6 @@ smallest graphs it is in turn checked against trying every set of external rows.
 
 from __future__ import annotations
 
-import os
 from functools import partialmethod
 from itertools import combinations, product
 from typing import Any
@@ -16,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.depth import DEEP
 from tests.oracle import Twin, drive, with_provenance
 from tests.property import test_fixpoint_kernel as made
 from tests.property.test_fixpoint_kernel import PROGRAMS, Row, Run, Source, evaluate, match, operate
@@ -32,7 +32,7 @@ from whence.model.codes import Dictionary
 from whence.plan.recursion.rule_model import Atom, Op, Rule, RuleProgram
 from whence.plan.recursion.settings import Maintain
 
-SEEDS = 200 if os.environ.get("WHENCE_FUZZ") else 3
+SEEDS = 200 if DEEP else 3
 Fact = tuple[int, Row]  # relation, row: of an absence relation, that the row is not there
 Witness = frozenset[Fact]
 KEPT = [

@@ -1,12 +1,11 @@
 """Random programs on random data under random batches: after each, every view is what DuckDB computes from nothing.
 
 A program is a few tables and a few views, each view built from a template over relations made before it, so joins stand
-on recursion and recursion on aggregates. WHENCE_FUZZ=1 runs many more of them; the seed is fixed either way.
+on recursion and recursion on aggregates. The deep profile (`tests/depth.py`) runs more of them.
 """
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
@@ -14,9 +13,9 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.depth import examples
 from tests.oracle import POLICIES, Row, Twin, Update, drive
 
-FUZZ = bool(os.environ.get("WHENCE_FUZZ"))
 DOMAIN: dict[str, list[Any]] = {
     "INT": [0, 1, 2, 3, 1, 2, None, 4],
     "TEXT": ["a", "b", "ab", None, ""],
@@ -25,10 +24,9 @@ DOMAIN: dict[str, list[Any]] = {
 }
 
 
-def profile(examples: int) -> settings:
+def profile(count: int) -> settings:
     return settings(
-        max_examples=examples * (25 if FUZZ else 1),
-        derandomize=True,
+        max_examples=examples(count),
         database=None,
         deadline=None,
         suppress_health_check=list(HealthCheck),

@@ -1,22 +1,19 @@
-"""Programs of the second generator (`tests/programs`), a few of them; WHENCE_FUZZ=1 plays many more.
+"""Programs of the second generator (`tests/programs`), a few of them; the deep profile plays more.
 
 `python -m tests.programs` looks for failures in any number of others, and makes them small.
 """
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
+from tests.depth import seeds
 from tests.programs.generate import Program, make_program
 from tests.programs.play import Mismatch, play
 from tests.programs.reduce import reduce, show
 
-SEEDS = 600 if os.environ.get("WHENCE_FUZZ") else 24
 
-
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("seed", seeds(24))
 def test_program_holds_what_duckdb_computes(seed: int) -> None:
     program = make_program(seed)
     try:

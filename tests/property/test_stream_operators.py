@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.depth import examples
 from tests.streams.driver import PAIR, Feed, Row, Sets, cut, run, same_however_cut, schema, stream
 from whence.annotate.covering import Covering
 from whence.annotate.lineage import Lineage
@@ -32,7 +33,7 @@ from whence.plan.algebra.expressions import Call, Col
 from whence.plan.streams.model import Span
 
 TWO, FOUR = schema(BIGINT, BIGINT), stream(BIGINT, BIGINT, BIGINT, BIGINT)
-few = settings(max_examples=25)
+few = settings(max_examples=examples(25))
 Event = tuple[int, Row, int]  # side, row with `$at`, tid
 
 

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import whence
+from tests.depth import examples
 from tests.oracle import Recompute, Row, assert_rows, bag, every_policy, same_rows, statements, view_text, with_policy
 
 TTL = 10
@@ -173,7 +174,7 @@ class Play:
 
 
 @every_policy
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(steps=st.lists(step, max_size=12))
 def test_rows_live_as_long_as_they_should(policy: str, steps: list[tuple[str, Any]]) -> None:
     play = Play(policy)

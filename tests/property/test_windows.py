@@ -12,6 +12,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
+from tests.depth import examples
 from tests.streams.window_reference import Row, Source, decode, encode, reference, same
 from whence.annotate.covering import Covering
 from whence.annotate.lineage import Lineage
@@ -139,7 +140,7 @@ def _joined(anns: list[np.ndarray], tracer: Any) -> np.ndarray:
 
 
 @given(some.integers(0, 2**48))
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 def test_windows_are_what_they_are_defined_to_be(seed: int) -> None:
     r = random.Random(seed)
     span = some_span(r)
@@ -178,7 +179,7 @@ def test_windows_are_what_they_are_defined_to_be(seed: int) -> None:
 
 
 @given(some.integers(0, 2**48))
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_an_image_without_annotations_is_of_rows_from_nowhere(seed: int) -> None:
     r = random.Random(seed)
     span, aggs = some_span(r), (Agg("count", None),)

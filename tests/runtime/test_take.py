@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import whence
+from tests.depth import examples
 from whence.engine.core.batch import concat, consolidate
 from whence.engine.core.epoch import Epoch, Inputs
 from whence.engine.exchange.kernels.routing import route
@@ -133,7 +134,7 @@ def deadlines(runtime: Any, name: str = "t") -> dict[tuple[int, ...], int]:
 
 @pytest.mark.parametrize("kind", SQL)
 @given(steps=STEPS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_rows_are_taken_as_if_one_by_one(kind: str, steps: list[Step]) -> None:
     runtime, model, now = opened(kind), Model(kind), 100 * SECOND
     for pause, small, early in steps:
@@ -151,7 +152,7 @@ def test_rows_are_taken_as_if_one_by_one(kind: str, steps: list[Step]) -> None:
 
 @pytest.mark.parametrize("kind", SQL)
 @given(steps=STEPS, cut=st.integers(0, 12))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_partitions_together_change_what_the_whole_does(kind: str, steps: list[Step], cut: int) -> None:
     """Also if the rows come in two parts."""
     whole, shares, now = opened(kind), [opened(kind) for _ in range(3)], 100 * SECOND

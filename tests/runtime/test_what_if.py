@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as gen
 
 import whence
+from tests.depth import examples
 from tests.oracle import Row, Twin, on_partitions
 from whence.runtime.database import Database
 
@@ -80,7 +81,7 @@ def test_it_tells_what_then_happens_and_leaves_no_trace(policy: str, partitions:
     with on_partitions(partitions):
         twin = Twin(PROGRAM, policy)
 
-    @settings(max_examples=25 if partitions is None else 12)
+    @settings(max_examples=examples(25 if partitions is None else 12))
     @given(gen.lists(gen.tuples(WRITES, gen.booleans()), max_size=6))
     def run(steps: list[tuple[Any, bool]]) -> None:
         for writes, really in steps:

@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 
 import whence
+from tests.depth import examples
 from whence.connect.archive import file_name
 from whence.sql.parse import parse
 from whence.state.disk import Disk
@@ -126,7 +127,7 @@ def test_hostile_names(tmp_path: Path) -> None:
 
 
 @given(some.lists(some.text(max_size=80), min_size=2, max_size=2, unique_by=str.lower))
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_different_tables_have_different_files(names: list[str]) -> None:
     first, second = (file_name(name.lower()) for name in names)
     assert first.casefold() != second.casefold()
@@ -152,7 +153,7 @@ def test_different_tables_have_different_files(names: list[str]) -> None:
         max_size=6,
     )
 )
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_values_come_back_as_they_were(tmp_path: Path, rows: list[tuple[Any, ...]]) -> None:
     with whence.open() as db, whence.open() as other:
         db.execute("CREATE TABLE a (f DOUBLE, d DECIMAL(18, 4), s TEXT, at TIMESTAMP, span INTERVAL)")

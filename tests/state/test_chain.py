@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from tests.depth import examples
 from tests.faults import Failing, Unplugged, dies, points
 from whence.engine.core.image import Image
 from whence.model.errors import CorruptionError, StorageError
@@ -89,7 +90,7 @@ def changed(draw: st.DrawFn, image: Image) -> Image:
 
 
 @given(st.data())
-@settings(SHARED_FOLDER, max_examples=40)
+@settings(SHARED_FOLDER, max_examples=examples(40))
 def test_each_file_of_a_chain_gives_back_its_snapshot(tmp_path: Path, data: st.DataObject) -> None:
     current = data.draw(snapshots())
     directory = write(tmp_path, 0, current)
@@ -113,7 +114,7 @@ def test_each_file_of_a_chain_gives_back_its_snapshot(tmp_path: Path, data: st.D
 @given(
     hnp.arrays(st.sampled_from([np.int64, np.int32, np.uint8]), hnp.array_shapes(min_dims=0, max_dims=3, min_side=0))
 )
-@settings(SHARED_FOLDER, max_examples=50)
+@settings(SHARED_FOLDER, max_examples=examples(50))
 def test_any_array_comes_back(tmp_path: Path, array: np.ndarray) -> None:
     write(tmp_path, 0, {"part": {"array": array, "turned": array.T}})
     assert plain(contents(open_chain(tmp_path, 1))) == plain({"part": {"array": array, "turned": array.T}})

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.depth import examples
 from whence.engine.core.epoch import Epoch
 from whence.engine.core.operator import Batch
 from whence.model.codes import NULL, Interval
@@ -123,7 +124,7 @@ def test_flipped_bytes_give_an_epoch_or_value_error(payload: bytes) -> None:
 
 
 @given(st.binary(max_size=200))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_any_bytes_give_an_epoch_or_value_error(payload: bytes) -> None:
     for unpack in (lambda data: codec.unpack_epoch(1, 2, data), codec.unpack_statements, codec.unpack_schema):
         try:

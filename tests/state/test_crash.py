@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from tests.depth import seeds
 from tests.faults import Deadly, Unplugged, Watched, dies, done_before_death
 from tests.workload import Op, Session, State, abandon, check_views, history, state_of, workload
 
@@ -144,7 +145,7 @@ def test_killed_while_recovering(folder: Path) -> None:
     check_survivor(folder, ops, states, done)
 
 
-@pytest.mark.parametrize("seed", range(10, 15))
+@pytest.mark.parametrize("seed", seeds(5, 10))
 def test_random_workloads_killed_at_random_points(folder: Path, seed: int) -> None:
     """With snapshots in the background after every few records, so that every run has other points in another order."""
     ops, states = known(seed, 20, 2)
@@ -180,7 +181,7 @@ def unplugged(path: Path, ops: list[Op], at: int, rng: random.Random, **options:
     return done
 
 
-@pytest.mark.parametrize("seed", range(20, 24))
+@pytest.mark.parametrize("seed", seeds(4, 20))
 def test_power_lost_under_commit(folder: Path, seed: int) -> None:
     ops, states = known(seed, 14, 2)
     rng = random.Random(seed)

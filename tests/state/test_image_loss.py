@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import whence
+from tests.depth import seeds
 from tests.oracle import assert_rows
 from whence.engine.core.image import TABLE, Image
 from whence.model.errors import StorageError
@@ -124,7 +125,7 @@ def is_operator(key: str) -> bool:
     return not key.startswith((TABLE, WORDS))
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(12))
 def test_any_history_reopens_on_any_number_of_partitions(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
     said = history(rng)
@@ -148,7 +149,7 @@ def test_restoring_does_not_depend_on_when_views_were_made(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("partitions", [0, 2])
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(6))
 def test_parts_that_are_missing_or_stale_are_computed(tmp_path: Path, seed: int, partitions: int) -> None:
     rng = random.Random(seed)
     said = history(rng)

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import whence
+from tests.depth import seeds
 from tests.faults import Deadly, Watched, done_before_death
 from tests.workload import abandon, open_small
 from whence.engine.core.epoch import Epoch
@@ -93,7 +94,7 @@ def begun(db: whence.Database, sql: str = SQL + TRACED) -> whence.Database:
     return db
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(3))
 def test_restarts_change_nothing(tmp_path: Path, seed: int):
     rng = random.Random(seed)
     twin, db = begun(whence.open()), begun(whence.open(tmp_path / "db", durability="none"))

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.depth import examples
 from whence.engine.expressions.evaluate import compile_expr
 from whence.model.codes import Dictionary, Interval, decode_value, encode_value
 from whence.model.errors import EvaluationError
@@ -192,7 +193,7 @@ def tree(draw, type: Type, depth: int = 3):
     return Call(type, draw(st.sampled_from(ops)), (sub(type), sub(type)))
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(400), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.sampled_from(list(LEAVES)).flatmap(tree))
 def test_random_trees(expr):
     theirs = duck(sql_of(expr))

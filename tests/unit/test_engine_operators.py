@@ -13,6 +13,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from engine_helpers import Bench, duck, schema
 
+from tests.depth import examples
 from whence.model.types import BIGINT, BOOLEAN, DOUBLE, INTEGER, TEXT, decimal
 from whence.plan.algebra import logical as lo
 from whence.plan.algebra.expressions import Call, Col, Lit
@@ -21,7 +22,7 @@ PAIR = schema(INTEGER, INTEGER)
 value = st.one_of(st.none(), st.integers(0, 3))
 change = st.tuples(st.sampled_from(["a", "b"]), st.tuples(value, value), st.sampled_from([1, 1, -1, -1]))
 batches = st.lists(st.lists(change, max_size=8), min_size=1, max_size=6)
-fast = settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+fast = settings(max_examples=examples(12), deadline=None, suppress_health_check=list(HealthCheck))
 
 FOUR = schema(INTEGER, INTEGER, INTEGER, INTEGER)
 RESIDUAL = Call(BOOLEAN, "<", (Col(INTEGER, 1), Col(INTEGER, 3)))

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.depth import examples
 from whence.engine.build import Builder
 from whence.engine.core.batch import consolidate
 from whence.engine.core.dataflow import Dataflow
@@ -25,7 +26,7 @@ small = st.integers(0, 4)
 deltas = st.lists(
     st.lists(st.tuples(small, small, st.integers(-2, 2)), min_size=1, max_size=60), min_size=1, max_size=8
 )
-fast = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+fast = settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
 
 
 def as_batch(changes) -> Batch:

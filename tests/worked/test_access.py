@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.depth import seeds
 from tests.oracle import Row, Tables, Twin, assert_rows, drive, every_policy, stream
 
 ACCESS = """
@@ -113,7 +114,7 @@ MAKERS = {
 
 
 @every_policy
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", seeds(2))
 def test_access(policy: str, seed: int) -> None:
     drive(
         Twin(ACCESS, policy, brute={"can_read": can_read}),

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 import whence
+from tests.depth import seeds
 from tests.oracle import Row, Tables, Twin, assert_rows, drive, every_policy, stream, with_policy
 
 NODES = "ABCDE"
@@ -50,7 +51,7 @@ def test_reachable(policy: str) -> None:
 
 
 @every_policy
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(3))
 def test_reachable_under_random_updates(policy: str, seed: int) -> None:
     drive(Twin(REACHABLE, policy), stream(seed, {"link": link}, steps=15, start=5))
 
@@ -161,7 +162,7 @@ def test_the_papers_shortest_path_on_a_cyclic_network(policy: str) -> None:
 
 
 @every_policy
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", seeds(2))
 def test_the_papers_shortest_path_under_random_updates(policy: str, seed: int) -> None:
     twin = Twin(
         SHORTEST,
@@ -177,7 +178,7 @@ def test_the_papers_shortest_path_under_random_updates(policy: str, seed: int) -
 
 
 @every_policy
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", seeds(2))
 def test_hop_count_and_cheapest_cost_at_once(policy: str, seed: int) -> None:
     twin = Twin(
         HOPS_AND_COSTS,
@@ -211,7 +212,7 @@ ACYCLIC = {"link": lambda rng: tuple(sorted(rng.sample(NODES, 2)))}
 
 
 @every_policy
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", seeds(2))
 def test_the_papers_shortest_path_on_acyclic_networks(policy: str, seed: int) -> None:
     """Without cycles `path` itself is finite, and everything is compared with DuckDB."""
     drive(Twin(SHORTEST, policy, skip=("path",)), stream(seed, ACYCLIC, steps=10, start=3))
@@ -240,7 +241,7 @@ BANDWIDTH = """
 
 
 @every_policy
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(3))
 def test_cheapest_cost(policy: str, seed: int) -> None:
     drive(Twin(CHEAPEST, policy), stream(seed, {"link": weighted}, steps=12, start=6))
 
@@ -258,7 +259,7 @@ def test_highest_bandwidth_written_out(policy: str) -> None:
 
 
 @every_policy
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(3))
 def test_highest_bandwidth_path(policy: str, seed: int) -> None:
     drive(Twin(BANDWIDTH, policy), stream(seed, {"link": weighted}, steps=12, start=6))
 
@@ -287,7 +288,7 @@ def test_reachable_within_a_radius_written_out(policy: str) -> None:
 
 
 @every_policy
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", seeds(2))
 def test_reachable_within_a_radius(policy: str, seed: int) -> None:
     drive(Twin(RADIUS, policy), stream(seed, {"link": link}, steps=12, start=5))
 
@@ -330,7 +331,7 @@ def test_routing_resilience_written_out(policy: str) -> None:
 
 
 @every_policy
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", seeds(2))
 def test_routing_resilience(policy: str, seed: int) -> None:
     def routes(tables: Tables) -> set[Row]:
         return {w[:3] for w in walks(tables["link"], len(NODES))}

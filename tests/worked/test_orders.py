@@ -8,6 +8,7 @@ from decimal import Decimal
 
 import pytest
 
+from tests.depth import seeds
 from tests.oracle import Row, Twin, Update, assert_rows, drive, stream
 
 TABLES = """
@@ -84,7 +85,7 @@ MAKERS = {
 }
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", seeds(2))
 def test_orders(seed: int) -> None:
     twin = Twin(PROGRAM, optimize=True)
     twin.apply(FIXED)
@@ -142,7 +143,7 @@ def a_report(rng: random.Random) -> Row:
     return rng.randrange(4), rng.randrange(2), rng.choice([0, 0, 1]), seg, seg * 100 + rng.randrange(3)
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", seeds(2))
 def test_tolls_of_segments(seed: int) -> None:
     drive(Twin(TOLLS, optimize=True), stream(seed, {"carloc": a_report}, steps=10, start=8))
 

@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from tests.depth import seeds
 from tests.oracle import Row, Twin, assert_rows, drive, every_policy, stream
 
 # A forest stays one under random updates when every node may only hang below a smaller one, and has one parent.
@@ -64,7 +65,7 @@ def test_height_and_imbalance_written_out(policy: str) -> None:
 
 @every_policy
 @pytest.mark.parametrize("program", [HEIGHT, HEIGHT_BY_MAX], ids=["depths", "max in recursion"])
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", seeds(2))
 def test_height_and_imbalance(policy: str, seed: int, program: str) -> None:
     drive(Twin(program, policy), stream(seed, {"parent": hung}, steps=12, start=6))
 
@@ -82,7 +83,7 @@ def test_same_generation_written_out(policy: str) -> None:
 
 
 @every_policy
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", seeds(2))
 def test_same_generation(policy: str, seed: int) -> None:
     """On any graph, not only on trees."""
     drive(
