@@ -1,0 +1,78 @@
+"""The order of the house: names that mean one thing, rooms that know only those below them."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import whence
+from whence.engine.core.operator import Operator
+from whence.plan.algebra.logical import Node
+
+PACKAGE = Path(whence.__file__).parent
+
+# A room may import from itself and from rooms above it in this list, inside functions, too.
+ORDER = ("model", "plan", "annotate", "sql", "engine", "state", "connect", "explain", "runtime", "cli")
+
+
+def _name(path: Path) -> str:
+    """The dotted name of a module."""
+    parts = ("whence", *path.relative_to(PACKAGE).with_suffix("").parts)
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {_name(path): path for path in sorted(PACKAGE.rglob("*.py"))}
+
+
+def imported(path: Path) -> Iterator[str]:
+    """Yield the modules of Whence that a module imports when it runs: at its top or inside functions."""
+    waiting: list[ast.AST] = [ast.parse(path.read_text(encoding="utf-8"))]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            waiting.extend(node.orelse)
+            continue
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name.split(".")[0] == "whence")
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "whence":
+            for alias in node.names:
+                inside = f"{node.module}.{alias.name}"
+                yield inside if inside in MODULES else node.module or ""
+        waiting.extend(ast.iter_child_nodes(node))
+
+
+def test_public_classes_have_names_of_their_own() -> None:
+    """Only a logical node and the operator that runs it share a name."""
+    named = defaultdict(list)
+    for name, path in MODULES.items():
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                named[node.name].append(name)
+    shared = {}
+    for name, modules in named.items():
+        classes = [getattr(importlib.import_module(module), name) for module in modules] if len(modules) > 1 else []
+        pair = len(classes) == 2 and {issubclass(c, Node) for c in classes} == {
+            issubclass(c, Operator) for c in classes
+        }
+        if classes and not (pair and any(issubclass(c, Node) for c in classes)):
+            shared[name] = modules
+    assert not shared
+
+
+@pytest.mark.parametrize("room", ORDER)
+def test_rooms_import_from_rooms_below(room: str) -> None:
+    allowed = ORDER[: ORDER.index(room) + 1]
+    for name, path in MODULES.items():
+        if name.split(".")[1:2] == [room]:
+            wrong = [m for m in imported(path) if m != "whence" and m.split(".")[1] not in allowed]
+            assert not wrong, f"{name} imports {', '.join(wrong)}"
+
+
+def test_every_room_has_a_place() -> None:
+    assert {path.parent.name for path in PACKAGE.glob("*/__init__.py")} == {*ORDER}
+    assert {path.stem for path in PACKAGE.glob("*.py")} == {"__init__"}
