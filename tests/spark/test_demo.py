@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 import whence
 from whence.cli import app
-from whence.cli.demo.topology import DOMAINS, costs, network, weather
+from whence.cli.demo.topology import DOMAINS, cable_changes, costs, network
 
 
 def test_the_pipeline_is_right_after_its_restart(spark: Any, tmp_path: Path) -> None:
@@ -46,7 +46,7 @@ def test_a_network_is_the_same_every_time_and_hangs_together() -> None:
 def test_the_weather_cuts_what_is_there_and_repairs_what_is_not() -> None:
     net = network()
     there = {cable for some in net.inside.values() for cable in some}
-    for changes in islice(weather(net), 200):
+    for changes in islice(cable_changes(net), 200):
         for op, cable in changes:
             assert (cable in there) == (op == "-")
             there ^= {cable}

@@ -32,7 +32,7 @@ def write(
 ) -> Directory:
     with Writer(DISK, folder / f"{number}.image", before, {"format": "any"}) as writer:
         for part in kept:
-            writer.keep(part)
+            writer.keep_unchanged(part)
         for part, image in parts.items():
             writer.add(part, image)
         return writer.finish({"number": number})
@@ -193,7 +193,7 @@ def test_only_what_was_there_can_be_kept(tmp_path: Path) -> None:
             Writer(DISK, tmp_path / "1.image", before) as writer,
             pytest.raises(ValueError, match="other cannot be as before: it was not there"),
         ):
-            writer.keep("other")
+            writer.keep_unchanged("other")
 
 
 def test_objects_are_no_image(tmp_path: Path) -> None:
@@ -220,7 +220,7 @@ def test_a_writer_that_does_not_finish_leaves_nothing(tmp_path: Path) -> None:
 
 def small_patch(disk: Disk, folder: Path, before: Directory) -> Directory:
     with Writer(disk, folder / "1.image", before) as writer:
-        writer.keep("kept")
+        writer.keep_unchanged("kept")
         writer.add("part", {"rows": np.random.default_rng(1).integers(-(2**62), 2**62, 300_000)})
         return writer.finish({"epoch": 1})
 

@@ -466,7 +466,7 @@ def take_snapshot(db: Database, count: int) -> None:
     writer, before = store.begin_image(epoch)
     first = before.meta["words"] if before is not None else 0
     for key in before.parts if before is not None else ():
-        writer.keep(key)
+        writer.keep_unchanged(key)
     if len(words) > first:
         writer.add(f"{WORDS}{first}", pack_words(words.since(first)))
     tables = {name: {"kind": "hash", "cols": [0]} for name in TABLES} | {"node": {"kind": "all", "cols": []}}

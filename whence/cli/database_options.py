@@ -191,7 +191,7 @@ def declare(db: whence.Database, program: Path) -> None:
     """
     text = text_of(program)
     with Bar(f"running {program}") as bar:
-        db.execute(_without(text, {_words(sql) for sql in db.statements}), bar)
+        db.execute(_without(text, {_normalize_space(sql) for sql in db.statements}), bar)
 
 
 def _without(text: str, there: set[str]) -> str:
@@ -200,11 +200,11 @@ def _without(text: str, there: set[str]) -> str:
         return text
     kept = ""
     for statement in parse(text):
-        if not isinstance(statement, (st.CreateTable, st.CreateView)) or _words(statement.sql) not in there:
+        if not isinstance(statement, (st.CreateTable, st.CreateView)) or _normalize_space(statement.sql) not in there:
             lines = statement.line - 1 - kept.count("\n")
             kept += "\n" * lines + " " * (statement.column - 1) * (lines > 0) + statement.sql + ";"
     return kept
 
 
-def _words(sql: str) -> str:
+def _normalize_space(sql: str) -> str:
     return " ".join(sql.split())

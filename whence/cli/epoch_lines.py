@@ -29,9 +29,9 @@ class EpochWatcher:
         return told
 
 
-def way(epoch: Mapping[str, Any]) -> str:
+def describe_jobs(epoch: Mapping[str, Any]) -> str:
     """
-    >>> way({"jobs": 0}), way({"jobs": 1}), way({"jobs": 3})
+    >>> describe_jobs({"jobs": 0}), describe_jobs({"jobs": 1}), describe_jobs({"jobs": 3})
     ('inline', '1 job', '3 jobs')
     """
     jobs = epoch["jobs"]
@@ -63,7 +63,7 @@ def table(epochs: Iterable[Mapping[str, Any]]) -> Table:
             f"{epoch['rows']:,}",
             f"{epoch['rows_out']:,}",
             str(epoch["supersteps"]),
-            way(epoch),
+            describe_jobs(epoch),
             f"{epoch['rows_shipped']:,}",
             in_bytes(epoch["bytes_shipped"]),
             in_bytes(epoch["state_bytes"]),

@@ -294,7 +294,7 @@ def reliability(
     """
     if not 0 < confidence < 1:
         raise typer.BadParameter("a confidence lies between 0 and 1", param_hint="--confidence")
-    chances = _given(given or [])
+    chances = _probabilities(given or [])
     with _opened(database, functions, at) as db:
         found = _answered(
             "weighing derivations",
@@ -341,7 +341,7 @@ def _answered(what: str, ask: Callable[[], T]) -> T:
         return ask()
 
 
-def _given(texts: list[str]) -> dict[str, float | str]:
+def _probabilities(texts: list[str]) -> dict[str, float | str]:
     found: dict[str, float | str] = {}
     for text in texts:
         table, equals, value = text.partition("=")

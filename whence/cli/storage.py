@@ -21,7 +21,7 @@ from whence.model.errors import WhenceError
 from whence.model.paths import local_path
 from whence.runtime.durable.checking import Report
 from whence.runtime.questions.explain import in_bytes
-from whence.state.check import unfinished
+from whence.state.check import is_unfinished
 from whence.state.disk import Disk
 from whence.state.info import Info, look
 
@@ -192,7 +192,7 @@ def _notes(report: Report) -> None:
             Text(f"torn: {path}, offset {offset}: a record of which {size} bytes are there {what}", style="yellow")
         )
     for stray in report.strays:
-        what = " (or is being made)" if report.writer is not None and unfinished(stray) else ""
+        what = " (or is being made)" if report.writer is not None and is_unfinished(stray) else ""
         out.print(Text(f"stray: {stray} is no part of the database{what}", style="yellow"), soft_wrap=True)
 
 

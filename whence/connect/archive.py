@@ -74,7 +74,7 @@ class Archive:
 
     @property
     def schema(self) -> str:
-        with _told(self.path / SCHEMA):
+        with _our_errors(self.path / SCHEMA):
             return (self.path / SCHEMA).read_text(encoding="utf-8")
 
     @property
@@ -84,7 +84,7 @@ class Archive:
     def check(self, entry: Entry) -> None:
         """Raise DataError unless a table's file exists and has as many rows as it should."""
         path = self.path / TABLES / entry.file
-        with _told(path):
+        with _our_errors(path):
             found = pyarrow.parquet.read_metadata(path).num_rows
         if found != entry.rows:
             raise DataError(f"{path}: {found:,} rows, where {INDEX} speaks of {entry.rows:,}")
@@ -92,7 +92,7 @@ class Archive:
     def read(self, entry: Entry, schema: Schema) -> Iterator[pa.Table]:
         """Read the rows of a table, a batch at a time."""
         path = self.path / TABLES / entry.file
-        with _told(path):
+        with _our_errors(path):
             yield from files.read(path, schema, _BATCH, missing="null")  # a schema that was edited may have more
 
 
@@ -134,7 +134,7 @@ def write(
     total, done = sum(entry.rows for entry in entries), 0
     for entry in entries:
         file = path / TABLES / entry.file
-        with _told(file):
+        with _our_errors(file):
             for count in _write_table(file, tables[entry.name], dictionary, compression):
                 done += count
                 if progress is not None:
@@ -151,7 +151,7 @@ def write(
 
 
 def _make_room(path: Path, force: bool) -> None:
-    with _told(path):
+    with _our_errors(path):
         if path.exists() and not path.is_dir():
             raise StorageError(f"{path} is a file; an export is a folder")
         there = {item.name for item in path.iterdir()} if path.exists() else set()
@@ -184,7 +184,7 @@ def _arrow(rows: TableRows, places: Codes, dictionary: Dictionary) -> pa.Table:
 
 
 def _write_text(path: Path, text: str) -> None:
-    with _told(path):
+    with _our_errors(path):
         path.write_text(text, encoding="utf-8")
         _sync(path)
 
@@ -205,7 +205,7 @@ def read(path: Path) -> Archive:
     index = path / INDEX
     if not index.is_file():
         raise DataError(f"{path} is no export: there is no {INDEX} in it (it is written last)")
-    with _told(index):
+    with _our_errors(index):
         text = index.read_text(encoding="utf-8")
     try:
         return _parse(path, json.loads(text))
@@ -224,7 +224,7 @@ def _parse(path: Path, found: dict[str, Any]) -> Archive:
 
 
 @contextmanager
-def _told(path: Path) -> Iterator[None]:
+def _our_errors(path: Path) -> Iterator[None]:
     """Turn errors of the system and of Arrow into ours."""
     try:
         yield

@@ -37,7 +37,7 @@ from whence.model.codes import Dictionary, Interval
 from whence.model.errors import DataError
 from whence.model.paths import local_path
 from whence.model.types import INTERVAL, TEXT, Column, Kind, Schema
-from whence.state.disk import refused
+from whence.state.disk import storage_error
 
 FORMATS = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".parquet": "parquet"}
 _LINE = 32_000_000  # bytes a line of a CSV may have
@@ -100,7 +100,7 @@ def read(
             check_columns(str(path), part.column_names, schema, "null" if by_columns else missing)
             yield _intervals_in(part, schema, path)
     except (pa.ArrowException, OSError, csv.Error) as error:
-        raise DataError(f"{path}: {_said(error)}") from None
+        raise DataError(f"{path}: {_arrow_message(error)}") from None
 
 
 def check_file(path: str | Path) -> None:
@@ -134,7 +134,7 @@ def write(data: pa.Table, path: str | Path) -> None:
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             path.unlink(missing_ok=True)  # half of it is of no use
-        raise refused(path, "write", error) from error
+        raise storage_error(path, "write", error) from error
 
 
 def intervals_out(data: pa.Table) -> pa.Table:
@@ -317,7 +317,9 @@ def _read_csv(path: str | Path, schema: Schema) -> Iterator[pa.Table]:
             return
         except pa.ArrowInvalid as error:
             if types is texts:
-                raise DataError(f"{path}{_placed(_first_fault(path, texts) or _said(error), header)}") from None
+                raise DataError(
+                    f"{path}{_with_position(_first_fault(path, texts) or _arrow_message(error), header)}"
+                ) from None
 
 
 def _has_hex(path: str | Path) -> bool:
@@ -369,7 +371,7 @@ def _first_fault(path: str | Path, types: dict[str, pa.DataType]) -> str | None:
         for _ in _parts(path, types, use_threads=False):
             pass
     except pa.ArrowInvalid as error:
-        return _said(error)
+        return _arrow_message(error)
     return None
 
 
@@ -399,12 +401,12 @@ def _intervals_in(data: pa.Table, schema: Schema, path: str | Path) -> pa.Table:
     return data
 
 
-def _said(error: Exception) -> str:
+def _arrow_message(error: Exception) -> str:
     """Return Arrow's message without the part about Arrow."""
     return f"{str(error).splitlines()[0]:.300}"
 
 
-def _placed(said: str, header: list[str]) -> str:
+def _with_position(said: str, header: list[str]) -> str:
     """Return Arrow's message of a CSV, with the row and column as we count and name them."""
     row, column = re.search(r"Row #(\d+)", said), re.search(r"column #(\d+)", said)
     place = [f"line {row[1]}"] if row else []

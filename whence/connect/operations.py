@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from whence.connect.rows import as_arrow
-from whence.model.codes import Codes, Dictionary, decode_value, shown
+from whence.model.codes import Codes, Dictionary, decode_value, format_value
 from whence.model.errors import DataError
 from whence.model.types import BIGINT, TEXT, Column, Schema
 
@@ -64,5 +64,5 @@ def sign(value: object, keyed: bool) -> int:
     if word in GOES:
         return -1
     if word in EITHER:
-        raise DataError(f"{shown(value)} {KEYLESS}")
-    raise DataError(f"{shown(value)} is no operation; there are {OPS}")
+        raise DataError(f"{format_value(value)} {KEYLESS}")
+    raise DataError(f"{format_value(value)} is no operation; there are {OPS}")

@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from whence.connect.arrow import arrow_type
-from whence.model.codes import DAY, FIRST_DAY, LAST_DAY, Dictionary, Interval, decode_value, encode_value, shown
+from whence.model.codes import DAY, FIRST_DAY, LAST_DAY, Dictionary, Interval, decode_value, encode_value, format_value
 from whence.model.errors import DataError
 from whence.model.text import read_interval
 from whence.model.types import Kind, Schema, Type
@@ -59,18 +59,18 @@ def read_value(text: str, type: Type) -> Any:
         words = Dictionary()
         return decode_value(encode_value(_parsed(text.strip(), type), type, words), type, words)
     except (DataError, ValueError, ArithmeticError):
-        raise DataError(f"{shown(text)} is not a value of type {type}") from None
+        raise DataError(f"{format_value(text)} is not a value of type {type}") from None
 
 
 def _parsed(text: str, type: Type) -> Any:
     """Return what `encode_value` takes."""
     match type.kind:
         case Kind.BOOLEAN:
-            return _TRUTH[text.lower()] if text.lower() in _TRUTH else _refused(text)
+            return _TRUTH[text.lower()] if text.lower() in _TRUTH else _raise_unreadable(text)
         case Kind.DOUBLE if _SPECIAL.fullmatch(text):
             return float(text)
         case Kind.INTEGER | Kind.BIGINT | Kind.DECIMAL | Kind.DOUBLE:
-            number = Decimal(text) if _NUMBER.fullmatch(text) else _refused(text)
+            number = Decimal(text) if _NUMBER.fullmatch(text) else _raise_unreadable(text)
             return float(number) if type.kind is Kind.DOUBLE else _whole(number) if type.is_integer else number
         case Kind.INTERVAL:
             return parse_duration(text) if text[:1] in ("P", "p") else read_interval(text)
@@ -83,7 +83,7 @@ def _whole(number: Decimal) -> int:
     return int(number)
 
 
-def _refused(text: str) -> Any:
+def _raise_unreadable(text: str) -> Any:
     raise ValueError(text)
 
 

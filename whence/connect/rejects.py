@@ -117,7 +117,7 @@ def encode_each(
         )
         for at, error in faults
     ]
-    return np.concatenate(done) if done else _nothing(schema), rejects
+    return np.concatenate(done) if done else _no_rows(schema), rejects
 
 
 def encode_file(
@@ -146,7 +146,7 @@ def encode_file(
                 found = [encode(data, schema, dictionary, table, missing=missing) for data in read]
             except DataError as error:
                 raise DataError(str(error).removeprefix(str(part)).removeprefix(f", line {len(header) + 1}")) from None
-            codes = np.concatenate(found) if found else _nothing(schema)
+            codes = np.concatenate(found) if found else _no_rows(schema)
             check_not_null(codes, schema, table)
             return codes
 
@@ -156,7 +156,7 @@ def encode_file(
     for at, error in faults:
         line, text = records[at]
         rejects.append(Reject(str(path), line, reason(error, table), text.decode("utf-8", "replace").strip()[:LONGEST]))
-    return np.concatenate(done) if done else _nothing(schema), rejects
+    return np.concatenate(done) if done else _no_rows(schema), rejects
 
 
 def _csv_records(lines: list[bytes], path: Path) -> Iterator[tuple[int, bytes]]:
@@ -176,7 +176,7 @@ def _json_records(lines: list[bytes]) -> Iterator[tuple[int, bytes]]:
     return ((number, line) for number, line in enumerate(lines, 1) if line.strip())
 
 
-def _nothing(schema: Schema) -> Codes:
+def _no_rows(schema: Schema) -> Codes:
     return np.empty((0, len(schema)), np.int64)
 
 

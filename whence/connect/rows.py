@@ -27,7 +27,7 @@ from whence.model.codes import (
     decode_timestamp,
     encode_value,
     floats_to_codes,
-    shown,
+    format_value,
 )
 from whence.model.errors import DataError, EvaluationError
 from whence.model.types import Column, Kind, Schema, Type
@@ -62,7 +62,7 @@ def encode(
     whence.model.errors.DataError: table link, row 1, column cost: 'x' (str) is not a value of type INTEGER
     """
     if missing not in ("error", "null"):
-        raise DataError(f"missing is 'error' or 'null', not {shown(missing)}")
+        raise DataError(f"missing is 'error' or 'null', not {format_value(missing)}")
     given = as_list_or_arrow(rows, table)
     if isinstance(given, list):
         return _encode_rows(given, schema, dictionary, table, missing)
@@ -88,7 +88,9 @@ def as_list_or_arrow(rows: Any, table: str) -> list[Any] | pa.Table:
     if columnar is not None:
         return columnar
     if isinstance(rows, (str, bytes)) or not isinstance(rows, Iterable) or getattr(rows, "shape", None) == ():
-        raise DataError(f"table {table}: expected rows (tuples, dicts, Arrow, pandas, polars), not {shown(rows)}")
+        raise DataError(
+            f"table {table}: expected rows (tuples, dicts, Arrow, pandas, polars), not {format_value(rows)}"
+        )
     return list(rows)
 
 
@@ -145,7 +147,7 @@ def _encode_rows(
             out[:, i] = _encode_values(column, schema.columns[i].type, dictionary)
         return out
     except DataError:
-        raise _fault(rows, schema, dictionary, table) from None
+        raise _first_fault(rows, schema, dictionary, table) from None
 
 
 def as_tuples(rows: Sequence[Any], schema: Schema, table: str, missing: Missing = "error") -> Sequence[Row]:
@@ -169,7 +171,7 @@ def _as_tuple(row: Any, schema: Schema, table: str, number: int, missing: Missin
     except DataError:
         raise
     except Exception as failure:  # a row may be of any class; its own methods failed
-        raise DataError(f"table {table}, row {number}: cannot be read: {shown(failure)}") from failure
+        raise DataError(f"table {table}, row {number}: cannot be read: {format_value(failure)}") from failure
 
 
 def _values_of(row: Any, schema: Schema, table: str, number: int, missing: Missing) -> Row:
@@ -178,14 +180,14 @@ def _values_of(row: Any, schema: Schema, table: str, number: int, missing: Missi
         if len(row) != len(values) or any(name not in row for name in schema.names):
             lower: dict[str, Any] = {}
             for name, value in row.items():
-                if (low := shown(name).lower() if not isinstance(name, str) else name.lower()) in lower:
+                if (low := format_value(name).lower() if not isinstance(name, str) else name.lower()) in lower:
                     raise DataError(f"table {table}, row {number}: column {low:.80} is given twice")
                 lower[low] = value
             check_columns(f"table {table}, row {number}", list(lower), schema, missing)
             values = [lower.get(name) for name in schema.names]
         return tuple(values)
     if isinstance(row, (str, bytes)) or not isinstance(row, Iterable) or getattr(row, "shape", None) == ():
-        raise DataError(f"table {table}, row {number}: {shown(row)} is not a row {schema}")
+        raise DataError(f"table {table}, row {number}: {format_value(row)} is not a row {schema}")
     values = list(row)
     if len(values) != len(schema):
         raise DataError(f"table {table}, row {number}: {len(values)} values for the {len(schema)} columns {schema}")
@@ -194,7 +196,7 @@ def _values_of(row: Any, schema: Schema, table: str, number: int, missing: Missi
 
 def folded(name: object, schema: Schema) -> str:
     """Return a column's name as the table has it, whatever case it is given in."""
-    text = name if isinstance(name, str) else shown(name)
+    text = name if isinstance(name, str) else format_value(name)
     return text if text in schema.names else text.lower()
 
 
@@ -216,32 +218,35 @@ def check_columns(
     if unknown:
         error = unknown_columns(place, sorted(unknown), schema)
         levels = [name for name in unknown if name in {str(level) for level in index}]
-        hint = f"; {listed(levels)} is an index of the DataFrame, which reset_index(drop=True) leaves out"
+        hint = f"; {list_names(levels)} is an index of the DataFrame, which reset_index(drop=True) leaves out"
         raise DataError(f"{error}{hint}") if levels else error
     lacking = [name for name in schema.names if name not in names]
     if lacking and missing == "error":
         plural = "s" * (len(lacking) > 1)
         raise DataError(
-            f'{place}: no values for column{plural} {listed(lacking)}; give them, or missing="null" to make them NULL'
+            f"{place}: no values for column{plural} {list_names(lacking)}; "
+            'give them, or missing="null" to make them NULL'
         )
 
 
 def unknown_columns(place: str, names: Sequence[str], schema: Schema) -> DataError:
     """Return the error for columns that a table does not have."""
-    return DataError(f"{place}: no column {listed(names)} in {schema}{did_you_mean(names[0].lower(), schema.names)}")
+    return DataError(
+        f"{place}: no column {list_names(names)} in {schema}{did_you_mean(names[0].lower(), schema.names)}"
+    )
 
 
-def listed(names: Sequence[str]) -> str:
+def list_names(names: Sequence[str]) -> str:
     """List some names for a message, not too many.
 
-    >>> listed(["a", "b", "c", "d", "e", "f", "g"])
+    >>> list_names(["a", "b", "c", "d", "e", "f", "g"])
     'a, b, c, d, e and 2 more'
     """
     some = ", ".join(f"{name:.80}" for name in names[:5])
     return some if len(names) <= 5 else f"{some} and {len(names) - 5} more"
 
 
-def _fault(rows: Iterable[Row], schema: Schema, dictionary: Dictionary, table: str) -> DataError:
+def _first_fault(rows: Iterable[Row], schema: Schema, dictionary: Dictionary, table: str) -> DataError:
     """Return the error for the first value that does not fit."""
     for number, row in enumerate(rows, 1):
         for column, value in zip(schema.columns, row, strict=True):
@@ -299,14 +304,14 @@ def _encode_slowly(values: pa.ChunkedArray, column: Column, dictionary: Dictiona
     try:
         found = values.to_pylist()
     except (ValueError, OverflowError):
-        raise _strange(values, column, table) from None
+        raise _unrepresentable(values, column, table) from None
     try:
         return _encode_values(found, column.type, dictionary)
     except DataError:
-        raise _fault(((v,) for v in found), Schema((column,)), dictionary, table) from None
+        raise _first_fault(((v,) for v in found), Schema((column,)), dictionary, table) from None
 
 
-def _strange(values: pa.ChunkedArray, column: Column, table: str) -> DataError:
+def _unrepresentable(values: pa.ChunkedArray, column: Column, table: str) -> DataError:
     """Return the error for the first value that Python has none for, such as a date in the year 10000."""
     for number, value in enumerate(values, 1):
         try:

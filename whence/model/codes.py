@@ -111,9 +111,9 @@ class Dictionary:
 
     def _add(self, value: Hashable) -> int:
         with self._adding:
-            return self._give(value)
+            return self._assign_code(value)
 
-    def _give(self, value: Hashable) -> int:
+    def _assign_code(self, value: Hashable) -> int:
         """Assign a code to a value that had none a moment ago, unless another thread was quicker; return it."""
         code = self._code.get(value)
         if code is None:
@@ -132,7 +132,7 @@ class Dictionary:
             return np.fromiter(map(get, values), np.int64, len(values))
         except TypeError:  # there is a None among the codes: a value that is new, or None itself
             with self._adding:
-                give = self._give
+                give = self._assign_code
                 return np.array([NULL if value is None else give(value) for value in values], np.int64)
 
     def since(self, first: int) -> list[Any]:
@@ -270,13 +270,13 @@ def encode_value(value: Any, type: Type, dictionary: Dictionary) -> int:
     except DataError:
         raise
     except Exception:  # a value may be of any class, and whatever its methods raise, it is no value of the type
-        raise DataError(f"{shown(value)} ({_CLASS(value).__name__:.80}) is not a value of type {type}") from None
+        raise DataError(f"{format_value(value)} ({_CLASS(value).__name__:.80}) is not a value of type {type}") from None
 
 
-def shown(value: Any) -> str:
+def format_value(value: Any) -> str:
     """A value for a message: never long, and never an error of its own.
 
-    >>> shown("x" * 1000) == "'" + "x" * 79
+    >>> format_value("x" * 1000) == "'" + "x" * 79
     True
     """
     try:

@@ -16,7 +16,7 @@ from whence.connect import rows as rows_
 from whence.connect.archive import Archive
 from whence.connect.rejects import OnError
 from whence.connect.rows import Missing
-from whence.model.codes import Codes, shown
+from whence.model.codes import Codes, format_value
 from whence.model.errors import CatalogError, DataError, SqlError, StorageError, WhenceError
 from whence.model.paths import local_path
 from whence.model.progress import Progress
@@ -932,7 +932,7 @@ def _name(name: object) -> str:
 def _function_name(name: object) -> str:
     """Check that a function has a plain name."""
     if not _name(name).isidentifier():
-        raise CatalogError(f"a function's name is made of letters, digits and _, not {shown(name)}")
+        raise CatalogError(f"a function's name is made of letters, digits and _, not {format_value(name)}")
     return _name(name)
 
 

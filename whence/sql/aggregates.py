@@ -19,7 +19,7 @@ WINDOW_AGGREGATES = frozenset(
 AGGREGATES = frozenset((*_ANYWHERE, *WINDOW_AGGREGATES))
 
 
-def aggregated(name: str, value: Expr, distinct: bool, node: exp.Expr) -> AggRef:
+def bind_aggregate(name: str, value: Expr, distinct: bool, node: exp.Expr) -> AggRef:
     """Bind an aggregate of one argument; BOOL_AND is MIN, BOOL_OR is MAX, ANY_VALUE is MIN too."""
     kind = value.type.kind
     match name:

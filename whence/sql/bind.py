@@ -20,7 +20,7 @@ from whence.sql import statements as st
 from whence.sql.expressions import ExpressionBinder
 from whence.sql.operators import cast
 from whence.sql.position import did_you_mean, error
-from whence.sql.queries import QueryBinder, Session, UnresolvedError, settled
+from whence.sql.queries import QueryBinder, Session, UnresolvedError, type_nulls
 from whence.sql.reader import deep_stack
 from whence.sql.scope import Scope, fields_of
 from whence.sql.subqueries import has_subquery
@@ -63,9 +63,9 @@ def bind_query_views(query: exp.Expr, program: Program, name: str = "query") -> 
     ORDER BY."""
     session = Session()
     binder = QueryBinder(program, session, name)
-    with _guarded():
+    with _limit_depth():
         if query.find(exp.With) is None:
-            found = settled(binder.query(query, None, keep_order=True))
+            found = type_nulls(binder.query(query, None, keep_order=True))
             binder.check_read(query)
             return found, {}
         session.provisional = True
@@ -76,7 +76,7 @@ def bind_query_views(query: exp.Expr, program: Program, name: str = "query") -> 
         while True:
             if len(plans) < len(session.pending):
                 plans = resolve(session)
-            plan = settled(known_first(session, lambda: binder.query(query, None, keep_order=True)))
+            plan = type_nulls(known_first(session, lambda: binder.query(query, None, keep_order=True)))
             if len(plans) == len(session.pending):
                 break
         binder.check_read(query)
@@ -101,7 +101,7 @@ def bind_predicate(where: exp.Expr | None, table: str | Table, program: Program)
         return Lit(t.BOOLEAN, True)
     binder = QueryBinder(program, Session())
     place = ExpressionBinder(binder, Scope(fields_of(found.schema, found.name)), "the WHERE of DELETE or UPDATE")
-    with _guarded():
+    with _limit_depth():
         predicate = place.condition(where)
         binder.check_read(where)
     if has_subquery(predicate):
@@ -121,12 +121,12 @@ def bind_assignments(update: st.Update, program: Program) -> tuple[Expr, ...]:
         if name in done:
             raise error(f'column "{name}" is set twice', value)
         done.add(name)
-        with _guarded():
+        with _limit_depth():
             expr = place.bind(value)
             place.queries.ledger.check(value)
         if has_subquery(expr):
             raise error("a subquery in SET is not supported", value)
-        found[at] = assigned(expr, table.schema.columns[at].type, table.schema.columns[at].name, value)
+        found[at] = assign(expr, table.schema.columns[at].type, table.schema.columns[at].name, value)
     return tuple(found)
 
 
@@ -147,7 +147,7 @@ def bind_insert(insert: st.Insert, program: Program) -> Node:
     exprs: list[Expr] = []
     for i, column in enumerate(table.schema.columns):
         value = given.get(i, Lit(t.NULLTYPE, None))
-        exprs.append(assigned(value, column.type, column.name, insert.source))
+        exprs.append(assign(value, column.type, column.name, insert.source))
     return Project(table.schema, source, tuple(exprs))
 
 
@@ -167,8 +167,8 @@ def _constant_rows(insert: st.Insert, table: Table, places: list[int], program: 
             raise error(f"{len(places)} columns are to be inserted, {len(given)} are given", source)
         row: list[Any] = [None] * len(table.schema)
         for at, node, column in zip(places, given, targets, strict=True):
-            with _guarded():
-                value = fold(assigned(fold(place.bind(node)), column.type, column.name, node))
+            with _limit_depth():
+                value = fold(assign(fold(place.bind(node)), column.type, column.name, node))
             if not isinstance(value, Lit):
                 return None
             row[at] = value.value
@@ -177,7 +177,7 @@ def _constant_rows(insert: st.Insert, table: Table, places: list[int], program: 
     return Values(table.schema, tuple(rows))
 
 
-def assigned(expr: Expr, type: Type, column: str, node: exp.Expr) -> Expr:
+def assign(expr: Expr, type: Type, column: str, node: exp.Expr) -> Expr:
     """Make a value fit a column, as assignment does: by a cast where types are of one family, or text is read."""
     have = expr.type
     if have.kind is Kind.NULL:
@@ -207,7 +207,7 @@ def _column(table: Table, name: str, node: exp.Expr) -> int:
 
 
 @contextmanager
-def _guarded() -> Iterator[None]:
+def _limit_depth() -> Iterator[None]:
     """Bind a deep query, turning Python's recursion error into ours."""
     try:
         with deep_stack():

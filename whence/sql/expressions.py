@@ -20,7 +20,7 @@ from whence.plan.algebra.expressions import Call, Cast, Expr, Lit, Udf, is_volat
 from whence.plan.algebra.logical import Node
 from whence.plan.algebra.program import Program
 from whence.sql import operators as op
-from whence.sql.aggregates import AGGREGATES, WINDOW_AGGREGATES, aggregated, window_aggregate
+from whence.sql.aggregates import AGGREGATES, WINDOW_AGGREGATES, bind_aggregate, window_aggregate
 from whence.sql.functions import BUILTINS, NONDETERMINISTIC, argument, call_builtin, extract
 from whence.sql.ledger import Ledger
 from whence.sql.limits import check_size
@@ -331,7 +331,7 @@ class ExpressionBinder:
             if test is not None and name in ("first", "last"):
                 raise error(f"{name} has no FILTER; filter before the window: slide((SELECT … WHERE …), …)", node)
             return window_aggregate(name, value, parameter, node)
-        return aggregated(name, value, distinct, node)
+        return bind_aggregate(name, value, distinct, node)
 
     def _filtered(self, node: exp.Expr) -> Expr:
         if not isinstance(node.this, exp.Anonymous) or str(node.this.this).lower() not in AGGREGATES:

@@ -16,7 +16,7 @@ from whence.model.text import unit_of
 from whence.model.types import Kind, Type
 from whence.plan.algebra.expressions import Call, Case, Cast, Expr, Lit
 from whence.sql.position import error
-from whence.sql.types import coerce, is_text_literal, meet
+from whence.sql.types import coerce, is_text_literal, unify_types
 
 Build = Callable[[list[Expr], exp.Expr], Expr]
 
@@ -248,25 +248,25 @@ def _round(args: list[Expr], node: exp.Expr) -> Expr:
 
 @_register("coalesce ifnull", 1, None)
 def _coalesce(args: list[Expr], node: exp.Expr) -> Expr:
-    met, type = meet(args, node, "COALESCE")
+    met, type = unify_types(args, node, "COALESCE")
     return met[0] if len(met) == 1 else Call(type, "coalesce", tuple(met))
 
 
 @_register("least", 1, None)
 def _least(args: list[Expr], node: exp.Expr) -> Expr:
-    met, type = meet(args, node, "LEAST")
+    met, type = unify_types(args, node, "LEAST")
     return Call(type, "least", tuple(met))
 
 
 @_register("greatest", 1, None)
 def _greatest(args: list[Expr], node: exp.Expr) -> Expr:
-    met, type = meet(args, node, "GREATEST")
+    met, type = unify_types(args, node, "GREATEST")
     return Call(type, "greatest", tuple(met))
 
 
 @_register("nullif", 2, 2)
 def _nullif(args: list[Expr], node: exp.Expr) -> Expr:
-    met, type = meet(args, node, "NULLIF")
+    met, type = unify_types(args, node, "NULLIF")
     return Call(type, "nullif", tuple(met))
 
 
@@ -281,7 +281,7 @@ def _concat(args: list[Expr], node: exp.Expr) -> Expr:
 
 @_register("if iff", 3, 3)
 def _if(args: list[Expr], node: exp.Expr) -> Expr:
-    (yes, no), type = meet(args[1:], node, "IF")
+    (yes, no), type = unify_types(args[1:], node, "IF")
     return Case(type, ((coerce(args[0], t.BOOLEAN, node), yes),), no)
 
 

@@ -71,7 +71,7 @@ class Ledger:
             values = _VALUES.get(type(node))
             for arg, value in node.args.items():
                 if is_given(value) and (arg not in values if values is not None else (id(node), arg) not in self._read):
-                    raise _refused(node, arg, value)
+                    raise _refusal(node, arg, value)
             if not isinstance(node, exp.DataTypeParam):
                 waiting.extend(reversed(list(node.iter_expressions())))
 
@@ -80,7 +80,7 @@ def refuse_others(node: exp.Expr, *args: str) -> None:
     """Raise SqlError if a node has other arguments than these; what is in them is not looked at."""
     for arg, value in node.args.items():
         if arg not in args and is_given(value):
-            raise _refused(node, arg, value)
+            raise _refusal(node, arg, value)
 
 
 def is_given(value: Any) -> bool:
@@ -92,7 +92,7 @@ def is_given(value: Any) -> bool:
     return value is not None and value is not False and value != [] and value != ""
 
 
-def _refused(node: exp.Expr, arg: str, value: Any) -> SqlError:
+def _refusal(node: exp.Expr, arg: str, value: Any) -> SqlError:
     parts = value if isinstance(value, list) else [value]
     at = next((part for part in parts if isinstance(part, exp.Expr)), node)
     construct = _CONSTRUCTS.get(arg, arg.strip("_").replace("_", " ").upper())

@@ -8,7 +8,7 @@ from whence.model import types as t
 from whence.model.types import Kind, Type
 from whence.plan.algebra.expressions import Call, Case, Cast, Expr, Lit
 from whence.sql.position import error
-from whence.sql.types import as_decimal, coerce, common_type, decimal_for, is_text_literal, may_cast, meet
+from whence.sql.types import as_decimal, coerce, common_type, decimal_for, is_text_literal, may_cast, unify_types
 
 _MOMENTS = (Kind.DATE, Kind.TIMESTAMP)
 
@@ -104,7 +104,7 @@ def comparable(left: Expr, right: Expr, node: exp.Expr) -> tuple[list[Expr], Typ
     if len(exact) == 2 and any(type.is_wide for type in exact):  # never rounded, though one may be out of range
         type = decimal_for(as_decimal(exact[0]), as_decimal(exact[1]))
         return [coerce(left, type, node), coerce(right, type, node)], type
-    return meet([left, right], node, "a comparison")
+    return unify_types([left, right], node, "a comparison")
 
 
 def negated(arg: Expr, node: exp.Expr) -> Expr:
@@ -142,7 +142,7 @@ def member(value: Expr, items: list[Expr], node: exp.Expr) -> Expr:
     """Build `value IN (items)`: one operation over literals, else a comparison with each."""
     for item in items:
         comparable(value, item, node)
-    (value, *items), _ = meet([value, *items], node, "IN")
+    (value, *items), _ = unify_types([value, *items], node, "IN")
     if all(isinstance(item, Lit) for item in items):
         return Call(t.BOOLEAN, "in", (value, *items))
     return logic("or", [comparison("=", value, item, node) for item in items], node)
@@ -165,5 +165,5 @@ def cast(arg: Expr, type: Type, lenient: bool, node: exp.Expr) -> Expr:
 def case(branches: list[tuple[Expr, Expr]], default: Expr | None, node: exp.Expr) -> Expr:
     """Build a searched CASE with its values at one type."""
     values = [v for _, v in branches] + [default if default is not None else Lit(t.NULLTYPE, None)]
-    met, type = meet(values, node, "CASE")
+    met, type = unify_types(values, node, "CASE")
     return Case(type, tuple((boolean(c, node), v) for (c, _), v in zip(branches, met[:-1], strict=True)), met[-1])

@@ -189,7 +189,7 @@ class QueryBinder:
         session = self.session
         if cte.plan is None or cte.bound_with != (session.provisional, session.schemas):
             names = [c.name.lower() for c in cte.tree.args["alias"].columns]
-            cte.plan = named(cte.binder.query(cte.tree.this, None), names, cte.tree)
+            cte.plan = rename_columns(cte.binder.query(cte.tree.this, None), names, cte.tree)
             cte.bound_with = (session.provisional, dict(session.schemas))
         return cte.plan
 
@@ -347,7 +347,7 @@ def cast_plan(node: Node, types: Sequence[Type]) -> Node:
     return Project(schema, node, tuple(exprs))
 
 
-def named(node: Node, names: Sequence[str], at: exp.Expr | None) -> Node:
+def rename_columns(node: Node, names: Sequence[str], at: exp.Expr | None) -> Node:
     """Rename the columns of a plan by a list that must have their number (or be empty)."""
     if not names:
         return node
@@ -358,7 +358,7 @@ def named(node: Node, names: Sequence[str], at: exp.Expr | None) -> Node:
     return relabel(node, Schema(tuple(replace(c, name=n) for c, n in zip(node.schema.columns, names, strict=True))))
 
 
-def settled(node: Node) -> Node:
+def type_nulls(node: Node) -> Node:
     """Give a type to columns of the plan that are only ever NULL, as DuckDB does."""
     types = [t.INTEGER if x.kind is Kind.NULL else x for x in node.schema.types]
     if correlation(node):

@@ -20,7 +20,7 @@ from whence.plan.algebra.program import STREAM_FUNCTIONS
 from whence.sql.expressions import ExpressionBinder, fit_arguments
 from whence.sql.operators import comparable, comparison
 from whence.sql.position import did_you_mean, error
-from whence.sql.scope import Field, Scope, fields_of, padded, unique_names
+from whence.sql.scope import Field, Scope, as_nullable, fields_of, unique_names
 from whence.sql.stream_functions import bind_call, check_joined, is_stream_function, named_by
 from whence.sql.subqueries import filter_rows, has_subquery
 
@@ -72,7 +72,7 @@ class _From:
                 current, before = self.item(step.this, self._crossed(before, current, step)), None
                 current = self._filtered(current, step)
             else:
-                current = self._joined(current, self.item(step.this, None), kind, step)
+                current = self._join(current, self.item(step.this, None), kind, step)
         return self._crossed(before, current, joins[-1] if joins else first)
 
     def item(self, node: exp.Expr, before: Bound | None) -> Bound:
@@ -95,7 +95,7 @@ class _From:
         elif isinstance(node, exp.Subquery) and isinstance(node.this, (exp.Table, exp.Subquery)) and not relation:
             self.binder.ledger.read(node, "this")
             inner = self.item(node.this, None)
-            return self._more(inner, node)
+            return self._nested_joins(inner, node)
         elif isinstance(node, exp.Subquery) and isinstance(node.this, exp.Table):
             self.binder.ledger.read(node, "this")
             inner = self.item(node.this, None)
@@ -108,13 +108,13 @@ class _From:
             raise error("LATERAL is supported for table functions, not for subqueries; use a join", node)
         else:
             raise error("this is not supported in FROM", node)
-        return self._more(Bound(plan, fields_of(_renamed(plan.schema, renamed, node), relation)), node)
+        return self._nested_joins(Bound(plan, fields_of(_renamed(plan.schema, renamed, node), relation)), node)
 
-    def _more(self, bound: Bound, node: exp.Expr) -> Bound:
+    def _nested_joins(self, bound: Bound, node: exp.Expr) -> Bound:
         """Bind the joins inside parentheses, which hang on their first item."""
         for step in node.args.get("joins") or []:
             kind = self._kind(step)
-            bound = self._joined(bound, self.item(step.this, None), kind or "inner", step)
+            bound = self._join(bound, self.item(step.this, None), kind or "inner", step)
         return bound
 
     def _function(self, node: exp.Expr, relation: str | None, renamed: list[str], before: Bound) -> Bound:
@@ -169,7 +169,7 @@ class _From:
         place = ExpressionBinder(self.binder, Scope(bound.fields, self.parent), "ON")
         return Bound(filter_rows(bound.node, conjuncts(place.condition(on)), on), bound.fields)
 
-    def _joined(self, left: Bound, right: Bound, kind: JoinKind, step: exp.Expr) -> Bound:
+    def _join(self, left: Bound, right: Bound, kind: JoinKind, step: exp.Expr) -> Bound:
         check_joined(left.node, right.node, kind, step)
         width = len(left.fields)
         both = left.fields + right.fields
@@ -198,8 +198,8 @@ class _From:
         node = join(_exact(left), _exact(right), kind, terms)
         if kind in ("semi", "anti"):
             return Bound(node, left.fields)
-        ours = padded(left.fields) if kind in ("right", "full") else left.fields
-        theirs = padded(right.fields) if kind in ("left", "full") else right.fields
+        ours = as_nullable(left.fields) if kind in ("right", "full") else left.fields
+        theirs = as_nullable(right.fields) if kind in ("left", "full") else right.fields
         return Bound(node, ours + theirs)
 
     def _merged(

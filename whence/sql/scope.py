@@ -115,7 +115,7 @@ def fields_of(schema: Schema, relation: str | None) -> tuple[Field, ...]:
     return tuple(Field(relation, c.name, c.type, c.nullable) for c in schema.columns)
 
 
-def padded(fields: Iterable[Field]) -> tuple[Field, ...]:
+def as_nullable(fields: Iterable[Field]) -> tuple[Field, ...]:
     """Return the fields of an outer join's optional side: any may be NULL."""
     return tuple(replace(f, nullable=True) for f in fields)
 

@@ -62,7 +62,7 @@ def bind_call(binder: QueryBinder, call: exp.Expr) -> Node:
         raise error(f"{name}(…) is for queries that are asked once: no plan is made, and no view kept, of it", call)
     if name == "provenance":
         return _provenance(binder, call)
-    given = _Given(binder, call, _stream(binder, call), _named(binder, call, _ARGUMENTS[name]))
+    given = _Given(binder, call, _stream(binder, call), _named_arguments(binder, call, _ARGUMENTS[name]))
     match name:
         case "slide":
             return _slide(given)
@@ -101,7 +101,7 @@ def not_a_stream(name: str, kind: str) -> str:
     return f'"{name}" is a {kind}: rows of a {kind} come in no order'
 
 
-def _named(binder: QueryBinder, call: exp.Expr, known: tuple[str, ...]) -> dict[str, exp.Expr]:
+def _named_arguments(binder: QueryBinder, call: exp.Expr, known: tuple[str, ...]) -> dict[str, exp.Expr]:
     """Return the arguments after the first, by name."""
     name, found = _name(call), dict[str, exp.Expr]()
     listed = ", ".join(known)

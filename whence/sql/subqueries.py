@@ -188,11 +188,11 @@ def _matched(node: Node, core: Node, kind: JoinKind, conds: Sequence[Expr]) -> N
     if not read or len(read) < len(core.schema):
         place = {column: i for i, column in enumerate(read)}
         core = project(core, [columns(core)[c] for c in read])
-        across = [_moved(cond, width, place) for cond in across]
+        across = [_shift_columns(cond, width, place) for cond in across]
     return join(node, distinct(core) if not read else core, kind, across)
 
 
-def _moved(expr: Expr, width: int, place: dict[int, int]) -> Expr:
+def _shift_columns(expr: Expr, width: int, place: dict[int, int]) -> Expr:
     return map_expr(
         expr,
         lambda e: Col(e.type, width + place[e.index - width]) if isinstance(e, Col) and e.index >= width else None,

@@ -106,7 +106,7 @@ def is_text_literal(expr: Expr) -> bool:
     return isinstance(expr, Lit) and expr.type.kind is Kind.TEXT and expr.value is not None
 
 
-def meet(exprs: list[Expr], node: exp.Expr, what: str) -> tuple[list[Expr], Type]:
+def unify_types(exprs: list[Expr], node: exp.Expr, what: str) -> tuple[list[Expr], Type]:
     """Convert the expressions to the one type they share; quoted literals follow the others."""
     firm = [e for e in exprs if not is_text_literal(e)]
     found = t.NULLTYPE

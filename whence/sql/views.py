@@ -20,7 +20,16 @@ from whence.plan.recursion.strata import references
 from whence.sql.options import retain_option
 from whence.sql.parse import parse_stored
 from whence.sql.position import error
-from whence.sql.queries import QueryBinder, Session, UnboundView, UnresolvedError, cast_plan, named, set_type, settled
+from whence.sql.queries import (
+    QueryBinder,
+    Session,
+    UnboundView,
+    UnresolvedError,
+    cast_plan,
+    rename_columns,
+    set_type,
+    type_nulls,
+)
 from whence.sql.reader import deep_stack
 from whence.sql.statements import CreateView
 
@@ -94,7 +103,7 @@ def resolve(session: Session) -> dict[str, Node]:
         for name, plan in plans.items():
             schema = session.schemas[name]
             assert schema is not None
-            found[name] = relabel(cast_plan(settled(plan), schema.types), schema)
+            found[name] = relabel(cast_plan(type_nulls(plan), schema.types), schema)
         return found
     names = ", ".join(sorted(n for n, p in session.pending.items() if p.owner is None))
     raise SqlError(f"the column types of the recursive views {names} keep growing; cast them in every branch")
@@ -143,7 +152,7 @@ def _bind(session: Session, name: str) -> Node:
     pending = session.pending[name]
     session.current = pending.owner or name
     plan = pending.binder.query(pending.query, None)
-    return named(plan, pending.columns or (), pending.query)
+    return rename_columns(plan, pending.columns or (), pending.query)
 
 
 def _widen(old: Schema, new: Schema) -> Schema:

@@ -20,7 +20,7 @@ from pathlib import Path
 from whence.model.errors import CorruptionError, StorageError
 from whence.model.progress import Progress
 from whence.state import manifest as manifest_
-from whence.state.disk import UNFINISHED, Disk, read_at, size_of, telling
+from whence.state.disk import UNFINISHED, Disk, read_at, size_of, storage_errors
 from whence.state.folder import Folder, named_inputs
 from whence.state.manifest import INPUTS, LOG, MANIFEST, STATE, Manifest
 from whence.state.segment import SegmentScan, segment_path
@@ -30,9 +30,9 @@ _TRIES, _PAUSE = 5, 0.05
 
 
 @contextmanager
-def whole_folder(path: Path, disk: Disk) -> Iterator[Path]:
+def atomic_folder(path: Path, disk: Disk) -> Iterator[Path]:
     """Make a new folder that gets its name when the block ends, and is removed if it raises."""
-    with telling(path, "look at"):
+    with storage_errors(path, "look at"):
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             raise StorageError(f"{path} is there already: give the name of a folder that is not")
     disk.make_folder(path.absolute().parent)
@@ -122,15 +122,15 @@ def _copy_last(disk: Disk, path: Path, target: Path, number: int) -> int:
 
 def _copy_file(disk: Disk, path: Path, target: Path) -> int:
     """Copy what a file holds now, and make it stable; how many bytes."""
-    with telling(path, "read"):
+    with storage_errors(path, "read"):
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        with telling(path, "read"):
+        with storage_errors(path, "read"):
             size = os.fstat(descriptor).st_size
         file = disk.create(target)
         try:
             for offset in range(0, size, _CHUNK):
-                with telling(path, "read"):
+                with storage_errors(path, "read"):
                     data = read_at(descriptor, offset, min(_CHUNK, size - offset))
                 file.write([data])
             file.sync()

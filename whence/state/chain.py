@@ -41,14 +41,14 @@ from whence.state.directory import (
     Layout,
     Sheet,
     StoredArray,
-    fits,
+    is_storable,
     merge,
     read_directory,
     read_sheet,
     write_directory,
     write_footer,
 )
-from whence.state.disk import UNFINISHED, Disk, Part, telling
+from whence.state.disk import UNFINISHED, Disk, Part, storage_errors
 from whence.state.manifest import Link
 
 _STRIPE = FRAME * BLOCK
@@ -61,7 +61,7 @@ class Writer:
     """The writer of one image file: a base, or a patch on the chain `before`. Before `finish` it has no effect.
 
         with Writer(disk, path, chain.directory) as writer:
-            writer.keep("table/link")
+            writer.keep_unchanged("table/link")
             writer.add("op/3fa9", image)
             directory = writer.finish({"epoch": 57})
 
@@ -86,7 +86,7 @@ class Writer:
         """Write what changed of a part. Its arrays are read here and not kept."""
         self._new(part)
         for name, array in image.items():
-            if not fits(array.dtype):
+            if not is_storable(array.dtype):
                 raise ValueError(f"{part}: {name} is of type {array.dtype}, which images cannot hold")
         old = self._before.parts.get(part, {}) if self._before is not None else {}
         self._layout[part] = [(name, array.dtype, array.shape) for name, array in image.items()]
@@ -95,7 +95,7 @@ class Writer:
             self._add(raw, array.dtype.itemsize, old.get(name))
             self._arrays += 1
 
-    def keep(self, part: str) -> None:
+    def keep_unchanged(self, part: str) -> None:
         """Note that a part has not changed."""
         self._new(part)
         if self._before is None or part not in self._before.parts:
@@ -197,10 +197,10 @@ class ImageChain:
     def __init__(self, folder: Path, links: Sequence[Link]):
         directory: Directory | None = None
         self._sources: list[ImageFile] = []
-        self._let_go = weakref.finalize(self, _close, self._sources)
+        self._close_files = weakref.finalize(self, _close, self._sources)
         for link in links:
             path = folder / link.file
-            with telling(path, "open"):
+            with storage_errors(path, "open"):
                 self._sources.append(ImageFile(path, os.open(path, os.O_RDONLY | os.O_CLOEXEC)))
             directory = merge(directory, read_sheet(self._sources[-1]))
         if directory is None:
@@ -255,7 +255,7 @@ class ImageChain:
     def close(self) -> None:
         """Close the files; arrays that were returned stay valid."""
         self._pool.shutdown()
-        self._let_go()
+        self._close_files()
 
     def __enter__(self) -> Self:
         return self

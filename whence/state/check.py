@@ -17,7 +17,7 @@ from pathlib import Path
 
 from whence.model.errors import CorruptionError, StorageError
 from whence.model.progress import Progress
-from whence.state.disk import UNFINISHED, Disk, size_of, telling
+from whence.state.disk import UNFINISHED, Disk, size_of, storage_errors
 from whence.state.folder import Folder
 from whence.state.inputs import inputs_of, read_input
 from whence.state.lock import LOCK
@@ -72,7 +72,7 @@ def check_files(path: Path, disk: Disk, progress: Progress | None = None) -> Che
     checker.folder.reload()
     checker.check()  # what a writer has added meanwhile
     manifest = CheckedFile(path / MANIFEST, "manifest", len(disk.read(path / MANIFEST)))
-    return CheckedFiles((manifest, *checker.found.values()), tuple(strays(checker.folder)), checker.torn)
+    return CheckedFiles((manifest, *checker.found.values()), tuple(find_strays(checker.folder)), checker.torn)
 
 
 def problem_of(error: StorageError, path: Path) -> Problem:
@@ -82,7 +82,7 @@ def problem_of(error: StorageError, path: Path) -> Problem:
     return Problem(path, None, str(error))
 
 
-def strays(folder: Folder) -> list[Path]:
+def find_strays(folder: Folder) -> list[Path]:
     """List what lies in the folder and is no part of the database."""
     own = {folder.path / name for name in (MANIFEST, LOCK, LOG, STATE, INPUTS, EXCHANGE, STREAMS)}
     named = own | {folder.spare, *folder.files(), *folder.inputs()}
@@ -92,7 +92,7 @@ def strays(folder: Folder) -> list[Path]:
     return found
 
 
-def unfinished(path: Path) -> bool:
+def is_unfinished(path: Path) -> bool:
     """Tell whether a stray may be a file that a writer is just making."""
     return path.name.endswith(UNFINISHED) or path.parent.name in (LOG, STATE, INPUTS)
 
@@ -128,7 +128,7 @@ class _Checker:
         return self.folder.path / STATE / link.file
 
     def _size(self, path: Path) -> int:
-        with telling(path, "look at"):
+        with storage_errors(path, "look at"):
             return size_of(path) if path.exists() else 0
 
     def _tell(self, what: str, done: int) -> None:

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from xxhash import xxh3_64_intdigest, xxh3_128_digest
 
 from whence.model.errors import CorruptionError, StorageError
-from whence.state.disk import read_at, telling
+from whence.state.disk import read_at, storage_errors
 
 BLOCK = 16384  # bytes
 FRAME = 16  # blocks, at most
@@ -125,7 +125,7 @@ def _dtype_name(value: object) -> str:
     raise TypeError(f"{value!r} cannot be kept in the meta of an image file")
 
 
-def fits(dtype: np.dtype[Any]) -> bool:
+def is_storable(dtype: np.dtype[Any]) -> bool:
     """Tell whether an image file can hold arrays of this type."""
     return dtype.str in _DTYPES
 
@@ -141,11 +141,11 @@ class ImageFile:
 
     def __init__(self, path: Path, descriptor: int):
         self.path, self.descriptor = path, descriptor
-        with telling(path, "read"):
+        with storage_errors(path, "read"):
             self.size = os.fstat(descriptor).st_size
 
     def read(self, offset: int, length: int) -> bytes:
-        with telling(self.path, "read"):
+        with storage_errors(self.path, "read"):
             data = read_at(self.descriptor, offset, length)
         if len(data) != length:
             raise CorruptionError(self.path, offset, f"{length} bytes of which {len(data)} are there: the file was cut")
@@ -284,12 +284,12 @@ def _merge_parts(before: Directory, sheet: Sheet) -> Parts:
         old = before.parts.get(part, {})
         parts[part] = old if layout is None else {}
         for name, dtype, shape in layout or ():
-            stored = old.get(name) or _nothing(dtype)
+            stored = old.get(name) or _empty_array(dtype)
             parts[part][name] = _overlay(sheet, len(before.sheets), stored, dtype, shape, slice(*next(ranges)))
     return parts
 
 
-def _nothing(dtype: np.dtype[Any]) -> StoredArray:
+def _empty_array(dtype: np.dtype[Any]) -> StoredArray:
     return StoredArray(dtype, (0,), np.empty((0, 16), np.uint8), np.empty(0, np.int32), np.empty(0, np.int32))
 
 

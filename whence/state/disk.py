@@ -51,7 +51,7 @@ _ADVICE = {
 }
 
 
-def refused(path: Path, operation: str, error: OSError) -> StorageError:
+def storage_error(path: Path, operation: str, error: OSError) -> StorageError:
     """Describe an error of the system for users."""
     advice = _ADVICE.get(error.errno or 0)
     cause = error.strerror or str(error)
@@ -59,12 +59,12 @@ def refused(path: Path, operation: str, error: OSError) -> StorageError:
 
 
 @contextmanager
-def telling(path: Path, operation: str) -> Iterator[None]:
+def storage_errors(path: Path, operation: str) -> Iterator[None]:
     """Turn an OSError into a StorageError that names the action and the file."""
     try:
         yield
     except OSError as error:
-        raise refused(path, operation, error) from error
+        raise storage_error(path, operation, error) from error
 
 
 class Disk:
@@ -75,11 +75,11 @@ class Disk:
 
     def make_folder(self, path: Path) -> None:
         """Make the folder, and those above it, if it does not exist."""
-        with telling(path, "look at"):
+        with storage_errors(path, "look at"):
             if path.is_dir():
                 return
         self.make_folder(path.parent)
-        with telling(path, "make the folder"), self._change("folder", "foldered", path):
+        with storage_errors(path, "make the folder"), self._change("folder", "foldered", path):
             path.mkdir(exist_ok=True)
         self.sync_folder(path.parent)
 
@@ -95,7 +95,7 @@ class Disk:
 
     def open(self, path: Path) -> File:
         """Open a file that exists, for appending."""
-        with telling(path, "open"):
+        with storage_errors(path, "open"):
             return File(self, path, os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC))
 
     def open_or_create(self, path: Path) -> File:
@@ -122,18 +122,18 @@ class Disk:
 
     def rename(self, path: Path, to: Path) -> None:
         """Rename a file in its folder, replacing the file that had that name."""
-        with telling(to, "replace"), self._change("rename", "renamed", to):
+        with storage_errors(to, "replace"), self._change("rename", "renamed", to):
             path.replace(to)
         self.sync_folder(to.parent)
 
     def remove(self, path: Path) -> None:
         """Remove a file, if it exists. A crash may bring it back."""
-        with telling(path, "remove"), self._change("remove", "removed", path):
+        with storage_errors(path, "remove"), self._change("remove", "removed", path):
             path.unlink(missing_ok=True)
 
     def sync_folder(self, path: Path) -> None:
         """Make the names in a folder stable."""
-        with telling(path, "sync the folder"), self._change("sync-folder", "synced-folder", path):
+        with storage_errors(path, "sync the folder"), self._change("sync-folder", "synced-folder", path):
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             try:
                 os.fsync(descriptor)
@@ -146,12 +146,12 @@ class Disk:
 
     def read(self, path: Path) -> bytes:
         """Read the whole file."""
-        with telling(path, "read"):
+        with storage_errors(path, "read"):
             return path.read_bytes()
 
     def fill(self, path: Path, offset: int, parts: Sequence[memoryview]) -> None:
         """Read a part of a file into these buffers; raise if it ends before they are full."""
-        with telling(path, "read"), path.open("rb", buffering=0) as file:
+        with storage_errors(path, "read"), path.open("rb", buffering=0) as file:
             file.seek(offset)
             for part in parts:
                 room = part.cast("B") if part.nbytes else memoryview(b"")
@@ -163,11 +163,11 @@ class Disk:
 
     def names(self, folder: Path) -> list[str]:
         """List the names in a folder, sorted; none if there is no such folder."""
-        with telling(folder, "list the folder"):
+        with storage_errors(folder, "list the folder"):
             return sorted(os.listdir(folder)) if folder.exists() else []
 
     def _open(self, path: Path, operation: str, flags: int) -> File:
-        with telling(path, operation), self._change("create", "created", path):
+        with storage_errors(path, operation), self._change("create", "created", path):
             return File(self, path, os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | flags, 0o666))
 
     @contextmanager
@@ -192,7 +192,7 @@ class File:
 
     @property
     def size(self) -> int:
-        with telling(self.path, "look at"):
+        with storage_errors(self.path, "look at"):
             return os.fstat(self._descriptor).st_size
 
     def write(self, parts: Sequence[Part]) -> None:
@@ -206,7 +206,7 @@ class File:
             if hook is not None:
                 hook("wrote", self.path)
         except OSError as error:
-            raise refused(self.path, "write", error) from error
+            raise storage_error(self.path, "write", error) from error
 
     def _write(self, parts: list[memoryview]) -> None:
         while parts:
@@ -229,11 +229,11 @@ class File:
             if hook is not None:
                 hook("synced", self.path)
         except OSError as error:
-            raise refused(self.path, "sync", error) from error
+            raise storage_error(self.path, "sync", error) from error
 
     def truncate(self, size: int) -> None:
         """Cut the file; stable after the next `sync`."""
-        with telling(self.path, "truncate"), self._disk._change("truncate", "truncated", self.path):
+        with storage_errors(self.path, "truncate"), self._disk._change("truncate", "truncated", self.path):
             os.ftruncate(self._descriptor, size)
 
     def close(self) -> None:
@@ -246,7 +246,7 @@ class File:
 
 def size_of(path: Path) -> int:
     """Return the size of a file in bytes."""
-    with telling(path, "look at"):
+    with storage_errors(path, "look at"):
         return path.stat().st_size
 
 

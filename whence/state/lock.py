@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from whence.model.errors import LockedError, StorageError
-from whence.state.disk import Disk, File, telling
+from whence.state.disk import Disk, File, storage_errors
 
 LOCK = "LOCK"
 _TRIES, _PAUSE = 3, 0.01  # for whoever meets `writer_of` at its short look
@@ -44,7 +44,7 @@ class Lock:
         _held.add(self)
 
     def _take(self, file: File) -> None:
-        with telling(file.path, "lock"):
+        with storage_errors(file.path, "lock"):
             for left in reversed(range(_TRIES)):
                 try:
                     return fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -52,7 +52,8 @@ class Lock:
                     if left:
                         time.sleep(_PAUSE)
             raise LockedError(
-                f"{self.folder} is being written to by {_whom(file.path)}; open it with read_only=True to look at it"
+                f"{self.folder} is being written to by {_describe_holder(file.path)}; "
+                "open it with read_only=True to look at it"
             )
 
     def check_process(self) -> None:
@@ -65,7 +66,7 @@ class Lock:
 
     def check_place(self) -> None:
         """Raise StorageError if the folder was moved away, removed or replaced."""
-        with telling(self._file.path, "look at"):
+        with storage_errors(self._file.path, "look at"):
             ours = os.fstat(self._file.fileno())
             with suppress(FileNotFoundError):
                 there = os.stat(self._file.path)
@@ -85,14 +86,14 @@ class Lock:
 def writer_of(folder: Path) -> str | None:
     """Return the process that writes to the database in a folder, as far as it is known; None if there is none."""
     path = folder / LOCK
-    with telling(path, "look at"):
+    with storage_errors(path, "look at"):
         if not path.exists():
             return None
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
-            return _whom(path)
+            return _describe_holder(path)
         finally:
             os.close(descriptor)
     return None
@@ -110,7 +111,7 @@ def _holder() -> dict[str, str | int]:
     }
 
 
-def _whom(path: Path) -> str:
+def _describe_holder(path: Path) -> str:
     """Describe the process that holds the lock, as far as it is known."""
     try:
         holder = json.loads(path.read_text())
@@ -122,11 +123,11 @@ def _whom(path: Path) -> str:
     return f"process {pid} ({program}) on host {host} since {since}"
 
 
-def _let_go() -> None:
+def _close_in_child() -> None:
     """Close the descriptor in a forked child: a copy of it would keep the lock after the parent's end."""
     for lock in list(_held):
         with suppress(OSError):
             lock.close()
 
 
-os.register_at_fork(after_in_child=_let_go)
+os.register_at_fork(after_in_child=_close_in_child)

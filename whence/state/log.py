@@ -25,7 +25,7 @@ from typing import Literal, NamedTuple
 from xxhash import xxh3_64, xxh3_64_intdigest
 
 from whence.model.errors import CorruptionError, StorageError
-from whence.state.disk import Disk, File, Part, telling
+from whence.state.disk import Disk, File, Part, storage_errors
 from whence.state.segment import (
     EPOCH,
     EPOCHS,
@@ -245,9 +245,9 @@ class Log:
                 if self._syncing:
                     self._turn.wait()
                 else:
-                    self._lead()
+                    self._lead_group_commit()
 
-    def _lead(self) -> None:
+    def _lead_group_commit(self) -> None:
         """Sync everything written so far, as the leader of a group commit: others may append and queue up meanwhile."""
         file, target = self._file, self._written
         self._syncing = True
@@ -272,7 +272,7 @@ class Log:
                 behind = self._synced.ticket < self._written.ticket
                 if behind and not self._syncing and self._failure is None:
                     with suppress(StorageError):  # the next append tells
-                        self._lead()
+                        self._lead_group_commit()
 
     def _wait_until_idle(self) -> None:
         while self._syncing:
@@ -379,7 +379,7 @@ class Log:
 
     def _size_of(self, number: int) -> int:
         path = segment_path(self.folder, number)
-        with telling(path, "look at"):
+        with storage_errors(path, "look at"):
             try:
                 return path.stat().st_size
             except FileNotFoundError as error:

@@ -20,7 +20,7 @@ from typing import Any, Literal
 from xxhash import xxh3_64_hexdigest
 
 from whence.model.errors import CorruptionError, StorageError
-from whence.state.disk import UNFINISHED, Disk, telling
+from whence.state.disk import UNFINISHED, Disk, storage_errors
 from whence.state.lock import LOCK
 from whence.state.segment import FILE_HEADER
 
@@ -89,7 +89,7 @@ def load(disk: Disk, folder: Path) -> Manifest | None:
     """Read the manifest; None where a database may be made: no such folder, an empty one, or one whose making broke
     off."""
     path = folder / MANIFEST
-    with telling(path, "look at"):
+    with storage_errors(path, "look at"):
         if not path.exists():
             _check_free(disk, folder)
             return None

@@ -29,7 +29,7 @@ import numpy as np
 from xxhash import xxh3_64_intdigest
 
 from whence.model.errors import CorruptionError, StorageError
-from whence.state.disk import read_at, telling
+from whence.state.disk import read_at, storage_errors
 
 EPOCH, SCHEMA, INPUT = 1, 2, 3
 """Kinds of records: an epoch's base updates; statements; an epoch some of whose updates stand in files of inputs."""
@@ -119,7 +119,7 @@ class SegmentScan:
         self.torn: Torn | None = None
 
     def __iter__(self) -> Iterator[Record]:
-        with telling(self.path, "read"):
+        with storage_errors(self.path, "read"):
             descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
             try:
                 self._check_file(read_at(descriptor, 0, FILE_HEADER))

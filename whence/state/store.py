@@ -42,7 +42,7 @@ class HistoryRetention:
     micros: int = 0
     everything: bool = False
 
-    def lets_go(self, start: RecoveryPoint, epoch: int, now: int) -> bool:
+    def is_expired(self, start: RecoveryPoint, epoch: int, now: int) -> bool:
         """Tell whether the past before a start is no longer wanted, at an epoch and a time."""
         return not self.everything and start.epoch <= epoch - self.epochs and start.time <= now - self.micros
 
@@ -275,13 +275,15 @@ class Store:
         link = Link(kind, writer.path.name, meta["epoch"], directory.written, meta["time"], self._image_segment, count)
         former = self.folder.chains
         main = (*former, (link,)) if kind == "base" else (*former[:-1], (*former[-1], link))
-        self._change(chains={**self.folder.manifest.chains, **self._joined(chains or {}, link), MAIN: main})
+        self._change(chains={**self.folder.manifest.chains, **self._with_chains(chains or {}, link), MAIN: main})
         self._before, self._distrusted = (directory, main[-1]), False
         self.tail_records -= self._rotated[0]
         self.tail_bytes -= self._rotated[1]
-        self.let_go(epoch, now)
+        self.drop_history(epoch, now)
 
-    def _joined(self, chains: Mapping[str, tuple[Link, ...]], main: Link) -> dict[str, tuple[tuple[Link, ...], ...]]:
+    def _with_chains(
+        self, chains: Mapping[str, tuple[Link, ...]], main: Link
+    ) -> dict[str, tuple[tuple[Link, ...], ...]]:
         """Append the partitions' chains to those that the manifest has, or replace the one they continue."""
         if set(chains) != {chain_name(partition) for partition in range(len(chains))}:
             raise ValueError(f"there are no partitions such as {sorted(chains)}")
@@ -294,10 +296,10 @@ class Store:
             found[name] = (*(former[:-1] if former and former[-1] == links[:-1] else former), links)
         return found
 
-    def let_go(self, epoch: int, now: int) -> None:
+    def drop_history(self, epoch: int, now: int) -> None:
         """Forget the past that is not to be retained."""
         manifest, starts = self.folder.manifest, self.folder.starts()
-        while len(starts) > 1 and self.retention.lets_go(starts[1], epoch, now):
+        while len(starts) > 1 and self.retention.is_expired(starts[1], epoch, now):
             starts.pop(0)
         wanted = {snapshot_of(start.links[-1]) for start in starts if start.links}
         kept = {name: _needed(chains, wanted) for name, chains in manifest.chains.items()}

@@ -29,7 +29,7 @@ from rich.text import Text
 import whence
 from whence.cli import epoch_lines
 from whence.cli.demo.file_feed import FileFeed, links_in
-from whence.cli.demo.topology import DOMAINS, Cable, CableChange, Network, costs, network, weather
+from whence.cli.demo.topology import DOMAINS, Cable, CableChange, Network, cable_changes, costs, network
 from whence.model.errors import WhenceError
 from whence.runtime.reading.changes import Changes
 from whence.runtime.spark.frames.streams import Running
@@ -64,7 +64,7 @@ class Screen:
         self._live: Live | None = None
 
     @contextmanager
-    def shown(self) -> Iterator[None]:
+    def display(self) -> Iterator[None]:
         """Keep the picture while something happens."""
         if not self.console.is_terminal:
             yield
@@ -77,14 +77,14 @@ class Screen:
         if self._epochs:
             self.console.print("  ", epoch_lines.line(self._epochs[0]), sep="", soft_wrap=True)
 
-    def say(self, title: str) -> None:
+    def announce(self, title: str) -> None:
         """Announce the next phase."""
         self._title = title
         if self.console.is_terminal:
             self.console.print()
         self.console.print(Text(title, style="bold"))
 
-    def heard(self, told: list[dict[str, Any]], feeds: list[Changes]) -> None:
+    def show_epochs(self, told: list[dict[str, Any]], feeds: list[Changes]) -> None:
         """Show epochs that are done, and what they changed."""
         for feed in feeds:
             changes = list(feed)
@@ -142,7 +142,7 @@ class Pipeline:
     def until(self, files: int) -> None:
         """Show what happens until so many files are in."""
         end = time.monotonic() + _PATIENCE
-        with self.screen.shown():
+        with self.screen.display():
             while self.taken < files:
                 if (error := self.running.exception()) is not None:
                     raise error
@@ -155,7 +155,7 @@ class Pipeline:
         told = self._epochs.fresh()
         if told:
             self.taken = told[-1]["batch"] + 1  # a file is a batch
-            self.screen.heard(told, self.feeds)
+            self.screen.show_epochs(told, self.feeds)
 
     def pairs(self) -> dict[tuple[str, str], int]:
         """Describe how many nodes of one domain reach how many of another."""
@@ -183,15 +183,15 @@ def run(console: Console, spark: Any, setting: Setting) -> bool:
     if (folder / "network.db").exists():
         raise WhenceError(f"{folder} has the database of a demo already: give another folder")
     screen, net = Screen(console), network()
-    storm, bridge = weather(net), net.bridges[0]
+    storm, bridge = cable_changes(net), net.bridges[0]
     feed = FileFeed(folder / "links", setting.pause)
     try:
         with Pipeline(folder, spark, setting, screen) as pipeline:
             _laid(pipeline, feed, net)
-            screen.say("Cables fail and are repaired")
+            screen.announce("Cables fail and are repaired")
             pipeline.until(feed.plan(*islice(storm, setting.changes // 2)))
             _cut(pipeline, feed, bridge)
-            screen.say("The stream is stopped and the database closed; files keep appearing")
+            screen.announce("The stream is stopped and the database closed; files keep appearing")
         closed = pipeline.db.epoch
         missed = feed.plan(*islice(storm, setting.changes // 6)) - pipeline.taken
         while feed.written < feed.planned:
@@ -200,14 +200,14 @@ def run(console: Console, spark: Any, setting: Setting) -> bool:
         start = time.perf_counter()
         with Pipeline(folder, spark, setting, screen) as pipeline:
             took = time.perf_counter() - start
-            screen.say(f"Opened again at epoch {closed} in {took:.1f} s; the stream goes on from its checkpoint")
+            screen.announce(f"Opened again at epoch {closed} in {took:.1f} s; the stream goes on from its checkpoint")
             pipeline.until(feed.planned)
-            screen.say(f"The bridge {bridge.a} - {bridge.b} is back, and cheaper")
+            screen.announce(f"The bridge {bridge.a} - {bridge.b} is back, and cheaper")
             feed.plan([CableChange("+", bridge._replace(cost=20))])
             pipeline.until(feed.plan(*islice(storm, setting.changes // 3)))
             _table_of_pairs(console, pipeline.pairs())
         feed.close()
-        screen.say("Is all of it right?")
+        screen.announce("Is all of it right?")
         right = _checked(folder, feed, screen)
         if setting.keep is not None:
             console.print(f"Everything is kept in {folder}. Look at it: whence sql --db {folder / 'network.db'}")
@@ -220,7 +220,7 @@ def run(console: Console, spark: Any, setting: Setting) -> bool:
 
 def _laid(pipeline: Pipeline, feed: FileFeed, net: Network) -> None:
     """Return the changes that lay the network: one file per domain, then one per bridge."""
-    pipeline.screen.say(f"A network of {len(net.nodes)} nodes is laid: a file a domain, then the bridges")
+    pipeline.screen.announce(f"A network of {len(net.nodes)} nodes is laid: a file a domain, then the bridges")
     pipeline.screen.console.print(Text("  the first file has to wait for the Python workers of Spark", style="dim"))
     domains = [[CableChange("+", cable) for cable in cables] for cables in net.inside.values()]
     pipeline.until(feed.plan(*domains, *([CableChange("+", bridge)] for bridge in net.bridges)))
@@ -230,7 +230,7 @@ def _laid(pipeline: Pipeline, feed: FileFeed, net: Network) -> None:
 def _cut(pipeline: Pipeline, feed: FileFeed, bridge: Cable) -> None:
     """Cut a bridge, and show what became unreachable."""
     screen, console = pipeline.screen, pipeline.screen.console
-    screen.say(f"The bridge {bridge.a} - {bridge.b} is cut")
+    screen.announce(f"The bridge {bridge.a} - {bridge.b} is cut")
     before, pairs = screen.rows["reachable"], pipeline.pairs()
     pipeline.until(feed.plan([CableChange("-", bridge)]))
     after = pipeline.pairs()

@@ -86,7 +86,7 @@ def _tree(group: list[str], rng: random.Random) -> Iterator[tuple[str, str]]:
         yield group[rng.randrange(i)], group[i]
 
 
-def weather(net: Network, seed: int = 0) -> Iterator[list[CableChange]]:
+def cable_changes(net: Network, seed: int = 0) -> Iterator[list[CableChange]]:
     """Yield failures and repairs of cables inside domains, without end, a few at a time."""
     rng = random.Random(f"whence/demo/weather/{seed}")
     sound = [cable for cables in net.inside.values() for cable in cables]

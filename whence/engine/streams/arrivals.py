@@ -48,7 +48,7 @@ class Arrivals:
         """Return the annotations of the rows at these positions."""
         return self.ann[positions] if self.tracer is not None else np.ones(len(positions), np.int64)
 
-    def keep(self, positions: Codes) -> None:
+    def retain_only(self, positions: Codes) -> None:
         """Keep only these rows, ascending, and renumber them from position 0."""
         room = 3 * len(positions) + SPARE  # for as many again, and as many that will have left
         self.rows = with_room(self.rows[positions], room)

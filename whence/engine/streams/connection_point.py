@@ -147,9 +147,9 @@ class ConnectionPoint:
         wanted = live + live // 2 + count
         here = wanted <= len(self._rows)
         size = len(self._rows) if here else max(wanted, _LEAST)
-        self._rows = _moved(self._rows, start, end, size)
+        self._rows = _copy_rows(self._rows, start, end, size)
         if self._ann is not None:
-            self._ann = _moved(self._ann, start, end, size)
+            self._ann = _copy_rows(self._ann, start, end, size)
         self._base += start
 
     def commit(self, now: int | None) -> int:
@@ -234,7 +234,7 @@ class ConnectionPoint:
         self._ages = deque((tid, time) for tid, time in image["ages"].tolist())
 
 
-def _moved(buffer: Codes, start: int, end: int, size: int) -> Codes:
+def _copy_rows(buffer: Codes, start: int, end: int, size: int) -> Codes:
     """Copy some rows of a buffer to the beginning of one of a size, the same buffer if the size is."""
     if size != len(buffer):
         there = np.empty((size, *buffer.shape[1:]), buffer.dtype)

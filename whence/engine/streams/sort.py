@@ -91,7 +91,7 @@ class BSort(StreamOperator):
         if self._arrivals.end > 2 * size + SPARE:
             still = np.sort(self._heap[:size])
             self._heap[:size] = np.searchsorted(still, self._heap[:size])  # a heap yet: the order is the same
-            self._arrivals.keep(still)
+            self._arrivals.retain_only(still)
 
     def undo(self) -> None:
         self.late.undo()
@@ -111,11 +111,11 @@ class BSort(StreamOperator):
         return self._arrivals.held()
 
     def image(self) -> Image:
-        held, last = np.sort(self._heap[: self._meta[hk.HELD]]), self._meta[hk.LAST : hk.LAST + self._words]
+        held, last = np.sort(self._heap[: self._meta[hk.HELD]]), self._meta[hk.LAST : hk.LAST + self._image_words]
         return {**self._arrivals.image(), "held": held, "last": last, **self.late.image()}
 
     @property
-    def _words(self) -> int:
+    def _image_words(self) -> int:
         """Words of `_meta` in an image: the last value emitted and, if rows leave by value, REACH."""
         return 1 if self.slack is not None else 2
 
@@ -125,7 +125,7 @@ class BSort(StreamOperator):
         if "held" not in own or "late" not in own:
             raise StaleImage("not an image of a b-sort")
         expect(
-            own, rows=own["rows"].shape, held=own["held"].shape, last=(self._words,), late_count=(1,),
+            own, rows=own["rows"].shape, held=own["held"].shape, last=(self._image_words,), late_count=(1,),
             late=(len(own["late"]), len(self.schema) - 1),
         )  # fmt: skip
         self.late.check(own)
@@ -135,7 +135,7 @@ class BSort(StreamOperator):
         self.clear()
         kept.restore(image)
         self._fill(held.copy())
-        self._meta[hk.LAST : hk.LAST + self._words] = own["last"]
+        self._meta[hk.LAST : hk.LAST + self._image_words] = own["last"]
         self._before = self._meta.copy()
         self.late.restore(own)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from whence.engine.streams.replay.provenance_join import beside
+from whence.engine.streams.replay.provenance_join import join_inputs
 from whence.engine.streams.replay.ragged import Ragged
 from whence.explain.retrieve.behind import backward_tids
 from whence.explain.retrieve.site import Site
@@ -39,7 +39,7 @@ def p_join(site: Site, view: str, source: str, wanted: Codes | None = None) -> C
         wanted = np.arange(kept.first, kept.next)
     results = kept.at(wanted)[:, :-1]
     found = backward_tids(site, view, wanted, source)[source]
-    return beside(wanted, results, found.offsets, found.tids, inputs(site, view, source, wanted, found)[:, :-1])
+    return join_inputs(wanted, results, found.offsets, found.tids, inputs(site, view, source, wanted, found)[:, :-1])
 
 
 def inputs(site: Site, view: str, source: str, wanted: Codes, found: Ragged) -> Codes:

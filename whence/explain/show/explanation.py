@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from whence.connect.files import json_line
-from whence.connect.rows import encode, listed, to_tuples
+from whence.connect.rows import encode, list_names, to_tuples
 from whence.explain.ask.critical import critical
 from whence.explain.ask.evaluate import Evaluator
 from whence.explain.ask.formula import formula
@@ -211,7 +211,7 @@ class Explanation:
         for table, rows in lost.items():
             name = table.lower()
             if name not in schemas:
-                raise CatalogError(f'there is no table "{table:.100}"; there are {listed(sorted(schemas))}')
+                raise CatalogError(f'there is no table "{table:.100}"; there are {list_names(sorted(schemas))}')
             codes = Dictionary()  # of both, so that equal values are equal codes and the graph's own gets no new ones
             gone = set(map(tuple, encode(rows, schemas[name], codes, name).tolist()))
             if name in relations:

@@ -13,7 +13,7 @@ from whence.model.progress import Progress
 from whence.plan.algebra.program import Program
 from whence.runtime.durable.checking import load
 from whence.runtime.embedded import Embedded
-from whence.state.backup import copy, whole_folder
+from whence.state.backup import atomic_folder, copy
 from whence.state.check import check_files
 from whence.state.disk import Disk
 from whence.state.store import Folder
@@ -34,7 +34,7 @@ def backup(path: Path, to: Path, functions: Program | None, disk: Disk, progress
     source = Folder(path, disk)
     if path.resolve() in to.resolve().parents:
         raise StorageError(f"{to} is inside {path}: a copy there would go with it")
-    with whole_folder(to, disk) as folder:
+    with atomic_folder(to, disk) as folder:
         size = copy(source, folder, progress)
         found = check_files(folder, disk, progress)
         if found.problems:

@@ -23,7 +23,7 @@ from whence.runtime.database import Database, open
 from whence.runtime.writing.stream_writes import StreamWriteSet
 from whence.sql import statements as st
 from whence.sql.parse import parse
-from whence.state.backup import whole_folder
+from whence.state.backup import atomic_folder
 from whence.state.disk import Disk
 
 _EPOCH = 1_000_000  # rows
@@ -63,7 +63,7 @@ def import_database(
     creates = _rehearse(archive, setup)
     disk, path = disk or Disk(), local_path(path)
     with (
-        whole_folder(path, disk) as folder,
+        atomic_folder(path, disk) as folder,
         open(folder, durability="none", retain=retain, setup=setup, disk=disk) as db,
     ):
         for create in creates:

@@ -149,7 +149,7 @@ class Snapshots:
         kept = False
         try:
             for key in [*capture.kept, *(key for key in known if key.startswith(WORDS))]:
-                writer.keep(key)
+                writer.keep_unchanged(key)
             while (part := self._next(capture)) is not None:
                 writer.add(*part)
             first = before.meta["words"] if before is not None else 0

@@ -29,7 +29,7 @@ from whence.explain.derive.extract import extract
 from whence.explain.derive.missing import why_not
 from whence.explain.graph import Derivations, Ints
 from whence.explain.show.answers import Contribution, Critical, Question, Reliability, Resilience
-from whence.model.codes import Codes, Dictionary, decode_value, encode_value, shown
+from whence.model.codes import Codes, Dictionary, decode_value, encode_value, format_value
 from whence.model.errors import CatalogError, DataError
 from whence.model.types import Schema
 from whence.plan.algebra.logical import Ref, Scan, walk
@@ -210,7 +210,7 @@ def probabilities(runtime: Embedded, graph: Derivations, given: Mapping[str, flo
 def _chosen(program: Program, given: Mapping[str, float | str]) -> dict[str, float | str]:
     """What is given, by the names of tables: probabilities, or columns that have them."""
     if not isinstance(given, Mapping):
-        raise DataError(f"given is a dict of tables, each with a probability or a column, not {shown(given)}")
+        raise DataError(f"given is a dict of tables, each with a probability or a column, not {format_value(given)}")
     found: dict[str, float | str] = {}
     for name, value in given.items():
         key = str(name).lower()
@@ -250,14 +250,14 @@ def _check_probability(value: Any, where: str) -> None:
         raise DataError(f"a probability is NULL: {where}")
     number = isinstance(value, (Real, Decimal)) and not isinstance(value, bool)
     if not number or not 0 <= float(value) <= 1:
-        raise DataError(f"a probability is a number from 0 to 1, not {shown(value)}: {where}")
+        raise DataError(f"a probability is a number from 0 to 1, not {format_value(value)}: {where}")
 
 
 def _check_samples(samples: Any = None, confidence: Any = 0.5, **_: Any) -> None:
     if samples is not None and (not isinstance(samples, Integral) or samples < 1):
-        raise DataError(f"samples is a whole number from 1 on, not {shown(samples)}")
+        raise DataError(f"samples is a whole number from 1 on, not {format_value(samples)}")
     if not isinstance(confidence, (int, float)) or not 0 < confidence < 1:
-        raise DataError(f"a confidence lies between 0 and 1, not {shown(confidence)}")
+        raise DataError(f"a confidence lies between 0 and 1, not {format_value(confidence)}")
 
 
 def _extract(catalog: Catalog, name: str, rows: Codes | None, limit: int) -> Derivations:
@@ -286,7 +286,7 @@ def _find_in_stream(
         tid = given.pop(tracing.TID)
         row, columns = None, given
     if tid is not None and (not isinstance(tid, (int, np.integer)) or isinstance(tid, bool)):
-        raise DataError(f"a tid is a whole number, not {shown(tid)}")
+        raise DataError(f"a tid is a whole number, not {format_value(tid)}")
     meant = _given(name, schema, row, columns) if tid is None or columns or row is not None else {}
     codes: dict[int, int] | None = {}
     for column, value in meant.items():
@@ -333,7 +333,7 @@ def _given(name: str, schema: Schema, row: Row, columns: Mapping[str, Any]) -> d
         raise DataError("give the row as `row=…` or by its columns, not both")
     if row is not None and not isinstance(row, Mapping):
         if isinstance(row, (str, bytes)) or not isinstance(row, Sequence):
-            raise DataError(f"a row is a tuple or a mapping of columns to values, not {shown(row)}")
+            raise DataError(f"a row is a tuple or a mapping of columns to values, not {format_value(row)}")
         if len(row) != len(schema):
             raise DataError(f"a row of {name} has {len(schema)} values ({', '.join(schema.names)}), not {len(row)}")
         return dict(zip(schema.names, row, strict=True))
@@ -385,7 +385,7 @@ def _several(name: str, schema: Schema, matching: Codes, codes: Mapping[int, int
 
 
 def _text(row: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name} = {shown(value)}" for name, value in row.items())
+    return ", ".join(f"{name} = {format_value(value)}" for name, value in row.items())
 
 
 # -- where to look -----------------------------------------------------------------------------------------------------

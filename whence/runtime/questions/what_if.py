@@ -22,7 +22,7 @@ import pyarrow as pa
 from whence.connect.arrow import arrow_schema
 from whence.connect.rows import Missing, to_arrow
 from whence.engine.core.operator import Batch
-from whence.model.codes import Codes, shown
+from whence.model.codes import Codes, format_value
 from whence.model.errors import CatalogError, DataError
 from whence.model.types import Schema
 from whence.runtime import statements
@@ -192,7 +192,7 @@ class Writes:
     def checked(self) -> Writes:
         for what, given in (("insert", self.insert), ("delete", self.delete), ("update", self.update)):
             if given is not None and not isinstance(given, Mapping):
-                raise DataError(f"what_if: {what} is a dict of tables and their rows, not {shown(given)}")
+                raise DataError(f"what_if: {what} is a dict of tables and their rows, not {format_value(given)}")
         return self
 
 
@@ -269,7 +269,7 @@ def _updates(given: Any, table: str) -> Iterator[tuple[Mapping[str, Any], Any]]:
         elif isinstance(one, tuple) and len(one) == 2 and isinstance(one[0], Mapping):
             yield one
         else:
-            raise DataError(f"table {table}: an update is a pair of new values and where, not {shown(one)}")
+            raise DataError(f"table {table}: an update is a pair of new values and where, not {format_value(one)}")
 
 
 def _name(name: object) -> str:

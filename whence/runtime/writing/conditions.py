@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from whence.connect.rows import as_arrow, encode, folded, unknown_columns
 from whence.engine.core.kernels.batches import number_rows
 from whence.engine.core.key_lookup import among
-from whence.model.codes import NULL, Codes, Dictionary, Interval, encode_value, shown
+from whence.model.codes import NULL, Codes, Dictionary, Interval, encode_value, format_value
 from whence.model.errors import DataError, MissingRowError
 from whence.model.types import Schema
 from whence.plan.algebra.pinned import PinnedKeys
@@ -74,13 +74,15 @@ def by_key(key: Any, table: Table, dictionary: Dictionary) -> Condition:
         if isinstance(one, Mapping):
             values = _folded(one, table)
             if set(values) != set(names):
-                raise DataError(f"table {table.name}: a key has the columns {', '.join(names)}, not {shown(one)}")
+                raise DataError(
+                    f"table {table.name}: a key has the columns {', '.join(names)}, not {format_value(one)}"
+                )
             rows.append(tuple(values[name] for name in names))
             continue
         row = one if isinstance(one, tuple) and not isinstance(one, Interval) else (one,)
         if len(row) != len(names):
             several = " (a key is a tuple, and a list has several keys)" if len(names) > 1 else ""
-            raise DataError(f"table {table.name}: {shown(one)} is not a key ({', '.join(names)}){several}")
+            raise DataError(f"table {table.name}: {format_value(one)} is not a key ({', '.join(names)}){several}")
         rows.append(row)
     return _condition(table.key, rows, np.arange(len(rows)), rows, table, dictionary)
 
@@ -225,7 +227,7 @@ def _choices(value: Any) -> Sequence[Any]:
 def _folded(values: Values, table: Table) -> dict[str, Any]:
     """The values by the table's own column names, which are all known."""
     if not isinstance(values, Mapping):
-        raise DataError(f"table {table.name}: expected columns and their values, not {shown(values)}")
+        raise DataError(f"table {table.name}: expected columns and their values, not {format_value(values)}")
     found = {folded(name, table.schema): value for name, value in values.items()}
     if len(found) < len(values):
         raise DataError(f"table {table.name}: a column is given twice")
@@ -248,4 +250,4 @@ def _empty(table: Table) -> DataError:
 def _text(given: Any, table: Table) -> str:
     if not isinstance(given, Mapping):
         given = dict(zip((table.schema.names[c] for c in table.key), given, strict=True))
-    return ", ".join(f"{name} = {shown(value)}" for name, value in given.items())
+    return ", ".join(f"{name} = {format_value(value)}" for name, value in given.items())

@@ -9,7 +9,7 @@ import numpy as np
 from sqlglot import exp
 
 from whence.engine.expressions.evaluate import compile_expr
-from whence.model.codes import Codes, Dictionary, shown
+from whence.model.codes import Codes, Dictionary, format_value
 from whence.model.errors import DataError, MissingRowError
 from whence.model.types import BOOLEAN
 from whence.plan.algebra.expressions import Col, Expr, Lit
@@ -97,7 +97,7 @@ def delete_where(
         return pending.remove(*found(pending, by_key(key, pending.table, words), runtime, strict))
     rows, counts = matching(pending, where, runtime, key)
     if strict and not len(rows):
-        raise MissingRowError(f"table {pending.table.name}: no row with {shown(where)} to delete")
+        raise MissingRowError(f"table {pending.table.name}: no row with {format_value(where)} to delete")
     return pending.remove(rows, counts)
 
 

@@ -27,7 +27,7 @@ from whence.engine.core.kernels.batches import number_rows
 from whence.engine.core.operator import Batch
 from whence.engine.core.relation import Relation
 from whence.engine.exchange.kernels.routing import split
-from whence.model.codes import NULL, Codes, Dictionary, shown
+from whence.model.codes import NULL, Codes, Dictionary, format_value
 from whence.model.errors import DataError, MissingRowError, WhenceError
 from whence.plan.algebra.program import Table
 from whence.runtime.writing.kernels.signs import balance, follow_keys
@@ -229,7 +229,7 @@ class WriteSet:
             if len(taken) or len(_last_by_key(new, table.key)) != len(new):
                 self.back_to(mark)
                 what = to_tuples((taken if len(taken) else new)[:1], table.schema, self._dictionary)[0]
-                raise DataError(f"table {table.name}: the update gives two rows one primary key: {shown(what)}")
+                raise DataError(f"table {table.name}: the update gives two rows one primary key: {format_value(what)}")
         self._put(new, counts)
         return int(counts.sum())
 
@@ -286,7 +286,7 @@ class WriteSet:
         missing = np.flatnonzero(lacking)
         if len(missing):
             row = to_tuples(rows[missing[:1]], self.table.schema, self._dictionary)[0]
-            raise MissingRowError(f"table {self.table.name}: no row {shown(row)} to delete")
+            raise MissingRowError(f"table {self.table.name}: no row {format_value(row)} to delete")
 
     def _owe_more(self, rows: Codes, counts: Codes) -> None:
         """Owe distinct rows so many times more; in a set once."""

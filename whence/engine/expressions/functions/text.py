@@ -12,7 +12,7 @@ from functools import cache, lru_cache
 from typing import Any
 
 from whence.engine.expressions.functions.common import Strict, each
-from whence.model.codes import Codes, Dictionary, decode_value, encode_value, shown
+from whence.model.codes import Codes, Dictionary, decode_value, encode_value, format_value
 from whence.model.errors import EvaluationError
 from whence.plan.algebra.expressions import Call
 
@@ -30,7 +30,7 @@ def _pattern(pattern: str, escape: str) -> re.Pattern[str]:
         if escape and char == escape:
             follower = next(chars, None)
             if follower is None:
-                raise EvaluationError(f"LIKE pattern {shown(pattern)} ends in its escape character")
+                raise EvaluationError(f"LIKE pattern {format_value(pattern)} ends in its escape character")
             parts[-1] += re.escape(follower)
         elif char == "%":
             parts.append("")

@@ -16,7 +16,7 @@ from whence.engine.core.dataflow import Dataflow
 from whence.engine.core.operator import Batch, upwards
 from whence.engine.streams.connection_point import ConnectionPoint
 from whence.engine.streams.replay.ragged import ranges
-from whence.engine.streams.replay.replica import CHUNK, RESULT, Sink, StreamFeed, nothing
+from whence.engine.streams.replay.replica import CHUNK, RESULT, Sink, StreamFeed, no_views
 from whence.engine.streams.stream import StreamOperator
 from whence.engine.streams.stream_scan import StreamScan
 from whence.model.codes import Codes, Dictionary
@@ -34,7 +34,7 @@ class ReplayChain:
     """The copy of a chain's query, fed from the retained rows of its stream."""
 
     def __init__(self, query: Node, kept: Mapping[str, ConnectionPoint], dictionary: Dictionary) -> None:
-        stream, self.source, query = _apart(query)
+        stream, self.source, query = _split_chain(query)
         self.name, self.kept = stream.stream, kept[stream.stream]
         self.flow = flow = Dataflow()
         flow.warns = False
@@ -42,7 +42,7 @@ class ReplayChain:
         self._feed = StreamFeed(self.name, without_at(stream.schema), Retention(rows=0))
         self._feed.tracer = self.tracer  # what it passes on is annotated
         flow.tables[self.name] = self._feed
-        end = Builder(flow, dictionary, nothing).build(query)
+        end = Builder(flow, dictionary, no_views).build(query)
         flow.views[RESULT] = end
         flow.order = [op for op in upwards([end]) if not isinstance(op, StreamScan)]
 
@@ -66,7 +66,7 @@ class ReplayChain:
         return len(tids)
 
 
-def _apart(query: Node) -> tuple[nodes.Stream, str, Node]:
+def _split_chain(query: Node) -> tuple[nodes.Stream, str, Node]:
     """Return the stream of a chain with the number of the stretch, its name as a source, and the query over it.
 
     The number stands before `$at` wherever that stands last; other columns keep their order."""
@@ -76,7 +76,7 @@ def _apart(query: Node) -> tuple[nodes.Stream, str, Node]:
             leaf = nodes.Stream(schema, stream.stream)
             return leaf, source, leaf
     (below,) = query.inputs
-    stream, source, under = _apart(below)
+    stream, source, under = _split_chain(below)
     place = under.schema.columns.index(_STRETCH)
 
     def moved(index: int) -> int:

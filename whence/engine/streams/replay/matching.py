@@ -16,7 +16,7 @@ import numpy as np
 from whence.annotate.tracing import Tracer
 from whence.engine.core.kernels.batches import number_rows
 from whence.engine.streams.replay.published import first_difference, mismatch
-from whence.engine.streams.replay.ragged import Ragged, empty, joined, ranges
+from whence.engine.streams.replay.ragged import Ragged, concat_lists, empty, ranges
 from whence.engine.streams.replay.replica import Sink
 from whence.engine.streams.retain import Retain
 from whence.model.codes import Codes
@@ -100,7 +100,7 @@ class Numbered:
         if lost.any():
             raise self.wanted.error(int(np.argmax(lost)), "it did not come out")
         none = empty(1)
-        return {source: joined([*parts, none]).take(there) for source, parts in self._tids.items()}
+        return {source: concat_lists([*parts, none]).take(there) for source, parts in self._tids.items()}
 
 
 class Keyed:
@@ -111,7 +111,7 @@ class Keyed:
         # All results that came when one of these did: equal ones among them are told apart by their order.
         ats = wanted.rows[:, -1]
         self.ats = ats[np.concatenate(([True], ats[1:] != ats[:-1]))]
-        here = _among(kept.rows[:, -1], self.ats)
+        here = _indices_of(kept.rows[:, -1], self.ats)
         all_then = Wanted(wanted.retain, wanted.sources, here + kept.first)
         spans = [all_then.spans(source) for source in wanted.sources]
         self.keys = np.concatenate([all_then.rows[:, -1:], *spans], axis=1)
@@ -124,7 +124,7 @@ class Keyed:
         """Return what takes the results of a copy with this tracer."""
 
         def take(rows: Codes, ann: Codes) -> None:
-            mine = _among(rows[:, -1], self.ats)
+            mine = _indices_of(rows[:, -1], self.ats)
             if not len(mine):
                 return
             spans = [tracer.spans(ann[mine], source) for source in self.wanted.sources]
@@ -151,13 +151,13 @@ class Keyed:
             raise self.wanted.error(int(np.argmin(at)), "it did not come out")
         if self.wanted.functions:
             self.wanted.compare(slice(None), np.concatenate(self._rows)[at], floats=True)
-        return {source: joined(parts).take(at) for source, parts in self._tids.items()}
+        return {source: concat_lists(parts).take(at) for source, parts in self._tids.items()}
 
 
-def _among(values: Codes, some: Codes) -> Codes:
+def _indices_of(values: Codes, some: Codes) -> Codes:
     """Return the indices of ascending values among others, which ascend.
 
-    >>> _among(np.array([1, 3, 3, 7]), np.array([3, 7, 9])).tolist()
+    >>> _indices_of(np.array([1, 3, 3, 7]), np.array([3, 7, 9])).tolist()
     [1, 2, 3]
     """
     starts, ends = np.searchsorted(values, some, "left"), np.searchsorted(values, some, "right")

@@ -93,7 +93,7 @@ class ProvenanceJoin(StreamOperator):
         found = np.full((len(inputs), kept.columns), NULL, np.int64)
         found[there] = kept.at(inputs[there])
         self._expired = len(inputs) - int(there.sum())
-        out = beside(tids, results[:, :-1], offsets, inputs, found[:, :-1], results[:, -1])
+        out = join_inputs(tids, results[:, :-1], offsets, inputs, found[:, :-1], results[:, -1])
         return Batch(out, np.ones(len(out), np.int64), True)
 
     def _behind(self, tids: Codes) -> tuple[Codes, Codes]:
@@ -145,10 +145,13 @@ class ProvenanceJoin(StreamOperator):
         return f"inputs from {self.source}{fed}{lost}"
 
 
-def beside(tids: Codes, rows: Codes, offsets: Codes, inputs: Codes, found: Codes, at: Codes | None = None) -> Codes:
+def join_inputs(
+    tids: Codes, rows: Codes, offsets: Codes, inputs: Codes, found: Codes, at: Codes | None = None
+) -> Codes:
     """Join each row with its tid and, per input, the input's tid and row; then `at`.
 
-    >>> beside(np.array([7]), np.array([[70]]), np.array([0, 2]), np.array([1, 3]), np.array([[10], [30]])).tolist()
+    >>> inputs, found = np.array([1, 3]), np.array([[10], [30]])
+    >>> join_inputs(np.array([7]), np.array([[70]]), np.array([0, 2]), inputs, found).tolist()
     [[7, 70, 1, 10], [7, 70, 3, 30]]
     """
     which = np.repeat(np.arange(len(rows)), np.diff(offsets))

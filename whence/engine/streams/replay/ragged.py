@@ -49,7 +49,7 @@ def empty(rows: int) -> Ragged:
     return Ragged(np.zeros(rows + 1, np.int64), np.empty(0, np.int64))
 
 
-def joined(parts: list[Ragged]) -> Ragged:
+def concat_lists(parts: list[Ragged]) -> Ragged:
     """Concatenate the lists of all parts."""
     if not parts:
         return empty(0)

@@ -62,7 +62,7 @@ class NetworkReplica:
         for node in walk(query):
             if isinstance(node, nodes.Stream):
                 flow.tables[node.stream] = StreamFeed(node.stream, without_at(node.schema), Retention(rows=0))
-        self.end = Builder(flow, dictionary, nothing).build(query)
+        self.end = Builder(flow, dictionary, no_views).build(query)
         flow.views[RESULT] = self.end
         flow.order = [op for op in upwards([self.end]) if not isinstance(op, StreamScan)]
         for op in flow.order:
@@ -179,6 +179,6 @@ def _name_of(generator: Generate) -> str:
     return read.name
 
 
-def nothing(name: str) -> Operator:
+def no_views(name: str) -> Operator:
     """Resolve the views of a plan that has none."""
     raise ReplayError(f"view {name} is not written out in the copy of a network")

@@ -93,14 +93,14 @@ class Latest(StreamOperator):
         return self._keys.nbytes + self._window.nbytes
 
     def describe(self) -> str:
-        return f"latest {shown(self.span, self.inputs[0].schema)}"
+        return f"latest {describe_window(self.span, self.inputs[0].schema)}"
 
 
-def shown(span: Span, schema: Schema) -> str:
+def describe_window(span: Span, schema: Schema) -> str:
     """Describe a window for EXPLAIN.
 
     >>> from whence.model.types import BIGINT, Column
-    >>> shown(Span(3, by=(0,)), Schema((Column("loc", BIGINT),)))
+    >>> describe_window(Span(3, by=(0,)), Schema((Column("loc", BIGINT),)))
     '3 rows by loc'
     """
     if span.size is None:

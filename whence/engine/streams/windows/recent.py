@@ -152,10 +152,10 @@ class Recent:
         self._room()
         end = self.arrivals.end
         self.side.group[start:end] = group
-        self._place(start, end)
+        self._set_low(start, end)
         return start, end
 
-    def _place(self, start: int, end: int) -> None:
+    def _set_low(self, start: int, end: int) -> None:
         if self._type is not None and self.span.on is not None:
             values = np.ascontiguousarray(self.arrivals.rows[start:end, self.span.on])
             self.side.low[start:end] = below(values, self.width, self._type)
@@ -209,7 +209,7 @@ class Recent:
         for end in (rk.HEAD, rk.TAIL):
             attrs[:, end] = np.where(some, np.searchsorted(still, attrs[:, end]), 0)
         low = side.low[still]
-        self.arrivals.keep(still)
+        self.arrivals.retain_only(still)
         none = np.empty(0, np.int64)
         side.replace(group=none, following=none, low=none, after=none, prior=none)
         self._room()
@@ -246,7 +246,7 @@ class Recent:
         shapes["late"] = (len(own.get(f"{name}_late", ())), self.arrivals.columns - 1)
         expect(own, **{name: image[name].shape}, **{f"{name}_{part}": shape for part, shape in shapes.items()})
         self.late.check({part: own[f"{name}_{part}"] for part in ("late", "late_count")})
-        if not _sound(own[f"{name}_group"], own[f"{name}_attrs"]):
+        if not _is_consistent(own[f"{name}_group"], own[f"{name}_attrs"]):
             raise StaleImage("the rows in a window are not those that its keys know of")
 
     def restore(self, image: Image, name: str) -> None:
@@ -259,7 +259,7 @@ class Recent:
         side.group[:end] = image[f"{name}_group"]
         side.attrs[:count, : rk.STAMP] = image[f"{name}_attrs"]
         side.meta[rk.LIVE] = self._live = int(side.attrs[:count, rk.COUNT].sum())
-        self._place(0, end)
+        self._set_low(0, end)
         self._thread()
         self.late.restore({part: image[f"{name}_{part}"] for part in ("late", "late_count")})
 
@@ -269,7 +269,7 @@ class Recent:
         return self.arrivals.nbytes + sum(arrays[name].nbytes for name in arrays if name not in ("rows", "cols"))
 
 
-def _sound(group: Codes, attrs: Codes) -> bool:
+def _is_consistent(group: Codes, attrs: Codes) -> bool:
     """Tell whether the rows from each key's first one on match its count, and end with its last one."""
     keys, rows = len(attrs), len(group)
     if rows and (group.min() < 0 or group.max() >= keys):

@@ -147,7 +147,7 @@ class Window(StreamOperator):
             column = out[:, len(self.keys) + number]
             column[:], bad = wide.from_parts(out[:, len(self.schema) + place], column, self.dictionary)
             if bad >= 0:
-                raise self._too_large(number, out[bad])
+                raise self._overflow_error(number, out[bad])
         return np.ascontiguousarray(out[:, : len(self.schema)])
 
     def _advance(self, rows: Codes, ann: Codes) -> tuple[Codes, Codes, Codes]:
@@ -169,7 +169,7 @@ class Window(StreamOperator):
             done = wk.advance(self._k.address, rows, done, out, info, owner, pane_of, late)
             status = int(scalar[st.S_STATUS])
             if status in (st.DONE, st.SPLIT):
-                anns.append(self._taken(ann, taken, done, owner, pane_of, info))
+                anns.append(self._take_annotations(ann, taken, done, owner, pane_of, info))
                 taken = done
             if status == st.DONE:
                 n = int(scalar[st.S_OUT])
@@ -184,7 +184,7 @@ class Window(StreamOperator):
                 out = _longer(out, room)
                 info = _longer(info, room if traced else 0)
             elif status != st.SPLIT:
-                raise self._failed(status, f"a row with {self._value(rows[done])}")
+                raise self._stop_error(status, f"a row with {self._value(rows[done])}")
 
     def promise(self, bound: int | None, at: int) -> Batch:
         """Close the windows that end no later than a value, or all that have rows; they come out at `at`."""
@@ -204,13 +204,13 @@ class Window(StreamOperator):
             if status == st.DONE:
                 n = int(scalar[st.S_OUT])
                 blank = none if self.tracer is None else self.tracer.blank(0)
-                return Batch(self._with_codes(out[:n]), self._taken(blank, 0, 0, none, none, info))
+                return Batch(self._with_codes(out[:n]), self._take_annotations(blank, 0, 0, none, none, info))
             if status != st.OUTPUT:
-                raise self._failed(status, "a promise")
+                raise self._stop_error(status, "a promise")
             room = max(2 * room, int(scalar[st.S_WANT]))
             out, info = _longer(out, room), _longer(info, room if traced else 0)
 
-    def _taken(self, ann: Codes, first: int, end: int, owner: Codes, pane_of: Codes, info: Codes) -> Codes:
+    def _take_annotations(self, ann: Codes, first: int, end: int, owner: Codes, pane_of: Codes, info: Codes) -> Codes:
         """Return the annotations of the rows out since the last call, taking in those of rows[first:end]."""
         start, stop = self._scalar[[st.S_TAKEN, st.S_OUT]].tolist()
         if isinstance(self._annotations, NoTrace):
@@ -228,11 +228,11 @@ class Window(StreamOperator):
         mine = (clocks[:, st.C_FIELDS :] == row[list(self.span.by)]).all(axis=1)
         return int(clocks[mine, st.C_NEWEST].max(initial=NULL))
 
-    def _failed(self, status: int, what: str) -> EvaluationError:
+    def _stop_error(self, status: int, what: str) -> EvaluationError:
         """Return the error for the status with which the kernel stopped."""
         if status == st.UNFIT:
             group = self._groups.k.data[int(self._scalar[st.S_WHERE]), self._plan.plan[st.P_KEYS] :]
-            return self._too_large(int(self._scalar[st.S_WHICH]), group)
+            return self._overflow_error(int(self._scalar[st.S_WHICH]), group)
         if status == st.TOO_FAR:
             value = what.removeprefix("a row with ")
             return EvaluationError(f"{value} is out of range; set an origin nearer to it")
@@ -246,7 +246,7 @@ class Window(StreamOperator):
         schema = self.inputs[0].schema
         return f"{schema.names[column]} = {decode_value(int(row[column]), schema.types[column], self.dictionary)!r}"
 
-    def _too_large(self, number: int, key: Codes) -> EvaluationError:
+    def _overflow_error(self, number: int, key: Codes) -> EvaluationError:
         agg, type = self.aggs[number], self.schema.types[len(self.keys) + number]
         shown = (
             f"{column.name} = {decode_value(int(code), column.type, self.dictionary)!r}"
@@ -305,12 +305,12 @@ class Window(StreamOperator):
         for store, own in parts:
             store.check(own)
         try:
-            self._take_up(image, parts)
+            self._restore_lines(image, parts)
         except (StaleImage, DataError):
             self.clear()
             raise
 
-    def _take_up(self, image: Image, parts: list[tuple[LineStore, Image]]) -> None:
+    def _restore_lines(self, image: Image, parts: list[tuple[LineStore, Image]]) -> None:
         for store, own in parts:
             store.restore(own)
         self._begun = False

@@ -23,7 +23,7 @@ from whence.engine.streams.arrivals import data
 from whence.engine.streams.stream import Late, StreamOperator
 from whence.engine.streams.windows.kernels import join_rows as mk
 from whence.engine.streams.windows.kernels import recent as rk
-from whence.engine.streams.windows.latest import shown
+from whence.engine.streams.windows.latest import describe_window
 from whence.engine.streams.windows.recent import KeyNumbers, Recent
 from whence.model.codes import Codes, Dictionary
 from whence.model.errors import DataError, SqlError
@@ -87,7 +87,7 @@ class WindowJoin(StreamOperator):
             lpos, rpos = np.empty(BLOCK, np.int64), np.empty(BLOCK, np.int64)
             n = mk.join_rows(sides[0].address, sides[1].address, order, state, lpos, rpos)
             if n:
-                parts.append(self._tried(lpos[:n], rpos[:n]))
+                parts.append(self._test_pairs(lpos[:n], rpos[:n]))
         if not parts:
             return Batch.empty(len(self.schema))
         rows, lpos, rpos = (np.concatenate(column) for column in zip(*parts, strict=True))
@@ -108,7 +108,7 @@ class WindowJoin(StreamOperator):
             marks.append(2 * np.arange(start, end) + s)
         return np.concatenate(marks)[np.argsort(np.concatenate(whens), kind="stable")]
 
-    def _tried(self, lpos: Codes, rpos: Codes) -> tuple[Codes, Codes, Codes]:
+    def _test_pairs(self, lpos: Codes, rpos: Codes) -> tuple[Codes, Codes, Codes]:
         """Return the joined rows that pass the test, and the positions of their parts."""
         left, right = (side.arrivals.rows for side in self._sides)
         rows = np.empty((len(lpos), len(self.schema)), np.int64)
@@ -136,7 +136,7 @@ class WindowJoin(StreamOperator):
         for keys, side in zip(self._keys, self._sides, strict=True):
             keys.commit()
             if side.commit():
-                _chain(side)
+                _rebuild_chains(side)
         self._ran = False
 
     def undo(self) -> None:
@@ -147,7 +147,7 @@ class WindowJoin(StreamOperator):
         for keys in self._keys:
             keys.undo()
         for side in self._sides:
-            _chain(side)
+            _rebuild_chains(side)
         self._ran = False
 
     def held(self) -> list[Codes]:
@@ -171,7 +171,7 @@ class WindowJoin(StreamOperator):
         try:
             for name, side in zip(_NAMES, self._sides, strict=True):
                 side.restore(image, name)
-                _chain(side)
+                _rebuild_chains(side)
         except (StaleImage, DataError):
             self.clear()
             raise
@@ -188,7 +188,7 @@ class WindowJoin(StreamOperator):
     def describe(self) -> str:
         left, right = (i.schema for i in self.inputs)
         on = " and ".join(f"{left.names[a]} = {right.names[b]}" for a, b in self.keys) or "every pair"
-        windows = f"{shown(self.spans[0], left)} with {shown(self.spans[1], right)}"
+        windows = f"{describe_window(self.spans[0], left)} with {describe_window(self.spans[1], right)}"
         return f"join {windows} on {on}" + (f" where {self.residual}" if self.residual is not None else "")
 
 
@@ -204,7 +204,7 @@ def _room_for_chains(side: Recent, more: int) -> None:
         side.side.replace(slots=larger)
 
 
-def _chain(side: Recent) -> None:
+def _rebuild_chains(side: Recent) -> None:
     """Rebuild the chains of the rows in the window."""
     room = 16
     while room < 2 * side.live:

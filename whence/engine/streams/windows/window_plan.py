@@ -215,14 +215,14 @@ class _Tables:
         self.pane_words += acc.WIDTH[kept]
         return word
 
-    def _place(self, column: int) -> int:
+    def _kept_column(self, column: int) -> int:
         if column not in self.columns:
             self.columns.append(column)
         return self.columns.index(column)
 
     def _distinct(self, kept: int, column: int) -> int:
         """Return the word of an accumulator of distinct values of groups."""
-        place = self._place(column)
+        place = self._kept_column(column)
         for have, of, word in self.distincts:
             if (have, of) == (place, kept):
                 return word
@@ -233,7 +233,7 @@ class _Tables:
 
     def _order(self, column: int) -> int:
         """Return the word of a root of ordered values."""
-        place = self._place(column)
+        place = self._kept_column(column)
         for have, word in self.orders:
             if have == place:
                 return word

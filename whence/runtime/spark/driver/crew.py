@@ -27,7 +27,7 @@ from whence.model.errors import StorageError
 from whence.runtime.spark.worker.commands import Call, CommandLog, PartitionCommand, PartitionPlan, Reply, fetch
 from whence.runtime.spark.worker.partition import DivergedError, Partition
 from whence.runtime.writing.tables import Unmatched
-from whence.state.disk import telling
+from whence.state.disk import storage_errors
 from whence.state.manifest import EXCHANGE, Link
 
 log = logging.getLogger("whence")
@@ -278,7 +278,7 @@ class SuperstepRunner:
     def _write_down(self) -> None:
         if not self._ready:  # by now the database is ours: what a former driver left there is of no use
             shutil.rmtree(self.folder / EXCHANGE, ignore_errors=True)
-            with telling(self.folder / EXCHANGE, "make the folder"):
+            with storage_errors(self.folder / EXCHANGE, "make the folder"):
                 (self.folder / EXCHANGE).mkdir(parents=True)
             self._ready = True
         for p, history in enumerate(self.histories):
@@ -288,7 +288,7 @@ class SuperstepRunner:
             if not history.file:
                 history.file = f"p{p:04d}-{history.base}.steps"
             path = self.folder / EXCHANGE / history.file
-            with telling(path, "write"), open(path, "ab") as file:
+            with storage_errors(path, "write"), open(path, "ab") as file:
                 places = []
                 for step in (*self._unwritten[p], *fresh):
                     places.append(file.tell())

@@ -20,7 +20,7 @@ from whence.runtime.spark.session.errors import WORKER_DIED, jvm_errors
 from whence.runtime.spark.worker import worker
 from whence.runtime.spark.worker.commands import Call, PartitionCommand, Reply, SpilledBatch, fetch
 from whence.runtime.spark.worker.dictionary_server import Address
-from whence.state.disk import telling
+from whence.state.disk import storage_errors
 from whence.state.manifest import EXCHANGE
 
 if TYPE_CHECKING:
@@ -106,6 +106,6 @@ class SparkJobBackend:
         for version, plan in self._crew.plans.items():
             if version not in self._written:
                 path = self._crew.folder / EXCHANGE / worker.plan_file(version)
-                with telling(path, "write"):
+                with storage_errors(path, "write"):
                     path.write_bytes(cloudpickle.dumps(plan))  # type: ignore[no-untyped-call]
                 self._written.add(version)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from whence.engine.streams.connection_point import ConnectionPoint
-from whence.engine.streams.replay.ragged import Ragged, joined
+from whence.engine.streams.replay.ragged import Ragged, concat_lists
 from whence.explain.retrieve.site import Site
 from whence.model.codes import Codes
 from whence.runtime.durable.uniting import in_order, stream_image
@@ -89,7 +89,7 @@ class PartitionedSite(Site):
         found = {}
         for name in [source] if source is not None else named:
             parts = [Ragged(r.offsets, self.whole(name).here(p, r.tids)) for p in there for r in [answers[p][name]]]
-            found[name] = joined(parts).take(back)
+            found[name] = concat_lists(parts).take(back)
         return found
 
     def reached_elsewhere(self, view: str, source: str, tid: int) -> Codes:

@@ -54,7 +54,7 @@ class ShardedSnapshots(Snapshots):
             try:
                 for key in before.parts if before is not None else ():
                     if key.startswith(WORDS):
-                        writer.keep(key)
+                        writer.keep_unchanged(key)
                 first = before.meta["words"] if before is not None else 0
                 if len(words) > first:
                     writer.add(f"{WORDS}{first}", pack_words(words.since(first)))

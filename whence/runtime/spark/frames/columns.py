@@ -21,7 +21,7 @@ from pyspark.sql import types as T  # noqa: N812
 
 from whence.connect.operations import COMES, EITHER, GOES, KEYLESS, OPS
 from whence.connect.rejects import LONGEST
-from whence.connect.rows import listed, unknown_columns
+from whence.connect.rows import list_names, unknown_columns
 from whence.model.errors import DataError
 from whence.model.types import Column, Kind, Schema, Type
 from whence.sql.position import did_you_mean
@@ -109,16 +109,16 @@ def spark_type(type: Type) -> T.DataType:
     return T.DecimalType(type.precision, type.scale) if type.kind is Kind.DECIMAL else _SPARK[type.kind]
 
 
-def quoted(name: str) -> str:
+def quote(name: str) -> str:
     """Quote a column's name for Spark.
 
-    >>> quoted("a.b`c")
+    >>> quote("a.b`c")
     '`a.b``c`'
     """
     return "`" + name.replace("`", "``") + "`"
 
 
-def found(fields: Sequence[T.StructField], name: str, table: str) -> T.StructField:
+def find_field(fields: Sequence[T.StructField], name: str, table: str) -> T.StructField:
     """Find the one field of that name, in any case; raise an error that lists the fields."""
     same = [field for field in fields if field.name == name] or [f for f in fields if f.name.lower() == name.lower()]
     if len(same) == 1:
@@ -127,7 +127,8 @@ def found(fields: Sequence[T.StructField], name: str, table: str) -> T.StructFie
     if same:
         raise DataError(f"table {table}: column {name:.80} is given twice")
     raise DataError(
-        f"table {table}: the DataFrame, which has {listed(names)}, has no column {name:.80}{did_you_mean(name, names)}"
+        f"table {table}: the DataFrame, which has {list_names(names)}, has no column {name:.80}"
+        f"{did_you_mean(name, names)}"
     )
 
 
@@ -139,9 +140,9 @@ def table_columns(
     With `beside`, a list of the other columns that may be there, any further one is an error.
     """
     out = [
-        typed(F.col(quoted(field.name)), field.dataType, column, table, faults).alias(column.name)
+        typed(F.col(quote(field.name)), field.dataType, column, table, faults).alias(column.name)
         for column in schema.columns
-        for field in [found(fields, column.name, table)]
+        for field in [find_field(fields, column.name, table)]
     ]
     if beside:
         known = {*schema.names, *(name.lower() for name in beside), CORRUPT}
@@ -167,7 +168,7 @@ def unreadable(corrupt: Any, table: str) -> Any:
 
 def shown_record(fields: Sequence[T.StructField], corrupt: Any | None) -> Any:
     """Show a row as it came: the text that could not be read, or its columns as JSON."""
-    given = [F.col(quoted(f.name)).cast("string").alias(f.name) for f in fields if f.name != CORRUPT]
+    given = [F.col(quote(f.name)).cast("string").alias(f.name) for f in fields if f.name != CORRUPT]
     text = F.to_json(F.struct(*given))
     return F.substring(text if corrupt is None else F.coalesce(corrupt, text), 1, LONGEST)
 
@@ -208,8 +209,8 @@ def from_micros(micros: Any) -> Any:
 
 def sign(op: str, fields: Sequence[T.StructField], table: str, keyed: bool, faults: Faults) -> Any:
     """Return the sign that a column of operations says, a tinyint."""
-    field = found(fields, op, table)
-    value, given = F.col(quoted(field.name)), field.dataType
+    field = find_field(fields, op, table)
+    value, given = F.col(quote(field.name)), field.dataType
     if op == SIGN and isinstance(given, T.ByteType):
         return value.alias(SIGN)  # by `debezium.read`
     if isinstance(given, (*_WHOLE, T.DecimalType, T.FloatType, T.DoubleType)):

@@ -32,7 +32,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql import types as T  # noqa: N812
 
 from whence.connect.rejects import LONGEST
-from whence.connect.rows import listed
+from whence.connect.rows import list_names
 from whence.model.errors import DataError
 from whence.model.types import Column, Kind, Schema
 from whence.runtime.spark.frames.columns import (
@@ -40,10 +40,10 @@ from whence.runtime.spark.frames.columns import (
     RECORD,
     SIGN,
     Faults,
-    found,
+    find_field,
     from_micros,
     or_fail,
-    quoted,
+    quote,
     spark_type,
     typed,
 )
@@ -119,22 +119,22 @@ def _events(df: Any, table: str) -> tuple[Any, Any]:
     names = {field.name.lower() for field in fields}
     if {"before", "after", "op"} <= names:
         return _structured(df, fields, "", table)
-    payload = found(fields, "payload", table).dataType if "payload" in names else None
+    payload = find_field(fields, "payload", table).dataType if "payload" in names else None
     if isinstance(payload, T.StructType):
         return _structured(df, payload.fields, "payload.", table)
     if "value" not in names:
         raise DataError(
             f"table {table}: Debezium's messages are in a column value, or in before, after and op; "
-            f"the DataFrame has {listed([field.name for field in fields])}"
+            f"the DataFrame has {list_names([field.name for field in fields])}"
         )
-    field = found(fields, "value", table)
+    field = find_field(fields, "value", table)
     if isinstance(field.dataType, T.StructType):
         return _events(df.where(F.col("value").isNotNull()).select("value.*"), table)
     if not isinstance(field.dataType, (T.StringType, T.BinaryType)):
         raise DataError(
             f"table {table}: the column value is {field.dataType.simpleString()}, not text, bytes or a struct"
         )
-    text = F.col(quoted(field.name)).cast("string")
+    text = F.col(quote(field.name)).cast("string")
     parsed = df.where(text.isNotNull()).select(text.alias("text"), F.from_json(text, _MESSAGE).alias("m"))
     op = F.coalesce("m.op", "m.payload.op").alias("op")
     images = [
@@ -147,10 +147,10 @@ def _events(df: Any, table: str) -> tuple[Any, Any]:
 def _structured(df: Any, fields: Sequence[T.StructField], prefix: str, table: str) -> tuple[Any, Any]:
     columns = []
     for name in ("before", "after", "op"):
-        field = found(fields, name, table)
+        field = find_field(fields, name, table)
         if name != "op" and not isinstance(field.dataType, (T.StructType, T.NullType)):
             raise DataError(f"table {table}: the column {name} is {field.dataType.simpleString()}, not a struct")
-        columns.append(F.col(f"{prefix}{quoted(field.name)}").alias(name))
+        columns.append(F.col(f"{prefix}{quote(field.name)}").alias(name))
     df = df.select(*columns).where(F.col("op").isNotNull() | F.col("before").isNotNull() | F.col("after").isNotNull())
     return df, F.to_json(F.struct("before", "after", "op"))
 
@@ -212,8 +212,8 @@ def _from_struct(images: dict[str, T.DataType], column: Column, table: str, is_k
             continue
         if name == "before" and not is_key and column.name not in {field.name.lower() for field in image.fields}:
             continue
-        field = found(image.fields, column.name, table)
-        values[name] = F.col(f"{name}.{quoted(field.name)}")
+        field = find_field(image.fields, column.name, table)
+        values[name] = F.col(f"{name}.{quote(field.name)}")
         types.append(field.dataType)
     if len({type.simpleString() for type in types}) > 1:
         raise DataError(f"table {table}, column {column.name}: of one type in before, of another in after")

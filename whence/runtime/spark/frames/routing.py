@@ -365,7 +365,7 @@ class Task:
 
         context = TaskContext.get()
         partition, attempt = (context.partitionId(), context.taskAttemptId()) if context is not None else (0, 0)
-        rows, signs, skipped, rejects = self.encode(batches, _words(self.routing.words))
+        rows, signs, skipped, rejects = self.encode(batches, _dictionary_of(self.routing.words))
         if self.table in self.routing.streams:
             rows = counted(rows)
         label = re.sub(r"\W", "_", self.table)[:40]
@@ -390,8 +390,8 @@ class Task:
             codes += [part for part, _ in fitting]
             signs += [part for _, part in fitting]
             refused += rejects
-        rows = _joined(codes) if codes else np.empty((0, len(self.schema)), np.int64)
-        sign = _joined(signs) if signs else np.empty(0, np.int8)
+        rows = _concat(codes) if codes else np.empty((0, len(self.schema)), np.int64)
+        sign = _concat(signs) if signs else np.empty(0, np.int8)
         if self.table in self.routing.streams and (sign < 0).any():
             raise DataError(f"{self.table} is a stream: rows are only ever appended, and none may be said to go")
         return rows, sign.astype(np.int64), len(refused), refused if self.on_error == "reject" else []
@@ -481,7 +481,7 @@ def by_partition(table: str, routing: Routing, rows: Codes, signs: Codes) -> lis
     return out
 
 
-def _joined(arrays: list[Any]) -> Any:
+def _concat(arrays: list[Any]) -> Any:
     return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
 
@@ -502,7 +502,7 @@ def _result(partition: int, number: int, kind: str, skipped: int, rejects: list[
 _KNOWN: dict[Address, RemoteDictionary] = {}
 
 
-def _words(address: Address) -> RemoteDictionary:
+def _dictionary_of(address: Address) -> RemoteDictionary:
     """Return the dictionary of a database, cached as long as this worker lives. Rows without text never ask the
     driver."""
     if address not in _KNOWN:

@@ -44,7 +44,7 @@ from whence.model.types import Schema
 from whence.plan.algebra.program import Program
 from whence.runtime.definitions import Contents, definition_of
 from whence.runtime.spark.frames.frames import changes_frame
-from whence.state.disk import Disk, telling
+from whence.state.disk import Disk, storage_errors
 from whence.state.manifest import STREAMS
 
 log = logging.getLogger("whence")
@@ -75,7 +75,7 @@ class Sink:
             if self.delivered is None:
                 rows, counts = runtime.contents(self.view) if start == "snapshot" else (None, None)
             elif self.delivered < epoch:
-                rows, counts = self._missed(self.delivered)
+                rows, counts = self._changes_since(self.delivered)
             elif self.delivered > epoch:
                 raise WhenceError(
                     f"sink {self.name}: epoch {self.delivered} was handed over, but the database is at {epoch}: it was "
@@ -91,7 +91,7 @@ class Sink:
             self.stop()
             raise
 
-    def _missed(self, since: int) -> tuple[Codes, Codes]:
+    def _changes_since(self, since: int) -> tuple[Codes, Codes]:
         """Return the difference between then and now. Called during a read."""
         runtime = self._runtime
         if since not in runtime.retained:
@@ -153,7 +153,7 @@ class Sink:
             self._note(epoch, stable=False)
 
     def _deliver(self, epoch: int, rows: Codes, counts: Codes) -> None:
-        from whence.runtime.spark.session.errors import FOREIGN, shown
+        from whence.runtime.spark.session.errors import FOREIGN, translate_error
 
         runtime = self._runtime
         runtime.sync()  # nobody is told of an epoch that a crash could undo
@@ -161,7 +161,7 @@ class Sink:
             df = changes_frame(runtime.spark, rows, counts, self.schema, runtime.dictionary, epoch)
             self._writer(df, epoch)
         except Exception as error:
-            cause = shown(error) if isinstance(error, FOREIGN) else error
+            cause = translate_error(error) if isinstance(error, FOREIGN) else error
             self.error = SparkError(
                 f"epoch {epoch} is committed, but the sink {self.name} did not take its changes of {self.view}: "
                 f"{cause!s:.400}; they are handed over again before those of the next"
@@ -197,7 +197,7 @@ class Sink:
             self._disk.replace(self._path, content)
         else:
             new = self._path.with_suffix(".sink.now")
-            with telling(self._path, "replace"):
+            with storage_errors(self._path, "replace"):
                 new.write_bytes(content)
                 os.replace(new, self._path)
         self.delivered = epoch

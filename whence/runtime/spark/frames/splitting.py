@@ -32,7 +32,7 @@ import numpy as np
 from whence.engine.core.epoch import InputSection
 from whence.model.errors import StorageError
 from whence.runtime.spark.frames.routing import Part, RawRows, Routed, Routing, Section, by_partition, counted
-from whence.state.disk import Disk, telling
+from whence.state.disk import Disk, storage_errors
 from whence.state.inputs import read_input, write_input
 from whence.state.manifest import INPUTS, STREAMS
 
@@ -90,7 +90,7 @@ def plan(found: Routed, routing: Routing, name: str, table: str, batch: int, lim
             epochs.append([])
             room = limit
         room -= section.rows
-        epochs[-1] += _moved(section, split, routing, disk, f"rows-{number}.in")
+        epochs[-1] += _move_pieces(section, split, routing, disk, f"rows-{number}.in")
     split = replace(split, epochs=tuple(tuple(pieces) for pieces in epochs))
     content = {
         "batch": batch,
@@ -124,7 +124,7 @@ def forget(database: Path, name: str) -> None:
     for file in sorted(disk.names(folder), key=lambda file: file != _PLAN):
         disk.remove(folder / file)
     if folder.is_dir():
-        with telling(folder, "remove"):
+        with storage_errors(folder, "remove"):
             folder.rmdir()
 
 
@@ -133,7 +133,7 @@ def _how(routing: Routing, table: str) -> str:
     return f"{routing.partitions} {dist.kind} {list(dist.cols)}"
 
 
-def _moved(section: Section, split: Split, routing: Routing, disk: Disk, name: str) -> Sequence[InputSection]:
+def _move_pieces(section: Section, split: Split, routing: Routing, disk: Disk, name: str) -> Sequence[InputSection]:
     """Move the pieces of a section to files of the plan's folder."""
     raw = [part for part in section.parts if isinstance(part, RawRows)]
     if raw:
@@ -160,7 +160,7 @@ def _in_order(read: Sequence[RawRows], pieces: Sequence[InputSection]) -> list[R
 
 def _link(file: Path, to: Path) -> None:
     """Link a file under one more name, or copy it where the file system has no links."""
-    with telling(to, "link"):
+    with storage_errors(to, "link"):
         to.unlink(missing_ok=True)
         try:
             os.link(file, to)

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from whence.connect.rejects import OnError, check_choice, report
-from whence.connect.rows import Missing, listed
+from whence.connect.rows import Missing, list_names
 from whence.model.errors import CatalogError, SparkError, WhenceError
 from whence.model.paths import spark_path
 from whence.model.types import Schema
@@ -156,7 +156,7 @@ class AttachedStreams:
             elif format == "json":
                 if source.order_by or source.strict:
                     raise WhenceError("JSON is read line by line, in the order of the source: without order_by, strict")
-                columns.found(fields, "value", source.table)
+                columns.find_field(fields, "value", source.table)
             elif format is not None:
                 raise WhenceError(f"the format is 'debezium', 'json' or none, not {format!r:.100}")
             else:
@@ -166,7 +166,7 @@ class AttachedStreams:
                 if op is not None:
                     chosen.append(columns.sign(op, fields, source.table, bool(table.key), faults))
                 for column in source.order_by:
-                    columns.found(fields, column, source.table)
+                    columns.find_field(fields, column, source.table)
                 df.select(*chosen)  # Spark analyses it
         return replace(source, df=df, op=op, json=format == "json")
 
@@ -249,10 +249,10 @@ class Flow:
         except _Stopped:
             raise
         except Exception as error:
-            from whence.runtime.spark.session.errors import placed, shown
+            from whence.runtime.spark.session.errors import translate_error, with_place
 
             place = f"stream {self.source.name}, batch {batch}"
-            self.error = placed(error, place) if isinstance(error, WhenceError) else shown(error, place)
+            self.error = with_place(error, place) if isinstance(error, WhenceError) else translate_error(error, place)
             if self.error is not error:
                 self.error.__cause__ = error
             self.failed()
@@ -343,7 +343,7 @@ def _warn_of_others(source: AttachedStream, fields: Sequence[Any], schema: Schem
     if others and not source.strict:
         log.warning(
             "stream %s: table %s has no column %s, so it is left out; strict=True makes it an error",
-            *(source.name, source.table, listed(others)),
+            *(source.name, source.table, list_names(others)),
         )
 
 
@@ -433,7 +433,7 @@ class Running:
 
     def exception(self) -> WhenceError | None:
         """Why it has stopped, if it was an error."""
-        from whence.runtime.spark.session.errors import shown
+        from whence.runtime.spark.session.errors import translate_error
 
         for flow in self._flows:
             if flow.error is not None:
@@ -441,7 +441,7 @@ class Running:
         for flow in self._flows:
             found = None if flow.stopping else flow.query.exception()
             if found is not None:
-                ours = shown(found, f"stream {flow.source.name}")
+                ours = translate_error(found, f"stream {flow.source.name}")
                 ours.__cause__ = found
                 return ours
         return None

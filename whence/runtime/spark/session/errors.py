@@ -42,10 +42,10 @@ def jvm_errors(what: str = "") -> Iterator[None]:
     try:
         yield
     except FOREIGN as error:
-        raise shown(error, what) from error
+        raise translate_error(error, what) from error
 
 
-def shown(error: BaseException, what: str = "") -> WhenceError:
+def translate_error(error: BaseException, what: str = "") -> WhenceError:
     """Return our error for one of Spark's."""
     if isinstance(error, WhenceError):
         return error
@@ -56,14 +56,14 @@ def shown(error: BaseException, what: str = "") -> WhenceError:
     return SparkError(f"{what}: {_cause(error, text)}" if what else _cause(error, text))
 
 
-def placed(error: WhenceError, place: str) -> WhenceError:
+def with_place(error: WhenceError, place: str) -> WhenceError:
     """Return the error with where it happened in front of what it says.
 
-    >>> placed(SparkError("no reply"), "stream link, batch 3")
+    >>> with_place(SparkError("no reply"), "stream link, batch 3")
     SparkError('stream link, batch 3: no reply')
     """
     said = str(error)
-    return error if said.startswith(place.partition(",")[0]) else _made(type(error), f"{place}: {said}")
+    return error if said.startswith(place.partition(",")[0]) else _make_error(type(error), f"{place}: {said}")
 
 
 def raised_in_python(text: str) -> WhenceError | None:
@@ -77,7 +77,7 @@ def raised_in_python(text: str) -> WhenceError | None:
         return None
     module, name, message = found
     cls = getattr(sys.modules.get(module), name, None) if module.split(".")[0] == "whence" else None
-    return _made(cls, message) if isinstance(cls, type) and issubclass(cls, WhenceError) else None
+    return _make_error(cls, message) if isinstance(cls, type) and issubclass(cls, WhenceError) else None
 
 
 def _last_raised(text: str) -> tuple[str, str, str] | None:
@@ -89,7 +89,7 @@ def _last_raised(text: str) -> tuple[str, str, str] | None:
     return (match["module"] or "builtins", match["name"], (match["message"] or "").strip()) if match else None
 
 
-def _made(cls: type[WhenceError], message: str) -> WhenceError:
+def _make_error(cls: type[WhenceError], message: str) -> WhenceError:
     """Make an error of the class with the message, whatever its constructor takes."""
     error = cls.__new__(cls, message)
     Exception.__init__(error, message)

@@ -26,7 +26,7 @@ from whence.model.codes import Codes
 from whence.plan.algebra.program import Table, View
 from whence.plan.partitions.distribute import Distributed
 from whence.runtime.writing.tables import Early, Unmatched
-from whence.state.disk import telling
+from whence.state.disk import storage_errors
 from whence.state.manifest import EXCHANGE, Link
 
 _BULKY = 1 << 20  # bytes that are passed on as a file
@@ -159,7 +159,7 @@ class CommandLog:
         steps, written = [], self.offsets[start:]
         if written:
             path = folder / EXCHANGE / self.file
-            with telling(path, "read"), open(path, "rb") as file:
+            with storage_errors(path, "read"), open(path, "rb") as file:
                 for offset in written:
                     file.seek(offset)
                     steps.append(pickle.load(file))
