@@ -1,14 +1,17 @@
 """Incremental operators: batches of updates in, one batch of updates out, at a cost that follows the change.
 
-The vocabulary, one file each; every file opens with the law it relies on, its state and its cost.
+| module        | what it is for |
+|---------------|-----------------|
+| `core`        | operators, batches, relations, the dataflow, images of state |
+| `expressions` | scalar expressions, compiled |
+| `relational`  | the relational operators |
+| `recursion`   | fixpoints, and how they follow deletions |
+| `streams`     | streams, windows, and the lineage of their results |
+| `exchange`    | rows on their way between partitions |
+| `build`       | logical nodes to running operators |
+| `warm`        | a call of every kernel, to compile it |
 
-| word        | what it is |
-|-------------|------------|
-| Batch       | rows and the change of each one's annotation (`operator`); consolidated: each row once (`batch`) |
-| Relation    | a keyed multiset with hash indexes, accumulators and undo (`relation`) |
-| Ordered     | a multiset in an order (`ordered`) |
-| arrangement | the one Relation of an operator's output, shared by all who look things up in it (`arrange`) |
-| Dataflow    | operators in topological order, and the epoch that runs through them (`graph`); `build` makes them |
+Every operator's file opens with the law that it relies on, its state and its cost.
 
 | operator | law | state of its own |
 |----------|-----|------------------|

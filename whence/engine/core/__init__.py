@@ -1,0 +1,20 @@
+"""What every operator is made of: batches, relations, a dataflow, and images of state.
+
+| module           | what it is for |
+|------------------|-----------------|
+| `operator`       | the interface of operators: apply, commit, undo, image, restore |
+| `batch`          | batches put together and consolidated |
+| `relation`       | a keyed multiset with hash indexes, accumulators and undo |
+| `ordered`        | an ordered multiset |
+| `arrangement`    | the one relation of an operator's output, shared by its consumers |
+| `key_lookup`     | rows of a relation by any columns |
+| `lifetimes`      | when rows with a time-to-live are due |
+| `dataflow`       | the operators of a partition in topological order, and the epochs that run through them |
+| `installation`   | new views on their way into a dataflow |
+| `epoch`          | what one transaction changed in the tables |
+| `epoch_context`  | number and time of the running epoch, and whether it replays |
+| `image`          | operator state as named arrays |
+| `fingerprint`    | a name for what an operator computes, the same in every process |
+| `operator_stats` | rows and bytes of an operator's state |
+| `kernels`        | the compiled part of the above |
+"""

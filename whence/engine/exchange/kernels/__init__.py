@@ -1,0 +1,7 @@
+"""The compiled part of the exchange.
+
+| module    | what it is for |
+|-----------|-----------------|
+| `routing` | the partition that a row lives in |
+| `wire`    | integers in as few bytes as they need |
+"""
