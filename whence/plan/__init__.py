@@ -1,0 +1,10 @@
+"""From bound queries to plans: the logical algebra, rewrites, recursion, streams, and partitions.
+
+| module       | what it is for |
+|--------------|-----------------|
+| `algebra`    | logical nodes, expressions, programs, and joins seen whole |
+| `rewrite`    | pure functions from plan to plan, one per file |
+| `recursion`  | strata, recursive components, and their rules |
+| `streams`    | stream networks, windows, and instrumented copies |
+| `partitions` | where rows live, and the moves that a plan takes |
+"""

@@ -1,0 +1,12 @@
+"""Where the rows of a partitioned database live, and how plans move them.
+
+| module           | what it is for |
+|------------------|-----------------|
+| `distribution`   | where the rows of a relation live |
+| `partition_keys` | the columns by which tables are partitioned |
+| `distribute`     | the plan of a partitioned database |
+| `enforce`        | moves of rows, added where an operator needs them together |
+| `localize`       | recursion that reaches a fixpoint in each partition |
+| `exchange`       | recursion whose rows cross partitions |
+| `streams`        | stream networks in partitions |
+"""

@@ -9,6 +9,10 @@
 | `order_joins` | orders inner joins so that no cross product is formed where a connected order exists |
 | `merge_projections` | makes one of adjacent projections and of adjacent selections |
 | `prune_columns` | drops columns before a join, an aggregate or a union keeps them in its state |
+| `linearize` | makes a transitive closure that reads itself twice read itself once |
+| `select_aggregates` | decides which rows of a recursive view its readers can see |
+| `best_rows` | plans recursive views of which only the best rows are kept |
+| `inputs` | puts a node over other inputs, for all rewrites |
 """
 
 from __future__ import annotations

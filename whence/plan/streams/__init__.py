@@ -1,0 +1,11 @@
+"""Queries over streams as networks of ordered, append-only inputs.
+
+| module       | what it is for |
+|--------------|-----------------|
+| `model`      | the nodes of stream networks |
+| `networks`   | which views are streams, and what becomes of the streams they read |
+| `windows`    | GROUP BY over `slide` as windows |
+| `instrument` | generators, propagators and droppers of lineage |
+| `replay`     | instrumented copies that are replayed |
+| `bare`       | chains that only say when results come, and of what inputs |
+"""
