@@ -41,6 +41,7 @@ Row = tuple[Any, ...]
 _CLASS = type  # where a parameter has that name
 _NONE = type(None)
 _SMALL = 16  # up to so many rows a value at a time is quicker than a column at a time
+_SCHEMAS = 256  # whose encoders are remembered
 
 
 Missing = Literal["error", "null"]
@@ -138,9 +139,8 @@ def _encode_rows(
     rows, width = as_tuples(rows, schema, table, missing), len(schema)
     try:
         if len(rows) <= _SMALL:
-            encoders = [_QUICK[c.type.kind] for c in schema.columns]
-            types = schema.types
-            flat = [f(v, t, dictionary) for row in rows for f, v, t in zip(encoders, row, types, strict=True)]
+            encoders = _encoders(schema)
+            flat = [f(v, t, dictionary) for row in rows for (f, t), v in zip(encoders, row, strict=True)]
             return np.array(flat, np.int64).reshape(len(rows), width)
         out = np.empty((len(rows), width), np.int64)
         for i, column in enumerate(zip(*rows, strict=True)):
@@ -332,6 +332,8 @@ def check_not_null(codes: Codes, schema: Schema, table: str) -> None:
     Traceback (most recent call last):
     whence.model.errors.DataError: table link, row 1, column src: NULL in a NOT NULL column
     """
+    if not (codes == NULL).any():
+        return
     for i, column in enumerate(schema.columns):
         if not column.nullable:
             null = codes[:, i] == NULL
@@ -369,6 +371,19 @@ _QUICK: dict[Kind, Callable[[Any, Type, Dictionary], int]] = dict.fromkeys(Kind,
 _QUICK.update(
     {Kind.INTEGER: _quick_integer, Kind.BIGINT: _quick_integer, Kind.TEXT: _quick_text, Kind.DOUBLE: _quick_double}
 )
+
+
+_known: dict[int, tuple[Schema, list[tuple[Callable[[Any, Type, Dictionary], int], Type]]]] = {}
+
+
+def _encoders(schema: Schema) -> list[tuple[Callable[[Any, Type, Dictionary], int], Type]]:
+    """Return the function that encodes a value of each column, and its type."""
+    found = _known.get(id(schema))
+    if found is None or found[0] is not schema:
+        if len(_known) >= _SCHEMAS:
+            _known.clear()
+        found = _known[id(schema)] = schema, [(_QUICK[type.kind], type) for type in schema.types]
+    return found[1]
 
 
 # Rows out.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 
 
 class Kind(Enum):
@@ -127,11 +128,11 @@ class Schema:
     def __len__(self) -> int:
         return len(self.columns)
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
         return tuple(c.name for c in self.columns)
 
-    @property
+    @cached_property
     def types(self) -> tuple[Type, ...]:
         return tuple(c.type for c in self.columns)
 

@@ -82,11 +82,7 @@ def _layout(epoch: Epoch, names: dict[str, None]) -> tuple[list[bytes], Codes]:
             columns.append(refreshed.T)
         text = name.encode()
         tables.append(_TABLE.pack(len(text), width, flags, changed, again) + text)
-    cells = np.empty(sum(part.size for part in columns), np.int64)
-    at = 0
-    for part in columns:
-        cells[at : at + part.size].reshape(part.shape)[...] = part
-        at += part.size
+    cells = np.concatenate([part.reshape(-1) for part in columns]) if columns else np.empty(0, np.int64)
     return tables, cells
 
 

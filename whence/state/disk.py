@@ -201,16 +201,19 @@ class File:
         try:
             if hook is not None:
                 hook("write", self.path)
-            views = [memoryview(part) for part in parts]
-            self._write([view.cast("B") for view in views if view.nbytes])
+            self._write([view.cast("B") for view in (memoryview(part) for part in parts) if view.nbytes])
             if hook is not None:
                 hook("wrote", self.path)
         except OSError as error:
             raise storage_error(self.path, "write", error) from error
 
     def _write(self, parts: list[memoryview]) -> None:
+        left = sum(map(len, parts))
         while parts:
             taken = self._disk.put(self._descriptor, parts[:_MOST_PARTS])
+            left -= taken
+            if not left:
+                return
             done = 0
             while done < len(parts) and taken >= len(parts[done]):
                 taken -= len(parts[done])

@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from whence.model.errors import LockedError, StorageError
-from whence.state.disk import Disk, File, storage_errors
+from whence.state.disk import Disk, File, storage_error, storage_errors
 
 LOCK = "LOCK"
 _TRIES, _PAUSE = 3, 0.01  # for whoever meets `writer_of` at its short look
@@ -35,6 +35,9 @@ class Lock:
         self._file = disk.open_or_create(folder / LOCK)
         try:
             self._take(self._file)
+            with storage_errors(self._file.path, "look at"):
+                ours = os.fstat(self._file.fileno())
+            self._place, self._identity = str(self._file.path), (ours.st_dev, ours.st_ino)
             with suppress(StorageError):  # a full disk must not keep its owner out
                 self._file.truncate(0)
                 self._file.write([json.dumps(_holder()).encode()])
@@ -66,12 +69,14 @@ class Lock:
 
     def check_place(self) -> None:
         """Raise StorageError if the folder was moved away, removed or replaced."""
-        with storage_errors(self._file.path, "look at"):
-            ours = os.fstat(self._file.fileno())
-            with suppress(FileNotFoundError):
-                there = os.stat(self._file.path)
-                if (there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino):
-                    return
+        try:
+            there = os.stat(self._place)
+            if (there.st_dev, there.st_ino) == self._identity:
+                return
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise storage_error(self._file.path, "look at", error) from error
         raise StorageError(
             f"{self.folder} was moved, removed or replaced while it was open: put it back, or close the database and "
             "open it where it is now"

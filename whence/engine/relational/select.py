@@ -25,7 +25,9 @@ class Select(Operator):
 
     def _passing(self, delta: Batch) -> Batch:
         keep = (self._test(delta.rows) == 1).nonzero()[0]
-        return delta if len(keep) == len(delta.ann) else take(delta, keep)
+        if len(keep) == len(delta.ann):
+            return delta
+        return take(delta, keep) if len(keep) else Batch.empty(len(self.schema))
 
     def recompute(self) -> Batch:
         return self.apply([self.inputs[0].contents()])

@@ -35,6 +35,8 @@ def is_frame(data: Any) -> bool:
     >>> is_frame([(1, 2)])
     False
     """
+    if type(data) in (tuple, list, dict):
+        return False
     return any(
         base.__module__.startswith("pyspark.sql") and base.__name__ == "DataFrame" for base in type(data).__mro__
     )
