@@ -12,7 +12,6 @@ from whence.plan.algebra.program import Program
 from whence.plan.recursion.conjunctive import Body, External, Flattener
 from whence.plan.rewrite.best_rows import select_aggregates
 from whence.plan.rewrite.linearize import linearize
-from whence.runtime.questions.explain import describe_node
 from whence.sql import statements as st
 from whence.sql.bind import bind_query, bind_table, bind_views
 from whence.sql.parse import parse
@@ -62,7 +61,7 @@ def tables() -> Program:
 
 def tree(node: Node, depth: int = 0) -> str:
     """Print a plan, each node under its consumer."""
-    return "\n".join([f"{'  ' * depth}{describe_node(node)}", *(tree(child, depth + 1) for child in node.inputs)])
+    return "\n".join([f"{'  ' * depth}{node.describe()}", *(tree(child, depth + 1) for child in node.inputs)])
 
 
 def _plans(change: Callable[[Node], Node], sql: str) -> tuple[str, str]:
@@ -92,7 +91,7 @@ def _rules(name: str, bodies: list[Body]) -> str:
     """Print rules, with `#n` counting the columns of all sources."""
     lines = []
     for body in bodies:
-        sources = [describe_node(s.node) if isinstance(s, External) else s.name for s in body.sources]
+        sources = [s.node.describe() if isinstance(s, External) else s.name for s in body.sources]
         tests = [str(test) for test in body.tests]
         lines.append(f"{name}({', '.join(map(str, body.out))}) <- {', '.join([*sources, *tests])}")
     return "\n".join(lines)

@@ -26,7 +26,6 @@ from whence.plan.algebra.expressions import Cast, Col, Expr
 from whence.plan.algebra.logical import Aggregate, Join, LocalFilter, Node, Project, Ref, Scan, Ship, TopK
 from whence.plan.partitions.distribute import Distributed, Distribution, PlannedComponent
 from whence.plan.recursion.rule_model import Rule, RuleProgram
-from whence.plan.rewrite.inputs import with_inputs
 
 # -- promises ----------------------------------------------------------------------------------------------------------
 
@@ -367,7 +366,7 @@ class Partitions:
                 parts = self._rows(node.input)
                 at = [route(p.rows, np.array(node.cols or (), np.int64), self.count) for p in parts]
                 return self._table([_kept(p, a == i) for i, (p, a) in enumerate(zip(parts, at, strict=True))], node)
-        return with_inputs(node, [self._without_moves(child) for child in node.inputs]) if node.inputs else node
+        return node.with_inputs([self._without_moves(child) for child in node.inputs]) if node.inputs else node
 
     def _flow(self, held: dict[str, Batch], nodes: list[Node]) -> tuple[Dataflow, Builder]:
         flow = Dataflow()

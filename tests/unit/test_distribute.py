@@ -353,12 +353,11 @@ def test_the_judge_sees_what_is_missing() -> None:
 
 
 def _without_ships(node: Node) -> Node:
-    from whence.plan.rewrite.inputs import with_inputs
 
     inputs = [_without_ships(child) for child in node.inputs]
     if isinstance(node, Ship):
         return inputs[0]
-    return with_inputs(node, inputs) if inputs else node
+    return node.with_inputs(inputs) if inputs else node
 
 
 def assert_same_rows(db: whence.Database, small: bool, fixed: Mapping[str, Distribution] | None = None) -> int:

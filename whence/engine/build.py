@@ -1,11 +1,14 @@
-"""From logical nodes to running operators; equal nodes become one operator.
+"""Build running operators of logical nodes; equal nodes become one operator.
 
-An operator that a view has dropped is never taken up again: its state stood still.
+Which operator runs a node is one line in `OPERATORS`, or in that of `engine/streams/networks.py`; `runs` adds one from
+elsewhere. What distinguishes a node from others, for sharing and for images, it says itself (`Node.shape`). An operator
+that a view has dropped is never taken up again: its state stood still.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from whence.engine.core.dataflow import Dataflow
 from whence.engine.core.fingerprint import fingerprint
@@ -24,15 +27,69 @@ from whence.engine.relational.union import Union
 from whence.engine.relational.values import Values
 from whence.model.codes import Dictionary
 from whence.model.errors import CatalogError
-from whence.model.types import Kind
 from whence.plan.algebra import logical
-from whence.plan.algebra.multiway_join import many_way
-from whence.plan.streams import model as streams
-from whence.plan.streams.replay import streams_read
+from whence.plan.algebra.arrival import has_at
+from whence.plan.algebra.logical import Node
+from whence.plan.algebra.multiway_join import MultiwayJoin, merge_joins
+from whence.plan.streams.model import Stream
+
+Factory = Callable[[Any, list[Operator], "Builder"], Operator]  # a node, its inputs' operators, who builds
+
+
+def _join(node: logical.Join, inputs: list[Operator], to: Builder) -> Operator:
+    if node.kind in ("semi", "anti", "mark"):
+        return Semijoin(inputs[0], inputs[1], node.kind, node.keys, node.residual, node.schema, to.dictionary)
+    return outer_join(inputs[0], inputs[1], node, to.dictionary)
+
+
+OPERATORS: dict[type[Node], Factory] = {
+    logical.Values: lambda node, inputs, to: Values(node.rows, node.schema, to.dictionary),
+    logical.Select: lambda node, inputs, to: Select(inputs[0], node.predicate, to.dictionary),
+    logical.Project: lambda node, inputs, to: Project(inputs[0], node.exprs, node.schema, to.dictionary),
+    logical.Union: lambda node, inputs, to: Union(inputs, node.schema),
+    logical.Distinct: lambda node, inputs, to: Distinct(inputs[0]),
+    logical.SetOp: lambda node, inputs, to: SetOp(inputs[0], inputs[1], node.kind, node.all, node.schema),
+    logical.Aggregate: lambda node, inputs, to: Aggregate(inputs[0], node.keys, node.aggs, node.schema, to.dictionary),
+    logical.TopK: lambda node, inputs, to: TopK(inputs[0], node.order, node.limit, node.offset, to.dictionary),
+    logical.Lateral: lambda node, inputs, to: Lateral(
+        inputs[0], node.name, node.function, node.args, node.schema, to.dictionary
+    ),
+    logical.Join: _join,
+    MultiwayJoin: lambda node, inputs, to: Join(inputs, node, to.dictionary),
+    logical.Ship: lambda node, inputs, to: Ship(inputs[0], node.to, node.cols, to.partitions),
+    logical.LocalFilter: lambda node, inputs, to: LocalFilter(inputs[0], node.cols, to.partition, to.partitions),
+}
+
+
+def runs(node: type[Node]) -> Callable[[Factory], Factory]:
+    """Register what makes the operator of a kind of node: `@runs(MyNode)` over a function."""
+
+    def register(factory: Factory) -> Factory:
+        OPERATORS[node] = factory
+        return factory
+
+    return register
+
+
+def factory(node: type[Node]) -> Factory:
+    """Return what makes the operator of a kind of node."""
+    found = OPERATORS.get(node)
+    if found is None:
+        from whence.engine.streams.networks import STREAM_OPERATORS  # most databases have no stream
+
+        found = STREAM_OPERATORS.get(node)
+    if found is None:
+        raise TypeError(f"{node.__name__} has no operator")
+    return found
 
 
 class Builder:
     """Builds plans on one dataflow. `resolve` gives the operator behind a view's name."""
+
+    dataflow: Dataflow
+    dictionary: Dictionary
+    partition: int
+    partitions: int
 
     def __init__(
         self,
@@ -46,40 +103,33 @@ class Builder:
         self.partition, self.partitions = partition, partitions
         self._built: dict[tuple[object, ...], Operator] = {}
 
-    def build(self, node: logical.Node) -> Operator:
-        """The operator for a node, new or already running."""
-        match node:
-            case logical.Scan():
-                scan = self._table(node.table)
-                return self._as_relation(scan, node) if streams.has_at(scan.schema) else scan
-            case streams.Stream():
-                return self._table(node.stream)
-            case logical.Ref():
-                view = self.resolve(node.view)
-                unsaid = streams.has_at(view.schema) and not streams.has_at(node.schema)
-                return self._as_relation(view, node) if unsaid else view
-        join = many_way(node)
-        inputs = [self.build(i) for i in (node.inputs if join is None else join.sources)]
-        shape = _shape(node) if join is None else ("inner", join.schema.types, join.classes, join.tests, join.out)
+    def build(self, node: Node) -> Operator:
+        """Return the operator for a node, new or already running."""
+        if isinstance(node, (logical.Scan, Stream, logical.Ref)):
+            return self._named(node)
+        node = merge_joins(node)
+        inputs = [self.build(i) for i in node.inputs]
         # Not by the fingerprint alone: a transaction's stand-in for a table has that of the table.
-        beside = [self._kept_of(name) for name in _fetched(node)]
-        own = fingerprint(shape, [i.fingerprint for i in inputs])
+        beside = [self.kept_of(name) for name in node.fetches]
+        own = fingerprint(node.shape(), [i.fingerprint for i in inputs])
         key = (own, *(id(i) for i in (*inputs, *beside)))
         found = self._built.get(key)
         if found is None or found.dropped:
-            found = self._make(node, inputs) if join is None else Join(inputs, join, self.dictionary)
+            found = factory(type(node))(node, inputs, self)
             _name(found, own)
             self._built[key] = found
         return found
 
-    def _table(self, name: str) -> Operator:
-        scan = self.dataflow.tables.get(name)
-        if scan is None:
+    def _named(self, node: logical.Scan | logical.Ref | Stream) -> Operator:
+        """Return the operator of a table, a stream or a view; a stream as a relation if the node does not say `$at`."""
+        (name,) = node.names
+        found = self.resolve(name) if isinstance(node, logical.Ref) else self.dataflow.tables.get(name)
+        if found is None:
             raise CatalogError(f"there is no table {name}")
-        return scan
+        return self._as_relation(found, node) if has_at(found.schema) and not has_at(node.schema) else found
 
-    def _kept_of(self, stream: str) -> Operator:
-        """The operator that keeps the rows of a stream."""
+    def kept_of(self, stream: str) -> Operator:
+        """Return the operator that keeps the rows of a stream."""
         return self.dataflow.tables.get(stream) or self.resolve(stream)
 
     def _as_relation(self, stream: Operator, node: logical.Node) -> Operator:
@@ -98,39 +148,6 @@ class Builder:
         """Let go of operators that were dropped, and of those that were built for a view that then failed."""
         self._built = {k: op for k, op in self._built.items() if op.primed and not op.dropped}
 
-    def _make(self, node: logical.Node, inputs: list[Operator]) -> Operator:
-        schema, words = node.schema, self.dictionary
-        match node:
-            case logical.Values():
-                return Values(node.rows, schema, words)
-            case logical.Select():
-                return Select(inputs[0], node.predicate, words)
-            case logical.Project():
-                return Project(inputs[0], node.exprs, schema, words)
-            case logical.Union():
-                return Union(inputs, schema)
-            case logical.Aggregate():
-                return Aggregate(inputs[0], node.keys, node.aggs, schema, words)
-            case logical.Join(kind="semi" | "anti" | "mark" as kind):
-                return Semijoin(inputs[0], inputs[1], kind, node.keys, node.residual, schema, words)
-            case logical.Join():
-                return outer_join(inputs[0], inputs[1], node, words)
-            case logical.Distinct():
-                return Distinct(inputs[0])
-            case logical.SetOp():
-                return SetOp(inputs[0], inputs[1], node.kind, node.all, schema)
-            case logical.TopK():
-                return TopK(inputs[0], node.order, node.limit, node.offset, words)
-            case logical.Lateral():
-                return Lateral(inputs[0], node.name, node.function, node.args, schema, words)
-            case logical.Ship():
-                return Ship(inputs[0], node.to, node.cols, self.partitions)
-            case logical.LocalFilter():
-                return LocalFilter(inputs[0], node.cols, self.partition, self.partitions)
-        from whence.engine.streams.networks import make  # loaded with the first stream: most databases have none
-
-        return make(node, inputs, self.dataflow, words, self._kept_of)
-
 
 def _name(op: Operator, own: str) -> None:
     """Set an operator's fingerprint, and those of the operators that were made together with it, under it."""
@@ -138,50 +155,3 @@ def _name(op: Operator, own: str) -> None:
     for number, under in enumerate(op.inputs):
         if not under.fingerprint:
             _name(under, fingerprint(("part", number), [own]))
-
-
-def _layout(node: logical.Aggregate) -> tuple[str, ...]:
-    """Return the name of an accumulators' layout that is not the first one: images of that one are recomputed."""
-    types = node.input.schema.types
-    sums = (a.column for a in node.aggs if a.function in ("sum", "avg"))
-    return ("exact doubles",) if any(c is not None and types[c].kind is Kind.DOUBLE for c in sums) else ()
-
-
-def _fetched(node: logical.Node) -> tuple[str, ...]:
-    """The streams whose kept rows an operator fetches, beside its inputs."""
-    if not isinstance(node, streams.ProvenanceJoin):
-        return ()
-    return (node.source, *(streams_read(node.copy) if node.copy is not None else ()))
-
-
-def _shape(node: logical.Node) -> object:
-    """What distinguishes a node from others over the same inputs."""
-    types = node.schema.types
-    match node:
-        case logical.Values():
-            return ("values", types, node.rows)
-        case logical.Select():
-            return ("select", node.predicate)
-        case logical.Project():
-            return ("project", types, node.exprs)
-        case logical.Union():
-            return ("union", types)
-        case logical.Distinct():
-            return ("distinct",)
-        case logical.Join():
-            return ("join", node.kind, node.keys, node.residual)
-        case logical.SetOp():
-            return ("setop", node.kind, node.all)
-        case logical.Aggregate():
-            return ("aggregate", types, node.keys, node.aggs, *_layout(node))
-        case logical.TopK():
-            return ("topk", "nulls last", node.order, node.limit, node.offset)
-        case logical.Lateral():
-            return ("lateral", types, node.name, node.args)
-        case logical.Ship():
-            return ("ship", node.to, node.cols, node.since)
-        case logical.LocalFilter():
-            return ("mine", node.cols)
-    from whence.engine.streams.networks import shape  # see _make
-
-    return shape(node)

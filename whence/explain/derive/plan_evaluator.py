@@ -61,7 +61,6 @@ from whence.plan.algebra.logical import (
     walk,
 )
 from whence.plan.recursion.conjunctive import Body, Flattener
-from whence.plan.rewrite.inputs import with_inputs
 
 if TYPE_CHECKING:
     from whence.explain.derive.extract import Extractor
@@ -380,7 +379,7 @@ class PlanEvaluator:
                 scan.relation.apply(scan.apply([Batch(rows, weight)]))
                 scan.relation.commit()
             scans.append(Scan(child.schema, f"${i}"))
-        op = Plans(flow, self.owner.dictionary, flow.tables.__getitem__).build(with_inputs(node, tuple(scans)))
+        op = Plans(flow, self.owner.dictionary, flow.tables.__getitem__).build(node.with_inputs(tuple(scans)))
         flow.add_view("$", op)
         return op.contents()
 

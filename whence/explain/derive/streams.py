@@ -24,7 +24,6 @@ from whence.model.errors import CatalogError, ExpiredError
 from whence.model.types import Schema
 from whence.plan.algebra.logical import Node, Project, Ref, Scan, Select, Union, walk
 from whence.plan.algebra.program import Program
-from whence.plan.rewrite.inputs import with_inputs
 from whence.plan.streams.model import (
     DropProvenance,
     Latest,
@@ -56,7 +55,7 @@ class StreamTables:
                 name += "'"
             return Scan(node.schema, name)
         inputs = [self.as_tables(child) for child in node.inputs]
-        return node if all(a is b for a, b in zip(inputs, node.inputs, strict=True)) else with_inputs(node, inputs)
+        return node if all(a is b for a, b in zip(inputs, node.inputs, strict=True)) else node.with_inputs(inputs)
 
     def schema(self, name: str) -> Schema | None:
         """The columns, if the name is that of a stream, of a view that is one, or of a table that stands for some."""

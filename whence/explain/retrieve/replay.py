@@ -27,7 +27,8 @@ from whence.engine.streams.replay.stretches import ReplayNeeds, is_dense, stretc
 from whence.explain.retrieve.site import Site
 from whence.model.codes import Codes
 from whence.model.errors import ExpiredError
-from whence.plan.streams.replay import called_by, copy_query, short_copy, streams_read
+from whence.plan.streams.model import streams_read
+from whence.plan.streams.replay import called_by, copy_query, short_copy
 
 log = logging.getLogger("whence")
 

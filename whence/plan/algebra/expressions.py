@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from whence.model.text import shown_value
-from whence.model.types import Type, always_fits
+from whence.model.types import Kind, Type, always_fits
 
 
 @dataclass(frozen=True)
@@ -196,3 +196,18 @@ def may_fail(expr: Expr) -> bool:
             case Call(op="+" | "-") if not part.type.is_numeric:
                 return True
     return False
+
+
+def strip(expr: Expr) -> Expr:
+    """The expression without casts that leave every code as it is; -x as 0 - x."""
+    while isinstance(expr, Cast) and _keeps_codes(expr.arg.type, expr.type):
+        expr = expr.arg
+    if isinstance(expr, Call) and expr.op == "neg":
+        return Call(expr.type, "-", (Lit(expr.args[0].type, 0), expr.args[0]))
+    return expr
+
+
+def _keeps_codes(source: Type, target: Type) -> bool:
+    if source == target:
+        return True
+    return source.kind is Kind.INTEGER and target.kind is Kind.BIGINT

@@ -11,35 +11,40 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from whence.model.types import BOOLEAN, Kind, Schema
-from whence.plan.algebra.expressions import Call, Col, Expr, columns_of, conjuncts, may_fail, substitute
+from whence.plan.algebra.expressions import Call, Col, Expr, columns_of, conjuncts, may_fail, strip, substitute
 from whence.plan.algebra.logical import Join, Node, Project, Select
 from whence.plan.algebra.nodes import at_most_one_row
-from whence.plan.recursion.native import strip
 
 _WIDEST = 32
 
 
 @dataclass(frozen=True)
-class MultiwayJoin:
+class MultiwayJoin(Node):
     """An inner join of `sources`, whose columns stand side by side; `out` picks columns of that row.
 
     Columns in one of `classes` must be equal and not NULL; `tests` must be true.
     """
 
-    schema: Schema
     sources: tuple[Node, ...]
     classes: tuple[tuple[int, ...], ...]
     tests: tuple[Expr, ...]
     out: tuple[int, ...]
 
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return self.sources
 
-def many_way(node: Node) -> MultiwayJoin | None:
-    """The join that a plan is at its top, or None if it is none."""
+    def shape(self) -> object:
+        return ("inner", self.schema.types, self.classes, self.tests, self.out)
+
+
+def merge_joins(node: Node) -> Node:
+    """Return the inner joins that a plan is at its top as one; the plan itself if it is none."""
     top = node
     while isinstance(top, Project) and _picks(top):
         top = top.input
     if not (isinstance(top, Join) and top.kind == "inner"):
-        return None
+        return node
     return _assemble(node.schema, *_gather(node))
 
 

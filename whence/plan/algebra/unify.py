@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from whence.model.types import BIGINT, BOOLEAN, Type
-from whence.plan.algebra.expressions import Call, Col, Expr, Lit
+from whence.plan.algebra.expressions import Call, Col, Expr, Lit, strip
 from whence.plan.recursion.conjunctive import Body
-from whence.plan.recursion.native import strip
 
 
 def unify(body: Body) -> tuple[dict[int, int], list[tuple[int, Lit]], list[Expr]]:

@@ -12,9 +12,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from whence.plan.algebra.logical import Node, Ref, Scan, walk
-from whence.plan.algebra.program import Program, Table
-from whence.plan.partitions.distribution import (
+from whence.plan.algebra.distribution import (
     ALL,
     ONE,
     Distribution,
@@ -23,11 +21,13 @@ from whence.plan.partitions.distribution import (
     describe_dist,
     place_of,
 )
-from whence.plan.partitions.enforce import DistributionEnforcer
+from whence.plan.algebra.logical import Node, Ref, Scan, walk
+from whence.plan.algebra.program import Program, Table
+from whence.plan.partitions.enforce import DistributionEnforcer, TracedMoveError
 from whence.plan.partitions.exchange import Exchange, RequiredDistribution, exchange
 from whence.plan.partitions.localize import COPY, Local, describe_local, is_derived, localize, with_sources
 from whence.plan.partitions.partition_keys import PartitionKeyUses
-from whence.plan.partitions.streams import AnnotatedError, MisplacedError, StreamPlacer, is_annotated
+from whence.plan.partitions.streams import MisplacedError
 from whence.plan.recursion.rule_model import RuleProgram
 from whence.plan.recursion.rules import compile_rules
 from whence.plan.recursion.settings import Maintain, Settings, maintains, partition_option, settings
@@ -100,7 +100,7 @@ def distribute(
     while True:
         try:
             return _placed(drafts, tables, partitions, kept)
-        except AnnotatedError as error:  # all that leads there goes to one place, where it can
+        except TracedMoveError as error:  # all that leads there goes to one place, where it can
             streams = [name for name, _ in wishes.needs.sources(error.node, ()) if tables[name] != Distribution("one")]
             _check_free(streams, fixed, planned)
             tables |= dict.fromkeys(streams, Distribution("one"))
@@ -126,11 +126,11 @@ def _check_free(streams: Sequence[str], fixed: Mapping[str, Distribution], progr
 def _placed(
     drafts: Sequence[_Draft], tables: dict[str, Distribution], partitions: int, kept: Distributed | None
 ) -> Distributed:
-    """The plan over tables in their places; AnnotatedError if traced streams of it are not where they must be."""
+    """The plan over tables in their places; TracedMoveError if traced streams of it are not where they must be."""
     known = {name: place_of(dist) if partitions > 1 else ALL for name, dist in tables.items()}
     views: dict[str, DistributionProperty] = {}
     traced: dict[str, bool] = {}
-    placer = StreamPlacer(known, views, traced, partitions)
+    placer = DistributionEnforcer(known, views, traced, partitions)
     pieces = []
     standing = {piece.views: piece for piece in kept.pieces} if kept is not None else {}
     for draft in drafts:
@@ -140,7 +140,7 @@ def _placed(
         else:
             pieces.append((_plain if draft.rules is None else _recursive)(draft, placer, views))
         if draft.node is not None:
-            traced[draft.views[0]] = is_annotated(draft.node, traced)
+            traced[draft.views[0]] = draft.node.is_traced(traced)
     places = {name: views[name] for draft in drafts for name in draft.views}
     dists = {name: place.dist for name, place in places.items()}
     return Distributed(partitions, tables, dists, tuple(pieces), places)

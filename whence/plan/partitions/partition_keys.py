@@ -4,7 +4,7 @@ A use of a table (a join key, a group, the key of a recursion) is content with a
 all of them agree in some. So each wish is held against all uses, and the one that contents most of them wins, the
 first one of equals. Rows with one primary key must meet, so only its columns count where there is one.
 
-A stream is where the networks over it need it (`place_streams.py`): in one partition if one of them does, or nobody
+A stream is where the networks over it need it (`streams.py`): in one partition if one of them does, or nobody
 says.
 """
 
@@ -13,26 +13,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from whence.model.types import Kind
-from whence.plan.algebra.expressions import Col
-from whence.plan.algebra.logical import (
-    Aggregate,
-    Distinct,
-    Join,
-    Lateral,
-    Node,
-    Project,
-    Ref,
-    Scan,
-    Select,
-    SetOp,
-    walk,
-)
+from whence.plan.algebra.arrival import has_at
+from whence.plan.algebra.distribution import Distribution
+from whence.plan.algebra.logical import Node, Ref, Scan, Unary, walk
 from whence.plan.algebra.program import Table
-from whence.plan.partitions.distribution import Distribution
-from whence.plan.partitions.enforce import usable_keys
-from whence.plan.partitions.streams import StreamNeeds, lookup_keys
-from whence.plan.recursion.native import strip
-from whence.plan.streams.model import Latest, Lookup, StreamToRelation
+from whence.plan.partitions.streams import StreamNeeds
+from whence.plan.streams.model import Latest, StreamToRelation
 
 Traced = tuple[str, tuple[int, ...]]
 
@@ -48,19 +34,19 @@ class PartitionKeyUses:
     def note(self, plan: Node) -> None:
         """Note what the operators of a plan ask for."""
         for node in walk(plan):
-            match node:
-                case Join():
-                    self._note_pair(node.left, node.right, usable_keys(node))
-                case SetOp():
-                    self._note_pair(node.left, node.right, [(c, c) for c in range(len(node.schema))])
-                case Aggregate():
-                    self.wish(node.input, node.keys)
-                case Distinct():
-                    self.wish(node.input, tuple(range(len(node.schema))))
-                case Lookup():
-                    self.wish(node.relation, [b for _, b in lookup_keys(node)])
-                case _:
-                    self.needs.note(node)
+            asked = [
+                (child, cols) for child, cols in zip(node.inputs, node.together(), strict=True) if cols is not None
+            ]
+            if not asked:
+                continue
+            if has_at(asked[0][0].schema):
+                self.needs.note(asked)
+            elif len(asked) == 2:
+                (left, ours), (right, theirs) = asked
+                self._note_pair(left, right, list(zip(ours, theirs, strict=True)))
+            else:
+                for child, cols in asked:
+                    self.wish(child, cols)
 
     def wish(self, node: Node, cols: Sequence[int]) -> None:
         """Note that a plan's rows are wanted by these columns, if they are those of a table."""
@@ -85,24 +71,17 @@ class PartitionKeyUses:
 
     def _trace(self, node: Node, cols: tuple[int, ...]) -> Traced | None:
         """The table whose rows these are, and which of its columns; None if they come from elsewhere."""
-        match node:
-            case Scan():
-                return node.table, cols
-            case Ref() if node.view in self._queries:
-                return self._trace(self._queries[node.view], cols)
-            case Select() | Distinct():
-                return self._trace(node.input, cols)
-            case Lateral():
-                own = len(node.input.schema)
-                return self._trace(node.input, cols) if all(c < own for c in cols) else None
-            case Project():
-                below = [strip(node.exprs[c]) for c in cols]
-                plain = tuple(e.index for e in below if isinstance(e, Col))
-                return self._trace(node.input, plain) if len(plain) == len(below) else None
-            case StreamToRelation() | Latest():
-                streams = list(self.needs.sources(node.input, cols))
-                if len(streams) == 1 and None not in streams[0][1]:
-                    return streams[0][0], tuple(c for c in streams[0][1] if c is not None)
+        if isinstance(node, Scan):
+            return node.table, cols
+        if isinstance(node, Ref) and node.view in self._queries:
+            return self._trace(self._queries[node.view], cols)
+        if isinstance(node, (StreamToRelation, Latest)):
+            streams = list(self.needs.sources(node.input, cols))
+            if len(streams) == 1 and None not in streams[0][1]:
+                return streams[0][0], tuple(c for c in streams[0][1] if c is not None)
+        elif isinstance(node, Unary) and node.passes:
+            below = tuple(at for c in cols if (at := node.origin(0, c)) is not None)
+            return self._trace(node.input, below) if len(below) == len(cols) else None
         return None
 
     def table_under(self, node: Node) -> str | None:

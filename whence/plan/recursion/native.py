@@ -10,25 +10,10 @@ from __future__ import annotations
 
 from whence.model.types import BIGINT, BOOLEAN, NARROW_PRECISION, Kind, Type
 from whence.model.wide import INLINE
-from whence.plan.algebra.expressions import Call, Cast, Col, Expr, Lit, columns_of, walk
+from whence.plan.algebra.expressions import Call, Cast, Col, Expr, Lit, columns_of, strip, walk
 from whence.plan.recursion.rule_model import Op
 
 _COMPARE = ("=", "<>", "<", "<=", ">", ">=")
-
-
-def strip(expr: Expr) -> Expr:
-    """The expression without casts that leave every code as it is; -x as 0 - x."""
-    while isinstance(expr, Cast) and _keeps_codes(expr.arg.type, expr.type):
-        expr = expr.arg
-    if isinstance(expr, Call) and expr.op == "neg":
-        return Call(expr.type, "-", (Lit(expr.args[0].type, 0), expr.args[0]))
-    return expr
-
-
-def _keeps_codes(source: Type, target: Type) -> bool:
-    if source == target:
-        return True
-    return source.kind is Kind.INTEGER and target.kind is Kind.BIGINT
 
 
 def is_value(expr: Expr) -> bool:

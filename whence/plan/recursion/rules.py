@@ -33,7 +33,6 @@ from whence.plan.recursion.externals import foreign_in, project_used, push_down
 from whence.plan.recursion.native import Emitter, direction, is_test, lets_better_pass, skips_null
 from whence.plan.recursion.rule_model import Atom, Foreign, Rule, RuleProgram, RuleRelation
 from whence.plan.rewrite import optimize
-from whence.plan.rewrite.inputs import with_inputs
 from whence.plan.rewrite.linearize import linearize
 
 BINDING = "$binding"
@@ -128,7 +127,7 @@ class _Compiler:
             return _regroup(node, self._groups[node])
         if not node.inputs:
             return node
-        return with_inputs(node, tuple(map(self._over_outputs, node.inputs)))
+        return node.with_inputs(tuple(map(self._over_outputs, node.inputs)))
 
     # -- rules -------------------------------------------------------------------------------------------------------
 

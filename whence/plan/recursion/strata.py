@@ -10,12 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from whence.model.errors import NotStratifiable
-from whence.plan.algebra.logical import Aggregate, Join, Node, Ref, Scan, SetOp, TopK, walk
+from whence.plan.algebra.logical import Node, Ref, Scan, walk
 from whence.plan.algebra.program import Program, View
 from whence.plan.recursion.scc import strongly_connected
-from whence.plan.streams.model import ProvenanceJoin, Stream
-
-_NEGATIVE_RIGHT = {"anti": "NOT EXISTS or NOT IN", "mark": "a subquery in an expression", "left": "a LEFT JOIN"}
 
 
 @dataclass(frozen=True)
@@ -28,21 +25,7 @@ class Component:
 
 def references(view: View) -> set[str]:
     """The views and streams that a view's query refers to."""
-    return {name for node in walk(view.query) if not isinstance(node, Scan) for name in _named(node)}
-
-
-def _named(node: Node) -> tuple[str, ...]:
-    """What a node reads by its name."""
-    match node:
-        case Ref():
-            return (node.view,)
-        case Scan():
-            return (node.table,)
-        case Stream():
-            return (node.stream,)
-        case ProvenanceJoin():
-            return (node.view, node.source)
-    return ()
+    return {name for node in walk(view.query) if not isinstance(node, Scan) for name in node.names}
 
 
 def dependents(program: Program, name: str) -> list[str]:
@@ -52,7 +35,7 @@ def dependents(program: Program, name: str) -> list[str]:
     while frontier:
         found = []
         for view in program.views.values():
-            used = {name for node in walk(view.query) for name in _named(node)}
+            used = {name for node in walk(view.query) for name in node.names}
             if used & set(frontier) and view.name not in reached and view.name != name:
                 found.append(view.name)
         reached += found
@@ -99,30 +82,7 @@ def _non_monotone(node: Node, members: set[str], reason: str | None) -> Iterator
             yield node.view, reason
         return
     for i, child in enumerate(node.inputs):
-        yield from _non_monotone(child, members, reason or _position(node, i))
-
-
-def _position(node: Node, side: int) -> str | None:
-    match node:
-        case Join(kind="full"):
-            return "a FULL JOIN"
-        case Join(kind="right"):
-            return "a RIGHT JOIN" if side == 0 else None
-        case Join() if side == 1:
-            return _NEGATIVE_RIGHT.get(node.kind)
-        case SetOp(kind="except") if side == 1:
-            return "EXCEPT"
-        case SetOp(all=True):
-            return f"{node.kind.upper()} ALL"
-        case TopK():
-            return "LIMIT"
-        case Aggregate():
-            for agg in node.aggs:
-                if agg.function not in ("min", "max"):
-                    return agg.function.upper() + ("(DISTINCT)" if agg.distinct else "")
-            if not node.keys:
-                return "an aggregate without GROUP BY"
-    return None
+        yield from _non_monotone(child, members, reason or node.refuses_recursion(i))
 
 
 def _path(graph: dict[str, list[str]], start: str, goal: str, members: set[str]) -> list[str]:

@@ -31,7 +31,6 @@ from whence.plan.algebra.nodes import conjunction
 from whence.plan.algebra.program import Program, View
 from whence.plan.algebra.unify import unify
 from whence.plan.recursion.conjunctive import Body, Derived, External, Source, as_query, columns
-from whence.plan.rewrite.inputs import with_inputs
 from whence.plan.rewrite.select_aggregates import OPTION, Selection, bodies_of, selections
 
 _STEP = Lit(BIGINT, 1)
@@ -103,7 +102,7 @@ def _with_reference(node: Node, name: str, by: Node) -> Node:
     """The query with every reference to a view replaced."""
     if isinstance(node, Ref):
         return by if node.view == name else node
-    return with_inputs(node, tuple(_with_reference(i, name, by) for i in node.inputs))
+    return node.with_inputs(tuple(_with_reference(i, name, by) for i in node.inputs))
 
 
 # -- one best row per group --------------------------------------------------------------------------------------------

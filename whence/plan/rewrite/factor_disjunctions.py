@@ -16,9 +16,8 @@ from dataclasses import replace
 
 from whence.model.types import BOOLEAN
 from whence.plan.algebra.expressions import Call, Expr, columns_of, conjuncts, may_fail
-from whence.plan.algebra.logical import Join, Node, Select
+from whence.plan.algebra.logical import Join, Node, Select, bottom_up
 from whence.plan.algebra.nodes import conjunction
-from whence.plan.rewrite.inputs import bottom_up
 from whence.plan.streams.model import Lookup, WindowJoin
 
 _TURNED = {"=": "=", "<>": "<>", ">": "<", ">=": "<="}

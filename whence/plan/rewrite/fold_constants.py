@@ -7,8 +7,7 @@ from typing import Any
 
 from whence.model.types import BOOLEAN, Kind
 from whence.plan.algebra.expressions import Call, Case, Cast, Expr, Lit, is_volatile, rebuild
-from whence.plan.algebra.logical import Join, Lateral, Node, Project, Select, Values
-from whence.plan.rewrite.inputs import bottom_up
+from whence.plan.algebra.logical import Join, Lateral, Node, Project, Select, Values, bottom_up
 from whence.plan.streams.model import AT, Lookup, WindowJoin
 
 _INT64 = 2**63

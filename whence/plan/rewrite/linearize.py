@@ -11,9 +11,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from whence.plan.algebra.expressions import Call, Col, substitute
+from whence.plan.algebra.expressions import Call, Col, strip, substitute
 from whence.plan.recursion.conjunctive import Body, Derived, product
-from whence.plan.recursion.native import strip
 
 
 def linearize(name: str, bodies: list[Body]) -> list[Body]:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections import Counter
 
 from whence.plan.algebra.expressions import Col, Expr, Lit, substitute, walk
-from whence.plan.algebra.logical import Distinct, Node, Project, Select
+from whence.plan.algebra.logical import Distinct, Node, Project, Select, bottom_up
 from whence.plan.algebra.nodes import columns, relabel, select
 from whence.plan.algebra.size import size_of
-from whence.plan.rewrite.inputs import bottom_up
 
 _DEPTH = 150
 

@@ -14,7 +14,6 @@ from whence.model.types import BOOLEAN
 from whence.plan.algebra.expressions import Call, Col, Expr, columns_of, conjuncts, may_fail, substitute
 from whence.plan.algebra.logical import Join, Node, Project
 from whence.plan.algebra.nodes import at_most_one_row, join, select
-from whence.plan.rewrite.inputs import with_inputs
 
 
 @dataclass
@@ -39,7 +38,7 @@ def order_joins(node: Node) -> Node:
             tree.leaves = [order_joins(leaf) for leaf in tree.leaves]
             return _ordered(node, tree, shown)
     inputs = [order_joins(child) for child in node.inputs]
-    return with_inputs(node, inputs) if inputs else node
+    return node.with_inputs(inputs) if inputs else node
 
 
 def _is_inner(node: Node) -> bool:

@@ -13,7 +13,6 @@ from whence.model.types import Schema
 from whence.plan.algebra.expressions import Col, Expr, columns_of, conjuncts, substitute
 from whence.plan.algebra.logical import Aggregate, Join, Lateral, Node, Project, Select, Union
 from whence.plan.algebra.nodes import columns, join_schema, project
-from whence.plan.rewrite.inputs import with_inputs
 
 Kept = list[int]
 
@@ -47,7 +46,7 @@ def _prune(node: Node, needed: set[int]) -> tuple[Node, Kept]:
         case Lateral():
             return _lateral(node, needed)
     inputs = [_exactly(child, range(len(child.schema))) for child in node.inputs]
-    return (with_inputs(node, inputs) if inputs else node), list(range(len(node.schema)))
+    return (node.with_inputs(inputs) if inputs else node), list(range(len(node.schema)))
 
 
 def _read(exprs: Iterable[Expr]) -> set[int]:

@@ -32,7 +32,6 @@ from whence.plan.algebra.logical import Aggregate, Distinct, Join, Lateral, Node
 from whence.plan.algebra.nodes import columns, conjunction, join_schema, key_pair, project, select
 from whence.plan.algebra.size import size_of
 from whence.plan.rewrite.factor_disjunctions import implied_by
-from whence.plan.rewrite.inputs import with_inputs
 from whence.plan.rewrite.null_safe_keys import null_safe_keys
 from whence.plan.streams.model import Lookup, ProvenanceJoin, StreamToRelation, WindowJoin, with_at
 
@@ -57,11 +56,11 @@ def _push(node: Node, terms: list[Expr]) -> Node:
         case Distinct():
             return replace(node, input=_push(node.input, terms))
         case Union():
-            return with_inputs(node, [_push(child, terms) for child in node.inputs])
+            return node.with_inputs([_push(child, terms) for child in node.inputs])
         case SetOp():
             stay = [term for term in terms if may_fail(term)]
             down = [term for term in terms if not may_fail(term)]
-            return select(with_inputs(node, [_push(child, down) for child in node.inputs]), stay)
+            return select(node.with_inputs([_push(child, down) for child in node.inputs]), stay)
         case Aggregate():
             keys = range(len(node.keys)) if node.keys else ()
             down, stay = _split(terms, keys)
@@ -86,7 +85,7 @@ def _push(node: Node, terms: list[Expr]) -> Node:
             left, right = _push(node.left, []), _push(node.right, [])
             return _keyed_stream(node, left, right, conjuncts(node.residual) + terms)
     inputs = [_push(child, []) for child in node.inputs]
-    return select(with_inputs(node, inputs) if inputs else node, terms)
+    return select(node.with_inputs(inputs) if inputs else node, terms)
 
 
 def _through(node: Project, terms: list[Expr]) -> tuple[list[Expr], list[Expr]]:

@@ -22,7 +22,6 @@ from whence.model.errors import SqlError
 from whence.plan.algebra.functions import check_copied
 from whence.plan.algebra.logical import Node, Ref, walk
 from whence.plan.algebra.program import Program, View
-from whence.plan.rewrite.inputs import with_inputs
 from whence.plan.streams.model import (
     Align,
     BSort,
@@ -96,7 +95,7 @@ def dropped(node: Node, traced: Callable[[str], bool]) -> Node:
     ):
         return node  # it is what reads them, or it reads none
     inputs = [dropped(child, traced) for child in node.inputs]
-    return node if all(a is b for a, b in zip(inputs, node.inputs, strict=True)) else with_inputs(node, inputs)
+    return node if all(a is b for a, b in zip(inputs, node.inputs, strict=True)) else node.with_inputs(inputs)
 
 
 @dataclass(frozen=True)
@@ -143,7 +142,7 @@ class _Instrumenting:
             case ProvenanceJoin():
                 raise SqlError(f'"{view}" reads provenance(), through which nothing is traced; trace from a view of it')
         inputs = [self._annotated(child, traces, view, copied) for child in node.inputs]
-        found = with_inputs(node, inputs)
+        found = node.with_inputs(inputs)
         if copied and isinstance(found, (Window, WindowJoin, BSort)):
             found = replace(found, owner=f"{view}/{copied}")
         return found

@@ -34,7 +34,6 @@ from whence.plan.algebra.nodes import columns, project, relabel
 from whence.plan.algebra.program import Program, View, retention_of
 from whence.plan.recursion.scc import strongly_connected
 from whence.plan.recursion.strata import references
-from whence.plan.rewrite.inputs import with_inputs
 from whence.plan.streams.instrument import TRACED, dropped
 from whence.plan.streams.model import (
     BSort,
@@ -318,7 +317,7 @@ class _Flow:
 def _over(node: Node, inputs: Sequence[Node]) -> Node:
     """The node over other inputs; the same object if they are the same."""
     same = all(a is b for a, b in zip(inputs, node.inputs, strict=True))
-    return node if same else with_inputs(node, inputs)
+    return node if same else node.with_inputs(inputs)
 
 
 def _related(node: Node) -> Node:

@@ -12,10 +12,9 @@ from dataclasses import replace
 
 from whence.model.errors import CatalogError
 from whence.plan.algebra.functions import functions_of, volatile_in
-from whence.plan.algebra.logical import Node, Ref, walk
+from whence.plan.algebra.logical import Node, Ref, bottom_up, walk
 from whence.plan.algebra.program import Program
 from whence.plan.rewrite import optimize
-from whence.plan.rewrite.inputs import bottom_up, with_inputs
 from whence.plan.streams import model as nodes
 from whence.plan.streams.bare import bare
 from whence.plan.streams.instrument import traces_of
@@ -45,7 +44,7 @@ def copy_query(view: str, program: Program, sources: Collection[str]) -> Node:
                 )
             case nodes.ProvenanceJoin() | nodes.StreamToRelation() | nodes.Latest():
                 raise CatalogError(f'"{view}" reads provenance(), which cannot be replayed: ask of the view it is of')
-        return with_inputs(node, [copy(child) for child in node.inputs])
+        return node.with_inputs([copy(child) for child in node.inputs])
 
     def whole(name: str) -> Node:
         query = program.views[name].query
@@ -71,11 +70,6 @@ def short_copy(query: Node) -> Node:
     Where a Python function has a say in the tids, the copy keeps all columns: they are compared with the published."""
     short = bare(query)
     return query if called_by(short) else short
-
-
-def streams_read(query: Node) -> tuple[str, ...]:
-    """Return the names of the streams that a copy is fed from."""
-    return tuple(dict.fromkeys(node.stream for node in walk(query) if isinstance(node, nodes.Stream)))
 
 
 def with_copies(query: Node, program: Program) -> Node:

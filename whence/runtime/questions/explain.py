@@ -57,7 +57,7 @@ def explain_view(runtime: Embedded, name: str) -> str:
         lines.append(f"{how}: {size} of provenance, {each} a row, {say['rows_held']:,} rows hold reasons back")
     lines += catalog.placement(name)
     lines.append("logical plan")
-    lines += tree(view.query, describe_node, lambda n: n.inputs, "  ")
+    lines += _plan(view.query)
     lines.append("physical plan")
     lines += tree(op, lambda o: describe_operator(o, measure(o)), lambda o: o.inputs, "  ")
     return "\n".join(lines)
@@ -110,10 +110,17 @@ def explain_new(view: View, bound: Program, planned: Program) -> str:
 
 
 def _logical(query: Node, hidden: dict[str, View]) -> list[str]:
-    lines = ["logical plan", *tree(query, describe_node, lambda n: n.inputs, "  ")]
+    lines = ["logical plan", *_plan(query)]
     for name, view in hidden.items():
-        lines += [f"recursive {name.partition('$')[2]}", *tree(view.query, describe_node, lambda n: n.inputs, "  ")]
+        lines += [
+            f"recursive {name.partition('$')[2]}",
+            *_plan(view.query),
+        ]
     return lines
+
+
+def _plan(query: Node) -> list[str]:
+    return tree(query, lambda n: n.describe(), lambda n: n.inputs, "  ")
 
 
 def _network(views: dict[str, View]) -> list[str]:
@@ -123,7 +130,7 @@ def _network(views: dict[str, View]) -> list[str]:
         if any(map(is_flow, logical.walk(view.query))):
             cte = name.partition("$")[2]
             lines.append(f"stream plan of {cte}" if cte else "stream plan")
-            lines += tree(view.query, describe_node, lambda n: n.inputs, "  ")
+            lines += _plan(view.query)
     return lines
 
 
@@ -163,100 +170,6 @@ def tree(root: T, say: Callable[[T], str], children: Callable[[T], Iterable[T]],
         return out
 
     return lines(root, indent, indent)
-
-
-def describe_node(node: Node) -> str:
-    """One line for a logical node."""
-    match node:
-        case logical.Scan():
-            return f"scan {node.table}"
-        case logical.Ref():
-            return f"view {node.view}"
-        case logical.Values():
-            return f"values, {len(node.rows)} row{'s' * (len(node.rows) != 1)}"
-        case logical.Select():
-            return f"select {node.predicate}"
-        case logical.Project():
-            named = zip(node.schema.names, node.exprs, strict=True)
-            return "project " + ", ".join(f"{expr} AS {name}" for name, expr in named if name != streams.AT)
-        case logical.Join():
-            keys = " AND ".join(f"left #{a} = right #{b}" for a, b in node.keys) or "all pairs"
-            return f"{node.kind} join on {keys}" + (f", where {node.residual}" if node.residual is not None else "")
-        case logical.Union():
-            return "union all"
-        case logical.SetOp():
-            return f"{node.kind}{' all' if node.all else ''}"
-        case logical.Aggregate():
-            aggs = ", ".join(_aggregate(a) for a in node.aggs)
-            return f"aggregate {aggs or 'nothing'} by {', '.join(f'#{k}' for k in node.keys) or 'nothing'}"
-        case logical.TopK():
-            order = ", ".join(f"#{o.column}{' desc' if o.descending else ''}" for o in node.order)
-            size = "all" if node.limit is None else str(node.limit)
-            return f"first {size}" + (f" after {node.offset}" if node.offset else "") + f" by {order or 'all columns'}"
-        case logical.Lateral():
-            return f"each row with {node.name}({', '.join(map(str, node.args))})"
-    return _describe_stream(node)
-
-
-def _describe_stream(node: Node) -> str:
-    match node:
-        case streams.Stream():
-            return f"stream {node.stream}"
-        case streams.Slide():
-            return f"windows of {describe_span(node.span)}"
-        case streams.Window():
-            aggs = ", ".join(_aggregate(a) for a in node.aggs)
-            keys = ", ".join(f"#{k}" for k in node.keys)
-            return f"window of {describe_span(node.span)}: {aggs or 'nothing'} by {keys or 'nothing'}"
-        case streams.WindowJoin():
-            sides = " with ".join(describe_span(span) for span in (node.left_span, node.right_span))
-            return f"window join of {sides} on {_matching(node)}"
-        case streams.Lookup():
-            return f"{node.kind} lookup on {_matching(node)}"
-        case streams.BSort():
-            held = f"within {node.within}" if node.slack is None else f"slack {node.slack}"
-            return f"b-sort by #{node.column}, {held}"
-        case streams.Latest():
-            return f"rows in the window of {describe_span(node.span)} now"
-        case streams.StreamToRelation():
-            return "all rows so far"
-        case streams.Retain():
-            return f"keep {node.retention.text}"
-        case streams.ProvenanceJoin():
-            asked = f", of results with {node.where}" if node.where is not None else ""
-            return f"provenance of {node.view} in {node.source}{', replayed' if node.copy is not None else ''}{asked}"
-        case streams.Generate():
-            return f"trace {node.source}" if node.source is not None else "traced from nothing"
-        case streams.DropProvenance():
-            return "without provenance"
-    return type(node).__name__.lower()
-
-
-def describe_span(span: streams.Span) -> str:
-    """A window for people.
-
-    >>> describe_span(streams.Span(3, 1, by=(1,))), describe_span(streams.Span(None, 10, on=0))
-    ('3 rows, every 1, by #1', 'all of #0, every 10')
-    """
-    size = "all" if span.size is None else str(span.size)
-    out = f"{size} rows" if span.on is None else f"{size} of #{span.on}"
-    out += f", every {span.every}" if span.every is not None else ""
-    out += f", from {'the first' if span.origin == streams.FIRST else span.origin}" if span.origin else ""
-    out += f", lateness {span.lateness}" if span.lateness else ""
-    return out + (f", by {', '.join(f'#{c}' for c in span.by)}" if span.by else "")
-
-
-def _matching(node: streams.WindowJoin | streams.Lookup) -> str:
-    keys = " AND ".join(f"left #{a} = right #{b}" for a, b in node.keys) or "all pairs"
-    return keys + (f", where {node.residual}" if node.residual is not None else "")
-
-
-def _aggregate(agg: logical.Agg) -> str:
-    column = "*" if agg.column is None else f"#{agg.column}"
-    if agg.function in ("window_start", "window_end"):
-        return agg.function
-    more = f", {agg.parameter:g}" if agg.parameter is not None else ""
-    return f"{agg.function}({'distinct ' if agg.distinct else ''}{column}{more})"
 
 
 def describe_operator(op: Operator, size: OperatorStats) -> str:

@@ -23,9 +23,9 @@ from whence.engine.core.key_lookup import among
 from whence.model.codes import NULL, Codes, Dictionary, Interval, encode_value, format_value
 from whence.model.errors import DataError, MissingRowError
 from whence.model.types import Schema
+from whence.plan.algebra.distribution import same_codes
 from whence.plan.algebra.pinned import PinnedKeys
 from whence.plan.algebra.program import Table
-from whence.plan.partitions.distribution import same_codes
 from whence.runtime.writing.tables import WriteSet
 
 Values = Mapping[str, Any]

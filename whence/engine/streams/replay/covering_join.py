@@ -31,7 +31,8 @@ from whence.engine.streams.retain import Retain
 from whence.model.codes import Codes, Dictionary
 from whence.model.errors import ExpiredError, ReplayError
 from whence.plan.algebra.logical import Node
-from whence.plan.streams.replay import called_by, short_copy, streams_read
+from whence.plan.streams.model import streams_read
+from whence.plan.streams.replay import called_by, short_copy
 
 log = logging.getLogger("whence")
 RESET = 16_384  # rows that it takes as long to feed as to reset a copy

@@ -29,14 +29,13 @@ from whence.model.codes import Codes, Dictionary
 from whence.model.progress import Progress
 from whence.model.types import Schema
 from whence.plan.algebra import logical
-from whence.plan.algebra.logical import Node
+from whence.plan.algebra.distribution import Distribution
+from whence.plan.algebra.logical import Node, bottom_up
 from whence.plan.algebra.program import Program, Table, View, is_owed, owed_name, owner_of, with_debts
 from whence.plan.partitions.distribute import Distributed, PlannedComponent, describe_dist, distribute
-from whence.plan.partitions.distribution import Distribution
 from whence.plan.partitions.streams import MisplacedError
 from whence.plan.recursion.rule_model import RuleProgram
 from whence.plan.recursion.strata import changed_views, components, dependents
-from whence.plan.rewrite.inputs import bottom_up, with_inputs
 from whence.plan.streams.model import ProvenanceJoin, Retention, Stream, has_at, with_at, without_at
 from whence.runtime.catalog import Catalog, Saved, Written, table_kind
 from whence.runtime.durable.uniting import check_recomputable
@@ -490,7 +489,7 @@ def _stamped(piece: PlannedComponent, since: int) -> PlannedComponent:
 
     def stamp(node: Node) -> Node:
         if node.inputs:
-            node = with_inputs(node, tuple(map(stamp, node.inputs)))
+            node = node.with_inputs(tuple(map(stamp, node.inputs)))
         return replace(node, since=since) if isinstance(node, logical.Ship) else node
 
     def over(rules: RuleProgram) -> RuleProgram:

@@ -31,7 +31,7 @@ from whence.engine.streams.promise import promise_in
 from whence.model.codes import Codes, Dictionary
 from whence.model.errors import CorruptionError, SparkError, WhenceError
 from whence.model.progress import Progress
-from whence.plan.partitions.distribution import Distribution
+from whence.plan.algebra.distribution import Distribution
 from whence.runtime.durable.durable import Durable
 from whence.runtime.durable.snapshots import Snapshots
 from whence.runtime.questions import explain as explaining

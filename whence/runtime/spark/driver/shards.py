@@ -17,8 +17,8 @@ from whence.engine.exchange.kernels.routing import split
 from whence.engine.exchange.ship import by_arrival, targets
 from whence.model.codes import NULL, Codes
 from whence.model.types import Schema
+from whence.plan.algebra.distribution import Distribution
 from whence.plan.algebra.program import Lifetime, is_owed, owner_of
-from whence.plan.partitions.distribution import Distribution
 from whence.plan.streams.model import has_at
 from whence.runtime.spark.driver.crew import SuperstepRunner
 

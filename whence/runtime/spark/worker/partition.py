@@ -33,7 +33,6 @@ from whence.model.codes import Codes, Dictionary
 from whence.model.errors import WhenceError
 from whence.plan.algebra.program import Program, is_owed, owner_of, with_debts
 from whence.plan.partitions.distribute import PlannedComponent as Part
-from whence.plan.partitions.streams import share
 from whence.plan.streams.model import without_at
 from whence.runtime.reading.late_rows import lates_under, stream_figures
 from whence.runtime.spark.frames import frames
@@ -269,7 +268,7 @@ class Partition:
             retention = plan.tables[name].stream if plan is not None else None
             if plan is not None and retention is not None:
                 dist = plan.distributed.tables[name]
-                stream.kept.retention = retention if dist.kind in ("one", "all") else share(retention, self.of)
+                stream.kept.retention = retention if dist.kind in ("one", "all") else retention.share(self.of)
 
     def pretend(self, plan: PartitionPlan) -> None:
         """Take up a plan without any rows, to be looked at."""

@@ -123,3 +123,13 @@ def equated(place: DistributionProperty, pairs: Pairs) -> DistributionProperty:
     for a, b in pairs:
         cols = [same | {a, b} if a in same or b in same else same for same in cols]
     return DistributionProperty(place.kind, tuple(cols))
+
+
+def common_place(places: Sequence[DistributionProperty]) -> DistributionProperty:
+    """Return the place of all rows of several relations with the same columns."""
+    place = places[0]
+    for other in places[1:]:
+        alike = place.kind == other.kind and len(place.cols) == len(other.cols)
+        cols = tuple(a & b for a, b in zip(place.cols, other.cols, strict=True)) if alike else ()
+        place = DistributionProperty(place.kind, cols) if alike and all(cols) else SPREAD
+    return place
