@@ -24,8 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from whence.engine.recursion.annotated_fixpoint import AnnotatedFixpoint
-from whence.engine.recursion.fixpoint import Fixpoint
+from whence.engine.recursion.fixpoint import Fixpoint, annotated_policy
 
 DRED, RELATIVE, LAZY, EAGER, SUPPORT = "DRed", "relative lazy", "absorption lazy", "absorption eager", "support"
 RELATIVE_TIMED, TIMED = "relative eager 1 s", "absorption eager 1 s"
@@ -179,14 +178,14 @@ def annotation_bytes(operators: Iterable[Any]) -> tuple[int, int]:
     each row of its derivation that row and two links; under DRed nothing, of every row."""
     size, rows = 0, 0
     for fixpoint in operators:
-        if isinstance(fixpoint, AnnotatedFixpoint):
-            functions, kept = fixpoint.functions, fixpoint.annotations
-            slots = np.flatnonzero(kept.shown[: kept.slots])
-            slots = slots[~np.isin(fixpoint._described(slots)[0], fixpoint._externals)]
-            size += int(functions.sizes(kept.shown[slots]).sum() + functions.sizes(kept.held[slots]).sum())
+        if (policy := annotated_policy(fixpoint)) is not None:
+            formulas, kept = policy.formulas, policy.annotations
+            slots = np.flatnonzero(kept.published[: kept.slots])
+            slots = slots[~np.isin(fixpoint.runner.describe(slots)[0], fixpoint.mailbox.externals)]
+            size += int(formulas.sizes(kept.published[slots]).sum() + formulas.sizes(kept.buffered[slots]).sum())
             rows += len(slots)
         elif isinstance(fixpoint, Fixpoint):
             rows += (derived := sum(fixpoint.count(relation) for relation in fixpoint.program.outputs.values()))
-            if fixpoint.policy == "support":
-                size += derived * _POINTER * (3 + 3 * fixpoint._compiled.body)
+            if fixpoint.policy.name == "support":
+                size += derived * _POINTER * (3 + 3 * fixpoint.runner.rules.body)
     return size, rows

@@ -35,7 +35,7 @@ from tests.workload import TABLES, Op
 from whence.engine.core.batch import concat
 from whence.engine.core.operator import Batch
 from whence.engine.exchange.wire import MessageWriter, packets
-from whence.engine.recursion.annotated_partitioned_fixpoint import AnnotatedPartitionedFixpoint
+from whence.engine.recursion.fixpoint import Fixpoint, annotated_policy
 from whence.runtime import database
 
 WAYS = (
@@ -158,20 +158,24 @@ def reasons(ops: list[Any], view: str) -> dict[Row, set[frozenset[Row]]]:
     """The minimal witnesses of each row of a view, as the cells of their rows."""
     found = {}
     for op in ops:
-        relation = op.program.outputs[view]
+        relation, policy = op.program.outputs[view], op.policy
         rows = op.live(relation)
-        for row, function in zip(rows.tolist(), op.annotations_of(relation, rows).tolist(), strict=True):
-            witnesses = op.functions.witnesses(function, 10_000)
-            cells = [op.names.rows(np.array(w, np.int64))[1].tolist() for w in witnesses]
+        for row, function in zip(rows.tolist(), policy.annotations_of(relation, rows).tolist(), strict=True):
+            witnesses = policy.formulas.witnesses(function, 10_000)
+            cells = [policy.variables.rows(np.array(w, np.int64))[1].tolist() for w in witnesses]
             found[tuple(row)] = {frozenset(map(tuple, some)) for some in cells}
     return found
 
 
-def exchanges(db: whence.Database, view: str) -> list[AnnotatedPartitionedFixpoint]:
+def exchanges(db: whence.Database, view: str) -> list[Fixpoint]:
     """The operators of a view in all partitions."""
     runtime: Any = db._runtime
     ops = [op for p in range(runtime.partitions) for op in runtime.crew._here(p).flow.order]
-    return [op for op in ops if isinstance(op, AnnotatedPartitionedFixpoint) and view in op.program.outputs]
+    return [
+        op
+        for op in ops
+        if isinstance(op, Fixpoint) and op.mailbox.shared and annotated_policy(op) and view in op.program.outputs
+    ]
 
 
 @pytest.mark.parametrize("algebra", ["absorption", "relative"])
@@ -240,14 +244,17 @@ def known(db: whence.Database, partition: int) -> dict[Any, Any]:
     runtime: Any = db._runtime
     found = {}
     for op in runtime.crew._here(partition).flow.order:
-        if isinstance(op, AnnotatedPartitionedFixpoint):
-            slots = np.flatnonzero(op.annotations.shown[: op.annotations.slots])
-            relations, cells = op._described(slots)
+        if isinstance(op, Fixpoint) and op.mailbox.shared and (policy := annotated_policy(op)):
+            annotations = policy.annotations
+            slots = np.flatnonzero(annotations.published[: annotations.slots])
+            relations, cells = op.runner.describe(slots)
             for slot, relation, row in zip(slots, relations.tolist(), cells.tolist(), strict=True):
                 both = [
-                    {frozenset(map(str, np.column_stack(op.names.rows(np.array(w, np.int64))).tolist())) for w in some}
-                    for handle in (op.annotations.shown[slot], op.annotations.held[slot])
-                    for some in [op.functions.witnesses(int(handle), 10_000)]
+                    {
+                        frozenset(map(str, np.column_stack(policy.variables.rows(np.array(w, np.int64))).tolist()))
+                        for w in policy.formulas.witnesses(int(handle), 10_000)
+                    }
+                    for handle in (annotations.published[slot], annotations.buffered[slot])
                 ]
                 found[op.fingerprint, relation, tuple(row)] = both
     return found

@@ -14,7 +14,7 @@ import whence
 from tests.oracle import Update, load
 from tests.partitioned.test_provenance import NETWORK, WAYS, exchanges, known
 from whence.engine.exchange.wire import MessageWriter
-from whence.engine.recursion.annotated_partitioned_fixpoint import AnnotatedPartitionedFixpoint
+from whence.engine.recursion.fixpoint import Fixpoint, annotated_policy
 from whence.runtime import database
 
 
@@ -27,18 +27,21 @@ def reachable(options: str, partitions: int = 2) -> whence.Database:
     return db
 
 
-def letters_of(op: AnnotatedPartitionedFixpoint) -> dict[int, MessageWriter]:
+def letters_of(op: Fixpoint) -> dict[int, MessageWriter]:
     """What could be said of dead rows, and of all derived rows, by phases."""
-    heads = np.flatnonzero(op.annotations.shown[: op.annotations.slots])
-    relations, cells = op._described(heads)
-    number, copies = next(iter(op._places.items()))
+    policy = annotated_policy(op)
+    assert policy is not None
+    annotations, messages = policy.annotations, policy.messages
+    heads = np.flatnonzero(annotations.published[: annotations.slots])
+    relations, cells = op.runner.describe(heads)
+    number, copies = next(iter(op.mailbox.copies.items()))
     there = np.flatnonzero(relations == number)
-    names, _ = op.functions.pack(op.annotations.shown[heads[there]])
-    packet, _ = op._packet(heads, cells, [(copies[0].relation, there)])
-    return {0: op.names.write(MessageWriter(), names), 1: packet}
+    variables, _ = policy.formulas.pack(annotations.published[heads[there]])
+    packet, _ = messages.write_rows(heads, cells, [(copies[0].relation, there)])
+    return {0: messages.write_variables(MessageWriter(), variables), 1: packet}
 
 
-def hear(op: AnnotatedPartitionedFixpoint, phase: int, whole: bytes) -> None:
+def hear(op: Fixpoint, phase: int, whole: bytes) -> None:
     """One round that receives these bytes, taken back."""
     packet = MessageWriter()
     packet._parts = [whole]

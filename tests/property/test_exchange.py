@@ -26,14 +26,15 @@ from whence.engine.core.image import Image
 from whence.engine.core.operator import Batch
 from whence.engine.exchange.messages import PartitionMessage
 from whence.engine.exchange.ship import EVERYWHERE, parted, targets
-from whence.engine.recursion.components import build_outputs
-from whence.engine.recursion.partitioned_fixpoint import PartitionedFixpoint, build_exchange
+from whence.engine.recursion.components import build_fixpoint, build_outputs
+from whence.engine.recursion.fixpoint import Fixpoint
 from whence.model.codes import Dictionary
 from whence.model.errors import EvaluationError, RecursionLimitError
 from whence.plan.algebra.expressions import Col
 from whence.plan.algebra.logical import Distinct, LocalFilter, Node, Project, Ref, Scan, Ship
 from whence.plan.partitions import exchange as plan
 from whence.plan.recursion.rule_model import Atom, Op, RuleProgram
+from whence.plan.recursion.settings import Settings
 
 Row = tuple[int, ...]
 Change = dict[str, dict[Row, int]]  # by table
@@ -149,7 +150,7 @@ class Cluster:
     ) -> None:
         self.rules, self.count, self.copied = sourced(rules), partitions, copied
         self.rng = random.Random(seed)
-        self.limits = {"depth_limit": depth_limit, "row_limit": row_limit}
+        self.settings = Settings("x", "support", depth_limit, row_limit)
         found = plan.exchange(self.rules, lambda node: small)
         assert found is not None
         self.spec: plan.Exchange = pickle.loads(pickle.dumps(found.with_sources(self._place)))
@@ -184,7 +185,7 @@ class Cluster:
 
     def _views(self, flow: Dataflow, p: int) -> dict:
         builder = Builder(flow, self.dictionary, lambda name: outputs[name], p, self.count)
-        own = build_exchange(self.spec, builder, tuple(self.spec.rules.outputs), name="x", **self.limits)
+        own = build_fixpoint(self.spec.rules, builder, tuple(self.spec.rules.outputs), self.settings, self.spec)
         outputs = build_outputs(own, tuple(self.spec.rules.outputs), [], builder)
         # A plain view over the first: the last columns of its rows, each once, routed by themselves.
         first = self.spec.homes[0][0]
@@ -289,8 +290,8 @@ class Cluster:
             for flow in self.flows
         ]
 
-    def exchanges(self) -> list[PartitionedFixpoint]:
-        return [op for flow in self.flows for op in flow.order if isinstance(op, PartitionedFixpoint)]
+    def exchanges(self) -> list[Fixpoint]:
+        return [op for flow in self.flows for op in flow.order if isinstance(op, Fixpoint)]
 
     def wanted(self) -> dict[str, set[Row]]:
         held = {
@@ -331,14 +332,9 @@ class Cluster:
                     assert senders(op, copy.relation) == {row: derived[row] for row in rows}
 
 
-def senders(op: PartitionedFixpoint, copy: int) -> dict[Row, int]:
-    from whence.engine.recursion.kernels import exchange as ex
-    from whence.engine.recursion.kernels import store
-
-    k = op.memory.k
-    out = np.empty((int(k.scalar[store.S_ROWS]), 2 + op._compiled.columns), np.int64)
+def senders(op: Fixpoint, copy: int) -> dict[Row, int]:
     width = len(op.program.relations[copy].schema)
-    rows = out[: ex.given(k.address, out)].tolist()
+    rows = op.runner.external_rows().tolist()
     return {tuple(row[2 : 2 + width]): row[1] for row in rows if row[0] == copy}
 
 

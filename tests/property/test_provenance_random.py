@@ -23,9 +23,9 @@ from tests.property.test_random_programs import Case, cases, profile
 from whence.annotate.absorption import Absorption
 from whence.annotate.relative import Relative
 from whence.engine.core.epoch_context import EpochContext
-from whence.engine.recursion.annotated_fixpoint import AnnotatedFixpoint
-from whence.engine.recursion.components import functions_of
+from whence.engine.recursion.fixpoint import Fixpoint
 from whence.engine.recursion.kernels import heads, store
+from whence.engine.recursion.policies.annotated import AnnotatedPolicy
 from whence.engine.recursion.row_variables import RowVariables
 from whence.engine.recursion.slot_store import SlotStore
 from whence.model.codes import Dictionary
@@ -108,29 +108,26 @@ class Annotated(Run):
     def __init__(self, rules: RuleProgram, maintain: Maintain, seed: int) -> None:
         super().__init__(rules, "dred", seed)
         self.maintain = maintain
-        self.fixpoint: AnnotatedFixpoint = AnnotatedFixpoint(
-            rules,
-            [Source() for _ in self.externals],
-            Dictionary(),
-            {},
-            name="x",
-            maintain=maintain,
-            algebra=lambda: functions_of(maintain),
-        )
+        self.fixpoint = Fixpoint(rules, [Source() for _ in self.externals], Dictionary(), {}, name="x", policy=maintain)
+
+    @property
+    def policy(self) -> AnnotatedPolicy:
+        assert isinstance(self.fixpoint.policy, AnnotatedPolicy)
+        return self.fixpoint.policy
 
     def witnesses(self) -> dict[Fact, set[Witness]]:
         """What the annotations of all derived rows say."""
         found: dict[Fact, set[Witness]] = {}
         for at in self.derived:
             rows = self.fixpoint.live(at)
-            handles = self.fixpoint.annotations_of(at, rows)
+            handles = self.policy.annotations_of(at, rows)
             for row, handle in zip(rows.tolist(), handles.tolist(), strict=True):
-                said = self.fixpoint.functions.witnesses(handle, 10_000)
+                said = self.policy.formulas.witnesses(handle, 10_000)
                 found[at, tuple(row)] = {frozenset(map(self.fact, witness)) for witness in said}
         return found
 
     def fact(self, name: int) -> Fact:
-        (relation,), (cells,) = self.fixpoint.names.rows(np.array([name]))
+        (relation,), (cells,) = self.policy.variables.rows(np.array([name]))
         width = len(self.rules.relations[relation].schema)
         return int(relation), tuple(cells[:width].tolist())
 
@@ -143,50 +140,50 @@ class Annotated(Run):
 
     def state(self) -> Any:
         """What must be as it was after an undo: functions, flags, values and copies of all slots that have any."""
-        kept, k = self.fixpoint.annotations, self.fixpoint.memory.k
+        kept, k = self.policy.annotations, self.fixpoint.store.k
         meta = int(k.scalar[store.S_META])
         rows = {
             slot: (
-                self.fixpoint.functions.witnesses(int(kept.shown[slot]), 20),
-                self.fixpoint.functions.witnesses(int(kept.held[slot]), 20),
+                self.policy.formulas.witnesses(int(kept.published[slot]), 20),
+                self.policy.formulas.witnesses(int(kept.buffered[slot]), 20),
                 k.meta[slot, meta : meta + 2].tolist(),
                 cells.tolist(),
             )
-            for slot, cells in enumerate(k.cells[: kept.slots, : self.fixpoint._compiled.columns])
-            if kept.shown[slot] or k.meta[slot, meta + 1]
+            for slot, cells in enumerate(k.cells[: kept.slots, : self.fixpoint.runner.rules.columns])
+            if kept.published[slot] or k.meta[slot, meta + 1]
         }
         return rows, int(k.scalar[store.S_ROWS] - k.scalar[store.S_DEAD])
 
     def check_law(self) -> None:
         """For every derivation there is, its head shows or holds what its bodies show together; none is of a row that
         is not there, and no row that is not there has a function."""
-        fixpoint, kept, k = self.fixpoint, self.fixpoint.annotations, self.fixpoint.memory.k
-        atoms, meta = fixpoint._compiled.atoms, int(k.scalar[store.S_META])
+        fixpoint, kept, k = self.fixpoint, self.policy.annotations, self.fixpoint.store.k
+        atoms, meta = fixpoint.runner.rules.atoms, int(k.scalar[store.S_META])
         tags = k.meta[: int(k.scalar[store.S_ROWS]), meta]
         derived = np.isin(tags & store.RELATION, self.derived)
         alive = (tags & store.ALIVE) != 0
-        assert ((kept.shown[: len(tags)] != 0) == alive)[derived].all()
-        assert (kept.held[: len(tags)] == 0)[derived & ~alive].all()
-        block = fixpoint._gather(np.flatnonzero(derived & alive), backward=True)
+        assert ((kept.published[: len(tags)] != 0) == alive)[derived].all()
+        assert (kept.buffered[: len(tags)] == 0)[derived & ~alive].all()
+        block = fixpoint.runner.gather(np.flatnonzero(derived & alive), backward=True)
         kept.make_room(int(k.scalar[store.S_ROWS]))
-        fixpoint._show_absences(np.ascontiguousarray(block[:, 1 : 1 + atoms].T))
+        self.policy.publish_absences(np.ascontiguousarray(block[:, 1 : 1 + atoms].T))
         kept.commit()
         for number, *rest in block.tolist():
             head, bodies = self.rules.rules[number].head, [slot for slot in rest[:atoms] if slot >= 0]
             cells = np.array([rest[atoms : atoms + len(self.rules.relations[head].schema)]])
             slot = np.empty(1, np.int64)
             keys = cells if self.rules.relations[head].kind == "set" else cells[:, :-1]
-            heads.find_rows(fixpoint.memory.k.address, head, np.ascontiguousarray(keys), slot)
-            value, sign = fixpoint.memory.k.cells[slot[0], keys.shape[1]], self.rules.relations[head].sign
+            heads.find_rows(fixpoint.store.k.address, head, np.ascontiguousarray(keys), slot)
+            value, sign = fixpoint.store.k.cells[slot[0], keys.shape[1]], self.rules.relations[head].sign
             if keys is not cells and value != cells[0, -1]:
                 assert sign * value < sign * cells[0, -1]
             elif slot[0] not in bodies:
-                has = self.sets(kept.shown[slot[0]]) + self.sets(kept.held[slot[0]])
-                for chosen in product(*(self.sets(kept.shown[body]) for body in bodies)):
+                has = self.sets(kept.published[slot[0]]) + self.sets(kept.buffered[slot[0]])
+                for chosen in product(*(self.sets(kept.published[body]) for body in bodies)):
                     assert any(witness <= frozenset().union(*chosen) for witness in has)
 
     def sets(self, handle: int) -> list[frozenset[int]]:
-        return [frozenset(witness) for witness in self.fixpoint.functions.witnesses(int(handle), 10_000)]
+        return [frozenset(witness) for witness in self.policy.formulas.witnesses(int(handle), 10_000)]
 
     def reopen(self) -> None:
         """Go on from an image."""

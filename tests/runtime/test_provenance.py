@@ -14,7 +14,8 @@ from tests.oracle import load
 from tests.runtime.test_recursion import closure
 from whence.annotate.absorption import Absorption
 from whence.annotate.bdd import Bdd
-from whence.engine.recursion.annotated_fixpoint import AnnotatedFixpoint
+from whence.engine.recursion.fixpoint import annotated_policy
+from whence.engine.recursion.policies.annotated import AnnotatedPolicy
 from whence.model.errors import CatalogError, DataError, EvaluationError, RecursionLimitError, SqlError
 
 LINK = "CREATE TABLE link (src TEXT, dst TEXT);"
@@ -205,8 +206,8 @@ def test_an_error_on_rows_that_are_there_only_half_way_is_none() -> None:
         assert db.annotation("best", src="X", dst="B").formula == "link(X, B, 6)"
 
 
-def provenance_of(db: whence.Database) -> AnnotatedFixpoint:
-    return next(op for op in db._runtime.catalog.flow.order if isinstance(op, AnnotatedFixpoint))
+def provenance_of(db: whence.Database) -> AnnotatedPolicy:
+    return next(found for op in db._runtime.catalog.flow.order if (found := annotated_policy(op)))
 
 
 def test_rows_that_are_gone_are_forgotten_and_their_names_given_again() -> None:
@@ -218,8 +219,8 @@ def test_rows_that_are_gone_are_forgotten_and_their_names_given_again() -> None:
             db.insert("link", rows)
             db.delete("link", rows)
         kept = provenance_of(db)
-        assert kept.memory.k.scalar[4] < 15_000
-        assert len(kept.names) < 8_000
+        assert kept.runner.store.k.scalar[4] < 15_000
+        assert len(kept.variables) < 8_000
         db.insert("link", (2, 0))
         db.delete("link", (1, 2))
         assert sorted(db["reachable"]) == [(0, 1), (2, 0), (2, 1)]
@@ -237,7 +238,7 @@ def test_names_of_values_that_are_gone_are_given_again() -> None:
             with db.transaction():
                 db.delete("link", (15, 16, cost))
                 db.insert("link", (15, 16, cost + 1))
-        assert len(provenance_of(db).names) < 6_000
+        assert len(provenance_of(db).variables) < 6_000
         assert db.annotation("best", src=14, dst=16).formula == "link(14, 15, 1) ∧ link(15, 16, 60)"
 
 
@@ -294,7 +295,7 @@ def test_a_row_that_is_read_twice_leaves_the_order_once() -> None:
         """)
         rows = [(n, (3 * n + 1) % 8, n % 3) for n in range(8)]
         db.insert("link", rows)
-        functions = provenance_of(db).functions
+        functions = provenance_of(db).formulas
         assert isinstance(functions, Absorption)
         assert isinstance(functions._form, Bdd)
         order = functions._form.labels.order

@@ -311,7 +311,7 @@ def test_a_long_recursion_is_restored_with_its_dead_rows_and_compacts_as_before(
     pair.run([("link", (f"n{i}", f"n{i + 1}", 1), -1) for i in range(5, 60)])
     pair.compare()
     assert slots(pair.one) == slots(pair.two)
-    kept = [op.memory._witnesses for op in runtime(pair.two).catalog.flow.order if isinstance(op, Fixpoint)]
+    kept = [op.store._witnesses for op in runtime(pair.two).catalog.flow.order if isinstance(op, Fixpoint)]
     assert any(kept), "nothing was compacted"
     pair.fork()
     pair.run(ring)

@@ -287,15 +287,8 @@ class Partitions:
         found: dict[str, list[Batch]] = {name: [] for name in rules.outputs}
         for held in self.held:
             flow, builder = self._flow(held, [r.source for r in relations if r.source is not None])
-            fixpoint = build_fixpoint(
-                over,
-                builder,
-                piece.views,
-                name=piece.name,
-                policy=piece.policy,
-                depth_limit=piece.depth_limit,
-                row_limit=piece.row_limit,
-            )
+            assert piece.settings is not None
+            fixpoint = build_fixpoint(over, builder, piece.views, replace(piece.settings, maintain=None))
             for name, number in rules.outputs.items():
                 port = Port(fixpoint, number)
                 flow.add_view(name, port)

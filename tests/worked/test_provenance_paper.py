@@ -10,7 +10,7 @@ import pytest
 
 import whence
 from tests.runtime.test_provenance import EAGER, LAZY, Witnesses, links, opened, provenance_of, sets, witnesses
-from whence.engine.recursion.annotated_fixpoint import AnnotatedFixpoint
+from whence.engine.recursion.policies.annotated import AnnotatedPolicy
 from whence.model.codes import Codes
 
 FIGURE_2 = "AB BC CA CB"  # p1, p2, p3, p4
@@ -35,14 +35,14 @@ def everything(db: whence.Database) -> dict[str, Witnesses]:
 
 def test_figure_2_the_provenance_of_all_nine_rows_after_each_step(monkeypatch: pytest.MonkeyPatch) -> None:
     steps: list[dict[str, Witnesses]] = []
-    derive = AnnotatedFixpoint._derive
+    merge = AnnotatedPolicy.merge
 
-    def watched(self: AnnotatedFixpoint, block: Codes) -> Codes:
-        changed = derive(self, block)
-        (reachable,) = self._derived
-        rows = self.live(reachable)
+    def watched(self: AnnotatedPolicy, block: Codes) -> Codes:
+        changed = merge(self, block)
+        (reachable,) = np.flatnonzero(self.mailbox.published).tolist()
+        rows = self.runner.store.live(reachable)
         said = zip(rows.tolist(), self.annotations_of(reachable, rows).tolist(), strict=True)
-        text = {tuple(row): self.functions.witnesses(handle, 9) for row, handle in said}
+        text = {tuple(row): self.formulas.witnesses(handle, 9) for row, handle in said}
         steps.append({"".join(map(word, row)): {frozenset(map(link, w)) for w in ws} for row, ws in text.items()})
         return changed
 
@@ -52,9 +52,9 @@ def test_figure_2_the_provenance_of_all_nine_rows_after_each_step(monkeypatch: p
             return str(db._runtime.dictionary.value(code))
 
         def link(name: int) -> str:
-            return "".join(map(word, provenance_of(db).names.rows(np.array([name]))[1][0].tolist()))
+            return "".join(map(word, provenance_of(db).variables.rows(np.array([name]))[1][0].tolist()))
 
-        monkeypatch.setattr(AnnotatedFixpoint, "_derive", watched)
+        monkeypatch.setattr(AnnotatedPolicy, "merge", watched)
         db.insert("link", links(FIGURE_2))
         assert steps == [BASE, STEP_1, STEP_2, STEP_2]
         assert everything(db) == STEP_2

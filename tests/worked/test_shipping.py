@@ -14,7 +14,9 @@ import numpy as np
 import whence
 from whence.annotate.absorption import Absorption
 from whence.engine.exchange.kernels.routing import route
-from whence.engine.recursion.annotated_partitioned_fixpoint import AnnotatedPartitionedFixpoint
+from whence.engine.recursion.fixpoint import annotated_policy
+from whence.engine.recursion.iterative import has_peers
+from whence.engine.recursion.policies.annotated import AnnotatedPolicy
 
 Row = tuple[str, str]
 Reasons = dict[Row, set[frozenset[int]]]
@@ -155,17 +157,19 @@ def reasons(db: whence.Database) -> Reasons:
     found: Reasons = {}
     crew = db._runtime.crew  # type: ignore[attr-defined]
     for partition in range(3):
-        (op,) = [op for op in crew._here(partition).flow.order if isinstance(op, AnnotatedPartitionedFixpoint)]
+        (op,) = filter(has_peers, crew._here(partition).flow.order)
+        policy = annotated_policy(op)
+        assert policy is not None
         relation = op.program.outputs["reachable"]
         rows = op.live(relation)
-        for (a, b), function in zip(rows.tolist(), op.annotations_of(relation, rows).tolist(), strict=True):
-            witnesses = op.functions.witnesses(function, 99)
-            found[NAMES[a], NAMES[b]] = {frozenset(map(link_of, [op] * len(w), w)) for w in witnesses}
+        for (a, b), function in zip(rows.tolist(), policy.annotations_of(relation, rows).tolist(), strict=True):
+            witnesses = policy.formulas.witnesses(function, 99)
+            found[NAMES[a], NAMES[b]] = {frozenset(map(link_of, [policy] * len(w), w)) for w in witnesses}
     return found
 
 
-def link_of(op: AnnotatedPartitionedFixpoint, variable: int) -> int:
-    _, ((a, b, *_),) = op.names.rows(np.array([variable]))
+def link_of(policy: AnnotatedPolicy, variable: int) -> int:
+    _, ((a, b, *_),) = policy.variables.rows(np.array([variable]))
     return 1 + LINKS.index((NAMES[a], NAMES[b]))
 
 
@@ -227,12 +231,7 @@ def test_traffic_is_counted_by_operator_and_said() -> None:
     with network("maintain = 'absorption'") as db:
         cut(db)
         crew = db._runtime.crew  # type: ignore[attr-defined]
-        own = [
-            op.shipped
-            for p in range(3)
-            for op in crew._here(p).flow.order
-            if isinstance(op, AnnotatedPartitionedFixpoint)
-        ]
+        own = [op.shipped for p in range(3) for op in filter(has_peers, crew._here(p).flow.order)]
         said = db.metrics()["shipped"]["reachable"]
         for which in ("epoch", "total"):
             parts = [getattr(shipped, which) for shipped in own]

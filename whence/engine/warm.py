@@ -26,12 +26,10 @@ from whence.engine.exchange.kernels import routing
 from whence.engine.exchange.messages import PartitionMessage
 from whence.engine.exchange.wire import MessageWriter, packed_size, packets
 from whence.engine.expressions.kernels import conditions
-from whence.engine.recursion.annotated_fixpoint import AnnotatedFixpoint
-from whence.engine.recursion.components import build_outputs, functions_of
-from whence.engine.recursion.fixpoint import POLICIES, Fixpoint
+from whence.engine.recursion.components import build_fixpoint, build_outputs
+from whence.engine.recursion.fixpoint import Fixpoint, annotated_policy
 from whence.engine.recursion.kernels import fixpoint as fixpoint_kernels
 from whence.engine.recursion.kernels.search import GATHER
-from whence.engine.recursion.partitioned_fixpoint import build_exchange
 from whence.engine.relational.aggregate import Aggregate
 from whence.engine.relational.kernels import aggregate, float_sum
 from whence.engine.relational.values import Values
@@ -44,7 +42,7 @@ from whence.model.types import BIGINT, DOUBLE, Column, Schema
 from whence.plan.algebra import logical
 from whence.plan.partitions.exchange import exchange
 from whence.plan.recursion.rule_model import Atom, RelationKind, Rule, RuleProgram, RuleRelation
-from whence.plan.recursion.settings import Maintain
+from whence.plan.recursion.settings import POLICIES, Maintain, Settings
 from whence.plan.streams.model import AT, Span
 
 
@@ -184,14 +182,15 @@ def _fixpoint(policy: str) -> None:
     rows = np.array([[1, 2], [2, 3]], np.int64)
     for change in (1, -1):
         fixpoint.apply([Batch(rows, np.full(2, change, np.int64))])
+        fixpoint.commit()
     fixpoint.holds(1, fixpoint.live(1))
-    memory = fixpoint.memory
-    memory.gather(np.zeros(1, np.int64), GATHER, False)
+    store = fixpoint.store
+    store.gather(np.zeros(1, np.int64), GATHER, False)
     none = np.empty((0, 2), np.int64)
-    memory.drive(fixpoint_kernels.emit_block, 0, 1, none, none)
+    store.drive(fixpoint_kernels.emit_block, 0, 1, none, none)
     for _ in range(2):
-        memory.grow()
-    memory.compact(at_least=0)
+        store.grow()
+    store.compact(at_least=0)
 
 
 def _provenance() -> None:
@@ -200,21 +199,20 @@ def _provenance() -> None:
     link, found = RuleRelation("link", triple, "external"), RuleRelation("found", triple, "best", 1)
     base = Rule(1, (0, 1, 2), (Atom(0, (0, 1, 2)),), (), (), 3)
     step = Rule(1, (0, 3, 4), (Atom(0, (0, 1, 2)), Atom(1, (1, 3, 4))), (), (), 5)
-    kept = Maintain("absorption")
     program = RuleProgram([link, found], [base, step])
-    fixpoint = AnnotatedFixpoint(
-        program, [], Dictionary(), {}, name="found", maintain=kept, algebra=lambda: functions_of(kept)
-    )
+    fixpoint = Fixpoint(program, [], Dictionary(), {}, name="found", policy=Maintain("absorption"))
+    policy = annotated_policy(fixpoint)
+    assert policy is not None
     rows = np.array([[1, 2, 5], [2, 3, 1], [1, 2, 4]], np.int64)
     for change in (1, -1):
         fixpoint.apply([Batch(rows, np.full(3, change, np.int64))])
         fixpoint.commit()
     fixpoint.apply([Batch(rows, np.ones(3, np.int64))])
-    fixpoint.annotations_of(1, fixpoint.live(1))
+    policy.annotations_of(1, fixpoint.live(1))
     fixpoint.undo()
-    names = fixpoint.names
-    names.find(*names.rows(np.zeros(1, np.int64)))
-    names.keep(np.zeros(1, np.int64))
+    variables = policy.variables
+    variables.find(*variables.rows(np.zeros(1, np.int64)))
+    variables.keep(np.zeros(1, np.int64))
 
 
 def _letters() -> None:
@@ -238,9 +236,7 @@ def _exchange(kind: RelationKind, maintain: Maintain | None = None) -> None:
     flow = Dataflow()
     flow.table("link", triple)
     builder = Builder(flow, Dictionary(), flow.views.__getitem__)
-    operator = build_exchange(
-        spec, builder, ("found",), name="found", depth_limit=100, row_limit=1000, maintain=maintain
-    )
+    operator = build_fixpoint(spec.rules, builder, ("found",), Settings("found", "dred", 100, 1000, maintain), spec)
     flow.install(build_outputs(operator, ("found",), (), builder))
     _run(flow, {})
     flow.commit()

@@ -35,7 +35,7 @@ from whence.engine.core.relation import Relation
 from whence.engine.exchange.messages import PartitionMessage, message_of_rows
 from whence.engine.exchange.ship import Ship
 from whence.engine.exchange.traffic import Traffic, counted
-from whence.engine.recursion.iterative import IterativeOperator
+from whence.engine.recursion.iterative import IterativeOperator, has_peers
 from whence.engine.relational.scan import Scan
 from whence.engine.streams.late import warn_of_late_rows
 from whence.engine.streams.promise import Promise, reaches
@@ -122,7 +122,7 @@ class Dataflow:
         for op in install.fresh:
             op.context = self.context
         self._ships |= {op.channel: op for op in install.fresh if isinstance(op, Ship)}
-        self._iterative += [op for op in install.fresh if isinstance(op, IterativeOperator)]
+        self._iterative += [op for op in install.fresh if has_peers(op)]
         if images is not None:
             try:
                 self.recomputed += install.restore(images, alone)
@@ -209,7 +209,7 @@ class Dataflow:
                     op.arranged.drop_index(cols)
         self._checkpointed = [op for op in self.order if isinstance(op, Retain) and op.checkpoints is not None]
         self._ships = {op.channel: op for op in self.order if isinstance(op, Ship)}
-        self._iterative = [op for op in self.order if isinstance(op, IterativeOperator)]
+        self._iterative = [op for op in self.order if has_peers(op)]
         used = {id(op.tracer) for op in self.order}
         self.tracers = {tracing: tracer for tracing, tracer in self.tracers.items() if id(tracer) in used}
 
@@ -442,7 +442,7 @@ class Dataflow:
             install.receive(ship, batch)
         sent = self._shipped(install.fill(stage), stage)
         for op in install.fresh:
-            if isinstance(op, IterativeOperator) and 0 <= stage - op.stage < op.delay:
+            if has_peers(op) and 0 <= stage - op.stage < op.delay:
                 sent += self._sent(op, stage, op.work(stage - op.stage, _mail(op, received)))
         return sent
 

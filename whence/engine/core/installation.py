@@ -16,7 +16,7 @@ from whence.engine.core.image import Image, Images, StaleImage
 from whence.engine.core.operator import Batch, Operator, upwards
 from whence.engine.core.relation import Relation
 from whence.engine.exchange.ship import Ship
-from whence.engine.recursion.iterative import IterativeOperator
+from whence.engine.recursion.iterative import has_peers
 from whence.engine.relational.scan import Scan
 from whence.engine.streams.stream import StreamOperator
 from whence.model.errors import DataError
@@ -63,7 +63,7 @@ class Installation:
             for i in op.inputs:
                 if isinstance(i, Ship) and id(i) in self._new:
                     self._contents.keep_if_none(i, Batch.empty(len(i.schema)))
-            if isinstance(op, (Ship, IterativeOperator)):
+            if isinstance(op, Ship) or has_peers(op):
                 op.prime([self._contents.of(i) for i in op.inputs])
             else:
                 self._fill(op)
@@ -77,7 +77,7 @@ class Installation:
 
     def after(self, stage: int) -> int | None:
         """Return the next stage that fills something."""
-        stages = [o.stage + p for o in self.fresh for p in range(o.delay if isinstance(o, IterativeOperator) else 1)]
+        stages = [o.stage + p for o in self.fresh for p in range(o.delay if has_peers(o) else 1)]
         return min((s for s in stages if s > stage), default=None)
 
     def commit(self) -> None:
@@ -86,7 +86,7 @@ class Installation:
             assert op.arranged is not None
             op.arranged.commit()
         for op in self.fresh:
-            if isinstance(op, IterativeOperator):
+            if has_peers(op):
                 op.commit()
 
     def undo(self) -> None:
@@ -189,7 +189,7 @@ class _FillProgress:
 
 
 def _is_remote(op: Operator) -> bool:
-    return isinstance(op, (Ship, IterativeOperator, StreamOperator))
+    return isinstance(op, (Ship, StreamOperator)) or has_peers(op)
 
 
 def _arrange(op: Operator, out: Batch) -> Batch:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from whence.engine.core.operator import Operator
-from whence.engine.recursion.annotated_fixpoint import AnnotatedFixpoint
+from whence.engine.recursion.fixpoint import annotated_policy
 from whence.engine.relational.scan import Scan
 
 
 class OperatorStats(NamedTuple):
     """Rows and bytes of an operator's own state, and of the relation that is kept of its output; where it maintains
-    provenance, the bytes of that, the derived rows that have it, and those of them that hold reasons back."""
+    provenance, the bytes of that, the derived rows that have it, and those of them that buffer reasons."""
 
     rows: int = 0
     bytes: int = 0
@@ -19,12 +19,13 @@ class OperatorStats(NamedTuple):
     kept_bytes: int = 0
     provenance: int = 0
     annotated: int = 0
-    held: int = 0
+    buffered: int = 0
 
 
 def measure(op: Operator) -> OperatorStats:
     """The figures of an operator; a table's relation is its own state."""
     kept = op.arranged if not isinstance(op, Scan) else None
     relation = (len(kept), kept.nbytes) if kept is not None else (0, 0)
-    provenance = op.provenance if isinstance(op, AnnotatedFixpoint) else (0, 0, 0)
+    policy = annotated_policy(op)
+    provenance = policy.provenance if policy is not None else (0, 0, 0)
     return OperatorStats(op.state_rows, op.state_bytes, *relation, *provenance)

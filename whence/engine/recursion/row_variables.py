@@ -1,7 +1,7 @@
-"""Names: one small number for each row that annotations speak of, whatever slot it stands in.
+"""Row variables: one small number for each row that annotations mention, whatever slot it is in.
 
-Law: equal rows of a relation have one name, as long as anything has it: slots move when a store is compacted, and rows
-leave and come again, but a function keeps meaning the same row. Names that nothing uses any more are given again.
+Law: equal rows of a relation have one variable, as long as anything mentions it: slots move when a store is compacted,
+and rows leave and come again, but a formula keeps meaning the same row. Variables that nothing mentions are reused.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from whence.engine.core.image import Image, StaleImage, with_room
 from whence.engine.recursion.kernels import annotations as an
 from whence.model.codes import Codes
 
-_FEW = 4096  # names that are not worth looking for those that can be freed
+_FEW = 4096  # variables that are not worth looking for those that can be freed
 
 
 class RowVariables:
-    """Names of rows of at most so many columns; shorter rows have zeros behind them.
+    """Variables of rows of at most `columns` columns; shorter rows have zeros behind them.
 
-    >>> names = RowVariables(2)
-    >>> ids = names.of(np.array([0, 0, 1, 0]), np.array([[1, 2], [3, 4], [1, 2], [1, 2]])); ids.tolist()
+    >>> variables = RowVariables(2)
+    >>> ids = variables.of(np.array([0, 0, 1, 0]), np.array([[1, 2], [3, 4], [1, 2], [1, 2]])); ids.tolist()
     [0, 1, 2, 0]
-    >>> [part.tolist() for part in names.rows(ids[1:3])]
+    >>> [part.tolist() for part in variables.rows(ids[1:3])]
     [[0, 1], [[3, 4], [1, 2]]]
-    >>> names.keep(ids[1:2]); names.find(np.array([1, 0]), np.array([[1, 2], [3, 4]])).tolist()
+    >>> variables.keep(ids[1:2]); variables.find(np.array([1, 0]), np.array([[1, 2], [3, 4]])).tolist()
     [-1, 1]
     """
 
@@ -32,11 +32,11 @@ class RowVariables:
         self._rows = np.zeros((64, 1 + columns), np.int64)
         self._table = np.full(256, -1, np.int64)
         self._free = np.empty(0, np.int64)
-        self._kept = 0  # names when some were last freed
-        self._counts = np.zeros(2, np.int64)  # names ever given, names free again
+        self._kept = 0  # variables when some were last freed
+        self._counts = np.zeros(2, np.int64)  # variables ever given, variables free again
 
     def of(self, relations: Codes, cells: Codes) -> Codes:
-        """The names of rows, given now to those that have none."""
+        """Return the variables of rows, given now to those that have none."""
         self._make_room(len(relations))
         out = np.empty(len(relations), np.int64)
         relations, cells = np.ascontiguousarray(relations, np.int64), np.ascontiguousarray(cells, np.int64)
@@ -44,20 +44,20 @@ class RowVariables:
         return out
 
     def find(self, relations: Codes, cells: Codes) -> Codes:
-        """The names of rows, -1 for those that have none."""
+        """Return the variables of rows, -1 for those that have none."""
         out = np.empty(len(relations), np.int64)
         relations, cells = np.ascontiguousarray(relations, np.int64), np.ascontiguousarray(cells, np.int64)
         an.lookup(self._rows, self._table, relations, cells, out)
         return out
 
-    def rows(self, names: Codes) -> tuple[Codes, Codes]:
-        """The relations and the cells of the rows with these names."""
-        found = self._rows[names]
+    def rows(self, variables: Codes) -> tuple[Codes, Codes]:
+        """Return the relations and the cells of the rows that variables mean."""
+        found = self._rows[variables]
         return np.ascontiguousarray(found[:, 0]), np.ascontiguousarray(found[:, 1:])
 
-    def keep(self, names: Codes) -> None:
-        """Free all names but these."""
-        kept = np.unique(names)
+    def keep(self, variables: Codes) -> None:
+        """Free all variables but these."""
+        kept = np.unique(variables)
         used = np.zeros(int(self._counts[0]), bool)
         used[kept] = True
         self._free = np.ascontiguousarray(np.flatnonzero(~used)[::-1])
@@ -73,18 +73,18 @@ class RowVariables:
             given = np.setdiff1d(np.arange(count), self.free, assume_unique=True)
             self._fill(given, 1 << (3 * (count + more)).bit_length())
 
-    def _fill(self, names: Codes, size: int) -> None:
+    def _fill(self, variables: Codes, size: int) -> None:
         self._table = np.full(size, -1, np.int64)
-        an.rehash(self._rows, self._table, np.ascontiguousarray(names), *self.rows(names))
+        an.rehash(self._rows, self._table, np.ascontiguousarray(variables), *self.rows(variables))
 
     @property
     def free(self) -> Codes:
-        """The names that were given and are nobody's now."""
+        """The variables that were given and are free again."""
         return self._free[: int(self._counts[1])]
 
     @property
     def grown(self) -> bool:
-        """Whether most names are newer than the last time some were freed."""
+        """Return whether most variables are newer than the last time some were freed."""
         return len(self) > 2 * self._kept + _FEW
 
     def __len__(self) -> int:
@@ -100,7 +100,7 @@ class RowVariables:
     def restore(self, image: Image) -> None:
         rows, free = image["rows"], image["free"]
         if rows.ndim != 2 or rows.shape[1] != 1 + self.columns:
-            raise StaleImage("named rows of another width")
+            raise StaleImage("rows of variables have another width")
         self._rows, self._free = with_room(rows, max(64, len(rows))), np.array(free, np.int64)
         self._counts[:] = len(rows), len(free)
         self._kept = len(self)

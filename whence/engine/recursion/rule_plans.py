@@ -68,7 +68,7 @@ class JoinOrder:
     steps: list[PlanAtom] = field(default_factory=list)
 
 
-class Compiled:
+class CompiledRules:
     """The static arrays of a `Store`: relations, indexes, plans, env, and the widths its slots need."""
 
     def __init__(self, program: RuleProgram, dictionary: Dictionary, policy: int):
@@ -94,7 +94,7 @@ class Compiled:
                 self.env[number, variable] = encode_value(value, type, dictionary)
 
     def _check_size(self) -> None:
-        """The kernels' scratch has room for so much and no more."""
+        """Refuse rules that do not fit into the kernels' scratch."""
         atoms = max(len(r.atoms) for r in self.program.rules)
         widest = max(self.program.relations, key=lambda r: len(r.schema))
         if atoms > st.MAX_ATOMS:
@@ -133,7 +133,8 @@ class Compiled:
         return plan
 
     def _preference(self, atom: Atom, known: set[int]) -> tuple[int, int, int]:
-        """Absences and single rows first, then the more columns bound the better, then what is not derived."""
+        """Return a sort key: absences and single rows first, then the more columns bound the better, then what is not
+        derived."""
         relation = self.program.relations[atom.relation]
         bound = sum(v is not None and v in known for v in atom.terms[: relation.keys])
         if relation.kind == "absence":
@@ -179,7 +180,7 @@ class Compiled:
         return binds, checks, _ready(known, waiting)
 
     def _number_indexes(self) -> None:
-        """Indexes of one relation stand together; each has a chain word in the slots of its relation."""
+        """Number the indexes, those of one relation together; each has a chain word in the slots of its relation."""
         keys = sorted(self._indexes)
         if max(len(keys), len(self.program.relations)) >= st.MAX_INDEXES:
             raise SqlError(f"{len(keys)} indexes would be needed by views that recurse together; that is too many")
@@ -242,7 +243,7 @@ class Compiled:
 
 
 def _ready(known: set[int], waiting: list[Op]) -> list[Op]:
-    """The operations that can be done now, in an order in which they can; taken out of `waiting`."""
+    """Take the operations out of `waiting` that can be done now, in an order in which they can."""
     done: list[Op] = []
     progress = True
     while progress:

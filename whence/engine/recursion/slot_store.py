@@ -1,4 +1,4 @@
-"""The arrays of a recursive component as the driver keeps them: allocated, grown, compacted, and handed to kernels."""
+"""Slots of a recursive component: its arrays are allocated, grown, compacted, saved, and handed to kernels here."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ import numpy as np
 from whence.engine.core.image import Image, StaleImage, taken
 from whence.engine.recursion.kernels import gather as ga
 from whence.engine.recursion.kernels import store as st
-from whence.engine.recursion.rule_plans import Compiled
+from whence.engine.recursion.rule_plans import CompiledRules
 from whence.model.codes import Codes
 from whence.model.record import KernelRecord
 from whence.plan.recursion.support import can_support
 
 _COUNTERS = (st.S_ROWS, st.S_DEAD, st.S_KEYS_USED, st.S_WORK)  # all of `scalar` that outlives an epoch
 _LAYOUT = (st.S_META, st.S_BODY, st.S_ATOMS, st.S_CHAIN, st.S_HEAP, st.S_FORGETS, st.S_POLICY)
-WORTH_TELLING = 100_000  # rows from which growth is progress
+_PROGRESS = 100_000  # rows from which growth is reported
 
 
 class SlotStore:
     """The growing arrays of a component and the calls that work on them."""
 
-    def __init__(self, compiled: Compiled, policy: int):
+    def __init__(self, compiled: CompiledRules, policy: int):
         self.compiled = compiled
         self._most_indexes = int(compiled.relations[:, st.R_INDEXES].max())
         self._witnesses = 0  # dead rows that the last compaction had to keep
@@ -67,7 +67,7 @@ class SlotStore:
             if status not in (st.GROW, st.FOREIGN_FULL):
                 return status
             self.grow()
-            if watch is not None and (rows := int(scalar[st.S_ROWS])) >= WORTH_TELLING:
+            if watch is not None and (rows := int(scalar[st.S_ROWS])) >= _PROGRESS:
                 watch(f"{rows:,} rows")
 
     def grow(self) -> None:
@@ -101,8 +101,8 @@ class SlotStore:
             st.rehash(k.address, old["rows"], old["keys"])
 
     def gather(self, rows: Codes, mode: int, backward: bool) -> tuple[Codes, Codes, int]:
-        """The derivations through rows (slots) or, `backward`, of them, see `kernels/gather.py`: how many belong to
-        each row, and the derivations [n, 1 + atoms + columns]; with what stopped it, if anything did."""
+        """Return the derivations through rows (slots) or, `backward`, of them (`kernels/gather.py`): how many belong to
+        each row, the derivations [n, 1 + atoms + columns], and the status that stopped the kernel, or OK."""
         scalar = self.k.scalar
         counts = np.zeros(len(rows), np.int64)
         scalar[st.S_CURSOR] = scalar[st.S_FOREIGN] = 0
@@ -112,14 +112,14 @@ class SlotStore:
         return counts, found, status
 
     def make_hopeful(self) -> None:
-        """Room to remember hopes follows the largest withdrawal seen; without room, rows are simply searched again."""
+        """Let the room for hopes follow the largest withdrawal seen; without room, rows are simply searched again."""
         wanted = 4 * int(self.k.scalar[st.S_TOUCHED])
         if wanted > len(self.k.hopes):
             self.k.replace(hopes=np.zeros((2 * wanted, 2), np.int32))
 
     def compact(self, at_least: int = 4096) -> Codes | None:
-        """Forget dead rows once they are more than the live ones, so that memory follows the live state; where each
-        slot is then, -1 for one that is gone."""
+        """Forget dead rows once they are more than the live ones, so that memory follows the live state; return where
+        each slot is then, -1 for one that is gone, or None if nothing moved."""
         k, s = self.k, self.k.scalar
         used, dead = int(s[st.S_ROWS]), int(s[st.S_DEAD])
         if dead - self._witnesses < max(at_least, used - dead):
@@ -146,8 +146,8 @@ class SlotStore:
         return moved
 
     def image(self) -> Image:
-        """The slots in use, the hash tables over them, the counters, and by what layout to read them. Queues, buckets
-        and the like are empty between epochs; plans and constants belong to the program."""
+        """Return the slots in use, the hash tables over them, the counters, and the layout to read them by. Queues,
+        buckets and the like are empty between epochs; plans and constants belong to the program."""
         k, s = self.k, self.k.scalar
         return {
             "cells": k.cells[: int(s[st.S_ROWS])],
@@ -162,7 +162,7 @@ class SlotStore:
         return {"layout": k.scalar[list(_LAYOUT)], "relations": k.relations, "indexes": k.indexes}
 
     def restore(self, image: Image) -> None:
-        """Take the slots of an image of the same layout; this memory must not have been used."""
+        """Take the slots of an image of the same layout; this store must not have been used."""
         for name, mine in self._layout().items():
             if name not in image or not np.array_equal(image[name], mine):
                 raise StaleImage(f"the {name} of a recursive component are laid out otherwise")
@@ -180,9 +180,17 @@ class SlotStore:
         self._witnesses = int(counters[-1])
 
     def count(self, relation: int) -> int:
+        """Return how many rows a relation has."""
         return int(st.live_rows(self.k.address, relation, np.empty((0, 1), np.int64)))
 
+    def holds(self, relation: int, rows: Codes) -> Codes:
+        """Return 1 for each row that a relation has, else 0."""
+        out = np.zeros(len(rows), np.int64)
+        st.contains(self.k.address, relation, np.ascontiguousarray(rows), out)
+        return out
+
     def live(self, relation: int) -> Codes:
+        """Return the rows of a relation."""
         count = self.count(relation)
         out = np.empty((count, len(self.compiled.program.relations[relation].schema)), np.int64)
         if count:

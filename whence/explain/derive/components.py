@@ -54,11 +54,11 @@ class Cone:
 
     def __init__(self, fixpoint: Fixpoint, builder: GraphBuilder):
         self.fixpoint, self.builder = fixpoint, builder
-        k = fixpoint.memory.k
+        k = fixpoint.store.k
         slots = int(k.scalar[st.S_ROWS])
         self._state = np.zeros(4, np.int64)
         self._atoms = int(k.scalar[st.S_ATOMS])
-        mark = _MARKS.pop(fixpoint.memory, None)
+        mark = _MARKS.pop(fixpoint.store, None)
         if mark is None or len(mark) < slots:
             mark = np.full(slots + slots // 8 + 16, -1, np.int32)
         out = np.empty((_FEW, 1 + self._atoms), np.int32)
@@ -69,9 +69,9 @@ class Cone:
 
     def release(self) -> None:
         """Leave the marks to the next question as they were; this cone is not used any more."""
-        a, memory = self._a, self.fixpoint.memory
+        a, store = self._a, self.fixpoint.store
         a.mark[a.slots[: int(self._state[ck.QUEUED])]] = -1
-        _MARKS[memory] = a.mark
+        _MARKS[store] = a.mark
 
     @property
     def waiting(self) -> bool:
@@ -80,7 +80,7 @@ class Cone:
 
     def ask(self, relation: int, rows: Codes) -> Codes:
         """The numbers of live rows of a relation."""
-        numbers, address = np.empty(len(rows), np.int64), self.fixpoint.memory.k.address
+        numbers, address = np.empty(len(rows), np.int64), self.fixpoint.store.k.address
         ck.slots_of(address, relation, np.ascontiguousarray(rows), numbers)
         self._make_room(ck.ROWS, len(rows))
         ck.number(numbers, self._a.slots, self._a.mark, self._state)
@@ -102,7 +102,7 @@ class Cone:
             self._nodes = np.concatenate([self._nodes, np.full(more, -1, np.int32)])
         if first == last:
             return []
-        k = self.fixpoint.memory.k
+        k = self.fixpoint.store.k
         m = int(k.scalar[st.S_META])
         slots = self._a.slots[first:last]
         relations = k.meta[slots, m] & st.RELATION
@@ -127,8 +127,8 @@ class Cone:
     def lets_in(self) -> bool:
         """Whether a row that keeps others away, by being there where it must not, keeps away a derivation that may
         matter here: of a row in this cone, or of one that is not there now and could lead to one."""
-        fixpoint, memory = self.fixpoint, self.fixpoint.memory
-        program, k = fixpoint.program, memory.k
+        fixpoint = self.fixpoint
+        program, k = fixpoint.program, fixpoint.store.k
         m, used = int(k.scalar[st.S_META]), int(k.scalar[st.S_ROWS])
         tags = k.meta[:used, m]
         present = {i for i, r in enumerate(program.relations) if r.kind == "absence" and fixpoint.count(i)}
@@ -156,26 +156,26 @@ class Cone:
 
     def _gather(self, rows: Codes) -> tuple[Codes, int]:
         """All derivations that have one of these rows in their body, as if it were as the rule wants it."""
-        memory = self.fixpoint.memory
-        scalar = memory.k.scalar
+        store = self.fixpoint.store
+        scalar = store.k.scalar
         budget, work = int(scalar[st.S_BUDGET]), int(scalar[st.S_WORK])
         scalar[st.S_BUDGET], scalar[st.S_KNOWN] = _NO_LIMIT, 0  # what is not there now may fail
-        _, found, status = memory.gather(rows, GATHER, False)
+        _, found, status = store.gather(rows, GATHER, False)
         scalar[st.S_BUDGET], scalar[st.S_WORK] = budget, work
         if len(self._a.mark) < int(scalar[st.S_ROWS]):
             self._make_room(ck.ROWS)
         return found, status
 
     def _run(self) -> None:
-        memory, a, state = self.fixpoint.memory, self._a, self._state
-        scalar = memory.k.scalar
+        store, a, state = self.fixpoint.store, self._a, self._state
+        scalar = store.k.scalar
         if len(a.out) < (guess := _EACH * int(state[ck.QUEUED] - state[ck.DONE])):
             a.out = np.empty((guess, 1 + self._atoms), np.int32)
         budget, work = int(scalar[st.S_BUDGET]), int(scalar[st.S_WORK])
         scalar[st.S_BUDGET], scalar[st.S_KNOWN] = _NO_LIMIT, 1
         try:
             while True:
-                status = memory.drive(ck.cone, a.slots, a.mark, a.counts, a.out, state)
+                status = store.drive(ck.cone, a.slots, a.mark, a.counts, a.out, state)
                 if status != st.OK:
                     raise EvaluationError(
                         f"a number went out of its range while looking for derivations in {self.fixpoint.name}"
@@ -188,7 +188,7 @@ class Cone:
 
     def _make_room(self, what: int, rows: int = 0) -> None:
         """For so many rows more, or for whatever it is that there was no room for."""
-        a, used = self._a, int(self.fixpoint.memory.k.scalar[st.S_ROWS])
+        a, used = self._a, int(self.fixpoint.store.k.scalar[st.S_ROWS])
         if what == ck.ROWS:
             if used > len(a.mark):
                 a.mark = np.concatenate([a.mark, np.full(2 * used - len(a.mark), -1, np.int32)])

@@ -30,7 +30,7 @@ from whence.plan.partitions.partition_keys import PartitionKeyUses
 from whence.plan.partitions.streams import MisplacedError
 from whence.plan.recursion.rule_model import RuleProgram
 from whence.plan.recursion.rules import compile_rules
-from whence.plan.recursion.settings import Maintain, Settings, maintains, partition_option, settings
+from whence.plan.recursion.settings import Settings, maintains, partition_option, settings
 from whence.plan.recursion.strata import Component
 from whence.plan.rewrite import optimize
 from whence.plan.streams.model import Retain, Stream
@@ -51,14 +51,8 @@ class PlannedComponent:
     rules: RuleProgram | None = None
     after: tuple[tuple[str, Node], ...] = ()
     strategy: str = ""
-    policy: str = ""
-    depth_limit: int = 0
-    row_limit: int = 0
-    name: str = ""
-    exchange: Exchange | None = (
-        None  # where rows travel inside the recursion, see engine/recursion/partitioned_fixpoint.py
-    )
-    maintain: Maintain | None = None  # the provenance that is kept of it, instead of a policy
+    settings: Settings | None = None  # of a recursive component
+    exchange: Exchange | None = None  # where rows travel inside the recursion, see engine/recursion/mailbox.py
 
 
 @dataclass(frozen=True)
@@ -341,12 +335,8 @@ def _recursive(draft: _Draft, placer: DistributionEnforcer, views: dict[str, Dis
         rules=made,
         after=tuple(after),
         strategy=strategy,
-        policy=own.policy,
-        depth_limit=own.depth_limit,
-        row_limit=own.row_limit,
-        name=own.name,
+        settings=own,
         exchange=spec,
-        maintain=own.maintain,
     )
 
 

@@ -5,7 +5,7 @@ that holds it reads rows routed by it, and an atom that does not reads all rows.
 wherever they lie, while the others read all.
 
 A derived relation is therefore kept in a few **copies**: by a column, or everywhere. Rules read copies and derive
-*local* rows, which are sent to the copies they belong to (`engine/recursion/partitioned_fixpoint.py`). So the local
+*local* rows, which are sent to the copies they belong to (`engine/recursion/mailbox.py`). So the local
 rules are not recursive: to them a copy is one more external relation.
 
     reachable(x, y) <- link(x, y)                    link by dst, as the other rule wants it anyway
@@ -57,12 +57,12 @@ class Copy:
 
 @dataclass(frozen=True)
 class Exchange:
-    """What `engine/recursion/partitioned_fixpoint.py` runs. Relations of the local rules are external ones, for which
-    `wishes` says where their rows must be; copies (external too, but without a source), perhaps with their best values;
-    and the rows derived here. `forgets` says that a best value may stand on an older one of its own group
+    """What a fixpoint with peers runs (`engine/recursion/mailbox.py`). Relations of the local rules are external ones,
+    for which `wishes` says where their rows must be; copies (external too, but without a source), perhaps with their
+    best values; and the rows derived here. `forgets` says that a best value may stand on an older one of its own group
     (`plan/recursion/support.py`). `origin` gives, for each local relation, the relation of the component's rules whose
-    rows it holds: by it a row has the same name in all places. Local rules have the numbers of the component's; behind
-    those come the ones that keep the best values of copies."""
+    rows it holds: by it a row has the same variable in all places. Local rules have the numbers of the component's;
+    behind those come the ones that keep the best values of copies."""
 
     rules: RuleProgram
     wishes: tuple[tuple[int, RequiredDistribution], ...]  # by external relation, in the order of the relations

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from whence.engine.core.operator import upwards
-from whence.engine.recursion.annotated_fixpoint import AnnotatedFixpoint
-from whence.engine.recursion.fixpoint import Port
+from whence.engine.recursion.fixpoint import Port, annotated_policy
+from whence.engine.recursion.policies.annotated import AnnotatedPolicy
 from whence.model.codes import Codes, Dictionary, decode_value
 from whence.model.errors import CatalogError
 from whence.plan.recursion.rule_model import RuleRelation
@@ -58,20 +58,20 @@ def annotation(runtime: Embedded, name: str, row: Row, columns: Mapping[str, Any
     with looking_into(runtime, name) as catalog:
         kept = _kept(catalog, name)
         meant, codes = present(catalog, name, row, columns)
-        fixpoint, handle = _handle(catalog, kept, name, codes)
-        functions = fixpoint.functions
+        policy, handle = _handle(catalog, kept, name, codes)
+        formulas = policy.formulas
         return Annotation(
             view=name,
             row=meant,
             epoch=runtime.epoch,
-            maintain=fixpoint.maintain.algebra,
-            propagate=fixpoint.maintain.text,
-            representation=fixpoint.form,
+            maintain=policy.maintain.algebra,
+            propagate=policy.maintain.text,
+            representation=policy.form,
             witnesses=tuple(
-                tuple(_facts(fixpoint, witness, catalog.dictionary)) for witness in functions.witnesses(handle, limit)
+                tuple(_facts(policy, witness, catalog.dictionary)) for witness in formulas.witnesses(handle, limit)
             ),
-            count=functions.count(handle),
-            bytes=int(functions.sizes(np.array([handle]))[0]),
+            count=formulas.count(handle),
+            bytes=int(formulas.sizes(np.array([handle]))[0]),
         )
 
 
@@ -84,7 +84,7 @@ def _kept(catalog: Catalog, name: str) -> list[Port]:
         ports = [op]
     else:  # a query over the best values of its own recursion
         ports = [p for p in upwards([op]) if isinstance(p, Port) and _name(p).partition("$")[0] == name]
-    if not ports or not all(isinstance(port.fixpoint, AnnotatedFixpoint) for port in ports):
+    if not ports or not all(annotated_policy(port.fixpoint) for port in ports):
         raise CatalogError(
             f"\"{name}\" does not maintain provenance: make it WITH (maintain = 'absorption'), or ask why, which needs "
             "none"
@@ -96,23 +96,23 @@ def _name(port: Port) -> str:
     return port.fixpoint.program.relations[port.relation].name
 
 
-def _handle(catalog: Catalog, ports: list[Port], name: str, row: Codes) -> tuple[AnnotatedFixpoint, int]:
+def _handle(catalog: Catalog, ports: list[Port], name: str, row: Codes) -> tuple[AnnotatedPolicy, int]:
     """The function of a view's row: of a row with several best values, what suffices for all of them."""
     names = list(catalog.program.views[name].schema.names)
-    fixpoint, parts = ports[0].fixpoint, []
-    assert isinstance(fixpoint, AnnotatedFixpoint)
+    policy, parts = annotated_policy(ports[0].fixpoint), []
+    assert policy is not None
     for port in ports:
         columns = list(range(len(port.schema)))
         if len(ports) > 1 or len(names) != len(columns):
             columns = [names.index(column) for column in port.schema.names]
         parts.append((port.relation, np.ascontiguousarray(row[:, columns])))
-    return fixpoint, int(fixpoint.annotations_together(parts)[0])
+    return policy, int(policy.annotations_together(parts)[0])
 
 
-def _facts(fixpoint: AnnotatedFixpoint, witness: tuple[int, ...], dictionary: Dictionary) -> list[Fact]:
-    relations, cells = fixpoint.names.rows(np.array(witness, np.int64))
+def _facts(policy: AnnotatedPolicy, witness: tuple[int, ...], dictionary: Dictionary) -> list[Fact]:
+    relations, cells = policy.variables.rows(np.array(witness, np.int64))
     return [
-        _fact(fixpoint.program.relations[relation], row, dictionary)
+        _fact(policy.runner.program.relations[relation], row, dictionary)
         for relation, row in zip(relations.tolist(), cells.tolist(), strict=True)
     ]
 

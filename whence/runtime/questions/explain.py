@@ -9,7 +9,8 @@ import pyarrow as pa
 
 from whence.engine.core.operator import Operator, upwards
 from whence.engine.core.operator_stats import OperatorStats
-from whence.engine.recursion.annotated_fixpoint import AnnotatedFixpoint
+from whence.engine.recursion.fixpoint import Fixpoint, annotated_policy
+from whence.engine.recursion.policies.annotated import AnnotatedPolicy
 from whence.engine.relational.scan import Scan
 from whence.plan.algebra import logical
 from whence.plan.algebra.expressions import Volatile
@@ -50,8 +51,10 @@ def explain_view(runtime: Embedded, name: str) -> str:
     if soft:
         lines.append(f"rows expire: {', '.join(soft)}")
     lines.append(f"algebra {op.annotation}")
-    for found in (o for o in upwards([op]) if isinstance(o, AnnotatedFixpoint) and name in o.name.split(", ")):
-        say = provenance(found, measure(found))
+    for found, policy in _annotated(upwards([op])):
+        if name not in found.name.split(", "):
+            continue
+        say = provenance(policy, measure(found))
         size, each = (in_bytes(int(say[figure])) for figure in ("provenance_bytes", "provenance_bytes_per_row"))
         how = f"maintain {say['maintain']}, propagate {say['propagate']}, as {say['representation']}"
         lines.append(f"{how}: {size} of provenance, {each} a row, {say['rows_held']:,} rows hold reasons back")
@@ -83,15 +86,20 @@ def _provenance_line(name: str, planned: Program) -> str:
     return f"provenance {traces.tracing.mode} of {', '.join(traces.sources)}{how}"
 
 
-def provenance(op: AnnotatedFixpoint, size: OperatorStats) -> dict[str, int | str]:
-    """How a component keeps its provenance, and how much that is."""
+def _annotated(ops: Iterable[Operator]) -> list[tuple[Fixpoint, AnnotatedPolicy]]:
+    """Return the fixpoints that maintain annotations, and their policies."""
+    return [(op, policy) for op in ops if isinstance(op, Fixpoint) and (policy := annotated_policy(op)) is not None]
+
+
+def provenance(policy: AnnotatedPolicy, size: OperatorStats) -> dict[str, int | str]:
+    """Say how a component keeps its provenance, and how much that is."""
     return {
-        "maintain": op.maintain.algebra,
-        "propagate": op.maintain.text,
-        "representation": op.form,
+        "maintain": policy.maintain.algebra,
+        "propagate": policy.maintain.text,
+        "representation": policy.form,
         "provenance_bytes": size.provenance,
         "provenance_bytes_per_row": round(size.provenance / max(1, size.annotated)),
-        "rows_held": size.held,
+        "rows_held": size.buffered,
     }
 
 
@@ -242,7 +250,8 @@ def metrics(runtime: Embedded) -> dict[str, Any]:
 
 def _counters(runtime: Embedded) -> dict[str, Any]:
     flow, lifetimes, sizes = runtime.catalog.flow, runtime.catalog.lifetimes, runtime.catalog.sizes()
-    measure = runtime.catalog.measure() if any(isinstance(op, AnnotatedFixpoint) for op in flow.order) else None
+    annotated = _annotated(flow.order)
+    measure = runtime.catalog.measure() if annotated else None
     return {
         "epoch": runtime.epoch,
         "epoch_seconds": runtime.seconds,
@@ -256,9 +265,7 @@ def _counters(runtime: Embedded) -> dict[str, Any]:
         "operators": len(flow.order),
         "state_bytes": flow.state_bytes + sum(life.nbytes for life in lifetimes.values()),
         "dictionary": len(runtime.dictionary),
-        "provenance": {
-            op.name: provenance(op, measure(op)) for op in flow.order if measure and isinstance(op, AnnotatedFixpoint)
-        },
+        "provenance": {op.name: provenance(policy, measure(op)) for op, policy in annotated if measure},
     }
 
 

@@ -20,9 +20,6 @@ which is safe because deriving a live row again changes nothing.
 
 from __future__ import annotations
 
-import numpy as np
-
-from whence.engine.recursion.kernels.binding import NULL
 from whence.engine.recursion.kernels.derive import (
     emit,
     has_room,
@@ -36,13 +33,11 @@ from whence.engine.recursion.kernels.derive import (
 )
 from whence.engine.recursion.kernels.search import FORWARD, OVERDELETE, SEARCH_ANY, SEARCH_SAME, run, search
 from whence.engine.recursion.kernels.store import (
-    ABSENCE,
     ALIVE,
     BEST,
     DRED,
+    FOREIGN_FULL,
     GROW,
-    MAX_COPIES,
-    OVERFLOW,
     R_FORWARD,
     R_FORWARDS,
     R_KEYS,
@@ -59,6 +54,7 @@ from whence.engine.recursion.kernels.store import (
     S_CHOSEN,
     S_CURSOR,
     S_DEAD,
+    S_FOREIGN,
     S_FOUND,
     S_HEAD,
     S_HEAP,
@@ -77,59 +73,9 @@ from whence.engine.recursion.kernels.store import (
     TOUCHED,
     WITHDRAWN,
     Ints,
-    add_row,
-    find,
     store,
 )
 from whence.model.jit import kernel
-
-
-@kernel
-def feed(address: int, rows: Ints, deleting: bool) -> None:
-    """Apply external changes [n, 2 + columns] (relation, change of multiplicity, cells) and queue the rows that flip.
-
-    With `deleting`, those that can only remove derivations (positive rows lost, absences ended); else the others.
-    """
-    k = store(address)
-    scalar, meta = k.scalar, k.meta
-    m = scalar[S_META]
-    for i in range(scalar[S_CURSOR], len(rows)):
-        relation, change = rows[i, 0], rows[i, 1]
-        absence = k.relations[relation, R_KIND] == ABSENCE
-        if ((change > 0) == absence) != deleting:
-            continue
-        scalar[S_CURSOR] = i
-        if not has_room(k):
-            return
-        n = k.relations[relation, R_WIDTH]
-        for c in range(n):
-            scalar[S_SCRATCH + c] = rows[i, 2 + c]
-        row = find(k, relation, n)
-        if row < 0:
-            row = add_row(k, relation)
-            if row < 0:
-                return
-        before = np.int64(meta[row, m + 1])
-        if abs(before + change) >= MAX_COPIES:
-            scalar[S_STATUS] = OVERFLOW
-            return
-        meta[row, m + 1] = before + change
-        if before <= 0 and before + change > 0:
-            touch(k, row, 0)
-            meta[row, m] = meta[row, m] | ALIVE
-            if absence and deleting:
-                meta[row, m] |= WITHDRAWN  # DRED's join still sees the absence it was
-            scalar[S_DEAD] -= 1
-        elif before > 0 and before + change <= 0:
-            touch(k, row, 1)
-            meta[row, m] = meta[row, m] & ~ALIVE
-            if not absence:
-                meta[row, m] |= WITHDRAWN
-            scalar[S_DEAD] += 1
-        else:
-            continue
-        push(k, NULL, row)
-    scalar[S_CURSOR] = len(rows)
 
 
 @kernel
@@ -201,18 +147,38 @@ def withdraw(address: int) -> None:
 
 
 @kernel
-def overdelete(address: int) -> None:
-    """DRED, step 1: the queue holds rows that died; whatever has a derivation through them dies too."""
+def _send(k, row, relation):
+    """Write a row down in `foreign`, as (relation, …, cells), to be sent; False if there is no room."""
+    n, atoms = k.scalar[S_FOREIGN], k.scalar[S_ATOMS]
+    if n >= len(k.foreign):
+        k.scalar[S_STATUS] = FOREIGN_FULL
+        return False
+    k.foreign[n, 0] = relation
+    for c in range(k.relations[relation, R_WIDTH]):
+        k.foreign[n, 1 + atoms + c] = k.cells[row, c]
+    k.scalar[S_FOREIGN] = n + 1
+    return True
+
+
+@kernel
+def overdelete(address: int, sent: Ints) -> None:
+    """DRED, step 1: the queue holds rows that died; whatever has a derivation through them dies too.
+
+    Rows of relations that are `sent` elsewhere are written down, not joined."""
     k = store(address)
     scalar = k.scalar
     while scalar[S_HEAD] < scalar[S_TAIL]:
         heap = scalar[S_HEAP] != 0
         row = k.queue[0, 1] if heap else k.queue[scalar[S_HEAD] & (len(k.queue) - 1), 1]
         relation = k.meta[row, scalar[S_META]] & RELATION
-        first = k.relations[relation, R_FORWARD]
-        for i in range(first, first + k.relations[relation, R_FORWARDS]):
-            if not run(k, k.plans[i], OVERDELETE, row):
+        if sent[relation]:
+            if not _send(k, row, relation):
                 return
+        else:
+            first = k.relations[relation, R_FORWARD]
+            for i in range(first, first + k.relations[relation, R_FORWARDS]):
+                if not run(k, k.plans[i], OVERDELETE, row):
+                    return
         if heap:
             pop_heap(k)  # all priorities are equal here, so what was pushed meanwhile stands behind it
         else:
@@ -252,8 +218,10 @@ def rederive(address: int) -> None:
 
 
 @kernel
-def propagate(address: int) -> None:
-    """Step 3: join every queued row forward until the queue is empty."""
+def propagate(address: int, sent: Ints) -> None:
+    """Step 3: join every queued row forward until the queue is empty.
+
+    Rows of relations that are `sent` elsewhere are written down, not joined: once, or once for each value they get."""
     k = store(address)
     scalar, meta = k.scalar, k.meta
     m = scalar[S_META]
@@ -263,12 +231,15 @@ def propagate(address: int) -> None:
         tag = meta[row, m]
         relation = tag & RELATION
         stale = heap and k.queue[0, 0] != priority_of(k, row, relation)
+        away = sent[relation] != 0
         # What only came back can only bring others back: when none is missing, it has nothing to say.
         idle = not heap and tag & REVIVED and scalar[S_WITHDRAWN] == 0
+        if away and not stale and not _send(k, row, relation):
+            return
         if heap:
             priority = k.queue[0, 0]
             pop_heap(k)
-        if not (stale or idle):
+        if not (stale or idle or away):
             first = k.relations[relation, R_FORWARD]
             for i in range(first, first + k.relations[relation, R_FORWARDS]):
                 if not run(k, k.plans[i], FORWARD, row):
@@ -297,8 +268,9 @@ def emit_block(address: int, rule: int, relation: int, rows: Ints, bodies: Ints)
 
 
 @kernel
-def collect(address: int, out: Ints) -> int:
-    """End an epoch: write the net changes [2 * touched, 2 + columns] (relation, change, cells) and forget the rest."""
+def collect(address: int, wanted: Ints, out: Ints) -> int:
+    """End an epoch: write the net changes [2 * touched, 2 + columns] (relation, change, cells) of `wanted` relations,
+    forget the others, and return how many were written."""
     k = store(address)
     scalar, meta = k.scalar, k.meta
     m = scalar[S_META]
@@ -308,12 +280,12 @@ def collect(address: int, out: Ints) -> int:
         tag = meta[row, m]
         meta[row, m] = tag & ~(TOUCHED | WITHDRAWN | RETRY | REVIVED)
         relation = tag & RELATION
-        kind = k.relations[relation, R_KIND]
-        if kind < SET:
+        if not wanted[relation]:
             continue
         keys, width = k.relations[relation, R_KEYS], k.relations[relation, R_WIDTH]
         after = 1 if tag & ALIVE else 0
-        moved = kind == BEST and before and after and k.cells[row, keys] != k.touched[i, 1]
+        best = k.relations[relation, R_KIND] == BEST
+        moved = best and before and after and k.cells[row, keys] != k.touched[i, 1]
         if before == after and not moved:
             continue
         if before:
@@ -321,7 +293,7 @@ def collect(address: int, out: Ints) -> int:
             out[n, 1] = -1
             for c in range(width):
                 out[n, 2 + c] = k.cells[row, c]
-            if kind == BEST:
+            if best:
                 out[n, 2 + keys] = k.touched[i, 1]
             n += 1
         if after:

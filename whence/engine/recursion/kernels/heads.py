@@ -13,7 +13,6 @@ from whence.engine.recursion.kernels.store import (
     R_KEYS,
     R_KIND,
     R_SIGN,
-    R_WIDTH,
     RELATION,
     RETRY,
     REVIVED,
@@ -128,34 +127,6 @@ def find_rows(address: int, relation: int, rows: Ints, out: Ints) -> None:
             elif keys < rows.shape[1] and k.cells[row, keys] != rows[i, keys]:
                 row = -1
         out[i] = row
-
-
-@kernel
-def copies(address: int, changes: Ints, out: Ints) -> None:
-    """How often the external row of each change is there; 0 for one that is not known."""
-    k = store(address)
-    for i in range(len(changes)):
-        row = _external(k, changes, i)
-        out[i] = k.meta[row, k.scalar[S_META] + 1] if row >= 0 else 0
-
-
-@kernel
-def set_copies(address: int, changes: Ints, before: Ints) -> None:
-    """Let the external row of each change be there so often."""
-    k = store(address)
-    for i in range(len(changes)):
-        row = _external(k, changes, i)
-        if row >= 0:
-            k.meta[row, k.scalar[S_META] + 1] = before[i]
-
-
-@kernel
-def _external(k, changes, i):
-    """The slot of a change's row, or -1."""
-    n = k.relations[changes[i, 0], R_WIDTH]
-    for c in range(n):
-        k.scalar[S_SCRATCH + c] = changes[i, 2 + c]
-    return find(k, changes[i, 0], n)
 
 
 @kernel

@@ -92,8 +92,7 @@ RELATION = 0xFFFF
     S_HOPES,  # entries in hopes
     S_WANTED,  # the rank for which there was no bucket
     S_FORGETS,  # 1 if a best value may stand on an older value of its own group, see plan/recursion/support.py
-    # 1 if what is derived existed before, so that a derivation that fails is passed over, see engine/core/replaying.py
-    S_KNOWN,
+    S_KNOWN,  # 1 in replay mode: a derivation that fails is skipped, see engine/core/epoch_context.py
     S_EFFORT,  # limit on S_WORK, or 0
 ) = range(32)
 S_SCRATCH = 32  # key under construction

@@ -26,7 +26,6 @@ from whence.engine.core.lifetimes import Lifetimes
 from whence.engine.core.operator import Batch, Operator
 from whence.engine.core.operator_stats import OperatorStats, measure
 from whence.engine.recursion.components import build_fixpoint, build_outputs
-from whence.engine.recursion.partitioned_fixpoint import build_exchange
 from whence.engine.relational.scan import Scan
 from whence.engine.streams.retain import is_stream
 from whence.model.codes import Codes, Dictionary
@@ -282,27 +281,8 @@ class Partition:
             (name,) = part.views
             return {name: self._builder.build(part.node)}
         assert part.rules is not None
-        if part.exchange is not None:
-            exchange = build_exchange(
-                part.exchange,
-                self._builder,
-                part.views,
-                name=part.name,
-                maintain=part.maintain,
-                depth_limit=part.depth_limit,
-                row_limit=part.row_limit,
-            )
-            return build_outputs(exchange, part.views, part.after, self._builder)
-        fixpoint = build_fixpoint(
-            part.rules,
-            self._builder,
-            part.views,
-            name=part.name,
-            policy=part.policy,
-            depth_limit=part.depth_limit,
-            row_limit=part.row_limit,
-            maintain=part.maintain,
-        )
+        assert part.settings is not None
+        fixpoint = build_fixpoint(part.rules, self._builder, part.views, part.settings, part.exchange)
         return build_outputs(fixpoint, part.views, part.after, self._builder)
 
     # -- what may be asked of it, between two runs -------------------------------------------------------------------

@@ -1,0 +1,30 @@
+"""Policies: how a derived row of a recursive component chooses, and loses, what it stands on.
+
+    policy      what a row keeps                                when external rows go
+    support     one chosen derivation, of rows of smaller rank  withdrawn by rank, unless another derivation is found
+    dred        nothing                                         whatever has some derivation through them dies; what
+                                                                still can be derived comes back
+    absorption  which sets of base rows suffice for it          false is put in their place; what is false dies
+    relative    its derivations, as edges between rows          the same
+
+`policy` is the protocol, `plain` what the first two share, `annotated` what the last two do. Every policy works with a
+mailbox, without peers or with them; `Mailbox.admit` says which one can.
+"""
+
+from __future__ import annotations
+
+from whence.engine.recursion.mailbox import Mailbox
+from whence.engine.recursion.policies.absorption import AbsorptionPolicy
+from whence.engine.recursion.policies.dred import DRed
+from whence.engine.recursion.policies.policy import Policy
+from whence.engine.recursion.policies.relative import RelativePolicy
+from whence.engine.recursion.policies.support import Support
+from whence.engine.recursion.rule_runner import RuleRunner
+from whence.plan.recursion.settings import Maintain
+
+
+def make_policy(policy: str | Maintain, runner: RuleRunner, mailbox: Mailbox) -> Policy:
+    """Make the policy that a view asks for."""
+    if isinstance(policy, Maintain):
+        return (RelativePolicy if policy.algebra == "relative" else AbsorptionPolicy)(policy, runner, mailbox)
+    return (Support if policy == "support" else DRed)(runner, mailbox)

@@ -1,0 +1,182 @@
+"""What policies without annotations have in common: a row is there or not, and a deletion withdraws and searches again.
+
+Law: when a phase REMOVE ends in all partitions, every row that is left is derivable; DERIVE adds only what is derived
+from such rows, and all of it. A state is a function of the external rows (and, of a partition, of what its copies were
+sent), so an epoch is rewound by feeding what takes its changes back, or, if it broke off in the middle, by deriving
+anew from what the store was fed. What fails on the way back is passed over, so neither can break off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from whence.engine.core.epoch_context import EpochContext
+from whence.engine.core.image import Image
+from whence.engine.core.operator import Batch
+from whence.engine.exchange.messages import PartitionMessage
+from whence.engine.recursion.kernels import externals as ext
+from whence.engine.recursion.kernels import fixpoint as fx
+from whence.engine.recursion.kernels import store as st
+from whence.engine.recursion.mailbox import Mailbox
+from whence.engine.recursion.policies.policy import DERIVE, PEER_ROUNDS, REMOVE, TIDY, Policy
+from whence.engine.recursion.rule_runner import NO_LIMIT, LimitReached, RuleRunner
+from whence.engine.recursion.senders import Senders
+from whence.engine.recursion.slot_store import SlotStore
+from whence.model.codes import Codes
+
+
+class PlainPolicy(Policy):
+    """Rows that stand on derivations: `withdraw` is what support and dred do differently."""
+
+    def __init__(self, runner: RuleRunner, mailbox: Mailbox):
+        self.senders = Senders(runner, mailbox)
+        self._log: list[Codes] = []  # all that was fed in this epoch
+        self._logged = True
+        valued = any(relation.kind == "best" for relation in runner.program.relations)
+        self.phases = 3 if valued and mailbox.shared else 2
+        super().__init__(runner, mailbox)
+
+    def withdraw(self) -> None:
+        """Withdraw what loses its derivation by the rows that were fed or posted last."""
+        raise NotImplementedError
+
+    def rederive(self) -> None:
+        """Search withdrawn rows again among those that live."""
+        self.runner.call(fx.rederive, restart=True)
+
+    # -- an epoch ----------------------------------------------------------------------------------------------------
+
+    def begin(self, context: EpochContext, logged: bool = True, known: int = 0) -> None:
+        super().begin(context, logged, known)
+        self.senders.begin()
+        self._log, self._logged = [], logged
+        limits, counted = self.runner.limits, self.mailbox.shared and not context.replaying
+        self._steps = limits.depth if counted else NO_LIMIT  # without peers the kernels count
+        self._rounds, self._most = 0, limits.rounds(PEER_ROUNDS) if counted else NO_LIMIT
+
+    def waits(self, phase: int) -> bool:
+        if phase <= self._phase:
+            return False
+        scalar = self.runner.store.k.scalar
+        if phase == TIDY:
+            return int(scalar[st.S_TOUCHED]) > 0
+        adds = self.runner.adds(self._pending)
+        if phase == REMOVE:
+            return not adds.all()
+        return bool(adds.any()) or self.senders.are_suspended or int(scalar[st.S_WITHDRAWN]) > 0
+
+    def work(self, phase: int, received: Mapping[str, Batch]) -> list[PartitionMessage]:
+        first, mail = self._enter(phase), self.senders.read(received)
+        if phase == REMOVE:
+            self._remove(mail, first)
+        elif phase == DERIVE:
+            self._derive(mail, first)
+        else:
+            self._discount(mail)
+            if first:
+                self._discount(self.senders.retract())
+        return self.senders.messages()
+
+    def _remove(self, mail: Codes, first: bool) -> None:
+        if first:
+            self._feed(self._pending, True)
+        while True:
+            if len(mail):
+                self._feed(self.senders.suspend(mail), True)
+            self.withdraw()
+            mail = self.senders.post(-1)
+            if not len(mail):
+                return
+
+    def _derive(self, mail: Codes, first: bool) -> None:
+        self._rounds += 1
+        if self._rounds > self._most:
+            raise LimitReached(f"{self._most:,} rounds")
+        if first:
+            resumed = self.senders.resume()
+            self.rederive()
+            self._feed(resumed, False)
+            self._feed(self._pending, False)
+        steps = 0
+        while True:
+            self._feed(mail, False)
+            self.runner.propagate()
+            mail = self.senders.post(1)
+            if not len(mail):
+                return
+            steps += 1
+            if steps > self._steps:
+                raise LimitReached()
+
+    def _feed(self, changes: Codes, deleting: bool) -> None:
+        """Apply those of some changes that take derivations away, or those that bring them; logged as far as done."""
+        if not len(changes):
+            return
+        mine = self.runner.adds(changes) != deleting
+        if not mine.all():
+            changes = np.ascontiguousarray(changes[mine])
+        try:
+            self.runner.call(ext.feed, changes, deleting, restart=True)
+        finally:
+            if self._logged:
+                self._log.append(changes[: int(self.runner.store.k.scalar[st.S_CURSOR])])
+
+    def _discount(self, changes: Codes) -> None:
+        ext.discount(self.runner.store.k.address, changes)
+        if self._logged:
+            self._log.append(changes)
+
+    @property
+    def added(self) -> Codes:
+        """Return the external changes that bring derivations, or else what came by a message."""
+        found = super().added
+        return found if len(found) else next((fed for fed in reversed(self._log) if len(fed)), found)
+
+    def commit(self) -> None:
+        self._log = []
+        self.runner.store.compact()
+
+    # -- going back --------------------------------------------------------------------------------------------------
+
+    def rewind(self, broken: bool) -> None:
+        if not self._logged:  # it was being filled, and is given up
+            self.start()
+            return
+        runner = self.runner
+        back = runner.added_up(self._log)
+        back[:, 1] *= -1
+        if broken:
+            back = runner.added_up([runner.external_rows(), back])
+            self.start()
+        runner.limit(limited=False)
+        self._feed(back, True)
+        self.withdraw()
+        self.rederive()
+        self._feed(back, False)
+        runner.propagate()
+        runner.forget_touched()
+        self._log = []
+        runner.store.compact()
+
+    def set_aside(self) -> SlotStore:
+        state = self.runner.store
+        self.start()
+        return state
+
+    def put_back(self, state: object) -> None:
+        assert isinstance(state, SlotStore)
+        self.runner.store, self._log = state, []
+
+    # -- state -------------------------------------------------------------------------------------------------------
+
+    @property
+    def channels(self) -> list[str]:
+        return self.senders.channels
+
+    def image(self) -> Image:
+        return self.runner.store.image()
+
+    def restore(self, image: Image) -> None:
+        self.runner.store.restore(image)
