@@ -131,7 +131,7 @@ def test_malformed_messages(spark: Any, tmp_path: Path, text: str, why: str) -> 
 def test_errors_that_are_not_skipped(spark: Any, tmp_path: Path) -> None:
     db = Pretend(spark, tmp_path, SQL)
     row = {"id": 1, "who": "a", "total": 1}
-    with pytest.raises(DataError, match="table orders: a truncation, which does not say which rows it took"):
+    with pytest.raises(DataError, match="table orders: a truncation, which does not name its rows"):
         take(db, values(spark, message("t")), "orders", on_error="skip")
     with pytest.raises(DataError, match=r"column total: 'F3A=' is not a value of type .* decimal.handling.mode"):
         take(db, values(spark, message("c", None, {**row, "total": "F3A="})), "orders")

@@ -637,7 +637,7 @@ def test_a_reader_notices_that_a_record_was_taken_back(tmp_path: Path, size: int
     log.withdraw(ticket)
     log.append(EPOCH, 2, 0, [bytes(size)])
     add(log, 3)
-    with pytest.raises(StorageError, match="took back"):
+    with pytest.raises(StorageError, match="withdrew"):
         list(reader.read([1]))
     log.close()
 

@@ -41,7 +41,7 @@ def reported(command: Callable[P, None]) -> Callable[P, None]:
             err.print(Text(f"error: {error}", style="red"), soft_wrap=True)
             raise typer.Exit(1) from None
         except BrokenPipeError:
-            sys.stderr.close()  # the reader of a pipe has gone: nobody is left to tell
+            sys.stderr.close()  # the reader of a pipe has gone
         except KeyboardInterrupt:
             raise typer.Exit(130) from None
 

@@ -1,6 +1,6 @@
 """Output of a running database on Spark: one line per epoch, and counters.
 
-An epoch is told by `Running.recentProgress`: its number, the rows that came, and what its run has cost.
+An epoch comes from `Running.recentProgress`: its number, the rows that came, and what its run has cost.
 """
 
 from __future__ import annotations

@@ -373,8 +373,8 @@ def _show(
     said: dict[str, Any] | None,
     whole: float = 1.0,
 ) -> None:
-    """Base rows, one a line, and what there is to say of each, or what is `said` in JSON; all of them in a page, if one
-    is asked for."""
+    """Print base rows, one per line, with a note on each, or what is `said` in JSON; write all of them to a page, if
+    one is asked for."""
     names = ["base row", *(name for name, _ in columns)]
     rows = [
         (f"{table}({_values(row)})", *(values[i] for _, values in columns))

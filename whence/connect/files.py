@@ -40,7 +40,7 @@ from whence.model.types import INTERVAL, TEXT, Column, Kind, Schema
 from whence.state.disk import storage_error
 
 FORMATS = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".parquet": "parquet"}
-_LINE = 32_000_000  # bytes a line of a CSV may have
+_LINE = 32_000_000  # bytes per line of a CSV
 
 
 class Reject(NamedTuple):
@@ -323,7 +323,7 @@ def _read_csv(path: str | Path, schema: Schema) -> Iterator[pa.Table]:
 
 
 def _has_hex(path: str | Path) -> bool:
-    """Say whether a file may have hexadecimal numbers, which Arrow takes for whole numbers and nobody else does."""
+    """Say whether a file may have hexadecimal numbers, which only Arrow takes for whole numbers."""
     with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         return content.find(b"0x") >= 0 or content.find(b"0X") >= 0
 

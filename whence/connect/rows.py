@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 Row = tuple[Any, ...]
 _CLASS = type  # where a parameter has that name
 _NONE = type(None)
-_SMALL = 16  # up to so many rows a value at a time is quicker than a column at a time
-_SCHEMAS = 256  # whose encoders are remembered
+_SMALL = 16  # up to this many rows, encoding by value is faster than by column
+_SCHEMAS = 256  # whose encoders are cached
 
 
 Missing = Literal["error", "null"]

@@ -33,7 +33,7 @@ class Texts:
         self._begin(0)
 
     def _begin(self, forgotten: int) -> None:
-        self._forgotten = forgotten  # by the dictionary: what it has taken back is not to be found here
+        self._forgotten = forgotten  # of the dictionary: withdrawn codes must not be found here
         self._count = 0  # of the dictionary's values that are here; those that are no texts take no bytes
         self._starts = np.zeros(1024, np.int64)
         self._data = np.empty(16_384, np.uint8)

@@ -94,13 +94,13 @@ class Dictionary:
     def __init__(self) -> None:
         self._code: dict[Hashable, int] = {}
         self._value: list[Any] = []
-        self._adding = threading.Lock()  # held by whoever gives out a code or a label; looking one up needs no lock
+        self._adding = threading.Lock()  # held while a code or a label is assigned; a lookup needs no lock
         # Sparse order labels, kept only once something asks for order: sorted (key, code) and label by code.
         self._sorted: list[tuple[Any, int]] = []
         self._label: NDArray[np.int64] = np.empty(0, np.int64)
         self._labelled = 0
         self.order_version = 0  # rises when labels already handed out have changed
-        self.forgotten = 0  # rises when codes already handed out are taken back
+        self.forgotten = 0  # rises when codes are withdrawn
 
     def __len__(self) -> int:
         return len(self._value)
@@ -120,7 +120,7 @@ class Dictionary:
             if isinstance(value, str) and not value.isascii():
                 _check_text(value)
             code = len(self._value)
-            self._value.append(value)  # first, for whoever finds the code looks here
+            self._value.append(value)  # first, since a reader of the code looks here
             self._code[value] = code
         return code
 
@@ -155,7 +155,7 @@ class Dictionary:
             return True
 
     def forget(self, first: int) -> None:
-        """Take back the codes from `first` on, which no row has any more and nobody has been told.
+        """Withdraw the codes from `first` on, which no row has any more and no reader has seen.
 
         >>> d = Dictionary(); d.intern("a"), d.intern("b"), d.forget(1), d.find("b"), d.intern("c")
         (0, 1, None, None, 1)
@@ -238,7 +238,7 @@ class Dictionary:
 
     def _relabel(self) -> None:
         step = 2 * _ORDER_SPAN // (len(self._sorted) + 1)
-        label = self._label.copy()  # whoever has the old ones still has them in order
+        label = self._label.copy()  # readers of the old ones still have them in order
         for position, (_, code) in enumerate(self._sorted, 1):
             label[code] = -_ORDER_SPAN + position * step
         self._label = label

@@ -57,7 +57,7 @@ def filter_rows(node: Node, terms: Sequence[Expr], at: exp.Expr) -> Node:
 def attach(node: Node, exprs: Sequence[Expr], at: exp.Expr, positive: bool = False) -> tuple[Node, list[Expr]]:
     """Append columns for the subqueries in the expressions; return the node, and the expressions reading those columns.
 
-    `positive` says that NULL and FALSE are the same to whoever reads the expressions.
+    `positive` says that the expressions' reader treats NULL as FALSE.
     """
     done: dict[Sub, Expr] = {}
 

@@ -89,7 +89,7 @@ def _copy_inputs(source: Folder, to: Path, done: dict[Path, int]) -> list[Path]:
     """Copy the inputs that the records of the copy name; which those are."""
     names = set[str]()
     if source.disk.names(source.path / INPUTS):
-        with suppress(CorruptionError):  # whoever checks the copy will say so
+        with suppress(CorruptionError):  # checking the copy will report it
             names = named_inputs(to / LOG, source.manifest.segments)
     for name in sorted(names):
         source.disk.make_folder(to / INPUTS)
@@ -116,7 +116,7 @@ def _copy_last(disk: Disk, path: Path, target: Path, number: int) -> int:
             break
         except CorruptionError:
             if left:
-                time.sleep(_PAUSE)  # or it is damaged, and whoever checks the copy will say so
+                time.sleep(_PAUSE)  # or it is damaged, and checking the copy will report it
     return size
 
 

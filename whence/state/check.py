@@ -5,8 +5,8 @@ and agrees with its checksums, and the epochs of the log follow one another with
 writer may be at work meanwhile: what it lets go of during the check is no part of the database any more and is passed
 over.
 
-Remains of an interrupted append at the end of the log are no problem: nobody was told of them, and opening the database
-for writing cuts them off. Nor are files that the manifest does not name; they are listed as strays.
+Remains of an interrupted append at the end of the log are no problem: they were never acknowledged, and opening the
+database for writing cuts them off. Nor are files that the manifest does not name; they are listed as strays.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class Problem:
 
 @dataclass(frozen=True)
 class CheckedFile:
-    """The "manifest", or a file that it names: a "segment" of so many records, or the "base" or a "patch" of images; or
-    an "input" that records name."""
+    """The "manifest", or a file that it names: a "segment" with its number of records, or the "base" or a "patch" of
+    images; or an "input" that records name."""
 
     path: Path
     kind: str
@@ -164,7 +164,7 @@ class _Checker:
         self.found[path] = CheckedFile(path, "segment", size, records, problem)
 
     def _scan(self, number: int, *, last: bool) -> int:
-        """Read a segment to its end; how many records. A gap between epochs is told of when the end is reached."""
+        """Read a segment to its end; return the number of records. A gap between epochs is reported at the end."""
         path, records = segment_path(self.folder.path / LOG, number), 0
         earlier = [n for n in self.folder.manifest.segments if n < number]
         before = self._ends[earlier[-1]] if earlier else _UNKNOWN

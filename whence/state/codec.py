@@ -1,6 +1,6 @@
 """Epochs, dictionary values and statements as bytes.
 
-The law: unpacking what was packed gives it back, and bytes that nobody packed give ValueError; nothing is read beyond
+The law: unpacking what was packed gives it back, and other bytes raise ValueError; nothing is read beyond
 them, whatever they say. (The log has compared a checksum before anything comes here. This is the second line.)
 
 An epoch is written as
@@ -100,7 +100,7 @@ def unpack_epoch(number: int, time: int, payload: memoryview) -> tuple[Epoch, in
     try:
         return _unpack_epoch(number, time, payload)
     except struct.error:
-        raise ValueError("an epoch that ends in its head") from None
+        raise ValueError("truncated epoch record: incomplete header") from None
 
 
 def _unpack_epoch(number: int, time: int, payload: memoryview) -> tuple[Epoch, int, list[Any]]:
@@ -222,7 +222,7 @@ def unpack_schema(payload: memoryview) -> tuple[list[str], int, list[Any]]:
     (['DROP VIEW v'], 7, ['a'])
     """
     if len(payload) < _SAID.size:
-        raise ValueError("a change of the catalog that ends in its head")
+        raise ValueError("truncated catalog record: incomplete header")
     end = _SAID.size + _SAID.unpack_from(payload)[0]
     _, first, words = unpack_epoch(0, 0, payload[end:])
     return unpack_statements(payload[_SAID.size : end]), first, words

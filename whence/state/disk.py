@@ -4,7 +4,7 @@ The law: an operation either did what its name says or raises StorageError, whic
 cause; no OSError gets out. What is written is stable only after `sync`; a new file, a new folder and a rename are
 stable when the call returns.
 
-A hook is told of every change right before and right after it, so that a test can visit each of them and let the
+A hook is called right before and right after every change, so that a test can visit each of them and let the
 process die there, or let the operation fail:
 
 | before | after |

@@ -6,9 +6,9 @@ and a record never names what is not stable. A file is a magic number and then i
     section     checksum u64 (XXH3) of what its piece says and of what follows; the rows, int64 a cell, row after row;
                 their signs, one byte each, +1 or -1
 
-It is written once and read a section at a time, by whoever needs that one; how long a section is and where it begins is
-in the record (`InputSection`). Nothing is compressed: a file lives until the next image, and is on the way of every
-batch.
+It is written once and read a section at a time, by the partition that needs it; how long a section is and where it
+begins is in the record (`InputSection`). Nothing is compressed: a file lives until the next image, and is on the way of
+every batch.
 
 Files are named by the epoch whose record names them, `e000000000042-…`: so it is known without reading the log which of
 them are let go of with it. A file that is written before its epoch is known has another name, and is given that one by
@@ -161,4 +161,4 @@ def _inputs(payload: memoryview) -> tuple[Inputs, int]:
         marks = {str(stream): int(mark) for stream, mark in content["marks"].items()}
         return Inputs(pieces, marks, str(content["layout"]), dict(content.get("early", {}))), end
     except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"inputs that nobody wrote ({error!r})") from None
+        raise ValueError(f"damaged list of inputs ({error!r})") from None

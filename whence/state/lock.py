@@ -1,7 +1,8 @@
 """The lock: at most one process writes to a database.
 
-The law: whoever holds a Lock is the only writer, until it is closed or its process ends, however that ends. The system
-keeps the lock (flock); what stands in the file only tells others who holds it. A forked child does not hold it.
+The law: the process that holds a Lock is the only writer, until it is closed or its process ends, however that ends.
+The system keeps the lock (flock); what stands in the file only tells others who holds it. A forked child does not hold
+it.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from whence.model.errors import LockedError, StorageError
 from whence.state.disk import Disk, File, storage_error, storage_errors
 
 LOCK = "LOCK"
-_TRIES, _PAUSE = 3, 0.01  # for whoever meets `writer_of` at its short look
+_TRIES, _PAUSE = 3, 0.01  # since `writer_of` takes the lock for a moment
 
 _held: weakref.WeakSet[Lock] = weakref.WeakSet()
 

@@ -401,7 +401,7 @@ class Reader:
     """A reader of a log that another process may be writing to; continues where it stopped, and never writes.
 
     It may be given records that are not yet stable, and the writer may take such a record back. A reader that went past
-    one notices as soon as it reads on, and says so: its owner must begin anew.
+    one notices as soon as it reads on, and says so: its owner must start again.
     """
 
     _PATIENCE = 0.02  # seconds for a writer that is just replacing a record
@@ -417,7 +417,7 @@ class Reader:
         now."""
         if self.segment and self.segment not in segments:
             raise StorageError(
-                f"{segment_path(self.folder, self.segment)}: the log has moved on without this reader; open it anew"
+                f"{segment_path(self.folder, self.segment)}: the log moved on past this reader; open it again"
             )
         for number in sorted(segments):
             if number > self.segment:

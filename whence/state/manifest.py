@@ -39,7 +39,7 @@ class Link:
     """One file of a chain: an image of the state after an epoch, or what changed since the link before.
 
     `time` is that of the epoch, in microseconds since 1970; the log goes on after it with a `segment`. A link of the
-    main chain may be a part of the whole only: then images of so many `partitions`, links of their own chains with the
+    main chain may be a part of the whole only: then images of as many `partitions`, links of their own chains with the
     same epoch and segment, belong to it.
     """
 

@@ -9,7 +9,7 @@ that a record copied elsewhere is not taken for valid. `stable` is the offset be
 synced when the record was written.
 
 The law: what is read is exactly what was appended, in order, up to some record. What comes after is either **torn**,
-the remains of appends that nobody was told had succeeded, or **corrupt**, and then it is an error that names the file
+the remains of appends that were never acknowledged, or **corrupt**, and then it is an error that names the file
 and the offset. Only the last segment can be torn, and damage there counts as torn only when both hold:
 
 1. An interrupted append explains it: the file ends inside the record, or a piece of the record (of its header, if that
@@ -168,7 +168,7 @@ class SegmentScan:
         if self.seen is not None:
             offset, checksum = self.seen
             if read_at(descriptor, offset + _CHECKED, 8) != checksum.to_bytes(8, "little"):
-                raise StorageError(f"{self.path}, offset {offset}: the writer took back what was read; read it anew")
+                raise StorageError(f"{self.path}, offset {offset}: the writer withdrew what was read; read it again")
         return memoryview(data)
 
     def _damaged(self, rest: memoryview, size: int, what: str) -> None:

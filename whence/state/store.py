@@ -183,7 +183,7 @@ class Store:
         return self._append(SCHEMA, epoch, now, pack_schema(statements, words, self._words), len(words))
 
     def write_words(self, dictionary: Dictionary, epoch: int, now: int) -> None:
-        """Append the words that the dictionary has and the log has not, for whoever replays it from further back."""
+        """Append the words that the dictionary has and the log has not, for a replay from further back."""
         if len(dictionary) > self._words:
             self.write_statements([], epoch, now, dictionary)
 

@@ -140,7 +140,7 @@ class Pipeline:
             raise
 
     def until(self, files: int) -> None:
-        """Show what happens until so many files are in."""
+        """Show what happens until `files` files are in."""
         end = time.monotonic() + _PATIENCE
         with self.screen.display():
             while self.taken < files:
@@ -220,7 +220,7 @@ def run(console: Console, spark: Any, setting: Setting) -> bool:
 
 def _laid(pipeline: Pipeline, feed: FileFeed, net: Network) -> None:
     """Return the changes that lay the network: one file per domain, then one per bridge."""
-    pipeline.screen.announce(f"A network of {len(net.nodes)} nodes is laid: a file a domain, then the bridges")
+    pipeline.screen.announce(f"A network of {len(net.nodes)} nodes is laid: one file per domain, then the bridges")
     pipeline.screen.console.print(Text("  the first file has to wait for the Python workers of Spark", style="dim"))
     domains = [[CableChange("+", cable) for cable in cables] for cables in net.inside.values()]
     pipeline.until(feed.plan(*domains, *([CableChange("+", bridge)] for bridge in net.bridges)))

@@ -1,6 +1,6 @@
 """Arrivals: the rows of a stream that an operator buffers, in order of arrival, with their annotations.
 
-A row has a position, which rises with arrival. Rows are only added; `undo` takes back what was added since `commit`.
+A row has a position, which rises with arrival. Rows are only added; `undo` removes what was added since `commit`.
 Rows that are not needed any more stay until `keep` leaves them out, which gives the others new positions: called
 between epochs, when the others are fewer, it costs a constant for each row that ever came.
 """

@@ -6,7 +6,7 @@ over; when the buffer is full, the rows that are left move to its beginning, or 
 
 Laws: a row is kept until `commit`, whatever came in its epoch; then the last rows stay, as the retention says. Rows of
 an age are dropped by the times of epochs, never by a clock, so doing epochs again drops the same. Cost: amortized a
-constant a row, in memory half as much again as what is kept and one batch.
+constant per row, in memory half as much again as what is kept and one batch.
 
 Slices that are handed out are of the live buffer: they are good until the next `append`.
 """
@@ -139,7 +139,7 @@ class ConnectionPoint:
         self.promised = at
 
     def _make_room(self, count: int) -> None:
-        """Let there be so many free rows at the end, so that it will not be asked for again before half of what is
+        """Make room for rows at the end, so that it will not be asked for again before half of what is
         kept has come."""
         if self.next - self._base + count <= len(self._rows):
             return
@@ -153,7 +153,7 @@ class ConnectionPoint:
         self._base += start
 
     def commit(self, now: int | None) -> int:
-        """Keep what came, and drop what is not to be kept at that time (in microseconds; None: nobody knows); how many
+        """Keep what came, and drop what is not to be kept at that time (in microseconds; None: unknown); how many
         rows were dropped."""
         self._before = None
         retention, first = self.retention, self.first

@@ -1,6 +1,6 @@
 """Lookup: each row of a stream joined with a relation as of the row's epoch.
 
-Law: a row meets the relation after the changes of its own epoch, and what comes out of it is never taken back: a change
+Law: a row meets the relation after the changes of its own epoch, and its output is append-only: a change
 of the relation alone gives nothing. The matches of a row come in the order of their codes, a row that is in the
 relation m times m times. State: none of its own, an index on the relation's arrangement. Cost: the batch and its
 matches, which are tried in blocks.

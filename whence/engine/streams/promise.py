@@ -4,7 +4,7 @@ Law: a promise is an event of the streams, at an `$at` of its own: it closes the
 that the next row beyond it would, and changes nothing else. It reaches an operator if the column that the operator goes
 by is, in all rows that come to it, a promised column of a base stream. A promise without a bound, a flush, reaches an
 operator if all base streams below it are flushed; it closes every window that has rows. In partitions every one of them
-is told of it in the first stage, and its operators hear of it in their own, when all rows for them have come.
+gets it in the first stage, and its operators in their own, when all rows for them have come.
 """
 
 from __future__ import annotations

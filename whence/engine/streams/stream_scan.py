@@ -1,6 +1,6 @@
 """StreamScan: a base stream's port into the dataflow.
 
-Law: output = the rows that came, in the order they came, each with its `$at`; nothing is ever taken back. State: the
+Law: output = the rows that came, in the order they came, each with its `$at`; it is append-only. State: the
 last rows, as far as they are retained. Cost: a copy of the batch.
 """
 

@@ -7,7 +7,7 @@ networks start from the last checkpoint that is before the interval.
 
 State: images of the operators between the view's sources and the view, without annotations; how far each source had
 come, and how many results there were. One is taken when eight times as many rows have come as the operators hold, and
-at least 4,096: so it costs a constant a row. At most 64 are kept (every second goes when there are more), and only
+at least 4,096: so it costs a constant per row. At most 64 are kept (every second goes when there are more), and only
 those after which the sources still keep every row.
 """
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from whence.engine.streams.connection_point import ConnectionPoint
 
 LEAST = 4096  # rows between two checkpoints
-TIMES = 8  # and so many times what the operators hold
+TIMES = 8  # and this many times what the operators hold
 MOST = 64
 
 

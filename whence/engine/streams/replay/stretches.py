@@ -31,7 +31,7 @@ def stretches_of(firsts: Codes, arrivals: Codes, fed: ConnectionPoint) -> tuple[
 
 
 def is_dense(begins: Codes, ends: Codes) -> bool:
-    """Check whether running the gaps as well is cheaper than keeping so many stretches apart."""
+    """Check whether running the gaps as well is cheaper than keeping the stretches apart."""
     return int((ends - begins).sum()) > DENSE * int(ends[-1] - begins[0])
 
 

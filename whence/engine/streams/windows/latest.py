@@ -2,7 +2,7 @@
 
 Law: after every epoch the output is the last `size` rows of each key, or the rows of each key whose value is greater
 than its newest value less `size`. A row that comes and goes within an epoch is not seen. State: the window
-(`engine/streams/windows/recent.py`). Cost: a constant a row that comes, and one that goes.
+(`engine/streams/windows/recent.py`). Cost: a constant per row that enters or leaves.
 """
 
 from __future__ import annotations

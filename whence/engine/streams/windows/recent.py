@@ -1,9 +1,9 @@
 """Recent: the rows of a stream that are in the window now, per key.
 
-Laws: in a window of so many rows are the last ones of each key. In one by value, a row that has a smaller value than
+Laws: a window of n rows has the last n of each key. In one by value, a row that has a smaller value than
 one of its key before it, or none, is late and never in; the others are in until their user lets them go. What an epoch
 did is undone exactly. State: the rows, and for each key that ever came the ends of its queue and its newest value.
-Cost: a constant a row; rows that left are forgotten when they are more than those that are in.
+Cost: a constant per row; rows that left are forgotten when they are more than those that are in.
 """
 
 from __future__ import annotations
@@ -238,7 +238,7 @@ class Recent:
         return {**self.arrivals.image(name), **own, **late}
 
     def check(self, image: Image, name: str, keys: int) -> None:
-        """Raise StaleImage if the part `name` of an image with so many keys is not of such a window."""
+        """Raise StaleImage if the part `name` of an image with `keys` keys is not of such a window."""
         self.arrivals.check(image, name)
         own = {part: a for part, a in data(image).items() if part == name or part.startswith(f"{name}_")}
         rows = len(image[name])

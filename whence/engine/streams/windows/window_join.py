@@ -5,9 +5,9 @@ Law: rows come one by one, in the order of `$at`, the left one first of those th
 the other side's window, the first that came first, and then enters its own. A window of rows holds the last ones (of
 each key). With windows by value, a row of one side is in the window of a row x of the other if its value is at most
 x's, and greater than x's less the width; whichever comes later, they meet if one is in the window of the other. The
-values of each side (of each key) never fall: a row with a smaller one is late, and meets nobody.
+values of each side (of each key) never fall: a row with a smaller one is late, and joins nothing.
 State: each side's window (`engine/streams/windows/recent.py`), chained by the join's keys. By value, a row stays until
-the other side (of its key) has come so far that no row to come can have it in its window. Cost: a constant a row, and
+the other side (of its key) has come so far that no row to come can have it in its window. Cost: a constant per row, and
 the pairs, which are tried in blocks.
 """
 

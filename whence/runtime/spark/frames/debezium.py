@@ -183,7 +183,10 @@ def _changes(sample: Any, table: str, key: tuple[int, ...], raising: bool) -> An
         F.when(op.isin("c", "r"), F.when(after, signs(1)).otherwise(bad("a creation without its new row")))
         .when(op == "u", update)
         .when(op == "d", F.when(before, signs(-1)).otherwise(bad("a deletion without its old row")))
-        .when(op == "t", failure("a truncation, which does not say which rows it took: delete them, or load anew"))
+        .when(
+            op == "t",
+            failure("a truncation, which does not name its rows: delete them, or load the table again"),
+        )
         .when(op == "m", signs())
         .otherwise(bad("no message of Debezium"))
     )

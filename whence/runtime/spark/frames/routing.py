@@ -3,11 +3,11 @@
 The law: the parts that `route_frame` gives hold exactly the rows that the DataFrame had in the one attempt of each task
 that Spark counted, in the order of Spark's partitions and in theirs within one. A task with few rows gives them back as
 they are, so that a small epoch touches no file. One with many writes files that only what it returns makes known; their
-names are of the attempt and of this call, so a task that was retried, or run twice, meets nobody.
+names are of the attempt and of this call, so a task that was retried, or run twice, overwrites nothing.
 
 A task holds at most a section of rows (`section_rows`) in memory. What fails on a row fails the job, as an error of
-ours; then the files of this call are removed. A task that is killed while it writes may leave a file behind that nobody
-knows; opening the database removes it.
+ours; then the files of this call are removed. A task that is killed while it writes may leave a file behind that no
+process knows; opening the database removes it.
 """
 
 from __future__ import annotations

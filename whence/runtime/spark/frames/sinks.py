@@ -15,7 +15,7 @@ before the next change is handed over.
 Changes are handed over in the thread that has committed the epoch, after it is stable and before the next one begins.
 So a slow sink slows the database down in place of having its changes pile up in memory, and at most one epoch, the
 last, can be committed and not handed over when the driver dies. That one is found again as the difference to the state
-before it, for which the database has to retain an epoch (`whence.open(…, retain=1)`). A sink that fails is told the
+before it, for which the database has to retain an epoch (`whence.open(…, retain=1)`). A sink that fails gets the
 same change again, before the next.
 
 A sink follows a definition. When its view, or one that the view reads, is redefined, the sink is handed the difference
@@ -79,7 +79,7 @@ class Sink:
             elif self.delivered > epoch:
                 raise WhenceError(
                     f"sink {self.name}: epoch {self.delivered} was handed over, but the database is at {epoch}: it was "
-                    f"restored from a backup? To begin anew, give the sink another name="
+                    f"restored from a backup? To start again, give the sink another name="
                 )
             else:
                 rows = counts = None
@@ -97,7 +97,7 @@ class Sink:
         if since not in runtime.retained:
             raise WhenceError(
                 f"sink {self.name}: what changed since epoch {since}, the last that was handed over, is not known any "
-                "more: open the database with retain=1 or more; to begin anew, give the sink another name="
+                "more: open the database with retain=1 or more; to start again, give the sink another name="
             )
         past = runtime.at(since)
         with past.reading():
@@ -115,12 +115,12 @@ class Sink:
         """Raise WhenceError unless the last change was handed over under the definition that a program has."""
         known = self.view in program.views or self.view in program.tables
         if not known or self._followed not in (None, definition_of(program, self.view)):
-            raise WhenceError(self._refusal("was dropped and made anew"))
+            raise WhenceError(self._refusal("was dropped and created again"))
 
     def _refusal(self, why: str) -> str:
         return (
             f"sink {self.name}: {self.view} {why} since epoch {self.delivered}, the last that was handed over; to "
-            "begin anew, give the sink another name="
+            "start again, give the sink another name="
         )
 
     def redefine(self) -> None:
@@ -129,7 +129,7 @@ class Sink:
 
     def end(self, why: str) -> None:
         """Hand over nothing more, for a reason that is kept in `error`."""
-        self.error = WhenceError(f"sink {self.name}: {why}; changes_to begins anew under another name=")
+        self.error = WhenceError(f"sink {self.name}: {why}; changes_to starts again under another name=")
         log.error("%s", self.error)
         self.stop()
 
@@ -156,7 +156,7 @@ class Sink:
         from whence.runtime.spark.session.errors import FOREIGN, translate_error
 
         runtime = self._runtime
-        runtime.sync()  # nobody is told of an epoch that a crash could undo
+        runtime.sync()  # no sink may see an epoch that a crash could undo
         try:
             df = changes_frame(runtime.spark, rows, counts, self.schema, runtime.dictionary, epoch)
             self._writer(df, epoch)

@@ -8,7 +8,7 @@ epochs of a batch are in; what each of them is made of is written down before th
 
 Why each row is in exactly once, wherever the driver dies:
 
-- Until the first epoch is in, `name#batch` is not this batch: the plan is thrown away and the batch routed anew. (Its
+- Until the first epoch is in, `name#batch` is not this batch: the plan is thrown away and the batch routed again. (Its
   codes may be of words that were lost with the driver.)
 - The first epoch's record has the mark `name#batch`, and with it all words that were given out until then, so those of
   all files. From now on the plan stands: it was stable before.

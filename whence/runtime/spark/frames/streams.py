@@ -271,8 +271,8 @@ class Flow:
         whose = runtime.marks.get(f"{name}#id", identity)
         if whose != identity or batch < mark:
             raise WhenceError(
-                f"stream {name}: {mark + 1} batches are in, but not by this checkpoint, which is at batch {batch}; "
-                "give back the checkpoint it had, or attach it by another name= to take in all that comes as new"
+                f"stream {name}: its checkpoint is at batch {batch}, but {mark + 1} batches are committed: "
+                "restore the checkpoint, or attach under another name= to ingest from the start"
             )
         if batch <= mark:
             return

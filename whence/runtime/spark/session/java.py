@@ -127,7 +127,7 @@ def _write_shim(folder: Path, text: str, home: Path) -> Path:
             file.write(text)
         os.chmod(draft, 0o755)
         os.replace(draft, java)
-    for part in ("lib", "conf", "release"):  # for whoever looks into JAVA_HOME
+    for part in ("lib", "conf", "release"):  # for programs that look into JAVA_HOME
         link = folder / part
         if (home / part).exists() and not link.is_symlink():
             with contextlib.suppress(FileExistsError):

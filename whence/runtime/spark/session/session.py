@@ -179,7 +179,7 @@ def advise(spark: SparkSession) -> list[str]:
     if not has("spark.python.unix.domain.socket.enabled", "true", "false"):
         advice.append("small jobs take up to twice as long without spark.python.unix.domain.socket.enabled=true")
     if not has("spark.python.worker.reuse", "true", "true"):
-        advice.append("every job loads its state anew with spark.python.worker.reuse=false")
+        advice.append("every job loads its state again with spark.python.worker.reuse=false")
     if not has("spark.python.daemon.module", DAEMON, ""):
         advice.append(f"Python workers start in seconds, warm ones at once with spark.python.daemon.module={DAEMON}")
     if with_attempts(master) != master:

@@ -20,7 +20,7 @@ _warmed: set[str] = set()  # the applications
 
 
 def warm_up(spark: SparkSession) -> threading.Thread | None:
-    """Begin to warm a session up, if nobody has; the thread that does."""
+    """Start to warm up a session, once; return the thread."""
     application = spark.sparkContext.applicationId
     if application in _warmed:
         return None
@@ -35,7 +35,7 @@ def _warm(spark: SparkSession) -> None:
         slots = max(1, spark.sparkContext.defaultParallelism)
         spark.sparkContext.parallelize(range(slots), slots).mapPartitions(_ready).count()
         spark.range(slots).repartition(slots).mapInArrow(_pass, "id bigint").collect()
-    except Exception as error:  # whoever comes next meets it, and says it better
+    except Exception as error:  # the next job meets it, and reports it better
         log.debug("warming up: %s", error)
 
 
