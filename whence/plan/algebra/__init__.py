@@ -8,7 +8,8 @@
 | `functions`     | the Python functions that queries call |
 | `program`       | the tables, functions and views of a database |
 | `multiway_join` | nested inner joins as one n-way join |
-| `unify`         | columns of a body that must be equal, as one variable |
 | `pinned`        | columns that a predicate restricts to constants |
 | `size`          | how deep and how large a plan is |
+| `arrival`       | the hidden column of streams: when a row arrived |
+| `distribution`  | where the rows of a relation live |
 """

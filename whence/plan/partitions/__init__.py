@@ -2,7 +2,6 @@
 
 | module           | what it is for |
 |------------------|-----------------|
-| `distribution`   | where the rows of a relation live |
 | `partition_keys` | the columns by which tables are partitioned |
 | `distribute`     | the plan of a partitioned database |
 | `enforce`        | moves of rows, added where an operator needs them together |

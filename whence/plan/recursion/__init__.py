@@ -13,4 +13,5 @@
 | `sharing`     | external relations with the same rows |
 | `support`     | whether chosen derivations can carry a component |
 | `settings`    | what views ask for in their options |
+| `unify`       | columns of a body that must be equal, as one variable |
 """

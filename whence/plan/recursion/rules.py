@@ -18,7 +18,6 @@ from whence.model.types import BIGINT, BOOLEAN, Column, Schema, Type
 from whence.plan.algebra.expressions import Call, Col, Expr, Lit, columns_of, rebuild, substitute
 from whence.plan.algebra.logical import Agg, Aggregate, Lateral, Node, Project, Ref, Scan, Select, Union, walk
 from whence.plan.algebra.program import Program
-from whence.plan.algebra.unify import unify
 from whence.plan.recursion.conjunctive import (
     Absence,
     Body,
@@ -32,6 +31,7 @@ from whence.plan.recursion.conjunctive import (
 from whence.plan.recursion.externals import foreign_in, project_used, push_down
 from whence.plan.recursion.native import Emitter, direction, is_test, lets_better_pass, skips_null
 from whence.plan.recursion.rule_model import Atom, Foreign, Rule, RuleProgram, RuleRelation
+from whence.plan.recursion.unify import unify
 from whence.plan.rewrite import optimize
 from whence.plan.rewrite.linearize import linearize
 

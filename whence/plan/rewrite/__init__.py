@@ -12,7 +12,6 @@
 | `linearize` | makes a transitive closure that reads itself twice read itself once |
 | `select_aggregates` | decides which rows of a recursive view its readers can see |
 | `best_rows` | plans recursive views of which only the best rows are kept |
-| `inputs` | puts a node over other inputs, for all rewrites |
 """
 
 from __future__ import annotations

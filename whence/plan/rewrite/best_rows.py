@@ -29,8 +29,8 @@ from whence.plan.algebra.expressions import Call, Col, Expr, Lit, columns_of, su
 from whence.plan.algebra.logical import Agg, Aggregate, Distinct, Join, Node, Project, Ref, Union
 from whence.plan.algebra.nodes import conjunction
 from whence.plan.algebra.program import Program, View
-from whence.plan.algebra.unify import unify
 from whence.plan.recursion.conjunctive import Body, Derived, External, Source, as_query, columns
+from whence.plan.recursion.unify import unify
 from whence.plan.rewrite.select_aggregates import OPTION, Selection, bodies_of, selections
 
 _STEP = Lit(BIGINT, 1)

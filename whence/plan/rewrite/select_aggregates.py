@@ -33,7 +33,6 @@ from whence.model.types import Schema
 from whence.plan.algebra.expressions import Col, Expr, columns_of, rebuild
 from whence.plan.algebra.logical import Aggregate, Node, Project, Ref, Select, walk
 from whence.plan.algebra.program import Program, View
-from whence.plan.algebra.unify import unify
 from whence.plan.recursion.conjunctive import Body, Derived, External, Flattener
 from whence.plan.recursion.native import (
     direction,
@@ -44,6 +43,7 @@ from whence.plan.recursion.native import (
     never_better,
     strict,
 )
+from whence.plan.recursion.unify import unify
 
 OPTION = "aggregate_selection"
 _SELECTION = re.compile(r"(one )?(min|max)\((#?\w+)\) by (#?\w+(?:, ?#?\w+)*)", re.IGNORECASE)
