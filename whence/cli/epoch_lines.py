@@ -23,10 +23,10 @@ class EpochWatcher:
 
     def fresh(self) -> list[dict[str, Any]]:
         """Return the epochs since the last call, oldest first."""
-        told = [epoch for epoch in self._running.recentProgress if epoch["epoch"] > self._last]
-        if told:
-            self._last = told[-1]["epoch"]
-        return told
+        fresh = [epoch for epoch in self._running.recentProgress if epoch["epoch"] > self._last]
+        if fresh:
+            self._last = fresh[-1]["epoch"]
+        return fresh
 
 
 def describe_jobs(epoch: Mapping[str, Any]) -> str:

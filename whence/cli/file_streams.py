@@ -94,8 +94,8 @@ def find_folder(table: str, text: str) -> FollowedFolder | None:
     names = [p.name for p in path.iterdir() if p.is_file() and not p.name.startswith((".", "_"))]
     formats = {files.format_of(path / name) for name in names}
     if len(formats) != 1:
-        said = "no file yet" if not formats else f"files of several kinds ({', '.join(sorted(formats))})"
-        raise DataError(f"{path} has {said}: say which to read, such as {table}={path}/*.jsonl")
+        reason = "no file yet" if not formats else f"files of several kinds ({', '.join(sorted(formats))})"
+        raise DataError(f"{path} has {reason}: say which to read, such as {table}={path}/*.jsonl")
     return FollowedFolder(table, path, "", formats.pop())
 
 

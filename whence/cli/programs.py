@@ -235,8 +235,8 @@ def _apply(
                     )
             except DataError as error:
                 if on_error is BadRecords.fail:
-                    said = str(error).replace(", row 1", "", 1)
-                    raise DataError(f"{path}, line {update.line}: {said}") from None
+                    reason = str(error).replace(", row 1", "", 1)
+                    raise DataError(f"{path}, line {update.line}: {reason}") from None
                 record = rejects.record_of(update.row)
                 refused.append(Reject(str(path), update.line, rejects.reason(error, table), record))
         if on_error is BadRecords.reject and refused:

@@ -202,8 +202,8 @@ def critical(
     with _opened(database, functions, at) as db:
         found = _answered("looking for derivations", lambda: db.critical(view, row_of(db, view, row) if row else None))
     counts = [] if row else [(f"takes along, of {found.of:,}", found.counts.tolist())]
-    said = {"critical": found.to_dicts()} if as_json else None
-    _show(found, f"critical for {_asked(view, found.row)}", counts, limit, html, said, found.of)
+    answer = {"critical": found.to_dicts()} if as_json else None
+    _show(found, f"critical for {_asked(view, found.row)}", counts, limit, html, answer, found.of)
 
 
 @reported
@@ -226,8 +226,8 @@ def resilience(
     with _opened(database, functions, at) as db:
         found = _answered("looking for a smallest set", lambda: db.resilience(view, row_of(db, view, row)))
     rows = [{"table": table, "row": values} for table, values in found]
-    said = {"count": found.count, "rows": rows} if as_json else None
-    _show(found, f"a smallest loss that removes {_asked(view, found.row)}", [], limit, html, said)
+    answer = {"count": found.count, "rows": rows} if as_json else None
+    _show(found, f"a smallest loss that removes {_asked(view, found.row)}", [], limit, html, answer)
 
 
 @reported
@@ -258,8 +258,8 @@ def contribution(
     values = [("Shapley", found.shapley), ("Banzhaf", found.banzhaf)]
     columns = [(name, some.round(4).tolist()) for name, some in values]
     how = "exact" if found.method == "exact" else f"from {found.samples:,} samples, within {found.error:.2g}"
-    said = {"method": found.method, "error": found.error, "rows": found.to_dicts()} if as_json else None
-    _show(found, f"contributions to {_asked(view, found.row)}, {how}", columns, limit, html, said)
+    answer = {"method": found.method, "error": found.error, "rows": found.to_dicts()} if as_json else None
+    _show(found, f"contributions to {_asked(view, found.row)}, {how}", columns, limit, html, answer)
 
 
 @reported
@@ -370,23 +370,23 @@ def _show(
     columns: list[tuple[str, list[Any]]],
     limit: int,
     html: Path | None,
-    said: dict[str, Any] | None,
+    answer: dict[str, Any] | None,
     whole: float = 1.0,
 ) -> None:
-    """Print base rows, one per line, with a note on each, or what is `said` in JSON; write all of them to a page, if
+    """Print base rows, one per line, with a note on each, or the `answer` in JSON; write all of them to a page, if
     one is asked for."""
     names = ["base row", *(name for name, _ in columns)]
     rows = [
         (f"{table}({_values(row)})", *(values[i] for _, values in columns))
         for i, (table, row) in enumerate(found if html is not None else islice(found, limit))
     ]
-    if said is not None:
+    if answer is not None:
         head = {"view": found.view, "row": found.row, "epoch": found.epoch}
-        print(json_line({**head, "exact": found.exact, "caveat": found.caveat, **said}))
+        print(json_line({**head, "exact": found.exact, "caveat": found.caveat, **answer}))
     else:
         out.print(grid(names, rows[:limit], len(found), f"{title} (epoch {found.epoch})"))
     doubt = f"by present derivations; the true answer may differ: {found.caveat}" if found.caveat else None
-    if doubt and said is None:
+    if doubt and answer is None:
         err.print(Text(doubt, style="yellow"), soft_wrap=True)
     if html is not None:
         facts = [f"{len(found):,} base rows", *([doubt] if doubt else [])]

@@ -98,8 +98,8 @@ def _described(found: Info) -> Table:
         "on disk": in_bytes(found.log_bytes + found.image_bytes),
         "written to by": found.writer or "nobody",
     }
-    for name, said in lines.items():
-        table.add_row(name, Text(said))
+    for name, status in lines.items():
+        table.add_row(name, Text(status))
     return table
 
 
@@ -158,27 +158,27 @@ def _files(report: Report) -> Table:
     table = _table("file", "kind", "bytes", "records", "")
     for file in report.files:
         name = str(file.path.relative_to(report.path) if file.path.is_relative_to(report.path) else file.path)
-        said = "ok"
+        status = "ok"
         if file.problem is not None:
-            said = "not read" if file.problem.offset is None else f"damaged at {file.problem.offset}"
+            status = "not read" if file.problem.offset is None else f"damaged at {file.problem.offset}"
         records = "" if file.records is None else f"{file.records:,}"
-        table.add_row(Text(name), file.kind, f"{file.bytes:,}", records, _verdict(said))
+        table.add_row(Text(name), file.kind, f"{file.bytes:,}", records, _verdict(status))
     return table
 
 
 def _views(report: Report) -> Table:
     table = _table("view", "rows", "")
     for view in report.views:
-        said = Text(f"not compared: {view.unknown}", style="dim") if view.unknown else None
-        table.add_row(Text(view.name), f"{view.rows:,}", said or _verdict("ok" if view.ok else "differs"))
+        status = Text(f"not compared: {view.unknown}", style="dim") if view.unknown else None
+        table.add_row(Text(view.name), f"{view.rows:,}", status or _verdict("ok" if view.ok else "differs"))
         for mark, style, rows in (("too many", "red", view.extra_rows), ("missing", "yellow", view.missing_rows)):
             for row in rows:
                 table.add_row("", "", Text(f"{mark}: {row}", style=style))
     return table
 
 
-def _verdict(said: str) -> Text:
-    return Text(said, style="green" if said == "ok" else "red")
+def _verdict(status: str) -> Text:
+    return Text(status, style="green" if status == "ok" else "red")
 
 
 def _notes(report: Report) -> None:
@@ -271,5 +271,5 @@ def import_(
     _done(f"{to}: {_many(len(made.tables), 'table')} of {_many(rows, 'row')}, {_many(len(made.views), 'view')}")
 
 
-def _done(said: Any) -> None:
-    out.print(Text(said, style="green"), soft_wrap=True)
+def _done(status: Any) -> None:
+    out.print(Text(status, style="green"), soft_wrap=True)

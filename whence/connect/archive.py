@@ -168,7 +168,7 @@ def _make_room(path: Path, force: bool) -> None:
 
 
 def _write_table(path: Path, rows: TableRows, dictionary: Dictionary, compression: str) -> Iterator[int]:
-    """Write the rows of a table; tells after each batch how many it had."""
+    """Write the rows of a table, yielding the number of rows after each batch."""
     ends, total = np.cumsum(rows.counts), rows.total
     schema = files.intervals_out(_arrow(rows, ends[:0], dictionary)).schema
     with pyarrow.parquet.ParquetWriter(path, schema, compression=compression) as writer:

@@ -109,8 +109,8 @@ def check_file(path: str | Path) -> None:
         mode = os.stat(path).st_mode
     except (OSError, ValueError) as error:
         missing = isinstance(error, (FileNotFoundError, ValueError))
-        said = "no such file" if missing else f"cannot be read: {getattr(error, 'strerror', error)}"
-        raise DataError(f"{path!s:.300}: {said}") from None
+        message = "no such file" if missing else f"cannot be read: {getattr(error, 'strerror', error)}"
+        raise DataError(f"{path!s:.300}: {message}") from None
     if not stat.S_ISREG(mode):
         raise DataError(f"{path}: not a file of rows but a {'directory' if stat.S_ISDIR(mode) else 'device or a pipe'}")
 
@@ -206,9 +206,9 @@ def signed(item: dict[str, Any], op: str | None, keyed: bool) -> tuple[int, dict
         ((key, row),) = item.items()
         if key in ("+", "-") and isinstance(row, dict):
             return operations.sign(key, keyed), row
-    said = item.get(op, "+")
+    operation = item.get(op, "+")
     try:
-        return operations.sign(said, keyed), {name: value for name, value in item.items() if name != op}
+        return operations.sign(operation, keyed), {name: value for name, value in item.items() if name != op}
     except DataError as error:
         raise DataError(f"column {op}: {error}") from None
 
@@ -277,8 +277,8 @@ def _json_table(
             try:
                 encode([prepare(row, schema)], schema, words, "", 0, missing)
             except DataError as error:
-                said = str(error).removeprefix("table , row 1").lstrip(":, ")
-                raise DataError(f"{path}, line {line}: {said}") from None
+                message = str(error).removeprefix("table , row 1").lstrip(":, ")
+                raise DataError(f"{path}, line {line}: {message}") from None
         raise
     return to_arrow(codes, np.ones(len(codes), np.int64), schema, words)
 
@@ -406,16 +406,16 @@ def _arrow_message(error: Exception) -> str:
     return f"{str(error).splitlines()[0]:.300}"
 
 
-def _with_position(said: str, header: list[str]) -> str:
+def _with_position(message: str, header: list[str]) -> str:
     """Return Arrow's message of a CSV, with the row and column as we count and name them."""
-    row, column = re.search(r"Row #(\d+)", said), re.search(r"column #(\d+)", said)
+    row, column = re.search(r"Row #(\d+)", message), re.search(r"column #(\d+)", message)
     place = [f"line {row[1]}"] if row else []
     place += [f"column {header[int(column[1])].strip().lower()}"] if column and int(column[1]) < len(header) else []
-    said = re.sub(r"In CSV column #\d+: |CSV parse error: |Row #\d+: ", "", said)
-    said = said.replace("CSV conversion error", "cannot be converted")
-    if "straddl" in said:
-        said = f"a line has more than {_LINE:,} bytes"
-    return "".join(f", {part}" for part in place) + f": {said}"
+    message = re.sub(r"In CSV column #\d+: |CSV parse error: |Row #\d+: ", "", message)
+    message = message.replace("CSV conversion error", "cannot be converted")
+    if "straddl" in message:
+        message = f"a line has more than {_LINE:,} bytes"
+    return "".join(f", {part}" for part in place) + f": {message}"
 
 
 def duration(span: Interval) -> str:

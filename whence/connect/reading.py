@@ -49,7 +49,7 @@ _ZONE = r"(Z|[+-]\d\d:\d\d)"
 
 
 def read_value(text: str, type: Type) -> Any:
-    """Read one value; a text that says nothing of the type is a DataError.
+    """Read one value; a text that is no value of the type is a DataError.
 
     >>> from whence.model.types import TIMESTAMP
     >>> read_value("2026-07-01T10:00:00+02:00", TIMESTAMP)
@@ -133,7 +133,7 @@ def _read_plain(texts: pa.ChunkedArray, type: Type) -> pa.ChunkedArray | None:
                 return texts.cast(arrow_type(type))
         elif type.kind in _PLAIN and _all_match(texts, _PLAIN[type.kind]):
             return texts.cast(arrow_type(type))
-    except pa.ArrowException:  # an hour 25, a number that is too large: to be said of its value
+    except pa.ArrowException:  # an hour 25, a number that is too large: to be reported for its value
         pass
     return None
 

@@ -201,9 +201,9 @@ def report(source: str, count: int, rejects: Sequence[Reject], on_error: OnError
     """Log how many records of a source were refused, and the first of them if it is known."""
     if not count:
         return
-    said = ""
+    message = ""
     if rejects:
         first = rejects[0]
         place = [first.file, f"line {first.line}" if first.line is not None else None]
-        said = ", the first: " + ": ".join([", ".join(filter(None, place)), first.reason]).lstrip(": ")
-    log.warning("%s: %d records %s%s", source, count, "rejected" if on_error == "reject" else "skipped", said)
+        message = ", the first: " + ": ".join([", ".join(filter(None, place)), first.reason]).lstrip(": ")
+    log.warning("%s: %d records %s%s", source, count, "rejected" if on_error == "reject" else "skipped", message)

@@ -318,9 +318,9 @@ def _unrepresentable(values: pa.ChunkedArray, column: Column, table: str) -> Dat
             value.as_py()
         except (ValueError, OverflowError) as error:
             dated = pa.types.is_timestamp(values.type) or pa.types.is_date(values.type)
-            said = "outside the years 1 to 9999" if dated and isinstance(error, OverflowError) else str(error)
+            reason = "outside the years 1 to 9999" if dated and isinstance(error, OverflowError) else str(error)
             place = f"table {table}, row {number}, column {column.name}"
-            return DataError(f"{place}: a value that is not of type {column.type}: {said}")
+            return DataError(f"{place}: a value that is not of type {column.type}: {reason}")
     return DataError(f"table {table}, column {column.name}: a value is not of type {column.type}")
 
 

@@ -9,7 +9,7 @@ Every SQL value is one int64 code, so rows are rows of int64 and kernels compile
 | `wide`     | codes of DECIMALs of 19 to 38 digits |
 | `text`     | CAST to and from TEXT |
 | `errors`   | the errors that users see |
-| `paths`    | paths of files, told from URLs |
+| `paths`    | paths of files, distinguished from URLs |
 | `progress` | the callback that reports progress |
 | `jit`      | compiles kernels, and caches them |
 | `record`   | records of arrays that kernels take by address |

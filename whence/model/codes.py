@@ -99,7 +99,7 @@ class Dictionary:
         self._sorted: list[tuple[Any, int]] = []
         self._label: NDArray[np.int64] = np.empty(0, np.int64)
         self._labelled = 0
-        self.order_version = 0  # rises when labels already handed out have changed
+        self.order_version = 0  # rises when labels in use have changed
         self.forgotten = 0  # rises when codes are withdrawn
 
     def __len__(self) -> int:
@@ -132,8 +132,8 @@ class Dictionary:
             return np.fromiter(map(get, values), np.int64, len(values))
         except TypeError:  # there is a None among the codes: a value that is new, or None itself
             with self._adding:
-                give = self._assign_code
-                return np.array([NULL if value is None else give(value) for value in values], np.int64)
+                code = self._assign_code
+                return np.array([NULL if value is None else code(value) for value in values], np.int64)
 
     def since(self, first: int) -> list[Any]:
         """Return the values with codes from `first` on."""

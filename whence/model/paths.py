@@ -1,4 +1,4 @@
-"""Paths of files and folders, told from URLs.
+"""Paths of files and folders, distinguished from URLs.
 
 Whence reads and writes files of file systems that this machine has mounted. `Path("s3a://bucket/db")` is a relative
 path to Python, so without a check a URL becomes a local folder `./s3a:/bucket/db`. A `file:` URL is a path.

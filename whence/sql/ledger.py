@@ -2,7 +2,7 @@
 
 Binding records each argument of each node of sqlglot's tree as it reads it: `ledger.read(node, "this", "where")`. When
 a statement is bound, `Ledger.check` walks over its whole tree and raises an SqlError for the first argument that is
-there and was not read. A clause that a later sqlglot reads, and this binder has never heard of, is refused this way as
+there and was not read. A clause that a later sqlglot reads, and this binder does not know, is refused this way as
 surely as one that was forgotten here. Names and types are values of the argument that holds them (`_VALUES`).
 """
 
@@ -84,7 +84,7 @@ def refuse_others(node: exp.Expr, *args: str) -> None:
 
 
 def is_given(value: Any) -> bool:
-    """Return whether an argument of a node says anything.
+    """Tell whether an argument of a node has a value.
 
     >>> [is_given(value) for value in (None, False, [], "", 0, "x")]
     [False, False, False, False, True, True]

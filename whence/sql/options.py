@@ -1,6 +1,6 @@
 """The options of `WITH (name = value)`: their names, where they may stand, and the values they take.
 
-An option that is not in the table is refused, so that a misspelt one never passes for a wish that was heard. Options of
+An option that is not in the table is refused, so that a misspelt one is never ignored. Options of
 recursion are accepted on every view: a view may become part of a recursion through another one.
 """
 

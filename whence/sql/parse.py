@@ -75,8 +75,8 @@ def with_view_option(sql: str, name: str, value: str) -> str:
         reader.names("column")
     end = reader.tokens[reader.at - 1].end + 1
     options = {**dict(reader.options("view")), name: value}
-    said = ", ".join(f"{key} = {exp.Literal.string(text).sql()}" for key, text in options.items())
-    return f"{sql[:end]} WITH ({said}) {sql[reader.tokens[reader.at].start :]}"
+    settings = ", ".join(f"{key} = {exp.Literal.string(text).sql()}" for key, text in options.items())
+    return f"{sql[:end]} WITH ({settings}) {sql[reader.tokens[reader.at].start :]}"
 
 
 def _split(tokens: Sequence[Token]) -> Iterator[list[Token]]:
@@ -395,19 +395,19 @@ class _Reader:
 
     def _delete(self) -> st.Statement:
         tree = self.rest()
-        said = "only DELETE FROM table WHERE … is supported"
+        message = "only DELETE FROM table WHERE … is supported"
         if not isinstance(tree, exp.Delete):
-            raise self.source.error(said, self.tokens[0])
-        self._only(tree, ("this", "where"), said)
+            raise self.source.error(message, self.tokens[0])
+        self._only(tree, ("this", "where"), message)
         where = tree.args.get("where")
         return st.Delete(table=self._target(tree.this), where=where.this if where else None)
 
     def _update(self) -> st.Statement:
         tree = self.rest()
-        said = "only UPDATE table SET column = … WHERE … is supported"
+        message = "only UPDATE table SET column = … WHERE … is supported"
         if not isinstance(tree, exp.Update):
-            raise self.source.error(said, self.tokens[0])
-        self._only(tree, ("this", "expressions", "where"), said)
+            raise self.source.error(message, self.tokens[0])
+        self._only(tree, ("this", "expressions", "where"), message)
         where = tree.args.get("where")
         pairs = []
         for pair in tree.expressions:

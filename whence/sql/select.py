@@ -99,9 +99,9 @@ def _finished(
             place = shown.index(expr)
         orders.append(direction(term.source, place))
     node = project(node, shown, names)
-    said = query.args.get("distinct")
-    if said is not None:
-        if said.args.get("on") is not None:
+    clause = query.args.get("distinct")
+    if clause is not None:
+        if clause.args.get("on") is not None:
             raise error("DISTINCT ON is not supported", query)
         node = distinct(node)
     node = cut_rows(binder, node, query, orders)

@@ -1,8 +1,8 @@
 """The table functions of streams in FROM: slide, latest, bsort and provenance.
 
-Each takes a stream first, by its name or as a query in parentheses, and then arguments by name. What is said here is
-checked here, where it stands in the text; whether the first argument is a stream at all is for
-`plan/streams/networks.py`, which knows what the views it reads are.
+Each takes a stream first, by its name or as a query in parentheses, and then arguments by name. Arguments are
+checked here, where errors have a position in the text; whether the first argument is a stream at all is checked in
+`plan/streams/networks.py`, which knows the views.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 The law: a copy holds exactly the files of one manifest, so it is the database as of some moment: all epochs up to one,
 none after it. The writer need not stop. Files that a manifest names do not change, but for the last segment of the log,
 which grows: a copy of it that ends in the middle of a record is torn like after a crash, and opening cuts that off. A
-file that the writer lets go of meanwhile means that there is a newer manifest to copy. Files of inputs are copied after
+file that the writer removes meanwhile means that there is a newer manifest to copy. Files of inputs are copied after
 the log, those that the records of the copy name.
 """
 

@@ -2,8 +2,7 @@
 
 The law: every file that is listed without a problem has been read in full (a file of inputs as far as records name it)
 and agrees with its checksums, and the epochs of the log follow one another without a gap. Nothing is changed, and a
-writer may be at work meanwhile: what it lets go of during the check is no part of the database any more and is passed
-over.
+writer may be at work meanwhile: what it removes during the check is no part of the database any more and is skipped.
 
 Remains of an interrupted append at the end of the log are no problem: they were never acknowledged, and opening the
 database for writing cuts them off. Nor are files that the manifest does not name; they are listed as strays.
@@ -243,8 +242,8 @@ class _Checker:
         self._note(links[at : at + 1], sizes[at:], problem)
         for link, size in zip(links[at + 1 :], sizes[at + 1 :], strict=True):
             path = self._image(link)
-            said = f"{path}: not read, since it continues {links[at].file}, which is damaged"
-            self._note((link,), [size], Problem(path, None, said))
+            message = f"{path}: not read, since it continues {links[at].file}, which is damaged"
+            self._note((link,), [size], Problem(path, None, message))
 
     def _note(self, links: tuple[Link, ...], sizes: list[int], problem: Problem | None = None) -> None:
         for link, size in zip(links, sizes, strict=False):

@@ -158,7 +158,7 @@ class Folder:
 
     @property
     def spare(self) -> Path:
-        """The segment let go of last, which stays for readers who have not come to its end until another follows it."""
+        """The segment dropped last, which stays until the next one is dropped, for readers that are still in it."""
         return segment_path(self.path / LOG, self.manifest.segments[0] - 1)
 
     def files(self) -> list[Path]:

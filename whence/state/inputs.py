@@ -3,15 +3,15 @@
 The law: a section gives back the rows and signs that it was written with, in their order, or raises CorruptionError;
 and a record never names what is not stable. A file is a magic number and then its sections:
 
-    section     checksum u64 (XXH3) of what its piece says and of what follows; the rows, int64 a cell, row after row;
-                their signs, one byte each, +1 or -1
+    section     checksum u64 (XXH3) of what its section says and of what follows; the rows, int64 per cell, row after
+    row; their signs, one byte each, +1 or -1
 
 It is written once and read a section at a time, by the partition that needs it; how long a section is and where it
 begins is in the record (`InputSection`). Nothing is compressed: a file lives until the next image, and is on the way of
 every batch.
 
 Files are named by the epoch whose record names them, `e000000000042-…`: so it is known without reading the log which of
-them are let go of with it. A file that is written before its epoch is known has another name, and is given that one by
+them are removed with it. A file that is written before its epoch is known has another name, and is given that one by
 `adopt`, right before the record is written.
 """
 

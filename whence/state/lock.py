@@ -1,7 +1,7 @@
 """The lock: at most one process writes to a database.
 
 The law: the process that holds a Lock is the only writer, until it is closed or its process ends, however that ends.
-The system keeps the lock (flock); what stands in the file only tells others who holds it. A forked child does not hold
+The system keeps the lock (flock); the file's text only names the holder. A forked child does not hold
 it.
 """
 

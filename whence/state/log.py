@@ -271,7 +271,7 @@ class Log:
             with self._turn:
                 behind = self._synced.ticket < self._written.ticket
                 if behind and not self._syncing and self._failure is None:
-                    with suppress(StorageError):  # the next append tells
+                    with suppress(StorageError):  # the next append reports it
                         self._lead_group_commit()
 
     def _wait_until_idle(self) -> None:

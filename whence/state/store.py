@@ -265,7 +265,7 @@ class Store:
         now: int,
         chains: Mapping[str, tuple[Link, ...]] | None = None,
     ) -> None:
-        """Finish an image, let it take its place, and let go of what that makes superfluous.
+        """Finish an image, add it to the manifest, and remove what it supersedes.
 
         `chains` are those of all partitions, by `chain_name`, if there are any: each ends with an image of the same
         epoch, which is stable, and whose time and segment are filled in here."""
@@ -358,7 +358,7 @@ class Store:
         return None
 
     def close(self) -> None:
-        """Make everything stable and let go of the folder. In a forked child both are the parent's business."""
+        """Make everything stable and close the folder. In a forked child both are the parent's business."""
         if not self.is_ours:
             return
         try:

@@ -2,7 +2,7 @@
 restart.
 
 What is shown is what happens: files appear in a folder, Spark reads them as a stream, each becomes an epoch of the
-database, and the rows of the views that it changed are heard through `db.changes`. In the end all views are compared
+database, and the rows of the views that it changed are read from `db.changes`. In the end all views are compared
 with what Dijkstra's algorithm makes of the files.
 """
 
@@ -84,7 +84,7 @@ class Screen:
             self.console.print()
         self.console.print(Text(title, style="bold"))
 
-    def show_epochs(self, told: list[dict[str, Any]], feeds: list[Changes]) -> None:
+    def show_epochs(self, epochs: list[dict[str, Any]], feeds: list[Changes]) -> None:
         """Show epochs that are done, and what they changed."""
         for feed in feeds:
             changes = list(feed)
@@ -95,9 +95,9 @@ class Screen:
             self.rows[feed.name] += len(changes) - 2 * gone
             for change in changes[-2:]:
                 mark, style = ("+", "green") if change.sign > 0 else ("-", "red")
-                said = f"{mark} {feed.name:9}  " + "  ".join(map(str, change.row))
-                self._latest.append(Text(said, style=style, no_wrap=True, overflow="ellipsis"))
-        for epoch in told:
+                text = f"{mark} {feed.name:9}  " + "  ".join(map(str, change.row))
+                self._latest.append(Text(text, style=style, no_wrap=True, overflow="ellipsis"))
+        for epoch in epochs:
             self._epochs.appendleft(epoch)
             if not self.console.is_terminal:
                 self.console.print("  ", epoch_lines.line(epoch), sep="", soft_wrap=True)
@@ -152,10 +152,10 @@ class Pipeline:
                 self._look()
 
     def _look(self) -> None:
-        told = self._epochs.fresh()
-        if told:
-            self.taken = told[-1]["batch"] + 1  # a file is a batch
-            self.screen.show_epochs(told, self.feeds)
+        epochs = self._epochs.fresh()
+        if epochs:
+            self.taken = epochs[-1]["batch"] + 1  # a file is a batch
+            self.screen.show_epochs(epochs, self.feeds)
 
     def pairs(self) -> dict[tuple[str, str], int]:
         """Describe how many nodes of one domain reach how many of another."""
@@ -269,7 +269,7 @@ def _checked(folder: Path, feed: FileFeed, screen: Screen) -> bool:
             "reachable: the same pairs": sorted(db["reachable"]) == sorted(best),
             "region: the components of these": dict(db["region"].rows) == Counter(heads.values()),
             "domain_pairs: their sums": {(a, b): n for a, b, n in db["domain_pairs"]} == pairs,
-            "every change was told once": all(screen.rows[name] == len(db[name]) for name in SHOWN),
+            "every change was reported once": all(screen.rows[name] == len(db[name]) for name in SHOWN),
         }
     for what, holds in checks.items():
         screen.console.print(Text(f"  {'yes' if holds else 'NO '}  {what}", style="green" if holds else "red"))

@@ -165,14 +165,14 @@ def _changes(sample: Any, table: str, key: tuple[int, ...], raising: bool) -> An
         each = [F.struct(F.lit(v).alias("sign"), F.lit(fault).cast("string").alias("fault")) for v in values]
         return F.array(*each) if values else F.array().cast(_SIGNS)
 
-    def said(why: str) -> Any:
+    def fault_of(why: str) -> Any:
         return F.concat(F.lit(f"table {table}: {why}: "), shown)
 
     def failure(why: str) -> Any:
-        return F.raise_error(said(why)).cast(_SIGNS)
+        return F.raise_error(fault_of(why)).cast(_SIGNS)
 
     def bad(why: str) -> Any:
-        return failure(why) if raising else signs(0, fault=said(why))
+        return failure(why) if raising else signs(0, fault=fault_of(why))
 
     update = F.when(before & after, signs(-1, 1)).when(~after, bad("an update without its new row"))
     if key:
@@ -197,11 +197,11 @@ def _from_map(column: Column, table: str, needed: bool, faults: Faults) -> tuple
     row = F.col("row")
     value = F.try_element_at(row, F.lit(column.name))
     names = F.concat_ws(", ", F.map_keys(row))
-    said = F.concat(F.lit(f"table {table}, column {column.name}: not in a message that has "), names)
+    message = F.concat(F.lit(f"table {table}, column {column.name}: not in a message that has "), names)
     lacking = value.isNull() & ~F.map_contains_key(row, column.name)
     if not needed:
         lacking = lacking & (F.col("change") == 1)
-    return faults.unless(lacking, said, value), T.StringType()
+    return faults.unless(lacking, message, value), T.StringType()
 
 
 def _from_struct(images: dict[str, T.DataType], column: Column, table: str, is_key: bool) -> tuple[Any, T.DataType]:

@@ -371,8 +371,8 @@ class Task:
         label = re.sub(r"\W", "_", self.table)[:40]
         path = self.folder / f"{label}-{partition}-{attempt}-{number}-{self.call}.in"
         pieces = write_input(Disk(), path, by_partition(self.table, self.routing, rows, signs)) if len(rows) else []
-        said = json.dumps([astuple(piece) for piece in pieces]).encode()
-        return _result(partition, number, "pieces", skipped, rejects, said)
+        listed = json.dumps([astuple(piece) for piece in pieces]).encode()
+        return _result(partition, number, "pieces", skipped, rejects, listed)
 
     def encode(
         self, batches: Sequence[pa.RecordBatch], dictionary: Dictionary

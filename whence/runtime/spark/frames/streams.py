@@ -232,7 +232,7 @@ class Flow:
     runtime: Any
     max_rows: int
     failed: Callable[[], None]
-    told: Callable[[dict[str, Any]], None]
+    report: Callable[[dict[str, Any]], None]
     query: Any = None
     error: WhenceError | None = None
     skipped: int = 0
@@ -326,11 +326,11 @@ class Flow:
     def _tell(self, epoch: int, batch: int, rows: int, begin: float) -> None:
         seconds = time.perf_counter() - begin
         progress = getattr(self.runtime, "progress", None)  # what the runtime says of its last epoch
-        told = dict(progress()) if callable(progress) else {}
-        if "seconds" in told:
-            told["run_seconds"] = told.pop("seconds")  # without reading the source and writing the log
-        self.told(
-            {"epoch": epoch, "source": self.source.name, "batch": batch, "rows": rows, "seconds": seconds, **told}
+        counters = dict(progress()) if callable(progress) else {}
+        if "seconds" in counters:
+            counters["run_seconds"] = counters.pop("seconds")  # without reading the source and writing the log
+        self.report(
+            {"epoch": epoch, "source": self.source.name, "batch": batch, "rows": rows, "seconds": seconds, **counters}
         )
 
 

@@ -120,6 +120,22 @@ def _is_below(x: int, y: int, labels: Ints) -> bool:
 
 
 @kernel
+def _is_extreme(kind: int) -> bool:
+    """Tell whether an accumulator is a least or greatest value."""
+    return MIN <= kind <= MOST or kind == LOWEST or kind == HIGHEST
+
+
+@kernel
+def _is_better(kind: int, x: int, y: int, labels: Ints) -> bool:
+    """Tell whether x replaces y as the least or greatest value."""
+    if kind == LOWEST or kind == HIGHEST:
+        return _is_below(x, y, labels) if kind == LOWEST else _is_below(y, x, labels)
+    if kind == LEAST or kind == MOST:
+        x, y = labels[x], labels[y]
+    return x < y if kind == MIN or kind == LEAST else x > y
+
+
+@kernel
 def _clear(data: Ints, line: int, accs: Ints) -> None:
     """Set the accumulators of a line to those of no rows."""
     for a in range(accs.shape[0]):
@@ -136,8 +152,7 @@ def _clear(data: Ints, line: int, accs: Ints) -> None:
                 data[line, o + w] = 0
         elif kind == FIRST or kind == LAST:
             data[line, o + 1] = 0
-        code = (kind >= MIN and kind <= LAST) or kind == LOWEST or kind == HIGHEST
-        data[line, o] = _NULL if code else 0
+        data[line, o] = _NULL if _is_extreme(kind) or kind == FIRST or kind == LAST else 0
 
 
 @kernel
@@ -195,29 +210,11 @@ def add_rows(s, line, fresh, rows, first, end, on):
             data[line, o] = n
             data[line, o + 1] = upper
             data[line, o + 2] = lower
-        elif kind == MIN or kind == MAX:
+        elif _is_extreme(kind):
             best = data[line, o]
             for i in range(first, end):
                 x = rows[i, col]
-                if x != _NULL and (best == _NULL or (x < best if kind == MIN else x > best)):
-                    best = x
-            data[line, o] = best
-        elif kind == LEAST or kind == MOST:
-            best = data[line, o]
-            for i in range(first, end):
-                x = rows[i, col]
-                if x != _NULL and (
-                    best == _NULL or (labels[x] < labels[best] if kind == LEAST else labels[x] > labels[best])
-                ):
-                    best = x
-            data[line, o] = best
-        elif kind == LOWEST or kind == HIGHEST:
-            best = data[line, o]
-            for i in range(first, end):
-                x = rows[i, col]
-                if x != _NULL and (
-                    best == _NULL or (_is_below(x, best, labels) if kind == LOWEST else _is_below(best, x, labels))
-                ):
+                if x != _NULL and (best == _NULL or _is_better(kind, x, best, labels)):
                     best = x
             data[line, o] = best
         elif kind == WIDE:
@@ -374,9 +371,5 @@ def combine(s, left, right, into):
             data[into, o + 1] = data[right, o + 1]
         elif x == _NULL or y == _NULL:
             data[into, o] = y if x == _NULL else x
-        elif kind == MIN or kind == MAX:
-            data[into, o] = x if (x < y) == (kind == MIN) else y
-        elif kind == LOWEST or kind == HIGHEST:
-            data[into, o] = y if (_is_below(y, x, labels) if kind == LOWEST else _is_below(x, y, labels)) else x
         else:
-            data[into, o] = y if (labels[y] < labels[x] if kind == LEAST else labels[y] > labels[x]) else x
+            data[into, o] = y if _is_better(kind, y, x, labels) else x

@@ -173,7 +173,7 @@ def absorb_pending(s, g, upto):
         while row >= 0:
             following = kept.data[row, 0]
             s.scalar[st.S_WAITING] -= 1
-            enter_row(s, g, row)
+            count_row(s, g, row, 1)
             if s.plan[st.P_KEEPS] == 0:
                 release(kept, row)
             row = following
@@ -240,17 +240,19 @@ def _unlink_pane(s, g, line):
 
 
 @kernel
-def enter_row(s, g, row):
-    """Count the values of a kept row that enters the window, and put them in order."""
+def count_row(s, g, row, m):
+    """Count the values of a kept row that enters the window (m = 1) or leaves it (m = -1), and keep them in order."""
     data, words = s.groups.data, s.kept.data
     for d in range(s.distincts.shape[0]):
         x = words[row, 1 + s.distincts[d, 0]]
-        if x != _NULL and add_value(s.entries, s.entry_slots, g, d, x):
-            add_distinct(s.groups, g, s.distincts[d, 1], s.distincts[d, 2], x, 1)
+        if x == _NULL:
+            continue
+        if add_value(s.entries, s.entry_slots, g, d, x) if m > 0 else remove_value(s.entries, s.entry_slots, g, d, x):
+            add_distinct(s.groups, g, s.distincts[d, 1], s.distincts[d, 2], x, m)
     for d in range(s.orders.shape[0]):
-        x = words[row, 1 + s.orders[d, 0]]
+        x, word = words[row, 1 + s.orders[d, 0]], s.orders[d, 1]
         if x != _NULL:
-            data[g, s.orders[d, 1]] = insert(s.nodes, data[g, s.orders[d, 1]], x)
+            data[g, word] = insert(s.nodes, data[g, word], x) if m > 0 else remove(s.nodes, data[g, word], x)
 
 
 @kernel
@@ -274,7 +276,8 @@ def evict_panes(s, g, least):
         row = lines[head, st.L_KEPT]
         while row >= 0:
             following = kept.data[row, 0]
-            _leave_row(s, g, row)
+            count_row(s, g, row, -1)
+            release(kept, row)
             row = following
         release(panes, head)
         head = after
@@ -335,21 +338,6 @@ def _unlink_group(s, g):
     if after >= 0:
         touch(groups, after)
         data[after, st.G_PREV] = before
-
-
-@kernel
-def _leave_row(s, g, row):
-    """Discount the values of a kept row that leaves the window, and free its line."""
-    data, words = s.groups.data, s.kept.data
-    for d in range(s.distincts.shape[0]):
-        x = words[row, 1 + s.distincts[d, 0]]
-        if x != _NULL and remove_value(s.entries, s.entry_slots, g, d, x):
-            add_distinct(s.groups, g, s.distincts[d, 1], s.distincts[d, 2], x, -1)
-    for d in range(s.orders.shape[0]):
-        x = words[row, 1 + s.orders[d, 0]]
-        if x != _NULL:
-            data[g, s.orders[d, 1]] = remove(s.nodes, data[g, s.orders[d, 1]], x)
-    release(s.kept, row)
 
 
 @kernel

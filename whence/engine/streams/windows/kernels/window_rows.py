@@ -10,7 +10,7 @@ from __future__ import annotations
 from whence.engine.streams.windows.kernels import window_acc as acc
 from whence.engine.streams.windows.kernels import window_state as st
 from whence.engine.streams.windows.kernels.window_lines import allocate, release, touch
-from whence.engine.streams.windows.kernels.window_panes import activate, enter_row, last_solid, start_back
+from whence.engine.streams.windows.kernels.window_panes import activate, count_row, last_solid, start_back
 from whence.model.jit import kernel
 
 
@@ -142,7 +142,7 @@ def _keep_row(s, g, pane, solid, rows, i):
     for c in range(s.columns.shape[0]):
         kept.data[line, 1 + c] = rows[i, s.columns[c]]
     if solid:
-        enter_row(s, g, line)
+        count_row(s, g, line, 1)
         if s.plan[st.P_KEEPS] == 0:
             release(kept, line)
             return
