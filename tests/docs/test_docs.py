@@ -181,9 +181,8 @@ def test_chapters_open_with_what_they_are_good_for(path: Path) -> None:
 def test_commands_exist(path: Path) -> None:
     """Commands in blocks without a language, and modules and settings named in the text."""
     text = path.read_text(encoding="utf-8")
-    lines = [
-        line for block in re.findall(r"^```\n(.*?)^```$", text, re.MULTILINE | re.DOTALL) for line in block.splitlines()
-    ]
+    fenced = re.findall(r"^```(\w*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    lines = [line for language, block in fenced if not language for line in block.splitlines()]
     targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
     wrong = [line for line in lines if (found := re.match(r"make ([\w-]+)", line)) and found[1] not in targets]
     wrong += [line for line in lines if line.startswith("whence ") and not _is_command(line)]
