@@ -21,7 +21,9 @@ Views are replaced by `install`, see `installation.py`.
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 import numpy as np
 
@@ -53,6 +55,15 @@ log = logging.getLogger("whence")
 _REMEMBERED = 64  # sets of tables that changed together, with what they reach
 
 
+class _Step(NamedTuple):
+    """An operator, those whose batches it takes, and the linear operators that each batch passes on the way, if any
+    does: they run as a part of the only operator that reads them."""
+
+    op: Operator
+    sources: list[Operator]
+    through: list[list[Operator]] | None = None
+
+
 class Dataflow:
     """Tables in, views out; in one of some partitions."""
 
@@ -76,7 +87,7 @@ class Dataflow:
         self._iterative: list[IterativeOperator] = []
         self._checkpointed: list[Retain] = []
         self._installing: Installation | None = None
-        self._reached: dict[tuple[str, ...], tuple[list[Operator], list[tuple[str, Operator]]]] = {}
+        self._reached: dict[tuple[str, ...], tuple[list[_Step], list[tuple[str, Operator]]]] = {}
 
     # -- the plan ----------------------------------------------------------------------------------------------------
 
@@ -224,24 +235,39 @@ class Dataflow:
             self._arrive(promise)
         elif not outs:
             return {}
-        order, views = self._reach(tuple(deltas if promise is None else self.tables))
-        self._follow(order)
+        steps, views = self._reach(tuple(deltas)) if promise is None else self._everything()
+        self._follow(steps)
         return {name: out for name, op in views if (out := outs.get(id(op))) is not None}
 
-    def _reach(self, tables: tuple[str, ...]) -> tuple[list[Operator], list[tuple[str, Operator]]]:
-        """Return the operators, in their order, and the views that changes of these tables can reach."""
+    def _everything(self) -> tuple[list[_Step], list[tuple[str, Operator]]]:
+        return [_Step(op, op.inputs) for op in self.order], list(self.views.items())
+
+    def _reach(self, tables: tuple[str, ...]) -> tuple[list[_Step], list[tuple[str, Operator]]]:
+        """Return the steps, in their order, and the views that changes of these tables can reach."""
         found = self._reached.get(tables)
         if found is None:
             if len(self._reached) >= _REMEMBERED:
                 self._reached.clear()
-            below, order = {id(self.tables[name]) for name in tables}, []
+            below, steps, folded = {id(self.tables[name]) for name in tables}, [], self._folded()
             for op in self.order:
                 if any(id(i) in below for i in op.inputs):
                     below.add(id(op))
-                    order.append(op)
+                    if id(op) not in folded:
+                        steps.append(_step_of(op, folded))
             views = [(name, op) for name, op in self.views.items() if id(op) in below]
-            found = self._reached[tables] = order, views
+            found = self._reached[tables] = steps, views
         return found
+
+    def _folded(self) -> set[int]:
+        """Return the linear operators that one operator alone reads, and that need not run by themselves."""
+        readers = Counter(id(i) for op in self.order for i in op.inputs)
+        views = {id(op) for op in self.views.values()}
+        kept = views | {id(i) for op in self.order if op.follows or op.tracer is not None for i in op.inputs}
+        return {
+            id(op)
+            for op in self.order
+            if op.linear and op.arranged is None and readers[id(op)] == 1 and id(op) not in kept
+        }
 
     def run_stage(
         self,
@@ -264,7 +290,7 @@ class Dataflow:
         for op in self._iterative:
             if op.stage + op.delay == stage and op in ran:
                 op.finish()
-        self._follow([op for op in self.order if op.stage == stage and op not in ran])
+        self._follow([_Step(op, op.inputs) for op in self.order if op.stage == stage and op not in ran])
         sent = self._shipped(list(ran)[before:], stage)
         for op in self._iterative:
             phase = stage - op.stage
@@ -319,20 +345,25 @@ class Dataflow:
             return any(i in self._ran for i in op.inputs)
         return any(id(i) in self._outs for i in op.inputs)
 
-    def _follow(self, order: Iterable[Operator]) -> None:
+    def _follow(self, steps: Iterable[_Step]) -> None:
         """Run the operators, in their order, that have something to do."""
         ran, outs, promise = self._ran, self._outs, self._promise
-        for op in order:
-            inputs = op.inputs
-            ins = [outs.get(id(i)) for i in inputs]
+        for op, sources, through in steps:
+            ins = [outs.get(id(i)) for i in sources]
+            if through is not None:
+                ins = [
+                    _passed(batch, way) if batch is not None else None for batch, way in zip(ins, through, strict=True)
+                ]
             if promise is not None and reaches(promise, op):
                 pass
             elif op.follows:
-                if not any(i in ran for i in inputs):
+                if not any(i in ran for i in op.inputs):
                     continue
             elif ins.count(None) == len(ins):
                 continue
-            self._step(op, [Batch.empty(len(i.schema)) if d is None else d for i, d in zip(inputs, ins, strict=True)])
+            self._step(
+                op, [Batch.empty(len(i.schema)) if d is None else d for i, d in zip(op.inputs, ins, strict=True)]
+            )
 
     def touch(self, op: Operator) -> None:
         """Note that an operator's state is about to change."""
@@ -472,3 +503,25 @@ def _tracer(tracing: Tracing) -> Tracer:
     from whence.annotate.lineage import Lineage
 
     return Lineage(tracing.sources, tracing.encoding)
+
+
+def _step_of(op: Operator, folded: set[int]) -> _Step:
+    """Return the step of an operator with what is folded into it."""
+    sources, through = [], []
+    for source in op.inputs:
+        way: list[Operator] = []
+        while id(source) in folded:
+            way.insert(0, source)
+            (source,) = source.inputs
+        sources.append(source)
+        through.append(way)
+    return _Step(op, sources, through if any(through) else None)
+
+
+def _passed(batch: Batch, way: list[Operator]) -> Batch | None:
+    """Return what linear operators make of a batch; None if nothing is left."""
+    for op in way:
+        batch = op.apply([batch])
+        if not len(batch.ann):
+            return None
+    return batch

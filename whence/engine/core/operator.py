@@ -68,6 +68,7 @@ class Operator:
     delay: int = 0  # stages that its consumers come after it, see engine/core/dataflow.py
     stage: int = 0
     context: EpochContext = EpochContext()  # of the dataflow it is installed in
+    linear: bool = False  # keeps nothing, and maps its input's batch as it is: may run as a part of what reads it
     follows: bool = False  # runs exactly when an input ran (not: when an input's delta is not empty)
 
     def apply(self, deltas: list[Batch]) -> Batch:

@@ -19,6 +19,8 @@ from whence.plan.algebra.expressions import Col, Expr
 class Project(Operator):
     """Computes columns."""
 
+    linear = True
+
     def __init__(self, input: Operator, exprs: tuple[Expr, ...], schema: Schema, dictionary: Dictionary):
         self.schema, self.tracer, self.inputs = schema, input.tracer, [input]
         self.exprs = exprs

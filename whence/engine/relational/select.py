@@ -15,6 +15,8 @@ from whence.plan.algebra.expressions import Expr
 class Select(Operator):
     """Keeps the rows whose predicate is true; NULL is not true."""
 
+    linear = True
+
     def __init__(self, input: Operator, predicate: Expr, dictionary: Dictionary):
         self.schema, self.tracer, self.inputs = input.schema, input.tracer, [input]
         self.predicate = predicate
