@@ -323,7 +323,7 @@ def _read_csv(path: str | Path, schema: Schema) -> Iterator[pa.Table]:
 
 
 def _has_hex(path: str | Path) -> bool:
-    """Say whether a file may have hexadecimal numbers, which only Arrow takes for whole numbers."""
+    """Tell whether a file may have hexadecimal numbers, which only Arrow takes for whole numbers."""
     with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         return content.find(b"0x") >= 0 or content.find(b"0X") >= 0
 

@@ -105,7 +105,7 @@ def parse_duration(text: str) -> Interval:
 
 
 def read_column(texts: pa.ChunkedArray, type: Type) -> pa.ChunkedArray:
-    """Read a column of texts as values of a type; the DataError of one that is none has its place as `row`.
+    """Read a column of texts as values of a type; the DataError of a bad one has its position as `row`.
 
     >>> from whence.model.types import INTEGER
     >>> read_column(pa.chunked_array([["1", None, "+2"]]), INTEGER).to_pylist()

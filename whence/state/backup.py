@@ -47,7 +47,7 @@ def atomic_folder(path: Path, disk: Disk) -> Iterator[Path]:
 
 
 def copy(source: Folder, to: Path, progress: Progress | None = None) -> int:
-    """Copy a database into an empty folder; how many bytes."""
+    """Copy a database into an empty folder; return the number of bytes."""
     disk, done = source.disk, dict[Path, int]()  # files that do not change any more, and their sizes
     disk.make_folder(to / LOG)
     disk.make_folder(to / STATE)
@@ -69,7 +69,7 @@ def copy(source: Folder, to: Path, progress: Progress | None = None) -> int:
 
 
 def _copy_files(source: Folder, to: Path, done: dict[Path, int], progress: Progress | None) -> int:
-    """Copy what the manifest names and has not been copied yet; how many bytes the last segment has."""
+    """Copy what the manifest names and has not been copied yet; return the bytes of the last segment."""
     *files, last = _in_order(source.path, source.manifest)
     total, at = sum(size_of(path) for path in [*files, last]), 0
     for path in files:
@@ -121,7 +121,7 @@ def _copy_last(disk: Disk, path: Path, target: Path, number: int) -> int:
 
 
 def _copy_file(disk: Disk, path: Path, target: Path) -> int:
-    """Copy what a file holds now, and make it stable; how many bytes."""
+    """Copy what a file holds now, and sync it; return the number of bytes."""
     with storage_errors(path, "read"):
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:

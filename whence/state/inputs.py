@@ -104,7 +104,7 @@ def read_input(disk: Disk, folder: Path, piece: InputSection) -> tuple[Codes, Co
 
 
 def adopt(disk: Disk, folder: Path, inputs: Inputs, epoch: int) -> Inputs:
-    """Give files of a database the names that a record of an epoch may say; the inputs by these names."""
+    """Rename files of a database as a record of an epoch may name them; return the inputs by these names."""
     names = {piece.file: piece.file for piece in inputs.pieces}
     for name in names:
         if epoch_of(name) != epoch:

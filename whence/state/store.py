@@ -171,14 +171,14 @@ class Store:
             self.log.withdraw(self.log.written)
 
     def write_epoch(self, epoch: Epoch, dictionary: Dictionary) -> int:
-        """Append an epoch; the ticket to wait for."""
+        """Append an epoch; return the ticket to wait for."""
         words, kind, pack = dictionary.since(self._words), EPOCH, pack_epoch
         if epoch.inputs is not None:
             kind, pack = INPUT, pack_inputs
         return self._append(kind, epoch.number, epoch.time, pack(epoch, words, self._words), len(words))
 
     def write_statements(self, statements: list[str], epoch: int, now: int, dictionary: Dictionary) -> int:
-        """Append statements that have changed the catalog after an epoch; the ticket to wait for."""
+        """Append statements that have changed the catalog after an epoch; return the ticket to wait for."""
         words = dictionary.since(self._words)
         return self._append(SCHEMA, epoch, now, pack_schema(statements, words, self._words), len(words))
 
@@ -251,7 +251,7 @@ class Store:
         return self.path / STATE / name, links
 
     def distrust_images(self) -> None:
-        """Let the next image be written whole: blocks of the chains so far may be damaged."""
+        """Have the next image written whole: blocks of the chains so far may be damaged."""
         self._before, self._distrusted = None, True
 
     def _outgrown(self, links: tuple[Link, ...]) -> bool:
@@ -315,7 +315,7 @@ class Store:
             self._sweep_inputs()
 
     def _name_segments(self) -> None:
-        """Let the manifest name the segments that the log has begun."""
+        """Add the segments that the log has begun to the manifest."""
         named = self.folder.manifest.segments
         self._change(segments=(*named, *(n for n in self.log.segments if n > named[-1])))
 

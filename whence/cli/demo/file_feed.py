@@ -25,7 +25,7 @@ class FileFeed:
         self._thread.start()
 
     def plan(self, *files: Sequence[CableChange]) -> int:
-        """Let these appear, each as one file, after those that were planned before; how many there are then in all."""
+        """Plan one file for each of these, after those planned before; return the number of all."""
         self.planned += len(files)
         for changes in files:
             self._queue.put(changes)

@@ -30,7 +30,7 @@ class Arrivals:
         self.end = self._committed = 0
 
     def append(self, rows: Codes, ann: Codes) -> int:
-        """Take rows in; gives the position of the first."""
+        """Append rows; return the position of the first."""
         start, end = self.end, self.end + len(rows)
         if end > len(self.rows):
             room = max(2 * len(self.rows), end + 16)

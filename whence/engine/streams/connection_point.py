@@ -153,8 +153,8 @@ class ConnectionPoint:
         self._base += start
 
     def commit(self, now: int | None) -> int:
-        """Keep what came, and drop what is not to be kept at that time (in microseconds; None: unknown); how many
-        rows were dropped."""
+        """Keep what came, and drop what is no longer retained at that time (in microseconds; None: unknown); return how
+        many rows were dropped."""
         self._before = None
         retention, first = self.retention, self.first
         if retention.rows is not None:

@@ -47,7 +47,7 @@ class ReplayChain:
         flow.order = [op for op in upwards([end]) if not isinstance(op, StreamScan)]
 
     def run(self, firsts: Codes, ends: Codes, sink: Sink) -> int:
-        """Run it, empty at first, over stretches of tids, each up to its end; how many rows there were."""
+        """Run the copy, empty at first, over stretches of tids, each up to its end; return the number of rows."""
         for op in self.flow.order:
             if isinstance(op, StreamOperator):
                 op.clear()

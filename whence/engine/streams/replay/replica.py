@@ -95,7 +95,7 @@ class NetworkReplica:
         return nexts
 
     def feed(self, nexts: dict[str, int], upto: int, sink: Sink) -> None:
-        """Run it over the rows from the given tids on, as far as they arrived until `upto`; the tids move on."""
+        """Run the copy over the rows from the given tids on, as far as they arrived until `upto`; advance the tids."""
         ends = self.check(nexts, upto)
         while any(nexts[name] < ends[name] for name in nexts):
             cut = upto

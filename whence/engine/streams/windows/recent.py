@@ -34,7 +34,7 @@ class KeyNumbers:
         self.clear()
 
     def clear(self) -> None:
-        """Reset to the initial state; the owner of the keys clears them."""
+        """Reset to the initial state."""
         self._keys = np.empty((16, self.columns), np.int64)
         self._slots = np.zeros(32, np.int64)
         self._meta = np.array([0 if self.columns else 1], np.int64)
@@ -79,6 +79,7 @@ class KeyNumbers:
             raise StaleImage("there is one key of no columns")
 
     def restore(self, image: Codes) -> None:
+        """Restore a part of an image that was checked; the keys have been restored."""
         room = 16
         while room <= len(image):
             room *= 2
@@ -114,7 +115,7 @@ class Recent:
         self.clear()
 
     def clear(self) -> None:
-        """Be as new; the keys are cleared by who owns them."""
+        """Reset to the initial state; the owner of the keys clears them."""
         self.arrivals.clear()
         self.late.clear()
         none = np.empty(0, np.int64)

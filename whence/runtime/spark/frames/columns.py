@@ -158,7 +158,7 @@ def corrupt_record(names: Sequence[str], schema: Schema) -> Any | None:
 
 
 def unreadable(corrupt: Any, table: str) -> Any:
-    """Say that a record cannot be read, where `corrupt` has its text."""
+    """Add the fault of a record that cannot be read, where `corrupt` has its text."""
     shown = F.substring(F.regexp_replace(corrupt, r"\s+", " "), 1, 200)
     said = F.concat(
         F.lit(f"table {table}: Spark's reader cannot read '"), shown, F.lit("' as a row of the schema given")

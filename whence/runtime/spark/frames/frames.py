@@ -75,7 +75,7 @@ def write(
     early: Early = "ignore",
     missing: Missing = "error",
 ) -> int:
-    """Insert (or with sign -1 delete) the rows of a DataFrame in one epoch; how many there were.
+    """Insert (or with sign -1 delete) the rows of a DataFrame in one epoch; return the row count.
 
     With `op`, a column says of each row whether it comes or goes. `early` says what becomes of deletions whose rows are
     not there.
@@ -100,13 +100,13 @@ def write(
 
 
 def has_all_columns(df: Any, table: Table) -> bool:
-    """Say whether a DataFrame has every column of a table."""
+    """Tell whether a DataFrame has every column of a table."""
     return {name.lower() for name in df.columns} >= set(table.schema.names)
 
 
 def _with_columns(df: Any, table: Table, missing: Missing, beside: Sequence[str]) -> Any:
-    """Return the DataFrame with the table's columns that it lacks as NULL, if that is wanted; a column that is not the
-    table's is an error, and so is one that is lacking else."""
+    """Return the DataFrame with the table's columns that it lacks as NULL, if that is wanted; raise for a column that
+    is not the table's, and otherwise for one that is lacking."""
     from whence.runtime.spark.frames.columns import CORRUPT
 
     others = {name.lower() for name in (*beside, CORRUPT)}

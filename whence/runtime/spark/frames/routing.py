@@ -243,7 +243,7 @@ class JsonLines:
     missing: rows_.Missing = "error"  # members that a row to insert does not have
 
     def encode(self, texts: list[str], schema: Schema, dictionary: Dictionary, table: str) -> tuple[Codes, Codes]:
-        """Return the codes and signs of the rows that the lines say; the DataError of one that is none shows it."""
+        """Encode the rows of the lines; return codes and signs. The DataError of a line that is no row shows it."""
         try:
             return self._encode(texts, schema, dictionary, table)
         except DataError:
@@ -286,8 +286,8 @@ def _errors(what: str) -> Iterator[None]:
 
 @contextmanager
 def _in_batches(spark: Any, schema: Schema) -> Iterator[None]:
-    """Let Spark hand over large batches, unless the user has said how large; their bytes need no bound of their own
-    where all rows are equally long."""
+    """Make Spark pass large batches, unless the user has set their size; their bytes need no bound of their own where
+    all rows are equally long."""
     wanted, rows = {}, int(spark.conf.get(_BATCH))
     if rows == 10_000:
         wanted[_BATCH] = str(max(_CELLS // max(len(schema), 10), 1000))
@@ -360,7 +360,7 @@ class Task:
         return context.partitionId() if context is not None else 0
 
     def _write(self, batches: list[pa.RecordBatch], number: int) -> pa.RecordBatch:
-        """Encode, route and write rows; the pieces."""
+        """Encode, route and write rows; return the pieces."""
         from pyspark import TaskContext
 
         context = TaskContext.get()

@@ -68,7 +68,7 @@ class Sink:
         self.error: WhenceError | None = None
 
     def begin(self, start: Literal["now", "snapshot"]) -> None:
-        """Hand over what the sink has missed, and from now on every epoch's change."""
+        """Pass on what the sink has missed, and from now on every epoch's change."""
         runtime = self._runtime
         with runtime.reading():
             epoch = runtime.epoch
@@ -124,11 +124,11 @@ class Sink:
         )
 
     def redefine(self) -> None:
-        """Follow the definition that the view has now; its difference to the last one is handed over next."""
+        """Follow the present definition of the view; pass on its difference to the last one next."""
         self.definition = definition_of(self._runtime.program, self.view)
 
     def end(self, why: str) -> None:
-        """Hand over nothing more, for a reason that is kept in `error`."""
+        """Pass on nothing more, for a reason that is kept in `error`."""
         self.error = WhenceError(f"sink {self.name}: {why}; changes_to starts again under another name=")
         log.error("%s", self.error)
         self.stop()
@@ -204,7 +204,7 @@ class Sink:
         self._runtime.marks[f"sink:{self.name}"] = epoch
 
     def stop(self) -> None:
-        """Hand over nothing more; a sink of this name goes on from here."""
+        """Stop the sink; a sink of this name goes on from here."""
         if self in self._runtime.after_epoch:
             self._runtime.after_epoch.remove(self)
 
@@ -220,7 +220,7 @@ def changes_to(
     name: str | None = None,
     start: Literal["now", "snapshot"] = "now",
 ) -> Sink:
-    """Hand each epoch's change of a view (or table) to a writer.
+    """Pass each epoch's change of a view (or table) to a writer.
 
     writer  called with a DataFrame and the epoch's number, as `foreachBatch` would; or a dict of what a DataFrameWriter
             is given: format, mode ("append" if not said), options, partitionBy, and path or table

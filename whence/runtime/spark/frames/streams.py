@@ -91,7 +91,7 @@ class AttachedStreams:
         early: Early | None = None,
         missing: Missing = "error",
     ) -> str:
-        """Let a streaming DataFrame write to a table, from the next `start` on; the stream's name.
+        """Attach a streaming DataFrame to a table, from the next `start` on; return the stream's name.
 
         op                  the column that says whether a row comes or goes; without one all come
         format              "debezium": the DataFrame has Debezium's messages (see `debezium.read`); "json": its column
@@ -171,7 +171,7 @@ class AttachedStreams:
         return replace(source, df=df, op=op, json=format == "json")
 
     def detach(self, name: str) -> None:
-        """Forget a stream that is not running; its marks and its checkpoint stay."""
+        """Remove a stream that is not running; its position and its checkpoint stay."""
         if self.running is not None and self.running.isActive:
             raise WhenceError("streams are running: stop them first")
         if self._sources.pop(name, None) is None:
@@ -485,7 +485,7 @@ class Running:
             raise error
 
     def stop(self) -> None:
-        """End all sources; a batch that has begun is finished first, or if it is split its present epoch."""
+        """Stop all sources; a batch that has begun is finished first, or if it is split its present epoch."""
         from whence.runtime.spark.session.errors import jvm_errors
 
         for flow in self._flows:
