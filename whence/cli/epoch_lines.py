@@ -53,7 +53,7 @@ def line(epoch: Mapping[str, Any]) -> Text:
 
 
 def table(epochs: Iterable[Mapping[str, Any]]) -> Table:
-    """Epochs, one a line, in the order in which they are given."""
+    """Format epochs as a table, one per line, in the given order."""
     shown = Table(box=None, header_style="dim", pad_edge=False)
     for title in ("epoch", "rows in", "rows out", "supersteps", "", "rows shipped", "bytes", "state", "ms"):
         shown.add_column(title, justify="left" if not title else "right")

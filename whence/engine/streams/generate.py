@@ -1,8 +1,8 @@
 """Where provenance begins and ends: Generate, DropProvenance, StreamToRelation.
 
-Law: the rows pass unchanged, whatever they carried. Generate gives each row its own tid, or nothing where its stream is
-not traced; Plain gives it a one; Relate does, too, and forgets when it came: a relation to which every row adds one.
-State: Generate counts the rows that came; the others have none. Cost: a column for the batch.
+Law: rows pass unchanged. Generate annotates each row with its own tid, or with nothing where its stream is not traced.
+DropProvenance annotates it with 1; StreamToRelation, too, and drops `$at`: a relation to which every row adds one.
+State: Generate counts the rows that came; the others have none. Cost: one column per batch.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Recent: the rows of a stream that are in the window now, per key.
 
-Laws: a window of n rows has the last n of each key. In one by value, a row that has a smaller value than
-one of its key before it, or none, is late and never in; the others are in until their user lets them go. What an epoch
-did is undone exactly. State: the rows, and for each key that ever came the ends of its queue and its newest value.
-Cost: a constant per row; rows that left are forgotten when they are more than those that are in.
+Laws: a window of n rows has the last n of each key. In a window by value, a row whose value is smaller than an earlier
+one of its key, or NULL, is late and never enters; the others are in until the operator removes them. An epoch is undone
+exactly. State: the rows, and per key that ever came the ends of its queue and its newest value. Cost: a constant per
+row; rows that left are dropped when they outnumber those in the window.
 """
 
 from __future__ import annotations

@@ -1,15 +1,14 @@
 """WindowJoin: pairs of rows of two streams, emitted when the later row comes if the earlier one is in its side's
 window.
 
-Law: rows come one by one, in the order of `$at`, the left one first of those that came together; each meets the rows in
-the other side's window, the first that came first, and then enters its own. A window of rows holds the last ones (of
-each key). With windows by value, a row of one side is in the window of a row x of the other if its value is at most
-x's, and greater than x's less the width; whichever comes later, they meet if one is in the window of the other. The
-values of each side (of each key) never fall: a row with a smaller one is late, and joins nothing.
-State: each side's window (`engine/streams/windows/recent.py`), chained by the join's keys. By value, a row stays until
-the other side (of its key) has come so far that no row to come can have it in its window. Cost: a constant per row, and
-the pairs, which are tried in blocks.
-"""
+Law: rows come one by one, in the order of `$at`, the left one first of those that came together; each is joined with
+the rows in the other side's window, in order of arrival, and then enters its own. A window of rows holds the last ones
+(of each key). With windows by value, a row of one side is in the window of a row x of the other if its value is at most
+x's, and greater than x's less the width; whichever comes later, they are joined if one is in the window of the other.
+The values of each side (of each key) never fall: a row with a smaller one is late, and joins nothing. State: each
+side's window (`engine/streams/windows/recent.py`), chained by the join's keys. By value, a row stays until the other
+side (of its key) has come so far that no row to come can have it in its window. Cost: a constant per row, and the
+pairs, which are tried in blocks. """
 
 from __future__ import annotations
 
