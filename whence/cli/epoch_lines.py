@@ -30,7 +30,8 @@ class EpochWatcher:
 
 
 def describe_jobs(epoch: Mapping[str, Any]) -> str:
-    """
+    """Describe where an epoch ran.
+
     >>> describe_jobs({"jobs": 0}), describe_jobs({"jobs": 1}), describe_jobs({"jobs": 3})
     ('inline', '1 job', '3 jobs')
     """

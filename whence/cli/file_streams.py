@@ -58,7 +58,7 @@ class FollowedFolder:
         db.attach(self.table, df, op=op, on_error=on_error, format=format, missing=missing)
 
     def _header(self, schema: Schema, op: str | None) -> list[str]:
-        """The columns of a CSV file, in their order: as the first one there has them, or else as the table."""
+        """Return the columns of a CSV file, in order: as the first file has them, or else as the table."""
         path = self._first()
         if path is None:
             return [*schema.names, *([op] if op is not None else [])]
@@ -69,7 +69,7 @@ class FollowedFolder:
             raise DataError(f"{path}: {error}") from None
 
     def _columns(self, schema: Schema, op: str | None) -> Any:
-        """The columns of Parquet files with their types: as the first one there has them, or else as the table."""
+        """Return the columns of Parquet files with their types: as the first file has them, or else as the table."""
         from whence.runtime.spark.session.errors import jvm_errors
 
         path = self._first()
@@ -85,7 +85,8 @@ class FollowedFolder:
 
 
 def find_folder(table: str, text: str) -> FollowedFolder | None:
-    """The folder that a source names: `incoming`, where files tell the format by their names, or `incoming/*.csv`."""
+    """Find the folder that a source names: `incoming`, where the names of files imply the format, or
+    `incoming/*.csv`."""
     path = local_path(text)
     if "*" in path.name:
         return FollowedFolder(table, path.parent, path.name, files.format_of(text))

@@ -257,7 +257,7 @@ class _Printer:
             self._csv.writerow(["epoch", "op", *feeds[0].columns])
 
     def epoch(self, seconds: float) -> None:
-        """What has changed since the last time: an epoch that took so long, or several."""
+        """Print what has changed since the last call: by an epoch with its duration, or by several."""
         for feed in self.feeds:
             changes = list(feed)
             for _, some in itertools.groupby(changes if self.format is Format.table else (), lambda c: c.epoch):
@@ -277,7 +277,7 @@ class _Printer:
 
 
 def print_changes(console: Console, changes: list[Change], limit: int) -> None:
-    """Changes as lines, + green and - red, and how many were left out."""
+    """Print changes as lines, + green and - red, and how many were left out."""
     for change in changes[:limit]:
         mark, style = ("+", "green") if change.sign > 0 else ("-", "red")
         console.print(Text(f"  {mark} " + "  ".join(str(cell(v)) for v in change.row), style=style))

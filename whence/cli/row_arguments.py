@@ -34,7 +34,7 @@ def row_of(db: whence.Database, view: str, texts: list[str] | None) -> dict[str,
 
 
 def value_of(text: str, type: Type, name: str) -> Any:
-    """What a text means as a value of a column: NULL, JSON text in quotes, or as CAST reads it.
+    """Parse a text as a value of a column: NULL, JSON text in quotes, or as CAST reads it.
 
     >>> from whence.model.types import INTEGER, TEXT
     >>> value_of("7", INTEGER, "n"), value_of("NULL", TEXT, "t"), value_of('"NULL"', TEXT, "t")
@@ -71,7 +71,7 @@ def tables_of(db: whence.Database, option: str, texts: list[str] | None) -> dict
 
 
 def rows_of(text: str, schema: Schema, table: str) -> list[Any]:
-    """The rows that a text stands for: those of a file, a JSON value, or one line of CSV, where nothing is NULL.
+    """Parse a text into rows: those of a file, a JSON value, or one line of CSV, where nothing is NULL.
 
     >>> from whence.model.types import Column, INTEGER, TEXT
     >>> schema = Schema((Column("src", TEXT), Column("cost", INTEGER)))

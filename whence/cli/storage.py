@@ -182,7 +182,7 @@ def _verdict(status: str) -> Text:
 
 
 def _notes(report: Report) -> None:
-    """What is worth knowing and no problem."""
+    """Collect what is worth knowing and no problem."""
     if report.writer is not None:
         out.print(Text(f"written to by {report.writer}", style="dim"), soft_wrap=True)
     if report.torn is not None:

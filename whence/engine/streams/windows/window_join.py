@@ -8,7 +8,8 @@ x's, and greater than x's less the width; whichever comes later, they are joined
 The values of each side (of each key) never fall: a row with a smaller one is late, and joins nothing. State: each
 side's window (`engine/streams/windows/recent.py`), chained by the join's keys. By value, a row stays until the other
 side (of its key) has come so far that no row to come can have it in its window. Cost: a constant per row, and the
-pairs, which are tried in blocks. """
+pairs, which are tried in blocks.
+"""
 
 from __future__ import annotations
 
