@@ -1,14 +1,16 @@
 """Policies: how a derived row of a recursive component chooses, and loses, what it stands on.
 
-    policy      what a row keeps                                when external rows go
-    support     one chosen derivation, of rows of smaller rank  withdrawn by rank, unless another derivation is found
-    dred        nothing                                         whatever has some derivation through them dies; what
-                                                                still can be derived comes back
-    absorption  which sets of base rows suffice for it          false is put in their place; what is false dies
-    relative    its derivations, as edges between rows          the same
+| module       | what a row keeps | when external rows go |
+|--------------|------------------|-----------------------|
+| `support`    | one chosen derivation, of rows of smaller rank | withdrawn by rank, unless another is found |
+| `dred`       | nothing | what has some derivation through them dies; what can be derived comes back |
+| `absorption` | which sets of base rows suffice for it | false is put in their place; what is false dies |
+| `relative`   | its derivations, as edges between rows | the same |
+| `plain`      | what `support` and `dred` have in common | |
+| `annotated`  | what `absorption` and `relative` have in common | |
+| `policy`     | the protocol | |
 
-`policy` is the protocol, `plain` what the first two share, `annotated` what the last two do. Every policy works with a
-mailbox, without peers or with them; `Mailbox.admit` says which one can.
+Every policy works with a mailbox, without peers or with them; `Mailbox.admit` says which one can.
 """
 
 from __future__ import annotations
