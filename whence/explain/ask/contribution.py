@@ -59,7 +59,7 @@ def contribution(
         return _sampled(evaluator, below, many, confidence, seed)
     rows = len(graph.base)
     banzhaf = found.slopes(np.full(rows, 0.5))
-    return _sorted(graph, below, _shapley(found, rows, len(below)), banzhaf, "exact", len(found), None, 0.0, 1.0)
+    return sorted_values(graph, below, _shapley(found, rows, len(below)), banzhaf, "exact", len(found), None, 0.0, 1.0)
 
 
 def _shapley(found: DecisionDiagram, rows: int, many: int) -> Floats:
@@ -84,7 +84,7 @@ def _gauss(many: int) -> tuple[Floats, Floats]:
     return (1 + x) / 2, 1 / ((1 - x * x) * slope * slope)
 
 
-def _sorted(
+def sorted_values(
     graph: Derivations,
     below: Ints,
     shapley: Floats,
@@ -95,6 +95,7 @@ def _sorted(
     error: float,
     confidence: float,
 ) -> ShapleyValues:
+    """Return the values of the variables `below` a root, greatest first."""
     by = below[np.lexsort((below, -banzhaf[below], -shapley[below].round(12)))]
     return ShapleyValues(graph.base[by], shapley[by], banzhaf[by], method, nodes, samples, error, confidence)
 
@@ -122,7 +123,7 @@ def _sampled(evaluator: Evaluator, below: Ints, samples: int, confidence: float,
         [np.sqrt((a * (1 - a) / some + b * (1 - b) / none)[below]), np.sqrt((shares * (1 - shares) / samples)[below])]
     )
     error = wide * float(errors.max(initial=0.0)) + math.log(samples) / samples
-    return _sorted(graph, below, shares, a - b, "sampled", None, samples, error, confidence)
+    return sorted_values(graph, below, shares, a - b, "sampled", None, samples, error, confidence)
 
 
 def _deciding(evaluator: Evaluator, below: Ints, cases: int, rng: np.random.Generator) -> Floats:

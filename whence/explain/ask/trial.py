@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import math
 from itertools import combinations
-from typing import Literal
 
 import numpy as np
 
 from whence.engine.core.dataflow import Dataflow
 from whence.engine.core.operator import Batch
-from whence.explain.ask.contribution import ShapleyValues
+from whence.explain.ask.contribution import ShapleyValues, sorted_values
 from whence.explain.ask.evaluate import Bools
 from whence.explain.ask.intervals import clopper_pearson, normal_quantile
 from whence.explain.ask.reliability import Probability
@@ -146,7 +145,7 @@ def contribution(trial: Trial, samples: int | None = None, confidence: float = 0
             without = masks[masks >> i & 1 == 0]
             decides = there[without | 1 << i] - there[without]
             shapley[i], banzhaf[i] = (decides * weight[without]).sum(), decides.mean()
-        return _sorted(trial, shapley, banzhaf, "exact", None, 0.0, 1.0)
+        return sorted_values(trial.graph, _mattering(shapley, banzhaf), shapley, banzhaf, "exact", None, None, 0.0, 1.0)
     rng = np.random.default_rng(seed)
     orders = max(1, min(samples or MOST, MOST // (2 * count + 2)))
     shapley, banzhaf = np.zeros(count), np.zeros(count)
@@ -163,27 +162,10 @@ def contribution(trial: Trial, samples: int | None = None, confidence: float = 0
         np.fill_diagonal(without, False)
         banzhaf += trial.holds(with_).astype(float) - trial.holds(without)
     error = normal_quantile(confidence) / math.sqrt(orders)
-    return _sorted(trial, shapley / orders, banzhaf / orders, "sampled", orders, error, confidence)
+    shapley, banzhaf = shapley / orders, banzhaf / orders
+    below = _mattering(shapley, banzhaf)
+    return sorted_values(trial.graph, below, shapley, banzhaf, "sampled", None, orders, error, confidence)
 
 
-def _sorted(
-    trial: Trial,
-    shapley: Floats,
-    banzhaf: Floats,
-    method: Literal["exact", "sampled"],
-    samples: int | None,
-    error: float,
-    confidence: float,
-) -> ShapleyValues:
-    matters = np.flatnonzero((shapley != 0) | (banzhaf != 0))
-    by = matters[np.lexsort((matters, -banzhaf[matters], -shapley[matters].round(12)))]
-    return ShapleyValues(
-        trial.graph.base[by],
-        shapley[by],
-        banzhaf[by],
-        method,
-        None,
-        samples,
-        error,
-        confidence,
-    )
+def _mattering(shapley: Floats, banzhaf: Floats) -> Ints:
+    return np.flatnonzero((shapley != 0) | (banzhaf != 0)).astype(np.int32)

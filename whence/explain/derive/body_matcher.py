@@ -7,7 +7,7 @@ every source up at once (`match`); `why not` does it step by step, to say where 
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -44,6 +44,8 @@ class BodyMatcher:
         self.taken: set[int] = set()  # columns
         self.tests = list(body.tests)  # that are still to be decided
         self.found = [Part(np.zeros((1, body.width), np.int64), np.ones(1, np.int64), [])]
+        self._columns = {id(t): columns_of(t) for t in self.tests}
+        self._equal = list(_equalities(self.tests))
         self._number: dict[int, int] = {}  # the source of the body that rows are referred to in, by identity
 
     def columns(self, number: int) -> range:
@@ -57,8 +59,8 @@ class BodyMatcher:
         down, after = self._over_sources(wanted)
         known = {c for cols, _ in down for c in cols}
         late = [t for t in self.tests if may_fail(t)]
-        self.tests = [t for t in self.tests if t not in late]
-        for test in [t for t in self.tests if not columns_of(t)]:
+        self.tests = [t for t in self.tests if not may_fail(t)] if late else self.tests
+        for test in self.ready():  # constants
             self.decide(test)
         order = []
         while self.left and self.found:
@@ -90,7 +92,8 @@ class BodyMatcher:
         for cols, values in wanted:
             plain = [(i, at) for i, c in enumerate(cols) if (at := same_code(self.body.out[c])) is not None]
             if plain:
-                down.append((tuple(at for _, at in plain), distinct(values[:, [i for i, _ in plain]])))
+                own = values if len(plain) == len(cols) else distinct(values[:, [i for i, _ in plain]])
+                down.append((tuple(at for _, at in plain), own))
             if len(plain) < len(cols) or len(self.body.sources) > 1:
                 after.append((cols, values))
         for test in self.body.tests:
@@ -109,8 +112,8 @@ class BodyMatcher:
 
     def _own(self, number: int, parts: list[Part]) -> list[Part]:
         """Decide the tests that are over one source alone, before it is joined."""
-        for test in [t for t in self.tests if columns_of(t) <= set(self.columns(number))]:
-            self.tests.remove(test)
+        for test in [t for t in self.tests if self._columns[id(t)] <= set(self.columns(number))]:
+            self.tests = [t for t in self.tests if t is not test]
             parts = [self._passing(shift(test, -self.starts[number]), p) for p in parts]
         return parts
 
@@ -125,23 +128,20 @@ class BodyMatcher:
         def preference(number: int) -> tuple[int, int, int]:
             return len(self.keys(number)), sum(c in known for c in self.columns(number)), -number
 
-        ready = [
-            n for n in self.left if n == self.left[0] or not isinstance(self.body.sources[n], Function)
-        ]  # a function is called for the rows that it was called for
-        number = max(ready, key=preference)
+        # A function is called only for the rows that it was called for.
+        ready = [n for n in self.left if n == self.left[0] or not isinstance(self.body.sources[n], Function)]
+        number = max(ready, key=preference) if len(ready) > 1 else ready[0]
         self.left.remove(number)
         return number
 
     def keys(self, number: int) -> list[Key]:
         """Return the equalities between what was taken up and a source."""
-        own, found = set(self.columns(number)), []
-        for test in self.tests:
-            if isinstance(test, Call) and test.op in ("=", "is_not_distinct") and len(test.args) == 2:
-                for a, b in (test.args, test.args[::-1]):
-                    of_a, of_b = columns_of(a), columns_of(b)
-                    if of_a and of_b and of_a <= self.taken and of_b <= own and a.type == b.type:
-                        found.append(Key(test, a, b))
-        return found
+        own = set(self.columns(number))
+        return [
+            k
+            for k, of_a, of_b in self._equal
+            if of_b <= own and of_a <= self.taken and any(k.test is t for t in self.tests)
+        ]
 
     def read(self, number: int, wanted: Wanted, bag: bool = False) -> list[Part]:
         """Return the wanted rows of a source."""
@@ -154,7 +154,8 @@ class BodyMatcher:
         start, keys, found = self.starts[number], self.keys(number), []
         null_safe = [k.test.op != "=" for k in keys]
         theirs = [self.query.values([shift(k.next, -start) for k in keys], p.rows) for p in parts]
-        for state in self.found:
+        first = not self.taken
+        for state in self.found if not first else ():
             mine = self.query.values([k.taken for k in keys], state.rows)
             for part, values in zip(parts, theirs, strict=True):
                 i, j = equal_pairs(mine, values, null_safe)
@@ -162,10 +163,18 @@ class BodyMatcher:
                     rows, refs = state.rows[i], [(s, p[i]) for s, p in state.refs] + [(s, p[j]) for s, p in part.refs]
                     rows[:, start : start + part.rows.shape[1]] = part.rows[j]
                     found.append(Part(rows, state.weight[i] * part.weight[j], refs))
-        self.found = found
+        self.found = found if not first else [self._begin(p, start) for p in parts if len(p.rows)]
         self._number |= {id(s): number for p in parts for s, _ in p.refs}
         self.taken |= set(self.columns(number))
         self.tests = [t for t in self.tests if all(t is not k.test for k in keys)]
+
+    def _begin(self, part: Part, start: int) -> Part:
+        """Return the rows of the first source as matches."""
+        if part.rows.shape[1] == self.body.width:
+            return part
+        rows = np.zeros((len(part.rows), self.body.width), np.int64)
+        rows[:, start : start + part.rows.shape[1]] = part.rows
+        return part.with_rows(rows)
 
     def _call(self, number: int) -> None:
         """Take up the rows that a table function yields."""
@@ -185,7 +194,7 @@ class BodyMatcher:
 
     def ready(self) -> list[Expr]:
         """Return the tests that can be decided."""
-        return [t for t in self.tests if columns_of(t) <= self.taken]
+        return [t for t in self.tests if self._columns[id(t)] <= self.taken]
 
     def decide(self, test: Expr) -> None:
         """Keep the matches for which a test is true."""
@@ -242,6 +251,17 @@ class BodyMatcher:
         return tuple(
             own[e.index] if isinstance(e, Col) else Column(f"c{i}", e.type) for i, e in enumerate(exprs, len(own))
         )
+
+
+def _equalities(tests: list[Expr]) -> Iterator[tuple[Key, set[int], set[int]]]:
+    """Yield the equalities among some tests, either way round, with the columns of their two sides."""
+    for test in tests:
+        match test:
+            case Call(op="=" | "is_not_distinct", args=(a, b)) if a.type == b.type:
+                of_a, of_b = columns_of(a), columns_of(b)
+                if of_a and of_b:
+                    yield Key(test, a, b), of_a, of_b
+                    yield Key(test, b, a), of_b, of_a
 
 
 def equal_to_constant(test: Expr) -> tuple[Col, Lit] | None:

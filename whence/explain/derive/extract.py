@@ -10,6 +10,8 @@ monotone (negation, aggregates, top-k) is looked at where it stands; what cannot
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 from whence.engine.core.dataflow import Dataflow
@@ -22,6 +24,7 @@ from whence.explain.derive.streams import StreamTables
 from whence.explain.graph import Derivations, Ints
 from whence.model.codes import Codes, Dictionary
 from whence.plan.algebra.logical import Node, Ref, Scan, walk
+from whence.plan.algebra.nodes import names_read
 from whence.plan.algebra.program import Program, View
 from whence.plan.recursion.rule_model import Rule, RuleRelation
 from whence.plan.rewrite import optimize
@@ -127,7 +130,7 @@ class Extractor:
         if found is None:
             fixpoint = self._fixpoints.get(name)
             node = dict(fixpoint.program.after)[name] if fixpoint is not None else self.planned.views[name].query
-            found = self._plans[name] = self.streams.as_tables(optimize(node))
+            found = self._plans[name] = self.streams.as_tables(_optimized(node))
         return found
 
     def relation(self, name: str) -> GraphRows:
@@ -192,10 +195,10 @@ class Extractor:
     def _leave_whole(self, name: str, heads: Ints) -> None:
         """Rows of which it is not known what they came from came from all that the view reads."""
         self.builder.doubt(f"it is not known which rows lead to those of {name}: it stands on all that it reads")
-        read = [n.table if isinstance(n, Scan) else n.view for n in walk(self.plan(name)) if isinstance(n, (Scan, Ref))]
-        found = [self.nodes(n, self.contents(n)[0]) for n in dict.fromkeys(read)]
+        read = names_read(self.plan(name))
+        found = [self.nodes(n, self.contents(n)[0]) for n in read]
         body = np.concatenate([np.empty(0, np.int32), *found])
-        step = self.builder.step(name, f"{self.name_of(name)} <- {', '.join(map(self.name_of, dict.fromkeys(read)))}")
+        step = self.builder.step(name, f"{self.name_of(name)} <- {', '.join(map(self.name_of, read))}")
         self.builder.add(heads, np.full(len(heads), step, np.int32), np.tile(body, (len(heads), 1)))
 
     # -- recursive components ----------------------------------------------------------------------------------------
@@ -355,6 +358,12 @@ class Extractor:
                     found = self.is_volatile(self.plan(name))
             self._volatile[name] = found
         return found
+
+
+@lru_cache(maxsize=256)
+def _optimized(node: Node) -> Node:
+    """Return the optimized plan of a view, which many questions are about."""
+    return optimize(node)
 
 
 # Relations that choose one best row per group, see plan/rewrite/best_rows.py.

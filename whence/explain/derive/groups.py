@@ -10,7 +10,7 @@ that is asked for has the value in it: then only that very value counts.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -19,6 +19,7 @@ from whence.connect.rows import to_tuples
 from whence.explain.derive.build import numbered
 from whence.explain.derive.parts import Part, Wanted, among_all, filtered, is_ambiguous, pairs
 from whence.explain.derive.peeling import peeled, same_code
+from whence.explain.derive.sources import MadeRows
 from whence.explain.derive.wording import said
 from whence.explain.graph import Ints, Tally
 from whence.model.codes import NULL, Codes, encode_value
@@ -42,7 +43,7 @@ def groups(query: PlanEvaluator, node: Aggregate, wanted: Wanted) -> list[Part]:
             query.doubt("a group that has another value now may come to this one when rows are lost")
         elif len(rows) and (not known >= set(range(keys, len(node.schema))) or is_ambiguous(wanted, range(keys))):
             query.doubt("a group may get another value when rows are lost, and still lead to the same row")
-    source = Groups(query, node, kept.rows, elements)
+    source = Groups(query, _name(elements), node.schema, kept.rows, node, kept.rows, elements)
     return [Part(kept.rows, kept.weight, [(source, np.arange(len(kept.rows)))])]
 
 
@@ -91,7 +92,7 @@ def tested(query: PlanEvaluator, node: Node, wanted: Wanted) -> list[Part] | Non
     if not passing.all():
         query.doubt("a group that is passed over now may come to count when rows are lost")
     rows, made = rows[passing], made[passing]
-    source = TestedGroups(query, inner, rows, elements, made, node.schema, test, out)
+    source = TestedGroups(query, _name(elements), node.schema, made, inner, rows, elements, test, out)
     return [Part(made, np.ones(len(made), np.int64), [(source, np.arange(len(made)))])]
 
 
@@ -117,41 +118,22 @@ def _over(wanted: Wanted, out: list[Expr], keys: int) -> Wanted:
     return tuple(found)
 
 
-@dataclass
-class Groups:
-    """The groups of one aggregate, as a source of rows."""
+def _name(elements: list[Part]) -> str:
+    names = dict.fromkeys(s.name for p in elements for s, _ in p.refs)
+    return f"group of {', '.join(names)}" if names else "group"
 
-    query: PlanEvaluator
+
+@dataclass
+class Groups(MadeRows):
+    """The groups of one aggregate: `values` are its rows."""
+
     node: Aggregate
-    rows: Codes
+    values: Codes
     elements: list[Part]
     chooses: ClassVar[bool] = True  # any row of the best value suffices
-    name: str = field(init=False)
-    _nodes: Ints = field(init=False)
-
-    def __post_init__(self) -> None:
-        names = dict.fromkeys(s.name for p in self.elements for s, _ in p.refs)
-        self.name = f"group of {', '.join(names)}" if names else "group"
-        self._nodes = np.full(len(self.rows), -1, np.int32)
-
-    def nodes(self, places: Codes) -> Ints:
-        fresh = np.unique(places[self._nodes[places] < 0])
-        if len(fresh):
-            builder = self.query.owner.builder
-            self.query.keep(self)
-            schema, rows = self._shown()
-            relation = builder.relation(("groups", id(self)), self.name, "inner", schema, plain=True)
-            self._nodes[fresh] = builder.append(relation, rows[fresh])
-            self._derive(fresh)
-        return self._nodes[places]
-
-    def _shown(self) -> tuple[Schema, Codes]:
-        """The rows of the graph for the groups."""
-        return self.node.schema, self.rows
 
     def _derive(self, fresh: Codes) -> None:
-        """The derivations of new groups."""
-        node, rows = self.node, self.rows[fresh]
+        node, rows = self.node, self.values[fresh]
         keys = len(node.keys)
         mine = []  # parts with the positions in `fresh` of their groups
         for part in self.elements:
@@ -283,16 +265,11 @@ class Groups:
 
 @dataclass
 class TestedGroups(Groups):
-    """Groups that count while what is left of them passes a test and leads to the same row."""
+    """Groups that count while what is left of them passes a condition and leads to the same row `out`."""
 
-    made: Codes
-    schema: Schema
     condition: Expr | None
     out: list[Expr]
     chooses = False
-
-    def _shown(self) -> tuple[Schema, Codes]:
-        return self.schema, self.made
 
     def _said(self) -> str:
         if self.condition is None:

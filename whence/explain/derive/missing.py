@@ -31,7 +31,6 @@ from whence.plan.algebra.logical import (
     Node,
     Project,
     Ref,
-    Scan,
     Select,
     SetOp,
     TopK,
@@ -153,12 +152,8 @@ class _Asked:
 
     def _name(self, source: Source) -> str:
         """Return what people know a source by."""
-        match source:
-            case External(Scan() | Ref() as node):
-                return node.table if isinstance(node, Scan) else node.view
-            case External(node):
-                return self.extractor.query.name_of(node)
-        raise TypeError(source)
+        assert isinstance(source, External)
+        return self.extractor.query.name_of(source.node)
 
     def _column(self, body: Body, index: int) -> str:
         """Return the name of a column, with that of its source where there are several."""

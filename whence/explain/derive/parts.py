@@ -79,13 +79,8 @@ def pairs(left: Codes, right: Codes) -> tuple[Codes, Codes]:
 
 def filtered(parts: list[Part], wanted: Wanted) -> list[Part]:
     """The parts' rows that have the values they may have."""
-    for cols, values in wanted:
-        kept = []
-        for part in parts:
-            inside = among(part.rows[:, list(cols)], values)
-            kept.append(part if inside.all() else part.take(np.flatnonzero(inside)))
-        parts = kept
-    return parts
+    inside = [among_all(p.rows, wanted) for p in parts]
+    return [p if i.all() else p.take(np.flatnonzero(i)) for p, i in zip(parts, inside, strict=True)]
 
 
 def restricted(wanted: Wanted, to: range) -> Wanted:
@@ -113,11 +108,6 @@ def is_ambiguous(wanted: Wanted, keys: Collection[int]) -> bool:
         if len(inside) < len(cols) and len(numbered(values[:, inside])[1]) < len(numbered(values)[1]):
             return True
     return False
-
-
-def known_columns(wanted: Wanted) -> int:
-    """How many columns have values that they must have."""
-    return len({c for cols, _ in wanted for c in cols})
 
 
 def distinct(values: Codes) -> Codes:

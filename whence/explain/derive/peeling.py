@@ -12,30 +12,25 @@ from whence.plan.algebra.logical import Aggregate, Distinct, Node, Project, Ref,
 def peeled(query: Node, inlined: Callable[[str], Node | None]) -> tuple[Aggregate, Expr | None, list[Expr]] | None:
     """What lies over the groups of a query, if it is nothing but selections and projections; `inlined` gives the
     queries of views that may be looked into."""
-    out: list[Expr] = [Col(t, i) for i, t in enumerate(query.schema.types)]
-    test: Expr | None = None
-    while True:
+    above = []
+    while not isinstance(query, Aggregate):
+        above.append(query)
         match query:
-            case Project():
-                out = [_over(e, query) for e in out]
-                test = test and _over(test, query)
-                query = query.input
-            case Select():
-                test = query.predicate if test is None else Call(BOOLEAN, "and", (query.predicate, test))
-                query = query.input
-            case Distinct():
+            case Project() | Select() | Distinct():
                 query = query.input
             case Ref() if (inner := inlined(query.view)) is not None:
                 query = inner
-            case Aggregate():
-                return query, test, out
             case _:
                 return None
-
-
-def _over(expr: Expr, project: Project) -> Expr:
-    """An expression over a projection's columns, as one over its input's."""
-    return substitute(expr, lambda c: project.exprs[c.index])
+    out: list[Expr] = [Col(t, i) for i, t in enumerate(query.schema.types)]
+    test: Expr | None = None
+    for node in reversed(above):
+        if isinstance(node, Project):
+            out = [substitute(e, lambda c: out[c.index]) for e in node.exprs]  # noqa: B023
+        elif isinstance(node, Select):
+            term = substitute(node.predicate, lambda c: out[c.index])  # noqa: B023
+            test = term if test is None else Call(BOOLEAN, "and", (test, term))
+    return query, test, out
 
 
 def same_code(expr: Expr) -> int | None:

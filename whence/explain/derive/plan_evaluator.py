@@ -38,7 +38,7 @@ from whence.explain.derive.parts import (
     restricted,
 )
 from whence.explain.derive.peeling import peeled
-from whence.explain.derive.sources import Absent, Between, Given, StoredRows
+from whence.explain.derive.sources import Between, Given, StoredRows
 from whence.explain.graph import Ints
 from whence.model.codes import Codes, Dictionary
 from whence.model.types import Schema
@@ -58,8 +58,8 @@ from whence.plan.algebra.logical import (
     TopK,
     Union,
     Values,
-    walk,
 )
+from whence.plan.algebra.nodes import names_read
 from whence.plan.recursion.conjunctive import Body, Flattener
 
 if TYPE_CHECKING:
@@ -343,29 +343,19 @@ class PlanEvaluator:
         there = (*wanted, (everything, distinct(rows))) if len(rows) < SIDEWAYS else wanted
         right = self.parts(node.right, there, True)
         result = self.run(node, [left, right])
-        found = []
-        if node.kind == "intersect":
-            sides = Given(node.schema, node.left, left), Given(node.schema, node.right, right)
-            found = self.parts(SetOp(node.schema, *sides, "intersect"), wanted)
-        else:
+        if node.kind == "except":
             if right:
                 self.doubt("losing rows of what EXCEPT takes away lets more through")
-            if self.owner.is_volatile(node.right):
-                self.doubt("losing rows may bring about rows that EXCEPT takes away")
-            for part in filtered(left, ((everything, result.rows),)):
-                number, first = numbered(part.rows)
-                name, key = f"no {self.name_of(node.right)}", (node.right, everything, None)
-                source = Absent(self, name, key, node.right.schema, part.rows[first])
-                found.append(part.and_also(source, number))
+            right = [p.take(np.flatnonzero(~among(p.rows, result.rows))) for p in right]  # what it takes all copies of
+        sides = Given(node.schema, node.left, left), Given(node.right.schema, node.right, right)
+        found = self.parts(SetOp(node.schema, *sides, node.kind), wanted)
         if bag:
             self.doubt(f"how many copies {node.kind.upper()} ALL leaves depends on both sides")
-        found = [p for p in found if len(p.rows)]
         return [self.once(found, node.schema, f"{node.kind} rows", result)] if bag and found else found
 
     def name_of(self, node: Node) -> str:
         """The first table or view a query reads."""
-        names = (n.table if isinstance(n, Scan) else n.view for n in walk(node) if isinstance(n, (Scan, Ref)))
-        return self.owner.name_of(next(names, "values"))
+        return self.owner.name_of(next(iter(names_read(node)), "values"))
 
     def run(self, node: Node, inputs: list[list[Part]]) -> Batch:
         """A node over given rows, by the engine's own operator."""

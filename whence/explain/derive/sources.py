@@ -1,4 +1,8 @@
-"""Where the rows of parts come from: tables and views, absences, and rows in between that have no name."""
+"""Sources of rows: tables and views, absences, and rows in between that have no name of their own.
+
+A source gives its rows nodes only when a derivation has them (`nodes`); the places that it is asked for are positions
+in its `rows`.
+"""
 
 from __future__ import annotations
 
@@ -40,6 +44,7 @@ class StoredRows:
     copies: Codes | None = None
 
     def nodes(self, places: Codes) -> Ints:
+        """Return the nodes of rows, which the extractor finds the derivations of."""
         ascending = bool((places[1:] > places[:-1]).all())
         used, back = (places, slice(None)) if ascending else np.unique(places, return_inverse=True)
         copies = None if self.copies is None else self.copies[used]
@@ -49,7 +54,7 @@ class StoredRows:
 
 @dataclass
 class Absent:
-    """Rows that are not there."""
+    """Rows that are not there: one relation of the graph for each `key`."""
 
     query: PlanEvaluator
     name: str
@@ -58,36 +63,50 @@ class Absent:
     rows: Codes
 
     def nodes(self, places: Codes) -> Ints:
+        """Return the nodes of absences, which are leaves."""
         builder = self.query.owner.builder
         relation = builder.relation(("absent", self.key), self.name[3:], "absence", self.schema)
         return builder.intern(relation, self.rows[places])[0]
 
 
 @dataclass
-class Between:
-    """Rows in between: each is there if one of its ways is. Ways are parts with the place of the row they lead to."""
+class MadeRows:
+    """Rows in between, each with a node of its own."""
 
     query: PlanEvaluator
     name: str
     schema: Schema
     rows: Codes
-    ways: list[tuple[Part, Codes]]
-    _nodes: Ints = field(init=False)
 
     def __post_init__(self) -> None:
-        self._nodes = np.full(len(self.rows), -1, np.int32)
+        self._nodes: Ints = np.full(len(self.rows), -1, np.int32)
 
     def nodes(self, places: Codes) -> Ints:
-        builder = self.query.owner.builder
+        """Return the nodes of rows; new ones get their derivations at once."""
         fresh = np.unique(places[self._nodes[places] < 0])
         if len(fresh):
-            relation = builder.relation(("between", id(self)), self.name, "inner", self.schema, plain=True)
+            builder = self.query.owner.builder
             self.query.keep(self)
+            relation = builder.relation(("made", id(self)), self.name, "inner", self.schema, plain=True)
             self._nodes[fresh] = builder.append(relation, self.rows[fresh])
-            new = np.zeros(len(self.rows), bool)
-            new[fresh] = True
-            for part, to in self.ways:
-                at = np.flatnonzero(new[to])
-                if len(at):
-                    self.query.derive(self._nodes[to[at]], part.take(at), self.name)
+            self._derive(fresh)
         return self._nodes[places]
+
+    def _derive(self, fresh: Codes) -> None:
+        """Add the derivations of rows that are new in the graph."""
+        raise NotImplementedError
+
+
+@dataclass
+class Between(MadeRows):
+    """Rows that are there if one of their ways is: parts with the place of the row that each of their rows leads to."""
+
+    ways: list[tuple[Part, Codes]]
+
+    def _derive(self, fresh: Codes) -> None:
+        new = np.zeros(len(self.rows), bool)
+        new[fresh] = True
+        for part, to in self.ways:
+            at = np.flatnonzero(new[to])
+            if len(at):
+                self.query.derive(self._nodes[to[at]], part.take(at), self.name)

@@ -6,7 +6,16 @@ import numpy as np
 
 from whence.explain.graph import Ints
 from whence.model.codes import Codes
-from whence.model.jit import allocating
+from whence.model.jit import allocating, kernel
+
+
+@kernel
+def _stays(d, start, body, doubt):
+    """Return whether nothing in the body of a derivation is in doubt."""
+    for j in range(start[d], start[d + 1]):
+        if doubt[body[j]]:
+            return False
+    return True
 
 
 @allocating
@@ -65,12 +74,7 @@ def losses(
         for i in range(1, many):
             n = below[i]
             for d in range(first[n], first[n + 1]):
-                free = True
-                for j in range(start[d], start[d + 1]):
-                    if doubt[body[j]]:
-                        free = False
-                        break
-                if free:
+                if _stays(d, start, body, doubt):
                     doubt[n] = 0
                     stays[kept] = n
                     kept += 1
@@ -82,14 +86,7 @@ def losses(
             for u in range(begin[n], begin[n + 1]):
                 d = user[u]
                 h = head[d]
-                if doubt[h] == 0:
-                    continue
-                free = True
-                for j in range(start[d], start[d + 1]):
-                    if doubt[body[j]]:
-                        free = False
-                        break
-                if free:
+                if doubt[h] and _stays(d, start, body, doubt):
                     doubt[h] = 0
                     stays[kept] = h
                     kept += 1

@@ -20,6 +20,7 @@ from whence.plan.algebra.logical import (
     Select,
     TopK,
     Values,
+    walk,
 )
 from whence.plan.streams.model import Stream
 
@@ -53,6 +54,12 @@ def relabel(node: Node, schema: Schema) -> Node:
     if isinstance(node, (Scan, Ref, Stream)):
         return Project(schema, node, tuple(columns(node)))
     return replace(node, schema=schema)
+
+
+def names_read(node: Node) -> list[str]:
+    """Return the tables and views that a plan reads, each once."""
+    found = (n.table if isinstance(n, Scan) else n.view for n in walk(node) if isinstance(n, (Scan, Ref)))
+    return list(dict.fromkeys(found))
 
 
 def conjunction(terms: Sequence[Expr]) -> Expr | None:

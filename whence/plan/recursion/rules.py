@@ -17,6 +17,7 @@ from whence.model.errors import NotStratifiable
 from whence.model.types import BIGINT, BOOLEAN, Column, Schema, Type
 from whence.plan.algebra.expressions import Call, Col, Expr, Lit, columns_of, rebuild, substitute
 from whence.plan.algebra.logical import Agg, Aggregate, Lateral, Node, Project, Ref, Scan, Select, Union, walk
+from whence.plan.algebra.nodes import names_read
 from whence.plan.algebra.program import Program
 from whence.plan.recursion.conjunctive import (
     Absence,
@@ -271,9 +272,7 @@ class _Compiler:
 
     def _external(self, node: Node, kind: str) -> int:
         node = optimize(node)
-        name = next(
-            (n.table if isinstance(n, Scan) else n.view for n in walk(node) if isinstance(n, (Scan, Ref))), "values"
-        )
+        name = next(iter(names_read(node)), "values")
         relation = RuleRelation(name, node.schema, "absence" if kind == "absence" else "external", source=node)
         return self._relation((node, kind), relation)
 
