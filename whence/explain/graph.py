@@ -92,26 +92,26 @@ class Derivations:
 
     @cached_property
     def first(self) -> Codes:
-        """The first derivation of each node, and their number: those of n are `first[n]` to `first[n + 1]`."""
+        """Return the first derivation of each node, and their number: those of n are `first[n]` to `first[n + 1]`."""
         found: Codes = np.searchsorted(self.head, np.arange(len(self) + 1)).astype(np.int64)
         return found
 
     @cached_property
     def base(self) -> Ints:
-        """The nodes that are base rows: the variables of every function, in this order."""
+        """Return the nodes that are base rows: the variables of every function, in this order."""
         kinds = np.array([r.kind == "base" for r in self.relations], bool)
         return np.flatnonzero(kinds[self.relation]).astype(np.int32) if len(self) else np.empty(0, np.int32)
 
     @cached_property
     def variable(self) -> Ints:
-        """The variable of each node, -1 for nodes that are no base rows."""
+        """Return the variable of each node, -1 for nodes that are no base rows."""
         found = np.full(len(self), -1, np.int32)
         found[self.base] = np.arange(len(self.base), dtype=np.int32)
         return found
 
     @property
     def monotone(self) -> bool:
-        """Whether losing rows can only ever make nodes go: there are no tallies."""
+        """Return whether losing rows can only ever remove nodes: there are no tallies."""
         return not self.tallies
 
     def kind(self, node: int) -> Kind:
@@ -122,7 +122,7 @@ class Derivations:
         return found
 
     def values(self, node: int) -> tuple[Any, ...]:
-        """The row of a node as Python values."""
+        """Return the row of a node as Python values."""
         types = self.relations[self.relation[node]].schema.types
         return tuple(decode_value(int(c), t, self.dictionary) for c, t in zip(self.codes(node), types, strict=True))
 
@@ -131,7 +131,7 @@ class Derivations:
         return dict(zip(names, self.values(node), strict=True))
 
     def rows(self, nodes: Ints | Sequence[int]) -> list[tuple[str, dict[str, Any]]]:
-        """The name and the row of many nodes, quicker than one at a time."""
+        """Return the name and the row of many nodes, faster than one at a time."""
         found: list[tuple[str, dict[str, Any]]] = [("", {})] * len(nodes)
         for relation, at, codes in self._parted(nodes):
             rows: list[dict[str, Any]] = [{} for _ in at]
@@ -147,7 +147,7 @@ class Derivations:
         return found
 
     def labels(self, nodes: Ints | Sequence[int]) -> list[str]:
-        """What people read of many nodes: `link(A, B)`."""
+        """Return the labels of many nodes, such as `link(A, B)`."""
         found = [""] * len(nodes)
         for relation, at, codes in self._parted(nodes):
             for i, values in zip(at, to_tuples(codes, relation.schema, self.dictionary), strict=True):
@@ -158,7 +158,7 @@ class Derivations:
         return _label(self.relations[self.relation[node]], self.values(node))
 
     def _parted(self, nodes: Ints | Sequence[int]) -> Iterator[tuple[GraphRelation, list[int], Codes]]:
-        """Some nodes by relation: which of them, and their codes."""
+        """Yield some nodes by relation: which of them, and their codes."""
         nodes = np.asarray(nodes, np.int32)
         mine = self.relation[nodes]
         for number in np.unique(mine).tolist():

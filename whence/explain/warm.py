@@ -47,7 +47,7 @@ def warm() -> None:
 
 
 def _cone() -> None:
-    """The derivations of a row of a closure of two links."""
+    """Find the derivations of a row of a closure of two links."""
     pair = Schema((Column("a", BIGINT), Column("b", BIGINT)))
     relations = [RuleRelation("link", pair, "external"), RuleRelation("closure", pair, "set")]
     base = Rule(1, (0, 1), (Atom(0, (0, 1)),), (), (), 2)
@@ -61,7 +61,7 @@ def _cone() -> None:
 
 
 def _graph() -> Derivations:
-    """A bridge: 5 <- 0; 5 <- 1, 6; 6 <- 2, 5; 6 <- 3; 7 <- 4, 5; 7 <- 1, 6; the root is 7."""
+    """Build a bridge: 5 <- 0; 5 <- 1, 6; 6 <- 2, 5; 6 <- 3; 7 <- 4, 5; 7 <- 1, 6; the root is 7."""
     one = Schema((Column("n", BIGINT),))
     bodies = [[0], [1, 6], [2, 5], [3], [4, 5], [1, 6]]
     return Derivations(

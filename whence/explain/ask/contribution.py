@@ -49,7 +49,7 @@ class ShapleyValues:
 def contribution(
     graph: Derivations, limit: int = LIMIT, samples: int | None = None, confidence: float = 0.99, seed: int = 0
 ) -> ShapleyValues:
-    """Of the base rows below the first root."""
+    """Compute how much each base row below the first root contributes to it."""
     evaluator = Evaluator(graph)
     below = support(evaluator.graph)
     try:
@@ -63,8 +63,8 @@ def contribution(
 
 
 def _shapley(found: DecisionDiagram, rows: int, many: int) -> Floats:
-    """The mean slope. Half as many points as base rows are exact; of many rows a slope changes over a range of 1/√n, so
-    that some √n points leave an error far below that of rounding."""
+    """Compute Shapley values: the mean slope. Half as many points as base rows are exact; of many rows a slope changes
+    over a range of 1/√n, so that some √n points leave an error far below that of rounding."""
     total = np.zeros(rows)
     for x, w in zip(*_gauss(min(many // 2 + 1, 128 + math.isqrt(64 * many))), strict=True):
         total += w * found.slopes(np.full(rows, x))
@@ -72,7 +72,8 @@ def _shapley(found: DecisionDiagram, rows: int, many: int) -> Floats:
 
 
 def _gauss(many: int) -> tuple[Floats, Floats]:
-    """The points and weights of Gauss's quadrature from 0 to 1: roots of Legendre's polynomial, by Newton's method."""
+    """Return the points and weights of Gauss's quadrature from 0 to 1: roots of Legendre's polynomial, by Newton's
+    method."""
     x = np.cos(np.pi * (np.arange(1, many + 1) - 0.25) / (many + 0.5))
     slope = np.ones(many)
     for _ in range(6):
@@ -127,8 +128,8 @@ def _sampled(evaluator: Evaluator, below: Ints, samples: int, confidence: float,
 
 
 def _deciding(evaluator: Evaluator, below: Ints, cases: int, rng: np.random.Generator) -> Floats:
-    """In how many random orders each base row is the one with which the first root comes. With tallies it may also go
-    again, so each step counts."""
+    """Count in how many random orders each base row is the one with which the first root comes. With tallies it may
+    also go again, so each step counts."""
     rows, many = len(evaluator.graph.base), len(below)
     orders = np.argsort(rng.random((many, cases)), axis=0)
     place = np.full((rows, cases), many, np.int64)  # of each row in each order

@@ -17,7 +17,7 @@ from whence.model.codes import Codes
 
 
 def critical(graph: Derivations) -> Ints:
-    """The base nodes whose loss alone removes the first root, in order."""
+    """Find the base nodes whose loss alone removes the first root, in order."""
     evaluator = Evaluator(graph)
     rows = len(graph.base)
     suspects = support(graph) if evaluator.graph.tallies else one_tree(evaluator, np.ones(rows, bool))
@@ -28,7 +28,7 @@ def critical(graph: Derivations) -> Ints:
 
 
 def ranking(graph: Derivations) -> tuple[Ints, Codes]:
-    """The base nodes whose loss alone removes some root, and how many it removes: most first."""
+    """Rank the base nodes whose loss alone removes some root by the number of roots that each removes, most first."""
     evaluator = Evaluator(graph)
     ready = evaluator.graph
     if ready.tallies:

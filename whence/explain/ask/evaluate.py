@@ -47,7 +47,7 @@ class Evaluator:
 
     @cached_property
     def full(self) -> tuple[Ints, Ints]:
-        """With nothing lost: the nodes in the order in which they come, and the derivation of each."""
+        """Derive with nothing lost: the nodes in the order in which they come, and the derivation of each."""
         return self.derive(np.ones(len(self.graph.base), bool))
 
     def derive(self, alive: Bools) -> tuple[Ints, Ints]:
@@ -58,7 +58,7 @@ class Evaluator:
 
     @cached_property
     def _stages(self) -> list[tuple[list[int], Ints]]:
-        """Level by level: the tallies of it, and its other nodes in order."""
+        """Yield the tallies of each level, and its other nodes in order."""
         graph = self.graph
         order, chosen = self.full
         order = order[chosen[order] >= 0]
@@ -80,7 +80,7 @@ class Evaluator:
         return {n: Scale(t) for n, t in self.graph.tallies.items()}
 
     def words(self, alive: Words) -> Words:
-        """Of each node 64 cases, given those of each variable."""
+        """Return 64 cases of each node, given those of each variable."""
         graph = self.graph
         found = np.zeros(len(graph), np.uint64)
         found[self.absences] = ~np.uint64(0)
@@ -93,18 +93,18 @@ class Evaluator:
         return found
 
     def holds(self, alive: Bools) -> bool:
-        """Whether the first root is there with these variables."""
+        """Return whether the first root is there with these variables."""
         if self.graph.tallies:
             return bool(self.words(np.where(alive, ~np.uint64(0), np.uint64(0)))[self.graph.roots[0]] & np.uint64(1))
         return bool(self.derive(alive)[1][self.graph.roots[0]] != -2)
 
     def root(self, alive: Bools) -> Bools:
-        """Whether the first root is there in each case (column)."""
+        """Return whether the first root is there in each case (column)."""
         there: Bools = unpack(self.root_words(pack(alive))[None, :], alive.shape[1])[0]
         return there
 
     def without_each(self, alive: Bools, variables: Ints) -> Bools:
-        """Whether the first root is there when one of these variables is lost too, for each of them."""
+        """Return whether the first root is there when one of these variables is lost too, for each of them."""
         found = np.empty(len(variables), bool)
         for low in range(0, len(variables), 64):
             some = variables[low : low + 64]
@@ -114,13 +114,13 @@ class Evaluator:
         return found
 
     def root_words(self, alive: Words) -> Words:
-        """The same with 64 cases a word."""
+        """Return whether the first root is there, 64 cases per word."""
         node = self.graph.roots[0]
         return np.array([self.words(alive[:, w].copy())[node] for w in range(alive.shape[1])], np.uint64)
 
 
 def evaluate(graph: Derivations, alive: Bools) -> Bools:
-    """Whether each node is there, given whether each variable is: one case, or a column for each case."""
+    """Return whether each node is there, given whether each variable is: one case, or a column for each case."""
     evaluator = Evaluator(graph)
     packed = pack(alive.reshape(len(alive), -1))
     cases = alive.reshape(len(alive), -1).shape[1]
@@ -132,7 +132,7 @@ def evaluate(graph: Derivations, alive: Bools) -> Bools:
 
 
 def pack(bits: Bools) -> Words:
-    """Rows of bits as rows of words; the last word is filled with zeros."""
+    """Pack rows of bits into rows of words; the last word is filled with zeros."""
     rows, cases = bits.shape
     padded = np.zeros((rows, -(-cases // 64) * 64), bool)
     padded[:, :cases] = bits
@@ -141,6 +141,6 @@ def pack(bits: Bools) -> Words:
 
 
 def unpack(words: Words, cases: int) -> Bools:
-    """The inverse: rows of words (or one word a row) as rows of bits."""
+    """Unpack rows of words (or one word per row) into rows of bits."""
     listed = np.ascontiguousarray(words.reshape(len(words), -1), dtype="<u8")
     return np.unpackbits(listed.view(np.uint8), axis=1, bitorder="little")[:, :cases].astype(bool)

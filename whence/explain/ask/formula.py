@@ -39,7 +39,7 @@ class Expression:
 
     @cached_property
     def size(self) -> int:
-        """Base rows, each time they are written."""
+        """Count base rows, each time they are written."""
         return 1 if self.kind == "row" else sum(p.size for p in self.parts)
 
     @property
@@ -47,14 +47,14 @@ class Expression:
         return self.kind != "more" and all(p.complete for p in self.parts)
 
     def nodes(self) -> Iterator[int]:
-        """Base rows, each time they are written."""
+        """Yield base rows, each time they are written."""
         if self.kind == "row":
             yield self.node
         for part in self.parts:
             yield from part.nodes()
 
     def text(self, names: Callable[[int], str]) -> str:
-        """True is ⊤, the conjunction of nothing; false is ⊥."""
+        """Write the expression. True is ⊤, the conjunction of nothing; false is ⊥."""
         if self.kind == "row":
             return names(self.node)
         if self.kind == "more":
@@ -66,7 +66,7 @@ class Expression:
         return " ∧ ".join(f"({p.text(names)})" if p.kind == "or" else p.text(names) for p in self.parts)
 
     def json(self, names: Callable[[int], str]) -> Any:
-        """Lists that begin with their kind; base rows are their names."""
+        """Return lists that begin with their kind; base rows are their names."""
         if self.kind == "row":
             return names(self.node)
         return [self.kind, *(p.json(names) for p in self.parts)]
@@ -78,7 +78,8 @@ def formula(
     longest: int = LONGEST,
     known: WitnessList | None = None,
 ) -> str:
-    """The first root's formula, base rows by these names or their labels; `known` are its witnesses, if at hand."""
+    """Write the first root's formula, base rows by these names or their labels; `known` are its witnesses, if at
+    hand."""
     found = expression(graph, longest, known)
     if names is None:
         nodes = list(found.nodes())
@@ -87,7 +88,7 @@ def formula(
 
 
 def expression(graph: Derivations, longest: int = LONGEST, known: WitnessList | None = None) -> Expression:
-    """The first root's formula as a tree."""
+    """Return the first root's formula as a tree."""
     evaluator = Evaluator(graph)
     ready = evaluator.graph
     depth = spread.depths(int(ready.roots[0]), ready.first, ready.start, ready.body)
@@ -103,7 +104,7 @@ def expression(graph: Derivations, longest: int = LONGEST, known: WitnessList | 
 
 
 def _cut_short(witnesses: list[Expression], longest: int) -> Expression:
-    """The first witnesses, or the first rows of the first, if that alone is too long."""
+    """Return the first witnesses, or the first rows of the first, if that alone is too long."""
     shown: list[Expression] = []
     for part in witnesses[:SHOWN]:
         if sum(p.size for p in shown) + part.size > longest:
@@ -116,7 +117,7 @@ def _cut_short(witnesses: list[Expression], longest: int) -> Expression:
 
 
 def _simplified(evaluator: Evaluator, longest: int, depth: Codes) -> Expression | None:
-    """By modules; None if there is too much to simplify or to write."""
+    """Build the expression by modules; None if there is too much to simplify or to write."""
     if evaluator.graph.tallies or len(evaluator.graph.head) > LARGE:
         return None
     equations = simplify(system(evaluator))
@@ -130,7 +131,7 @@ def _simplified(evaluator: Evaluator, longest: int, depth: Codes) -> Expression 
 
 
 def _core(equations: System, longest: int) -> list[list[int]] | None:
-    """The minimal witnesses of a simplified system, as variables; None if there are too many."""
+    """Return the minimal witnesses of a simplified system, as variables; None if there are too many."""
     if equations.constant is not None:
         return [[]] if equations.constant else []
     variables = equations.variables
@@ -153,7 +154,7 @@ def _core(equations: System, longest: int) -> list[list[int]] | None:
 
 
 def _factored(sets: list[frozenset[int]], rows: dict[int, Expression], depth: Codes) -> Expression:
-    """The disjunction of conjunctions, with what is common to some of them taken out, the most common first."""
+    """Return the disjunction of conjunctions, with what is common to some of them taken out, the most common first."""
     if len(sets) < 2:
         return _of("and", (rows[v] for v in sets[0]), depth) if sets else Expression("or")
     shared = frozenset.intersection(*sets)
@@ -169,8 +170,8 @@ def _factored(sets: list[frozenset[int]], rows: dict[int, Expression], depth: Co
 
 
 def _of(kind: Literal["and", "or"], parts: Iterable[Expression], depth: Codes) -> Expression:
-    """Parts of the same kind are taken apart; in a conjunction what is close to the root stands first, in a disjunction
-    what is short."""
+    """Join parts. Those of the same kind are taken apart; in a conjunction what is close to the root stands first, in a
+    disjunction what is short."""
     flat: list[Expression] = []
     for part in parts:
         flat += part.parts if part.kind == kind else [part]

@@ -58,20 +58,21 @@ class DecisionDiagram:
         return len(self.variable) - 2
 
     def probability(self, given: Floats) -> float:
-        """With independent base rows of these probabilities."""
+        """Compute the probability that it is true, with independent base rows of these probabilities."""
         found = diagram.weigh(self.variable, self.low, self.high, self.system.probabilities(given))
         return float(found[self.root])
 
     def slopes(self, given: Floats) -> Floats:
-        """How the probability changes with that of each base row."""
+        """Compute how the probability changes with that of each base row."""
         chances = self.system.probabilities(given)
         outer = diagram.slopes(self.variable, self.low, self.high, self.root, chances)
         return self.system.gradient(chances, outer)
 
 
 def function(evaluator: Evaluator, limit: int = LIMIT, pair: Floats | None = None) -> DecisionDiagram:
-    """The function of the first root. With `pair`, the probabilities of base rows, only its probability for these is
-    right (see `simplify`), base rows that are certain or impossible are left out, and it is often far smaller."""
+    """Build the decision diagram of the first root. With `pair`, the probabilities of base rows, only its probability
+    for these is right (see `simplify`), base rows that are certain or impossible are left out, and it is often far
+    smaller."""
     if len(evaluator.graph.head) > MOST:
         raise DiagramTooLarge(f"the row has more than {MOST:,} derivations below it")
     if pair is None:
@@ -145,11 +146,12 @@ class _Diagrams:
         return self._listed(manager, self.known[~self.equations.root])
 
     def _value(self, item: int) -> Any:
-        """Of a variable or node; absences among the elements of tallies are always there."""
+        """Return the function of a variable or node; absences among the elements of tallies are always there."""
         return self.known.get(item, self.true)
 
     def _fixpoint(self, circle: list[int]) -> None:
-        """The least fixpoint of some equations, from false upwards; nodes whose bodies changed are looked at again."""
+        """Compute the least fixpoint of some equations, from false upwards; nodes whose bodies changed are looked at
+        again."""
         for n in circle:
             self.known[~n] = self.false
         users: dict[int, set[int]] = defaultdict(set)
@@ -175,7 +177,8 @@ class _Diagrams:
         return found
 
     def _tally(self, node: int) -> Any:
-        """Through the elements from the last to the first: what is still to come of each state of the sums."""
+        """Build the function of a tally through its elements from the last to the first: what is still to come of each
+        state of the sums."""
         scale, elements = Scale(self.tallies[node]), self.equations.tallied[node]
         layers = [[scale.start()]]
         for e in range(len(elements)):
@@ -189,7 +192,7 @@ class _Diagrams:
         return below[layers[0][0]]
 
     def _listed(self, manager: Any, found: Any) -> DecisionDiagram:
-        """oxidd's nodes as arrays: it writes them children first, terminals at the start."""
+        """Read oxidd's nodes as arrays: it writes them children first, terminals at the start."""
         if not found.satisfiable() or found.valid():
             return _constant(self.equations, found.valid())
         with tempfile.TemporaryDirectory() as folder:
@@ -202,7 +205,7 @@ class _Diagrams:
         return self._turned(nodes, np.array(head[".ids"], np.int64), int(head[".rootids"][0]))
 
     def _turned(self, nodes: NDArray[np.int64], support: Codes, root: int) -> DecisionDiagram:
-        """Parents first: a node's children are of later variables."""
+        """Order nodes with parents first: a node's children are of later variables."""
         inner = nodes[nodes[:, 1] >= 0]
         inner = inner[np.argsort(inner[:, 1], kind="stable")]
         place = np.zeros(int(nodes[:, 0].max()) + 1, np.int64)
@@ -215,7 +218,7 @@ class _Diagrams:
 
 
 def _depth_first(equations: System) -> list[int]:
-    """Variables in the order in which a walk from the root meets them: those of a derivation lie close together."""
+    """Order variables as a walk from the root meets them: those of a derivation lie close together."""
     order: dict[int, None] = {}
     seen, todo = set(), [~equations.root]
     while todo:
@@ -234,7 +237,7 @@ def _depth_first(equations: System) -> list[int]:
 
 
 def _circles(equations: System) -> list[list[int]]:
-    """The strongly connected components below the root, bodies before heads."""
+    """Find the strongly connected components below the root, bodies before heads."""
     down = {n: sorted({~v for b in bodies for v in b if v < 0}) for n, bodies in equations.bodies.items()}
     for n, elements in equations.tallied.items():
         down[n] = sorted({~v for v in elements if v < 0 and (~v in equations.bodies or ~v in equations.tallied)})

@@ -6,7 +6,7 @@ import math
 
 
 def clopper_pearson(successes: int, trials: int, confidence: float) -> tuple[float, float]:
-    """The interval that covers the true share with at least this confidence, whatever it is.
+    """Return the interval that covers the true share with at least this confidence, whatever it is.
 
     >>> clopper_pearson(0, 10, 0.95)[0]
     0.0
@@ -20,7 +20,7 @@ def clopper_pearson(successes: int, trials: int, confidence: float) -> tuple[flo
 
 
 def _quantile(share: float, a: float, b: float) -> float:
-    """Where the Beta(a, b) distribution function is `share`, by halving."""
+    """Return where the Beta(a, b) distribution function is `share`, by halving."""
     low, high = 0.0, 1.0
     for _ in range(60):
         middle = (low + high) / 2
@@ -32,7 +32,7 @@ def _quantile(share: float, a: float, b: float) -> float:
 
 
 def _beta(x: float, a: float, b: float) -> float:
-    """The distribution function of Beta(a, b), by its continued fraction (Lentz's method)."""
+    """Compute the distribution function of Beta(a, b) by its continued fraction (Lentz's method)."""
     if x <= 0 or x >= 1:
         return float(x >= 1)
     if x > (a + 1) / (a + b + 2):
@@ -57,7 +57,7 @@ def _beta(x: float, a: float, b: float) -> float:
 
 
 def normal_quantile(confidence: float) -> float:
-    """How many standard deviations to either side cover this share.
+    """Return how many standard deviations to either side cover this share.
 
     >>> round(normal_quantile(0.95), 3)
     1.96

@@ -35,7 +35,7 @@ class FrontierPlan:
 
 
 def plan(equations: System, widest: int) -> FrontierPlan | None:
-    """An order of the variables of a system with at most one node a body; None if no frontier is narrow enough."""
+    """Order the variables of a system with at most one node per body; None if no frontier is narrow enough."""
     arcs = arcs_of(equations)
     near: dict[int, set[int]] = defaultdict(set)
     for pairs in arcs.values():
@@ -52,8 +52,8 @@ def plan(equations: System, widest: int) -> FrontierPlan | None:
 
 
 def arcs_of(equations: System) -> dict[int, list[tuple[int, int]]]:
-    """The arcs of each variable, from head to body; a body with several variables is a chain of arcs. Arcs without a
-    variable have the negative numbers."""
+    """List the arcs of each variable, from head to body; a body with several variables is a chain of arcs. Arcs without
+    a variable have the negative numbers."""
     number = {equations.root: ROOT}
     arcs: dict[int, list[tuple[int, int]]] = defaultdict(list)
     more = len(equations.bodies) + 2
@@ -76,7 +76,7 @@ def arcs_of(equations: System) -> dict[int, list[tuple[int, int]]]:
 
 
 def _starts(arcs: dict[int, list[tuple[int, int]]], vertices: list[int]) -> list[int]:
-    """Next to the root, next to the ground, and some others."""
+    """Return vertices to begin with: next to the root, next to the ground, and some others."""
     pairs = [p for listed in arcs.values() for p in listed]
     first = [y for x, y in pairs if x == ROOT and y > GROUND][:2] + [x for x, y in pairs if y == GROUND and x > GROUND][
         :2
@@ -86,7 +86,7 @@ def _starts(arcs: dict[int, list[tuple[int, int]]], vertices: list[int]) -> list
 
 
 def _grow(start: int, near: dict[int, set[int]], vertices: list[int], widest: int) -> list[int] | None:
-    """An order of the vertices; None if some frontier is too wide."""
+    """Order the vertices; None if some frontier is too wide."""
     order: list[int] = []
     placed: set[int] = set()
     open_near = {v: len(near[v]) for v in vertices}  # neighbours not placed
@@ -117,7 +117,7 @@ def _grow(start: int, near: dict[int, set[int]], vertices: list[int], widest: in
 
 
 def _lay(arcs: dict[int, list[tuple[int, int]]], order: list[int]) -> tuple[float, FrontierPlan]:
-    """The cost promised by an order of vertices, and its plan."""
+    """Return the cost that an order of vertices promises, and its plan."""
     place = {v: i for i, v in enumerate(order)} | {ROOT: -1, GROUND: -1}
     ends = {v: [e for pair in pairs for e in pair] for v, pairs in arcs.items()}
     variables = sorted(arcs, key=lambda v: (sorted((place[e] for e in ends[v]), reverse=True), v))

@@ -46,7 +46,8 @@ def reliability(
     confidence: float = 0.99,
     seed: int = 0,
 ) -> Probability:
-    """Of the first root. Probabilities are those of `graph.base`, one each; `limit` is in nodes of the diagram."""
+    """Compute the probability of the first root. Probabilities are those of `graph.base`, one each; `limit` is in nodes
+    of the diagram."""
     if len(probabilities) != len(graph.base) or not ((probabilities >= 0) & (probabilities <= 1)).all():
         raise DataError("probabilities are numbers from 0 to 1, one for each base row")
     evaluator = Evaluator(graph)
@@ -59,7 +60,7 @@ def reliability(
 
 
 def sampled(evaluator: Evaluator, probabilities: Floats, samples: int, confidence: float, seed: int) -> Probability:
-    """By drawing cases."""
+    """Estimate the probability by drawing cases."""
     graph, rng = evaluator.graph, np.random.default_rng(seed)
     below = support(graph)
     witness = None if graph.tallies else one_witness(evaluator, probabilities > 0)
@@ -85,7 +86,7 @@ def sampled(evaluator: Evaluator, probabilities: Floats, samples: int, confidenc
 
 
 def _lose_some(drawn: Bools, chances: Floats, rng: np.random.Generator) -> Bools:
-    """The rows of a witness given that some of them are lost: which is the first, and those after it as drawn."""
+    """Draw the rows of a witness given that some of them are lost: which is the first, and those after it as drawn."""
     before = np.concatenate([[1.0], np.cumprod(chances)[:-1]])
     first = np.searchsorted(np.cumsum(before * (1 - chances)), rng.random(drawn.shape[1]) * (1 - chances.prod()))
     first = np.minimum(first, np.flatnonzero(chances < 1)[-1])

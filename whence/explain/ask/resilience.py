@@ -47,12 +47,12 @@ class SmallestLoss:
 
     @property
     def size(self) -> int | None:
-        """The least number, if it is known to be that; else the smallest found."""
+        """Return the least number, if it is known to be that; else the smallest found."""
         return None if self.rows is None else len(self.rows)
 
 
 def resilience(graph: Derivations, budget: int = BUDGET) -> SmallestLoss:
-    """Of the first root."""
+    """Find a smallest set of base rows whose loss removes the first root."""
     evaluator = Evaluator(graph)
     if evaluator.holds(np.zeros(len(graph.base), bool)) and not evaluator.graph.tallies:
         return SmallestLoss(None, 0)
@@ -74,7 +74,7 @@ def resilience(graph: Derivations, budget: int = BUDGET) -> SmallestLoss:
 
 
 def _cut(equations: System) -> Ints | None:
-    """The variables of a least cut, if base rows are arcs."""
+    """Return the variables of a least cut, if base rows are arcs."""
     arcs = arcs_of(equations)
     price, parts = _prices(equations)
     tails: list[int] = []
@@ -111,7 +111,7 @@ def _cut(equations: System) -> Ints | None:
 
 
 def _prices(equations: System) -> tuple[dict[int, int], dict[int, list[int]]]:
-    """How many base rows must go for each variable to go, and which."""
+    """Count how many base rows must go for each variable to go, and say which."""
     parts: dict[int, list[int]] = {v: [v] for v in range(equations.rows)}
     for i, module in enumerate(equations.modules):
         of = [parts[p] for p in module.parts]
@@ -120,7 +120,7 @@ def _prices(equations: System) -> tuple[dict[int, int], dict[int, list[int]]]:
 
 
 def _meet_all(evaluator: Evaluator, budget: int) -> SmallestLoss:
-    """A least set that meets all witnesses."""
+    """Find a least set that meets all witnesses."""
     rows = len(evaluator.graph.base)
     known: list[int] = []  # witnesses as bits
     best: set[int] | None = None
@@ -149,7 +149,7 @@ def _meet_all(evaluator: Evaluator, budget: int) -> SmallestLoss:
 
 
 def _spare_losses(evaluator: Evaluator, lost: set[int]) -> set[int]:
-    """Some of these losses that are enough, none of which can be spared; those that meet most are spared last."""
+    """Keep some of these losses that are enough, none of which can be spared; those that meet most are spared last."""
     left = set(lost)
     alive = np.ones(len(evaluator.graph.base), bool)
     alive[list(left)] = False
@@ -163,7 +163,7 @@ def _spare_losses(evaluator: Evaluator, lost: set[int]) -> set[int]:
 
 
 def _least_meeting(known: list[int], low: int, budget: int) -> tuple[list[int] | None, int, int]:
-    """A least set that meets each of the known sets, its size at least `low`; None when the budget ends."""
+    """Find a least set that meets each of the known sets, its size at least `low`; None when the budget ends."""
     size = low
     while True:
         stack: list[tuple[list[int], int, int]] = [([], 0, 0)]  # chosen, as bits, and what is ruled out
@@ -185,7 +185,7 @@ def _least_meeting(known: list[int], low: int, budget: int) -> tuple[list[int] |
 
 
 def _disjoint(sets: list[int]) -> int:
-    """How many of the sets, taken greedily, have nothing in common: so many are needed to meet all."""
+    """Count how many of the sets, taken greedily, have nothing in common: that many are needed to meet all."""
     used = count = 0
     for w in sets:
         if not w & used:
@@ -199,7 +199,7 @@ def _members(bits: int) -> list[int]:
 
 
 def _all_losses(evaluator: Evaluator, budget: int) -> SmallestLoss:
-    """With tallies: every set of so many rows, from one row on."""
+    """Try every set of one row, of two rows, and so on, with tallies."""
     graph = evaluator.graph
     below = support(graph).tolist()
     best: set[int] | None = None

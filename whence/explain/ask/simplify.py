@@ -65,21 +65,21 @@ class System:
 
     @property
     def constant(self) -> bool | None:
-        """The value of the root if it does not depend on anything."""
+        """Return the value of the root if it does not depend on anything."""
         if self.root in self.tallied:
             return None
         own = self.bodies.get(self.root, set())
         return False if not own else True if frozenset() in own else None
 
     def probabilities(self, given: Floats) -> Floats:
-        """Of all variables, from those of the base rows."""
+        """Compute the probabilities of all variables from those of the base rows."""
         found = np.empty(self.rows + len(self.modules))
         found[: self.rows] = given
         diagram.up(self.rows, *self._listed(), found)
         return found
 
     def gradient(self, probabilities: Floats, outer: Floats) -> Floats:
-        """How the root's probability changes with each base row's, from how it does with each variable's."""
+        """Compute how the root's probability changes with each base row's, from how it does with each variable's."""
         found = outer.copy()
         all_of, start, parts = self._listed()
         room = np.empty(int(np.diff(start).max(initial=0)))
@@ -87,7 +87,7 @@ class System:
         return found[: self.rows]
 
     def _listed(self) -> tuple[Codes, Codes, Codes]:
-        """The modules as arrays: whether each is a conjunction, and where its parts are in a list of all."""
+        """Return the modules as arrays: whether each is a conjunction, and where its parts are in a list of all."""
         if self._arrays is None or len(self._arrays[0]) != len(self.modules):
             start = np.cumsum([0, *(len(m.parts) for m in self.modules)]).astype(np.int64)
             parts = np.array([p for m in self.modules for p in m.parts], np.int64)
@@ -96,7 +96,7 @@ class System:
 
 
 def system(evaluator: Evaluator, certain: Ints | None = None, impossible: Ints | None = None) -> System:
-    """The equations of the first root; the certain variables are there, the impossible ones are not."""
+    """Build the equations of the first root; the certain variables are there, the impossible ones are not."""
     graph = evaluator.graph
     root = int(graph.roots[0])
     sure = set() if certain is None else set(certain.tolist())
@@ -136,7 +136,7 @@ def system(evaluator: Evaluator, certain: Ints | None = None, impossible: Ints |
 
 
 def simplify(given: System, pair: Floats | None = None) -> System:
-    """The system simplified as far as the rewrites go; systems with tallies are left as they are. With `pair`, the
+    """Simplify a system as far as the rewrites go; systems with tallies are left as they are. With `pair`, the
     probabilities of base rows, only the root's probability is kept."""
     if given.tallied:
         return given
@@ -159,7 +159,7 @@ def _size(given: System) -> tuple[int, int, int, int]:
 
 
 def _absorb(given: System) -> None:
-    """Absorption; nodes that cannot be derived or do not matter go."""
+    """Drop bodies that include another, and nodes that cannot be derived or do not matter."""
     root = given.root
     for n, bodies in given.bodies.items():
         given.bodies[n] = _least([b for b in bodies if ~n not in b and ~root not in b])
@@ -175,7 +175,7 @@ def _absorb(given: System) -> None:
 
 
 def _least(bodies: list[Body]) -> set[Body]:
-    """Those that include no other. Each is looked for by the member it shares with the fewest."""
+    """Keep the sets that include no other. Each is looked for by the member it shares with the fewest."""
     if len(bodies) < 2:
         return set(bodies)
     often = Counter(v for b in bodies for v in b)
@@ -214,7 +214,7 @@ def _derivable(given: System) -> None:
 
 
 def _go_round(given: System) -> None:
-    """Bodies that go round: see the second and third rewrite above."""
+    """Drop bodies that form a cycle: see the second and third rewrite above."""
     down = {n: {~v for b in bodies for v in b if v < 0} for n, bodies in given.bodies.items()}
     passes = _dominators(given.root, down)
     for n, bodies in given.bodies.items():
@@ -234,7 +234,7 @@ def _go_round(given: System) -> None:
 
 
 def _dominators(source: int, arcs: dict[int, set[int]]) -> Callable[[int, int], bool]:
-    """Whether every path from the source to the second node passes the first (Cooper, Harvey, Kennedy)."""
+    """Test whether every path from the source to the second node passes the first (Cooper, Harvey, Kennedy)."""
     order: list[int] = []
     seen, stack = {source}, [(source, iter(sorted(arcs.get(source, ()))))]
     while stack:
@@ -334,7 +334,7 @@ def _occurrences(given: System) -> dict[int, set[tuple[int, Body]]]:
 
 
 def _together(given: System) -> bool:
-    """Variables that occur only together become their conjunction."""
+    """Replace variables that occur only together by their conjunction."""
     groups: dict[frozenset[tuple[int, Body]], list[int]] = defaultdict(list)
     for v, places in _occurrences(given).items():
         groups[frozenset(places)].append(v)
@@ -342,7 +342,7 @@ def _together(given: System) -> bool:
 
 
 def _side_by_side(given: System) -> bool:
-    """Variables that occur in the same places, never together, become their disjunction."""
+    """Replace variables that occur in the same places, never together, by their disjunction."""
     groups: dict[frozenset[tuple[int, Body]], list[int]] = defaultdict(list)
     for v, places in _occurrences(given).items():
         groups[frozenset((n, b - {v}) for n, b in places)].append(v)
@@ -380,5 +380,5 @@ def _pair(given: System, probabilities: Floats) -> None:
 
 
 def _equal(a: float, b: float) -> bool:
-    """Up to the rounding of products in another order."""
+    """Test for equality up to the rounding of products in another order."""
     return abs(a - b) <= 1e-14 * max(a, b)

@@ -29,7 +29,7 @@ Bools = NDArray[np.bool_]
 
 
 def plain(graph: Derivations) -> Derivations:
-    """The same functions with as few tallies as can be; nodes keep their numbers, new ones come after them."""
+    """Return the same functions with as few tallies as can be; nodes keep their numbers, new ones come after them."""
     if not graph.tallies:
         return graph
     groups = {n: g for n, t in graph.tallies.items() if (g := _needed(t)) is not None}
@@ -69,7 +69,7 @@ def plain(graph: Derivations) -> Derivations:
 
 
 def _needed(tally: Tally) -> list[list[int]] | None:
-    """Sets of elements of each of which one is needed, and that suffices; None if the result is not monotone."""
+    """Return sets of elements of each of which one is needed, and that suffices; None if the result is not monotone."""
     needed: list[list[int]] = []
     if tally.test is not None:
         return None
@@ -96,7 +96,7 @@ def _needed(tally: Tally) -> list[list[int]] | None:
 
 
 def _order(value: Any) -> Any:
-    """NaN is above every number."""
+    """Compare numbers; NaN is above every number."""
     return (1, 0.0) if isinstance(value, float) and math.isnan(value) else (0, value)
 
 
@@ -144,7 +144,7 @@ class Scale:
             self.tests.append((groups, [(s * w, w) for s, w in zip(scaled, weights, strict=True)], function == "avg"))
 
     def holds(self, left: Bools) -> Bools:
-        """Of each case (column), whether the result is what it was; `left` has a row for each element."""
+        """Return whether the result is what it was in each case (column); `left` has a row for each element."""
         if self.tested is not None:
             return self.tested.holds(left)
         same = np.ones(left.shape[1], bool)
@@ -167,13 +167,13 @@ class Scale:
         return same
 
     def start(self) -> tuple[Any, ...]:
-        """The state before any element: used with `step` and `final` to go through elements one at a time."""
+        """Return the state before any element: used with `step` and `final` to go through elements one at a time."""
         if self.tested is not None:
             return self.tested.start()
         return (False, *(frozenset() for _ in self.needs), *((0, 0, frozenset()) for _ in self.tests))
 
     def step(self, state: tuple[Any, ...], element: int) -> tuple[Any, ...]:
-        """The state with the element there; what can no longer matter is forgotten, so that states meet."""
+        """Return the state with the element there; what can no longer matter is forgotten, so that states meet."""
         if self.tested is not None:
             return self.tested.step(state, element)
         sets, sums = state[1 : 1 + len(self.needs)], state[1 + len(self.needs) :]
@@ -217,7 +217,8 @@ class TestedTally:
         return found[back.ravel()]
 
     def start(self) -> tuple[Any, ...]:
-        """Whether there are elements, and of each aggregate the number and amount so far; of DISTINCT the values."""
+        """Return whether there are elements, and of each aggregate the number and amount so far; of DISTINCT the
+        values."""
         return (False, *(frozenset() if distinct else (0, None) for _, distinct in self._tally.functions))
 
     def step(self, state: tuple[Any, ...], element: int) -> tuple[Any, ...]:
@@ -251,7 +252,7 @@ class TestedTally:
 
 
 def _further(function: str, value: Any, weight: int, count: int, amount: Any) -> tuple[int, Any]:
-    """The number of values and their amount, with one more."""
+    """Return the number of values and their amount, with one more."""
     if function in ("min", "max"):
         return 0, value if amount is None else (min if function == "min" else max)(value, amount, key=_order)
     more = value * weight if function != "count" else None
@@ -259,7 +260,8 @@ def _further(function: str, value: Any, weight: int, count: int, amount: Any) ->
 
 
 def _whole(values: list[Any]) -> list[int]:
-    """Numbers in proportion to these; infinities and NaN stand for amounts that nothing else makes up for."""
+    """Return whole numbers in proportion to these; infinities and NaN stand for amounts that nothing else makes up
+    for."""
     exact = [Fraction(v) if isinstance(v, int | Decimal) or math.isfinite(v) else None for v in values]
     scale = math.lcm(*(f.denominator for f in exact if f is not None), 1)
     whole = [None if f is None else int(f * scale) for f in exact]

@@ -49,7 +49,7 @@ class Trial:
         self.graph: Derivations = builder.finish(roots)
 
     def left(self, alive: Bools) -> Bools:
-        """Whether each of the rows is there, when only these base rows are: one column a case."""
+        """Return whether each of the rows is there when only these base rows are: one column per case."""
         found = np.empty((len(self._rows), alive.shape[1]), bool)
         for case in range(alive.shape[1]):
             found[:, case] = self._left(alive[:, case])
@@ -72,7 +72,7 @@ class Trial:
         return there
 
     def holds(self, alive: Bools) -> Bools:
-        """The same of the first row."""
+        """Return whether the first row is there in each case."""
         there: Bools = self.left(alive)[0]
         return there
 
@@ -82,7 +82,7 @@ class Trial:
 
 
 def losses(trial: Trial) -> tuple[Ints, Codes]:
-    """The base nodes whose loss alone removes rows, and how many it removes: most first."""
+    """Try the loss of each base row; return those that remove rows, and how many each removes: most first."""
     alive = ~np.eye(trial.variables, dtype=bool)
     counts = (~trial.left(alive)).sum(axis=0)
     by = np.lexsort((trial.graph.base, -counts))
@@ -91,7 +91,7 @@ def losses(trial: Trial) -> tuple[Ints, Codes]:
 
 
 def resilience(trial: Trial, budget: int = MOST) -> SmallestLoss:
-    """All losses of one row, of two rows, … as long as the budget lasts."""
+    """Try all losses of one row, of two rows, … as long as the budget lasts."""
     count = trial.variables
     for size in range(1, count + 1):
         if budget < math.comb(count, size):
@@ -108,7 +108,7 @@ def resilience(trial: Trial, budget: int = MOST) -> SmallestLoss:
 def reliability(
     trial: Trial, probabilities: Floats, samples: int, confidence: float = 0.99, seed: int = 0
 ) -> Probability:
-    """Over all cases if few rows are uncertain, else sampled."""
+    """Compute the probability over all cases if few rows are uncertain, else by sampling."""
     unsure = np.flatnonzero((probabilities > 0) & (probabilities < 1))
     if len(unsure) <= FEW:
         alive, weights = _cases(unsure, probabilities)
@@ -123,7 +123,7 @@ def reliability(
 
 
 def _cases(unsure: Codes, probabilities: Floats) -> tuple[Bools, Floats]:
-    """Every case of some base rows, the others being as sure as they are; and how likely each is."""
+    """Return every case of some base rows, the others being as sure as they are; and how likely each is."""
     bits = (np.arange(1 << len(unsure)) >> np.arange(len(unsure))[:, None] & 1).astype(bool)
     alive = np.repeat((probabilities == 1)[:, None], bits.shape[1], axis=1)
     alive[unsure] = bits
@@ -133,7 +133,8 @@ def _cases(unsure: Codes, probabilities: Floats) -> tuple[Bools, Floats]:
 
 
 def contribution(trial: Trial, samples: int | None = None, confidence: float = 0.99, seed: int = 0) -> ShapleyValues:
-    """Over all sets if rows are few, else from orders in which they come, each of which tells of every row."""
+    """Compute contributions over all sets if rows are few, else from random orders, each of which tells of every
+    row."""
     count = trial.variables
     if count <= FEW:
         there = trial.holds(_cases(np.arange(count), np.full(count, 0.5))[0]).astype(float)

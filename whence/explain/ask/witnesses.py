@@ -38,7 +38,7 @@ class WitnessList:
 
 
 def witnesses(graph: Derivations, limit: int = 10, budget: int = BUDGET, extra: int = EXTRA) -> WitnessList:
-    """Minimal witnesses of the first root."""
+    """Find minimal witnesses of the first root."""
     evaluator = Evaluator(graph)
     if evaluator.graph.tallies:
         return _with_tallies(evaluator, limit, budget, extra)
@@ -74,7 +74,7 @@ def _monotone(evaluator: Evaluator, limit: int, budget: int, extra: int) -> Witn
 
 
 def _only(evaluator: Evaluator) -> Ints | None:
-    """The one witness, if there is only one: then and only then do the rows that all witnesses share suffice."""
+    """Return the one witness, if there is only one: then and only then do the rows that all witnesses share suffice."""
     alive = np.ones(len(evaluator.graph.base), bool)
     some = one_tree(evaluator, alive)
     if some is None:
@@ -86,8 +86,8 @@ def _only(evaluator: Evaluator) -> Ints | None:
 
 
 def _spare(evaluator: Evaluator, limit: int) -> list[Ints]:
-    """Some minimal witnesses: base rows are spared in several orders, the rows of earlier witnesses first. Only one,
-    if there are too many base rows for that."""
+    """Find some minimal witnesses: base rows are spared in several orders, the rows of earlier witnesses first. Only
+    one, if there are too many base rows for that."""
     graph, rng = evaluator.graph, np.random.default_rng(0)
     if len(graph.base) > SPARED:
         kept = one_witness(evaluator, np.ones(len(graph.base), bool))
@@ -106,8 +106,8 @@ def _spare(evaluator: Evaluator, limit: int) -> list[Ints]:
 
 
 def one_witness(evaluator: Evaluator, alive: Bools, order: Codes | None = None) -> Ints | None:
-    """The variables of a minimal witness of the first root among those alive; None if there is none. Variables are
-    spared in the given order. For graphs without tallies."""
+    """Return the variables of a minimal witness of the first root among those alive; None if there is none. Variables
+    are spared in the given order. For graphs without tallies."""
     if order is not None:  # halve what is spared as long as the root stands, then go on one at a time
         alive, block = alive.copy(), len(order)
         order = order[alive[order]]
@@ -130,7 +130,7 @@ def one_witness(evaluator: Evaluator, alive: Bools, order: Codes | None = None) 
 
 
 def one_tree(evaluator: Evaluator, alive: Bools) -> Ints | None:
-    """The variables of one derivation of the first root from those alive."""
+    """Return the variables of one derivation of the first root from those alive."""
     graph = evaluator.graph
     _, chosen = evaluator.derive(alive)
     root = int(graph.roots[0])
@@ -168,7 +168,7 @@ def _with_tallies(evaluator: Evaluator, limit: int, budget: int, extra: int) -> 
 
 
 def support(graph: Derivations) -> Ints:
-    """The variables in some derivation below the first root."""
+    """Return the variables in some derivation below the first root."""
     depth = spread.depths(int(graph.roots[0]), graph.first, graph.start, graph.body)
     found: Ints = graph.variable[(depth >= 0) & (graph.variable >= 0)]
     return found

@@ -65,7 +65,7 @@ class GraphBuilder:
     # -- nodes -------------------------------------------------------------------------------------------------------
 
     def relation(self, key: Hashable, name: str, kind: Kind, schema: Schema, plain: bool = False) -> GraphRows:
-        """The relation known by a key, made on first sight."""
+        """Return the relation known by a key, made on first sight."""
         number = self._numbers.get(key)
         if number is None:
             number = self._numbers[key] = len(self.relations)
@@ -75,7 +75,7 @@ class GraphBuilder:
         return self.rows[number]
 
     def append(self, rows: GraphRows, codes: Codes) -> Ints:
-        """Nodes for rows that are known to be new."""
+        """Add nodes for rows that are known to be new."""
         nodes = np.arange(self.nodes, self.nodes + len(codes), dtype=np.int32)
         if len(codes):
             rows.chunks.append(np.ascontiguousarray(codes))
@@ -87,7 +87,7 @@ class GraphBuilder:
         return nodes
 
     def intern(self, rows: GraphRows, codes: Codes) -> tuple[Ints, Codes]:
-        """The node of each row, and which of them are new (positions of first occurrences)."""
+        """Return the node of each row, and which of them are new (positions of first occurrences)."""
         known = rows.count
         if rows.table is None and 4 * len(codes) >= known:  # not many more than are asked for: number them all
             number, first = numbered(np.concatenate([rows.cells, codes]) if known else codes)
@@ -120,14 +120,14 @@ class GraphBuilder:
         return found
 
     def add(self, heads: Ints, steps: Ints, bodies: Ints) -> None:
-        """Derivations of one shape: `bodies[i]` are the nodes of the i-th, -1 for none."""
+        """Add derivations of one shape: `bodies[i]` are the nodes of the i-th, -1 for none."""
         if not len(heads):
             return
         self._count(len(heads))
         self._blocks.append((heads, steps, bodies))
 
     def tally(self, head: int, step: int, body: Ints, tally: Tally) -> None:
-        """A node whose aggregates are over its body."""
+        """Add a node whose aggregates are over its body."""
         self._count(1)
         self._lists.append((head, step, body))
         self.tallies[head] = tally
@@ -143,13 +143,13 @@ class GraphBuilder:
         )
 
     def doubt(self, why: str) -> None:
-        """The graph is no longer exact, and this is why."""
+        """Record why the graph is no longer exact."""
         self.caveats[why] = None
 
     # -- the graph ---------------------------------------------------------------------------------------------------
 
     def finish(self, roots: Ints) -> Derivations:
-        """The graph of all that was added."""
+        """Return the graph of all that was added."""
         relation = np.repeat(
             np.array([r for r, _ in self._relation], np.int32), np.array([n for _, n in self._relation], np.int64)
         )
@@ -182,7 +182,7 @@ class GraphBuilder:
         return contract(graph, plain)
 
     def _derivations(self) -> tuple[Ints, Ints, Codes, Ints]:
-        """Heads, steps, how large the bodies are, and the bodies."""
+        """Return heads, rules, the sizes of the bodies, and the bodies."""
         blocks = self._blocks
         if not self.derivations:
             none = np.empty(0, np.int32)
@@ -199,7 +199,7 @@ class GraphBuilder:
 
 
 def sorted_by_head(head: Ints, step: Ints, size: Codes, body: Ints) -> tuple[Ints, Ints, Codes, Ints]:
-    """Derivations in the order of their heads, as `Derivations` has them."""
+    """Sort derivations by their heads, as `Derivations` has them."""
     start = np.zeros(len(head) + 1, np.int64)
     np.cumsum(size, out=start[1:])
     if len(head) > 1 and (head[1:] < head[:-1]).any():
@@ -211,7 +211,7 @@ def sorted_by_head(head: Ints, step: Ints, size: Codes, body: Ints) -> tuple[Int
 
 
 def numbered(rows: Codes) -> tuple[Codes, Codes]:
-    """A number for each row, equal for equal rows, and where each number first occurs."""
+    """Number rows, equal ones alike; return the numbers, and where each first occurs."""
     if rows.shape[1] == 0 or len(rows) < 2:
         return np.zeros(len(rows), np.int64), np.zeros(min(1, len(rows)), np.int64)
     number, first = number_rows(np.ascontiguousarray(rows))

@@ -75,11 +75,11 @@ class Cone:
 
     @property
     def waiting(self) -> bool:
-        """Whether rows were asked for whose derivations are not found yet."""
+        """Return whether rows were asked for whose derivations are not found yet."""
         return self._spread < int(self._state[ck.QUEUED])
 
     def ask(self, relation: int, rows: Codes) -> Codes:
-        """The numbers of live rows of a relation."""
+        """Return the numbers of live rows of a relation."""
         numbers, address = np.empty(len(rows), np.int64), self.fixpoint.store.k.address
         ck.slots_of(address, relation, np.ascontiguousarray(rows), numbers)
         self._make_room(ck.ROWS, len(rows))
@@ -90,11 +90,11 @@ class Cone:
         return self._nodes[numbers]
 
     def settle(self, numbers: Codes, nodes: Ints) -> None:
-        """Tell the nodes of rows."""
+        """Set the nodes of rows."""
         self._nodes[numbers] = nodes
 
     def unsettled(self) -> list[Outside]:
-        """The rows that were met since this was asked last, by relation: they need nodes."""
+        """Return the rows that were met since this was called last, by relation: they need nodes."""
         first, last = self._settled, int(self._state[ck.QUEUED])
         self._settled = last
         if len(self._nodes) <= len(self._a.slots):
@@ -115,7 +115,8 @@ class Cone:
         return found
 
     def spread(self) -> tuple[Codes, Codes, Ints]:
-        """All derivations of rows that have none yet: head's numbers, rules, numbers of the body (-1 for none)."""
+        """Return all derivations of rows that have none yet: head's numbers, rules, numbers of the body (-1 for
+        none)."""
         self._run()
         first, last = self._spread, int(self._state[ck.DONE])
         self._spread = last
@@ -125,8 +126,8 @@ class Cone:
         return numbers, out[:, 0].astype(np.int64), out[:, 1:]
 
     def lets_in(self) -> bool:
-        """Whether a row that keeps others away, by being there where it must not, keeps away a derivation that may
-        matter here: of a row in this cone, or of one that is not there now and could lead to one."""
+        """Return whether a row of an excluded relation blocks a derivation that may matter here: of a row in this cone,
+        or of one that is not there now and could lead to one."""
         fixpoint = self.fixpoint
         program, k = fixpoint.program, fixpoint.store.k
         m, used = int(k.scalar[st.S_META]), int(k.scalar[st.S_ROWS])
@@ -155,7 +156,7 @@ class Cone:
         return False
 
     def _gather(self, rows: Codes) -> tuple[Codes, int]:
-        """All derivations that have one of these rows in their body, as if it were as the rule wants it."""
+        """Return all derivations that have one of these rows in their body, as if it were as the rule requires."""
         store = self.fixpoint.store
         scalar = store.k.scalar
         budget, work = int(scalar[st.S_BUDGET]), int(scalar[st.S_WORK])
@@ -187,7 +188,7 @@ class Cone:
             scalar[st.S_BUDGET], scalar[st.S_WORK], scalar[st.S_FOREIGN] = budget, work, 0
 
     def _make_room(self, what: int, rows: int = 0) -> None:
-        """For so many rows more, or for whatever it is that there was no room for."""
+        """Make room for `rows` rows more, or for what there was no room for."""
         a, used = self._a, int(self.fixpoint.store.k.scalar[st.S_ROWS])
         if what == ck.ROWS:
             if used > len(a.mark):

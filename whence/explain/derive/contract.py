@@ -20,8 +20,8 @@ Mask = NDArray[np.bool_]
 
 
 def contract(graph: Derivations, plain: Mask) -> Derivations:
-    """The graph without rows of `plain` relations where they can be skipped. If there are any, its derivations need not
-    be sorted; those of the result are."""
+    """Return the graph without rows of `plain` relations where they can be skipped. If there are any, its derivations
+    need not be sorted; those of the result are."""
     between = plain[graph.relation]
     if not between.any():
         return graph
@@ -51,7 +51,7 @@ class _Work:
         return found
 
     def _number(self) -> Codes:
-        """How many derivations each node has."""
+        """Count the derivations of each node."""
         return np.bincount(self.head, minlength=len(self.graph))
 
     def splice(self) -> None:
@@ -73,7 +73,7 @@ class _Work:
         self.keep &= ~skip
 
     def _say_anew(self, changed: Codes) -> None:
-        """Derivations that now stand on other relations say so."""
+        """Name the rules of derivations that now stand on other relations."""
         graph = self.graph
         start = np.cumsum(self.size) - self.size
         kind, first = splice.alike(changed, start, self.size, self.body, graph.relation, self.step)
@@ -119,7 +119,7 @@ class _Work:
         return True
 
     def _rename(self, moved: Mask, above: Ints) -> None:
-        """Steps that now lead to another relation say so."""
+        """Name the rules that now lead to another relation."""
         relations, graph = self.graph.relations, self.graph
         at = np.flatnonzero(moved)
         old, new = graph.relation[self.head[at]], graph.relation[above[self.head[at]]]

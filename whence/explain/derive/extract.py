@@ -41,7 +41,7 @@ def extract(
     rows: Codes | None = None,
     limit: int = LIMIT,
 ) -> Derivations:
-    """The derivations behind rows of a table or view that are there, or behind all of its rows.
+    """Return the derivations behind rows of a table or view that are there, or behind all of its rows.
 
     `program` is as users wrote it and `planned` as it runs. Nobody may change the dataflow meanwhile."""
     found = Extractor(flow, program, planned, dictionary, limit)
@@ -101,7 +101,7 @@ class Extractor:
     # -- rows of tables and views ------------------------------------------------------------------------------------
 
     def contents(self, name: str) -> tuple[Codes, Codes]:
-        """All rows of a table, a view, or a relation that a fixpoint gives out, and how often each is there."""
+        """Return all rows of a table, a view, or an output of a fixpoint, and how often each is there."""
         if self.streams.schema(name) is not None:
             return self.streams.rows(name, self.dictionary)
         op = self.flow.tables.get(name) or self.flow.views.get(name)
@@ -113,7 +113,7 @@ class Extractor:
         return batch.rows, batch.ann
 
     def rows_of(self, name: str, wanted: Wanted) -> Codes:
-        """Rows of a view among which all that are wanted are."""
+        """Return rows of a view, among them all that are wanted."""
         op = self.flow.views.get(name)
         for cols, values in wanted:
             if op is not None and len(cols) == len(op.schema) and cols == tuple(range(len(cols))):
@@ -125,7 +125,7 @@ class Extractor:
         return name in self._fixpoints and name in self._fixpoints[name].program.outputs
 
     def plan(self, name: str) -> Node:
-        """The query of a view that is not itself a relation of a fixpoint, as it runs."""
+        """Return the query of a view that is not itself a relation of a fixpoint, as it runs."""
         found = self._plans.get(name)
         if found is None:
             fixpoint = self._fixpoints.get(name)
@@ -134,7 +134,7 @@ class Extractor:
         return found
 
     def relation(self, name: str) -> GraphRows:
-        """The relation of the graph for a table or view."""
+        """Return the relation of the graph for a table or view."""
         if (schema := self.streams.schema(name)) is not None:
             return self.builder.relation(("base", name), name, "base", schema)
         if (table := self.program.tables.get(name)) is not None:
@@ -147,14 +147,14 @@ class Extractor:
         return self.builder.relation(("view", name), self.name_of(name), "inner" if hidden else "view", view.schema)
 
     def name_of(self, name: str) -> str:
-        """A table or view as people know it."""
+        """Return the name by which users know a table or view."""
         view = self.planned.views.get(name)
         if view is None or not view.hidden:
             return name if "$" not in name else _readable(name, None)
         return _readable(name, view if name not in self.program.views else None)
 
     def nodes(self, name: str, rows: Codes, copies: Codes | None = None) -> Ints:
-        """The nodes of rows that are there; their derivations are found later."""
+        """Return the nodes of rows that are there; their derivations are found later."""
         stream = self.streams.schema(name) is not None
         if stream or name in self.program.tables:
             nodes, fresh = self.builder.intern(self.relation(name), rows)
@@ -193,7 +193,7 @@ class Extractor:
             self._leave_whole(name, rest)
 
     def _leave_whole(self, name: str, heads: Ints) -> None:
-        """Rows of which it is not known what they came from came from all that the view reads."""
+        """Derive rows whose origin is unknown from all that their view reads."""
         self.builder.doubt(f"it is not known which rows lead to those of {name}: it stands on all that it reads")
         read = names_read(self.plan(name))
         found = [self.nodes(n, self.contents(n)[0]) for n in read]
@@ -211,7 +211,7 @@ class Extractor:
         return found
 
     def _derived(self, fixpoint: Fixpoint, number: int) -> GraphRows:
-        """The relation of the graph for one that a component derives."""
+        """Return the relation of the graph for one that a component derives."""
         relation = fixpoint.program.relations[number]
         name = self._named.get((id(fixpoint), number), relation.name)
         users = name in self.program.views and not self.program.views[name].hidden
@@ -248,7 +248,7 @@ class Extractor:
         return self.builder.relations[self._derived(fixpoint, number).number].name
 
     def _settle(self, cone: Cone) -> None:
-        """Give nodes to the rows that were met; rows of external relations are those of tables, views or queries."""
+        """Add nodes for the rows that were met; rows of external relations are those of tables, views or queries."""
         fixpoint = cone.fixpoint
         for met in cone.unsettled():
             relation = fixpoint.program.relations[met.relation]
@@ -281,7 +281,7 @@ class Extractor:
     # -- what may appear ---------------------------------------------------------------------------------------------
 
     def _doubt_component(self, fixpoint: Fixpoint) -> None:
-        """Caveats of a component: rows outside that may appear, best values that may change."""
+        """Record the caveats of a component: rows outside that may appear, best values that may change."""
         program = fixpoint.program
         for relation in program.relations:
             if relation.source is None:
@@ -298,7 +298,7 @@ class Extractor:
                 )
 
     def _selects(self, relation: RuleRelation) -> bool:
-        """Whether it has the best values that a view was cut down to."""
+        """Return whether a relation has the best values that a view was cut down to."""
         source = relation.source
         if not isinstance(source, Ref):
             return False
@@ -308,11 +308,11 @@ class Extractor:
         return source.view.partition("$")[2].rstrip("0123456789") in ("min", "max")
 
     def is_selected(self, name: str) -> bool:
-        """Whether a recursive view was cut down to the rows of best values."""
+        """Return whether a recursive view was cut down to the rows of best values."""
         return any(self._selects(r) for r in self._fixpoints[name].program.relations)
 
     def is_best(self, name: str) -> bool:
-        """Whether a relation of a fixpoint has the best value of each key."""
+        """Return whether a relation of a fixpoint has the best value of each key."""
         program = self._fixpoints[name].program
         return program.relations[program.outputs[name]].kind == "best"
 
@@ -335,7 +335,7 @@ class Extractor:
         return False
 
     def is_volatile(self, node: Node) -> bool:
-        """Whether a query may have rows after a loss of base rows that it does not have now."""
+        """Return whether a query may have rows after a loss of base rows that it does not have now."""
         nodes = walk(self.streams.as_tables(node))
         return any(not is_monotone(n) or (isinstance(n, Ref) and self._is_volatile_view(n.view)) for n in nodes)
 
@@ -371,7 +371,8 @@ _SELECTED = {"rank": "fewest steps", "step": "last steps", "first": "first of th
 
 
 def _readable(name: str, selected: View | None) -> str:
-    """A hidden view: the best values of one that is cut down to them, or a part of a query that had a name there."""
+    """Return a name for a hidden view: the best values of one that is cut down to them, or a part of a query that had a
+    name there."""
     owner, _, own = name.partition("$")
     if selected is not None:
         what = own.rstrip("0123456789_")

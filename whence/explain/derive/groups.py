@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def groups(query: PlanEvaluator, node: Aggregate, wanted: Wanted) -> list[Part]:
-    """The groups of an aggregate that are wanted, each a row in between."""
+    """Evaluate an aggregate: return the wanted groups, each a row in between."""
     keys = len(node.keys)
     elements, rows = _grouped(query, node, wanted)
     everything = Part(rows, np.ones(len(rows), np.int64), [])
@@ -48,7 +48,7 @@ def groups(query: PlanEvaluator, node: Aggregate, wanted: Wanted) -> list[Part]:
 
 
 def _grouped(query: PlanEvaluator, node: Aggregate, wanted: Wanted) -> tuple[list[Part], Codes]:
-    """The elements of all groups whose keys are wanted, and the groups' rows."""
+    """Return the elements of all groups whose keys are wanted, and the groups' rows."""
     down = []
     for cols, values in wanted:
         inside = [i for i, c in enumerate(cols) if c < len(node.keys)]
@@ -61,8 +61,8 @@ def _grouped(query: PlanEvaluator, node: Aggregate, wanted: Wanted) -> tuple[lis
 
 
 def tested(query: PlanEvaluator, node: Node, wanted: Wanted) -> list[Part] | None:
-    """The wanted rows of a query straight over groups that does not keep all their values: a group counts while what
-    is left of it still passes. None if it is not such a query, or only these very values count."""
+    """Evaluate a query directly over groups that does not keep all their values: a group counts while what is left of
+    it still passes. None if it is not such a query, or only these very values count."""
     found = peeled(node, query.inlined)
     if found is None:
         return None
@@ -97,7 +97,7 @@ def tested(query: PlanEvaluator, node: Node, wanted: Wanted) -> list[Part] | Non
 
 
 def _with_only(node: Aggregate, used: set[int]) -> tuple[Aggregate, dict[int, int]]:
-    """An aggregate without values that nobody reads, and where its columns are then."""
+    """Return an aggregate without values that are not read, and where its columns are then."""
     kept = [c for c in range(len(node.schema)) if c < len(node.keys) or c in used]
     schema = Schema(tuple(node.schema.columns[c] for c in kept))
     aggs = tuple(node.aggs[c - len(node.keys)] for c in kept if c >= len(node.keys))
@@ -109,7 +109,7 @@ def _moved(expr: Expr, place: dict[int, int]) -> Expr:
 
 
 def _over(wanted: Wanted, out: list[Expr], keys: int) -> Wanted:
-    """What is wanted of a query over groups, as far as it is of their keys."""
+    """Return what is wanted of a query over groups, as far as it is of their keys."""
     found = []
     for cols, values in wanted:
         plain = [(i, at) for i, c in enumerate(cols) if (at := same_code(out[c])) is not None and at < keys]
@@ -153,7 +153,7 @@ class Groups(MadeRows):
     # -- MIN and MAX -------------------------------------------------------------------------------------------------
 
     def _choose(self, heads: Ints, rows: Codes, mine: list[tuple[Part, Codes]]) -> None:
-        """Any element of the best value suffices; where several values are asked for, each needs one."""
+        """Add derivations by MIN and MAX: any element of the best value suffices; of several values each needs one."""
         aggs, keys, query = self.node.aggs, len(self.node.keys), self.query
         if len(aggs) <= 1:
             self._best(heads, rows, mine, aggs[0] if aggs else None, keys, self.name)
@@ -190,7 +190,7 @@ class Groups(MadeRows):
     # -- COUNT, SUM, AVG ---------------------------------------------------------------------------------------------
 
     def _tally(self, heads: Ints, rows: Codes, mine: list[tuple[Part, Codes]]) -> None:
-        """All elements of each group, with what of them is counted or added up."""
+        """Add tallies: all elements of each group, with what of them is counted or added up."""
         builder, node = self.query.owner.builder, self.node
         functions = tuple((a.function, a.distinct) for a in node.aggs)
         step = builder.step(self.query.view, f"{self.name}: {self._said()}")
@@ -222,23 +222,23 @@ class Groups(MadeRows):
                 builder.tally(head, step, body[own], tally)
 
     def _is_nothing(self, mine: list[tuple[Part, Codes]]) -> bool:
-        """Whether there is nothing to count or add up: no elements, or none that is not NULL."""
+        """Return whether there is nothing to count or add up: no elements, or none that is not NULL."""
         columns = [a.column for a in self.node.aggs]
         return all(c is not None and (p.rows[:, c] == NULL).all() for p, _ in mine for c in columns)
 
     def _said(self) -> str:
-        """What is asked of the elements, for people."""
+        """Describe what is computed of the elements."""
         return ", ".join(map(self._told, self.node.aggs))
 
     def _told(self, agg: Agg) -> str:
         return f"{agg.function} of {'distinct ' if agg.distinct else ''}{self._column(agg)}"
 
     def _test(self, row: Codes) -> Callable[[tuple[Any, ...], bool], bool] | None:
-        """What a group with this row must pass; None if it must keep its values."""
+        """Return what a group with this row must pass; None if it must keep its values."""
         return None
 
     def _guarded(self, head: int, step: int, body: Ints, tally: Tally, row: Codes) -> None:
-        """A group whose aggregates are those of no rows at all: it also needs some row to be there."""
+        """Add a group whose aggregates are those of no rows at all: it also needs some row to be there."""
         builder = self.query.owner.builder
         relation = builder.relation(("tallied", id(self)), self.name, "inner", self.node.schema)
         some = builder.relation(("some", id(self)), f"some {self.name[9:]}", "inner", self.node.schema)
@@ -249,7 +249,7 @@ class Groups(MadeRows):
         builder.add(np.array([head], np.int32), np.array([step], np.int32), np.array([[tallied, exists]], np.int32))
 
     def _elements(self, part: Part, to: Codes) -> Ints:
-        """A node for each element: the row it came from where that is one row, else a row in between."""
+        """Return a node for each element: the row it came from where that is one row, else a row in between."""
         if len(part.refs) == 1:
             ((source, places),) = part.refs
             nodes = source.nodes(places)
@@ -294,7 +294,7 @@ class TestedGroups(Groups):
 
 
 def _is_empty(tally: Tally) -> bool:
-    """Whether the aggregates are what they would be of no rows: counts of nothing, and NULL."""
+    """Return whether the aggregates are what they would be of no rows: counts of nothing, and NULL."""
     return all(
         v is None
         for (f, _), column in zip(tally.functions, zip(*tally.values, strict=True), strict=True)

@@ -47,7 +47,7 @@ _MOST = 8  # ways that are told
 def why_not(
     flow: Dataflow, program: Program, planned: Program, dictionary: Dictionary, name: str, given: Mapping[str, Any]
 ) -> list[str]:
-    """What stands in the way of a row that is not in a table or view, in sentences, one for each way to it."""
+    """Say what stands in the way of a row that is not in a table or view, one sentence for each way to it."""
     asked = _Asked(Extractor(flow, program, planned, dictionary))
     if name in program.tables:
         schema = program.tables[name].schema
@@ -65,7 +65,7 @@ class _Value:
 
 
 def _codes(given: Mapping[str, Any], schema: Schema, dictionary: Dictionary) -> dict[int, _Value]:
-    """The values that were given, by column."""
+    """Return the codes of the given values, by column."""
     found = {}
     for column, value in given.items():
         at = schema.names.index(column)
@@ -88,7 +88,7 @@ class _Asked:
         return self.extractor.dictionary
 
     def view(self, name: str, query: Node, schema: Schema, given: dict[int, _Value]) -> list[str]:
-        """One sentence for each way to a row of a view."""
+        """Return one sentence for each way to a row of a view."""
         top = peeled(query, lambda name: None)
         if isinstance(top, tuple):
             return self._group(name, schema, *top, given)
@@ -110,13 +110,13 @@ class _Asked:
     # -- rows --------------------------------------------------------------------------------------------------------
 
     def _rows_of(self, node: Node, given: Mapping[int, _Value]) -> Codes:
-        """The rows of a query that have the given values."""
+        """Return the rows of a query that have the given values."""
         wanted: Wanted = tuple(((c,), np.array([[v.code]], np.int64)) for c, v in given.items())
         parts = self.extractor.query.parts(node, wanted)
         return np.concatenate([p.rows for p in parts]) if parts else np.empty((0, len(node.schema)), np.int64)
 
     def nothing(self, name: str, schema: Schema, given: dict[int, _Value], rows: Codes) -> str:
-        """Which of the values no row has together with those before."""
+        """Say which of the values no row has together with those before."""
         if not len(rows):
             return f"{name} is empty"
         had: list[str] = []
@@ -251,7 +251,7 @@ class _Asked:
     def _group(
         self, name: str, schema: Schema, node: Aggregate, tests: Expr | None, out: list[Expr], given: dict[int, _Value]
     ) -> list[str]:
-        """A view of groups: the group may be there with other values, or nothing is there to group."""
+        """Say of a view of groups whether the group is there with other values, or why nothing is there to group."""
         keys = {e.index: v for c, v in given.items() if isinstance(e := out[c], Col) and e.index < len(node.keys)}
         rows = self._rows_of(node, keys)
         if not len(rows):

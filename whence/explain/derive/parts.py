@@ -31,7 +31,7 @@ class PartSource(Protocol):
     name: str
 
     def nodes(self, places: Codes) -> Ints:
-        """Their nodes."""
+        """Return the nodes of the rows at some places."""
 
 
 @dataclass
@@ -53,7 +53,7 @@ class Part:
 
 
 def among(rows: Codes, values: Codes) -> Mask:
-    """Which rows are among some values."""
+    """Test which rows are among some values."""
     if len(values) == 1:
         found: Mask = (rows == values[0]).all(axis=1)
         return found
@@ -66,7 +66,7 @@ def among(rows: Codes, values: Codes) -> Mask:
 
 
 def pairs(left: Codes, right: Codes) -> tuple[Codes, Codes]:
-    """The positions of all pairs of equal rows, ordered by the left."""
+    """Return the positions of all pairs of equal rows, ordered by the left."""
     number, _ = numbered(np.concatenate([left, right]))
     mine, other = number[: len(left)], number[len(left) :]
     order = np.argsort(other, kind="stable")
@@ -78,13 +78,13 @@ def pairs(left: Codes, right: Codes) -> tuple[Codes, Codes]:
 
 
 def filtered(parts: list[Part], wanted: Wanted) -> list[Part]:
-    """The parts' rows that have the values they may have."""
+    """Keep the parts' rows that have the values they may have."""
     inside = [among_all(p.rows, wanted) for p in parts]
     return [p if i.all() else p.take(np.flatnonzero(i)) for p, i in zip(parts, inside, strict=True)]
 
 
 def restricted(wanted: Wanted, to: range) -> Wanted:
-    """What is wanted of some adjacent columns, numbered from their first."""
+    """Return what is wanted of some adjacent columns, numbered from their first."""
     found = []
     for cols, values in wanted:
         inside = [i for i, c in enumerate(cols) if c in to]
@@ -94,7 +94,7 @@ def restricted(wanted: Wanted, to: range) -> Wanted:
 
 
 def among_all(rows: Codes, wanted: Wanted) -> Mask:
-    """Which rows have all values that they must have."""
+    """Test which rows have all values that they must have."""
     found = np.ones(len(rows), bool)
     for cols, values in wanted:
         found &= among(rows[:, list(cols)], values)
@@ -102,7 +102,7 @@ def among_all(rows: Codes, wanted: Wanted) -> Mask:
 
 
 def is_ambiguous(wanted: Wanted, keys: Collection[int]) -> bool:
-    """Whether rows with the same values in the columns `keys` may be wanted with different values in others."""
+    """Return whether rows with the same values in the columns `keys` may be wanted with different values in others."""
     for cols, values in wanted:
         inside = [i for i, c in enumerate(cols) if c in keys]
         if len(inside) < len(cols) and len(numbered(values[:, inside])[1]) < len(numbered(values)[1]):

@@ -10,8 +10,8 @@ from whence.plan.algebra.logical import Aggregate, Distinct, Node, Project, Ref,
 
 
 def peeled(query: Node, inlined: Callable[[str], Node | None]) -> tuple[Aggregate, Expr | None, list[Expr]] | None:
-    """What lies over the groups of a query, if it is nothing but selections and projections; `inlined` gives the
-    queries of views that may be looked into."""
+    """Return the aggregate of a query that is nothing but selections and projections over it, the condition on its
+    groups, and the columns over them. `inlined` gives the queries of views that may be looked into."""
     above = []
     while not isinstance(query, Aggregate):
         above.append(query)
@@ -34,7 +34,7 @@ def peeled(query: Node, inlined: Callable[[str], Node | None]) -> tuple[Aggregat
 
 
 def same_code(expr: Expr) -> int | None:
-    """The column that an expression has the code of, wherever it is not an error; None if there is none."""
+    """Return the column that an expression has the code of, wherever it is not an error; None if there is none."""
     while isinstance(expr, Cast) and not expr.lenient:
         to, of = expr.type, expr.arg.type
         if not (to.is_integer and of.is_integer) and not (to.kind is of.kind is Kind.DECIMAL and to.scale == of.scale):

@@ -77,7 +77,7 @@ class PlanEvaluator:
         self._compiled: dict[Expr, Callable[[Codes], Codes]] = {}
 
     def keep(self, source: object) -> None:
-        """Its identity is a name in the graph, so nothing else may get it."""
+        """Keep a source alive: its identity is a name in the graph, so nothing else may get it."""
         self._kept.append(source)
 
     def doubt(self, why: str) -> None:
@@ -100,7 +100,7 @@ class PlanEvaluator:
     # -- the algebra -------------------------------------------------------------------------------------------------
 
     def parts(self, node: Node, wanted: Wanted = (), bag: bool = False) -> list[Part]:
-        """The wanted rows of a query, each way in which they come about; as a bag, each copy."""
+        """Return the wanted rows of a query, each way in which they come about; as a bag, each copy."""
         found = self._parts(node, wanted, bag)
         return [p for p in found if len(p.rows)]
 
@@ -155,7 +155,7 @@ class PlanEvaluator:
         return not _may_fail(node) and (bag or peeled(node, self.inlined) is None)
 
     def value(self, expr: Expr, rows: Codes) -> Codes:
-        """An expression over rows."""
+        """Evaluate an expression over rows."""
         if any(e.type.needs_dictionary and not isinstance(e, (Col, Lit)) for e in walk_expr(expr)):
             self.own_words()
         found = self._compiled.get(expr)
@@ -164,14 +164,14 @@ class PlanEvaluator:
         return found(np.ascontiguousarray(rows)) if len(rows) else np.empty(0, np.int64)
 
     def values(self, exprs: Sequence[Expr], rows: Codes) -> Codes:
-        """A row of expressions for each row."""
+        """Evaluate expressions over rows, a column each."""
         found = np.empty((len(rows), len(exprs)), np.int64)
         for c, e in enumerate(exprs):
             found[:, c] = rows[:, e.index] if isinstance(e, Col) else self.value(e, rows)
         return found
 
     def inlined(self, name: str) -> Node | None:
-        """The query of a view that does not depend on itself."""
+        """Return the query of a view that does not depend on itself."""
         return None if self.owner.is_recursive(name) else self.owner.plan(name)
 
     def own_words(self) -> None:
@@ -184,7 +184,7 @@ class PlanEvaluator:
             self._compiled.clear()
 
     def once(self, parts: list[Part], schema: Schema, name: str, counted: Batch | None = None) -> Part:
-        """Each distinct row once, as a row in between, or as often as it is counted."""
+        """Return each distinct row once, as a row in between, or as often as it is counted."""
         rows = np.concatenate([p.rows for p in parts])
         number, first = numbered(rows)
         ways, at = [], 0
@@ -239,7 +239,8 @@ class PlanEvaluator:
         return found
 
     def _best(self, node: Ref, wanted: Wanted) -> list[Part]:
-        """Best values by key. Another may come when rows are lost, which matters unless this very value is wanted."""
+        """Return best values by key. Another may come when rows are lost, which matters unless this very value is
+        wanted."""
         keys = len(node.schema) - 1
         by_key = restricted(wanted, range(keys))
         found = filtered(self._stored(node.view, self.owner.rows_of(node.view, by_key)), by_key)
@@ -256,7 +257,7 @@ class PlanEvaluator:
         return [Part(rows, np.ones(len(rows), np.int64), [(source, np.arange(len(rows)))])]
 
     def is_set(self, node: Node) -> bool:
-        """Whether no row of a query can be there twice."""
+        """Return whether no row of a query can be there twice."""
         match node:
             case Distinct() | Aggregate():
                 return True
@@ -354,11 +355,11 @@ class PlanEvaluator:
         return [self.once(found, node.schema, f"{node.kind} rows", result)] if bag and found else found
 
     def name_of(self, node: Node) -> str:
-        """The first table or view a query reads."""
+        """Return the name of the first table or view that a query reads."""
         return self.owner.name_of(next(iter(names_read(node)), "values"))
 
     def run(self, node: Node, inputs: list[list[Part]]) -> Batch:
-        """A node over given rows, by the engine's own operator."""
+        """Run a node over given rows, by the engine's own operator."""
         flow = Dataflow()
         scans = []
         for i, (parts, child) in enumerate(zip(inputs, node.inputs, strict=True)):
@@ -378,7 +379,7 @@ class PlanEvaluator:
 
 
 def is_monotone(node: Node) -> bool:
-    """Whether a node, by itself, never has a row more for having a row less below it."""
+    """Return whether a node, by itself, never has a row more for having a row less below it."""
     match node:
         case Join(kind="anti" | "mark" | "left" | "right" | "full") | TopK():
             return False

@@ -46,7 +46,7 @@ class StreamTables:
         self._rows: dict[str, tuple[Codes, Codes]] = {}
 
     def as_tables(self, node: Node) -> Node:
-        """A plan in which tables stand for what is made of streams."""
+        """Return a plan in which tables stand for what is made of streams."""
         if isinstance(node, StreamToRelation) and (above := _above(node)) is not None:
             return self.as_tables(above)
         if isinstance(node, (StreamToRelation, Latest)):
@@ -58,7 +58,8 @@ class StreamTables:
         return node if all(a is b for a, b in zip(inputs, node.inputs, strict=True)) else node.with_inputs(inputs)
 
     def schema(self, name: str) -> Schema | None:
-        """The columns, if the name is that of a stream, of a view that is one, or of a table that stands for some."""
+        """Return the columns, if the name is that of a stream, of a view that is one, or of a table that stands for
+        some."""
         if (node := self._nodes.get(name)) is not None:
             return node.schema
         op = self.flow.tables.get(name) or self.flow.views.get(name)
@@ -67,7 +68,7 @@ class StreamTables:
         return without_at(self.planned.views[name].schema) if isinstance(op, RetainOperator) else None
 
     def rows(self, name: str, dictionary: Dictionary) -> tuple[Codes, Codes]:
-        """The distinct rows of one of these, and how often each is there."""
+        """Return the distinct rows of one of these, and how often each is there."""
         found = self._rows.get(name)
         if found is None:
             node = self._nodes.get(name)
@@ -81,7 +82,7 @@ class StreamTables:
         return np.ascontiguousarray(op.kept.rows[:, :-1]), np.ones(len(op.kept), np.int64)
 
     def _made(self, node: Node, dictionary: Dictionary) -> tuple[Codes, Codes]:
-        """The rows of a part of a plan: what its operator holds, or made again of all that its streams keep."""
+        """Return the rows of a part of a plan: what its operator holds, or made again of all that its streams keep."""
         built = Plans(self.flow, dictionary, self.flow.views.__getitem__).build(node)
         running = next((op for op in self.flow.order if op.fingerprint == built.fingerprint), None)
         if running is not None and (running.arranged is not None or isinstance(running, LatestOperator)):
@@ -99,7 +100,7 @@ class StreamTables:
         return np.ascontiguousarray(batch.rows), batch.ann.astype(np.int64)
 
     def counts(self, name: str, rows: Codes, dictionary: Dictionary) -> Codes:
-        """How often rows are there."""
+        """Count how often rows are there."""
         there, counts = self.rows(name, dictionary)
         both, signs = np.concatenate([rows, there]), np.concatenate([np.zeros(len(rows), np.int64), counts])
         _, first, number = np.unique(both, axis=0, return_index=True, return_inverse=True)
@@ -110,7 +111,7 @@ class StreamTables:
 
 
 def reads_streams(node: Node, program: Program, planned: Program) -> list[str]:
-    """The streams that a query as it was bound reads itself, and views that are streams."""
+    """List the streams that a query as it was bound reads itself, and views that are streams."""
     found = []
     for n in walk(node):
         if isinstance(n, Scan) and program.tables[n.table].stream is not None:
@@ -121,7 +122,7 @@ def reads_streams(node: Node, program: Program, planned: Program) -> list[str]:
 
 
 def _above(node: StreamToRelation) -> Node | None:
-    """The same relation, with what takes rows one by one outside of it."""
+    """Return the same relation, with what takes rows one by one outside of it."""
     match node.input:
         case DropProvenance(input=below):
             return replace(node, input=below)

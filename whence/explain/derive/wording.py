@@ -9,7 +9,7 @@ from whence.plan.algebra.expressions import Call, Case, Cast, Col, Expr, Lit, Ud
 
 
 def value_text(value: Any) -> str:
-    """A value as SQL writes it.
+    """Write a value as SQL writes it.
 
     >>> value_text("it's"), value_text(None), value_text(True), value_text(3)
     ("'it''s'", 'NULL', 'TRUE', '3')
@@ -25,7 +25,7 @@ def value_text(value: Any) -> str:
 
 
 def said(expr: Expr, name: Callable[[int], str]) -> str:
-    """An expression, its columns by name.
+    """Write an expression, its columns by name.
 
     >>> from whence.model.types import BOOLEAN, INTEGER
     >>> test = Call(BOOLEAN, "not", (Call(BOOLEAN, "<", (Col(INTEGER, 0), Lit(INTEGER, 3))),))

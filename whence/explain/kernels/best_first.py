@@ -52,7 +52,7 @@ def pop(heap, size):
 
 @kernel
 def sign_of(node):
-    """One bit of 64: a set's bits are within those of every set that includes it."""
+    """Return one bit of 64: a set's bits are within those of every set that includes it."""
     return np.uint64(1) << np.uint64((np.uint64(node) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(58))
 
 
@@ -60,7 +60,8 @@ def sign_of(node):
 def still_needed(
     root: int, variable: Ints, first: Codes, head: Ints, start: Codes, body: Ints, begin: Codes, user: Ints
 ) -> Codes:
-    """Of each node, the least number of base rows on the way down to it from the root that no witness of it has."""
+    """Count of each node the least number of base rows on the way down to it from the root that no witness of it
+    has."""
     nodes = len(variable)
     private = np.zeros(nodes, np.uint8)
     for n in range(nodes):
@@ -119,9 +120,9 @@ def best_first(
     budget: int,
     extra: int,
 ) -> tuple[Codes, Ints, bool, int]:
-    """Minimal witnesses of the root in order of size: their (begin, elements), whether these are all there are, and the
-    steps taken. `variable` is -1 for derived nodes, -2 for absences. Ends when there is no more, after `budget` steps,
-    or after `limit` witnesses and `extra` steps more."""
+    """Find minimal witnesses of the root in order of size: their (begin, elements), whether these are all there are,
+    and the steps taken. `variable` is -1 for derived nodes, -2 for absences. Ends when there is no more, after `budget`
+    steps, or after `limit` witnesses and `extra` steps more."""
     nodes = len(variable)
     newest = np.full(nodes, -1, np.int64)  # the accepted sets of a node, as a chain
     waiting = np.zeros(len(head), np.int64)  # distinct derived bodies without a set

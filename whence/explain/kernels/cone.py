@@ -89,7 +89,7 @@ def cone(address: int, slots: Ints, mark: Small, counts: Ints, out: Small, state
 
 @kernel
 def slots_of(address: int, relation: int, rows: Ints, out: Ints) -> None:
-    """The slot of each live row [n, columns] of a relation, -1 for one that is not there."""
+    """Look up the slot of each live row [n, columns] of a relation, -1 for one that is not there."""
     k = store(address)
     keys = k.relations[relation, R_KEYS]
     for i in range(len(rows)):
@@ -104,7 +104,7 @@ def slots_of(address: int, relation: int, rows: Ints, out: Ints) -> None:
 
 @kernel
 def number(found: Ints, slots: Ints, mark: Small, state: Ints) -> None:
-    """Numbers in place of slots, new ones for those that have none."""
+    """Replace slots by numbers, new ones for those that have none."""
     for i in range(len(found)):
         slot = found[i]
         if mark[slot] < 0:

@@ -13,8 +13,8 @@ from whence.model.jit import allocating, kernel
 
 @allocating
 def reduce(variable: Ints, low: Codes, high: Codes) -> tuple[Ints, Codes, Codes, int]:
-    """The same diagram with equal nodes made one and nodes without a choice left out, and its root. Given, node 2 is
-    the root; low and high are overwritten."""
+    """Return the same diagram with equal nodes made one and nodes without a choice left out, and its root. Given, node
+    2 is the root; low and high are overwritten."""
     n = len(variable)
     size = 16
     while size < 2 * n:
@@ -75,7 +75,7 @@ def reduce(variable: Ints, low: Codes, high: Codes) -> tuple[Ints, Codes, Codes,
 
 @allocating
 def weigh(variable: Ints, low: Codes, high: Codes, probability: Any) -> Any:
-    """Of each node, the probability of its function."""
+    """Compute the probability of each node's function."""
     value = np.empty(len(variable))
     value[0], value[1] = 0.0, 1.0
     for i in range(len(variable) - 1, 1, -1):
@@ -86,7 +86,7 @@ def weigh(variable: Ints, low: Codes, high: Codes, probability: Any) -> Any:
 
 @allocating
 def slopes(variable: Ints, low: Codes, high: Codes, root: int, probability: Any) -> Any:
-    """How the root's probability changes with that of each variable."""
+    """Compute how the root's probability changes with that of each variable."""
     value = weigh(variable, low, high, probability)
     mass = np.zeros(len(variable))
     mass[root] = 1.0
@@ -101,7 +101,7 @@ def slopes(variable: Ints, low: Codes, high: Codes, root: int, probability: Any)
 
 @kernel
 def up(rows: int, all_of: Codes, start: Codes, parts: Codes, found: Any) -> None:
-    """The probabilities of modules from those of base rows, which come first in `found`."""
+    """Compute the probabilities of modules from those of base rows, which come first in `found`."""
     for m in range(len(all_of)):
         product = 1.0
         for i in range(start[m], start[m + 1]):

@@ -12,7 +12,8 @@ from whence.model.jit import allocating
 
 @allocating
 def least_cut(vertices: int, source: int, sink: int, tail: Codes, top: Codes, capacity: Codes) -> tuple[Any, int]:
-    """The vertices on the source's side of a least cut, and its capacity. Arc a goes from `tail[a]` to `top[a]`."""
+    """Return the vertices on the source's side of a least cut, and its capacity. Arc a goes from `tail[a]` to
+    `top[a]`."""
     arcs = len(tail)
     begin = np.zeros(vertices + 1, np.int64)
     for a in range(arcs):

@@ -18,9 +18,7 @@ from whence.model.jit import allocating, kernel
 
 @kernel
 def settle(rows, width, onward, outward, inward):
-    """Leave out of the relation what no longer matters: 1 if the root leads to the ground, 0 if it never will, else 2.
-    Of arcs to come, `onward` has those between slots, `outward` the slots with arcs to nodes that have no slot yet,
-    `inward` those with arcs from such."""
+    """Drop from the relation what no longer matters: 1 if the root leads to the ground, 0 if it never will, else 2."""
     one, ground = np.uint64(1), np.uint64(2)
     reached = rows[0]
     if reached & ground:
@@ -66,7 +64,7 @@ def hash_rows(rows, width):
 def frontier(
     starts: Codes, tails: Codes, tops: Codes, slot: Codes, begin: Codes, always: Codes, width: int, limit: int
 ) -> tuple[Ints, Codes, Codes]:
-    """The diagram as (step, low, high), parents before children; 0 is false, 1 is true. Empty if it has more than
+    """Build the diagram as (step, low, high), parents before children; 0 is false, 1 is true. Empty if it has more than
     `limit` nodes. Step k decides its arcs `starts[k] : starts[k + 1]`, which are there in any case if it is `always`.
     Node v has its slot from step `begin[v]` until its last arc is decided."""
     one = np.uint64(1)

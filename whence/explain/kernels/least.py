@@ -14,7 +14,8 @@ _MOST = 1 << 40  # of a node, as part of a derivation: so many of them can be ad
 
 @allocating
 def costs(first: Codes, head: Ints, start: Codes, body: Ints, begin: Codes, user: Ints) -> Codes:
-    """Of each derivation, how many steps and leaves derive its body, at least; a node that comes twice counts once.
+    """Count of each derivation how many steps and leaves derive its body, at least; a node that comes twice counts
+    once.
 
     As Knuth's generalisation of Dijkstra's algorithm: a derivation is bigger than anything in its body, so the smallest
     open node is settled. `begin` and `user` are as `spread.uses` gives them."""

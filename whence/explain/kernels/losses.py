@@ -31,7 +31,7 @@ def losses(
     begin: Codes,
     user: Ints,
 ) -> Codes:
-    """Of each variable, how many of the nodes that are `asked` for go with it.
+    """Count of each variable how many of the nodes that are `asked` for go with it.
 
     Only nodes whose chosen derivation goes back to the base row can go with it. Of these a node stays that has a
     derivation all of whose body stays, which spreads. Cost: over all base rows, the derivations of as many nodes as

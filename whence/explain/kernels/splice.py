@@ -13,7 +13,7 @@ from whence.model.jit import allocating, kernel
 
 @allocating
 def splice(stays: Any, start: Codes, body: Ints, skip: Any, own: Codes) -> tuple[Codes, Ints, Any]:
-    """Of the derivations that stay: how large they are, their bodies, and which of them changed, when the body of
+    """Return of the derivations that stay how large they are, their bodies, and which of them changed, when the body of
     derivation `own[n]` takes the place of each node n to skip, down to nodes that stay."""
     size = np.empty(len(stays), np.int64)
     changed = np.zeros(len(stays), np.bool_)
@@ -61,8 +61,8 @@ def _expand(at, last, start, body, skip, own, stack, out, end):
 
 @allocating
 def alike(some: Codes, start: Codes, size: Codes, body: Ints, relation: Ints, step: Ints) -> tuple[Codes, Codes]:
-    """Derivations of one step whose bodies are of the same relations are alike: the number of the kind of each, and
-    which derivation is the first of each kind."""
+    """Return the kind of each derivation, and which is the first of each kind. Derivations of one step whose bodies are
+    of the same relations are of one kind."""
     kind = np.empty(len(some), np.int64)
     first = np.empty(len(some), np.int64)
     places = 16

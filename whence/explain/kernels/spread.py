@@ -13,7 +13,7 @@ from whence.model.jit import allocating, kernel
 
 @allocating
 def uses(nodes: int, start: Codes, body: Ints) -> tuple[Codes, Ints]:
-    """The derivations in whose bodies each node is: those of n are `user[begin[n] : begin[n + 1]]`."""
+    """Return the derivations in whose bodies each node is: those of n are `user[begin[n] : begin[n + 1]]`."""
     begin = np.zeros(nodes + 1, np.int64)
     for i in range(len(body)):
         begin[body[i] + 1] += 1
@@ -31,8 +31,8 @@ def uses(nodes: int, start: Codes, body: Ints) -> tuple[Codes, Ints]:
 
 @allocating
 def derive(leaf: Any, head: Ints, start: Codes, begin: Codes, user: Ints) -> tuple[Ints, Ints]:
-    """The nodes that are there when the leaves marked are, bodies before heads, and the derivation by which each came
-    (-1 for leaves, -2 for nodes that are not there). Linear in the graph."""
+    """Return the nodes that are there when the leaves marked are, bodies before heads, and the derivation by which each
+    came (-1 for leaves, -2 for nodes that are not there). Linear in the graph."""
     nodes = len(leaf)
     chosen = np.full(nodes, -2, np.int32)
     order = np.empty(nodes, np.int32)
@@ -67,9 +67,9 @@ def derive(leaf: Any, head: Ints, start: Codes, begin: Codes, user: Ints) -> tup
 def saturate(
     order: Ints, first: Codes, head: Ints, start: Codes, body: Ints, begin: Codes, user: Ints, words: Any
 ) -> None:
-    """Least fixpoint of 64 losses at a time: bit s of `words[n]` says whether n is there in case s. Given are the
-    words of leaves; `order` has the other nodes, bodies before heads where there is no circle. After the first pass
-    only heads whose bodies changed are looked at."""
+    """Compute the least fixpoint of 64 losses at a time: bit s of `words[n]` says whether n is there in case s. Given
+    are the words of leaves; `order` has the other nodes, bodies before heads where there is no cycle. After the first
+    pass only heads whose bodies changed are looked at."""
     due = np.zeros(len(words), np.uint8)
     for i in range(len(order)):
         due[order[i]] = 1
@@ -123,7 +123,7 @@ def draw(chances: Any, words: Any, seed: int) -> Any:
 
 @allocating
 def levels(nodes: int, head: Ints, start: Codes, body: Ints, tallied: Codes, most: int) -> Codes:
-    """How many tallies lie on the way from leaves to each node, at most; -1 in the first place if circles pass
+    """Count how many tallies lie on the way from leaves to each node, at most; -1 in the first place if cycles pass
     through a tally."""
     level = np.zeros(nodes, np.int64)
     changed = True
@@ -147,7 +147,7 @@ def levels(nodes: int, head: Ints, start: Codes, body: Ints, tallied: Codes, mos
 
 @allocating
 def depths(root: int, first: Codes, start: Codes, body: Ints) -> Codes:
-    """How far each node is below the root, -1 for those that are in no derivation of it."""
+    """Return how far each node is below the root, -1 for those that are in no derivation of it."""
     depth = np.full(len(first) - 1, -1, np.int64)
     queue = np.empty(len(first), np.int32)
     depth[root] = 0

@@ -18,8 +18,8 @@ from whence.model.codes import Codes
 
 
 def backward_tids(site: Site, view: str, wanted: Codes, source: str | None = None) -> dict[str, Ragged]:
-    """By source, the tids behind the results of a stream view with these tids, ascending; of one source, if one is
-    named."""
+    """Return by source the tids behind the results of a stream view with these tids, ascending; of one source, if one
+    is named."""
     elsewhere = site.behind_elsewhere(view, wanted, source)
     if elsewhere is not None:
         return elsewhere

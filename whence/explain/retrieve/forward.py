@@ -14,13 +14,13 @@ from whence.model.codes import Codes
 
 
 def traced_from(site: Site, source: str) -> list[str]:
-    """The stream views that are traced from a stream."""
+    """List the stream views that are traced from a stream."""
     views = [name for name in site.planned.views if site.is_view(name)]
     return [v for v in views if (traces := site.traces(v)) is not None and source in traces.sources]
 
 
 def forward_tids(site: Site, view: str, source: str, tid: int) -> Codes:
-    """The tids of the results of a traced view that came from a tid of the source, as far as they are kept."""
+    """Return the tids of the results of a traced view that came from a tid of the source, as far as they are kept."""
     elsewhere = site.reached_elsewhere(view, source, tid)
     if elsewhere is not None:
         return elsewhere

@@ -21,7 +21,7 @@ CAVEAT = "these are the inputs that a result was computed from; without some, wi
 
 
 def derivations(site: Site, name: str, wanted: Codes, limit: int = LIMIT) -> Derivations:
-    """The graph of some rows of a stream, by their tids, down to the streams they are traced from."""
+    """Build the graph of some rows of a stream, by their tids, down to the streams they are traced from."""
     kept = site.kept(name)
     rows = _with_tids(wanted, kept.at(wanted))
     if site.is_stream(name):
@@ -46,7 +46,8 @@ def derivations(site: Site, name: str, wanted: Codes, limit: int = LIMIT) -> Der
 def _graph(
     site: Site, relations: list[GraphRelation], cells: list[Codes], bodies: list[tuple[Codes, Codes]], derived: Codes
 ) -> Derivations:
-    """Results first, then the inputs of each source; `bodies` has a pair of result and input for each."""
+    """Build the graph: results first, then the inputs of each source; `bodies` has a pair of result and input for
+    each."""
     sizes = np.array([len(c) for c in cells], np.int64)
     before = np.concatenate(([0], np.cumsum(sizes)))
     heads = np.concatenate([np.empty(0, np.int64), *(head for head, _ in bodies)])

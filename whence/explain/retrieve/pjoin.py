@@ -20,12 +20,12 @@ from whence.sql.stream_functions import traced_schema
 
 
 def provenance_schema(site: Site, view: str, source: str) -> Schema:
-    """The columns of `provenance(view, source)`."""
+    """Return the columns of `provenance(view, source)`."""
     return traced_schema(site.schema(view), source, site.schema(source))
 
 
 def numbered(site: Site, name: str) -> tuple[Codes, Schema]:
-    """The rows that a stream keeps, after their tids."""
+    """Return the rows that a stream keeps, after their tids."""
     kept, schema = site.kept(name), site.schema(name)
     rows = np.concatenate([np.arange(kept.first, kept.next)[:, None], kept.rows[:, :-1]], axis=1)
     tid = "tid" if "tid" not in schema.names else f"{name}_tid"
@@ -33,7 +33,7 @@ def numbered(site: Site, name: str) -> tuple[Codes, Schema]:
 
 
 def p_join(site: Site, view: str, source: str, wanted: Codes | None = None) -> Codes:
-    """The rows of `provenance(view, source)`, of all results that are kept or of those with these tids."""
+    """Return the rows of `provenance(view, source)`, of all results that are kept or of those with these tids."""
     kept = site.kept(view)
     if wanted is None:
         wanted = np.arange(kept.first, kept.next)
@@ -43,7 +43,7 @@ def p_join(site: Site, view: str, source: str, wanted: Codes | None = None) -> C
 
 
 def inputs(site: Site, view: str, source: str, wanted: Codes, found: Ragged) -> Codes:
-    """The rows of a source behind results."""
+    """Return the rows of a source behind results."""
     kept = site.kept(source)
     gone = found.tids < kept.first
     if gone.any():

@@ -50,7 +50,7 @@ class ReplayCost:
 
 
 def replay(site: Site, view: str, wanted: Codes) -> tuple[dict[str, Ragged], ReplayCost]:
-    """The tids of each source behind the results of a view with these tids, which ascend."""
+    """Return the tids of each source behind the results of a view with these tids, which ascend."""
     sources = _sources_of(site, view)
     if not len(wanted):
         return {source: empty(0) for source in sources}, ReplayCost(0, 0)
@@ -66,13 +66,13 @@ def replay(site: Site, view: str, wanted: Codes) -> tuple[dict[str, Ragged], Rep
 
 
 def _sources_of(site: Site, view: str) -> tuple[str, ...]:
-    """The streams that the results of a view are traced from, or would be."""
+    """List the streams that the results of a view are traced from, or would be."""
     traces = site.traces(view)
     return traces.sources if traces is not None else tuple(s for s in site.upstream(view) if site.is_stream(s))
 
 
 def _replayed(site: Site, view: str, tids: Codes) -> tuple[dict[str, Ragged], ReplayCost]:
-    """From checkpoints, or of a view that keeps nothing from the beginning."""
+    """Replay from checkpoints, or of a view that keeps nothing from the beginning."""
     sources, retain = _sources_of(site, view), site.retain(view)
     query = copy_query(view, site.planned, sources)
     wanted = Wanted(retain, sources, tids, called_by(query))
@@ -94,7 +94,7 @@ def _replayed(site: Site, view: str, tids: Codes) -> tuple[dict[str, Ragged], Re
 
 
 def _replayed_cold(site: Site, view: str, tids: Codes) -> tuple[dict[str, Ragged], ReplayCost]:
-    """From the first tid of each interval until the result came out; what overlaps as one."""
+    """Replay from the first tid of each interval until the result came out; what overlaps as one."""
     sources = _sources_of(site, view)
     query = short_copy(copy_query(view, site.planned, sources))
     (name,) = streams_read(query)
@@ -117,7 +117,7 @@ def _replayed_cold(site: Site, view: str, tids: Codes) -> tuple[dict[str, Ragged
 
 
 def _everything(site: Site, copy: NetworkReplica, wanted: Wanted) -> Stretch:
-    """All there ever was: of a view that keeps no provenance."""
+    """Return one stretch of all there ever was: of a view that keeps no provenance."""
     for name in copy.names():
         kept = site.kept(name)
         if not kept.complete:
@@ -129,7 +129,7 @@ def _everything(site: Site, copy: NetworkReplica, wanted: Wanted) -> Stretch:
 
 
 def _from_checkpoints(site: Site, wanted: Wanted) -> list[Stretch]:
-    """From the last checkpoint before each interval."""
+    """Return stretches from the last checkpoint before each interval."""
     needs, arrivals, view = ReplayNeeds.of(wanted), wanted.rows[:, -1], wanted.retain.name
     starts, some = needs.starts(), needs.some
     if len(some) and starts[some].min() < 0:

@@ -27,16 +27,16 @@ class Site:
     dictionary: Dictionary
 
     def is_stream(self, name: str) -> bool:
-        """Whether a name is that of a base stream."""
+        """Return whether a name is that of a base stream."""
         return isinstance(self.flow.tables.get(name), StreamScan)
 
     def is_view(self, name: str) -> bool:
-        """Whether a name is that of a view that is a stream."""
+        """Return whether a name is that of a view that is a stream."""
         view = self.planned.views.get(name)
         return view is not None and isinstance(view.query, RetainNode)
 
     def kept(self, name: str) -> ConnectionPoint:
-        """The connection point of a stream or stream view."""
+        """Return the connection point of a stream or stream view."""
         if self.is_stream(name):
             return cast(StreamScan, self.flow.tables[name]).kept
         if self.is_view(name):
@@ -48,11 +48,11 @@ class Site:
         raise CatalogError(f'there is no stream or view "{name:.100}"{did_you_mean(name, known)}')
 
     def behind_elsewhere(self, view: str, wanted: Codes, source: str | None) -> dict[str, Ragged] | None:
-        """What `behind` gives, if others have the rows; None: they are here."""
+        """Return what `backward_tids` gives, if other partitions have the rows; None: they are here."""
         return None
 
     def reached_elsewhere(self, view: str, source: str, tid: int) -> Codes | None:
-        """What `reached` gives, if others have the rows; None: they are here."""
+        """Return what `forward_tids` gives, if other partitions have the rows; None: they are here."""
         return None
 
     def recreated(self, view: str, *modes: str) -> str:
@@ -70,19 +70,19 @@ class Site:
         return cast(Retain, self.flow.views[view])
 
     def schema(self, name: str) -> Schema:
-        """The columns of a stream or stream view, as users see them."""
+        """Return the columns of a stream or stream view, as users see them."""
         stream = self.flow.tables.get(name)
         return without_at(stream.schema if stream is not None else self.planned.views[name].schema)
 
     def traces(self, view: str) -> Traces | None:
-        """What a stream view is traced from, if it is."""
+        """Return what a stream view is traced from, if it is."""
         return traces_of(view, self.planned)
 
     def upstream(self, view: str) -> tuple[str, ...]:
         return upstream(view, self.planned)
 
     def source(self, view: str, source: str | None) -> str:
-        """The stream that the provenance of a view is asked for at; if none is named, the only one there is."""
+        """Return the stream that the provenance of a view is asked for at; if none is named, the only one there is."""
         self.kept(view)
         if not self.is_view(view):
             raise CatalogError(f'"{view}" is a stream: what comes in has no provenance; ask for that of a view')

@@ -69,7 +69,7 @@ class Answer:
         return any(row == mine for mine in self)
 
     def _grid(self, title: str, columns: Sequence[tuple[str, Sequence[str]]], caption: str) -> rich.table.Table:
-        """A table of the first base rows, each with what else there is to say of it."""
+        """Draw a table of the first base rows, each with what else there is to say of it."""
         import rich.box
         import rich.table
         import rich.text
@@ -117,7 +117,7 @@ class Critical(Answer):
         self.of = len(asked.graph.roots)  # the rows that were asked about
 
     def items(self) -> list[tuple[BaseRow, int]]:
-        """Each base row with how many rows it would take along."""
+        """Return each base row with how many rows it would take along."""
         return list(zip(self, self.counts.tolist(), strict=True))
 
     def to_dicts(self) -> list[dict[str, Any]]:
@@ -167,7 +167,7 @@ class Contribution(Answer):
         self.exact &= found.method == "exact"
 
     def items(self) -> list[tuple[BaseRow, float, float]]:
-        """Each base row with its Shapley and Banzhaf values."""
+        """Return each base row with its Shapley and Banzhaf values."""
         return list(zip(self, self.shapley.tolist(), self.banzhaf.tolist(), strict=True))
 
     def to_dicts(self) -> list[dict[str, Any]]:

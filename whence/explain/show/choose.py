@@ -55,7 +55,7 @@ class Ways:
 
 
 def choose(ways: Ways, root: int, room: int, each: int | None = None) -> Chosen:
-    """A part of some `room` nodes and derivations, with at most so many ways of `each` node."""
+    """Choose a part of some `room` nodes and derivations, with at most `each` ways of each node."""
     nodes, taken = {root: None}, dict[int, list[int]]()
     waiting = [(0, 0, root, 0)]  # steps from the root and ways chosen together; steps; a node; how many are chosen
     whole = True
@@ -79,7 +79,8 @@ def choose(ways: Ways, root: int, room: int, each: int | None = None) -> Chosen:
 
 
 def behind(graph: Derivations, root: int, witnesses: Iterable[Ints], room: int) -> Chosen:
-    """A derivation of the root from each of some witnesses alone, as many as there is room for. Without tallies."""
+    """Choose a derivation of the root from each of some witnesses alone, as many as there is room for. Without
+    tallies."""
     evaluator = Evaluator(graph)
     nodes, taken = {root: None}, dict[int, list[int]]()
     for witness in witnesses:
@@ -105,8 +106,8 @@ def behind(graph: Derivations, root: int, witnesses: Iterable[Ints], room: int) 
 def _closed(
     ways: Ways, derivation: int, there: dict[int, None], most: int, room: int
 ) -> tuple[list[int], dict[int, list[int]]]:
-    """A derivation, and all that its body needs in the smallest way: the nodes and derivations that are new. Of a body
-    `most` rows, and no further down when there is no room."""
+    """Return a derivation, and all that its body needs in the smallest way: the nodes and derivations that are new. Of
+    a body `most` rows, and no further down when there is no room."""
     nodes, found, todo = dict[int, None](), dict[int, list[int]](), deque([derivation])
     while todo:
         d = todo.popleft()

@@ -14,7 +14,7 @@ _LOOK = {
 
 
 def to_dot(graph: Derivations, chosen: Chosen, root: int) -> str:
-    """A digraph from the root down; a step is a small diamond that says its rule."""
+    """Write a digraph from the root down; a step is a small diamond that says its rule."""
     lines = ["digraph why {", '  rankdir=TB; node [fontname="sans-serif", fontsize=11]; edge [color="#888888"];']
     if not chosen.whole:
         lines.append("  // only a part of the graph: what the smallest derivations need")

@@ -82,7 +82,7 @@ class Explanation:
 
     @classmethod
     def missing(cls, view: str, row: Mapping[str, Any], epoch: int, reasons: Sequence[str] = ()) -> Self:
-        """Of a row that is not in the view, and why, as far as that is known."""
+        """Return the explanation of a row that is not in the view, and why, as far as that is known."""
         found = cls.__new__(cls)
         found._graph, found.view, found.row, found.epoch, found.limit = None, view, dict(row), epoch, LIMIT
         found.reasons = list(reasons)
@@ -105,12 +105,12 @@ class Explanation:
 
     @property
     def root(self) -> int:
-        """The node of the row."""
+        """Return the node of the row."""
         return int(self.graph.roots[0])
 
     @property
     def label(self) -> str:
-        """The row as people read it."""
+        """Return the row as people read it."""
         shown = ", ".join("NULL" if v is None else str(v) for v in self.row.values())
         return f"{self.view}({shown})"
 
@@ -136,7 +136,7 @@ class Explanation:
 
     @property
     def complete(self) -> bool:
-        """Whether the count is exact."""
+        """Return whether the count is exact."""
         return self._witnesses.complete if self.holds else True
 
     @cached_property
@@ -165,7 +165,7 @@ class Explanation:
 
     @cached_property
     def _groups(self) -> list[tuple[int, list[Contributing]]]:
-        """The tallied nodes that the row stands on directly, with the rows of each."""
+        """Return the tallied nodes that the row stands on directly, with the rows of each."""
         if not self.holds:
             return []
         graph, seen, todo, found = self.graph, {self.root}, [self.root], []
@@ -191,8 +191,9 @@ class Explanation:
         ]
 
     def holds_without(self, lost: Mapping[str, Any]) -> bool:
-        """Whether the row would still be there without some base rows: by table, rows of any kind that `insert` takes.
-        Rows that are not behind it make no difference. If not `exact`, it is what the derivations there are now say.
+        """Return whether the row would still be there without some base rows: by table, rows of any kind that `insert`
+        takes. Rows that are not behind it make no difference. If not `exact`, it is what the derivations there are now
+        say.
 
         >>> import whence
         >>> db = whence.open()
@@ -229,7 +230,7 @@ class Explanation:
 
     @property
     def summary(self) -> str:
-        """One sentence: what it stands on."""
+        """Say in one sentence what the row stands on."""
         if not self.holds:
             return f"{self.label} is not in the view at epoch {self.epoch}"
         found = self._witnesses
@@ -242,7 +243,7 @@ class Explanation:
         return f"{self.label} at epoch {self.epoch}: {', '.join(parts)}"
 
     def lines(self, limits: TreeLimits | None = None) -> Iterable[Line]:
-        """The text, line by line."""
+        """Yield the text, line by line."""
         yield Line("", self.summary, "bold")
         if not self.holds:
             yield from (Line("  ", reason) for reason in self.reasons)
@@ -282,7 +283,7 @@ class Explanation:
     # -- other forms -------------------------------------------------------------------------------------------------
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything, as `to_json` has it."""
+        """Return everything, as `to_json` has it."""
         head = {"view": self.view, "row": self.row, "epoch": self.epoch, "holds": self.holds, "reasons": self.reasons}
         if not self.holds:
             return head
@@ -319,7 +320,7 @@ class Explanation:
         }
 
     def to_json(self, path: str | Path | None = None) -> str:
-        """As JSON, which is written to `path` if that is given:
+        """Write JSON, to `path` if that is given:
 
             view, row, epoch, holds   what was asked; `reasons` if it does not hold, and then nothing else
             exact, caveat             whether the graph says all about every loss of rows, and if not why
@@ -337,19 +338,19 @@ class Explanation:
 
     @cached_property
     def drawn(self) -> Chosen:
-        """The part of the graph that is drawn: all of it, if that can be looked at, or what the smallest witnesses
-        need."""
+        """Choose the part of the graph that is drawn: all of it, if that can be looked at, or what the smallest
+        witnesses need."""
         large = len(self.graph) + len(self.graph.head) > layout.MOST
         if large and not self.graph.tallies and self._witnesses.found:
             return behind(self.graph, self.root, self._witnesses.found, layout.MOST)
         return choose(self._ways, self.root, layout.MOST)
 
     def to_dot(self, path: str | Path | None = None) -> str:
-        """For Graphviz; of a graph that is too large to be drawn, what the smallest derivations need."""
+        """Write the graph for Graphviz; of one that is too large to be drawn, what the smallest derivations need."""
         return page.written(to_dot(self.graph, self.drawn, self.root), path)
 
     def to_html(self, path: str | Path | None = None) -> str:
-        """One page that needs nothing else: the graph drawn, the witnesses, the formula, the base rows."""
+        """Write one page that needs nothing else: the graph drawn, the witnesses, the formula, the base rows."""
         return page.written(page.explanation_page(self), path)
 
 

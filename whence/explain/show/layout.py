@@ -58,12 +58,12 @@ class Drawing:
 
     @property
     def width(self) -> float:
-        """Across the layers."""
+        """Return the extent across the layers."""
         return max((m.x + m.wide / 2 for m in self.marks), default=0.0) + _GAP
 
 
 def draw(graph: Derivations, chosen: Chosen) -> Drawing:
-    """The drawing of a part of a graph. The first node is the root."""
+    """Draw a part of a graph. The first node is the root."""
     marks: list[Mark] = []
     row, step = dict[int, int](), dict[int, int]()
     for n, name in zip(chosen.nodes, graph.labels(chosen.nodes), strict=True):
@@ -101,7 +101,7 @@ def short(label: str) -> str:
 
 
 def _circles(count: int, arcs: list[tuple[int, int]]) -> set[int]:
-    """The arcs that lead back to a mark that is being gone through, depth first from the first mark."""
+    """Find the arcs that lead back to a mark that is being gone through, depth first from the first mark."""
     out: list[list[tuple[int, int]]] = [[] for _ in range(count)]
     for i, (a, b) in enumerate(arcs):
         out[a].append((i, b))
@@ -127,7 +127,7 @@ def _circles(count: int, arcs: list[tuple[int, int]]) -> set[int]:
 
 
 def _assign_layers(marks: list[Mark], arcs: list[tuple[int, int]]) -> None:
-    """Each mark one below the last of those above it. The arcs have no circles."""
+    """Put each mark one below the last of those above it. The arcs have no cycles."""
     above = [0] * len(marks)
     out: list[list[int]] = [[] for _ in marks]
     for a, b in arcs:
@@ -151,7 +151,7 @@ def _widest(marks: list[Mark]) -> float:
 
 
 def _edge(marks: list[Mark], a: int, b: int, back: bool) -> Edge:
-    """An edge, with a bend in every layer that it passes."""
+    """Return an edge, with a bend in every layer that it passes."""
     top, bottom = (a, b) if marks[a].layer <= marks[b].layer else (b, a)
     chain = [top]
     for layer in range(marks[top].layer + 1, marks[bottom].layer):
@@ -184,7 +184,7 @@ def _order(marks: list[Mark], layers: list[list[int]]) -> None:
 
 
 def _place(marks: list[Mark], layers: list[list[int]]) -> None:
-    """Coordinates across the layers: near the middle of the neighbours, without overlapping."""
+    """Compute coordinates across the layers: near the middle of the neighbours, without overlapping."""
     for layer in layers:
         at = 0.0
         for i in layer:
@@ -201,7 +201,7 @@ def _place(marks: list[Mark], layers: list[list[int]]) -> None:
 
 
 def _settle(marks: list[Mark], layer: list[int], wished: list[float]) -> None:
-    """Marks of a layer at the places nearest to those wished for that keep their order and their distance.
+    """Place marks of a layer nearest to where they should be, keeping their order and their distance.
 
     Marks that would overlap are put together in a block, which stands where its marks wish to be in the mean."""
     blocks: list[tuple[float, int, float]] = []  # sum of wishes for its beginning, how many marks, how wide

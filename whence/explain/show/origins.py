@@ -37,7 +37,7 @@ class Origins(Explanation):
 
     @property
     def summary(self) -> str:
-        """One sentence: what it came from."""
+        """Say in one sentence what the result came from."""
         if not self.holds:
             return super().summary
         parts = [f"{len(tids):,} row{'s' * (len(tids) != 1)} of {source}" for source, tids in self.tids.items()]
@@ -45,7 +45,7 @@ class Origins(Explanation):
         return f"{self.graph.label(self.root)} at epoch {self.epoch}: {came}"
 
     def lines(self, limits: TreeLimits | None = None) -> Iterable[Line]:
-        """The text, line by line: the result, and its inputs."""
+        """Yield the text, line by line: the result, and its inputs."""
         yield Line("", self.summary, "bold")
         if not self.holds:
             yield from (Line("  ", reason) for reason in self.reasons)
@@ -53,6 +53,6 @@ class Origins(Explanation):
         yield from Tree(self._ways, limits or TreeLimits()).lines(self.root)
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything, as `to_json` has it; `tid` and `tids` come on top."""
+        """Return everything, as `to_json` has it; `tid` and `tids` come on top."""
         found = super().to_dict()
         return {**found, "tid": self.tid, "tids": self.tids} if self.holds else found

@@ -40,7 +40,7 @@ _KINDS = {
 
 
 def written(text: str, path: str | Path | None) -> str:
-    """The text, which is put in a file if one is given."""
+    """Return a text, after writing it to a file if one is given."""
     if path is not None:
         try:
             local_path(path).write_text(text, encoding="utf-8")
@@ -50,14 +50,14 @@ def written(text: str, path: str | Path | None) -> str:
 
 
 def filled(title: str, body: Iterable[str], data: Any) -> str:
-    """The template with its three places filled, each once: what is put in is not looked at again."""
+    """Fill the three places of the template, each once: what is put in is not looked at again."""
     template = files("whence.explain.show").joinpath("page.html").read_text(encoding="utf-8")
     given = {"title": esc(title), "body": "\n".join(body), "data": json.dumps(data).replace("<", "\\u003c")}
     return re.sub(r"\{\{(\w+)\}\}", lambda found: given[found[1]], template)
 
 
 def esc(text: object) -> str:
-    r"""Text as it stands in HTML, characters that have no place there shown as boxes.
+    r"""Escape text for HTML; characters that have no place there are shown as boxes.
 
     >>> esc('<b> & "'), esc("a\0b")
     ('&lt;b&gt; &amp; &quot;', 'a\ufffdb')
@@ -66,7 +66,7 @@ def esc(text: object) -> str:
 
 
 def explanation_page(why: Explanation) -> str:
-    """The page of an explanation."""
+    """Write the page of an explanation."""
     if not why.holds:
         reasons = [f"<li>{esc(reason)}</li>" for reason in why.reasons]
         body = [
@@ -172,7 +172,7 @@ def _svg(why: Explanation, drawing: Drawing) -> str:
 
 
 def _columns(drawing: Drawing) -> list[float]:
-    """The middle of each layer from left to right; then the end."""
+    """Return the middle of each layer from left to right; then the end."""
     middles, at = [], 20.0
     for layer in drawing.layers:
         wide = max((_label_width(drawing.marks[i]) for i in layer), default=20.0)
@@ -218,7 +218,7 @@ def _mark(i: int, mark: Mark, x: float, y: float, root: int, labels: Mapping[int
 
 
 def _path(edge: Edge, place: dict[int, tuple[float, float]], drawing: Drawing) -> str:
-    """A smooth line from mark to mark, through the bends."""
+    """Draw a smooth line from mark to mark, through the bends."""
     points = [place[i] for i in (edge.source, *edge.through, edge.target)]
     down = -1 if drawing.marks[edge.source].layer > drawing.marks[edge.target].layer else 1
     points[0] = _border(points[0], drawing.marks[edge.source], down, drawing.sideways)
@@ -235,14 +235,14 @@ def _path(edge: Edge, place: dict[int, tuple[float, float]], drawing: Drawing) -
 
 
 def _border(point: tuple[float, float], mark: Mark, side: int, sideways: bool) -> tuple[float, float]:
-    """Where an edge meets a mark, on its far (1) or near (-1) side."""
+    """Return where an edge meets a mark, on its far (1) or near (-1) side."""
     if sideways:
         return point[0] + side * (7.5 if mark.kind == "step" else _label_width(mark) / 2), point[1]
     return point[0], point[1] + side * (7.5 if mark.kind == "step" else _HIGH / 2)
 
 
 def _lit(graph: Derivations, chosen: Chosen, drawing: Drawing, witness: Sequence[int]) -> list[int]:
-    """The marks of a derivation of the root from a witness and absences alone, as far as it is drawn."""
+    """Return the marks of a derivation of the root from a witness and absences alone, as far as it is drawn."""
     there = {n for n in chosen.nodes if graph.kind(n) == "absence"} | set(witness)
     by: dict[int, tuple[int, list[int]]] = {}  # the first derivation found of a node, and the body that is there
     uses: dict[int, list[int]] = {}

@@ -25,7 +25,7 @@ class AggregateShare:
 
 
 def shares_of(graph: Derivations, node: int) -> list[str]:
-    """What each row of a group adds to its aggregates, in words; of a node that has none, nothing."""
+    """Say what each row of a group adds to its aggregates; of a node that has none, nothing."""
     if node not in graph.tallies:
         return []
     columns = [[in_words(share) for share in column] for column in shares(graph, node)]
@@ -49,7 +49,7 @@ def in_words(share: AggregateShare) -> str:
 
 
 def shares(graph: Derivations, node: int) -> list[list[AggregateShare]]:
-    """For each aggregate of a tallied node, the share of each element of its body."""
+    """Compute the share of each element of its body in each aggregate of a tallied node."""
     tally = graph.tallies[node]
     return [
         _shares(function, distinct, [row[i] for row in tally.values], tally.weights.tolist())

@@ -12,8 +12,8 @@ Changed = tuple[str, bool, list[str], list[tuple[Any, ...]], list[tuple[Any, ...
 
 
 def changes_page(changes: Sequence[Changed], epoch: int) -> str:
-    """A table for each table or view that would change: its name, whether it is a table, its columns, the rows that
-    would go and those that would come."""
+    """Write a table for each table or view that would change: its name, whether it is a table, its columns, the rows
+    that would go and those that would come."""
     views = sum(not is_table for _, is_table, *_ in changes)
     rows = sum(len(gone) + len(new) for *_, gone, new in changes)
     chips = chip(views, "view{s} would change") + chip(rows, "row{s} would come or go")
@@ -48,7 +48,7 @@ def _change_section(
 def answer_page(
     title: str, note: str, facts: Sequence[str], columns: Sequence[str], rows: Sequence[Sequence[Any]], whole: float
 ) -> str:
-    """One table; a number in the last column is shown as its part of `whole`, too."""
+    """Write one table; a number in the last column is shown as its part of `whole`, too."""
     heads = "".join(f'<th scope="col">{esc(column)}</th>' for column in columns)
     lines = "".join(f"<tr>{''.join(_cell(value, whole) for value in row)}</tr>" for row in rows[:ROWS])
     more = f"<caption>The first {ROWS:,} of {len(rows):,} rows.</caption>" if len(rows) > ROWS else ""

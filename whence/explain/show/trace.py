@@ -54,7 +54,7 @@ class Trace:
         return iter(self.views)
 
     def __len__(self) -> int:
-        """How many results there are."""
+        """Count the results."""
         return sum(map(len, self.views.values()))
 
     def __bool__(self) -> bool:
@@ -62,12 +62,12 @@ class Trace:
 
     @property
     def tids(self) -> dict[str, list[int]]:
-        """The tids of the results, by view."""
+        """Return the tids of the results, by view."""
         return {view: found.tids.tolist() for view, found in self.views.items()}
 
     @property
     def rows(self) -> list[tuple[str, dict[str, Any]]]:
-        """All results, each with its view."""
+        """Return all results, each with its view."""
         return [(view, row) for view, found in self.views.items() for row in found]
 
     @property
@@ -80,7 +80,7 @@ class Trace:
         return f"{self.label} at epoch {self.epoch}: reached {count:,} result{'s' * (count != 1)}"
 
     def lines(self, limit: int = SHOWN) -> Iterable[Line]:
-        """The text, line by line."""
+        """Yield the text, line by line."""
         yield Line("", self.summary, "bold")
         for view, found in self.views.items():
             more = "" if found.complete else "; there may have been others, which are no longer kept"
@@ -103,7 +103,7 @@ class Trace:
         return f"<{printable(self.summary)}>"
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything: stream, tid, row, epoch, and by view the results, each with its tid."""
+        """Return everything: stream, tid, row, epoch, and by view the results, each with its tid."""
         views = {
             view: {
                 "complete": found.complete,
@@ -114,7 +114,7 @@ class Trace:
         return {"stream": self.stream, "tid": self.tid, "row": self.row, "epoch": self.epoch, "views": views}
 
     def to_json(self, path: str | Path | None = None) -> str:
-        """As JSON, which is written to `path` if that is given; values are as in JSON lines that `whence` writes."""
+        """Write JSON, to `path` if that is given; values are as in JSON lines that `whence` writes."""
         return written(json.dumps(json.loads(json_line(self.to_dict())), ensure_ascii=False, indent=1), path)
 
 

@@ -44,7 +44,7 @@ class Line:
 
 
 def printable(text: str) -> str:
-    r"""Text that stays on its line, and moves no cursor.
+    r"""Return text that stays on its line, and moves no cursor.
 
     >>> printable("a\nb"), len(printable("x" * 1000))
     ('a\\nb', 400)
@@ -64,7 +64,7 @@ class Tree:
     _labels: dict[int, str] = field(init=False)
 
     def lines(self, root: int) -> Iterator[Line]:
-        """The tree of a node."""
+        """Yield the tree of a node."""
         self._chosen, self._told = choose(self.ways, root, self.limits.room, self.limits.ways), set()
         self._labels = dict(zip(self._chosen.nodes, self.ways.graph.labels(self._chosen.nodes), strict=True))
         yield Line("", self._labels[root], _STYLE[self.ways.graph.kind(root)])
@@ -111,7 +111,7 @@ def _line(guide: str, last: bool, text: str, style: str) -> Line:
 
 
 def text_of(lines: Iterable[Line]) -> rich.text.Text:
-    """The lines in colours."""
+    """Colour the lines."""
     import rich.text
 
     parts = [rich.text.Text.assemble((line.guide, "dim"), (printable(line.text), line.style)) for line in lines]
