@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 
 from tests.explain.graphs import build, graphs, reachable, table
-from whence.explain.ask.contribution import contribution
+from whence.explain.ask.contribution import compute_contribution
 from whence.explain.graph import Derivations
 
 
@@ -29,7 +29,7 @@ def defined(graph: Derivations) -> tuple[dict[int, float], dict[int, float]]:
 
 
 def check(graph: Derivations) -> None:
-    found = contribution(graph)
+    found = compute_contribution(graph)
     shapley, banzhaf = defined(graph)
     assert found.method == "exact"
     listed = set(found.rows.tolist())
@@ -50,7 +50,7 @@ def test_by_definition_with_tallies(graph: Derivations) -> None:
 
 
 def test_two_ways_one_of_two_rows() -> None:
-    found = contribution(build(3, [(3, [0]), (3, [1, 2])], [3]))
+    found = compute_contribution(build(3, [(3, [0]), (3, [1, 2])], [3]))
     assert found.rows.tolist() == [0, 1, 2]
     assert found.shapley == pytest.approx([2 / 3, 1 / 6, 1 / 6])
     assert found.banzhaf == pytest.approx([3 / 4, 1 / 4, 1 / 4])
@@ -60,13 +60,13 @@ def test_many_rows_share_alike() -> None:
     """All of 800 rows, or of 400 rows each of which has another to take its place: each is as good as any other."""
     derivations = [(800 + i, [2 * i + k]) for i in range(400) for k in (0, 1)] + [(1200, list(range(800, 1200)))]
     for graph in (build(800, [(800, list(range(800)))], [800]), build(800, derivations, [1200])):
-        assert contribution(graph).shapley == pytest.approx(np.full(800, 1 / 800), rel=1e-9)
+        assert compute_contribution(graph).shapley == pytest.approx(np.full(800, 1 / 800), rel=1e-9)
 
 
 def test_sampled_values_are_close() -> None:
     grid = nx.grid_2d_graph(3, 3).to_directed()
     graph = reachable(list(grid.edges), (0, 0), (2, 2))
-    exact, found = contribution(graph), contribution(graph, limit=10, samples=8192)
+    exact, found = compute_contribution(graph), compute_contribution(graph, limit=10, samples=8192)
     assert found.method == "sampled"
     assert found.error < 0.05
     assert found.shapley.sum() == pytest.approx(1)

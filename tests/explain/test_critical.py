@@ -12,7 +12,7 @@ from hypothesis import given
 
 from tests.depth import seeds
 from tests.explain.graphs import build, graphs, meanings, reachable
-from whence.explain.ask.critical import critical, ranking
+from whence.explain.ask.critical import find_critical, rank_losses
 from whence.explain.graph import Derivations
 
 
@@ -23,9 +23,9 @@ def check(graph: Derivations) -> None:
         for v in range(len(graph.base))
     ]
     root = int(graph.roots[0])
-    assert critical(graph).tolist() == [int(graph.base[v]) for v, gone in enumerate(lost) if root in gone]
+    assert find_critical(graph).tolist() == [int(graph.base[v]) for v, gone in enumerate(lost) if root in gone]
     views = [n for n in range(len(graph)) if graph.kind(n) == "view"]
-    rows, counts = ranking(replace(graph, roots=np.array(views, np.int32)))
+    rows, counts = rank_losses(replace(graph, roots=np.array(views, np.int32)))
     expected = {int(graph.base[v]): len(set(gone) & set(views)) for v, gone in enumerate(lost)}
     assert dict(zip(rows.tolist(), counts.tolist(), strict=True)) == {n: c for n, c in expected.items() if c}
     assert counts.tolist() == sorted(counts.tolist(), reverse=True)
@@ -43,10 +43,10 @@ def test_each_loss_with_tallies(graph: Derivations) -> None:
 
 def test_more_rows_than_a_word_has_bits() -> None:
     chain = build(200, [(200, [0]), *((200 + i, [i, 199 + i]) for i in range(1, 200))], list(range(200, 400)))
-    rows, counts = ranking(chain)
+    rows, counts = rank_losses(chain)
     assert rows.tolist() == list(range(200))
     assert counts.tolist() == list(range(200, 0, -1))
-    assert critical(replace(chain, roots=chain.roots[-1:])).tolist() == list(range(200))
+    assert find_critical(replace(chain, roots=chain.roots[-1:])).tolist() == list(range(200))
 
 
 @pytest.mark.parametrize("seed", seeds(5))
@@ -62,7 +62,7 @@ def test_dominating_arcs_of_a_network(seed: int) -> None:
             at = above[at]
             if isinstance(at, tuple):
                 expected.append(arcs.index(at[1:]))
-        assert critical(reachable(arcs, 0, t)).tolist() == sorted(expected)
+        assert find_critical(reachable(arcs, 0, t)).tolist() == sorted(expected)
 
 
 def test_bridges_of_a_network_with_cables_of_two_links() -> None:
@@ -74,4 +74,4 @@ def test_bridges_of_a_network_with_cables_of_two_links() -> None:
         path = nx.shortest_path(network, part[0], t)
         steps = pairwise(path)
         expected = {arcs.index((x, y)) for x, y in steps if (x, y) in bridges or (y, x) in bridges}
-        assert set(critical(reachable(arcs, part[0], t)).tolist()) == expected
+        assert set(find_critical(reachable(arcs, part[0], t)).tolist()) == expected

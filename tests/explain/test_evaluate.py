@@ -8,7 +8,7 @@ from hypothesis import given
 
 from tests.explain.graphs import build, graphs, meanings
 from whence.explain.ask.evaluate import Evaluator, evaluate
-from whence.explain.ask.tally import plain
+from whence.explain.ask.tally import eliminate_tallies
 from whence.explain.graph import Derivations, Tally
 from whence.model.errors import EvaluationError
 
@@ -41,13 +41,13 @@ def test_a_circle_does_not_keep_itself() -> None:
 def test_counts_minima_and_distinct_become_plain() -> None:
     functions = (("count", False), ("min", False), ("count", True))
     tally = Tally(functions, np.ones(3, np.int64), ((1, 5, 7), (1, 5, 8), (1, 9, None)))
-    assert plain(build(3, [(3, [0, 1, 2])], [3], tallies={3: tally})).monotone
+    assert eliminate_tallies(build(3, [(3, [0, 1, 2])], [3], tallies={3: tally})).monotone
 
 
 def test_a_sum_of_both_signs_stays_a_tally() -> None:
     tally = Tally((("sum", False),), np.ones(3, np.int64), ((1,), (-1,), (4,)))
     graph = build(3, [(3, [0, 1, 2])], [3], tallies={3: tally})
-    assert not plain(graph).monotone
+    assert not eliminate_tallies(graph).monotone
     cases = np.array([[True, False, False], [True, False, True], [True, True, True]])
     assert evaluate(graph, cases)[3].tolist() == [True, True, False]
 

@@ -15,7 +15,7 @@ from hypothesis import given
 
 import whence
 from tests.explain.graphs import build, graphs, reachable
-from whence.explain.ask.witnesses import witnesses
+from whence.explain.ask.witnesses import find_witnesses
 from whence.explain.graph import Tally
 from whence.explain.show.choose import Ways, behind, choose
 from whence.explain.show.explanation import Explanation
@@ -273,7 +273,7 @@ def test_every_graph_can_be_told_and_drawn(graph: Any) -> None:
 def test_what_is_chosen_derives_the_row(graph: Any) -> None:
     """With however little room; and from each witness alone where the witnesses are what is chosen."""
     root = int(graph.roots[0])
-    ways, found = Ways(graph), witnesses(graph, 5).found
+    ways, found = Ways(graph), find_witnesses(graph, 5).found
     for chosen, leaves in [
         *((choose(ways, root, room), graph.base) for room in (1, 6, 20)),
         *((behind(graph, root, [w], 1000), w) for w in found),

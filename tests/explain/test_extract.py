@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import whence
 from tests.property.test_random_programs import Case, cases, profile
-from whence.explain.derive.extract import extract
+from whence.explain.derive.extractor import extract
 from whence.explain.graph import Derivations, Tally
 from whence.model.errors import WhenceError
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import whence
-from whence.explain.ask.contribution import contribution
+from whence.explain.ask.contribution import compute_contribution
 from whence.explain.ask.evaluate import Evaluator
 from whence.model.errors import CatalogError, DataError
 
@@ -64,8 +64,8 @@ def test_fewer_samples_are_drawn_of_very_many_base_rows(monkeypatch: pytest.Monk
     db.insert("start", [(0,)])
     graph = db.why("reach", x=5).graph
     monkeypatch.setattr("whence.explain.ask.contribution.WORK", 50_000)
-    assert contribution(graph, limit=1).samples == 50_000 // len(Evaluator(graph).graph.base)
-    assert contribution(graph, limit=1, samples=70).samples == 70
+    assert compute_contribution(graph, limit=1).samples == 50_000 // len(Evaluator(graph).graph.base)
+    assert compute_contribution(graph, limit=1, samples=70).samples == 70
 
 
 @pytest.mark.parametrize("text", ["[/bold]", "[red]x", "</script><script>alert(1)</script>", "a\nb\x1b[2J"])

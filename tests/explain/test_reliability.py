@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.explain.graphs import build, graphs, reachable, table
 from whence.explain.ask.evaluate import Evaluator
 from whence.explain.ask.intervals import clopper_pearson
-from whence.explain.ask.reliability import reliability, sampled
+from whence.explain.ask.reliability import compute_reliability, sample_reliability
 from whence.explain.graph import Derivations
 from whence.model.errors import DataError
 
@@ -32,7 +32,7 @@ def enumerated(graph: Derivations, chances: list[float]) -> float:
 @given(graphs(), st.data())
 def test_exact_is_enumeration(graph: Derivations, data: st.DataObject) -> None:
     chances = data.draw(st.lists(CHANCES, min_size=len(graph.base), max_size=len(graph.base)))
-    found = reliability(graph, np.array(chances))
+    found = compute_reliability(graph, np.array(chances))
     assert found.method == "exact"
     assert found.probability == pytest.approx(enumerated(graph, chances), abs=1e-12)
     assert found.low == found.high == found.probability
@@ -41,7 +41,9 @@ def test_exact_is_enumeration(graph: Derivations, data: st.DataObject) -> None:
 @given(graphs(most=6, tallies=True), st.data())
 def test_exact_with_tallies(graph: Derivations, data: st.DataObject) -> None:
     chances = data.draw(st.lists(CHANCES, min_size=len(graph.base), max_size=len(graph.base)))
-    assert reliability(graph, np.array(chances)).probability == pytest.approx(enumerated(graph, chances), abs=1e-12)
+    assert compute_reliability(graph, np.array(chances)).probability == pytest.approx(
+        enumerated(graph, chances), abs=1e-12
+    )
 
 
 @st.composite
@@ -68,7 +70,7 @@ def test_networks(network: tuple[list[tuple[int, int]], list[float]]) -> None:
         left = nx.DiGraph([a for a, there in zip(arcs, case, strict=True) if there])
         expected += weight * (0 in left and 4 in left and nx.has_path(left, 0, 4))
     graph = reachable(arcs, 0, 4)
-    assert reliability(graph, np.array(chances)).probability == pytest.approx(expected, abs=1e-12)
+    assert compute_reliability(graph, np.array(chances)).probability == pytest.approx(expected, abs=1e-12)
 
 
 @pytest.mark.parametrize("back", [0.5, 0.6])
@@ -76,7 +78,9 @@ def test_a_bridge_whose_cable_has_two_chances(back: float) -> None:
     arcs = [(0, 1), (0, 2), (1, 2), (2, 1), (1, 4), (2, 4)]
     chances = [0.9, 0.3, 0.5, back, 0.2, 0.8]
     graph = reachable(arcs, 0, 4)
-    assert reliability(graph, np.array(chances)).probability == pytest.approx(enumerated(graph, chances), abs=1e-14)
+    assert compute_reliability(graph, np.array(chances)).probability == pytest.approx(
+        enumerated(graph, chances), abs=1e-14
+    )
 
 
 def test_a_ladder_of_two_links_a_cable() -> None:
@@ -85,7 +89,7 @@ def test_a_ladder_of_two_links_a_cable() -> None:
     cables = [((0, i), (1, i)) for i in range(rungs)]
     cables += [((side, i), (side, i + 1)) for side in (0, 1) for i in range(rungs - 1)]
     arcs = [a for x, y in cables for a in ((x, y), (y, x))]
-    found = reliability(reachable(arcs, (0, 0), (0, rungs - 1)), np.full(len(arcs), p))
+    found = compute_reliability(reachable(arcs, (0, 0), (0, rungs - 1)), np.full(len(arcs), p))
     assert found.method == "exact"
     states = {"a": 1 - p, "ab": p, "b": 0.0}  # which of the two sides the start leads to
     for _ in range(rungs - 1):
@@ -106,8 +110,8 @@ def test_a_limit_that_is_too_small_is_answered_by_sampling() -> None:
     grid = nx.grid_2d_graph(4, 4).to_directed()
     graph = reachable(list(grid.edges), (0, 0), (3, 3))
     chances = np.full(len(graph.base), 0.8)
-    exact = reliability(graph, chances)
-    found = reliability(graph, chances, limit=50, samples=4096)
+    exact = compute_reliability(graph, chances)
+    found = compute_reliability(graph, chances, limit=50, samples=4096)
     assert (exact.method, found.method, found.samples, found.nodes) == ("exact", "sampled", 4096, None)
     assert found.low <= exact.probability <= found.high
     assert found.high - found.low < 0.05
@@ -124,7 +128,7 @@ def test_sampled_intervals_cover_as_often_as_they_say() -> None:
         missed = sum(
             not (found.low <= truth <= found.high)
             for seed in range(300)
-            for found in [sampled(evaluator, chances, 200, 0.9, seed)]
+            for found in [sample_reliability(evaluator, chances, 200, 0.9, seed)]
         )
         assert missed <= 30 + 5 * math.sqrt(27)
         assert missed >= 3
@@ -143,4 +147,4 @@ def test_chances_out_of_range_are_refused() -> None:
     graph = build(1, [(1, [0])], [1])
     for bad in ([1.5], [-0.1], [0.5, 0.5], [math.nan]):
         with pytest.raises(DataError, match="from 0 to 1"):
-            reliability(graph, np.array(bad))
+            compute_reliability(graph, np.array(bad))

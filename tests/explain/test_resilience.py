@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from tests.depth import seeds
 from tests.explain.graphs import build, graphs, reachable, table
-from whence.explain.ask.resilience import resilience
+from whence.explain.ask.resilience import find_smallest_loss
 from whence.explain.graph import Derivations
 
 
 def check(graph: Derivations) -> None:
     function = table(graph)
-    found = resilience(graph)
+    found = find_smallest_loss(graph)
     lost = [sum(not t for t in case) for case, held in function.items() if not held]
     assert found.exact
     assert found.size == min(lost, default=None)
@@ -38,7 +38,7 @@ def test_all_losses_with_tallies(graph: Derivations) -> None:
 
 def test_what_needs_no_base_row_cannot_be_removed() -> None:
     graph = build(1, [(2, [1]), (2, [0])], [2], absences=1)
-    found = resilience(graph)
+    found = find_smallest_loss(graph)
     assert (found.rows, found.size, found.exact) == (None, None, True)
 
 
@@ -47,7 +47,7 @@ def test_least_cuts_of_networks(seed: int) -> None:
     network = nx.gnp_random_graph(20, 0.25, seed=seed, directed=True)
     arcs = list(network.edges)
     for t in range(1, 20, 3):
-        found = resilience(reachable(arcs, 0, t))
+        found = find_smallest_loss(reachable(arcs, 0, t))
         assert found.exact
         assert found.size == (nx.edge_connectivity(network, 0, t) if nx.has_path(network, 0, t) else 0)
         left = network.copy()
@@ -58,13 +58,13 @@ def test_least_cuts_of_networks(seed: int) -> None:
 def test_joins_that_are_no_network() -> None:
     """r(x), s(x, y), t(y) for all x, y of 3: a vertex cover, which is 3."""
     derivations = [(15, [x, 3 + 3 * x + y, 12 + y]) for x, y in product(range(3), repeat=2)]
-    found = resilience(build(15, derivations, [15]))
+    found = find_smallest_loss(build(15, derivations, [15]))
     assert (found.size, found.exact) == (3, True)
 
 
 @given(st.lists(st.frozensets(st.integers(0, 7), min_size=2, max_size=3), min_size=1, max_size=16))
 def test_fewest_that_meet_all(sets: list[frozenset[int]]) -> None:
-    found = resilience(build(8, [(8, sorted(s)) for s in sets], [8]))
+    found = find_smallest_loss(build(8, [(8, sorted(s)) for s in sets], [8]))
     least = min(n for n in range(9) for c in combinations(range(8), n) if all(s & set(c) for s in sets))
     assert (found.size, found.low) == (least, least)
 
@@ -73,7 +73,7 @@ def test_triangles_of_six_nodes() -> None:
     """15 edges, of which a graph without triangles has 9 at most (Turán)."""
     place = {e: i for i, e in enumerate(combinations(range(6), 2))}
     triangles = [(15, [place[a, b], place[b, c], place[a, c]]) for a, b, c in combinations(range(6), 3)]
-    found = resilience(build(15, triangles, [15]))
+    found = find_smallest_loss(build(15, triangles, [15]))
     assert (found.size, found.exact) == (6, True)
 
 
@@ -85,7 +85,7 @@ def test_without_enough_trials_it_is_an_interval() -> None:
     place = {frozenset(e): i for i, e in enumerate(edges)}
     derivations = [(len(edges), [place[frozenset(p)] for p in ((a, b), (b, c), (a, c))]) for a, b, c in triangles]
     graph = build(len(edges), derivations, [len(edges)])
-    found = resilience(graph, budget=5)
+    found = find_smallest_loss(graph, budget=5)
     assert not found.exact
     assert found.size is not None
     assert 1 <= found.low < found.size

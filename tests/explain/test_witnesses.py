@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.depth import seeds
 from tests.explain.graphs import build, graphs, minimal, reachable, table
-from whence.explain.ask.witnesses import WitnessList, witnesses
+from whence.explain.ask.witnesses import WitnessList, find_witnesses
 from whence.explain.graph import Derivations
 
 
@@ -20,12 +20,12 @@ def sets(graph: Derivations, found: WitnessList) -> list[frozenset[int]]:
 
 def check(graph: Derivations) -> None:
     expected = minimal(table(graph))
-    found = witnesses(graph, limit=1000, extra=10**9)
+    found = find_witnesses(graph, limit=1000, extra=10**9)
     assert found.complete
     assert found.count == len(expected)
     assert set(sets(graph, found)) == expected
     assert len(found.found) == len(expected)
-    few = witnesses(graph, limit=2, extra=0)
+    few = find_witnesses(graph, limit=2, extra=0)
     assert [len(w) for w in few.found] == sorted(map(len, expected))[:2]
     assert set(sets(graph, few)) <= expected
     assert few.count <= len(expected)
@@ -45,7 +45,7 @@ def test_with_tallies(graph: Derivations) -> None:
 @given(graphs(), st.integers(0, 30))
 def test_without_enough_steps_they_are_still_minimal(graph: Derivations, budget: int) -> None:
     expected = minimal(table(graph))
-    found = witnesses(graph, limit=5, budget=budget)
+    found = find_witnesses(graph, limit=5, budget=budget)
     assert set(sets(graph, found)) <= expected
     assert found.count <= len(expected)
     assert len(found.found) >= min(1, len(expected))
@@ -59,12 +59,12 @@ def test_paths_of_a_network(seed: int) -> None:
     arcs = list(network.edges)
     graph = reachable(arcs, 0, 8)
     paths = {frozenset(arcs.index(a) for a in p) for p in nx.all_simple_edge_paths(network, 0, 8)}
-    found = witnesses(graph, limit=10_000, extra=10**9)
+    found = find_witnesses(graph, limit=10_000, extra=10**9)
     assert set(sets(graph, found)) == paths
     lengths = sorted(map(len, paths))
     assert [len(w) for w in found.found] == lengths
     for limit in range(1, len(lengths)):
-        few = witnesses(graph, limit=limit, extra=0)
+        few = find_witnesses(graph, limit=limit, extra=0)
         assert [len(w) for w in few.found] == lengths[:limit]
         assert set(sets(graph, few)) <= paths
 
@@ -75,7 +75,7 @@ def test_many_choices_side_by_side_end_within_the_budget() -> None:
     for i in range(60):
         derivations += [(base + i, [2 * i]), (base + i, [2 * i + 1])]
     derivations.append((base + 60, list(range(base, base + 60))))
-    found = witnesses(build(base, derivations, [base + 60]), limit=4, budget=100_000)
+    found = find_witnesses(build(base, derivations, [base + 60]), limit=4, budget=100_000)
     assert not found.complete
     assert not found.smallest
     assert [len(w) for w in found.found] == [60] * 4

@@ -22,7 +22,7 @@ from whence.cli.database_options import Functions, Missing, MissingColumns, decl
 from whence.cli.row_arguments import row_of, tables_of
 from whence.connect.files import json_line
 from whence.explain.show.answers import Answer
-from whence.explain.show.page import written
+from whence.explain.show.page import write_out
 from whence.explain.show.table_page import answer_page
 from whence.model.paths import local_path
 from whence.runtime.reading.handles import grid
@@ -307,7 +307,7 @@ def reliability(
     if html is not None:
         facts = [f"{name}: {value}" for name, value in found.to_dict().items() if name not in ("view", "row", "epoch")]
         title = f"How reliable is {_asked(view, found.row)}?"
-        written(answer_page(title, str(found), facts, ["", "probability"], [("it", found.probability)], 1.0), html)
+        write_out(answer_page(title, str(found), facts, ["", "probability"], [("it", found.probability)], 1.0), html)
     _say_written(html)
 
 
@@ -390,7 +390,7 @@ def _show(
         err.print(Text(doubt, style="yellow"), soft_wrap=True)
     if html is not None:
         facts = [f"{len(found):,} base rows", *([doubt] if doubt else [])]
-        written(answer_page(title, f"At epoch {found.epoch:,}.", facts, names, rows, whole), html)
+        write_out(answer_page(title, f"At epoch {found.epoch:,}.", facts, names, rows, whole), html)
     _say_written(html)
 
 

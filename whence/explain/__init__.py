@@ -1,1 +1,15 @@
-"""Why a row is there, what would change it, and how much it can stand: questions asked of derivations (`graph.py`)."""
+"""Explanations: why a row is in a view or not, what it stands on, and what the loss of rows would do.
+
+A question goes from room to room: `derive` takes the derivations behind a row from the running dataflow, `ask` computes
+over them, `show` writes the answer. `retrieve` does the first for rows of streams.
+
+| module or room | what it holds |
+|---|---|
+| `graph` | the derivations behind some rows, in arrays: what every question is asked of |
+| `derive` | from rows of a view to the derivations behind them; why a row is missing |
+| `ask` | witnesses, formulas, critical rows, resilience, contributions and probabilities |
+| `show` | answers as text, JSON, Graphviz and HTML |
+| `retrieve` | from results of stream views to the inputs behind them, and forward |
+| `kernels` | searches and fixpoints over derivations, compiled by Numba |
+| `warm` | compiles these kernels |
+"""

@@ -8,15 +8,15 @@ import numpy as np
 
 from whence.engine.core.operator import Batch
 from whence.engine.recursion.fixpoint import Fixpoint
-from whence.explain.ask.contribution import contribution
-from whence.explain.ask.critical import critical, ranking
+from whence.explain.ask.contribution import compute_contribution
+from whence.explain.ask.critical import find_critical, rank_losses
 from whence.explain.ask.evaluate import Evaluator
-from whence.explain.ask.formula import formula
-from whence.explain.ask.reliability import reliability, sampled
-from whence.explain.ask.resilience import resilience
-from whence.explain.ask.witnesses import witnesses
-from whence.explain.derive.build import GraphBuilder
-from whence.explain.derive.components import Cone
+from whence.explain.ask.formula import write_formula
+from whence.explain.ask.reliability import compute_reliability, sample_reliability
+from whence.explain.ask.resilience import find_smallest_loss
+from whence.explain.ask.witnesses import find_witnesses
+from whence.explain.derive.cone import Cone
+from whence.explain.derive.graph_builder import GraphBuilder
 from whence.explain.graph import DerivationRule, Derivations, GraphRelation, Tally
 from whence.explain.show.choose import Ways
 from whence.model.codes import Dictionary
@@ -28,13 +28,21 @@ def warm() -> None:
     """Ask each question once of a row with several ways, and one of an average."""
     _cone()
     graph = _graph()
-    for question in (Ways, witnesses, formula, critical, ranking, resilience, contribution):
+    for question in (
+        Ways,
+        find_witnesses,
+        write_formula,
+        find_critical,
+        rank_losses,
+        find_smallest_loss,
+        compute_contribution,
+    ):
         question(graph)
     chances = np.full(len(graph.base), 0.5)
-    reliability(graph, chances)
-    sampled(Evaluator(graph), chances, 64, 0.9, 0)
+    compute_reliability(graph, chances)
+    sample_reliability(Evaluator(graph), chances, 64, 0.9, 0)
     mean = Tally((("avg", False),), np.ones(2, np.int64), ((1,), (2,)))
-    critical(
+    find_critical(
         replace(
             graph,
             head=np.array([7], np.int32),

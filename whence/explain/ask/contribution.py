@@ -18,11 +18,11 @@ from typing import Literal
 
 import numpy as np
 
+from whence.explain.ask.decision_diagram import LIMIT, DecisionDiagram, DiagramTooLarge, build_diagram
 from whence.explain.ask.evaluate import Evaluator
-from whence.explain.ask.function import LIMIT, DecisionDiagram, DiagramTooLarge, function
 from whence.explain.ask.intervals import normal_quantile
 from whence.explain.ask.simplify import Floats
-from whence.explain.ask.witnesses import support
+from whence.explain.ask.witnesses import find_support
 from whence.explain.graph import Derivations, Ints
 
 SAMPLES = 20_000  # unless told otherwise; fewer, but no less than a thousand, of so many base rows that this makes more
@@ -46,20 +46,20 @@ class ShapleyValues:
     confidence: float
 
 
-def contribution(
+def compute_contribution(
     graph: Derivations, limit: int = LIMIT, samples: int | None = None, confidence: float = 0.99, seed: int = 0
 ) -> ShapleyValues:
     """Compute how much each base row below the first root contributes to it."""
     evaluator = Evaluator(graph)
-    below = support(evaluator.graph)
+    below = find_support(evaluator.graph)
     try:
-        found = function(evaluator, limit)
+        found = build_diagram(evaluator, limit)
     except DiagramTooLarge:
         many = max(1_000, min(SAMPLES, WORK // max(len(below), 1))) if samples is None else samples
         return _sampled(evaluator, below, many, confidence, seed)
     rows = len(graph.base)
     banzhaf = found.slopes(np.full(rows, 0.5))
-    return sorted_values(graph, below, _shapley(found, rows, len(below)), banzhaf, "exact", len(found), None, 0.0, 1.0)
+    return sort_values(graph, below, _shapley(found, rows, len(below)), banzhaf, "exact", len(found), None, 0.0, 1.0)
 
 
 def _shapley(found: DecisionDiagram, rows: int, many: int) -> Floats:
@@ -85,7 +85,7 @@ def _gauss(many: int) -> tuple[Floats, Floats]:
     return (1 + x) / 2, 1 / ((1 - x * x) * slope * slope)
 
 
-def sorted_values(
+def sort_values(
     graph: Derivations,
     below: Ints,
     shapley: Floats,
@@ -124,7 +124,7 @@ def _sampled(evaluator: Evaluator, below: Ints, samples: int, confidence: float,
         [np.sqrt((a * (1 - a) / some + b * (1 - b) / none)[below]), np.sqrt((shares * (1 - shares) / samples)[below])]
     )
     error = wide * float(errors.max(initial=0.0)) + math.log(samples) / samples
-    return sorted_values(graph, below, shares, a - b, "sampled", None, samples, error, confidence)
+    return sort_values(graph, below, shares, a - b, "sampled", None, samples, error, confidence)
 
 
 def _deciding(evaluator: Evaluator, below: Ints, cases: int, rng: np.random.Generator) -> Floats:

@@ -10,24 +10,24 @@ from __future__ import annotations
 import numpy as np
 
 from whence.explain.ask.evaluate import Evaluator
-from whence.explain.ask.witnesses import one_tree, support
+from whence.explain.ask.witnesses import find_support, find_tree
 from whence.explain.graph import Derivations, Ints
 from whence.explain.kernels import losses
 from whence.model.codes import Codes
 
 
-def critical(graph: Derivations) -> Ints:
+def find_critical(graph: Derivations) -> Ints:
     """Find the base nodes whose loss alone removes the first root, in order."""
     evaluator = Evaluator(graph)
     rows = len(graph.base)
-    suspects = support(graph) if evaluator.graph.tallies else one_tree(evaluator, np.ones(rows, bool))
+    suspects = find_support(graph) if evaluator.graph.tallies else find_tree(evaluator, np.ones(rows, bool))
     if suspects is None:
         return np.empty(0, np.int32)
     found: Ints = graph.base[suspects[~evaluator.without_each(np.ones(rows, bool), suspects)]]
     return found
 
 
-def ranking(graph: Derivations) -> tuple[Ints, Codes]:
+def rank_losses(graph: Derivations) -> tuple[Ints, Codes]:
     """Rank the base nodes whose loss alone removes some root by the number of roots that each removes, most first."""
     evaluator = Evaluator(graph)
     ready = evaluator.graph

@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from whence.explain.ask.tally import Scale, plain
+from whence.explain.ask.tally import Scale, eliminate_tallies
 from whence.explain.graph import Derivations, Ints
 from whence.explain.kernels import spread
 from whence.model.codes import Codes
@@ -33,7 +33,7 @@ class Evaluator:
 
     def __post_init__(self) -> None:
         self.asked = len(self.graph)
-        self.graph = plain(self.graph)
+        self.graph = eliminate_tallies(self.graph)
 
     @cached_property
     def uses(self) -> tuple[Codes, Ints]:

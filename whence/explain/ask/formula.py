@@ -17,8 +17,8 @@ from typing import Any, Literal
 import numpy as np
 
 from whence.explain.ask.evaluate import Evaluator
-from whence.explain.ask.simplify import System, simplify, system
-from whence.explain.ask.witnesses import WitnessList, witnesses
+from whence.explain.ask.simplify import System, build_system, simplify
+from whence.explain.ask.witnesses import WitnessList, find_witnesses
 from whence.explain.graph import Derivations
 from whence.explain.kernels import best_first, spread
 from whence.model.codes import Codes
@@ -72,7 +72,7 @@ class Expression:
         return [self.kind, *(p.json(names) for p in self.parts)]
 
 
-def formula(
+def write_formula(
     graph: Derivations,
     names: Callable[[int], str] | None = None,
     longest: int = LONGEST,
@@ -80,19 +80,19 @@ def formula(
 ) -> str:
     """Write the first root's formula, base rows by these names or their labels; `known` are its witnesses, if at
     hand."""
-    found = expression(graph, longest, known)
+    found = build_expression(graph, longest, known)
     if names is None:
         nodes = list(found.nodes())
         names = dict(zip(nodes, graph.labels(nodes), strict=True)).__getitem__
     return found.text(names)
 
 
-def expression(graph: Derivations, longest: int = LONGEST, known: WitnessList | None = None) -> Expression:
+def build_expression(graph: Derivations, longest: int = LONGEST, known: WitnessList | None = None) -> Expression:
     """Return the first root's formula as a tree."""
     evaluator = Evaluator(graph)
     ready = evaluator.graph
     depth = spread.depths(int(ready.roots[0]), ready.first, ready.start, ready.body)
-    some = witnesses(graph, SHOWN) if known is None else known
+    some = find_witnesses(graph, SHOWN) if known is None else known
     if some.complete and some.count == len(some.found):
         rows = {int(n): Expression("row", (), int(n)) for w in some.found for n in w}
         found: Expression | None = _factored([frozenset(w.tolist()) for w in some.found], rows, depth)
@@ -120,7 +120,7 @@ def _simplified(evaluator: Evaluator, longest: int, depth: Codes) -> Expression 
     """Build the expression by modules; None if there is too much to simplify or to write."""
     if evaluator.graph.tallies or len(evaluator.graph.head) > LARGE:
         return None
-    equations = simplify(system(evaluator))
+    equations = simplify(build_system(evaluator))
     sets = _core(equations, longest)
     if sets is None:
         return None

@@ -1,8 +1,9 @@
 """The probability that a row is there when base rows are there independently of each other.
 
-Exact by a weighted sum over the decision diagram of its function, if that fits (`function.py`); else sampled. When
-nothing is not monotone, sampling leaves out what is known: with all of one witness the row is there, so only losses of
-some of it are drawn. The interval is Clopper's and Pearson's: it covers the truth at least as often as it says.
+Exact by a weighted sum over the decision diagram of its function, if that fits (`decision_diagram.py`); else sampled.
+When nothing is not monotone, sampling leaves out what is known: with all of one witness the row is there, so only
+losses of some of it are drawn. The interval is Clopper's and Pearson's: it covers the truth at least as often as it
+says.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ from typing import Literal
 
 import numpy as np
 
+from whence.explain.ask.decision_diagram import LIMIT, DiagramTooLarge, build_diagram
 from whence.explain.ask.evaluate import Bools, Evaluator, pack, unpack
-from whence.explain.ask.function import LIMIT, DiagramTooLarge, function
 from whence.explain.ask.intervals import clopper_pearson
 from whence.explain.ask.simplify import Floats
-from whence.explain.ask.witnesses import one_witness, support
+from whence.explain.ask.witnesses import find_support, find_witness
 from whence.explain.graph import Derivations
 from whence.explain.kernels import spread
 from whence.model.errors import DataError
@@ -38,7 +39,7 @@ class Probability:
     confidence: float  # of the interval
 
 
-def reliability(
+def compute_reliability(
     graph: Derivations,
     probabilities: Floats,
     limit: int = LIMIT,
@@ -52,18 +53,20 @@ def reliability(
         raise DataError("probabilities are numbers from 0 to 1, one for each base row")
     evaluator = Evaluator(graph)
     try:
-        found = function(evaluator, limit, pair=probabilities)
+        found = build_diagram(evaluator, limit, pair=probabilities)
     except DiagramTooLarge:
-        return sampled(evaluator, probabilities, samples, confidence, seed)
+        return sample_reliability(evaluator, probabilities, samples, confidence, seed)
     value = min(1.0, max(0.0, found.probability(probabilities)))
     return Probability(value, value, value, "exact", len(found), None, 1.0)
 
 
-def sampled(evaluator: Evaluator, probabilities: Floats, samples: int, confidence: float, seed: int) -> Probability:
+def sample_reliability(
+    evaluator: Evaluator, probabilities: Floats, samples: int, confidence: float, seed: int
+) -> Probability:
     """Estimate the probability by drawing cases."""
     graph, rng = evaluator.graph, np.random.default_rng(seed)
-    below = support(graph)
-    witness = None if graph.tallies else one_witness(evaluator, probabilities > 0)
+    below = find_support(graph)
+    witness = None if graph.tallies else find_witness(evaluator, probabilities > 0)
     if witness is None and not graph.tallies:
         return Probability(0.0, 0.0, 0.0, "exact", 0, None, 1.0)
     known = np.empty(0, np.int32) if witness is None else witness

@@ -19,12 +19,12 @@ from itertools import combinations, islice
 
 import numpy as np
 
-from whence.explain.ask.critical import critical
+from whence.explain.ask.critical import find_critical
+from whence.explain.ask.decision_diagram import MOST
 from whence.explain.ask.evaluate import Evaluator
-from whence.explain.ask.function import MOST
-from whence.explain.ask.ordering import GROUND, ROOT, arcs_of
-from whence.explain.ask.simplify import System, simplify, system
-from whence.explain.ask.witnesses import one_witness, support
+from whence.explain.ask.frontier_order import GROUND, ROOT, list_arcs
+from whence.explain.ask.simplify import System, build_system, simplify
+from whence.explain.ask.witnesses import find_support, find_witness
 from whence.explain.graph import Derivations, Ints
 from whence.explain.kernels.flow import least_cut
 
@@ -51,19 +51,19 @@ class SmallestLoss:
         return None if self.rows is None else len(self.rows)
 
 
-def resilience(graph: Derivations, budget: int = BUDGET) -> SmallestLoss:
+def find_smallest_loss(graph: Derivations, budget: int = BUDGET) -> SmallestLoss:
     """Find a smallest set of base rows whose loss removes the first root."""
     evaluator = Evaluator(graph)
     if evaluator.holds(np.zeros(len(graph.base), bool)) and not evaluator.graph.tallies:
         return SmallestLoss(None, 0)
     if not evaluator.holds(np.ones(len(graph.base), bool)):
         return SmallestLoss(np.empty(0, np.int32), 0)
-    alone = critical(graph)
+    alone = find_critical(graph)
     if len(alone):
         return SmallestLoss(alone[:1], 1)
     if evaluator.graph.tallies:
         return _all_losses(evaluator, budget)
-    equations = system(evaluator)
+    equations = build_system(evaluator)
     cut = _cut(equations) if equations.linear else None
     if cut is None and len(evaluator.graph.head) <= MOST:
         equations = simplify(equations)  # may leave a network
@@ -75,7 +75,7 @@ def resilience(graph: Derivations, budget: int = BUDGET) -> SmallestLoss:
 
 def _cut(equations: System) -> Ints | None:
     """Return the variables of a least cut, if base rows are arcs."""
-    arcs = arcs_of(equations)
+    arcs = list_arcs(equations)
     price, parts = _prices(equations)
     tails: list[int] = []
     tops: list[int] = []
@@ -130,7 +130,7 @@ def _meet_all(evaluator: Evaluator, budget: int) -> SmallestLoss:
         alive = np.ones(rows, bool)
         alive[met] = False
         lost = set(met)
-        while (witness := one_witness(evaluator, alive)) is not None:  # disjoint ones, until nothing is left
+        while (witness := find_witness(evaluator, alive)) is not None:  # disjoint ones, until nothing is left
             known.append(sum(1 << int(v) for v in witness))
             alive[witness] = False
             lost.update(witness.tolist())
@@ -201,7 +201,7 @@ def _members(bits: int) -> list[int]:
 def _all_losses(evaluator: Evaluator, budget: int) -> SmallestLoss:
     """Try every set of one row, of two rows, and so on, with tallies."""
     graph = evaluator.graph
-    below = support(graph).tolist()
+    below = find_support(graph).tolist()
     best: set[int] | None = None
     many = max(64, min(4096, CELLS // len(graph.base)))
     for size in range(1, len(below) + 1):

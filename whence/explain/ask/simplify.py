@@ -95,7 +95,7 @@ class System:
         return self._arrays
 
 
-def system(evaluator: Evaluator, certain: Ints | None = None, impossible: Ints | None = None) -> System:
+def build_system(evaluator: Evaluator, certain: Ints | None = None, impossible: Ints | None = None) -> System:
     """Build the equations of the first root; the certain variables are there, the impossible ones are not."""
     graph = evaluator.graph
     root = int(graph.roots[0])

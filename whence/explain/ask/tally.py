@@ -28,7 +28,7 @@ from whence.model.types import Schema
 Bools = NDArray[np.bool_]
 
 
-def plain(graph: Derivations) -> Derivations:
+def eliminate_tallies(graph: Derivations) -> Derivations:
     """Return the same functions with as few tallies as can be; nodes keep their numbers, new ones come after them."""
     if not graph.tallies:
         return graph

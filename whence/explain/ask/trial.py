@@ -15,13 +15,13 @@ import numpy as np
 
 from whence.engine.core.dataflow import Dataflow
 from whence.engine.core.operator import Batch
-from whence.explain.ask.contribution import ShapleyValues, sorted_values
+from whence.explain.ask.contribution import ShapleyValues, sort_values
 from whence.explain.ask.evaluate import Bools
 from whence.explain.ask.intervals import clopper_pearson, normal_quantile
 from whence.explain.ask.reliability import Probability
 from whence.explain.ask.resilience import SmallestLoss
 from whence.explain.ask.simplify import Floats
-from whence.explain.derive.build import GraphBuilder
+from whence.explain.derive.graph_builder import GraphBuilder
 from whence.explain.graph import Derivations, Ints
 from whence.model.codes import Codes, Dictionary
 from whence.model.types import Schema
@@ -81,7 +81,7 @@ class Trial:
         return len(self.graph.base)
 
 
-def losses(trial: Trial) -> tuple[Ints, Codes]:
+def try_losses(trial: Trial) -> tuple[Ints, Codes]:
     """Try the loss of each base row; return those that remove rows, and how many each removes: most first."""
     alive = ~np.eye(trial.variables, dtype=bool)
     counts = (~trial.left(alive)).sum(axis=0)
@@ -90,7 +90,7 @@ def losses(trial: Trial) -> tuple[Ints, Codes]:
     return trial.graph.base[by], counts[by].astype(np.int64)
 
 
-def resilience(trial: Trial, budget: int = MOST) -> SmallestLoss:
+def try_resilience(trial: Trial, budget: int = MOST) -> SmallestLoss:
     """Try all losses of one row, of two rows, … as long as the budget lasts."""
     count = trial.variables
     for size in range(1, count + 1):
@@ -105,7 +105,7 @@ def resilience(trial: Trial, budget: int = MOST) -> SmallestLoss:
     return SmallestLoss(None, 0)
 
 
-def reliability(
+def try_reliability(
     trial: Trial, probabilities: Floats, samples: int, confidence: float = 0.99, seed: int = 0
 ) -> Probability:
     """Compute the probability over all cases if few rows are uncertain, else by sampling."""
@@ -132,7 +132,9 @@ def _cases(unsure: Codes, probabilities: Floats) -> tuple[Bools, Floats]:
     return alive, weights
 
 
-def contribution(trial: Trial, samples: int | None = None, confidence: float = 0.99, seed: int = 0) -> ShapleyValues:
+def try_contribution(
+    trial: Trial, samples: int | None = None, confidence: float = 0.99, seed: int = 0
+) -> ShapleyValues:
     """Compute contributions over all sets if rows are few, else from random orders, each of which tells of every
     row."""
     count = trial.variables
@@ -146,7 +148,7 @@ def contribution(trial: Trial, samples: int | None = None, confidence: float = 0
             without = masks[masks >> i & 1 == 0]
             decides = there[without | 1 << i] - there[without]
             shapley[i], banzhaf[i] = (decides * weight[without]).sum(), decides.mean()
-        return sorted_values(trial.graph, _mattering(shapley, banzhaf), shapley, banzhaf, "exact", None, None, 0.0, 1.0)
+        return sort_values(trial.graph, _mattering(shapley, banzhaf), shapley, banzhaf, "exact", None, None, 0.0, 1.0)
     rng = np.random.default_rng(seed)
     orders = max(1, min(samples or MOST, MOST // (2 * count + 2)))
     shapley, banzhaf = np.zeros(count), np.zeros(count)
@@ -165,7 +167,7 @@ def contribution(trial: Trial, samples: int | None = None, confidence: float = 0
     error = normal_quantile(confidence) / math.sqrt(orders)
     shapley, banzhaf = shapley / orders, banzhaf / orders
     below = _mattering(shapley, banzhaf)
-    return sorted_values(trial.graph, below, shapley, banzhaf, "sampled", None, orders, error, confidence)
+    return sort_values(trial.graph, below, shapley, banzhaf, "sampled", None, orders, error, confidence)
 
 
 def _mattering(shapley: Floats, banzhaf: Floats) -> Ints:

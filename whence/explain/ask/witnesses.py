@@ -37,7 +37,7 @@ class WitnessList:
     smallest: bool = True  # whether there are no smaller ones than those found
 
 
-def witnesses(graph: Derivations, limit: int = 10, budget: int = BUDGET, extra: int = EXTRA) -> WitnessList:
+def find_witnesses(graph: Derivations, limit: int = 10, budget: int = BUDGET, extra: int = EXTRA) -> WitnessList:
     """Find minimal witnesses of the first root."""
     evaluator = Evaluator(graph)
     if evaluator.graph.tallies:
@@ -76,7 +76,7 @@ def _monotone(evaluator: Evaluator, limit: int, budget: int, extra: int) -> Witn
 def _only(evaluator: Evaluator) -> Ints | None:
     """Return the one witness, if there is only one: then and only then do the rows that all witnesses share suffice."""
     alive = np.ones(len(evaluator.graph.base), bool)
-    some = one_tree(evaluator, alive)
+    some = find_tree(evaluator, alive)
     if some is None:
         return None
     shared = some[~evaluator.without_each(alive, some)]
@@ -90,12 +90,12 @@ def _spare(evaluator: Evaluator, limit: int) -> list[Ints]:
     one, if there are too many base rows for that."""
     graph, rng = evaluator.graph, np.random.default_rng(0)
     if len(graph.base) > SPARED:
-        kept = one_witness(evaluator, np.ones(len(graph.base), bool))
+        kept = find_witness(evaluator, np.ones(len(graph.base), bool))
         return [] if kept is None else [graph.base[kept]]
     seen = np.zeros(len(graph.base))
     found: list[Ints] = []
     for _ in range(limit):
-        kept = one_witness(
+        kept = find_witness(
             evaluator, np.ones(len(graph.base), bool), np.argsort(-seen - rng.random(len(seen))).astype(np.int64)
         )
         if kept is None:
@@ -105,7 +105,7 @@ def _spare(evaluator: Evaluator, limit: int) -> list[Ints]:
     return found
 
 
-def one_witness(evaluator: Evaluator, alive: Bools, order: Codes | None = None) -> Ints | None:
+def find_witness(evaluator: Evaluator, alive: Bools, order: Codes | None = None) -> Ints | None:
     """Return the variables of a minimal witness of the first root among those alive; None if there is none. Variables
     are spared in the given order. For graphs without tallies."""
     if order is not None:  # halve what is spared as long as the root stands, then go on one at a time
@@ -118,7 +118,7 @@ def one_witness(evaluator: Evaluator, alive: Bools, order: Codes | None = None) 
                 trial[order[i : i + block]] = False
                 if evaluator.holds(trial):
                     alive = trial
-    kept = one_tree(evaluator, alive)
+    kept = find_tree(evaluator, alive)
     if kept is None:
         return None
     left = np.zeros(len(alive), bool)
@@ -129,7 +129,7 @@ def one_witness(evaluator: Evaluator, alive: Bools, order: Codes | None = None) 
     return np.flatnonzero(left).astype(np.int32)
 
 
-def one_tree(evaluator: Evaluator, alive: Bools) -> Ints | None:
+def find_tree(evaluator: Evaluator, alive: Bools) -> Ints | None:
     """Return the variables of one derivation of the first root from those alive."""
     graph = evaluator.graph
     _, chosen = evaluator.derive(alive)
@@ -149,7 +149,7 @@ def one_tree(evaluator: Evaluator, alive: Bools) -> Ints | None:
 
 def _with_tallies(evaluator: Evaluator, limit: int, budget: int, extra: int) -> WitnessList:
     graph = evaluator.graph
-    below = support(graph)
+    below = find_support(graph)
     if len(below) <= TRIED:
         sets = (np.arange(1 << len(below))[None, :] >> np.arange(len(below))[:, None] & 1).astype(bool)
         cases = np.zeros((len(graph.base), sets.shape[1]), bool)
@@ -167,7 +167,7 @@ def _with_tallies(evaluator: Evaluator, limit: int, budget: int, extra: int) -> 
     return replace(whole, complete=False, smallest=False)
 
 
-def support(graph: Derivations) -> Ints:
+def find_support(graph: Derivations) -> Ints:
     """Return the variables in some derivation below the first root."""
     depth = spread.depths(int(graph.roots[0]), graph.first, graph.start, graph.body)
     found: Ints = graph.variable[(depth >= 0) & (graph.variable >= 0)]

@@ -13,9 +13,19 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from whence.engine.relational.lateral import TableCall
-from whence.explain.derive.build import numbered
-from whence.explain.derive.parts import SIDEWAYS, Mask, Part, Wanted, among_all, distinct, filtered, pairs, restricted
-from whence.explain.derive.peeling import same_code
+from whence.explain.derive.graph_builder import number_distinct
+from whence.explain.derive.grouped_query import find_same_code
+from whence.explain.derive.parts import (
+    SIDEWAYS,
+    Mask,
+    Part,
+    Wanted,
+    drop_duplicates,
+    keep_wanted,
+    match_wanted,
+    pair_equal,
+    restrict_wanted,
+)
 from whence.explain.derive.sources import Absent, Given
 from whence.model.codes import NULL, Codes, encode_value
 from whence.model.types import Column, Schema
@@ -69,7 +79,7 @@ class BodyMatcher:
             if isinstance(self.body.sources[number], Function):
                 self._call(number)
             else:
-                parts = self.read(number, (*restricted(down, self.columns(number)), *self._sideways(number)), bag)
+                parts = self.read(number, (*restrict_wanted(down, self.columns(number)), *self._sideways(number)), bag)
                 self.join(number, self._own(number, parts))
             for test in self.ready():
                 self.decide(test)
@@ -78,7 +88,7 @@ class BodyMatcher:
         for test in late:  # over rows that everything else has let through, as in the plan
             self.decide(test)
         found = self.found if order == sorted(order) else map(self._in_order, self.found)
-        return filtered([p.with_rows(self.query.values(self.body.out, p.rows)) for p in found], after)
+        return keep_wanted([p.with_rows(self.query.values(self.body.out, p.rows)) for p in found], after)
 
     def _in_order(self, part: Part) -> Part:
         """Order matches as if the sources had been taken up in their order."""
@@ -90,25 +100,25 @@ class BodyMatcher:
         """Return what is wanted of the body's columns, constants included, and what is left to look at in the end."""
         down, after = [], []
         for cols, values in wanted:
-            plain = [(i, at) for i, c in enumerate(cols) if (at := same_code(self.body.out[c])) is not None]
+            plain = [(i, at) for i, c in enumerate(cols) if (at := find_same_code(self.body.out[c])) is not None]
             if plain:
-                own = values if len(plain) == len(cols) else distinct(values[:, [i for i, _ in plain]])
+                own = values if len(plain) == len(cols) else drop_duplicates(values[:, [i for i, _ in plain]])
                 down.append((tuple(at for _, at in plain), own))
             if len(plain) < len(cols) or len(self.body.sources) > 1:
                 after.append((cols, values))
         for test in self.body.tests:
-            if (pair := equal_to_constant(test)) is not None:
+            if (pair := find_constant(test)) is not None:
                 code = encode_value(pair[1].value, pair[1].type, self.query.owner.dictionary)
                 down.append(((pair[0].index,), np.array([[code]], np.int64)))
         return tuple(down), tuple(after)
 
     def _sideways(self, number: int) -> Wanted:
         """Return what the matches so far want of a source: the values of the columns it is joined on."""
-        keys = [(k.taken, at) for k in self.keys(number) if (at := same_code(k.next)) is not None]
+        keys = [(k.taken, at) for k in self.keys(number) if (at := find_same_code(k.next)) is not None]
         if not keys or sum(len(p.rows) for p in self.found) > SIDEWAYS:
             return ()
         values = np.concatenate([self.query.values([e for e, _ in keys], p.rows) for p in self.found])
-        return ((tuple(at - self.starts[number] for _, at in keys), distinct(values)),)
+        return ((tuple(at - self.starts[number] for _, at in keys), drop_duplicates(values)),)
 
     def _own(self, number: int, parts: list[Part]) -> list[Part]:
         """Decide the tests that are over one source alone, before it is joined."""
@@ -158,7 +168,7 @@ class BodyMatcher:
         for state in self.found if not first else ():
             mine = self.query.values([k.taken for k in keys], state.rows)
             for part, values in zip(parts, theirs, strict=True):
-                i, j = equal_pairs(mine, values, null_safe)
+                i, j = pair_keys(mine, values, null_safe)
                 if len(i):
                     rows, refs = state.rows[i], [(s, p[i]) for s, p in state.refs] + [(s, p[j]) for s, p in part.refs]
                     rows[:, start : start + part.rows.shape[1]] = part.rows[j]
@@ -210,8 +220,8 @@ class BodyMatcher:
         keys, given = values[:, : len(cols)], values[:, len(cols) :]
         few = bool(cols) and len(rows) <= SIDEWAYS
         hit = np.zeros(len(rows), bool)
-        for part in query.parts(absence.node, ((cols, distinct(keys)),) if few else ()):
-            i, j = equal_pairs(keys, part.rows[:, list(cols)], [absence.null_safe] * len(cols))
+        for part in query.parts(absence.node, ((cols, drop_duplicates(keys)),) if few else ()):
+            i, j = pair_keys(keys, part.rows[:, list(cols)], [absence.null_safe] * len(cols))
             if absence.residual is not None:
                 both = np.concatenate([part.rows[j], given[i]], axis=1)
                 i = i[query.value(absence.residual, both) == 1]
@@ -225,14 +235,14 @@ class BodyMatcher:
         schema = Schema(tuple(node.schema.columns[c] for c in cols) or self._named(absence.given))
         for part in self.found:
             hit, values = self.blocked(absence, part.rows)
-            if among_all(query.values(self.body.out, part.rows[hit]), wanted).any():
+            if match_wanted(query.values(self.body.out, part.rows[hit]), wanted).any():
                 query.doubt(
                     "losing rows of what EXCEPT takes away lets more through"
                     if absence.null_safe
                     else f"losing rows of {name} could let more through, since they keep others away"
                 )
             if not hit.all():
-                number, first = numbered(values := values[~hit, : len(cols) or None])
+                number, first = number_distinct(values := values[~hit, : len(cols) or None])
                 key = (node.node if isinstance(node, Given) else node, cols, absence.residual)
                 source = Absent(query, f"no {name}", key, schema, values[first])
                 self._number[id(source)] = len(self.starts)
@@ -264,7 +274,7 @@ def _equalities(tests: list[Expr]) -> Iterator[tuple[Key, set[int], set[int]]]:
                     yield Key(test, b, a), of_b, of_a
 
 
-def equal_to_constant(test: Expr) -> tuple[Col, Lit] | None:
+def find_constant(test: Expr) -> tuple[Col, Lit] | None:
     """Return the column and the constant that a test says are equal."""
     if isinstance(test, Call) and test.op == "=" and len(test.args) == 2:
         a, b = test.args if isinstance(test.args[0], Col) else test.args[::-1]
@@ -273,9 +283,9 @@ def equal_to_constant(test: Expr) -> tuple[Col, Lit] | None:
     return None
 
 
-def equal_pairs(left: Codes, right: Codes, null_safe: list[bool]) -> tuple[Codes, Codes]:
+def pair_keys(left: Codes, right: Codes, null_safe: list[bool]) -> tuple[Codes, Codes]:
     """Return the positions of all pairs of equal rows; a NULL equals nothing in columns that are not `null_safe`."""
-    i, j = pairs(left, right)
+    i, j = pair_equal(left, right)
     strict = [c for c, safe in enumerate(null_safe) if not safe]
     if strict:
         present = (left[i][:, strict] != NULL).all(axis=1)

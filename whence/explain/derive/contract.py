@@ -135,11 +135,11 @@ class _Work:
         self.head, self.step, self.size = self.head[stays], self.step[stays], self.size[stays]
 
     def result(self) -> Derivations:
-        from whence.explain.derive.build import sorted_by_head
+        from whence.explain.derive.graph_builder import sort_by_head
 
         graph = self.graph
         number = (np.cumsum(self.keep) - 1).astype(np.int32)
-        head, step, start, body = sorted_by_head(number[self.head], self.step, self.size, number[self.body])
+        head, step, start, body = sort_by_head(number[self.head], self.step, self.size, number[self.body])
         relation = graph.relation[self.keep]
         used = np.zeros(len(graph.relations), bool)
         used[relation] = True

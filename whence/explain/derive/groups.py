@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from whence.connect.rows import to_tuples
-from whence.explain.derive.build import numbered
-from whence.explain.derive.parts import Part, Wanted, among_all, filtered, is_ambiguous, pairs
-from whence.explain.derive.peeling import peeled, same_code
+from whence.explain.derive.graph_builder import number_distinct
+from whence.explain.derive.grouped_query import find_same_code, peel_groups
+from whence.explain.derive.parts import Part, Wanted, is_ambiguous, keep_wanted, match_wanted, pair_equal
 from whence.explain.derive.sources import MadeRows
-from whence.explain.derive.wording import said
+from whence.explain.derive.sql_text import write_expr
 from whence.explain.graph import Ints, Tally
 from whence.model.codes import NULL, Codes, encode_value
 from whence.model.types import Schema
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from whence.explain.derive.plan_evaluator import PlanEvaluator
 
 
-def groups(query: PlanEvaluator, node: Aggregate, wanted: Wanted) -> list[Part]:
+def evaluate_groups(query: PlanEvaluator, node: Aggregate, wanted: Wanted) -> list[Part]:
     """Evaluate an aggregate: return the wanted groups, each a row in between."""
     keys = len(node.keys)
     elements, rows = _grouped(query, node, wanted)
     everything = Part(rows, np.ones(len(rows), np.int64), [])
-    (kept,) = filtered([everything], wanted)
+    (kept,) = keep_wanted([everything], wanted)
     if node.aggs:
         known = {c for cols, _ in wanted for c in cols}
         if len(kept.rows) < len(rows):
@@ -60,33 +60,33 @@ def _grouped(query: PlanEvaluator, node: Aggregate, wanted: Wanted) -> tuple[lis
     return elements, query.run(node, [elements]).rows
 
 
-def tested(query: PlanEvaluator, node: Node, wanted: Wanted) -> list[Part] | None:
+def evaluate_tested(query: PlanEvaluator, node: Node, wanted: Wanted) -> list[Part] | None:
     """Evaluate a query directly over groups that does not keep all their values: a group counts while what is left of
     it still passes. None if it is not such a query, or only these very values count."""
-    found = peeled(node, query.inlined)
+    found = peel_groups(node, query.inlined)
     if found is None:
         return None
     inner, test, out = found
     keys, width = len(inner.keys), len(inner.schema)
     used = {c for e in ([test] if test is not None else []) + out for c in columns_of(e)}
-    pinned = {at for cols, _ in wanted for c in cols if (at := same_code(out[c])) is not None}
+    pinned = {at for cols, _ in wanted for c in cols if (at := find_same_code(out[c])) is not None}
     if not inner.aggs or pinned >= set(range(keys, width)):
         return None
     inner, place = _with_only(inner, used)
     out, test = [_moved(e, place) for e in out], test and _moved(test, place)
     if not inner.aggs:  # that there is a group is all that counts, and without keys there always is
         one = Part(np.empty((1, 0), np.int64), np.ones(1, np.int64), [])
-        parts = groups(query, inner, _over(wanted, out, keys)) if keys else [one]
+        parts = evaluate_groups(query, inner, _over(wanted, out, keys)) if keys else [one]
         if test is not None:
             parts = [p.take(np.flatnonzero(query.value(test, p.rows) == 1)) for p in parts]
-        return filtered([p.with_rows(query.values(out, p.rows)) for p in parts], wanted)
+        return keep_wanted([p.with_rows(query.values(out, p.rows)) for p in parts], wanted)
     known = {c for cols, _ in wanted for c in cols}
     of_keys = [c for c, e in enumerate(out) if max(columns_of(e), default=-1) < keys]
     if not known >= set(range(len(out))) - set(of_keys) or is_ambiguous(wanted, of_keys):
         query.doubt("a group may get another value when rows are lost, and still lead to the same row")
     elements, rows = _grouped(query, inner, _over(wanted, out, keys))
     made = query.values(out, rows)
-    passing = among_all(made, wanted)
+    passing = match_wanted(made, wanted)
     if test is not None:
         passing &= query.value(test, rows) == 1
     if not passing.all():
@@ -112,7 +112,7 @@ def _over(wanted: Wanted, out: list[Expr], keys: int) -> Wanted:
     """Return what is wanted of a query over groups, as far as it is of their keys."""
     found = []
     for cols, values in wanted:
-        plain = [(i, at) for i, c in enumerate(cols) if (at := same_code(out[c])) is not None and at < keys]
+        plain = [(i, at) for i, c in enumerate(cols) if (at := find_same_code(out[c])) is not None and at < keys]
         if plain:
             found.append((tuple(at for _, at in plain), values[:, [i for i, _ in plain]]))
     return tuple(found)
@@ -138,7 +138,7 @@ class Groups(MadeRows):
         mine = []  # parts with the positions in `fresh` of their groups
         for part in self.elements:
             if keys:
-                at, to = pairs(part.rows[:, list(node.keys)], rows[:, :keys])
+                at, to = pair_equal(part.rows[:, list(node.keys)], rows[:, :keys])
             else:
                 at = np.arange(len(part.rows))
                 to = np.zeros(len(at), np.int64)
@@ -254,7 +254,7 @@ class Groups(MadeRows):
             ((source, places),) = part.refs
             nodes = source.nodes(places)
             both = np.stack([to, nodes.astype(np.int64)], axis=1)
-            if len(self.elements) == 1 and len(numbered(both)[1]) == len(both):
+            if len(self.elements) == 1 and len(number_distinct(both)[1]) == len(both):
                 return nodes
         builder = self.query.owner.builder
         relation = builder.relation(("element", id(self)), f"rows of {self.name[9:]}", "inner", self.node.input.schema)
@@ -275,7 +275,7 @@ class TestedGroups(Groups):
         if self.condition is None:
             return super()._said()
         names = [*self.node.schema.names[: len(self.node.keys)], *map(self._told, self.node.aggs)]
-        return said(self.condition, lambda column: names[column])
+        return write_expr(self.condition, lambda column: names[column])
 
     def _test(self, row: Codes) -> Callable[[tuple[Any, ...], bool], bool]:
         query, keys, types = self.query, len(self.node.keys), self.node.schema.types

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whence.engine.streams.replay.ragged import ranges
-from whence.explain.derive.build import numbered
+from whence.explain.derive.graph_builder import number_distinct
 from whence.explain.graph import Ints
 from whence.model.codes import Codes
 from whence.model.errors import WhenceError
@@ -52,22 +52,22 @@ class Part:
         return Part(self.rows, self.weight, [*self.refs, (source, places)])
 
 
-def among(rows: Codes, values: Codes) -> Mask:
+def match_values(rows: Codes, values: Codes) -> Mask:
     """Test which rows are among some values."""
     if len(values) == 1:
         found: Mask = (rows == values[0]).all(axis=1)
         return found
     if not len(values) or not len(rows):
         return np.zeros(len(rows), bool)
-    number, first = numbered(np.concatenate([values, rows]))
+    number, first = number_distinct(np.concatenate([values, rows]))
     known = np.zeros(len(first), bool)
     known[number[: len(values)]] = True
     return known[number[len(values) :]]
 
 
-def pairs(left: Codes, right: Codes) -> tuple[Codes, Codes]:
+def pair_equal(left: Codes, right: Codes) -> tuple[Codes, Codes]:
     """Return the positions of all pairs of equal rows, ordered by the left."""
-    number, _ = numbered(np.concatenate([left, right]))
+    number, _ = number_distinct(np.concatenate([left, right]))
     mine, other = number[: len(left)], number[len(left) :]
     order = np.argsort(other, kind="stable")
     first = np.searchsorted(other[order], mine, "left")
@@ -77,27 +77,27 @@ def pairs(left: Codes, right: Codes) -> tuple[Codes, Codes]:
     return np.repeat(np.arange(len(left)), count), order[ranges(first, count)]
 
 
-def filtered(parts: list[Part], wanted: Wanted) -> list[Part]:
+def keep_wanted(parts: list[Part], wanted: Wanted) -> list[Part]:
     """Keep the parts' rows that have the values they may have."""
-    inside = [among_all(p.rows, wanted) for p in parts]
+    inside = [match_wanted(p.rows, wanted) for p in parts]
     return [p if i.all() else p.take(np.flatnonzero(i)) for p, i in zip(parts, inside, strict=True)]
 
 
-def restricted(wanted: Wanted, to: range) -> Wanted:
+def restrict_wanted(wanted: Wanted, to: range) -> Wanted:
     """Return what is wanted of some adjacent columns, numbered from their first."""
     found = []
     for cols, values in wanted:
         inside = [i for i, c in enumerate(cols) if c in to]
         if inside:
-            found.append((tuple(cols[i] - to.start for i in inside), distinct(values[:, inside])))
+            found.append((tuple(cols[i] - to.start for i in inside), drop_duplicates(values[:, inside])))
     return tuple(found)
 
 
-def among_all(rows: Codes, wanted: Wanted) -> Mask:
+def match_wanted(rows: Codes, wanted: Wanted) -> Mask:
     """Test which rows have all values that they must have."""
     found = np.ones(len(rows), bool)
     for cols, values in wanted:
-        found &= among(rows[:, list(cols)], values)
+        found &= match_values(rows[:, list(cols)], values)
     return found
 
 
@@ -105,10 +105,10 @@ def is_ambiguous(wanted: Wanted, keys: Collection[int]) -> bool:
     """Return whether rows with the same values in the columns `keys` may be wanted with different values in others."""
     for cols, values in wanted:
         inside = [i for i, c in enumerate(cols) if c in keys]
-        if len(inside) < len(cols) and len(numbered(values[:, inside])[1]) < len(numbered(values)[1]):
+        if len(inside) < len(cols) and len(number_distinct(values[:, inside])[1]) < len(number_distinct(values)[1]):
             return True
     return False
 
 
-def distinct(values: Codes) -> Codes:
-    return values[numbered(values)[1]]
+def drop_duplicates(values: Codes) -> Codes:
+    return values[number_distinct(values)[1]]

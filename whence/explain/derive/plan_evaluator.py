@@ -24,20 +24,20 @@ from whence.engine.core.dataflow import Dataflow
 from whence.engine.core.operator import Batch
 from whence.engine.expressions.evaluate import compile_expr
 from whence.explain.derive.body_matcher import BodyMatcher
-from whence.explain.derive.build import numbered
-from whence.explain.derive.groups import groups, tested
+from whence.explain.derive.graph_builder import number_distinct
+from whence.explain.derive.grouped_query import peel_groups
+from whence.explain.derive.groups import evaluate_groups, evaluate_tested
 from whence.explain.derive.parts import (
     SIDEWAYS,
     Part,
     Wanted,
-    among,
-    distinct,
-    filtered,
+    drop_duplicates,
     is_ambiguous,
-    pairs,
-    restricted,
+    keep_wanted,
+    match_values,
+    pair_equal,
+    restrict_wanted,
 )
-from whence.explain.derive.peeling import peeled
 from whence.explain.derive.sources import Between, Given, StoredRows
 from whence.explain.graph import Ints
 from whence.model.codes import Codes, Dictionary
@@ -63,7 +63,7 @@ from whence.plan.algebra.nodes import names_read
 from whence.plan.recursion.conjunctive import Body, Flattener
 
 if TYPE_CHECKING:
-    from whence.explain.derive.extract import Extractor
+    from whence.explain.derive.extractor import Extractor
 
 
 class PlanEvaluator:
@@ -94,7 +94,7 @@ class PlanEvaluator:
         for i, (source, places) in enumerate(part.refs):
             bodies[:, i] = source.nodes(places)
         both = np.concatenate([heads[:, None], bodies], axis=1).astype(np.int64)
-        _, first = numbered(both)
+        _, first = number_distinct(both)
         builder.add(heads[first], np.full(len(first), step, np.int32), bodies[first])
 
     # -- the algebra -------------------------------------------------------------------------------------------------
@@ -105,7 +105,7 @@ class PlanEvaluator:
         return [p for p in found if len(p.rows)]
 
     def _parts(self, node: Node, wanted: Wanted, bag: bool) -> list[Part]:
-        if not bag and (found := tested(self, node, wanted)) is not None:
+        if not bag and (found := evaluate_tested(self, node, wanted)) is not None:
             return found
         match node:
             case Scan():
@@ -115,9 +115,9 @@ class PlanEvaluator:
             case Values():
                 rows = encode(list(node.rows), node.schema, self.owner.dictionary, "VALUES")
                 rows = rows.reshape(len(node.rows), len(node.schema))
-                return filtered([Part(rows, np.ones(len(rows), np.int64), [])], wanted)
+                return keep_wanted([Part(rows, np.ones(len(rows), np.int64), [])], wanted)
             case Given():
-                return filtered(node.parts, wanted)
+                return keep_wanted(node.parts, wanted)
             case Distinct() | SetOp(all=False) if bag:
                 inner = self.parts(node if isinstance(node, SetOp) else node.input, wanted)
                 name = "distinct rows" if isinstance(node, Distinct) else f"{node.kind} rows"
@@ -129,7 +129,7 @@ class PlanEvaluator:
             case Join(kind="left" | "right" | "full" | "mark"):
                 return self._outer(node, wanted, bag)
             case Aggregate():
-                return groups(self, node, wanted)
+                return evaluate_groups(self, node, wanted)
             case TopK():
                 return self._top(node, wanted, bag)
         return [p for body in self._bodies(node, bag) for p in BodyMatcher(self, body).match(wanted, bag)]
@@ -152,7 +152,7 @@ class PlanEvaluator:
                 pass
             case _:
                 return False
-        return not _may_fail(node) and (bag or peeled(node, self.inlined) is None)
+        return not _may_fail(node) and (bag or peel_groups(node, self.inlined) is None)
 
     def value(self, expr: Expr, rows: Codes) -> Codes:
         """Evaluate an expression over rows."""
@@ -186,7 +186,7 @@ class PlanEvaluator:
     def once(self, parts: list[Part], schema: Schema, name: str, counted: Batch | None = None) -> Part:
         """Return each distinct row once, as a row in between, or as often as it is counted."""
         rows = np.concatenate([p.rows for p in parts])
-        number, first = numbered(rows)
+        number, first = number_distinct(rows)
         ways, at = [], 0
         for part in parts:
             ways.append((part, number[at : at + len(part.rows)]))
@@ -194,7 +194,7 @@ class PlanEvaluator:
         source = Between(self, name, schema, rows[first], ways)
         weight = np.ones(len(first), np.int64)
         if counted is not None:
-            mine, theirs = pairs(source.rows, counted.rows)
+            mine, theirs = pair_equal(source.rows, counted.rows)
             weight[mine] = counted.ann[theirs]
         return Part(source.rows, weight, [(source, np.arange(len(first)))])
 
@@ -204,7 +204,7 @@ class PlanEvaluator:
         if self.owner.streams.schema(node.table) is not None:
             rows, counts = self.owner.streams.rows(node.table, self.owner.dictionary)
             read = StoredRows(self, node.table, node.table, rows, counts)
-            return filtered([Part(rows, counts, [(read, np.arange(len(rows)))])], wanted)
+            return keep_wanted([Part(rows, counts, [(read, np.arange(len(rows)))])], wanted)
         relation = self.owner.flow.tables[node.table].relation
         whole = next((t for c, t in wanted if c == tuple(range(len(node.schema)))), None)
         if whole is not None:
@@ -216,7 +216,7 @@ class PlanEvaluator:
             ids = relation.ids()
         rows, counts = relation.rows[ids], relation.ann[ids]
         source = StoredRows(self, node.table, node.table, rows, counts)
-        return filtered([Part(rows, counts, [(source, np.arange(len(rows)))])], wanted)
+        return keep_wanted([Part(rows, counts, [(source, np.arange(len(rows)))])], wanted)
 
     def _ref(self, node: Ref, wanted: Wanted, bag: bool) -> list[Part]:
         owner, name = self.owner, node.view
@@ -227,11 +227,11 @@ class PlanEvaluator:
             if owner.is_volatile(plan):  # what may appear is seen where it may
                 parts = self.parts(plan, wanted)
                 rows = np.concatenate([p.rows for p in parts]) if parts else np.empty((0, len(node.schema)), np.int64)
-                rows = rows[numbered(rows)[1]]
+                rows = rows[number_distinct(rows)[1]]
                 return self._stored(name, rows)
         elif owner.is_best(name):
             return self._best(node, wanted)
-        found = filtered(self._stored(name, owner.rows_of(name, wanted)), wanted)
+        found = keep_wanted(self._stored(name, owner.rows_of(name, wanted)), wanted)
         if owner.is_recursive(name) and owner.is_selected(name) and not self.choosing:
             asked = next((len(values) for cols, values in wanted if len(cols) == len(node.schema)), None)
             if asked is None or asked > sum(len(p.rows) for p in found):
@@ -242,9 +242,9 @@ class PlanEvaluator:
         """Return best values by key. Another may come when rows are lost, which matters unless this very value is
         wanted."""
         keys = len(node.schema) - 1
-        by_key = restricted(wanted, range(keys))
-        found = filtered(self._stored(node.view, self.owner.rows_of(node.view, by_key)), by_key)
-        kept = filtered(found, wanted)
+        by_key = restrict_wanted(wanted, range(keys))
+        found = keep_wanted(self._stored(node.view, self.owner.rows_of(node.view, by_key)), by_key)
+        kept = keep_wanted(found, wanted)
         pinned = any(keys in cols for cols, _ in wanted)
         if sum(len(p.rows) for p in (found if pinned else [])) > sum(len(p.rows) for p in kept):
             self.doubt("a best value that is another one now may come to this one when rows are lost")
@@ -286,7 +286,7 @@ class PlanEvaluator:
     def _top(self, node: TopK, wanted: Wanted, bag: bool) -> list[Part]:
         copies = self.parts(node.input, (), True)
         head = self.run(node, [copies])
-        if any(not among(part.rows, head.rows).all() for part in filtered(copies, wanted)):
+        if any(not match_values(part.rows, head.rows).all() for part in keep_wanted(copies, wanted)):
             self.doubt("rows outside a LIMIT may move into it when others are lost")
         if node.offset or bag:
             self.doubt("how much a LIMIT lets through depends on all other rows")
@@ -299,13 +299,13 @@ class PlanEvaluator:
     def _outer(self, node: Join, wanted: Wanted, bag: bool) -> list[Part]:
         """Return the rows of a join that keeps those without a match; each side is evaluated once."""
         width, kind = len(node.left.schema), node.kind
-        left_wanted = restricted(wanted, range(width)) if kind in ("left", "mark") else ()
-        right_wanted = restricted(wanted, range(width, len(node.schema))) if kind == "right" else ()
+        left_wanted = restrict_wanted(wanted, range(width)) if kind in ("left", "mark") else ()
+        right_wanted = restrict_wanted(wanted, range(width, len(node.schema))) if kind == "right" else ()
         left = self.parts(node.left, left_wanted, bag)
         if kind in ("left", "mark") and node.keys and sum(len(p.rows) for p in left) <= SIDEWAYS:
             own, other = zip(*node.keys, strict=True)
             values = [np.empty((0, len(own)), np.int64), *(p.rows[:, own] for p in left)]
-            right_wanted = ((other, distinct(np.concatenate(values))),)
+            right_wanted = ((other, drop_duplicates(np.concatenate(values))),)
         right = self.parts(node.right, right_wanted, bag)
         sides = Given(node.left.schema, node.left, left), Given(node.right.schema, node.right, right)
         bodies = self._bodies(replace(node, left=sides[0], right=sides[1]), bag)
@@ -314,7 +314,7 @@ class PlanEvaluator:
     def _matched_once(self, node: Join, wanted: Wanted) -> list[Part]:
         """Return the left rows of a semi or mark join, each as often as it is there: a match is a row in between."""
         found = []
-        for part in self.parts(node.left, restricted(wanted, range(len(node.left.schema))), True):
+        for part in self.parts(node.left, restrict_wanted(wanted, range(len(node.left.schema))), True):
             source = Between(self, "rows with a match", node.left.schema, part.rows, [])
             numbered_part = Part(part.rows, part.weight, [(source, np.arange(len(part.rows)))])
             left = Given(node.left.schema, node.left, [numbered_part])
@@ -331,7 +331,7 @@ class PlanEvaluator:
             matched = numbered_part.take(np.flatnonzero(hit))
             if node.kind == "mark":
                 matched = matched.with_rows(np.insert(matched.rows, matched.rows.shape[1], 1, axis=1))
-            found += [*filtered([matched], wanted), *unmatched]
+            found += [*keep_wanted([matched], wanted), *unmatched]
         return found
 
     def _set_operation(self, node: SetOp, wanted: Wanted, bag: bool) -> list[Part]:
@@ -341,13 +341,15 @@ class PlanEvaluator:
             return []
         everything = tuple(range(len(node.schema)))
         rows = np.concatenate([p.rows for p in left])
-        there = (*wanted, (everything, distinct(rows))) if len(rows) < SIDEWAYS else wanted
+        there = (*wanted, (everything, drop_duplicates(rows))) if len(rows) < SIDEWAYS else wanted
         right = self.parts(node.right, there, True)
         result = self.run(node, [left, right])
         if node.kind == "except":
             if right:
                 self.doubt("losing rows of what EXCEPT takes away lets more through")
-            right = [p.take(np.flatnonzero(~among(p.rows, result.rows))) for p in right]  # what it takes all copies of
+            right = [
+                p.take(np.flatnonzero(~match_values(p.rows, result.rows))) for p in right
+            ]  # what it takes all copies of
         sides = Given(node.schema, node.left, left), Given(node.right.schema, node.right, right)
         found = self.parts(SetOp(node.schema, *sides, node.kind), wanted)
         if bag:

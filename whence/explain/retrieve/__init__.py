@@ -1,11 +1,11 @@
 """From results of stream views to the inputs behind them, and the other way.
 
-| file      | what |
-|-----------|------|
-| `site`    | where to look: the running dataflow, the plan it runs, connection points |
-| `behind`  | the tids behind results, however the view is traced |
-| `pjoin`   | each result beside each of its inputs, as a relation |
-| `graph`   | the same as derivations, for `why` |
-| `forward` | the results that an input reached |
-| `replay`  | the tids behind results, by running a copy of their network over the rows that cover them |
+| module | what it holds |
+|---|---|
+| `site` | `Site`: the dataflow and the plan in which a question looks |
+| `backward` | the tids of the inputs behind results |
+| `forward` | the tids of the results that an input reached |
+| `pjoin` | the p-join: each result beside each of its inputs, as a relation |
+| `replay` | the tids behind results, by running an instrumented copy of their network |
+| `graph` | the derivations of rows of streams |
 """

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from whence.explain.retrieve.behind import backward_tids
+from whence.explain.retrieve.backward import backward_tids
 from whence.explain.retrieve.site import Site
 from whence.model.codes import Codes
 
 
-def traced_from(site: Site, source: str) -> list[str]:
+def list_traced(site: Site, source: str) -> list[str]:
     """List the stream views that are traced from a stream."""
     views = [name for name in site.planned.views if site.is_view(name)]
     return [v for v in views if (traces := site.traces(v)) is not None and source in traces.sources]

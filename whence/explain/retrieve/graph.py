@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from whence.explain.derive.build import LIMIT, sorted_by_head
+from whence.explain.derive.graph_builder import LIMIT, sort_by_head
 from whence.explain.graph import DerivationRule, Derivations, GraphRelation
-from whence.explain.retrieve.behind import backward_tids
-from whence.explain.retrieve.pjoin import inputs
+from whence.explain.retrieve.backward import backward_tids
+from whence.explain.retrieve.pjoin import read_inputs
 from whence.explain.retrieve.site import Site
 from whence.model.codes import Codes
 from whence.model.errors import WhenceError
@@ -20,7 +20,7 @@ from whence.model.types import BIGINT, Column, Schema
 CAVEAT = "these are the inputs that a result was computed from; without some, windows would close elsewhere"
 
 
-def derivations(site: Site, name: str, wanted: Codes, limit: int = LIMIT) -> Derivations:
+def build_graph(site: Site, name: str, wanted: Codes, limit: int = LIMIT) -> Derivations:
     """Build the graph of some rows of a stream, by their tids, down to the streams they are traced from."""
     kept = site.kept(name)
     rows = _with_tids(wanted, kept.at(wanted))
@@ -35,7 +35,7 @@ def derivations(site: Site, name: str, wanted: Codes, limit: int = LIMIT) -> Der
     cells, bodies = [rows], []
     for source in sources:
         ragged = found[source]
-        inputs(site, name, source, wanted, ragged)  # or it is an error
+        read_inputs(site, name, source, wanted, ragged)  # or it is an error
         tids, place = np.unique(ragged.tids, return_inverse=True)
         relations.append(GraphRelation(source, "base", _schema(site, source), True))
         bodies.append((np.repeat(np.arange(len(wanted)), np.diff(ragged.offsets)), place))
@@ -55,7 +55,7 @@ def _graph(
     order = np.argsort(heads, kind="stable")
     count = int(derived.sum())
     size = np.bincount(heads, minlength=count)[:count].astype(np.int64)
-    head, step, start, body = sorted_by_head(
+    head, step, start, body = sort_by_head(
         np.arange(count, dtype=np.int32), np.zeros(count, np.int32), size, nodes[order].astype(np.int32)
     )
     name = relations[0].name

@@ -11,7 +11,7 @@ import numpy as np
 
 from whence.engine.streams.replay.provenance_join import join_inputs
 from whence.engine.streams.replay.ragged import Ragged
-from whence.explain.retrieve.behind import backward_tids
+from whence.explain.retrieve.backward import backward_tids
 from whence.explain.retrieve.site import Site
 from whence.model.codes import Codes
 from whence.model.errors import ExpiredError
@@ -24,7 +24,7 @@ def provenance_schema(site: Site, view: str, source: str) -> Schema:
     return traced_schema(site.schema(view), source, site.schema(source))
 
 
-def numbered(site: Site, name: str) -> tuple[Codes, Schema]:
+def rows_with_tids(site: Site, name: str) -> tuple[Codes, Schema]:
     """Return the rows that a stream keeps, after their tids."""
     kept, schema = site.kept(name), site.schema(name)
     rows = np.concatenate([np.arange(kept.first, kept.next)[:, None], kept.rows[:, :-1]], axis=1)
@@ -39,10 +39,12 @@ def p_join(site: Site, view: str, source: str, wanted: Codes | None = None) -> C
         wanted = np.arange(kept.first, kept.next)
     results = kept.at(wanted)[:, :-1]
     found = backward_tids(site, view, wanted, source)[source]
-    return join_inputs(wanted, results, found.offsets, found.tids, inputs(site, view, source, wanted, found)[:, :-1])
+    return join_inputs(
+        wanted, results, found.offsets, found.tids, read_inputs(site, view, source, wanted, found)[:, :-1]
+    )
 
 
-def inputs(site: Site, view: str, source: str, wanted: Codes, found: Ragged) -> Codes:
+def read_inputs(site: Site, view: str, source: str, wanted: Codes, found: Ragged) -> Codes:
     """Return the rows of a source behind results."""
     kept = site.kept(source)
     gone = found.tids < kept.first

@@ -18,10 +18,10 @@ import numpy as np
 
 from whence.connect.files import json_line
 from whence.connect.rows import encode, list_names, to_tuples
-from whence.explain.ask.critical import critical
+from whence.explain.ask.critical import find_critical
 from whence.explain.ask.evaluate import Evaluator
-from whence.explain.ask.formula import formula
-from whence.explain.ask.witnesses import WitnessList, witnesses
+from whence.explain.ask.formula import write_formula
+from whence.explain.ask.witnesses import WitnessList, find_witnesses
 from whence.explain.graph import Derivations, Ints
 from whence.explain.show import layout, page
 from whence.explain.show.choose import Chosen, Ways, behind, choose
@@ -120,7 +120,7 @@ class Explanation:
 
     @cached_property
     def _witnesses(self) -> WitnessList:
-        return witnesses(self.graph, self.limit)
+        return find_witnesses(self.graph, self.limit)
 
     @cached_property
     def witnesses(self) -> list[list[BaseRow]]:
@@ -145,11 +145,11 @@ class Explanation:
 
     @cached_property
     def _critical(self) -> Ints:
-        return critical(self.graph)
+        return find_critical(self.graph)
 
     @cached_property
     def formula(self) -> str:
-        return formula(self.graph, known=self._witnesses) if self.holds else "⊥"
+        return write_formula(self.graph, known=self._witnesses) if self.holds else "⊥"
 
     @property
     def exact(self) -> bool:
@@ -334,7 +334,7 @@ class Explanation:
 
         Values are as in JSON lines that `whence` writes: dates and decimals as text.
         """
-        return page.written(json.dumps(json.loads(json_line(self.to_dict())), ensure_ascii=False, indent=1), path)
+        return page.write_out(json.dumps(json.loads(json_line(self.to_dict())), ensure_ascii=False, indent=1), path)
 
     @cached_property
     def drawn(self) -> Chosen:
@@ -347,11 +347,11 @@ class Explanation:
 
     def to_dot(self, path: str | Path | None = None) -> str:
         """Write the graph for Graphviz; of one that is too large to be drawn, what the smallest derivations need."""
-        return page.written(to_dot(self.graph, self.drawn, self.root), path)
+        return page.write_out(to_dot(self.graph, self.drawn, self.root), path)
 
     def to_html(self, path: str | Path | None = None) -> str:
         """Write one page that needs nothing else: the graph drawn, the witnesses, the formula, the base rows."""
-        return page.written(page.explanation_page(self), path)
+        return page.write_out(page.explanation_page(self), path)
 
 
 def _many(count: int, what: str, plural: str = "s") -> str:

@@ -39,7 +39,7 @@ _KINDS = {
 }
 
 
-def written(text: str, path: str | Path | None) -> str:
+def write_out(text: str, path: str | Path | None) -> str:
     """Return a text, after writing it to a file if one is given."""
     if path is not None:
         try:
@@ -49,7 +49,7 @@ def written(text: str, path: str | Path | None) -> str:
     return text
 
 
-def filled(title: str, body: Iterable[str], data: Any) -> str:
+def fill_template(title: str, body: Iterable[str], data: Any) -> str:
     """Fill the three places of the template, each once: what is put in is not looked at again."""
     template = files("whence.explain.show").joinpath("page.html").read_text(encoding="utf-8")
     given = {"title": esc(title), "body": "\n".join(body), "data": json.dumps(data).replace("<", "\\u003c")}
@@ -74,7 +74,7 @@ def explanation_page(why: Explanation) -> str:
             f'<p class="sub">It is not in the view <code>{esc(why.view)}</code> at epoch {why.epoch:,}.</p>',
             f"<section><h2>What is missing</h2><ul>{''.join(reasons)}</ul></section>" if reasons else "",
         ]
-        return filled(f"Why not {printable(why.label)}?", body, {"witnesses": []})
+        return fill_template(f"Why not {printable(why.label)}?", body, {"witnesses": []})
     graph, chosen = why.graph, why.drawn
     drawing = draw(graph, chosen)
     lit = [_lit(graph, chosen, drawing, found.tolist()) for found in why._witnesses.found]
@@ -90,7 +90,7 @@ def explanation_page(why: Explanation) -> str:
         _base_section(why),
         f"<section><details><summary>As text</summary><pre>{esc(_text(why.lines()))}</pre></details></section>",
     ]
-    return filled(f"Why {printable(why.label)}?", body, {"witnesses": lit})
+    return fill_template(f"Why {printable(why.label)}?", body, {"witnesses": lit})
 
 
 def _caveat(caveat: str) -> str:

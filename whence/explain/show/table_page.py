@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from whence.explain.show.page import ROWS, chip, esc, filled, meter
+from whence.explain.show.page import ROWS, chip, esc, fill_template, meter
 from whence.explain.show.tree import printable
 
 Changed = tuple[str, bool, list[str], list[tuple[Any, ...]], list[tuple[Any, ...]]]
@@ -23,7 +23,7 @@ def changes_page(changes: Sequence[Changed], epoch: int) -> str:
         f'<ul class="chips">{chips}</ul>' if changes else "<section><p>Nothing would change.</p></section>",
         *(_change_section(*change) for change in changes),
     ]
-    return filled("What if?", body, {"witnesses": []})
+    return fill_template("What if?", body, {"witnesses": []})
 
 
 def _change_section(
@@ -59,7 +59,7 @@ def answer_page(
         f'<ul class="chips">{"".join(f"<li>{esc(fact)}</li>" for fact in facts)}</ul>',
         table if rows else "",
     ]
-    return filled(title, body, {"witnesses": []})
+    return fill_template(title, body, {"witnesses": []})
 
 
 def _cell(value: Any, whole: float) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from whence.connect.files import json_line
-from whence.explain.show.page import written
+from whence.explain.show.page import write_out
 from whence.explain.show.tree import Line, printable, text_of
 from whence.model.codes import Codes
 
@@ -115,7 +115,7 @@ class Trace:
 
     def to_json(self, path: str | Path | None = None) -> str:
         """Write JSON, to `path` if that is given; values are as in JSON lines that `whence` writes."""
-        return written(json.dumps(json.loads(json_line(self.to_dict())), ensure_ascii=False, indent=1), path)
+        return write_out(json.dumps(json.loads(json_line(self.to_dict())), ensure_ascii=False, indent=1), path)
 
 
 def _label(name: str, tid: int, row: dict[str, Any]) -> str:

@@ -44,7 +44,7 @@ class Annotation:
 
     @property
     def formula(self) -> str:
-        """The witnesses as text, base rows joined by ∧, witnesses by ∨."""
+        """Write the witnesses as text, base rows joined by ∧, witnesses by ∨."""
         terms = [" ∧ ".join(map(_said, witness)) or "⊤" for witness in self.witnesses]
         left = self.count - len(terms)
         return " ∨ ".join(terms) + (f" ∨ … ({left:,} more)" if left > 0 else "")
@@ -54,7 +54,7 @@ class Annotation:
 
 
 def annotation(runtime: Embedded, name: str, row: Row, columns: Mapping[str, Any], limit: int) -> Annotation:
-    """The annotation of a row of a view that maintains one."""
+    """Return the annotation of a row of a view that maintains one."""
     with looking_into(runtime, name) as catalog:
         kept = _kept(catalog, name)
         meant, codes = present(catalog, name, row, columns)
@@ -76,7 +76,7 @@ def annotation(runtime: Embedded, name: str, row: Row, columns: Mapping[str, Any
 
 
 def _kept(catalog: Catalog, name: str) -> list[Port]:
-    """The relations with annotations that a view is, or is made of."""
+    """Return the relations with annotations that a view is, or is made of."""
     if name in catalog.program.tables:
         raise CatalogError(f'"{name}" is a table; only rows of views have annotations')
     op = catalog.operator(name)
@@ -97,7 +97,7 @@ def _name(port: Port) -> str:
 
 
 def _handle(catalog: Catalog, ports: list[Port], name: str, row: Codes) -> tuple[AnnotatedPolicy, int]:
-    """The function of a view's row: of a row with several best values, what suffices for all of them."""
+    """Return the function of a view's row: of a row with several best values, what suffices for all of them."""
     names = list(catalog.program.views[name].schema.names)
     policy, parts = annotated_policy(ports[0].fixpoint), []
     assert policy is not None

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def explain_view(runtime: Embedded, name: str) -> str:
-    """Everything about a view that EXPLAIN says."""
+    """Return everything about a view that EXPLAIN says."""
     catalog, program = runtime.catalog, runtime.program
     view = program.views[name]
     op, measure = catalog.operator(name), catalog.measure()
@@ -67,7 +67,7 @@ def explain_view(runtime: Embedded, name: str) -> str:
 
 
 def _stream_lines(runtime: Embedded, view: View, op: Operator) -> list[str]:
-    """What EXPLAIN says of a view that is a stream, and of rows that came too late for it."""
+    """Describe a view that is a stream, and rows that came too late for it."""
     lines, planned = [], runtime.catalog.planned
     if streams.AT in op.schema.names[-1:]:
         lines.append(f"stream, keeps {retention_of(view).text}")
@@ -92,7 +92,7 @@ def _annotated(ops: Iterable[Operator]) -> list[tuple[Fixpoint, AnnotatedPolicy]
 
 
 def provenance(policy: AnnotatedPolicy, size: OperatorStats) -> dict[str, int | str]:
-    """Say how a component keeps its provenance, and how much that is."""
+    """Describe how a component keeps its provenance, and how much that is."""
     return {
         "maintain": policy.maintain.algebra,
         "propagate": policy.maintain.text,
@@ -104,12 +104,13 @@ def provenance(policy: AnnotatedPolicy, size: OperatorStats) -> dict[str, int | 
 
 
 def explain_query(query: Node, hidden: dict[str, View], flowed: dict[str, View]) -> str:
-    """The logical plan of a query that is not kept, and of its recursive CTEs; `flowed`: as they read streams."""
+    """Describe the logical plan of a query that is not kept, and of its recursive CTEs; `flowed`: as they read
+    streams."""
     return "\n".join([*_logical(query, hidden), *_network(flowed)])
 
 
 def explain_new(view: View, bound: Program, planned: Program) -> str:
-    """What a view would be, if it were made."""
+    """Describe what a view would be, if it were made."""
     hidden = {name: v for name, v in bound.views.items() if v.owner == view.name}
     lines = _logical(view.query, hidden)
     if is_flow(planned.views[view.name].query):
@@ -132,7 +133,7 @@ def _plan(query: Node) -> list[str]:
 
 
 def _network(views: dict[str, View]) -> list[str]:
-    """How views read streams, those that do."""
+    """Describe how views read streams, those that do."""
     lines = []
     for name, view in views.items():
         if any(map(is_flow, logical.walk(view.query))):
@@ -143,7 +144,7 @@ def _network(views: dict[str, View]) -> list[str]:
 
 
 def _tables_under(top: Operator) -> list[str]:
-    """The names of the tables an operator reads, directly or not."""
+    """Return the names of the tables an operator reads, directly or not."""
     found: dict[int, Operator] = {}
     stack = [top]
     while stack:
@@ -159,7 +160,7 @@ def _with(names: list[str]) -> str:
 
 
 def tree(root: T, say: Callable[[T], str], children: Callable[[T], Iterable[T]], indent: str = "") -> list[str]:
-    """A tree as lines; what was shown already is only named.
+    """Draw a tree as lines; what was shown already is only named.
 
     >>> tree(("a", [("b", [])]), lambda n: n[0], lambda n: n[1])
     ['a', '└─ b']
@@ -181,7 +182,7 @@ def tree(root: T, say: Callable[[T], str], children: Callable[[T], Iterable[T]],
 
 
 def describe_operator(op: Operator, size: OperatorStats) -> str:
-    """One line for an operator: what it does, what it holds, and the relation kept of its output."""
+    """Describe an operator in one line: what it does, what it holds, and the relation kept of its output."""
     out = op.describe()
     if size.rows or size.bytes:
         out += f"  [{size.rows:,} rows, {in_bytes(size.bytes)}]"
@@ -196,7 +197,7 @@ def _is_table(op: Operator) -> bool:
 
 
 def in_bytes(n: int) -> str:
-    """A number of bytes for people.
+    """Write a number of bytes with its unit.
 
     >>> in_bytes(999), in_bytes(1_500_000)
     ('999 B', '1.5 MB')
@@ -209,7 +210,8 @@ def in_bytes(n: int) -> str:
 
 
 def state(runtime: Embedded) -> list[dict[str, Any]]:
-    """Rows and bytes of every table and operator; an operator that views share is listed once, under the first."""
+    """Count rows and bytes of every table and operator; an operator that views share is listed once, under the
+    first."""
     with runtime.looking():
         return _state(runtime)
 
@@ -241,7 +243,7 @@ def _state(runtime: Embedded) -> list[dict[str, Any]]:
 
 
 def metrics(runtime: Embedded) -> dict[str, Any]:
-    """Counters since the database was opened."""
+    """Return counters since the database was opened."""
     runtime.catch_up()
     with runtime.looking():
         found = _counters(runtime)
@@ -270,7 +272,7 @@ def _counters(runtime: Embedded) -> dict[str, Any]:
 
 
 def describe(runtime: Embedded, name: str) -> pa.Table:
-    """A table or view's columns, one a row, and beside each the time-to-live if the table has one."""
+    """List a table or view's columns, one per row, and beside each the time-to-live if the table has one."""
     schema = runtime.schema(name)
     table = runtime.program.tables.get(name)
     key = table.key if table is not None else ()
@@ -289,7 +291,7 @@ def describe(runtime: Embedded, name: str) -> pa.Table:
 
 
 def _retention(runtime: Embedded, name: str) -> str | None:
-    """What is kept of a stream, or of a view that is one; None of what is none."""
+    """Describe what is kept of a stream, or of a view that is one; None of what is none."""
     program, planned = runtime.program, runtime.catalog.planned
     if name in program.tables:
         kept = program.tables[name].stream
@@ -324,7 +326,7 @@ def listing(runtime: Embedded, what: str) -> pa.Table:
 
 
 def _streams(runtime: Embedded) -> pa.Table:
-    """SHOW STREAMS: base streams and views that are streams, with the tids of the rows that are kept."""
+    """Answer SHOW STREAMS: base streams and views that are streams, with the tids of the rows that are kept."""
     program, catalog = runtime.program, runtime.catalog
     names = [name for name in (*program.tables, *runtime.views()) if _retention(runtime, name) is not None]
     figures = catalog.stream_figures() if names else {}

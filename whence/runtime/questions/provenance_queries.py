@@ -24,9 +24,9 @@ from whence.engine.relational.scan import Scan as TableScan
 from whence.explain.ask import critical as algorithms
 from whence.explain.ask import trial as trying
 from whence.explain.ask.trial import Trial
-from whence.explain.derive.build import LIMIT
-from whence.explain.derive.extract import extract
-from whence.explain.derive.missing import why_not
+from whence.explain.derive.extractor import extract
+from whence.explain.derive.graph_builder import LIMIT
+from whence.explain.derive.why_not import why_not
 from whence.explain.graph import Derivations, Ints
 from whence.explain.show.answers import Contribution, Critical, Question, Reliability, Resilience
 from whence.model.codes import Codes, Dictionary, decode_value, encode_value, format_value
@@ -64,7 +64,7 @@ class Found:
 
 
 def why(runtime: Embedded, name: str, row: Row, columns: Mapping[str, Any], limit: int = LIMIT) -> Explanation:
-    """What is behind a row, or why it is not there."""
+    """Explain what is behind a row, or why it is not there."""
     from whence.explain.show.explanation import Explanation
 
     with looking_into(runtime, name) as catalog:
@@ -82,7 +82,7 @@ def why(runtime: Embedded, name: str, row: Row, columns: Mapping[str, Any], limi
 def _why_stream(
     runtime: Embedded, catalog: Catalog, name: str, row: Row, columns: Mapping[str, Any], limit: int
 ) -> Explanation:
-    """What a row of a stream came from, or that it is not there."""
+    """Explain what a row of a stream came from, or that it is not there."""
     from whence.explain.show.origins import Origins
 
     asked = _find_in_stream(catalog, name, row, columns)
@@ -96,7 +96,7 @@ def _why_stream(
 
 
 def trace(runtime: Embedded, name: str, tid: int | None, row: Row, columns: Mapping[str, Any]) -> Trace:
-    """The results that a row of a stream reached."""
+    """Find the results that a row of a stream reached."""
     with looking_into(runtime, name) as catalog:
         if not tracing.is_stream(catalog, name):
             raise CatalogError(f'"{name}" is no stream: trace follows rows of streams; why explains rows of any view')
@@ -107,37 +107,37 @@ def trace(runtime: Embedded, name: str, tid: int | None, row: Row, columns: Mapp
 
 
 def provenance(runtime: Embedded, view: str, source: str | None) -> pa.Table:
-    """Each result of a stream view beside each input behind it."""
+    """Return each result of a stream view beside each input behind it."""
     with looking_into(runtime, view) as catalog:
         return tracing.provenance(catalog, view, source)
 
 
 def critical(runtime: Embedded, name: str, row: Row, columns: Mapping[str, Any], limit: int = LIMIT) -> Critical:
-    """The base rows whose loss alone removes a row, or, of a view as a whole, takes rows along."""
+    """Find the base rows whose loss alone removes a row, or, of a view as a whole, takes rows along."""
     asked, trial = _asked(runtime, name, row, columns, limit, whole=row is None and not columns)
     if trial is not None:
-        return Critical(asked, *trying.losses(trial))
+        return Critical(asked, *trying.try_losses(trial))
     if asked.row is None:
-        return Critical(asked, *algorithms.ranking(asked.graph))
-    nodes = algorithms.critical(asked.graph)
+        return Critical(asked, *algorithms.rank_losses(asked.graph))
+    nodes = algorithms.find_critical(asked.graph)
     return Critical(asked, nodes, np.ones(len(nodes), np.int64))
 
 
 def resilience(runtime: Embedded, name: str, row: Row, columns: Mapping[str, Any]) -> Resilience:
-    """A smallest set of base rows whose loss removes a row."""
-    from whence.explain.ask.resilience import resilience as compute
+    """Find a smallest set of base rows whose loss removes a row."""
+    from whence.explain.ask.resilience import find_smallest_loss as compute
 
     asked, trial = _asked(runtime, name, row, columns)
-    return Resilience(asked, compute(asked.graph) if trial is None else trying.resilience(trial))
+    return Resilience(asked, compute(asked.graph) if trial is None else trying.try_resilience(trial))
 
 
 def contribution(runtime: Embedded, name: str, row: Row, columns: Mapping[str, Any], **options: Any) -> Contribution:
-    """How much each base row matters to a row."""
-    from whence.explain.ask.contribution import contribution as compute
+    """Compute how much each base row matters to a row."""
+    from whence.explain.ask.contribution import compute_contribution as compute
 
     _check_samples(**options)
     asked, trial = _asked(runtime, name, row, columns)
-    found = compute(asked.graph, **options) if trial is None else trying.contribution(trial, **options)
+    found = compute(asked.graph, **options) if trial is None else trying.try_contribution(trial, **options)
     return Contribution(asked, found)
 
 
@@ -149,15 +149,15 @@ def reliability(
     given: Mapping[str, float | str],
     **options: Any,
 ) -> Reliability:
-    """The probability of a row, when base rows are there independently of each other."""
-    from whence.explain.ask.reliability import reliability as compute
+    """Compute the probability of a row, when base rows are there independently of each other."""
+    from whence.explain.ask.reliability import compute_reliability as compute
 
     _check_samples(**options)
     asked, trial = _asked(runtime, name, row, columns)
     chances = probabilities(runtime, asked.graph, given)
     if trial is None:
         return Reliability(asked, compute(asked.graph, chances, **options))
-    return Reliability(asked, trying.reliability(trial, chances, **options))
+    return Reliability(asked, trying.try_reliability(trial, chances, **options))
 
 
 def _asked(
@@ -168,7 +168,7 @@ def _asked(
     limit: int = LIMIT,
     whole: bool = False,
 ) -> tuple[Question, Trial | None]:
-    """A row that must be there, or the `whole` view, with what is behind it; and with a trial, where that does not say
+    """Find a row that must be there, or the `whole` view, with what is behind it; and a trial, where that does not say
     everything and the tables are small enough to be tried."""
     with looking_into(runtime, name) as catalog:
         if tracing.is_stream(catalog, name):
@@ -194,7 +194,7 @@ def _asked(
 
 
 def probabilities(runtime: Embedded, graph: Derivations, given: Mapping[str, float | str]) -> Floats:
-    """The probability of each base row of a graph: one a table, or a column of it; 1 where nothing is said."""
+    """Return the probability of each base row of a graph: one per table, or a column of it; 1 where nothing is said."""
     chosen = _chosen(runtime.program, given)
     found = np.ones(len(graph.base))
     relations = graph.relation[graph.base]
@@ -208,7 +208,7 @@ def probabilities(runtime: Embedded, graph: Derivations, given: Mapping[str, flo
 
 
 def _chosen(program: Program, given: Mapping[str, float | str]) -> dict[str, float | str]:
-    """What is given, by the names of tables: probabilities, or columns that have them."""
+    """Return what is given, by the names of tables: probabilities, or columns that have them."""
     if not isinstance(given, Mapping):
         raise DataError(f"given is a dict of tables, each with a probability or a column, not {format_value(given)}")
     found: dict[str, float | str] = {}
@@ -268,7 +268,7 @@ def _extract(catalog: Catalog, name: str, rows: Codes | None, limit: int) -> Der
 
 
 def present(catalog: Catalog, name: str, row: Row, columns: Mapping[str, Any]) -> tuple[dict[str, Any], Codes]:
-    """A row that is meant and must be there, whole, and its codes."""
+    """Find the whole row that is meant and must be there; return it and its codes."""
     found = _find(catalog, name, row, columns)
     if found.codes is None:
         raise DataError(f"{name} has no row with {_text(found.row)}; why says what it lacks")
@@ -278,8 +278,8 @@ def present(catalog: Catalog, name: str, row: Row, columns: Mapping[str, Any]) -
 def _find_in_stream(
     catalog: Catalog, name: str, row: Row, columns: Mapping[str, Any], tid: Any = None
 ) -> tracing.TracedRow:
-    """The row of a stream that is meant, by some of its columns, or by its tid; `tid` among the columns is the tid if
-    no column is called so."""
+    """Find the row of a stream that is meant, by some of its columns, or by its tid; `tid` among the columns is the tid
+    if no column is called so."""
     schema = tracing.site_of(catalog).schema(name)
     given = dict(row if isinstance(row, Mapping) else columns)
     if tid is None and tracing.TID not in schema.names and tracing.TID in given:
@@ -301,7 +301,7 @@ def _find_in_stream(
 
 
 def _find(catalog: Catalog, name: str, row: Row, columns: Mapping[str, Any], explain: bool = False) -> Found:
-    """The row of a table or view that is meant by all or some of its columns."""
+    """Find the row of a table or view that is meant by all or some of its columns."""
     schema = (catalog.program.tables.get(name) or catalog.program.views[name]).schema
     given = _given(name, schema, row, columns)
     codes: dict[int, int] = {}
@@ -328,7 +328,7 @@ def _find(catalog: Catalog, name: str, row: Row, columns: Mapping[str, Any], exp
 
 
 def _given(name: str, schema: Schema, row: Row, columns: Mapping[str, Any]) -> dict[str, Any]:
-    """The values that were given, by column."""
+    """Return the values that were given, by column."""
     if row is not None and columns:
         raise DataError("give the row as `row=…` or by its columns, not both")
     if row is not None and not isinstance(row, Mapping):
@@ -353,7 +353,7 @@ def _given(name: str, schema: Schema, row: Row, columns: Mapping[str, Any]) -> d
 
 
 def _encoded(value: Any, schema: Schema, at: int, dictionary: Dictionary) -> int | None:
-    """The code of a value, None if it was never met; a reader adds nothing to the dictionary."""
+    """Return the code of a value, None if it was never met; a reader adds nothing to the dictionary."""
     column = schema.columns[at]
     scratch = Dictionary()
     try:
@@ -364,7 +364,7 @@ def _encoded(value: Any, schema: Schema, at: int, dictionary: Dictionary) -> int
 
 
 def _matching(catalog: Catalog, name: str, codes: Mapping[int, int]) -> Codes:
-    """The distinct rows that have these values."""
+    """Return the distinct rows that have these values."""
     operator = catalog.operator(name)
     if len(codes) == len(operator.schema):
         row = np.array([[codes[c] for c in range(len(codes))]], np.int64)
@@ -402,7 +402,7 @@ _TWINS: weakref.WeakKeyDictionary[Embedded, _Twin] = weakref.WeakKeyDictionary()
 
 @contextmanager
 def looking_into(runtime: Embedded, name: str) -> Iterator[Catalog]:
-    """The catalog to look into, at the last committed epoch, which stands still meanwhile."""
+    """Open the catalog to look into, at the last committed epoch, which stands still meanwhile."""
     with runtime.reading():
         runtime.schema(name)  # or it is an error
         catalog = runtime.catalog
@@ -411,7 +411,8 @@ def looking_into(runtime: Embedded, name: str) -> Iterator[Catalog]:
 
 
 def _twin(runtime: Embedded, name: str) -> Catalog:
-    """An embedded catalog with the same rows: of the tables and views that have to do with the one asked about."""
+    """Build an embedded catalog with the same rows: of the tables and views that have to do with the one asked
+    about."""
     kept, program = _TWINS.get(runtime), runtime.program
     if kept is None or kept.epoch != runtime.epoch or kept.program is not program:
         kept = _TWINS[runtime] = _Twin(runtime.epoch, program, {})
@@ -424,7 +425,7 @@ def _twin(runtime: Embedded, name: str) -> Catalog:
 
 
 def _copy(runtime: Embedded, views: list[str], tables: list[str]) -> Catalog:
-    """An embedded catalog of its own with these tables and views."""
+    """Build an embedded catalog of its own with these tables and views."""
     program, dictionary = runtime.program, Dictionary()
     dictionary.extend(0, runtime.dictionary.since(0))
     found = Catalog(runtime.recursion_limit, dictionary)
@@ -449,8 +450,8 @@ def _copy(runtime: Embedded, views: list[str], tables: list[str]) -> Catalog:
 
 
 def _around(program: Program, name: str) -> tuple[list[str], list[str]]:
-    """The views that a table or view has to do with, and their tables. How a view is planned depends on its readers,
-    so they are among them."""
+    """Return the views that a table or view has to do with, and their tables. How a view is planned depends on its
+    readers, so they are among them."""
     if name in program.tables:
         return [], [name]
     reads = {n: {x.view for x in walk(v.query) if isinstance(x, Ref)} for n, v in program.views.items()}

@@ -14,10 +14,10 @@ import numpy as np
 import pyarrow as pa
 
 from whence.connect.rows import to_arrow, to_columns
-from whence.explain.derive.build import LIMIT
-from whence.explain.retrieve.forward import forward_tids, traced_from
-from whence.explain.retrieve.graph import derivations
-from whence.explain.retrieve.pjoin import numbered, p_join, provenance_schema
+from whence.explain.derive.graph_builder import LIMIT
+from whence.explain.retrieve.forward import forward_tids, list_traced
+from whence.explain.retrieve.graph import build_graph
+from whence.explain.retrieve.pjoin import p_join, provenance_schema, rows_with_tids
 from whence.explain.retrieve.site import Site
 from whence.explain.show.trace import Reached, Trace
 from whence.model.codes import Codes, decode_value
@@ -39,7 +39,7 @@ def site_of(catalog: Catalog) -> Site:
 
 
 def is_stream(catalog: Catalog, name: str) -> bool:
-    """Whether a name is that of a stream, or of a view that is one."""
+    """Return whether a name is that of a stream, or of a view that is one."""
     site = site_of(catalog)
     return site.is_stream(name) or site.is_view(name)
 
@@ -48,14 +48,14 @@ def is_stream(catalog: Catalog, name: str) -> bool:
 
 
 def answer(runtime: Embedded, catalog: Catalog, call: TableFunctionCall, narrow: Narrow) -> pa.Table:
-    """The relation of a call in a query."""
+    """Return the relation of a call in a query."""
     if call.function == "late":
         return runtime.late(call.args[0])
     if call.function == "owed":
         return runtime.owed(call.args[0])
     site = site_of(catalog)
     if call.function == "numbered":
-        rows, schema = numbered(site, call.args[0])
+        rows, schema = rows_with_tids(site, call.args[0])
         return _arrow(rows, schema, site)
     view = call.args[0]
     source = site.source(view, call.args[1] if len(call.args) > 1 else None)
@@ -72,7 +72,7 @@ def answer(runtime: Embedded, catalog: Catalog, call: TableFunctionCall, narrow:
 
 
 def provenance(catalog: Catalog, view: str, source: str | None) -> pa.Table:
-    """`provenance(view, source)` as Arrow."""
+    """Return `provenance(view, source)` as Arrow."""
     site = site_of(catalog)
     source = site.source(view, source)
     return _arrow(p_join(site, view, source), provenance_schema(site, view, source), site)
@@ -96,7 +96,7 @@ class TracedRow:
 def find(
     catalog: Catalog, name: str, codes: Mapping[int, int] | None, tid: int | None, given: dict[str, Any]
 ) -> TracedRow:
-    """The row of a stream that is meant, by tid or by its columns; `codes` None: by a value that was never met."""
+    """Find the row of a stream that is meant, by tid or by its columns; `codes` None: by a value that was never met."""
     site = site_of(catalog)
     kept, schema = site.kept(name), site.schema(name)
     if tid is not None:
@@ -124,15 +124,15 @@ def _row(codes: Codes, schema: Schema, site: Site) -> dict[str, Any]:
 
 
 def lineage(catalog: Catalog, name: str, tid: int, limit: int = LIMIT) -> Derivations:
-    """The derivations of a row of a stream: the inputs it came from, all of them at once."""
-    return derivations(site_of(catalog), name, np.array([tid], np.int64), limit)
+    """Return the derivations of a row of a stream: the inputs it came from, all of them at once."""
+    return build_graph(site_of(catalog), name, np.array([tid], np.int64), limit)
 
 
 def trace(catalog: Catalog, stream: str, asked: TracedRow, epoch: int) -> Trace:
-    """The results that a row of a stream reached, in every view that is traced from it."""
+    """Find the results that a row of a stream reached, in every view that is traced from it."""
     site = site_of(catalog)
     assert asked.tid is not None
-    views = traced_from(site, stream)
+    views = list_traced(site, stream)
     if not views:
         raise CatalogError(
             f"no view is traced from \"{stream}\": make one WITH (provenance = 'lineage'), or 'covering' to have it "

@@ -68,14 +68,14 @@ class Difference:
         return _sorted(python_rows(self.going))
 
     def __len__(self) -> int:
-        """Rows that would come or go."""
+        """Count the rows that would come or go."""
         return int(self.coming.num_rows + self.going.num_rows)
 
     def __bool__(self) -> bool:
         return len(self) > 0
 
     def to_arrow(self) -> pa.Table:
-        """The rows that would go, then those that would come, with a last column `whence_op` of '-' and '+'."""
+        """Return the rows that would go, then those that would come, with a last column `whence_op` of '-' and '+'."""
         signs = pa.array(["-"] * self.going.num_rows + ["+"] * self.coming.num_rows, pa.string())
         return pa.concat_tables([self.going, self.coming]).append_column("whence_op", signs)
 
@@ -87,7 +87,7 @@ class Difference:
         }
 
     def lines(self, limit: int = SHOWN) -> Iterator[rich.text.Text]:
-        """As a diff: its name and how much changes, then at most so many rows."""
+        """Yield a diff: its name and how much changes, then at most `limit` rows."""
         import rich.text
 
         from whence.explain.show.tree import printable
@@ -137,15 +137,15 @@ class WhatIf(Mapping[str, Difference]):
 
     @property
     def changed(self) -> list[Difference]:
-        """The tables, and then the views, that would change."""
+        """Return the tables, and then the views, that would change."""
         return [change for change in (*self.tables.values(), *self._views.values()) if change]
 
     def to_arrow(self) -> dict[str, pa.Table]:
-        """A table for each table and view that would change."""
+        """Return a table for each table and view that would change."""
         return {change.name: change.to_arrow() for change in self.changed}
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything that would change: `{"epoch": 7, "tables": {name: {"deleted": [row], "inserted": [row]}},
+        """Return everything that would change: `{"epoch": 7, "tables": {name: {"deleted": [row], "inserted": [row]}},
         "views": …}`, rows as dicts."""
         return {
             "epoch": self.epoch,
@@ -154,15 +154,15 @@ class WhatIf(Mapping[str, Difference]):
         }
 
     def to_html(self, path: str | Path | None = None) -> str:
-        """One page with a table for each change; written to `path` if that is given."""
-        from whence.explain.show.page import written
+        """Write one page with a table for each change; to `path` if that is given."""
+        from whence.explain.show.page import write_out
         from whence.explain.show.table_page import changes_page
 
         changes = [(c.name, c.name in self.tables, c.columns, c.deleted, c.inserted) for c in self.changed]
-        return written(changes_page(changes, self.epoch), path)
+        return write_out(changes_page(changes, self.epoch), path)
 
     def text(self, limit: int = SHOWN) -> rich.text.Text:
-        """As a diff, at most so many rows of each."""
+        """Write a diff, at most `limit` rows of each."""
         import rich.text
 
         lines = [line for change in self.changed for line in change.lines(limit)]
@@ -199,7 +199,7 @@ class Writes:
 def suppose(
     runtime: Embedded, writes: Writes, encode: Encode, fetch: Fetch, views: Iterable[str] | None = None
 ) -> WhatIf:
-    """What some writes would change, in these views or in all of them; `fetch` reads rows that are in files."""
+    """Compute what some writes would change, in these views or in all of them; `fetch` reads rows that are in files."""
     writes = writes.checked()
     script = statements.writes_of(runtime, writes.sql)
     asked = _asked(runtime, views)
@@ -262,7 +262,7 @@ def _change(runtime: Embedded, name: str, batch: Batch | None) -> Difference:
 
 
 def _updates(given: Any, table: str) -> Iterator[tuple[Mapping[str, Any], Any]]:
-    """(new values, where), or a list of such pairs."""
+    """Yield pairs of new values and where, given one or a list of them."""
     for one in given if isinstance(given, list) else [given]:
         if isinstance(one, Mapping):
             yield one, None
@@ -279,5 +279,5 @@ def _name(name: object) -> str:
 
 
 def _sorted(rows: list[Row]) -> list[Row]:
-    """In the order of their values, NULLs last."""
+    """Sort rows by their values, NULLs last."""
     return sorted(rows, key=lambda row: [(value is None, 0 if value is None else value) for value in row])

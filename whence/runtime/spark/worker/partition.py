@@ -334,7 +334,7 @@ class Partition:
 
     def backward_tids(self, view: str, source: str | None, wanted: Codes) -> dict[str, Ragged]:
         """The tids behind results of a stream view; all tids are of this share."""
-        from whence.explain.retrieve.behind import backward_tids
+        from whence.explain.retrieve.backward import backward_tids
 
         return backward_tids(self._site(), view, wanted, source)
 

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from whence.engine.core.dataflow import Dataflow
-from whence.explain.derive.body_matcher import BodyMatcher, equal_to_constant
-from whence.explain.derive.extract import Extractor
+from whence.explain.derive.body_matcher import BodyMatcher, find_constant
+from whence.explain.derive.extractor import Extractor
+from whence.explain.derive.grouped_query import peel_groups
 from whence.explain.derive.parts import Part, Wanted
-from whence.explain.derive.peeling import peeled
-from whence.explain.derive.streams import reads_streams
-from whence.explain.derive.wording import said, value_text
+from whence.explain.derive.sql_text import write_expr, write_value
+from whence.explain.derive.stream_tables import list_streams
 from whence.model.codes import Codes, Dictionary, decode_value, encode_value
 from whence.model.errors import DataError
 from whence.model.types import Schema
@@ -53,7 +53,7 @@ def why_not(
         schema = program.tables[name].schema
         return [asked.nothing(name, schema, _codes(given, schema, dictionary), flow.tables[name].contents().rows)]
     view = program.views[name]
-    if streams := reads_streams(view.query, program, planned):
+    if streams := list_streams(view.query, program, planned):
         return [f"there is no such row now; {name} is made of what comes in {', '.join(streams)}"]
     return asked.view(name, view.query, view.schema, _codes(given, view.schema, dictionary))
 
@@ -73,7 +73,7 @@ def _codes(given: Mapping[str, Any], schema: Schema, dictionary: Dictionary) -> 
         code = encode_value(value, schema.types[at], scratch)
         known = scratch.translated(code, schema.types[at], dictionary)
         code = _NOWHERE if known is None else known
-        found[at] = _Value(code, value_text(value))
+        found[at] = _Value(code, write_value(value))
     return found
 
 
@@ -89,7 +89,7 @@ class _Asked:
 
     def view(self, name: str, query: Node, schema: Schema, given: dict[int, _Value]) -> list[str]:
         """Return one sentence for each way to a row of a view."""
-        top = peeled(query, lambda name: None)
+        top = peel_groups(query, lambda name: None)
         if isinstance(top, tuple):
             return self._group(name, schema, *top, given)
         if isinstance(query, TopK):
@@ -162,14 +162,14 @@ class _Asked:
         return f"{self._name(body.sources[number])}.{own}" if len(body.sources) > 1 else own
 
     def _said(self, body: Body, expr: Expr) -> str:
-        return said(expr, lambda index: self._column(body, index))
+        return write_expr(expr, lambda index: self._column(body, index))
 
     def _known(self, body: Body, given: dict[int, _Value]) -> dict[int, _Value]:
         """Return the columns whose value is known, from what the row says, constants and equalities."""
         found = {e.index: v for c, v in given.items() if isinstance(e := body.out[c], Col)}
         equal = []
         for test in body.tests:
-            if (pair := equal_to_constant(test)) is not None:
+            if (pair := find_constant(test)) is not None:
                 found.setdefault(pair[0].index, self._literal(pair[1].value, pair[1].type))
             match test:
                 case Call(op="=" | "is_not_distinct", args=(Col() as a, Col() as b)) if a.type == b.type:
@@ -203,16 +203,16 @@ class _Asked:
             if not isinstance(expr := body.out[column], Col):
                 made = self.extractor.query.value(expr, rows)
                 if not (made == value.code).any():
-                    other = value_text(decode_value(int(made[0]), expr.type, self.dictionary))
+                    other = write_value(decode_value(int(made[0]), expr.type, self.dictionary))
                     return f"{story or 'it is a constant'}, but then {schema.names[column]} is {other}"
                 rows = rows[made == value.code]
         return f"{story}, but not all of it together"
 
     def _literal(self, value: Any, type: Any) -> _Value:
         try:
-            return _Value(encode_value(value, type, self.dictionary), value_text(value))
+            return _Value(encode_value(value, type, self.dictionary), write_value(value))
         except DataError:
-            return _Value(_NOWHERE, value_text(value))
+            return _Value(_NOWHERE, write_value(value))
 
     def _take_up(self, matcher: BodyMatcher, number: int, known: Mapping[int, _Value], story: str) -> tuple[str, bool]:
         """Join one more source; return what there is to say so far, and whether nothing is left."""
@@ -240,7 +240,7 @@ class _Asked:
         shown = []
         for column in sorted(columns_of(test)):
             type = body.sources[body.owner()[column]].schema.types[column - body.offsets()[body.owner()[column]]]
-            value = value_text(decode_value(int(rows[0, column]), type, self.dictionary))
+            value = write_value(decode_value(int(rows[0, column]), type, self.dictionary))
             shown.append(f"{self._column(body, column)} = {value}")
         example = f" ({'for example ' if len(rows) > 1 else ''}{', '.join(shown)})" if shown else ""
         of = "" if len(rows) == 1 else " of any of them"
@@ -264,9 +264,9 @@ class _Asked:
         if len(rows) > 1:
             return [f"{name} has {len(rows):,} groups for this row, none with these values"]
         values = [decode_value(int(c), t, self.dictionary) for c, t in zip(rows[0], node.schema.types, strict=True)]
-        told = ", ".join(f"{n} = {value_text(v)}" for n, v in zip(names, values, strict=True))
+        told = ", ".join(f"{n} = {write_value(v)}" for n, v in zip(names, values, strict=True))
         if tests is not None and self.extractor.query.value(tests, rows)[0] != 1:
-            return [f"its group is ({told}), for which {said(tests, lambda c: names[c])} is not true"]
+            return [f"its group is ({told}), for which {write_expr(tests, lambda c: names[c])} is not true"]
         return [f"its group is there with other values: {told}"]
 
 

@@ -34,9 +34,9 @@ class FrontierPlan:
     width: int
 
 
-def plan(equations: System, widest: int) -> FrontierPlan | None:
+def plan_frontier(equations: System, widest: int) -> FrontierPlan | None:
     """Order the variables of a system with at most one node per body; None if no frontier is narrow enough."""
-    arcs = arcs_of(equations)
+    arcs = list_arcs(equations)
     near: dict[int, set[int]] = defaultdict(set)
     for pairs in arcs.values():
         ends = {v for pair in pairs for v in pair if v > GROUND}
@@ -51,7 +51,7 @@ def plan(equations: System, widest: int) -> FrontierPlan | None:
     return found if found is not None and found.width <= widest else None
 
 
-def arcs_of(equations: System) -> dict[int, list[tuple[int, int]]]:
+def list_arcs(equations: System) -> dict[int, list[tuple[int, int]]]:
     """List the arcs of each variable, from head to body; a body with several variables is a chain of arcs. Arcs without
     a variable have the negative numbers."""
     number = {equations.root: ROOT}

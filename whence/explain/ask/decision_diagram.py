@@ -24,8 +24,8 @@ from oxidd.bdd import BDDManager
 from oxidd.util import DDMemoryError
 
 from whence.explain.ask.evaluate import Evaluator
-from whence.explain.ask.ordering import FrontierPlan, plan
-from whence.explain.ask.simplify import Body, Floats, System, simplify, system
+from whence.explain.ask.frontier_order import FrontierPlan, plan_frontier
+from whence.explain.ask.simplify import Body, Floats, System, build_system, simplify
 from whence.explain.ask.tally import Scale
 from whence.explain.graph import Ints
 from whence.explain.kernels import diagram
@@ -69,22 +69,22 @@ class DecisionDiagram:
         return self.system.gradient(chances, outer)
 
 
-def function(evaluator: Evaluator, limit: int = LIMIT, pair: Floats | None = None) -> DecisionDiagram:
+def build_diagram(evaluator: Evaluator, limit: int = LIMIT, pair: Floats | None = None) -> DecisionDiagram:
     """Build the decision diagram of the first root. With `pair`, the probabilities of base rows, only its probability
     for these is right (see `simplify`), base rows that are certain or impossible are left out, and it is often far
     smaller."""
     if len(evaluator.graph.head) > MOST:
         raise DiagramTooLarge(f"the row has more than {MOST:,} derivations below it")
     if pair is None:
-        equations = simplify(system(evaluator))
+        equations = simplify(build_system(evaluator))
     else:
         sure, never = np.flatnonzero(pair == 1), np.flatnonzero(pair == 0)
-        equations = simplify(system(evaluator, sure.astype(np.int32), never.astype(np.int32)), pair)
+        equations = simplify(build_system(evaluator, sure.astype(np.int32), never.astype(np.int32)), pair)
     if equations.constant is not None:
         return _constant(equations, equations.constant)
     if equations.linear:
         return _network(equations, limit)
-    return _Diagrams(equations, evaluator, limit).function()
+    return _Diagrams(equations, evaluator, limit).build_diagram()
 
 
 def _constant(equations: System, value: bool) -> DecisionDiagram:
@@ -94,7 +94,7 @@ def _constant(equations: System, value: bool) -> DecisionDiagram:
 
 
 def _network(equations: System, limit: int) -> DecisionDiagram:
-    found = plan(equations, WIDEST)
+    found = plan_frontier(equations, WIDEST)
     if found is None:
         raise DiagramTooLarge(f"the frontier of the row's derivations is more than {WIDEST} nodes wide")
     level, low, high = frontier(
@@ -125,7 +125,7 @@ class _Diagrams:
         self.order = _depth_first(equations)
         self.place = {v: i for i, v in enumerate(self.order)}
 
-    def function(self) -> DecisionDiagram:
+    def build_diagram(self) -> DecisionDiagram:
         for capacity in sorted({min(1 << 16, self.limit), self.limit}):
             try:
                 return self._compile(capacity)

@@ -9,7 +9,7 @@ from whence.plan.algebra.expressions import Call, Cast, Col, Expr, substitute
 from whence.plan.algebra.logical import Aggregate, Distinct, Node, Project, Ref, Select
 
 
-def peeled(query: Node, inlined: Callable[[str], Node | None]) -> tuple[Aggregate, Expr | None, list[Expr]] | None:
+def peel_groups(query: Node, inlined: Callable[[str], Node | None]) -> tuple[Aggregate, Expr | None, list[Expr]] | None:
     """Return the aggregate of a query that is nothing but selections and projections over it, the condition on its
     groups, and the columns over them. `inlined` gives the queries of views that may be looked into."""
     above = []
@@ -33,7 +33,7 @@ def peeled(query: Node, inlined: Callable[[str], Node | None]) -> tuple[Aggregat
     return query, test, out
 
 
-def same_code(expr: Expr) -> int | None:
+def find_same_code(expr: Expr) -> int | None:
     """Return the column that an expression has the code of, wherever it is not an error; None if there is none."""
     while isinstance(expr, Cast) and not expr.lenient:
         to, of = expr.type, expr.arg.type

@@ -1,6 +1,6 @@
 """From rows of a view to the derivations behind them, down to rows of base tables.
 
-A recursive component is taken apart by its own rules (`components.py`), every other query by evaluating it over the
+A recursive component is taken apart by its own rules (`cone.py`), every other query by evaluating it over the
 rows that matter, each result row with the rows it came from (`plan_evaluator.py`). Both leave rows of other views open:
 those are taken apart in turn, all of one view at once, until only base rows and absences are left.
 
@@ -16,11 +16,11 @@ import numpy as np
 
 from whence.engine.core.dataflow import Dataflow
 from whence.engine.recursion.fixpoint import Fixpoint
-from whence.explain.derive.build import LIMIT, GraphBuilder, GraphRows
-from whence.explain.derive.components import Cone, Outside
+from whence.explain.derive.cone import Cone, Outside
+from whence.explain.derive.graph_builder import LIMIT, GraphBuilder, GraphRows
 from whence.explain.derive.parts import Wanted
 from whence.explain.derive.plan_evaluator import PlanEvaluator, is_monotone
-from whence.explain.derive.streams import StreamTables
+from whence.explain.derive.stream_tables import StreamTables
 from whence.explain.graph import Derivations, Ints
 from whence.model.codes import Codes, Dictionary
 from whence.plan.algebra.logical import Node, Ref, Scan, walk

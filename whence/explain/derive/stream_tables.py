@@ -110,7 +110,7 @@ class StreamTables:
         return found
 
 
-def reads_streams(node: Node, program: Program, planned: Program) -> list[str]:
+def list_streams(node: Node, program: Program, planned: Program) -> list[str]:
     """List the streams that a query as it was bound reads itself, and views that are streams."""
     found = []
     for n in walk(node):

@@ -17,7 +17,7 @@ from whence.engine.recursion.fixpoint import Fixpoint
 from whence.engine.recursion.kernels import store as st
 from whence.engine.recursion.kernels.search import GATHER
 from whence.engine.recursion.slot_store import SlotStore
-from whence.explain.derive.build import GraphBuilder
+from whence.explain.derive.graph_builder import GraphBuilder
 from whence.explain.graph import Ints
 from whence.explain.kernels import cone as ck
 from whence.model.codes import Codes

@@ -90,11 +90,11 @@ class GraphBuilder:
         """Return the node of each row, and which of them are new (positions of first occurrences)."""
         known = rows.count
         if rows.table is None and 4 * len(codes) >= known:  # not many more than are asked for: number them all
-            number, first = numbered(np.concatenate([rows.cells, codes]) if known else codes)
+            number, first = number_distinct(np.concatenate([rows.cells, codes]) if known else codes)
             fresh = first[known:] - known
             self.append(rows, codes[fresh])
             return rows.nodes[number[known:]], fresh
-        number, first = numbered(codes)
+        number, first = number_distinct(codes)
         if rows.table is None:
             rows.table = Table(rows.width)
             rows.table.apply(Batch(rows.cells, np.ones(rows.count, np.int64), True))
@@ -161,7 +161,7 @@ class GraphBuilder:
         start = np.zeros(len(head) + 1, np.int64)
         np.cumsum(size, out=start[1:])
         if not plain[relation].any():  # else `contract` sorts them
-            head, step, start, body = sorted_by_head(head, step, size, body)
+            head, step, start, body = sort_by_head(head, step, size, body)
         graph = Derivations(
             relations=self.relations,
             relation=relation,
@@ -198,7 +198,7 @@ class GraphBuilder:
         return head, np.concatenate(steps), size, body
 
 
-def sorted_by_head(head: Ints, step: Ints, size: Codes, body: Ints) -> tuple[Ints, Ints, Codes, Ints]:
+def sort_by_head(head: Ints, step: Ints, size: Codes, body: Ints) -> tuple[Ints, Ints, Codes, Ints]:
     """Sort derivations by their heads, as `Derivations` has them."""
     start = np.zeros(len(head) + 1, np.int64)
     np.cumsum(size, out=start[1:])
@@ -210,7 +210,7 @@ def sorted_by_head(head: Ints, step: Ints, size: Codes, body: Ints) -> tuple[Int
     return head.astype(np.int32), step.astype(np.int32), start, body.astype(np.int32)
 
 
-def numbered(rows: Codes) -> tuple[Codes, Codes]:
+def number_distinct(rows: Codes) -> tuple[Codes, Codes]:
     """Number rows, equal ones alike; return the numbers, and where each first occurs."""
     if rows.shape[1] == 0 or len(rows) < 2:
         return np.zeros(len(rows), np.int64), np.zeros(min(1, len(rows)), np.int64)

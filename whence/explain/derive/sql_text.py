@@ -8,10 +8,10 @@ from typing import Any
 from whence.plan.algebra.expressions import Call, Case, Cast, Col, Expr, Lit, Udf
 
 
-def value_text(value: Any) -> str:
+def write_value(value: Any) -> str:
     """Write a value as SQL writes it.
 
-    >>> value_text("it's"), value_text(None), value_text(True), value_text(3)
+    >>> write_value("it's"), write_value(None), write_value(True), write_value(3)
     ("'it''s'", 'NULL', 'TRUE', '3')
     """
     if value is None:
@@ -24,43 +24,44 @@ def value_text(value: Any) -> str:
     return f"'{text:.80}'"
 
 
-def said(expr: Expr, name: Callable[[int], str]) -> str:
+def write_expr(expr: Expr, name: Callable[[int], str]) -> str:
     """Write an expression, its columns by name.
 
     >>> from whence.model.types import BOOLEAN, INTEGER
     >>> test = Call(BOOLEAN, "not", (Call(BOOLEAN, "<", (Col(INTEGER, 0), Lit(INTEGER, 3))),))
-    >>> said(test, lambda column: f"c{column}")
+    >>> write_expr(test, lambda column: f"c{column}")
     'NOT (c0 < 3)'
     """
     match expr:
         case Col():
             return name(expr.index)
         case Lit():
-            return value_text(expr.value)
+            return write_value(expr.value)
         case Cast():
-            return said(expr.arg, name)
+            return write_expr(expr.arg, name)
         case Udf():
-            return f"{expr.name}({', '.join(said(a, name) for a in expr.args)})"
+            return f"{expr.name}({', '.join(write_expr(a, name) for a in expr.args)})"
         case Case():
-            arms = " ".join(f"WHEN {said(c, name)} THEN {said(v, name)}" for c, v in expr.branches)
-            return f"CASE {arms} ELSE {said(expr.default, name)} END"
+            arms = " ".join(f"WHEN {write_expr(c, name)} THEN {write_expr(v, name)}" for c, v in expr.branches)
+            return f"CASE {arms} ELSE {write_expr(expr.default, name)} END"
         case Call(op="not", args=(Call(op="is_null", args=(arg,)),)):
-            return f"{said(arg, name)} IS NOT NULL"
+            return f"{write_expr(arg, name)} IS NOT NULL"
         case Call(op="not", args=(arg,)):
-            return f"NOT ({said(arg, name).removeprefix('(').removesuffix(')') if _binary(arg) else said(arg, name)})"
+            text = write_expr(arg, name)
+            return f"NOT ({text.removeprefix('(').removesuffix(')') if _binary(arg) else text})"
         case Call(op="is_null", args=(arg,)):
-            return f"{said(arg, name)} IS NULL"
+            return f"{write_expr(arg, name)} IS NULL"
         case Call(op="is_not_distinct" | "is_distinct" as op, args=(a, b)):
-            return f"{said(a, name)} IS {'NOT ' if 'not' in op else ''}DISTINCT FROM {said(b, name)}"
+            return f"{write_expr(a, name)} IS {'NOT ' if 'not' in op else ''}DISTINCT FROM {write_expr(b, name)}"
         case Call(op="in", args=(value, *items)):
-            return f"{said(value, name)} IN ({', '.join(said(i, name) for i in items)})"
+            return f"{write_expr(value, name)} IN ({', '.join(write_expr(i, name) for i in items)})"
         case Call(op="and" | "or" as op):
-            return "(" + f" {op.upper()} ".join(said(a, name) for a in expr.args) + ")"
+            return "(" + f" {op.upper()} ".join(write_expr(a, name) for a in expr.args) + ")"
         case Call() if _binary(expr):
             a, b = expr.args
             return f"{_inner(a, name)} {expr.op.upper()} {_inner(b, name)}"
         case Call():
-            return f"{expr.op.upper()}({', '.join(said(a, name) for a in expr.args)})"
+            return f"{expr.op.upper()}({', '.join(write_expr(a, name) for a in expr.args)})"
     return str(expr)
 
 
@@ -69,4 +70,4 @@ def _binary(expr: Expr) -> bool:
 
 
 def _inner(expr: Expr, name: Callable[[int], str]) -> str:
-    return f"({said(expr, name)})" if _binary(expr) else said(expr, name)
+    return f"({write_expr(expr, name)})" if _binary(expr) else write_expr(expr, name)
