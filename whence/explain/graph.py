@@ -1,4 +1,4 @@
-"""The derivations behind some rows, as one graph: what every question in this room is asked of.
+"""The derivations behind some rows, as one graph that every question is asked of.
 
 Nodes are rows: of base tables, of views, and of steps in between that have no name of their own. A derivation says that
 its head is there if all of its body is. A node without derivations is a **leaf**: a row of a base table, or the absence
@@ -8,7 +8,7 @@ of a row. What is there when some base rows are lost is the least fixpoint:
     an absence      always (what is not there does not appear by losing rows; where it could, `exact` is False)
     a tallied node  if its aggregates over the body that is left are what they were, or pass its test (it has one
                     derivation)
-    any other node  if all of the body of one of its derivations is there; nodes in a circle do not keep each other
+    any other node  if all of the body of one of its derivations is there; nodes in a cycle do not keep each other
 
 So without tallies the function of a node over base rows is monotone. A base row is a distinct row of a table; losing it
 is losing all its copies.

@@ -1,4 +1,4 @@
-"""How much each base row matters to a row.
+"""Contributions: how much each base row matters to a row (Shapley and Banzhaf values).
 
     Banzhaf   of all losses of other base rows, the share in which this one decides
     Shapley   of all orders in which base rows could be added, the share in which the row comes with this one

@@ -1,9 +1,9 @@
-"""The exact function of a row as a decision diagram, if it fits.
+"""Decision diagrams: the exact function of a row, if it fits.
 
 The cone is made smaller first (`simplify.py`). What is left is compiled in one of two ways:
 
     one node a body     paths in a network: the frontier of decided arcs (`kernels/frontier.py`)
-    otherwise           least fixpoints of decision diagrams by oxidd, one circle of nodes after another; a tally by
+    otherwise           least fixpoints of decision diagrams by oxidd, one cycle of nodes after another; a tally by
                         going through its elements with the sums so far
 
 Either way the result is arrays (variable, low, high) with parents before children, over which probabilities and slopes
@@ -138,29 +138,29 @@ class _Diagrams:
         manager.add_vars(max(len(self.order), 1))
         self.known: dict[int, Any] = {v: manager.var(i) for i, v in enumerate(self.order)}
         self.true, self.false = manager.true(), manager.false()
-        for circle in _circles(self.equations):
-            if len(circle) == 1 and circle[0] in self.equations.tallied:
-                self.known[~circle[0]] = self._tally(circle[0])
+        for component in _components(self.equations):
+            if len(component) == 1 and component[0] in self.equations.tallied:
+                self.known[~component[0]] = self._tally(component[0])
                 continue
-            self._fixpoint(circle)
+            self._fixpoint(component)
         return self._listed(manager, self.known[~self.equations.root])
 
     def _value(self, item: int) -> Any:
         """Return the function of a variable or node; absences among the elements of tallies are always there."""
         return self.known.get(item, self.true)
 
-    def _fixpoint(self, circle: list[int]) -> None:
+    def _fixpoint(self, component: list[int]) -> None:
         """Compute the least fixpoint of some equations, from false upwards; nodes whose bodies changed are looked at
         again."""
-        for n in circle:
+        for n in component:
             self.known[~n] = self.false
         users: dict[int, set[int]] = defaultdict(set)
-        for n in circle:
+        for n in component:
             for b in self.equations.bodies[n]:
                 for v in b:
                     if v < 0:
                         users[~v].add(n)
-        todo = list(circle)
+        todo = list(component)
         while todo:
             n = todo.pop(0)
             found = self.known[~n]
@@ -236,7 +236,7 @@ def _depth_first(equations: System) -> list[int]:
     return list(order)
 
 
-def _circles(equations: System) -> list[list[int]]:
+def _components(equations: System) -> list[list[int]]:
     """Find the strongly connected components below the root, bodies before heads."""
     down = {n: sorted({~v for b in bodies for v in b if v < 0}) for n, bodies in equations.bodies.items()}
     for n, elements in equations.tallied.items():

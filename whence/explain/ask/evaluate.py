@@ -1,8 +1,8 @@
-"""What is there when some base rows are lost: the meaning of derivations, computed.
+"""Evaluate derivations: which rows are there when some base rows are lost.
 
 64 cases at a time are the bits of one word a node. Without tallies one least fixpoint gives all nodes. A tally is
 compared when everything below it is known, so nodes are taken level by level, a level for each tally on the way; a
-tally in a circle has no meaning and is refused.
+tally in a cycle has no meaning and is refused.
 
 Cost: a pass over the derivations for each round of the fixpoint, for 64 cases.
 """

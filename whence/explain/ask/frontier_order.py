@@ -1,4 +1,4 @@
-"""In which order the arcs of a network are decided, so that its frontier stays narrow.
+"""Order the arcs of a network so that the frontier of its decision diagram stays narrow.
 
 Vertices are placed one after another, each time the one next to the frontier that leaves the narrowest frontier.
 Several starts are tried and the one whose frontiers promise the fewest states is taken. A variable is decided when the

@@ -1,4 +1,4 @@
-"""The probability that a row is there when base rows are there independently of each other.
+"""Reliability: the probability that a row is there when base rows are there independently of each other.
 
 Exact by a weighted sum over the decision diagram of its function, if that fits (`decision_diagram.py`); else sampled.
 When nothing is not monotone, sampling leaves out what is known: with all of one witness the row is there, so only

@@ -1,4 +1,4 @@
-"""The least number of base rows whose loss removes a row, and one such set.
+"""Resilience: the least number of base rows whose loss removes a row, and one such set.
 
 Without tallies a set of losses removes the row exactly if it meets every minimal witness. Three ways, each exact where
 it ends:

@@ -1,4 +1,4 @@
-"""Smaller equations for the same row: what is left of a cone when everything that cannot matter is gone.
+"""Simplify the equations of a row: drop everything that cannot matter.
 
 A `System` has a set of bodies for each node; a body is a set of variables (from 0 on) and nodes (`~n`, below 0). All
 rewrites keep the function of the root, the least fixpoint:

@@ -1,4 +1,4 @@
-"""Aggregates under loss: when is a group's result what it was, though some of its rows are gone?
+"""Aggregates under loss: whether a group's result is what it was, though some of its rows are gone.
 
 For most aggregates that is monotone in the rows that are left, and they become ordinary nodes (`plain`):
 

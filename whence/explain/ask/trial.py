@@ -1,9 +1,9 @@
-"""Questions answered by trying: base rows are taken out of a copy of the database, and put back.
+"""Trials: questions answered by taking base rows out of a copy of the database, and putting them back.
 
 For rows whose derivations do not say everything (`Derivations.exact`): a group that keeps a row by another value, an
-OFFSET, a negation of a negation. The copy is a dataflow of its own, so nobody waits, and each trial is an epoch that is
-undone: it costs what the loss changes. Every base row of the tables that the view reads is a variable here, since any
-may matter. All sets of rows are tried where they are few; else what is found is bounded or sampled, and says so.
+OFFSET, a negation of a negation. The copy is a dataflow of its own, so no writer waits, and each trial is an epoch that
+is undone: it costs what the loss changes. Every base row of the tables that the view reads is a variable here, since
+any may matter. All sets of rows are tried where they are few; else what is found is bounded or sampled, and says so.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FEW = 10  # base rows of which all sets are tried
 
 
 class Trial:
-    """A row of a view in a dataflow that nobody else uses."""
+    """A row of a view in a dataflow of its own."""
 
     def __init__(self, flow: Dataflow, dictionary: Dictionary, view: str, schema: Schema, rows: Codes) -> None:
         self._flow, self._view, self._rows = flow, view, rows

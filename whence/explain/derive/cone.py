@@ -1,8 +1,8 @@
-"""Recursive components taken apart: the derivations of their rows, all of them, from the fixpoint's own store.
+"""Take recursive components apart: all derivations of their rows, from the fixpoint's own store.
 
 A row of a component is known by its slot. Rows are asked for at any time and get their nodes at once; `Cone.spread`
 then finds the derivations of all that were asked for, and of all rows in those, by the backward plans of the rules
-(`kernels/cone.py`). Rows of external relations are left to whoever asked: they come from queries outside.
+(`kernels/cone.py`). Rows of external relations are left to the extractor: they come from queries outside.
 """
 
 from __future__ import annotations

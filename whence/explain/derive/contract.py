@@ -1,8 +1,8 @@
-"""Graphs without detours: rows that are only in between, and say nothing of their own, are skipped.
+"""Contract a graph: skip rows in between that say nothing of their own.
 
 Law: the function of every node that stays is what it was. A row in between with one derivation stands for its body, so
-the body takes its place; a row whose only derivation is one row in between, which nobody else uses, takes over what
-that one has. Rows in between never form a circle.
+the body takes its place; a row whose only derivation is one row in between, which nothing else uses, takes over what
+that one has. Rows in between never form a cycle.
 """
 
 from __future__ import annotations
@@ -69,10 +69,10 @@ class _Work:
         np.cumsum(self.size, out=start[1:])
         self.size, self.body, changed = splice.splice(stays, start, self.body, skip, own)
         self.head, self.step = self.head[stays], self.step[stays]
-        self._say_anew(np.flatnonzero(changed))
+        self._rename_rules(np.flatnonzero(changed))
         self.keep &= ~skip
 
-    def _say_anew(self, changed: Codes) -> None:
+    def _rename_rules(self, changed: Codes) -> None:
         """Name the rules of derivations that now stand on other relations."""
         graph = self.graph
         start = np.cumsum(self.size) - self.size
@@ -109,7 +109,7 @@ class _Work:
         stays = np.ones(len(self.head), bool)
         stays[at] = False
         moved = above[self.head] >= 0
-        self._rename(moved, above)
+        self._rename_heads(moved, above)
         self.head = np.where(moved, above[self.head], self.head).astype(np.int32)
         for b, h in zip(below.tolist(), above[below].tolist(), strict=True):
             if b in self.tallies:
@@ -118,7 +118,7 @@ class _Work:
         self.keep[below] = False
         return True
 
-    def _rename(self, moved: Mask, above: Ints) -> None:
+    def _rename_heads(self, moved: Mask, above: Ints) -> None:
         """Name the rules that now lead to another relation."""
         relations, graph = self.graph.relations, self.graph
         at = np.flatnonzero(moved)

@@ -1,4 +1,4 @@
-"""From rows of a view to the derivations behind them, down to rows of base tables.
+"""Extract derivations: from rows of a view down to rows of base tables.
 
 A recursive component is taken apart by its own rules (`cone.py`), every other query by evaluating it over the
 rows that matter, each result row with the rows it came from (`plan_evaluator.py`). Both leave rows of other views open:
@@ -43,7 +43,7 @@ def extract(
 ) -> Derivations:
     """Return the derivations behind rows of a table or view that are there, or behind all of its rows.
 
-    `program` is as users wrote it and `planned` as it runs. Nobody may change the dataflow meanwhile."""
+    `program` is as users wrote it and `planned` as it runs. The dataflow must not change meanwhile."""
     found = Extractor(flow, program, planned, dictionary, limit)
     if rows is None:
         rows = found.contents(name)[0]

@@ -1,4 +1,4 @@
-"""Derivations put together: rows become nodes, once each, a column at a time.
+"""Build the graph of derivations: rows become nodes, once each, a column at a time.
 
 Invariant: a node is a place in one relation; the nodes of a relation are numbered in the order they came. Nothing here
 is done row by row in Python: rows are told apart by hashing whole arrays, derivations are kept in blocks of one shape.

@@ -1,4 +1,4 @@
-"""Queries straight over groups: the aggregate, the condition on its groups, and the result's columns over them."""
+"""Queries directly over groups: the aggregate, the condition on its groups, and the result's columns over them."""
 
 from __future__ import annotations
 

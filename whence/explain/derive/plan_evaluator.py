@@ -1,4 +1,4 @@
-"""Queries evaluated so that every result row knows the rows it came from.
+"""Evaluate queries so that every result row knows the rows it came from.
 
 A query gives **parts**: rows side by side with, for each of its sources, which row of that source stands behind them. A
 row of a part is one way in which that result row comes about, with a weight, the number of its copies. `Wanted` says

@@ -1,4 +1,4 @@
-"""Streams under relations: what a relational view reads of a stream is base rows, as far as it is known what they were.
+"""Streams under relations: what a relational view reads of a stream is base rows, as far as they are known.
 
 A part of a plan that makes a relation of a stream (`StreamToRelation`, `Latest`) is taken for a table of its rows,
 named after the stream or the stream view; of what is in between, such as windows that have no view, after the streams

@@ -1,4 +1,4 @@
-"""Taking rows out of bodies, see `explain/derive/contract.py`."""
+"""Take rows in between out of bodies, for `explain/derive/contract.py`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tids behind results, however their view is traced.
+"""Backward lineage: the tids behind results, however their view is traced.
 
 | the view keeps     | they are |
 |--------------------|----------|

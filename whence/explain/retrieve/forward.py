@@ -1,4 +1,4 @@
-"""Forward: the results that an input reached.
+"""Forward lineage: the results that an input reached.
 
 A result may have come from a tid only if the tid is in its interval; of those results the tids are looked up, or
 replayed. Cost: the intervals of all results that are kept, and the tids of those that may have come from it.

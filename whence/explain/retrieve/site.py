@@ -1,4 +1,4 @@
-"""Where questions about streams look: the running dataflow and the plan it runs, which must stand still meanwhile."""
+"""The place where a question about streams looks: the dataflow and the plan it runs, which stand still meanwhile."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Site:
         return None
 
     def recreated(self, view: str, *modes: str) -> str:
-        """Say which views to create anew so that the view is traced from now on: itself, and those before it that run
+        """Say which views to create again so that the view is traced from now on: itself, and those before it that run
         without provenance, whose past cannot be traced through."""
         before = [*reversed(upstream(view, self.planned)), *sorted(copies(view, self.planned))]
         traced = ("lineage", "covering")

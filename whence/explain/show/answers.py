@@ -1,4 +1,4 @@
-"""What questions are answered with: base rows as people know them, (table, row by column), each with its numbers.
+"""Answers of questions: base rows as people know them, (table, row by column), each with its numbers.
 
 An answer is of one row of a view, or of a view as a whole, as of one epoch, and never changes. `exact` is False if it
 was sampled, or if losing rows could bring about what the derivations do not have; then `caveat` says why.

@@ -1,4 +1,4 @@
-"""Which part of a graph is shown, when there is more of it than anybody would look at.
+"""Choose the part of a graph that is shown, when it is too large to be read.
 
 The law: the smallest derivation of the row that was asked for comes first, whole unless it is `_LONG` times the room:
 then the part near the row. After it come other ways, the smallest and those near the row first, each with all that it

@@ -1,7 +1,7 @@
-"""Where rows and steps are drawn: layers from the row that was asked for down to base rows.
+"""Lay out a drawing of rows and steps: layers from the row that was asked for down to base rows.
 
 A drawing has a mark for each row and one for each derivation, and edges from a head through its derivation to its body.
-Edges that close a circle are turned around; then a mark lies one layer below the last of those above it, an edge over
+Edges that close a cycle are turned around; then a mark lies one layer below the last of those above it, an edge over
 several layers passes through bends in between, and the order inside a layer is improved by sweeps that move marks to
 the middle of their neighbours. All of it is fast enough for a few hundred marks; of a graph with more a part is chosen.
 """
@@ -38,7 +38,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Edge:
-    """From a mark to one below it, through bends; `back` if it closes a circle and so points the other way."""
+    """From a mark to one below it, through bends; `back` if it closes a cycle and so points the other way."""
 
     source: int
     target: int
@@ -75,7 +75,7 @@ def draw(graph: Derivations, chosen: Chosen) -> Drawing:
         marks.append(Mark("step", graph.steps[graph.step[d]].text, d, 26))
     arcs = [(row[int(graph.head[d])], step[d]) for d in chosen.derivations]
     arcs += [(step[d], row[n]) for d in chosen.derivations for n in chosen.derivations[d]]
-    back = _circles(len(marks), arcs)
+    back = _back_arcs(len(marks), arcs)
     _assign_layers(marks, [(b, a) if i in back else (a, b) for i, (a, b) in enumerate(arcs)])
     widest = _widest(marks)
     sideways = widest > 1500
@@ -100,7 +100,7 @@ def short(label: str) -> str:
     return label if len(label) <= _LONGEST else label[: _LONGEST - 1] + "…"
 
 
-def _circles(count: int, arcs: list[tuple[int, int]]) -> set[int]:
+def _back_arcs(count: int, arcs: list[tuple[int, int]]) -> set[int]:
     """Find the arcs that lead back to a mark that is being gone through, depth first from the first mark."""
     out: list[list[tuple[int, int]]] = [[] for _ in range(count)]
     for i, (a, b) in enumerate(arcs):

@@ -1,4 +1,4 @@
-"""What each row of a group is to the group's aggregates.
+"""Shares: what each row of a group is to the group's aggregates.
 
 Of COUNT, SUM and AVG every row has a part of the whole, in proportion to what it adds (parts add up to 1; where values
 have both signs some are negative, and of a sum of zero there are none); of MIN and MAX it is the best one, or not.

@@ -1,7 +1,7 @@
 """Derivations as a tree of text: a row, the ways it follows, what each of them stands on, down to base rows.
 
 The law: the way with the smallest derivation comes first, everywhere; a row is told once, and where it comes again the
-tree says "(see above)", so that circles end. Ways, rows and lines beyond the limits are counted, not shown.
+tree says "(see above)", so that cycles end. Ways, rows and lines beyond the limits are counted, not shown.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """What if: the changes that some writes would bring to every view, and nothing changed.
 
 The law: the answer is what `db.changes` would tell of the epoch, were it committed now on a copy of the database. It is
-run as any epoch is, and taken back before anybody can see it (`Epochs.suppose`): no number rises, nothing is logged, no
-feed hears of it, and values that only the supposed rows bring do not stay in the dictionary (except with partitions in
-Spark's workers, which have learned them). An error says what committing it would have said.
+run as any epoch is, and undone before any reader can see it: no number rises, nothing is logged, no feed hears of it,
+and values that only the supposed rows bring do not stay in the dictionary (except with partitions in Spark's workers,
+which have learned them). An error says what committing it would have said.
 
 Cost: the epoch and its inverse, during which other writers and readers wait.
 """
