@@ -383,13 +383,11 @@ class PlanEvaluator:
 def is_monotone(node: Node) -> bool:
     """Return whether a node, by itself, never has a row more for having a row less below it."""
     match node:
-        case Join(kind="anti" | "mark" | "left" | "right" | "full") | TopK():
-            return False
-        case SetOp(kind="except"):
-            return False
         case Aggregate():
             return not node.aggs and bool(node.keys)
-    return True
+        case SetOp(kind="intersect"):
+            return True
+    return not any(map(node.refuses_recursion, range(len(node.inputs))))
 
 
 def _may_fail(node: Node) -> bool:
