@@ -24,22 +24,22 @@ class Project(Operator):
     def __init__(self, input: Operator, exprs: tuple[Expr, ...], schema: Schema, dictionary: Dictionary):
         self.schema, self.tracer, self.inputs = schema, input.tracer, [input]
         self.exprs = exprs
-        columns = [e.index for e in exprs if isinstance(e, Col)]
-        self._columns, self._gather = np.array(columns, np.int64), len(columns) == len(exprs)
-        self._keeps = self._gather and set(columns) >= set(range(len(input.schema)))
-        self._compute = [] if self._gather else [compile_expr(e, dictionary) for e in exprs]
+        copied = {e.index for e in exprs if isinstance(e, Col)}
+        self._columns = np.array([e.index if isinstance(e, Col) else min(copied, default=0) for e in exprs], np.int64)
+        self._compute = [(c, compile_expr(e, dictionary)) for c, e in enumerate(exprs) if not isinstance(e, Col)]
+        self._copies, self._keeps = bool(copied), copied >= set(range(len(input.schema)))
 
     def apply(self, deltas: list[Batch]) -> Batch:
         (delta,) = deltas
-        if self._gather:
+        if not self._compute:
             return Batch(delta.rows.take(self._columns, axis=1), delta.ann, delta.unique and self._keeps)
         return carefully(delta, self.tracer, self._computed)
 
     def _computed(self, delta: Batch) -> Batch:
-        rows = np.empty((len(delta.ann), len(self._compute)), np.int64)
-        if len(delta.ann):
-            for c, compute in enumerate(self._compute):
-                rows[:, c] = compute(delta.rows)
+        n = len(delta.ann)
+        rows = delta.rows.take(self._columns, axis=1) if self._copies else np.empty((n, len(self.exprs)), np.int64)
+        for c, compute in self._compute if n else ():
+            rows[:, c] = compute(delta.rows)
         return Batch(rows, delta.ann)
 
     def recompute(self) -> Batch:
