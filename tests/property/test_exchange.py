@@ -151,7 +151,7 @@ class Cluster:
         self.rules, self.count, self.copied = sourced(rules), partitions, copied
         self.rng = random.Random(seed)
         self.settings = Settings("x", "support", depth_limit, row_limit)
-        found = plan.exchange(self.rules, lambda node: small)
+        found = plan.plan_exchange(self.rules, lambda node: small)
         assert found is not None
         self.spec: plan.Exchange = pickle.loads(pickle.dumps(found.with_sources(self._place)))
         self.dictionary = Dictionary()
@@ -450,12 +450,12 @@ def test_a_cost_that_falls_for_ever_is_refused() -> None:
 
 def test_what_cannot_be_exchanged() -> None:
     checked = rule(1, (0, 1), Atom(0, (0, 1)), Op("must_be", 1))
-    assert plan.exchange(program([LINK, relation("best", 2, "best", 1)], checked), lambda node: True) is None
+    assert plan.plan_exchange(program([LINK, relation("best", 2, "best", 1)], checked), lambda node: True) is None
 
 
 def test_copies_are_few() -> None:
     def copies(name: str) -> str:
-        found = plan.exchange(sourced(PROGRAMS[name]), lambda node: False)
+        found = plan.plan_exchange(sourced(PROGRAMS[name]), lambda node: False)
         assert found is not None
         wishes = sorted(f"{found.rules.relations[n].name} {w.kind}{list(w.cols)}" for n, w in found.wishes)
         return f"{found.text}; {', '.join(wishes)}"

@@ -11,7 +11,7 @@ from whence.model.types import BIGINT, Column, Schema
 from whence.plan.algebra.expressions import Col
 from whence.plan.algebra.logical import Agg, Node, Project, Ref, Scan, walk
 from whence.plan.algebra.program import Program, Table, View
-from whence.plan.streams.instrument import instrument, traces_of, upstream
+from whence.plan.streams.instrument import instrument, traces_of, upstream_streams
 from whence.plan.streams.model import (
     DEFAULT_RETENTION,
     Align,
@@ -144,7 +144,7 @@ def test_relations_that_are_looked_up_are_not_traced() -> None:
 
 def test_upstream_has_base_streams_and_views_nearest_first() -> None:
     given = program(a=(window(LEFT, "a"), {}), b=(Merge(ROWS, (Ref(ROWS, "a"), RIGHT)), {}))
-    assert upstream("b", given) == ("a", "right", "left")
+    assert upstream_streams("b", given) == ("a", "right", "left")
 
 
 @pytest.mark.parametrize(

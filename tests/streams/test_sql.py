@@ -34,7 +34,7 @@ from whence.plan.streams.model import (
     Window,
     WindowJoin,
 )
-from whence.plan.streams.networks import flow_query, flow_streams, is_stream, streams_of
+from whence.plan.streams.networks import is_stream, plan_networks, plan_query, streams_of
 from whence.sql import statements as st
 from whence.sql.bind import bind_predicate, bind_query, bind_table, bind_views
 from whence.sql.parse import parse, parse_one
@@ -64,7 +64,7 @@ def view(query: str, options: str = "") -> Node:
 
 
 def network(query: str, options: str = "") -> Node:
-    return flow_streams(bound(f"{TABLES} CREATE VIEW v {options} AS {query}")).views["v"].query
+    return plan_networks(bound(f"{TABLES} CREATE VIEW v {options} AS {query}")).views["v"].query
 
 
 def only(kind: type[N], node: Node) -> N:
@@ -117,7 +117,7 @@ def test_statements_of_streams() -> None:
 def test_what_is_kept_of_a_view() -> None:
     program = bound(f"{TABLES} CREATE VIEW v WITH (retain = '5 rows') AS SELECT * FROM reading")
     assert retention_of(program.views["v"]) == Retention(rows=5, text="5 rows")
-    found = flow_streams(program).views["v"].query
+    found = plan_networks(program).views["v"].query
     assert isinstance(found, Retain)
     assert found.retention.rows == 5
 
@@ -347,13 +347,13 @@ def test_errors_say_where(query: str, message: str, column: int | None) -> None:
 
 def test_a_program_without_streams_is_left_alone() -> None:
     program = bound("CREATE TABLE t (a INT); CREATE VIEW v AS SELECT a, COUNT(*) AS n FROM t GROUP BY a")
-    assert flow_streams(program) is program
+    assert plan_networks(program) is program
     assert streams_of(program) == set()
 
 
 def test_views_that_read_no_stream_stay_the_same_objects() -> None:
     program = bound(f"{TABLES} CREATE VIEW v AS SELECT name FROM room; CREATE VIEW w AS SELECT * FROM reading")
-    found = flow_streams(program)
+    found = plan_networks(program)
     assert found.views["v"] is program.views["v"]
     assert isinstance(found.views["w"].query, Retain)
     assert streams_of(program) == streams_of(found) == {"reading", "report", "w"}
@@ -491,7 +491,7 @@ def test_table_functions_over_streams() -> None:
         "twice", lambda a: [(a,)], (INTEGER,), Schema((Column("b", INTEGER),))
     )
     made = bind_views(parse("CREATE VIEW v AS SELECT loc, b FROM reading, twice(loc)"), program)  # type: ignore[arg-type]
-    found = flow_streams(made).views["v"].query
+    found = plan_networks(made).views["v"].query
     assert isinstance(found, Retain)
     assert optimize(found).schema.names == ("loc", "b", AT)
 
@@ -502,7 +502,7 @@ def test_a_recursion_reads_streams_as_relations() -> None:
         "CREATE VIEW path AS SELECT a, b FROM link UNION SELECT l.a, p.b FROM link l JOIN path p ON l.b = p.a;"
         "CREATE VIEW hop AS SELECT l.a, p.b FROM link l JOIN path p ON l.b = p.a"
     )
-    found = flow_streams(program)
+    found = plan_networks(program)
     path = found.views["path"].query
     assert AT not in path.schema.names
     assert not any(isinstance(n, Lookup) for n in walk(path))
@@ -550,15 +550,15 @@ def test_retain_is_for_streams() -> None:
     with pytest.raises(SqlError, match="retain is what is kept of a stream"):
         network("SELECT DISTINCT loc FROM reading", "WITH (retain = '5 rows')")
     with pytest.raises(SqlError, match="retain is what is kept of a stream"):
-        flow_streams(bound("CREATE TABLE t (a INT); CREATE VIEW v WITH (retain = '5 rows') AS SELECT a FROM t"))
+        plan_networks(bound("CREATE TABLE t (a INT); CREATE VIEW v WITH (retain = '5 rows') AS SELECT a FROM t"))
 
 
 def test_queries_that_are_asked_once_keep_all_their_rows_in_order() -> None:
-    planned = flow_streams(bound(f"{TABLES} CREATE VIEW v AS SELECT * FROM reading"))
+    planned = plan_networks(bound(f"{TABLES} CREATE VIEW v AS SELECT * FROM reading"))
     program = bound(f"{TABLES} CREATE VIEW v AS SELECT * FROM reading")
     statement = parse_one("SELECT loc, COUNT(*) AS n FROM slide(v, rows => 2, every => 1) GROUP BY loc")
     assert isinstance(statement, st.Query)
-    found = flow_query(bind_query(statement.query, program), {}, planned, "query")["query"]
+    found = plan_query(bind_query(statement.query, program), {}, planned, "query")["query"]
     assert isinstance(found.query, Retain)
     assert found.query.retention == Retention()
     assert found.schema.names == ("loc", "n", AT)
@@ -580,7 +580,7 @@ CREATE VIEW plain AS SELECT loc FROM reading;
 def test_provenance_is_a_relation(together: bool) -> None:
     create = "CREATE VIEW v AS SELECT * FROM provenance(hot)"
     program = bound(TRACED + create) if together else bind_views(parse(create), bound(TRACED))  # type: ignore[arg-type]
-    found = flow_streams(program).views["v"].query
+    found = plan_networks(program).views["v"].query
     traced = only(ProvenanceJoin, found)
     assert (traced.view, traced.source) == ("hot", "reading")
     assert traced.schema.names == (
@@ -633,7 +633,7 @@ def shape(node: Node) -> str:
 
 
 def test_the_overheating_network() -> None:
-    program = flow_streams(bound(OVERHEATING.read_text()))
+    program = plan_networks(bound(OVERHEATING.read_text()))
     assert {name: shape(optimize(view.query)) for name, view in program.views.items()} == {
         "clean1": "retain(select(sensor1))",
         "clean2": "retain(select(sensor2))",

@@ -26,7 +26,13 @@ from whence.engine.core.operator import Batch
 from whence.model.errors import WhenceError
 from whence.plan.algebra.logical import Aggregate, Join, LocalFilter, Node, Project, Ref, Scan, Select, Ship, TopK, walk
 from whence.plan.algebra.program import Program
-from whence.plan.partitions.distribute import Distributed, Distribution, PlannedComponent, describe_dist, distribute
+from whence.plan.partitions.distribute import (
+    Distributed,
+    Distribution,
+    PlannedComponent,
+    describe_distribution,
+    distribute,
+)
 from whence.plan.recursion.strata import components
 from whence.plan.rewrite.best_rows import select_aggregates
 from whence.sql import statements as st
@@ -334,7 +340,7 @@ def test_distributions_in_words() -> None:
     assert isinstance(create, st.CreateTable)
     schema = bind_table(create, program).tables["e"].schema
     told = [
-        describe_dist(d, schema)
+        describe_distribution(d, schema)
         for d in (Distribution("hash", (0, 1)), Distribution("all"), Distribution("one"), Distribution("spread"))
     ]
     assert told == ["by src, dst", "in every partition", "in the first partition", "anywhere"]

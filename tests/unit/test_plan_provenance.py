@@ -8,7 +8,7 @@ import whence
 from whence.plan.recursion.edges import edges
 from whence.plan.recursion.rule_model import RuleProgram
 from whence.plan.recursion.rules import compile_rules
-from whence.plan.recursion.sharing import same_rows
+from whence.plan.recursion.sharing import find_same_rows
 
 TABLES = "CREATE TABLE link (src TEXT, dst TEXT, cost INT); CREATE TABLE shut (n TEXT);"
 STEP = "SELECT link.src, v.dst FROM link JOIN v ON link.dst = v.src"
@@ -64,4 +64,4 @@ def test_edges(query: str, columns: tuple[str, str] | None) -> None:
 def test_a_base_row_is_one_variable_wherever_it_is_read(first: str, shared: bool) -> None:
     program = rules(f"{first} UNION {STEP}")
     external = [i for i, r in enumerate(program.relations) if r.kind == "external" and r.name == "link"]
-    assert (len({same_rows(program)[i] for i in external}) == 1) == shared
+    assert (len({find_same_rows(program)[i] for i in external}) == 1) == shared

@@ -12,7 +12,7 @@ from whence.plan.algebra.expressions import Call, Col, Expr
 from whence.plan.algebra.logical import Aggregate, Distinct, Join, Values, walk
 from whence.plan.algebra.program import Program
 from whence.plan.rewrite import optimize
-from whence.plan.rewrite.factor_disjunctions import factor, implied
+from whence.plan.rewrite.factor_disjunctions import factor, infer_condition
 from whence.sql import statements as st
 from whence.sql.bind import bind_query, bind_table
 from whence.sql.parse import parse
@@ -77,7 +77,7 @@ def test_factored_conditions_have_the_same_value_for_every_row() -> None:
     changed = weakened = 0
     for _ in range(150):
         given = condition(4)
-        found, weaker = factor(given), implied(given, {0, 1})
+        found, weaker = factor(given), infer_condition(given, {0, 1})
         changed += found != given
         weakened += weaker not in (None, given)
         for row in rows:

@@ -68,7 +68,8 @@ class Absorption(Provenance):
         return self._form.name
 
     def _try(self, operation: Callable[..., T], *args: object) -> T:
-        """An operation of the present representation; what is too large for the last one there is, is an error."""
+        """Run an operation of the present representation; raise an error if its result is too large for the last
+        one."""
         try:
             return operation(*args)
         except AnnotationTooLarge as error:
@@ -206,7 +207,7 @@ def _refuse() -> Codes:
 
 
 def _build(witnesses: Witnesses, diagram: Bdd, roots: Codes) -> Codes:
-    """The functions of a witness algebra in a diagram."""
+    """Return the functions of a witness algebra in a diagram."""
     functions, where = np.unique(roots, return_inverse=True)
     members, lengths, variables = witnesses.parts(functions)
     # Conjunctions are built from the last variable of the order up, each step on all witnesses that have one so far up.

@@ -103,7 +103,7 @@ class Bdd(Provenance):
         return out
 
     def support(self, a: Codes) -> tuple[Codes, Codes]:
-        """The variables of each function, rising."""
+        """Return the variables of each function, rising."""
         a, k = _column(a), self.k
         met, scratch = np.full(len(k.label), -1, np.int64), np.empty(self.used, np.int64)
         starts, out = np.zeros(len(a) + 1, np.int64), np.empty(max(64, 4 * len(a)), np.int64)
@@ -149,7 +149,7 @@ class Bdd(Provenance):
         return self.used > 2 * self._alive + _SMALL
 
     def count_nodes(self, a: Codes) -> int:
-        """The distinct nodes of these functions, terminals not counted."""
+        """Return the distinct nodes of these functions, terminals not counted."""
         self._stamp(1)
         return int(kb.nodes_below(self.k.address, _column(a), np.empty(0, np.int64)))
 
@@ -163,8 +163,8 @@ class Bdd(Provenance):
         return self.count_nodes(a) * NODE_BYTES
 
     def diagram(self, a: Codes) -> tuple[Codes, Codes, Codes, Codes]:
-        """The nodes of these functions as (variables, low, high) and the functions themselves, children first: nodes
-        are numbered from 2, in an order in which larger labels come first; 0 and 1 are false and true."""
+        """Return the nodes of these functions as (variables, low, high) and the functions themselves, children first:
+        nodes are numbered from 2, in an order in which larger labels come first; 0 and 1 are false and true."""
         nodes = self._below(a)
         node = self.k.nodes[nodes]
         by_level = np.lexsort((nodes, -self.k.label[node[:, kb.VARIABLE]]))
@@ -175,7 +175,7 @@ class Bdd(Provenance):
         return node[:, kb.VARIABLE], number[node[:, kb.LOW]], number[node[:, kb.HIGH]], number[a]
 
     def _below(self, a: Codes) -> Codes:
-        """The distinct nodes of these functions, rising: children first."""
+        """Return the distinct nodes of these functions, rising: children first."""
         self._stamp(1)
         out = np.empty(self.used, np.int64)
         found = out[: kb.nodes_below(self.k.address, _column(a), out)]
@@ -272,7 +272,7 @@ class Bdd(Provenance):
         return variables[first], out[:end].tobytes()
 
     def unpack(self, names: Codes, data: bytes) -> Codes:
-        """The functions of `pack`, of other variables in whatever order; DataError for bytes nobody packed."""
+        """Return the functions of `pack`, of other variables in whatever order; raise DataError for other bytes."""
         names, raw = _column(names), np.frombuffer(data, np.uint8).copy()
         room = len(raw)
         variables, low, high = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, np.int64)
@@ -310,7 +310,7 @@ class Bdd(Provenance):
         return sorted(found, key=lambda witness: (len(witness), witness))
 
     def count(self, handle: int) -> int:
-        """How many minimal witnesses a function has."""
+        """Return how many minimal witnesses a function has."""
         _, low, high, root = self._family(handle)
         sets = [0, 1]
         for i in range(2, len(low)):
@@ -318,7 +318,8 @@ class Bdd(Provenance):
         return sets[root]
 
     def _family(self, handle: int) -> tuple[list[int], list[int], list[int], int]:
-        """The minimal witnesses as a family of sets: (variable, low, high) of its nodes, children first, and its root.
+        """Return the minimal witnesses as a family of sets: (variable, low, high) of its nodes, children first, and its
+        root.
 
         The sets of a node are those of its low side, and those of its high side with its variable.
         """
@@ -361,7 +362,7 @@ _NEVER = 1 << 40
 
 
 def _empty(capacity: int, label: np.ndarray) -> KernelRecord:
-    """A forest of the two terminals."""
+    """Return a forest of the two terminals."""
     scalar = np.zeros(kb.F_FIELDS, np.int64)
     scalar[kb.F_NODES] = 2
     return KernelRecord(

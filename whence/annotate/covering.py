@@ -67,7 +67,7 @@ class Covering:
         return np.ascontiguousarray(a[:, at : at + 2])
 
     def shown(self, row: Codes) -> str:
-        """An annotation as people read it.
+        """Return an annotation as people read it.
 
         >>> Covering(("a", "b")).shown(np.array([2, 6, 1, 0]))
         'a: [2, 6]'

@@ -70,7 +70,7 @@ class Lineage:
     # -- the algebra ----------------------------------------------------------------------------------------------
 
     def generate(self, source: str, tids: Codes) -> Codes:
-        """Each row comes from itself. Tids are from 1 to 2^44 - 1."""
+        """Annotate each row with its own tid. Tids are from 1 to 2^44 - 1."""
         number = self._number(source)
         if len(tids) and (int(tids.min()) < 1 or int(tids.max()) > ts.TID_MASK):
             raise EvaluationError(f"tids of {source} are from 1 to 2^{ts.SOURCE_BIT} - 1")
@@ -117,7 +117,7 @@ class Lineage:
         return out
 
     def contains(self, a: Codes, source: str, tid: int) -> np.ndarray:
-        """Whether each row came from this tid; only a dictionary that spans it is decoded."""
+        """Return whether each row came from this tid; only a dictionary that spans it is decoded."""
         wanted = self._number(source) << ts.SOURCE_BIT | tid
         a, out = self._column(a, source), np.empty(len(a), np.int64)
         ts.find_id(a, wanted, self._sets, self._items, self._first, out)
@@ -127,7 +127,7 @@ class Lineage:
         return out.astype(bool)
 
     def kinds(self, a: Codes) -> list[str]:
-        """How each row's set is stored."""
+        """Return how each row's set is stored."""
         names = []
         for handle in a.tolist():
             kind = "empty" if not handle else "single" if handle > 0 else KINDS[self._row(handle)[ts.KIND]]
@@ -139,7 +139,8 @@ class Lineage:
         return np.array([self._size(handle) for handle in a.tolist()], np.int64)
 
     def shown(self, handle: int) -> str:
-        """A set as it is stored, for people: `{1, 2}`, `{[1, 4]}`, `3: {6}` or, with several sources, each named."""
+        """Return a set as it is stored, for people: `{1, 2}`, `{[1, 4]}`, `3: {6}` or, with several sources, each
+        named."""
         handle = int(handle)
         if handle == 0:
             return "{}"
@@ -155,14 +156,14 @@ class Lineage:
     # -- images and memory -----------------------------------------------------------------------------------------
 
     def image(self, a: Codes) -> Image:
-        """The handles, and the sets they mention: what is shared in the pool is shared there."""
+        """Return the handles, and the sets they mention: what is shared in the pool is shared there."""
         a = a.copy()
         sets, items, names = self._kept([a], 0)
         ts.rename(a, self._first, names)
         return {"handles": a, "sets": sets, "items": items, "sources": names_image(self.sources)}
 
     def restore(self, image: Image) -> Codes:
-        """The column of an image; its sources may have other numbers there."""
+        """Return the column of an image; its sources may have other numbers there."""
         sources = np.array([self._number(name) for name in names_of(image)], np.int64)
         arrays = [image.get(name) for name in ("handles", "sets", "items")]
         dimensions = [array.ndim for array in arrays if array is not None and array.dtype == np.int64]
@@ -240,13 +241,13 @@ class Lineage:
         return row
 
     def _number(self, source: str) -> int:
-        """The number of a source; one that was not known yet gets the next."""
+        """Return the number of a source; one that was not known yet gets the next."""
         if source not in self.sources:
             self.sources = (*self.sources, source)
         return self.sources.index(source)
 
     def _survey(self, a: Codes) -> tuple[int, list[int]]:
-        """What handles there are (`tid_sets.survey`), and of which sources."""
+        """Return what handles there are (`tid_sets.survey`), and of which sources."""
         marks = np.zeros(len(self.sources), np.int64)
         found = ts.survey(a, self._sets, self._first, marks)
         if found & 2:
@@ -259,7 +260,7 @@ class Lineage:
         return out
 
     def _column(self, a: Codes, source: str) -> Codes:
-        """The sets' parts of one source."""
+        """Return the sets' parts of one source."""
         return self._part(ready(a), self._number(source))
 
     def _reserve(self, sets: int, words: int) -> None:
@@ -352,7 +353,7 @@ class Lineage:
         self._q[runs.Q_USED] = region + len(new)
 
     def _opened(self, a: Codes) -> Codes:
-        """The column with dictionaries laid out as what was packed."""
+        """Return the column with dictionaries laid out as what was packed."""
         a = a.copy()
         rows = self._dictionaries(a)
         for handle in np.unique(a[rows]).tolist():
@@ -366,13 +367,14 @@ class Lineage:
         return a
 
     def _dictionaries(self, a: Codes) -> list[int]:
-        """The rows whose sets are dictionaries."""
+        """Return the rows whose sets are dictionaries."""
         pooled = np.flatnonzero(a < 0)
         rows: list[int] = pooled[self._sets[-1 - a[pooled] - self._first, ts.KIND] == ts.DICTIONARY].tolist()
         return rows
 
     def _unpacked(self, handle: int) -> tuple[Codes, int]:
-        """The words that were packed, and of which kind they are; DataError if they are not what the header says."""
+        """Return the words that were packed, and of which kind they are; DataError if they are not what the header
+        says."""
         start = self._row(handle)[ts.START]
         _, last, count, words, kind, size = self._items[start : start + ts.D_DATA].tolist()
         data = self._items[start + ts.D_DATA :].view(np.uint8)[:size]
@@ -387,7 +389,7 @@ class Lineage:
         return ids, kind
 
     def _ids(self, handle: int) -> Codes:
-        """The ids of a dictionary."""
+        """Return the ids of a dictionary."""
         words, kind = self._unpacked(handle)
         if kind == ts.ALL_IDS:
             return words
@@ -431,8 +433,8 @@ class Lineage:
         return f"{overlap}: {{" + ", ".join(map(str, words[overlap:])) + "}"
 
     def _kept(self, columns: list[Codes], number: int) -> tuple[Codes, Codes, Codes]:
-        """What these columns mention, as the sets and items of another pool, whose first set has that number; and the
-        new number of each set."""
+        """Return what these columns mention, as the sets and items of another pool, whose first set has that number;
+        and the new number of each set."""
         keep, size = np.zeros(self._count, np.int64), np.zeros(2, np.int64)
         for column in columns:
             ts.keep_sets(column, self._sets, self._items, self._first, keep)
@@ -444,17 +446,18 @@ class Lineage:
 
 
 def _more(size: int) -> int:
-    """What a pool of that size grows to: what is in it until it is collected, and no room beyond that."""
+    """Return what a pool of that size grows to: what is in it until it is collected, and no room beyond that."""
     return size + size // 2
 
 
 def _packed(words: Codes, kind: int) -> Codes:
-    """The words of a dictionary: the steps from word to word are small and repeat themselves, whatever the tids are."""
+    """Return the words of a dictionary: the steps from word to word are small and repeat themselves, whatever the tids
+    are."""
     data = _LZ.compress(np.diff(words).tobytes(), asbytes=True)
     header = np.array([words[0], words[-1], _count(words, kind), len(words), kind, len(data)], np.int64)
     return np.concatenate((header, np.frombuffer(data + bytes(-len(data) % 8), np.int64)))
 
 
 def _count(words: Codes, kind: int) -> int:
-    """How many ids there are."""
+    """Return how many ids there are."""
     return len(words) if kind == ts.ALL_IDS else int((words[1::2] - words[::2]).sum()) + len(words) // 2

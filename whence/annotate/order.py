@@ -132,8 +132,8 @@ class DepthFirst:
         return np.where(last[tail] != ko.NONE, last[tail], last[head])
 
     def rebuild(self) -> None:
-        """One traversal that forgets how edges came: it begins at the nodes to which none leads, and takes those edges
-        of a node first that lead back to where it was."""
+        """Order anew by one traversal that forgets how edges came: it begins at the nodes to which none leads, and
+        takes those edges of a node first that lead back to where it was."""
         edges, nodes = self.edges, len(self._leaving)
         x, y = self._tail[edges], self._head[edges]
         starts = x[x != ko.NONE]
@@ -168,7 +168,7 @@ class DepthFirst:
         self._roots = roots[:kept].copy()
 
     def _numbers(self, codes: Codes) -> Codes:
-        """The numbers of nodes, new ones included."""
+        """Return the numbers of nodes, new ones included."""
         known, where = self._number, None
         if len(codes) > _FEW:
             codes, where = np.unique(codes, return_inverse=True)

@@ -50,7 +50,7 @@ class Pool:
         return self.k.items[: self.used]
 
     def add(self, sequence: tuple[int, ...]) -> int:
-        """The number of a sequence, with no mark."""
+        """Return the number of a sequence, with no mark."""
         while (number := po.add(self.address, np.array(sequence, np.int64))) < 0:
             self.grow()
         return number

@@ -64,7 +64,7 @@ class Relative(Provenance):
         return self._e.count + self._s.count
 
     def _drive(self, kernel: Callable[..., int], *args: object, rows: int) -> Codes:
-        """The results of a kernel, called until all rows are done."""
+        """Return the results of a kernel, called until all rows are done."""
         out = np.empty(rows, np.int64)
         row = 0
         while (row := kernel(self._k.address, self._e.address, self._s.address, *args, out, row)) < rows:
@@ -234,12 +234,12 @@ class Relative(Provenance):
     # -- reading -----------------------------------------------------------------------------------------------------
 
     def heads(self, handle: int) -> tuple[int, ...]:
-        """The names that a function says are derivable."""
+        """Return the names that a function says are derivable."""
         items = self._s.sequence(handle)
         return items[1 : 1 + items[0]] if items else ()
 
     def edges(self, handle: int) -> list[tuple[int, ...]]:
-        """The edges of a function, each as rule, head and bodies."""
+        """Return the edges of a function, each as rule, head and bodies."""
         items = self._s.sequence(handle)
         return [self._e.sequence(edge) for edge in items[1 + items[0] :]] if items else []
 
@@ -252,7 +252,7 @@ class Relative(Provenance):
         return functions.count(of_heads)
 
     def _absorbed(self, handle: int) -> tuple[Absorption, int]:
-        """The function under absorption: of its edges, the least solution, found in rounds."""
+        """Return the function under absorption: of its edges, the least solution, found in rounds."""
         functions = Absorption()
         if handle < 2:
             return functions, handle

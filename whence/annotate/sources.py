@@ -10,7 +10,7 @@ from whence.model.errors import DataError, EvaluationError
 
 
 def number_of(sources: tuple[str, ...], source: str) -> int:
-    """A source's number; an error that names it if it is not traced."""
+    """Return a source's number; an error that names it if it is not traced."""
     try:
         return sources.index(source)
     except ValueError:
@@ -18,12 +18,12 @@ def number_of(sources: tuple[str, ...], source: str) -> int:
 
 
 def names_image(sources: tuple[str, ...]) -> np.ndarray:
-    """The names, as an array of an image."""
+    """Return the names, as an array of an image."""
     return np.frombuffer("\0".join(sources).encode(), np.uint8).copy()
 
 
 def names_of(image: Image) -> tuple[str, ...]:
-    """The names that an image has, in the order of their numbers there."""
+    """Return the names that an image has, in the order of their numbers there."""
     if (names := image.get("sources")) is None or names.dtype != np.uint8:
         raise DataError("annotations in an image do not say whose tids they are")
     try:
@@ -33,6 +33,6 @@ def names_of(image: Image) -> tuple[str, ...]:
 
 
 def ready(column: Codes) -> Codes:
-    """The column in one piece and writeable, as kernels take it: itself if it is that."""
+    """Return the column in one piece and writeable, as kernels take it: itself if it is that."""
     flags = column.flags
     return column if flags.c_contiguous and flags.writeable else column.copy()

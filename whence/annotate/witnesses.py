@@ -55,7 +55,8 @@ class Witnesses(Provenance):
         self._begin()
 
     def _begin(self) -> None:
-        """The empty witness is 0 of its pool; the empty family and the family of the empty witness are 0 and 1."""
+        """Put false and true first: the empty witness is 0 of its pool, and 0 and 1 are the families of none and of
+        it."""
         self._w.add(())
         self._f.add(())
         self._f.add((0,))
@@ -65,7 +66,7 @@ class Witnesses(Provenance):
         return self._w.count + self._f.count
 
     def _drive(self, kernel: Callable[..., int], *args: object, rows: int) -> Codes:
-        """The results of a kernel, called until all rows are done."""
+        """Return the results of a kernel, called until all rows are done."""
         out = np.empty(rows, np.int64)
         scalar, row = self._k.scalar, 0
         while (row := kernel(self._k.address, self._w.address, self._f.address, *args, out, row)) < rows:
@@ -145,7 +146,7 @@ class Witnesses(Provenance):
         return starts, out[:found]
 
     def parts(self, a: Codes) -> tuple[Codes, Codes, Codes]:
-        """Where each function's witnesses start, the length of each witness, and the variables of them all."""
+        """Return where each function's witnesses start, the length of each witness, and the variables of them all."""
         counts = self._weigh(a)
         witnesses, variables = (np.empty(total, np.int64) for total in counts.sum(axis=0).tolist())
         fa.list_parts(self._w.address, self._f.address, _column(a), witnesses, variables)

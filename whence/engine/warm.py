@@ -40,7 +40,7 @@ from whence.engine.streams.windows.window_join import WindowJoin
 from whence.model.codes import Dictionary
 from whence.model.types import BIGINT, DOUBLE, Column, Schema
 from whence.plan.algebra import logical
-from whence.plan.partitions.exchange import exchange
+from whence.plan.partitions.exchange import plan_exchange
 from whence.plan.recursion.rule_model import Atom, RelationKind, Rule, RuleProgram, RuleRelation
 from whence.plan.recursion.settings import POLICIES, Maintain, Settings
 from whence.plan.streams.model import AT, Span
@@ -231,7 +231,7 @@ def _exchange(kind: RelationKind, maintain: Maintain | None = None) -> None:
     found = RuleRelation("found", triple, kind, sign=int(kind == "best"))
     base = Rule(1, (0, 1, 2), (Atom(0, (0, 1, 2)),), (), (), 3)
     step = Rule(1, (0, 3, 4), (Atom(0, (0, 1, 2)), Atom(1, (1, 3, 4))), (), (), 5)
-    spec = exchange(RuleProgram([link, found], [base, step], {"found": 1}), lambda _: False)
+    spec = plan_exchange(RuleProgram([link, found], [base, step], {"found": 1}), lambda _: False)
     assert spec is not None
     flow = Dataflow()
     flow.table("link", triple)

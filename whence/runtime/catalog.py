@@ -33,13 +33,13 @@ from whence.plan.algebra import logical
 from whence.plan.algebra.functions import check_recomputed, check_volatile, functions_of
 from whence.plan.algebra.logical import Node
 from whence.plan.algebra.program import Program, ScalarFunction, Table, TableFunction, View, is_owed, owed_name
-from whence.plan.recursion.settings import maintains
+from whence.plan.recursion.settings import is_maintained
 from whence.plan.recursion.strata import Component, changed_views, components, dependents
 from whence.plan.rewrite import optimize
 from whence.plan.rewrite.best_rows import select_aggregates
 from whence.plan.rewrite.select_aggregates import OPTION, is_read, selections
-from whence.plan.streams.instrument import copies, instrument, upstream
-from whence.plan.streams.networks import flow_query, flow_streams, is_flow
+from whence.plan.streams.instrument import copied_views, instrument, upstream_streams
+from whence.plan.streams.networks import is_stream_node, plan_networks, plan_query
 from whence.plan.streams.replay import with_copies
 from whence.runtime.durable.uniting import check_recomputable
 from whence.sql import statements as st
@@ -194,8 +194,8 @@ class Catalog:
     def _check_copies(self, new: set[str], planned: Program) -> None:
         """Refuse a new view whose copy of one that runs would begin later than that did, and have other windows."""
         for name in sorted(new):
-            for other in sorted(copies(name, planned) - new):
-                gone = [stream for stream in upstream(other, planned) if self._has_dropped(stream)]
+            for other in sorted(copied_views(name, planned) - new):
+                gone = [stream for stream in upstream_streams(other, planned) if self._has_dropped(stream)]
                 if gone:
                     raise CatalogError(
                         f'"{name}" would be traced through "{other}", which has run without provenance over rows that '
@@ -257,7 +257,7 @@ class Catalog:
             check_recomputable(self.planned, {n: s.kept for n, s in flow.streams.items()}, views=views, lost=lost)
 
     def _build(self, component: Component, program: Program) -> dict[str, Operator]:
-        if component.recursive or maintains(component.views, program):
+        if component.recursive or is_maintained(component.views, program):
             return build_component(component, program, self._builder, self.recursion_limit)
         (name,) = component.views
         return {name: self._builder.build(optimize(program.views[name].query))}
@@ -284,7 +284,7 @@ class Catalog:
             flow.install(self._making)
             flow.fill()
             found = self._making[_QUERY].contents()
-            if is_flow(bound.views[_QUERY].query):  # in the order of the stream
+            if is_stream_node(bound.views[_QUERY].query):  # in the order of the stream
                 return Batch(np.ascontiguousarray(found.rows[:, :-1]), np.ones(len(found), np.int64))
             return found
         finally:
@@ -295,7 +295,7 @@ class Catalog:
 
     def flowed(self, plan: Node, hidden: dict[str, View]) -> dict[str, View]:
         """A plan that is not kept as it is computed, the last of the views, and the hidden ones it reads."""
-        return flow_query(plan, hidden, self._planned_now(), _QUERY)
+        return plan_query(plan, hidden, self._planned_now(), _QUERY)
 
     def _planned_now(self) -> Program:
         """The program as it runs, with the tables that were made since a view was."""
@@ -429,7 +429,7 @@ class Catalog:
 
 def as_it_runs(bound: Program) -> Program:
     """A program as it runs: streams as networks, instrumented, and aggregates that select."""
-    networks = flow_streams(bound)
+    networks = plan_networks(bound)
     check_volatile(networks)
     traced = instrument(networks)
     for name, view in traced.views.items():

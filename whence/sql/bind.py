@@ -11,9 +11,9 @@ from sqlglot import exp
 from whence.model import types as t
 from whence.model.errors import CatalogError, SqlError
 from whence.model.types import Kind, Type
+from whence.plan.algebra.constructors import columns
 from whence.plan.algebra.expressions import Col, Expr, Lit
 from whence.plan.algebra.logical import Node, Project, Values
-from whence.plan.algebra.nodes import columns
 from whence.plan.algebra.program import Program, Table, View
 from whence.plan.rewrite.fold_constants import fold
 from whence.sql import statements as st

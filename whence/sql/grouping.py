@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from whence.model.types import Column, Schema
+from whence.plan.algebra.constructors import project
 from whence.plan.algebra.expressions import Col, Expr
 from whence.plan.algebra.logical import Aggregate, Node
-from whence.plan.algebra.nodes import project
 from whence.sql.placeholders import AggRef, map_expr, walk_expr
 from whence.sql.position import error
 from whence.sql.scope import Scope

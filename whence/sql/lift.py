@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from whence.model.types import BOOLEAN, Schema
+from whence.plan.algebra.constructors import columns, join, project, select
 from whence.plan.algebra.expressions import Call, Col, Expr, conjuncts, shift
 from whence.plan.algebra.logical import (
     Aggregate,
@@ -26,7 +27,6 @@ from whence.plan.algebra.logical import (
     Union,
     Values,
 )
-from whence.plan.algebra.nodes import columns, join, project, select
 from whence.sql.placeholders import correlation, map_expr, outers_of, walk_expr
 
 _NAMES: dict[type[Node], str] = {

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from whence.plan.algebra.constructors import columns, project
 from whence.plan.algebra.expressions import Expr
 from whence.plan.algebra.logical import Node, Order, TopK
-from whence.plan.algebra.nodes import columns, project
 from whence.sql.expressions import ExpressionBinder
 from whence.sql.ledger import Ledger
 from whence.sql.position import error

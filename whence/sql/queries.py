@@ -14,9 +14,9 @@ from sqlglot import exp
 
 from whence.model import types as t
 from whence.model.types import Column, Kind, Schema, Type
+from whence.plan.algebra.constructors import ONE_ROW, columns, distinct, project, relabel
 from whence.plan.algebra.expressions import Expr, Lit
 from whence.plan.algebra.logical import Distinct, Node, Project, Ref, Scan, SetOp, Union, Values
-from whence.plan.algebra.nodes import ONE_ROW, columns, distinct, project, relabel
 from whence.plan.algebra.program import Program
 from whence.sql.expressions import ExpressionBinder
 from whence.sql.ledger import Ledger, refuse_others

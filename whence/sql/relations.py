@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from whence.model.types import Schema
+from whence.plan.algebra.constructors import ONE_ROW, columns, join, project
 from whence.plan.algebra.expressions import Call, Col, Expr, conjuncts
 from whence.plan.algebra.logical import JoinKind, Lateral, Node
-from whence.plan.algebra.nodes import ONE_ROW, columns, join, project
 from whence.plan.algebra.program import STREAM_FUNCTIONS
 from whence.sql.expressions import ExpressionBinder, fit_arguments
 from whence.sql.operators import comparable, comparison

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from whence.plan.algebra.constructors import columns, distinct, project
 from whence.plan.algebra.expressions import Col, Expr, conjuncts
 from whence.plan.algebra.logical import Node, Order
-from whence.plan.algebra.nodes import columns, distinct, project
 from whence.plan.streams.model import Slide
 from whence.sql.expressions import ExpressionBinder
 from whence.sql.grouping import Grouped, group_rows, has_aggregate

@@ -14,9 +14,7 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from whence.model import types as t
-from whence.plan.algebra.expressions import Call, Case, Col, Expr, Lit, columns_of, rebuild
-from whence.plan.algebra.logical import JoinKind, Node, Project, TopK
-from whence.plan.algebra.nodes import (
+from whence.plan.algebra.constructors import (
     ONE_ROW,
     at_most_one_row,
     columns,
@@ -26,6 +24,8 @@ from whence.plan.algebra.nodes import (
     project,
     select,
 )
+from whence.plan.algebra.expressions import Call, Case, Col, Expr, Lit, columns_of, rebuild
+from whence.plan.algebra.logical import JoinKind, Node, Project, TopK
 from whence.sql.lift import Lifted, LiftError, lift
 from whence.sql.operators import comparison
 from whence.sql.placeholders import Outer, Sub, map_expr, push_in, walk_expr

@@ -13,8 +13,8 @@ from functools import partial
 from whence.model import types as t
 from whence.model.errors import CatalogError, SqlError
 from whence.model.types import Kind, Schema, Type
+from whence.plan.algebra.constructors import relabel
 from whence.plan.algebra.logical import Node
-from whence.plan.algebra.nodes import relabel
 from whence.plan.algebra.program import Program, View
 from whence.plan.recursion.strata import references
 from whence.sql.options import retain_option

@@ -26,7 +26,7 @@ from whence.engine.recursion.rule_runner import RuleRunner
 from whence.model.codes import Codes
 from whence.model.errors import DataError
 from whence.plan.recursion.rule_model import RuleProgram
-from whence.plan.recursion.sharing import same_rows
+from whence.plan.recursion.sharing import find_same_rows
 
 if TYPE_CHECKING:
     from whence.engine.recursion.policies.annotated import AnnotatedPolicy
@@ -36,7 +36,7 @@ _NONE = np.empty(0, np.int64)
 
 def variable_relations(program: RuleProgram, mailbox: Mailbox) -> Codes:
     """Return, for each relation, the number under which its rows have their variables."""
-    same = np.array(same_rows(program), np.int64)
+    same = np.array(find_same_rows(program), np.int64)
     if mailbox.spec is None:
         return same
     origin = np.array(mailbox.spec.origin, np.int64)

@@ -14,14 +14,14 @@ from whence.engine.relational.union import Union
 from whence.model.codes import Dictionary
 from whence.plan.algebra.expressions import Col, Expr, Lit, substitute
 from whence.plan.algebra.logical import Join as Node
-from whence.plan.algebra.multiway_join import two_way
+from whence.plan.algebra.multiway_join import join_sides
 
 
 def outer_join(left: Operator, right: Operator, node: Node, dictionary: Dictionary) -> Operator:
     """The operators of a LEFT, RIGHT or FULL join."""
     schema, types, width = node.schema, node.schema.types, len(left.schema)
     right_width = len(right.schema)
-    parts: list[Operator] = [Join([left, right], two_way(node), dictionary)]
+    parts: list[Operator] = [Join([left, right], join_sides(node), dictionary)]
     if node.kind in ("left", "full"):
         alone = Semijoin(left, right, "anti", node.keys, node.residual, left.schema, dictionary)
         padded: list[Expr] = [Col(types[c], c) if c < width else Lit(types[c], None) for c in range(len(types))]

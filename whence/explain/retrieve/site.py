@@ -14,7 +14,7 @@ from whence.model.codes import Codes, Dictionary
 from whence.model.errors import CatalogError, SqlError
 from whence.model.types import Schema
 from whence.plan.algebra.program import Program
-from whence.plan.streams.instrument import Traces, copies, traces_of, upstream
+from whence.plan.streams.instrument import Traces, copied_views, traces_of, upstream_streams
 from whence.plan.streams.model import Retain as RetainNode
 from whence.plan.streams.model import without_at
 from whence.sql.position import did_you_mean
@@ -58,7 +58,7 @@ class Site:
     def recreated(self, view: str, *modes: str) -> str:
         """Say which views to create again so that the view is traced from now on: itself, and those before it that run
         without provenance, whose past cannot be traced through."""
-        before = [*reversed(upstream(view, self.planned)), *sorted(copies(view, self.planned))]
+        before = [*reversed(upstream_streams(view, self.planned)), *sorted(copied_views(view, self.planned))]
         traced = ("lineage", "covering")
         untraced = [n for n in before if self.is_view(n) and self.planned.views[n].option("provenance") not in traced]
         names = ", ".join(dict.fromkeys([*untraced, view]))
@@ -79,7 +79,7 @@ class Site:
         return traces_of(view, self.planned)
 
     def upstream(self, view: str) -> tuple[str, ...]:
-        return upstream(view, self.planned)
+        return upstream_streams(view, self.planned)
 
     def source(self, view: str, source: str | None) -> str:
         """Return the stream that the provenance of a view is asked for at; if none is named, the only one there is."""

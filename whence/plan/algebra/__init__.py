@@ -2,8 +2,8 @@
 
 | module          | what it is for |
 |-----------------|-----------------|
-| `logical`       | the logical nodes |
-| `nodes`         | constructors of nodes, with schemas that follow from the inputs |
+| `logical`       | the logical nodes, each with what others must know of it |
+| `constructors`  | constructors of nodes, with schemas that follow from the inputs |
 | `expressions`   | scalar expressions, bound and typed |
 | `functions`     | the Python functions that queries call |
 | `program`       | the tables, functions and views of a database |

@@ -27,11 +27,11 @@ class Distribution:
     cols: tuple[int, ...] = ()
 
 
-def describe_dist(dist: Distribution, schema: Schema) -> str:
-    """A distribution in words.
+def describe_distribution(dist: Distribution, schema: Schema) -> str:
+    """Describe a distribution in words.
 
     >>> from whence.model.types import TEXT, Column
-    >>> describe_dist(Distribution("hash", (1,)), Schema((Column("src", TEXT), Column("dst", TEXT))))
+    >>> describe_distribution(Distribution("hash", (1,)), Schema((Column("src", TEXT), Column("dst", TEXT))))
     'by dst'
     """
     match dist.kind:
@@ -58,12 +58,12 @@ class DistributionProperty:
         return Distribution("hash", tuple(map(min, self.cols))) if self.cols else Distribution("one")
 
     def mapped(self, new: Callable[[int], Iterable[int]]) -> DistributionProperty:
-        """The place of rows whose columns have moved: `new` gives where a column went, nowhere if it is lost."""
+        """Follow columns that have moved: `new` gives where a column went, nowhere if it is lost."""
         cols = tuple(frozenset(n for c in same for n in new(c)) for same in self.cols)
         return DistributionProperty(self.kind, cols) if all(cols) else SPREAD
 
     def is_by(self, cols: Sequence[int]) -> bool:
-        """Whether rows live where these columns route to."""
+        """Return whether rows live where these columns route to."""
         return (
             self.kind == "hash"
             and len(self.cols) == len(cols)
@@ -75,15 +75,15 @@ ALL, SPREAD = DistributionProperty("all"), DistributionProperty("spread")
 
 
 def by(cols: Iterable[int]) -> DistributionProperty:
-    """Rows that live where these columns route to."""
+    """Return the place of rows that live where these columns route to."""
     return DistributionProperty("hash", tuple(frozenset((c,)) for c in cols))
 
 
 ONE = by(())
 
 
-def place_of(dist: Distribution) -> DistributionProperty:
-    """What a distribution tells."""
+def to_property(dist: Distribution) -> DistributionProperty:
+    """Return what a distribution says of where rows are."""
     match dist.kind:
         case "all":
             return ALL
@@ -93,23 +93,23 @@ def place_of(dist: Distribution) -> DistributionProperty:
 
 
 def same_codes(a: Type, b: Type) -> bool:
-    """Whether values of these types are equal exactly when their codes are: a month and thirty days are equal
+    """Return whether values of these types are equal exactly when their codes are: a month and thirty days are equal
     intervals, and 1 of one scale is not the code of 1 of another."""
     if Kind.INTERVAL in (a.kind, b.kind):
         return False
     return (a.is_integer and b.is_integer) or (a.kind is b.kind and a.scale == b.scale)
 
 
-def together(left: DistributionProperty, right: DistributionProperty, pairs: Pairs) -> bool:
-    """Whether rows of two relations that agree in the pairs of columns are in the same partition."""
+def are_together(left: DistributionProperty, right: DistributionProperty, pairs: Pairs) -> bool:
+    """Return whether rows of two relations that agree in the pairs of columns are in the same partition."""
     if not left.kind == right.kind == "hash" or len(left.cols) != len(right.cols):
         return False
     both = zip(left.cols, right.cols, strict=True)
     return all(any(a in ours and b in theirs for a, b in pairs) for ours, theirs in both)
 
 
-def partner(place: DistributionProperty, pairs: Pairs) -> tuple[int, ...] | None:
-    """The columns that the other side must be routed by to meet rows of this place; None if no columns would do."""
+def match_columns(place: DistributionProperty, pairs: Pairs) -> tuple[int, ...] | None:
+    """Find the columns by which the other side must be routed to meet rows of this place; None if there are none."""
     if place.kind != "hash":
         return None
     found = [next((b for a, b in pairs if a in same), None) for same in place.cols]
@@ -117,8 +117,8 @@ def partner(place: DistributionProperty, pairs: Pairs) -> tuple[int, ...] | None
     return cols if len(cols) == len(found) else None
 
 
-def equated(place: DistributionProperty, pairs: Pairs) -> DistributionProperty:
-    """The place when columns of each pair are known to hold the same code."""
+def equate_columns(place: DistributionProperty, pairs: Pairs) -> DistributionProperty:
+    """Add to a place that the columns of each pair hold the same code."""
     cols = list(place.cols)
     for a, b in pairs:
         cols = [same | {a, b} if a in same or b in same else same for same in cols]

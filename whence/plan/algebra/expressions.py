@@ -131,7 +131,7 @@ class Udf(Expr):
 
 
 def rebuild(expr: Expr, children: tuple[Expr, ...]) -> Expr:
-    """The same node over other children."""
+    """Put the same expression over other children."""
     match expr:
         case Call():
             return Call(expr.type, expr.op, children)
@@ -146,19 +146,19 @@ def rebuild(expr: Expr, children: tuple[Expr, ...]) -> Expr:
 
 
 def substitute(expr: Expr, columns: Callable[[Col], Expr]) -> Expr:
-    """The expression with every column replaced."""
+    """Replace every column of an expression."""
     if isinstance(expr, Col):
         return columns(expr)
     return rebuild(expr, tuple(substitute(c, columns) for c in expr.children)) if expr.children else expr
 
 
 def shift(expr: Expr, by: int) -> Expr:
-    """The expression over columns that have moved right by `by`."""
+    """Move the columns of an expression right by `by`."""
     return substitute(expr, lambda c: Col(c.type, c.index + by)) if by else expr
 
 
 def walk(expr: Expr) -> Iterator[Expr]:
-    """The expression and everything in it, parents first."""
+    """Yield the expression and everything in it, parents first."""
     yield expr
     for child in expr.children:
         yield from walk(child)
@@ -170,7 +170,7 @@ def columns_of(expr: Expr) -> set[int]:
 
 
 def conjuncts(expr: Expr | None) -> list[Expr]:
-    """The expression as a list of terms that must all be true."""
+    """Split a condition into terms that must all be true."""
     if expr is None:
         return []
     if isinstance(expr, Call) and expr.op == "and":
@@ -198,8 +198,8 @@ def may_fail(expr: Expr) -> bool:
     return False
 
 
-def strip(expr: Expr) -> Expr:
-    """The expression without casts that leave every code as it is; -x as 0 - x."""
+def strip_casts(expr: Expr) -> Expr:
+    """Remove casts that leave every code as it is; write -x as 0 - x."""
     while isinstance(expr, Cast) and _keeps_codes(expr.arg.type, expr.type):
         expr = expr.arg
     if isinstance(expr, Call) and expr.op == "neg":

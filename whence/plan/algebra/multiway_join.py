@@ -11,9 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from whence.model.types import BOOLEAN, Kind, Schema
-from whence.plan.algebra.expressions import Call, Col, Expr, columns_of, conjuncts, may_fail, strip, substitute
+from whence.plan.algebra.constructors import at_most_one_row
+from whence.plan.algebra.expressions import Call, Col, Expr, columns_of, conjuncts, may_fail, strip_casts, substitute
 from whence.plan.algebra.logical import Join, Node, Project, Select
-from whence.plan.algebra.nodes import at_most_one_row
 
 _WIDEST = 32
 
@@ -48,8 +48,8 @@ def merge_joins(node: Node) -> Node:
     return _assemble(node.schema, *_gather(node))
 
 
-def two_way(node: Join) -> MultiwayJoin:
-    """The pairs of an outer join, over its two sides as they are."""
+def join_sides(node: Join) -> MultiwayJoin:
+    """Return the pairs of an outer join as an inner join of its two sides as they are."""
     width = len(node.left.schema)
     columns = [Col(t, i) for i, t in enumerate((*node.left.schema.types, *node.right.schema.types))]
     tests: list[Expr] = [Call(BOOLEAN, "=", (columns[a], columns[width + b])) for a, b in node.keys]
@@ -125,7 +125,7 @@ def _over(expr: Expr, columns: list[Expr]) -> Expr:
 
 def _equal_columns(test: Expr) -> tuple[int, int] | None:
     if isinstance(test, Call) and test.op == "=":
-        a, b = strip(test.args[0]), strip(test.args[1])
+        a, b = strip_casts(test.args[0]), strip_casts(test.args[1])
         # Intervals that compare equal (a month, thirty days) may have different codes: those are tested, not looked up.
         looked_up = a.type.kind is not Kind.INTERVAL
         if isinstance(a, Col) and isinstance(b, Col) and looked_up and len(columns_of(test)) == 2:

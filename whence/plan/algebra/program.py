@@ -69,22 +69,22 @@ class Table:
 
 
 def owed_name(table: str) -> str:
-    """The name of the relation that holds a table's debts."""
+    """Return the name of the relation that holds a table's debts."""
     return table + _OWED
 
 
 def owner_of(name: str) -> str:
-    """The table that a relation belongs to: of debts the table that owes them, of any other itself."""
+    """Return the table that a relation belongs to: of debts the table that owes them, of any other itself."""
     return name.removesuffix(_OWED)
 
 
 def is_owed(name: str) -> bool:
-    """Whether a relation holds the debts of a table."""
+    """Return whether a relation holds the debts of a table."""
     return name.endswith(_OWED)
 
 
 def with_debts(tables: Mapping[str, Table]) -> dict[str, Table]:
-    """The tables and streams of a database, and the debts of each table that is not a stream."""
+    """Return the tables and streams of a database, and the debts of each table that is not a stream."""
     found = dict(tables)
     for table in tables.values():
         if table.stream is None:
@@ -116,7 +116,7 @@ class View:
 
 
 def retention_of(stream: Table | View) -> Retention:
-    """What of a stream, or of a view that is one, is kept."""
+    """Return what of a stream, or of a view that is one, is kept."""
     given = stream.stream if isinstance(stream, Table) else stream.retain
     return given or DEFAULT_RETENTION
 

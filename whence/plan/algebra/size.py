@@ -22,7 +22,7 @@ class PlanSize(NamedTuple):
 
 
 def size_of(plan: Node | Expr) -> PlanSize:
-    """The size of a plan or an expression.
+    """Measure a plan or an expression.
 
     >>> from whence.plan.algebra.expressions import Call, Lit
     >>> from whence.model.types import BIGINT
@@ -57,7 +57,7 @@ def _fields(kind: Any) -> tuple[str, ...]:
 
 
 def _parts(at: Node | Expr) -> list[Node | Expr]:
-    """What stands directly in a node or an expression; these objects live as long as it does."""
+    """Return what stands directly in a node or an expression; these objects live as long as it does."""
     out: list[Node | Expr] = []
     waiting: list[Any] = [getattr(at, name) for name in _fields(type(at))]  # type: ignore[arg-type]  # a class is hashable
     while waiting:

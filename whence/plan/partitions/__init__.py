@@ -7,5 +7,5 @@
 | `enforce`        | moves of rows, added where an operator needs them together |
 | `localize`       | recursion that reaches a fixpoint in each partition |
 | `exchange`       | recursion whose rows cross partitions |
-| `streams`        | stream networks in partitions |
+| `streams`        | what stream networks ask of the place of base streams |
 """

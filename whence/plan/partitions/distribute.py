@@ -1,9 +1,9 @@
 """The plan of a database that is partitioned: where tables and views live, and every move of rows that this takes.
 
 Law: what the partitions hold together is what one partition would hold. Plans are placed operator by operator
-(`placing.py`), recursive components as a whole (`localize.py`), and tables are put where most plans want them
-(`wishes.py`). The same program gives the same plan in every process. With one partition nothing ever moves: every row
-is in every partition.
+(`enforce.py`), recursive components as a whole (`localize.py`), and tables are put where most plans want them
+(`partition_keys.py`). The same program gives the same plan in every process. With one partition nothing ever moves:
+every row is in every partition.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from whence.plan.algebra.distribution import (
     Distribution,
     DistributionProperty,
     by,
-    describe_dist,
-    place_of,
+    describe_distribution,
+    to_property,
 )
 from whence.plan.algebra.logical import Node, Ref, Scan, walk
 from whence.plan.algebra.program import Program, Table
 from whence.plan.partitions.enforce import DistributionEnforcer, TracedMoveError
-from whence.plan.partitions.exchange import Exchange, RequiredDistribution, exchange
+from whence.plan.partitions.exchange import Exchange, RequiredDistribution, plan_exchange
 from whence.plan.partitions.localize import COPY, Local, describe_local, is_derived, localize, with_sources
 from whence.plan.partitions.partition_keys import PartitionKeyUses
 from whence.plan.partitions.streams import MisplacedError
 from whence.plan.recursion.rule_model import RuleProgram
 from whence.plan.recursion.rules import compile_rules
-from whence.plan.recursion.settings import Settings, maintains, partition_option, settings
+from whence.plan.recursion.settings import Settings, is_maintained, partition_option, settings
 from whence.plan.recursion.strata import Component
 from whence.plan.rewrite import optimize
 from whence.plan.streams.model import Retain, Stream
 
 log = logging.getLogger("whence")
-__all__ = ["Distributed", "Distribution", "PlannedComponent", "describe_dist", "distribute"]
+__all__ = ["Distributed", "Distribution", "PlannedComponent", "describe_distribution", "distribute"]
 
 
 @dataclass(frozen=True)
@@ -78,8 +78,8 @@ def distribute(
     depth_limit: int,
     kept: Distributed | None = None,
 ) -> Distributed:
-    """The plan for so many partitions. `fixed` are tables that stay where they are, `small` says of a table whether
-    every partition may have a copy of it. The pieces of `kept` are taken as they are."""
+    """Plan for `partitions` partitions. `fixed` are tables that stay where they are, `small` says of a table
+    whether every partition may have a copy of it. The pieces of `kept` are taken as they are."""
     drafts = [_draft(component, planned, depth_limit) for component in ordered]
     under = _tables_under(drafts)
     if partitions > 1:
@@ -107,7 +107,7 @@ def _check_free(streams: Sequence[str], fixed: Mapping[str, Distribution], progr
     for name in streams:
         table = program.tables[name]
         if name in fixed or table.placement is not None:
-            where = describe_dist(fixed.get(name, Distribution("spread")), table.schema)
+            where = describe_distribution(fixed.get(name, Distribution("spread")), table.schema)
             what = f"are {where}" if name in fixed else "are to be where its partition_by says"
             raise MisplacedError(
                 f"rows of stream {name} {what}, and this provenance can only be traced if they are all in one "
@@ -120,8 +120,9 @@ def _check_free(streams: Sequence[str], fixed: Mapping[str, Distribution], progr
 def _placed(
     drafts: Sequence[_Draft], tables: dict[str, Distribution], partitions: int, kept: Distributed | None
 ) -> Distributed:
-    """The plan over tables in their places; TracedMoveError if traced streams of it are not where they must be."""
-    known = {name: place_of(dist) if partitions > 1 else ALL for name, dist in tables.items()}
+    """Place the plans over tables in their places; raise TracedMoveError if traced streams are not where they must
+    be."""
+    known = {name: to_property(dist) if partitions > 1 else ALL for name, dist in tables.items()}
     views: dict[str, DistributionProperty] = {}
     traced: dict[str, bool] = {}
     placer = DistributionEnforcer(known, views, traced, partitions)
@@ -161,7 +162,7 @@ class _Draft:
 
 
 def _draft(component: Component, program: Program, depth_limit: int) -> _Draft:
-    if not component.recursive and not maintains(component.views, program):
+    if not component.recursive and not is_maintained(component.views, program):
         (name,) = component.views
         return _Draft(component.views, node=optimize(program.views[name].query))
     rules = compile_rules(component.views, program, whole=not component.recursive)
@@ -175,7 +176,7 @@ def _sources(rules: RuleProgram) -> list[Node]:
 
 
 def _tables_under(drafts: Iterable[_Draft]) -> Callable[[Node], set[str]]:
-    """A function that gives the tables a plan's rows come from, through views too."""
+    """Return a function that finds the tables a plan's rows come from, through views too."""
     known: dict[str, set[str]] = {}
 
     def under(node: Node) -> set[str]:
@@ -257,8 +258,9 @@ def _plain(draft: _Draft, placer: DistributionEnforcer, views: dict[str, Distrib
 
 
 def _choose_strategy(draft: _Draft, program: Program, small: Callable[[Node], bool]) -> None:
-    """Each partition recurses on its own if that takes copies of small tables at most (`local`); else rows travel
-    inside the recursion (`exchange`); where neither is possible it is left to one partition."""
+    """Choose how a component recurses. Each partition does so on its own if that takes copies of small tables at most
+    (`local`); else rows travel inside the recursion (`exchange`); where neither is possible it is left to one
+    partition."""
     assert draft.rules is not None
     wish = partition_option(draft.views, program)
     names = ", ".join(draft.views)
@@ -267,13 +269,13 @@ def _choose_strategy(draft: _Draft, program: Program, small: Callable[[Node], bo
     if wish == "one" or draft.everywhere:
         return
     if wish == "exchange":
-        draft.exchange = exchange(draft.rules, small)
+        draft.exchange = plan_exchange(draft.rules, small)
         if draft.exchange is not None:
             return
         log.warning("%s cannot be partitioned by exchange, as its option wishes", names)
     local = localize(draft.rules, small)
     if local is None:
-        draft.exchange = exchange(draft.rules, small)
+        draft.exchange = plan_exchange(draft.rules, small)
         if wish == "broadcast":
             log.warning(
                 "no copy of a table lets %s recurse in each partition alone, as its option wishes: no column goes "
@@ -285,7 +287,7 @@ def _choose_strategy(draft: _Draft, program: Program, small: Callable[[Node], bo
     if wish == "broadcast" or all(small(node) for node in copies if node is not None):
         draft.local = local
     else:
-        draft.exchange = exchange(draft.rules, small)
+        draft.exchange = plan_exchange(draft.rules, small)
 
 
 def _recursive(draft: _Draft, placer: DistributionEnforcer, views: dict[str, DistributionProperty]) -> PlannedComponent:
@@ -341,7 +343,7 @@ def _recursive(draft: _Draft, placer: DistributionEnforcer, views: dict[str, Dis
 
 
 def _over_sources(rules: RuleProgram, sources: Iterable[Node]) -> RuleProgram:
-    """The rules over other plans of their external relations."""
+    """Put the rules over other plans of their external relations."""
     given = iter(sources)
     relations = [r if r.source is None else replace(r, source=next(given)) for r in rules.relations]
     return RuleProgram(relations, list(rules.rules), dict(rules.outputs), [])

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from whence.model.types import Kind, Schema
 from whence.plan.algebra.arrival import has_at
-from whence.plan.algebra.distribution import ALL, ONE, DistributionProperty, Pairs, by, partner, together
+from whence.plan.algebra.distribution import ALL, ONE, DistributionProperty, Pairs, are_together, by, match_columns
 from whence.plan.algebra.logical import LocalFilter, Node, Ship
 
 
@@ -122,10 +122,10 @@ class DistributionEnforcer:
             return left, right
         if (left.everywhere and copyable[0]) or (right.everywhere and copyable[1]):
             return left, right
-        if together(left.place, right.place, pairs):
+        if are_together(left.place, right.place, pairs):
             return left, right
         back = [(b, a) for a, b in pairs]
-        for_right, for_left = partner(left.place, pairs), partner(right.place, back)
+        for_right, for_left = match_columns(left.place, pairs), match_columns(right.place, back)
         # What is everywhere finds its place without a move.
         if left.everywhere and for_left is not None:
             return left.moved(for_left), right

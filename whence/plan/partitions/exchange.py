@@ -88,9 +88,9 @@ class Exchange:
         )
 
 
-def exchange(rules: RuleProgram, small: Callable[[Node], bool]) -> Exchange | None:
-    """How to run rules over partitions that exchange rows; None where Python computes rows, or where a best value that
-    is NULL is an error, for on its way to the best one a group may be NULL at first.
+def plan_exchange(rules: RuleProgram, small: Callable[[Node], bool]) -> Exchange | None:
+    """Return how to run rules over partitions that exchange rows; None where Python computes rows, or where a best
+    value that is NULL is an error, for on its way to the best one a group may be NULL at first.
 
     `small` says of an external source that a copy of it everywhere does no harm."""
     if any(rule.foreign is not None or any(op.name == "must_be" for op in rule.ops) for rule in rules.rules):
@@ -104,7 +104,7 @@ def exchange(rules: RuleProgram, small: Callable[[Node], bool]) -> Exchange | No
 
 
 def _choose(rules: RuleProgram, light: list[bool]) -> list[_Layout]:
-    """A layout for each rule, so that together they are cheap: one rule after the other is improved."""
+    """Choose a layout for each rule, so that together they are cheap: improve one rule after the other."""
     options = [_layouts(rule, rules) for rule in rules.rules]
     chosen: list[_Layout] = []
     for rule, layouts in zip(rules.rules, options, strict=True):

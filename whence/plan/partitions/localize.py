@@ -33,7 +33,7 @@ class Local:
     wants: tuple[tuple[int | None, ...], ...]
 
     def uses(self, rules: RuleProgram) -> list[tuple[int, int]]:
-        """The (external relation, want) pairs that occur, in the order of the relations, then of the rules."""
+        """Return the (external relation, want) pairs that occur, in the order of the relations, then of the rules."""
         found = dict.fromkeys(
             (atom.relation, want)
             for rule, wants in zip(rules.rules, self.wants, strict=True)
@@ -43,7 +43,7 @@ class Local:
         return sorted(found, key=lambda use: use[0])
 
     def copies(self, rules: RuleProgram) -> list[int]:
-        """The external relations that are wanted everywhere."""
+        """Return the external relations that are wanted everywhere."""
         return [relation for relation, want in self.uses(rules) if want == COPY]
 
 
@@ -52,7 +52,7 @@ def is_derived(rules: RuleProgram, relation: int) -> bool:
 
 
 def localize(rules: RuleProgram, small: Callable[[Node], bool]) -> Local | None:
-    """The best way to recurse locally: with the fewest copies of what is not small, then the fewest copies."""
+    """Find the best way to recurse locally: with the fewest copies of what is not small, then the fewest copies."""
     best: Local | None = None
     least = (0, 0)
     for keys in _assignments(rules):
@@ -93,7 +93,7 @@ def _assignments(rules: RuleProgram) -> Iterator[dict[int, int]]:
 
 
 def _allowed(rules: RuleProgram) -> dict[int, list[int]]:
-    """The columns of each derived relation that no single rule forbids, whatever the other relations choose."""
+    """Return the columns of each derived relation that no single rule forbids, whatever the other relations choose."""
     allowed = {i: list(range(r.keys)) for i, r in enumerate(rules.relations) if is_derived(rules, i)}
     changed = True
     while changed:
@@ -117,7 +117,7 @@ def _may_pass_on(rule: Rule, column: int, allowed: dict[int, list[int]], rules: 
 
 
 def _passes_on(rule: Rule, keys: dict[int, int], rules: RuleProgram) -> bool:
-    """Whether the relations that have a key so far agree in the rule."""
+    """Return whether the relations that have a key so far agree in the rule."""
     if rule.head not in keys:
         return True
     key = rule.terms[keys[rule.head]]
@@ -139,7 +139,7 @@ def _wants(rule: Rule, keys: dict[int, int], rules: RuleProgram) -> tuple[int | 
 
 
 def _with_copies_shared(local: Local, rules: RuleProgram) -> Local:
-    """What is everywhere for one rule serves all rules that have their key from a derived atom too."""
+    """Let what is everywhere for one rule serve all rules that have their key from a derived atom too."""
     copied = set(local.copies(rules))
     made = []
     for rule, wants in zip(rules.rules, local.wants, strict=True):
@@ -150,7 +150,7 @@ def _with_copies_shared(local: Local, rules: RuleProgram) -> Local:
 
 
 def with_sources(rules: RuleProgram, local: Local, source: Callable[[Node, int], Node]) -> RuleProgram:
-    """The rules with an external relation for each way one is wanted; `source` gives its rows in that way."""
+    """Give the rules an external relation for each way one is wanted; `source` gives its rows in that way."""
     number: dict[tuple[int, int | None], int] = {}
     relations: list[RuleRelation] = []
     uses = local.uses(rules)

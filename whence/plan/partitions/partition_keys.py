@@ -20,7 +20,7 @@ from whence.plan.algebra.program import Table
 from whence.plan.partitions.streams import StreamNeeds
 from whence.plan.streams.model import Latest, StreamToRelation
 
-Traced = tuple[str, tuple[int, ...]]
+TableColumns = tuple[str, tuple[int, ...]]
 
 
 class PartitionKeyUses:
@@ -56,7 +56,7 @@ class PartitionKeyUses:
             self._uses[table].append(tuple(c for c in found if self._routable(table, c)))
 
     def _note_pair(self, left: Node, right: Node, pairs: Sequence[tuple[int, int]]) -> None:
-        """Both sides are wanted by corresponding columns: where there are any that both can give, by those alone."""
+        """Note that both sides are wanted by corresponding columns: by those that both can give, if there are any."""
         both = [(a, b) for a, b in pairs if self._can(left, a) and self._can(right, b)] or pairs
         self.wish(left, [a for a, _ in both])
         self.wish(right, [b for _, b in both])
@@ -69,8 +69,8 @@ class PartitionKeyUses:
         found = self._tables[table]
         return found.schema.types[column].kind is not Kind.INTERVAL and (not found.key or column in found.key)
 
-    def _trace(self, node: Node, cols: tuple[int, ...]) -> Traced | None:
-        """The table whose rows these are, and which of its columns; None if they come from elsewhere."""
+    def _trace(self, node: Node, cols: tuple[int, ...]) -> TableColumns | None:
+        """Find the table whose rows these are, and which of its columns; None if they come from elsewhere."""
         if isinstance(node, Scan):
             return node.table, cols
         if isinstance(node, Ref) and node.view in self._queries:
@@ -85,12 +85,12 @@ class PartitionKeyUses:
         return None
 
     def table_under(self, node: Node) -> str | None:
-        """The table of which a plan keeps rows and columns only."""
+        """Return the table of which a plan keeps rows and columns only."""
         traced = self._trace(node, ())
         return traced[0] if traced is not None else None
 
     def choose(self, name: str) -> Distribution:
-        """The columns that content most uses; the primary key, or all columns, if there are none."""
+        """Choose the columns that serve most uses; the primary key, or all columns, if there are none."""
         table = self._tables[name]
         if table.stream is not None and name in self.needs.whole:
             return Distribution("one")

@@ -53,11 +53,11 @@ class StreamNeeds:
         return column is not None and self._streams[stream].types[column].kind is not Kind.INTERVAL
 
     def keys(self, name: str) -> list[tuple[int, ...]]:
-        """The keys that the operators over a stream are content with, all of their columns or some of them."""
+        """Return the keys that serve the operators over a stream: all of their columns or some of them."""
         return [tuple(dict.fromkeys(cols)) for cols in self._keys[name]]
 
     def sources(self, node: Node, cols: Sequence[int | None]) -> Sources:
-        """The base streams of a network, and which columns of theirs some columns are."""
+        """Yield the base streams of a network, and which columns of theirs some columns are."""
         if isinstance(node, Stream):
             yield node.stream, tuple(cols)
         elif isinstance(node, Ref):

@@ -93,7 +93,7 @@ class Body:
         return sum(len(s.schema) for s in self.sources)
 
     def offsets(self) -> list[int]:
-        """Where each source's columns begin."""
+        """Return where each source's columns begin."""
         starts, at = [], 0
         for source in self.sources:
             starts.append(at)
@@ -105,7 +105,7 @@ class Body:
         return [i for i, s in enumerate(self.sources) for _ in s.schema.columns]
 
     def map(self, change: Callable[[Expr], Expr]) -> Body:
-        """The body with every expression changed."""
+        """Return the body with every expression changed."""
         sources = tuple(
             replace(s, args=tuple(map(change, s.args))) if isinstance(s, Function) else s for s in self.sources
         )
@@ -119,7 +119,7 @@ class Body:
         return self.map(lambda e: substitute(e, lambda c: Col(c.type, c.index + by)))
 
     def reads(self) -> set[int]:
-        """The columns anything looks at."""
+        """Return the columns anything looks at."""
         used: set[int] = set()
         for expr in (*self.tests, *self.out, *(e for a in self.absences for e, _ in a.keys)):
             used |= columns_of(expr)
@@ -131,7 +131,7 @@ class Body:
 
 
 def columns(schema: Schema, start: int = 0) -> tuple[Expr, ...]:
-    """One column reference for each column of a schema."""
+    """Return one column reference for each column of a schema."""
     return tuple(Col(c.type, start + i) for i, c in enumerate(schema.columns))
 
 
@@ -167,7 +167,7 @@ class Flattener:
         return any(isinstance(n, Ref) and n.view in self.members for n in walk(node))
 
     def flatten(self, node: Node) -> list[Body]:
-        """The conjunctive bodies whose union, as a set, is the query."""
+        """Return the conjunctive bodies whose union, as a set, is the query."""
         if not self.recursive(node):
             return [_source(External(node))]
         match node:
@@ -277,7 +277,7 @@ class Flattener:
         return replace(body, tests=(*body.tests, *(t for e in found for t in conjuncts(e))))
 
     def _group(self, node: Aggregate) -> Body:
-        """A GROUP BY over the component: one relation for each aggregate, joined on the keys."""
+        """Return a GROUP BY over the component: one relation for each aggregate, joined on the keys."""
         assert self.aggregate is not None
         self._instances += 1
         named = self.aggregate(node)
@@ -292,7 +292,7 @@ class Flattener:
 
 
 def as_query(body: Body, schema: Schema) -> Node:
-    """A body without recursive sources as a query."""
+    """Write a body without recursive sources as a query."""
     node: Node | None = None
     for source in body.sources:
         if isinstance(source, Function):
@@ -320,7 +320,7 @@ def _source(source: Source) -> Body:
 
 
 def product(left: Body, right: Body) -> Body:
-    """Both bodies side by side."""
+    """Put two bodies side by side."""
     moved = right.shifted(left.width)
     return Body(
         left.sources + moved.sources, left.tests + moved.tests, left.out + moved.out, left.absences + moved.absences
@@ -328,7 +328,7 @@ def product(left: Body, right: Body) -> Body:
 
 
 def _over(body: Body, expr: Expr) -> Expr:
-    """An expression over a query's columns, as one over the body's."""
+    """Rewrite an expression over a query's columns as one over the body's."""
     return substitute(expr, lambda c: body.out[c.index])
 
 
@@ -366,7 +366,8 @@ def _swap(node: Join) -> Join:
 
 
 def _split_residual(node: Join, width: int) -> tuple[Node, list[Expr]]:
-    """The condition of a join that is asked for absence: the right side with its own part, and the left side's part."""
+    """Return the condition of a join that is asked for absence: the right side with its own part, and the left side's
+    part."""
     right, outer = node.right, []
     for term in conjuncts(node.residual):
         sides = {c < width for c in columns_of(term)}

@@ -25,7 +25,7 @@ def edges(program: RuleProgram) -> dict[int, tuple[int, int]]:
 
 
 def _edge(rule: Rule, external: Atom, program: RuleProgram) -> tuple[int, int] | None:
-    """The columns of an external atom between which a rule walks."""
+    """Return the columns of an external atom between which a rule walks."""
     column = {v: c for c, v in reversed(list(enumerate(external.terms))) if v is not None}
     for atom in rule.atoms:
         if atom.relation != rule.head or program.relations[atom.relation].kind not in ("set", "best"):

@@ -13,11 +13,11 @@ from whence.plan.algebra.expressions import Call, Col, Expr, Lit, columns_of, ma
 from whence.plan.algebra.logical import Join, Lateral, Node, Project, Select
 from whence.plan.recursion.conjunctive import Body, Derived, External, Function, Source, columns
 from whence.plan.recursion.native import is_test, is_value
-from whence.plan.rewrite.factor_disjunctions import implied_by
+from whence.plan.rewrite.factor_disjunctions import infer_conditions
 
 
 def push_down(body: Body) -> Body:
-    """The body with everything done outside that can be."""
+    """Return the body with everything done outside that can be."""
     body = _push_functions(body)
     for test in body.tests:
         owners = _owners(body, test)
@@ -52,11 +52,11 @@ def _push_test(body: Body, test: Expr) -> Body:
 
 
 def _push_implied(body: Body, test: Expr) -> Body:
-    """The body with what an OR says of external rows alone tested out there too; the OR itself stays."""
+    """Return the body with what an OR says of external rows alone tested out there too; the OR itself stays."""
     starts = body.offsets()
     for at in sorted(_owners(body, test)):
         own = range(starts[at], starts[at] + len(body.sources[at].schema))
-        for part in implied_by([test], own) if isinstance(body.sources[at], External) else ():
+        for part in infer_conditions([test], own) if isinstance(body.sources[at], External) else ():
             body = _push_test(body, part)
     return body
 
@@ -77,7 +77,7 @@ def _foreign_parts(body: Body) -> list[Expr]:
 
 
 def foreign_in(expr: Expr) -> list[Expr]:
-    """The largest parts of an expression that a kernel cannot compute, top down."""
+    """Return the largest parts of an expression that a kernel cannot compute, top down."""
     if is_value(expr):
         return []
     if isinstance(expr, Call) and is_value(rebuild(expr, tuple(_stand_in(c) for c in expr.children))):

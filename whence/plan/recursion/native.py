@@ -10,15 +10,15 @@ from __future__ import annotations
 
 from whence.model.types import BIGINT, BOOLEAN, NARROW_PRECISION, Kind, Type
 from whence.model.wide import INLINE
-from whence.plan.algebra.expressions import Call, Cast, Col, Expr, Lit, columns_of, strip, walk
+from whence.plan.algebra.expressions import Call, Cast, Col, Expr, Lit, columns_of, strip_casts, walk
 from whence.plan.recursion.rule_model import Op
 
 _COMPARE = ("=", "<>", "<", "<=", ">", ">=")
 
 
 def is_value(expr: Expr) -> bool:
-    """Whether a kernel can compute the expression."""
-    expr = strip(expr)
+    """Return whether a kernel can compute the expression."""
+    expr = strip_casts(expr)
     match expr:
         case Col() | Lit():
             return True
@@ -32,7 +32,7 @@ def is_value(expr: Expr) -> bool:
 
 
 def is_test(expr: Expr) -> bool:
-    """Whether a kernel can decide the condition."""
+    """Return whether a kernel can decide the condition."""
     match expr:
         case Call(op="is_not_distinct"):
             return all(map(is_value, expr.args)) and _same(expr.args[0].type, expr.args[1].type)
@@ -52,7 +52,7 @@ def _same(a: Type, b: Type) -> bool:
 
 
 def _arithmetic(expr: Call) -> str | None:
-    """The kernel operation behind + - *, or None."""
+    """Return the kernel operation behind + - *, or None."""
     left, right = expr.args[0].type, expr.args[1].type
     kinds = {left.kind, right.kind, expr.type.kind}
     if kinds == {Kind.DOUBLE}:
@@ -65,7 +65,7 @@ def _arithmetic(expr: Call) -> str | None:
 
 
 def _scaling(expr: Cast) -> tuple[str, int] | None:
-    """A cast between numbers as an operation with a constant."""
+    """Return a cast between numbers as an operation with a constant."""
     source, target = expr.arg.type, expr.type
     if expr.lenient:
         return None
@@ -101,8 +101,8 @@ class Emitter:
         return self._known[key]
 
     def value(self, expr: Expr) -> int:
-        """The variable that holds an expression's value."""
-        expr = strip(expr)
+        """Return the variable that holds an expression's value."""
+        expr = strip_casts(expr)
         if isinstance(expr, Col):
             return self._variable[expr.index]
         if isinstance(expr, Lit):
@@ -127,7 +127,7 @@ class Emitter:
         return self._op(name, self.number(expr.args[0]), self.number(expr.args[1]), expr.type)
 
     def number(self, expr: Expr) -> int:
-        """The variable of a value that is added or ordered: of a wide decimal, tested for being its own code."""
+        """Return the variable of a value that is added or ordered: of a wide decimal, tested for being its own code."""
         variable = self.value(expr)
         if expr.type.is_wide:
             fits = Op("fits", variable, self.constant(INLINE, BIGINT))
@@ -143,11 +143,11 @@ class Emitter:
         return to
 
     def must_be(self, expr: Expr) -> None:
-        """A value without which the rule is an error."""
+        """Add a value without which the rule is an error."""
         self.ops.append(Op("must_be", self.value(expr)))
 
     def test(self, expr: Expr) -> None:
-        """A condition that must be true."""
+        """Add a condition that must be true."""
         match expr:
             case Call(op="is_not_distinct"):
                 self.ops.append(Op("same", self.value(expr.args[0]), self.value(expr.args[1])))
@@ -163,14 +163,14 @@ class Emitter:
 
 
 def direction(expr: Expr, column: int) -> int | None:
-    """How an expression moves with a column: +1 up, -1 down, 0 not at all, None if that cannot be told.
+    """Return how an expression moves with a column: +1 up, -1 down, 0 not at all, None if that cannot be told.
 
     >>> direction(Call(BIGINT, "-", (Lit(BIGINT, 9), Col(BIGINT, 0))), 0)
     -1
     """
     if column not in columns_of(expr):
         return 0
-    expr = strip(expr)
+    expr = strip_casts(expr)
     match expr:
         case Col():
             return 1
@@ -189,10 +189,10 @@ def direction(expr: Expr, column: int) -> int | None:
 
 
 def strict(expr: Expr, column: int, rounding: bool = False) -> bool:
-    """Whether different values of the column always give different results, so that ties are ties of the column.
+    """Return whether different values of the column always give different results, so that ties are ties of the column.
 
     Sums of DOUBLE may round to the same number; `rounding` says not to mind."""
-    expr = strip(expr)
+    expr = strip_casts(expr)
     if isinstance(expr, Col):
         return expr.index == column
     if expr.type.kind is Kind.DOUBLE and not rounding:
@@ -210,13 +210,14 @@ def strict(expr: Expr, column: int, rounding: bool = False) -> bool:
 
 
 def never_better(expr: Expr, column: int, sign: int, tests: tuple[Expr, ...] = ()) -> bool:
-    """Tell whether an expression is never smaller than the column (sign 1) or never larger (-1), where the tests hold.
+    """Return whether an expression is never smaller than the column (sign 1) or never larger (-1), where the tests
+    hold.
 
     >>> v, w = Col(BIGINT, 0), Col(BIGINT, 1)
     >>> never_better(Call(BIGINT, "least", (v, w)), 0, -1), never_better(Call(BIGINT, "+", (v, w)), 0, 1)
     (True, False)
     """
-    expr = strip(expr)
+    expr = strip_casts(expr)
     match expr:
         case Col():
             return expr.index == column
@@ -234,8 +235,8 @@ def never_better(expr: Expr, column: int, sign: int, tests: tuple[Expr, ...] = (
 
 
 def _bounded(expr: Expr, sign: int, tests: tuple[Expr, ...]) -> bool:
-    """Tell whether a number is never below zero (sign 1) or never above it (-1), where the tests hold."""
-    stripped = strip(expr)
+    """Return whether a number is never below zero (sign 1) or never above it (-1), where the tests hold."""
+    stripped = strip_casts(expr)
     if not expr.type.is_numeric:
         return False
     match stripped:
@@ -251,7 +252,7 @@ def _bounded(expr: Expr, sign: int, tests: tuple[Expr, ...]) -> bool:
     for test in tests:
         if isinstance(test, Call) and len(test.args) == 2:
             for a, b, ops in ((*test.args, up), (*test.args[::-1], down)):
-                if test.op in ops and strip(a) == stripped and isinstance(b, Lit) and _bounded(b, sign, ()):
+                if test.op in ops and strip_casts(a) == stripped and isinstance(b, Lit) and _bounded(b, sign, ()):
                     return True
     return False
 
@@ -274,12 +275,12 @@ def lets_better_pass(test: Expr, column: int, sign: int) -> bool:
 
 
 def skips_null(expr: Expr, column: int) -> bool:
-    """Whether LEAST or GREATEST, which skip NULL, see the column."""
+    """Return whether LEAST or GREATEST, which skip NULL, see the column."""
     return any(isinstance(e, Call) and e.op in ("least", "greatest") and column in columns_of(e) for e in walk(expr))
 
 
 def is_present(test: Expr) -> bool:
-    """Whether a condition says that a column is not NULL, as unification leaves it behind for an equality."""
+    """Return whether a condition says that a column is not NULL, as unification leaves it behind for an equality."""
     return (
         isinstance(test, Call) and test.op == "not" and isinstance(test.args[0], Call) and test.args[0].op == "is_null"
     )

@@ -40,8 +40,8 @@ BINDING = "$binding"
 
 
 def compile_rules(views: tuple[str, ...], program: Program, whole: bool = False) -> RuleProgram:
-    """The rules of a component of views that depend on each other, or, if `whole` is said, of a view that does not
-    recurse, taken as a set."""
+    """Compile the rules of a component of views that depend on each other, or, if `whole` is said, of a view that does
+    not recurse."""
     return _Compiler(views, program, whole).compile()
 
 
@@ -95,7 +95,7 @@ class _Compiler:
     # -- aggregates --------------------------------------------------------------------------------------------------
 
     def _aggregate(self, node: Aggregate) -> list[tuple[str, Schema]]:
-        """The relations behind a GROUP BY over the component, made on first sight."""
+        """Return the relations behind a GROUP BY over the component, made on first sight."""
         if node not in self._groups:
             named = []
             for position, agg in enumerate(node.aggs):
@@ -123,7 +123,7 @@ class _Compiler:
                 self._rule(self._number[name], replace(body, out=(*keys, body.out[agg.column])))
 
     def _over_outputs(self, node: Node) -> Node:
-        """A view's query with the aggregates of the component read from the fixpoint."""
+        """Rewrite a view's query to read the aggregates of the component from the fixpoint."""
         if isinstance(node, Aggregate) and node in self._groups:
             return _regroup(node, self._groups[node])
         if not node.inputs:
@@ -238,7 +238,7 @@ class _Compiler:
         return node, {c: at - 1 for c, at in place.items()}
 
     def _native_rule(self, head: int, body: Body, out: tuple[Expr, ...]) -> Rule:
-        """A rule whose every test and column a kernel computes. Columns that must be equal share a variable."""
+        """Make a rule whose every test and column a kernel computes. Columns that must be equal share a variable."""
         variable, constants, pending = unify(body)
         emitter = Emitter(variable, max(variable.values(), default=-1) + 1)
         emitter.constants += [(variable[column], literal.value, literal.type) for column, literal in constants]
@@ -291,7 +291,7 @@ class _Compiler:
     # -- best values -------------------------------------------------------------------------------------------------
 
     def _value_columns(self, body: Body) -> dict[int, str]:
-        """The body's columns that hold best values, and the relation each comes from."""
+        """Return the body's columns that hold best values, and the relation each comes from."""
         found = {}
         for source, start in zip(body.sources, body.offsets(), strict=True):
             if isinstance(source, Derived):
@@ -336,7 +336,7 @@ def _shared(variable: dict[int, int], column: int) -> bool:
 
 
 def _direct(node: Node, flat: Flattener) -> set[str]:
-    """The members a query reads other than through an aggregate."""
+    """Return the members a query reads other than through an aggregate."""
     if isinstance(node, Aggregate):
         return set()
     found = {node.view} if isinstance(node, Ref) and node.view in flat.members else set()
@@ -357,7 +357,7 @@ def _reachable(name: str, graph: dict[str, set[str]]) -> set[str]:
 
 
 def _ordered(names: list[str], queries: dict[str, Node]) -> list[str]:
-    """The views so that each comes after those it reads directly."""
+    """Order the views so that each comes after those it reads directly."""
     flat = Flattener(queries, {})
     done: list[str] = []
     left = list(names)
@@ -371,7 +371,7 @@ def _ordered(names: list[str], queries: dict[str, Node]) -> list[str]:
 
 
 def _regroup(node: Aggregate, named: list[tuple[str, Schema]]) -> Node:
-    """The GROUP BY's result from the relations of its aggregates; NULL keys are keys like any other."""
+    """Make the GROUP BY's result from the relations of its aggregates; NULL keys are keys like any other."""
     if len(named) == 1:
         return Ref(node.schema, named[0][0])
     keys = len(node.keys)

@@ -9,8 +9,7 @@ T = TypeVar("T")
 
 
 def strongly_connected(graph: Mapping[T, Iterable[T]], roots: Iterable[T] | None = None) -> list[list[T]]:
-    """The components of what stands on what, dependencies first: of everything, or of what the roots stand on (Tarjan's
-    algorithm, without recursion)."""
+    """Find strongly connected components, dependencies first: of everything, or of what the roots depend on."""
     index: dict[T, int] = {}
     low: dict[T, int] = {}
     stack: list[T] = []

@@ -70,7 +70,7 @@ class Settings:
 
 
 def settings(views: Sequence[str], program: Program, rules: RuleProgram, depth_limit: int = DEPTH_LIMIT) -> Settings:
-    """The settings of a component of views with these rules."""
+    """Read the settings of a component of views with these rules."""
     endless = makes_values(rules)
     rows = VALUE_ROW_LIMIT if endless else ROW_LIMIT
     if any(rule.foreign is not None for rule in rules.rules):
@@ -85,7 +85,7 @@ def settings(views: Sequence[str], program: Program, rules: RuleProgram, depth_l
 
 
 def makes_values(rules: RuleProgram, copies: Collection[int] = ()) -> bool:
-    """Tell whether a rule puts what it computes from a recursive row into a row, other than as a best value.
+    """Return whether a rule puts what it computes from a recursive row into a row, other than as a best value.
 
     Rules that only move values around derive finitely many rows, however many that are. `copies` are relations that
     hold rows of recursive ones, sent by other partitions."""
@@ -103,7 +103,7 @@ def makes_values(rules: RuleProgram, copies: Collection[int] = ()) -> bool:
 
 
 def maintain_option(views: Sequence[str], program: Program) -> Maintain | None:
-    """The provenance that the views ask to be kept, if they do."""
+    """Return the provenance that the views ask to be kept, if they do."""
     algebra = _word(views, program, "maintain", MAINTAIN)
     if algebra is None:
         for option in ("propagate", "provenance"):
@@ -125,8 +125,9 @@ def maintain_option(views: Sequence[str], program: Program) -> Maintain | None:
     return Maintain(algebra, propagate, representation or "auto")
 
 
-def maintains(views: Sequence[str], program: Program) -> bool:
-    """Whether a view that does not recurse is kept by its provenance; SqlError if it asks for that and cannot be."""
+def is_maintained(views: Sequence[str], program: Program) -> bool:
+    """Return whether a view that does not recurse is maintained by its provenance; raise SqlError if it asks for that
+    and cannot be."""
     if maintain_option(views, program) is None:
         return False
     for name in views:
@@ -143,12 +144,12 @@ def maintains(views: Sequence[str], program: Program) -> bool:
 
 
 def partition_option(views: Sequence[str], program: Program) -> str | None:
-    """How the views ask to be partitioned, if they do."""
+    """Return how the views ask to be partitioned, if they do."""
     return _word(views, program, "partition", PARTITIONS)
 
 
 def _policy(views: Sequence[str], program: Program, rules: RuleProgram) -> str:
-    """The policy the views ask for; else support, where it is sound for their rules."""
+    """Return the policy the views ask for; else support, where it is sound for their rules."""
     policy = _word(views, program, "policy", POLICIES)
     if policy is None:
         return "support" if can_support(rules) else "dred"
@@ -168,7 +169,7 @@ def _word(views: Sequence[str], program: Program, option: str, words: Sequence[s
 
 
 def _one(views: Sequence[str], program: Program, option: str) -> str | None:
-    """The one value of an option that all views agree on that have it."""
+    """Return the one value of an option that all views agree on that have it."""
     named = {p.lower() for v in views if (p := program.views[v].option(option))}
     if len(named) > 1:
         raise SqlError(f"{', '.join(views)} recurse together and must have one {option}, not {sorted(named)}")

@@ -11,8 +11,8 @@ from whence.plan.algebra.logical import Node, Project, Ref, Scan, Select
 from whence.plan.recursion.rule_model import RuleProgram
 
 
-def same_rows(program: RuleProgram) -> tuple[int, ...]:
-    """For each relation the first one whose rows its rows are, or itself."""
+def find_same_rows(program: RuleProgram) -> tuple[int, ...]:
+    """Find for each relation the first one whose rows its rows are, or itself."""
     first: dict[object, int] = {}
     return tuple(
         first.setdefault(_origin(relation.source) or number, number)
@@ -23,7 +23,7 @@ def same_rows(program: RuleProgram) -> tuple[int, ...]:
 
 
 def _origin(node: Node) -> tuple[str, str, tuple[int, ...]] | None:
-    """The table or view and its columns that a query takes; None if a row of it says more, or less, than that."""
+    """Find the table or view and its columns that a query takes; None if a row of it says more, or less, than that."""
     columns, tested = tuple(range(len(node.schema))), set[int]()
     while True:
         match node:

@@ -24,12 +24,13 @@ class Component:
 
 
 def references(view: View) -> set[str]:
-    """The views and streams that a view's query refers to."""
+    """Return the views and streams that a view's query refers to."""
     return {name for node in walk(view.query) if not isinstance(node, Scan) for name in node.names}
 
 
 def dependents(program: Program, name: str) -> list[str]:
-    """The views that depend on a table or view, directly or through others, those nearest first (hidden ones too)."""
+    """Return the views that depend on a table or view, directly or through others, those nearest first (hidden ones
+    too)."""
     reached: list[str] = []
     frontier = [name]
     while frontier:
@@ -44,7 +45,7 @@ def dependents(program: Program, name: str) -> list[str]:
 
 
 def changed_views(before: Program, after: Program) -> set[str]:
-    """The views of a program that are not as they were before, or read one that is not."""
+    """Return the views of a program that are not as they were before, or read one that is not."""
     changed = {name for name, view in after.views.items() if before.views.get(name) != view}
     while more := {n for n, v in after.views.items() if n not in changed and references(v) & changed}:
         changed |= more
@@ -52,7 +53,7 @@ def changed_views(before: Program, after: Program) -> set[str]:
 
 
 def components(program: Program) -> list[Component]:
-    """The components in dependency order; NotStratifiable if a recursive one is not monotone."""
+    """Find the components in dependency order; raise NotStratifiable if a recursive one is not monotone."""
     graph = {name: sorted(references(view) & set(program.views)) for name, view in program.views.items()}
     found = []
     for members in strongly_connected(graph):
@@ -86,7 +87,7 @@ def _non_monotone(node: Node, members: set[str], reason: str | None) -> Iterator
 
 
 def _path(graph: dict[str, list[str]], start: str, goal: str, members: set[str]) -> list[str]:
-    """A shortest way from one member to another along references."""
+    """Find a shortest way from one member to another along references."""
     came: dict[str, str | None] = {start: None}
     frontier = [start]
     while frontier and goal not in came:
@@ -106,5 +107,5 @@ def _path(graph: dict[str, list[str]], start: str, goal: str, members: set[str])
 
 
 def _shown(name: str) -> str:
-    """A hidden view by the name its author gave it."""
+    """Return a hidden view by the name its author gave it."""
     return name.partition("$")[2] or name

@@ -16,7 +16,7 @@ _ADDS = {"+", "-", "*", "+f", "-f", "*f"}
 
 
 def can_support(program: RuleProgram) -> bool:
-    """Whether the policy `support` is sound for these rules."""
+    """Return whether the policy `support` is sound for these rules."""
     if not any(r.kind == "best" for r in program.relations):
         return True
     seen: set[str] = set()
@@ -29,7 +29,7 @@ def can_support(program: RuleProgram) -> bool:
 
 
 def _ways(rule: Rule, program: RuleProgram) -> set[str] | None:
-    """How values travel from the body to the head: by adding, by bounding; None if one is forgotten."""
+    """Return how values travel from the body to the head: by adding, by bounding; None if one is forgotten."""
     head = program.relations[rule.head]
     found: set[str] = set()
     for atom in rule.atoms:

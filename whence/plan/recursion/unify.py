@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from whence.model.types import BIGINT, BOOLEAN, Type
-from whence.plan.algebra.expressions import Call, Col, Expr, Lit, strip
+from whence.plan.algebra.expressions import Call, Col, Expr, Lit, strip_casts
 from whence.plan.recursion.conjunctive import Body
 
 
@@ -23,7 +23,7 @@ def unify(body: Body) -> tuple[dict[int, int], list[tuple[int, Lit]], list[Expr]
     literals: list[tuple[Col, Lit]] = []
     for test in body.tests:
         if isinstance(test, Call) and test.op in ("=", "is_not_distinct"):
-            a, b = strip(test.args[0]), strip(test.args[1])
+            a, b = strip_casts(test.args[0]), strip_casts(test.args[1])
             if isinstance(a, Col) and isinstance(b, Col):
                 if test.op == "=":
                     pending.append(Call(BOOLEAN, "not", (Call(BOOLEAN, "is_null", (a,)),)))

@@ -1,6 +1,6 @@
-"""Rewrites of logical plans: pure functions from a plan to one that gives the same rows for less work, one a file.
+"""Rewrites of logical plans: pure functions from a plan to one that gives the same rows for less work, one per file.
 
-| rewrite | what it does |
+| module | what it does |
 |---|---|
 | `fold_constants` | computes what is constant; drops conditions that are always true |
 | `factor_disjunctions` | takes what stands in every branch of an OR out of it |
@@ -16,8 +16,8 @@
 
 from __future__ import annotations
 
+from whence.plan.algebra.constructors import relabel
 from whence.plan.algebra.logical import Node
-from whence.plan.algebra.nodes import relabel
 from whence.plan.rewrite.factor_disjunctions import factor_disjunctions
 from whence.plan.rewrite.fold_constants import fold_constants
 from whence.plan.rewrite.merge_projections import merge_projections
@@ -37,7 +37,7 @@ __all__ = [
 
 
 def optimize(node: Node) -> Node:
-    """The plan after all rewrites: the same rows under the same schema."""
+    """Apply all rewrites: the same rows under the same schema."""
     found = fold_constants(node)
     found = factor_disjunctions(found)
     found = merge_projections(found)

@@ -25,9 +25,9 @@ from dataclasses import replace
 from itertools import accumulate
 
 from whence.model.types import BIGINT, BOOLEAN, Column, Schema
+from whence.plan.algebra.constructors import conjunction
 from whence.plan.algebra.expressions import Call, Col, Expr, Lit, columns_of, substitute
 from whence.plan.algebra.logical import Agg, Aggregate, Distinct, Join, Node, Project, Ref, Union
-from whence.plan.algebra.nodes import conjunction
 from whence.plan.algebra.program import Program, View
 from whence.plan.recursion.conjunctive import Body, Derived, External, Source, as_query, columns
 from whence.plan.recursion.unify import unify
@@ -37,7 +37,7 @@ _STEP = Lit(BIGINT, 1)
 
 
 def select_aggregates(program: Program) -> Program:
-    """The program with hidden views for every recursive view that aggregate selection can cut down."""
+    """Add hidden views for every recursive view that aggregate selection can cut down."""
     planned = program.copy()
     for view in program.views.values():
         found = selections(view, program)
@@ -49,7 +49,7 @@ def select_aggregates(program: Program) -> Program:
 
 
 def _selected(view: View, found: list[Selection]) -> dict[str, View]:
-    """The views that take the place of one that is cut down: those of best values, then the view itself."""
+    """Return the views that take the place of one that is cut down: those of best values, then the view itself."""
     made: dict[str, View] = {}
     branches: list[Node] = []
     for number, selection in enumerate(found):
@@ -68,7 +68,7 @@ def _add(made: dict[str, View], view: View, name: str, query: Node) -> Ref:
 
 
 def _best(view: View, selection: Selection, number: int) -> Node:
-    """The recursion of keys and best value alone: the view's query over itself, everything else forgotten."""
+    """Return the recursion of keys and best value alone: the view's query over itself, everything else forgotten."""
     kept = (*selection.keys, selection.value)
     schema = _picked(view.schema, kept)
     itself = Project(view.schema, Ref(schema, f"{view.name}${selection.function}{number}"), _padded(view, kept))
@@ -79,12 +79,12 @@ def _best(view: View, selection: Selection, number: int) -> Node:
 
 
 def _padded(view: View, kept: tuple[int, ...]) -> tuple[Expr, ...]:
-    """The view's columns over a relation of some of them; the others are NULL."""
+    """Return the view's columns over a relation of some of them; the others are NULL."""
     return tuple(Col(t, kept.index(c)) if c in kept else Lit(t, None) for c, t in enumerate(view.schema.types))
 
 
 def _guard(view: View, selection: Selection, best: Ref) -> Node:
-    """The view's own query, joined with the best values."""
+    """Return the view's own query, joined with the best values."""
     kept = (*selection.keys, selection.value)
     own = [Col(view.schema.types[c], c) for c in kept]
     both = Schema(view.schema.columns + best.schema.columns)
@@ -99,7 +99,7 @@ def _same(exprs: Sequence[Expr], schema: Schema, start: int) -> list[Expr]:
 
 
 def _with_reference(node: Node, name: str, by: Node) -> Node:
-    """The query with every reference to a view replaced."""
+    """Replace every reference to a view in a query."""
     if isinstance(node, Ref):
         return by if node.view == name else node
     return node.with_inputs(tuple(_with_reference(i, name, by) for i in node.inputs))
@@ -144,7 +144,7 @@ def _one(made: dict[str, View], view: View, selection: Selection, number: int, b
 
 
 def _tight(body: Body, view: View, selection: Selection, best: Ref, rank: Ref) -> tuple[Body, Expr]:
-    """The rule over best values and their ranks, where it gives a best value; and the rank of its head."""
+    """Return the rule over best values and their ranks, where it gives a best value; and the rank of its head."""
     kept = (*selection.keys, selection.value)
     values = External(Project(view.schema, best, _padded(view, kept)))
     sources: list[Source] = [values if isinstance(s, Derived) else s for s in body.sources]
@@ -164,7 +164,8 @@ def _tight(body: Body, view: View, selection: Selection, best: Ref, rank: Ref) -
 
 
 def _parts(body: Body, selection: Selection) -> list[Col]:
-    """What a rule's row is made of beside its keys: keys of recursive rows, then what it reads of other relations.
+    """Return what a rule's row is made of beside its keys: keys of recursive rows, then what it reads of other
+    relations.
 
     Of columns that must be equal the first stands for all; those that are keys of the head are known."""
     types = [t for s in body.sources for t in s.schema.types]
@@ -182,7 +183,7 @@ def _parts(body: Body, selection: Selection) -> list[Col]:
 
 
 def _later(node: Node, earlier: Sequence[Ref], keys: int) -> Node:
-    """The rows of a plan whose keys no earlier rule has."""
+    """Return the rows of a plan whose keys no earlier rule has."""
     for ref in earlier:
         both = _same(columns(Schema(node.schema.columns[:keys])), _keyed(ref, keys), len(node.schema))
         node = Join(
@@ -214,7 +215,7 @@ def _first(made: dict[str, View], view: View, name: str, steps: Ref, keys: int) 
 
 
 def _made_of(body: Body, selection: Selection, parts: list[Col], first: Ref, one: Ref) -> Node:
-    """The rows that a rule's first steps make of the rows that are kept."""
+    """Return the rows that a rule's first steps make of the rows that are kept."""
     variable, _, _ = unify(body)
     keys, out = len(selection.keys), _keys_of(body, selection)
     place = {variable[e.index]: i for i, e in enumerate(out) if isinstance(e, Col)}
@@ -237,12 +238,12 @@ def _made_of(body: Body, selection: Selection, parts: list[Col], first: Ref, one
 
 
 def _recursive(body: Body) -> list[int]:
-    """Where the columns of a rule's recursive rows begin."""
+    """Return where the columns of a rule's recursive rows begin."""
     return [at for at, s in zip(body.offsets(), body.sources, strict=True) if isinstance(s, Derived)]
 
 
 def _keys_of(body: Body, selection: Selection) -> tuple[Expr, ...]:
-    """The keys of a rule's head."""
+    """Return the keys of a rule's head."""
     return tuple(body.out[k] for k in selection.keys)
 
 
@@ -251,5 +252,5 @@ def _picked(schema: Schema, kept: Sequence[int]) -> Schema:
 
 
 def _keyed(ref: Ref, keys: int | None = None) -> Schema:
-    """The key columns of a relation of keys and something more."""
+    """Return the key columns of a relation of keys and something more."""
     return Schema(ref.schema.columns[: len(ref.schema) - 1 if keys is None else keys])

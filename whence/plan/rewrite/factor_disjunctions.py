@@ -15,16 +15,16 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 from whence.model.types import BOOLEAN
+from whence.plan.algebra.constructors import conjunction
 from whence.plan.algebra.expressions import Call, Expr, columns_of, conjuncts, may_fail
 from whence.plan.algebra.logical import Join, Node, Select, bottom_up
-from whence.plan.algebra.nodes import conjunction
 from whence.plan.streams.model import Lookup, WindowJoin
 
 _TURNED = {"=": "=", "<>": "<>", ">": "<", ">=": "<="}
 
 
 def factor_disjunctions(node: Node) -> Node:
-    """The plan with the common conditions of every OR in WHERE, ON and HAVING taken out."""
+    """Take the common conditions of every OR in WHERE, ON and HAVING out of it."""
     return bottom_up(node, _factor_node)
 
 
@@ -39,7 +39,7 @@ def _factor_node(node: Node) -> Node:
 
 
 def factor(expr: Expr) -> Expr:
-    """The condition as one that has the same value, with what all branches of an OR share before the OR.
+    """Rewrite a condition as one of the same value, with what all branches of an OR share before the OR.
 
     >>> from whence.plan.algebra.expressions import Col
     >>> a, b, x = (Col(BOOLEAN, i) for i in range(3))
@@ -67,13 +67,13 @@ def _factor_or(expr: Call) -> Expr:
     return _all([*common, _any([_all(terms) for terms in rest])])
 
 
-def implied(expr: Expr, allowed: Collection[int]) -> Expr | None:
-    """What a condition that is true says of the allowed columns alone, if it says something that cannot fail.
+def infer_condition(expr: Expr, allowed: Collection[int]) -> Expr | None:
+    """Infer what a condition that is true says of the allowed columns alone, if it says something that cannot fail.
 
     >>> from whence.plan.algebra.expressions import Col
     >>> a, b, c, d = (Col(BOOLEAN, i) for i in range(4))
     >>> cases = Call(BOOLEAN, "or", (Call(BOOLEAN, "and", (a, c)), Call(BOOLEAN, "and", (b, d))))
-    >>> str(implied(cases, {0, 1})), implied(cases, {0, 2})
+    >>> str(infer_condition(cases, {0, 1})), infer_condition(cases, {0, 2})
     ('(#0 or #1)', None)
     """
     read = columns_of(expr)
@@ -81,17 +81,17 @@ def implied(expr: Expr, allowed: Collection[int]) -> Expr | None:
         return expr
     match expr:
         case Call(op="and"):
-            found = [part for arg in expr.args if (part := implied(arg, allowed)) is not None]
+            found = [part for arg in expr.args if (part := infer_condition(arg, allowed)) is not None]
             return _all(found) if found else None
         case Call(op="or"):
-            parts = [part for arg in expr.args if (part := implied(arg, allowed)) is not None]
+            parts = [part for arg in expr.args if (part := infer_condition(arg, allowed)) is not None]
             return _any(parts) if len(parts) == len(expr.args) else None
     return None
 
 
-def implied_by(terms: Sequence[Expr], allowed: Collection[int]) -> list[Expr]:
-    """What the ORs among some terms, none of which reads the allowed columns alone, say of those columns."""
-    found = (implied(term, allowed) for term in terms if isinstance(term, Call) and term.op == "or")
+def infer_conditions(terms: Sequence[Expr], allowed: Collection[int]) -> list[Expr]:
+    """Infer what the ORs among some terms, none of which reads the allowed columns alone, say of those columns."""
+    found = (infer_condition(term, allowed) for term in terms if isinstance(term, Call) and term.op == "or")
     return [part for part in found if part is not None]
 
 
@@ -102,7 +102,7 @@ def _disjuncts(expr: Expr) -> list[Expr]:
 
 
 def _turned(term: Expr) -> Expr:
-    """A comparison the way round in which it equals the other way round."""
+    """Turn a comparison round."""
     if isinstance(term, Call) and term.op in _TURNED and (term.op[0] == ">" or str(term.args[0]) > str(term.args[1])):
         return replace(term, op=_TURNED[term.op], args=term.args[::-1])
     return term

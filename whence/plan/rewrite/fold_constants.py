@@ -24,7 +24,7 @@ _EXACT = (Kind.INTEGER, Kind.BIGINT, Kind.TEXT, Kind.DATE, Kind.TIMESTAMP, Kind.
 
 
 def fold_constants(node: Node) -> Node:
-    """The plan with constant expressions replaced by their values."""
+    """Replace constant expressions by their values."""
     return bottom_up(node, _fold_node)
 
 
@@ -49,7 +49,7 @@ def _fold_node(node: Node) -> Node:
 
 
 def fold(expr: Expr) -> Expr:
-    """The expression with its constant parts computed.
+    """Compute the constant parts of an expression.
 
     >>> from whence.model.types import BIGINT
     >>> one = Lit(BIGINT, 1)

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from whence.plan.algebra.expressions import Call, Col, strip, substitute
+from whence.plan.algebra.expressions import Call, Col, strip_casts, substitute
 from whence.plan.recursion.conjunctive import Body, Derived, product
 
 
 def linearize(name: str, bodies: list[Body]) -> list[Body]:
-    """The bodies of a view, with a doubling rule made linear if it is the only recursive one."""
+    """Make the doubling rule of a view linear, if it is the only recursive one."""
     recursive = [b for b in bodies if any(isinstance(s, Derived) for s in b.sources)]
     base = [b for b in bodies if b not in recursive]
     if len(recursive) != 1 or not base or not _doubles(name, recursive[0]):
@@ -47,12 +47,12 @@ def _doubles(name: str, body: Body) -> bool:
     for test in body.tests:
         if not isinstance(test, Call) or test.op != "=":
             return False
-        a, b = strip(test.args[0]), strip(test.args[1])
+        a, b = strip_casts(test.args[0]), strip_casts(test.args[1])
         if not isinstance(a, Col) or not isinstance(b, Col):
             return False
         met.add((min(a.index, b.index), max(a.index, b.index)))
     if met != {(half + i, width + i) for i in range(half)}:
         return False
     wanted = [*range(half), *range(width + half, 2 * width)]
-    out = [strip(e) for e in body.out]
+    out = [strip_casts(e) for e in body.out]
     return all(isinstance(e, Col) and e.index == w for e, w in zip(out, wanted, strict=True))

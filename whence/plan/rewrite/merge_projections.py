@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 
+from whence.plan.algebra.constructors import columns, relabel, select
 from whence.plan.algebra.expressions import Col, Expr, Lit, substitute, walk
 from whence.plan.algebra.logical import Distinct, Node, Project, Select, bottom_up
-from whence.plan.algebra.nodes import columns, relabel, select
 from whence.plan.algebra.size import size_of
 
 _DEPTH = 150
 
 
 def merge_projections(node: Node) -> Node:
-    """The plan with what is adjacent and alike merged."""
+    """Merge what is adjacent and alike."""
     return bottom_up(node, _merge)
 
 
@@ -40,7 +40,7 @@ def _retyped(expr: Expr, like: Col) -> Expr:
 
 
 def _may_merge(node: Project, below: Project) -> bool:
-    """Whether nothing costly would be computed twice, and no expression gets too deep."""
+    """Return whether nothing costly would be computed twice, and no expression gets too deep."""
     if _depth(node) + _depth(below) > _DEPTH:
         return False
     used = Counter(e.index for expr in node.exprs for e in walk(expr) if isinstance(e, Col))

@@ -27,7 +27,7 @@ _ZERO: dict[Kind, Any] = {
 
 
 def null_safe_keys(term: Expr, left: Schema, right: Schema) -> list[Expr]:
-    """A condition over the columns of both sides of a join as equalities, or as it is."""
+    """Write a condition over the columns of both sides of a join as equalities, or leave it as it is."""
     if not (isinstance(term, Call) and term.op == "is_not_distinct") or may_fail(term):
         return [term]
     a, b = term.args

@@ -11,9 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from whence.model.types import BOOLEAN
+from whence.plan.algebra.constructors import at_most_one_row, join, select
 from whence.plan.algebra.expressions import Call, Col, Expr, columns_of, conjuncts, may_fail, substitute
 from whence.plan.algebra.logical import Join, Node, Project
-from whence.plan.algebra.nodes import at_most_one_row, join, select
 
 
 @dataclass
@@ -30,7 +30,7 @@ class _Tree:
 
 
 def order_joins(node: Node) -> Node:
-    """The plan with its inner joins ordered."""
+    """Order the inner joins of a plan."""
     if _is_inner(node):
         tree = _Tree()
         shown = _flatten(node, tree)
@@ -132,7 +132,7 @@ def _join_next(
 
 
 def _tied(leaf: int, group: set[int], tree: _Tree, ties: list[set[int]]) -> bool:
-    """Whether an equality ties the relation to the group."""
+    """Return whether an equality ties the relation to the group."""
     for term, tie in zip(tree.terms, ties, strict=True):
         if isinstance(term, Call) and term.op == "=" and leaf in tie and tie - {leaf} and tie - {leaf} <= group:
             return True

@@ -10,21 +10,21 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from whence.model.types import Schema
+from whence.plan.algebra.constructors import columns, join_schema, project
 from whence.plan.algebra.expressions import Col, Expr, columns_of, conjuncts, substitute
 from whence.plan.algebra.logical import Aggregate, Join, Lateral, Node, Project, Select, Union
-from whence.plan.algebra.nodes import columns, join_schema, project
 
 Kept = list[int]
 
 
 def prune_columns(node: Node) -> Node:
-    """The plan with unused columns dropped early; its own columns stay."""
+    """Drop unused columns early; the plan's own columns stay."""
     found, kept = _prune(node, set(range(len(node.schema))))
     return _narrow(found, kept, range(len(node.schema)))
 
 
 def _prune(node: Node, needed: set[int]) -> tuple[Node, Kept]:
-    """The node without some of the columns that are not needed, and which of its columns are left, in order."""
+    """Drop columns that are not needed; return the node and which of its columns are left, in order."""
     match node:
         case Project():
             keep = sorted(needed)
@@ -59,7 +59,7 @@ def _moved(expr: Expr, kept: Kept) -> Expr:
 
 
 def _narrow(node: Node, kept: Kept, wanted: Iterable[int]) -> Node:
-    """A pruned node with exactly the wanted columns, in their order."""
+    """Reduce a pruned node to exactly the wanted columns, in their order."""
     place = {column: at for at, column in enumerate(kept)}
     own = columns(node)
     exprs = [own[place[i]] for i in wanted]

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from whence.model.types import Schema
+from whence.plan.algebra.constructors import columns, conjunction, join_schema, key_pair, project, select
 from whence.plan.algebra.expressions import (
     Call,
     Col,
@@ -29,9 +30,8 @@ from whence.plan.algebra.expressions import (
     substitute,
 )
 from whence.plan.algebra.logical import Aggregate, Distinct, Join, Lateral, Node, Project, Select, SetOp, Union
-from whence.plan.algebra.nodes import columns, conjunction, join_schema, key_pair, project, select
 from whence.plan.algebra.size import size_of
-from whence.plan.rewrite.factor_disjunctions import implied_by
+from whence.plan.rewrite.factor_disjunctions import infer_conditions
 from whence.plan.rewrite.null_safe_keys import null_safe_keys
 from whence.plan.streams.model import Lookup, ProvenanceJoin, StreamToRelation, WindowJoin, with_at
 
@@ -39,12 +39,12 @@ _GROWTH, _DEPTH = 200, 100  # how many more expressions a condition may have bel
 
 
 def push_predicates(node: Node) -> Node:
-    """The plan with its conditions pushed down."""
+    """Push the conditions of a plan down."""
     return _push(node, [])
 
 
 def _push(node: Node, terms: list[Expr]) -> Node:
-    """The node's rows for which the terms, over its columns, are true."""
+    """Select the node's rows for which the terms, over its columns, are true."""
     if not isinstance(node, Select) and any(map(is_volatile, terms)):
         return select(_push(node, [t for t in terms if not is_volatile(t)]), [t for t in terms if is_volatile(t)])
     match node:
@@ -64,12 +64,12 @@ def _push(node: Node, terms: list[Expr]) -> Node:
         case Aggregate():
             keys = range(len(node.keys)) if node.keys else ()
             down, stay = _split(terms, keys)
-            down += implied_by(stay, keys)
+            down += infer_conditions(stay, keys)
             below = [substitute(term, lambda c: Col(c.type, node.keys[c.index])) for term in down]
             return select(replace(node, input=_push(node.input, below)), stay)
         case Lateral():
             down, stay = _split(terms, range(len(node.input.schema)))
-            down += implied_by(stay, range(len(node.input.schema)))
+            down += infer_conditions(stay, range(len(node.input.schema)))
             return select(replace(node, input=_push(node.input, down)), stay)
         case Join():
             return _push_join(node, terms)
@@ -89,7 +89,8 @@ def _push(node: Node, terms: list[Expr]) -> Node:
 
 
 def _through(node: Project, terms: list[Expr]) -> tuple[list[Expr], list[Expr]]:
-    """The terms over the projection's input, and those that would grow too much: what `x` stands for may be `y + y`."""
+    """Rewrite terms over a projection's input; return those, and those that would grow too much: `x` may stand for `y +
+    y`."""
     down, stay = list[Expr](), list[Expr]()
     for term in terms:
         below, size = substitute(term, lambda c: _retyped(node.exprs[c.index], c)), size_of(term)
@@ -104,20 +105,20 @@ def _retyped(expr: Expr, like: Col) -> Expr:
 
 
 def _split(terms: Sequence[Expr], allowed: Sequence[int] | range) -> tuple[list[Expr], list[Expr]]:
-    """The terms that read the allowed columns only (and some), and the others."""
+    """Split terms into those that read the allowed columns only (and some), and the others."""
     fits = [bool(columns_of(term)) and columns_of(term) <= set(allowed) for term in terms]
     down = [term for term, fit in zip(terms, fits, strict=True) if fit]
     return down, [term for term, fit in zip(terms, fits, strict=True) if not fit]
 
 
 def _sure(terms: Sequence[Expr], allowed: range) -> tuple[list[Expr], list[Expr]]:
-    """As `_split`, but a term that may fail stays: below it would meet rows that have no partner.
+    """Split as `_split`, but keep a term that may fail: below it would meet rows that have no partner.
 
     What a term that stays implies goes down too."""
     down, stay = _split([term for term in terms if not may_fail(term)], allowed)
     staying = set(stay)
     kept = [term for term in terms if term in staying or may_fail(term)]
-    return down + implied_by(kept, allowed), kept
+    return down + infer_conditions(kept, allowed), kept
 
 
 def _push_join(node: Join, terms: list[Expr]) -> Node:
@@ -144,7 +145,7 @@ def _push_join(node: Join, terms: list[Expr]) -> Node:
 
 
 def _keyed(node: Join, left: Node, right: Node, on: list[Expr]) -> Node:
-    """The join with every equality between its sides as a key; sides that are expressions are computed first."""
+    """Make every equality between the sides of a join a key; sides that are expressions are computed first."""
     width, far = len(left.schema), len(right.schema)
     on = [key for term in on for key in null_safe_keys(term, left.schema, right.schema)]
     keys, rest, extra_left, extra_right = _keys(node.keys, on, width, far)
@@ -166,7 +167,7 @@ def _keyed(node: Join, left: Node, right: Node, on: list[Expr]) -> Node:
 def _keys(
     given: Sequence[tuple[int, int]], on: list[Expr], width: int, far: int
 ) -> tuple[list[tuple[int, int]], list[Expr], list[Expr], list[Expr]]:
-    """The keys of a join, the conditions that are none, and what either side must compute for the keys."""
+    """Find the keys of a join, the conditions that are none, and what either side must compute for the keys."""
     keys = list(given)
     rest: list[Expr] = []
     extra_left: list[Expr] = []
@@ -201,7 +202,7 @@ def _push_lookup(node: Lookup, terms: list[Expr]) -> Node:
 
 
 def _keyed_stream(node: Lookup | WindowJoin, left: Node, right: Node, on: list[Expr]) -> Node:
-    """As `_keyed`; `$at` stays the last column of either stream and of the join."""
+    """Do as `_keyed` for streams; `$at` stays the last column of either stream and of the join."""
     width, far = len(left.schema) - 1, len(right.schema) - isinstance(node, WindowJoin)
     keys, rest, extra_left, extra_right = _keys(node.keys, on, width, far)
     more = len(extra_left)
@@ -229,7 +230,7 @@ def _keyed_stream(node: Lookup | WindowJoin, left: Node, right: Node, on: list[E
 
 
 def _widened(node: Node, extra: list[Expr], width: int) -> Node:
-    """The node with computed columns after its first ones, before `$at`."""
+    """Add computed columns after the first ones of a node, before `$at`."""
     if not extra:
         return node
     own = columns(node)
@@ -237,7 +238,7 @@ def _widened(node: Node, extra: list[Expr], width: int) -> Node:
 
 
 def _sides(term: Expr, width: int) -> tuple[Expr, Expr] | None:
-    """The left and right side of an equality of an expression over each."""
+    """Return the left and right side of an equality of an expression over each."""
     if isinstance(term, Call) and term.op == "=":
         for a, b in (term.args, term.args[::-1]):
             left, right = columns_of(a), columns_of(b)
@@ -247,7 +248,7 @@ def _sides(term: Expr, width: int) -> tuple[Expr, Expr] | None:
 
 
 def _place(expr: Expr, extra: list[Expr], width: int) -> int:
-    """The column an expression has among the side's own and those computed for the join."""
+    """Return the column of an expression among the side's own and those computed for the join."""
     if isinstance(expr, Col):
         return expr.index
     if expr not in extra:

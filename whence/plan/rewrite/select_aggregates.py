@@ -63,14 +63,14 @@ class Selection:
         return "min" if self.sign > 0 else "max"
 
     def text(self, schema: Schema) -> str:
-        """The selection as the option spells it."""
+        """Return the selection as the option spells it."""
         names = [n if re.fullmatch(r"\w+", n) else f"#{i}" for i, n in enumerate(schema.names)]
         keys = ", ".join(names[k] for k in self.keys)
         return f"{'one ' if self.one else ''}{self.function}({names[self.value]}) by {keys}"
 
 
 def is_spelled_out(option: str) -> bool:
-    """Tell whether the value of the option names selections.
+    """Return whether the value of the option names selections.
 
     >>> is_spelled_out("min(cost) by src, dst; one max(bw) by src"), is_spelled_out("on")
     (True, False)
@@ -79,7 +79,7 @@ def is_spelled_out(option: str) -> bool:
 
 
 def selections(view: View, program: Program) -> list[Selection]:
-    """The aggregates a recursive view is cut down to; none if it must be kept whole."""
+    """Return the aggregates a recursive view is cut down to; none if it must be kept whole."""
     option = view.option(OPTION)
     if option == "off" or not _mentions(view.query, view.name):
         return []
@@ -98,12 +98,12 @@ def selections(view: View, program: Program) -> list[Selection]:
 
 
 def is_read(view: View, program: Program) -> bool:
-    """Tell whether another view refers to a view."""
+    """Return whether another view refers to a view."""
     return any(v.name != view.name and _mentions(v.query, view.name) for v in program.views.values())
 
 
 def bodies_of(view: View) -> list[Body]:
-    """The rules of a view that recurses through itself alone; none if it cannot be written so."""
+    """Return the rules of a view that recurses through itself alone; none if it cannot be written so."""
     try:
         return Flattener({view.name: view.query}, {view.name: view.schema}).flatten(view.query)
     except SqlError:
@@ -111,7 +111,7 @@ def bodies_of(view: View) -> list[Body]:
 
 
 def _provable(view: View, selection: Selection, bodies: list[Body], may_drop_ties: bool) -> Selection | None:
-    """The selection as it can be made without a reader seeing it, or as the option asks for it."""
+    """Return the selection as it can be made without a reader seeing it, or as the option asks for it."""
     option, asked_one = view.option(OPTION), view.option(OPTION) == "one"
     rounding = option in ("on", "one")
     if not bodies:
@@ -131,7 +131,7 @@ def _provable(view: View, selection: Selection, bodies: list[Body], may_drop_tie
 
 
 def _spelled_out(view: View, option: str) -> list[Selection]:
-    """The selections that the option names; SqlError if one cannot be made."""
+    """Return the selections that the option names; SqlError if one cannot be made."""
     found, bodies = [], bodies_of(view)
     for part in option.split(";"):
         match = _SELECTION.fullmatch(part.strip())
@@ -166,7 +166,7 @@ def _mentions(node: Node, view: str) -> bool:
 
 
 def _selecting(node: Node, view: str) -> list[Selection]:
-    """The selections that a GROUP BY straight over the view makes; none if it is anything else."""
+    """Return the selections that a GROUP BY straight over the view makes; none if it is anything else."""
     if not isinstance(node, Aggregate) or not node.aggs or not node.keys:
         return []
     position = _positions(node, view)
@@ -185,7 +185,8 @@ def _selecting(node: Node, view: str) -> list[Selection]:
 
 
 def _positions(node: Aggregate, view: str) -> list[int] | None:
-    """The view's column behind each input column of a GROUP BY straight over it; None if it is over anything else."""
+    """Return the view's column behind each input column of a GROUP BY straight over it; None if it is over anything
+    else."""
     source, position = node.input, list(range(len(node.input.schema)))
     while isinstance(source, Project) and all(isinstance(e, Col) for e in source.exprs):
         exprs = source.exprs
@@ -195,7 +196,7 @@ def _positions(node: Aggregate, view: str) -> list[int] | None:
 
 
 def _sees_groups(node: Aggregate, view: str, found: Iterable[Selection]) -> bool:
-    """Tell whether a GROUP BY straight over the view depends only on which groups of a selection there are.
+    """Return whether a GROUP BY straight over the view depends only on which groups of a selection there are.
 
     It reads their keys alone, and takes equal ones for one: COUNT(DISTINCT dst) by src."""
     position = _positions(node, view)
@@ -283,7 +284,7 @@ class _NotSelectedError(Exception):
 
 
 def _preserves(body: Body, view: View, selection: Selection, rounding: bool) -> bool:
-    """The proof obligations for all best rows, for one rule."""
+    """Return the proof obligations for all best rows, for one rule."""
     rule = _Rule(body, selection)
     if not rule.keeps_groups():
         return False
@@ -293,7 +294,7 @@ def _preserves(body: Body, view: View, selection: Selection, rounding: bool) -> 
 
 
 def _has_best_row(bodies: Iterable[Body], selection: Selection, rounding: bool) -> bool:
-    """The proof obligations for one best row per group, for all rules."""
+    """Return the proof obligations for one best row per group, for all rules."""
     rules = [_Rule(body, selection) for body in bodies]
     if not rules or not all(rule.keeps_groups() for rule in rules):
         return False
@@ -318,7 +319,7 @@ class _Rule:
         self.value = self._opaque(body.out[selection.value])
 
     def keeps_groups(self) -> bool:
-        """Tell whether keys come from keys, the value from keys and values, and conditions let better rows pass."""
+        """Return whether keys come from keys, the value from keys and values, and conditions let better rows pass."""
         body, known = self.body, self.keys | self.values
         conditions: list[Expr] = [*body.tests, *(e for a in body.absences for e, _ in a.keys)]
         conditions += [a for s in body.sources for a in getattr(s, "args", ())]
@@ -334,7 +335,8 @@ class _Rule:
         return columns_of(self.value) & self.inner <= known and is_value(self.value)
 
     def _opaque(self, expr: Expr) -> Expr:
-        """The expression with what is computed from other rows alone as one column of them: `abs(t.w)` as `w`."""
+        """Return the expression with what is computed from other rows alone as one column of them: `abs(t.w)` as
+        `w`."""
         read = columns_of(expr)
         if isinstance(expr, Col) or not expr.children or not read:
             return expr

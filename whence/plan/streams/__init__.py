@@ -7,5 +7,5 @@
 | `windows`    | GROUP BY over `slide` as windows |
 | `instrument` | generators, propagators and droppers of lineage |
 | `replay`     | instrumented copies that are replayed |
-| `bare`       | chains that only say when results come, and of what inputs |
+| `tid_chains` | chains that only say when results come, and of what inputs |
 """

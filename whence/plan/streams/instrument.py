@@ -50,9 +50,9 @@ class Traces:
 
 
 def instrument(program: Program) -> Program:
-    """The program with the networks of its traced views instrumented; the same program if it has none.
+    """Instrument the networks of the traced views of a program; return the same program if it has none.
 
-    It is one that `flow_streams` has made: a view is a stream exactly if its query is a Retain."""
+    It is one that `plan_networks` has made: a view is a stream exactly if its query is a Retain."""
     if not any(view.option("provenance") in TRACED for view in program.views.values()):
         return program
     found = program.copy()
@@ -65,18 +65,18 @@ def instrument(program: Program) -> Program:
 
 
 def traces_of(name: str, program: Program) -> Traces | None:
-    """How a view of the program is traced, if it is; SqlError if it asks for what cannot be."""
+    """Return how a view of the program is traced, if it is; raise SqlError if it asks for what cannot be."""
     return _Instrumenting(program).traces(name)
 
 
-def copies(name: str, program: Program) -> set[str]:
-    """The views that an instrumented view has copies of with state of their own."""
+def copied_views(name: str, program: Program) -> set[str]:
+    """Return the views that an instrumented view has copies of with state of their own."""
     owners = {getattr(node, "owner", "") for node in walk(program.views[name].query)}
     return {owner.removeprefix(f"{name}/") for owner in owners if owner.startswith(f"{name}/")}
 
 
-def upstream(name: str, program: Program) -> tuple[str, ...]:
-    """The streams that a stream view is made of, base streams and views, nearest first."""
+def upstream_streams(name: str, program: Program) -> tuple[str, ...]:
+    """Return the streams that a stream view is made of, base streams and views, nearest first."""
     found: dict[str, None] = {}
     level = list(_read(program.views[name].query))
     while level:
@@ -86,15 +86,15 @@ def upstream(name: str, program: Program) -> tuple[str, ...]:
     return tuple(found)
 
 
-def dropped(node: Node, traced: Callable[[str], bool]) -> Node:
-    """A plan that asks for no provenance: annotations of the views it reads, if they are traced, are dropped."""
+def drop_provenance(node: Node, traced: Callable[[str], bool]) -> Node:
+    """Drop the annotations of the views that a plan reads, if they are traced: it asks for no provenance."""
     if isinstance(node, Ref):
         return DropProvenance(node.schema, node) if traced(node.view) else node
     if isinstance(node, ProvenanceJoin) or (
         isinstance(node, (StreamToRelation, Latest)) and isinstance(node.inputs[0], Ref)
     ):
         return node  # it is what reads them, or it reads none
-    inputs = [dropped(child, traced) for child in node.inputs]
+    inputs = [drop_provenance(child, traced) for child in node.inputs]
     return node if all(a is b for a, b in zip(inputs, node.inputs, strict=True)) else node.with_inputs(inputs)
 
 
@@ -112,7 +112,7 @@ class _Instrumenting:
         return self._known[name]
 
     def view(self, name: str) -> Node:
-        """The query of a view, as it is to run."""
+        """Return the query of a view, as it is to run."""
         query = self.program.views[name].query
         traces = self.traces(name)
         if traces is None:
@@ -121,10 +121,10 @@ class _Instrumenting:
         return replace(query, input=self._annotated(query.input, traces, name, ""))
 
     def _dropped(self, node: Node) -> Node:
-        return dropped(node, lambda v: _is_stream_view(v, self.program) and self.traces(v) is not None)
+        return drop_provenance(node, lambda v: _is_stream_view(v, self.program) and self.traces(v) is not None)
 
     def _annotated(self, node: Node, traces: Traces, view: str, copied: str) -> Node:
-        """A network whose rows are annotated; `copied` is the view whose query it is, if not the asking one's own."""
+        """Annotate the rows of a network; `copied` is the view whose query it is, if not the asking one's own."""
         tracing = traces.tracing
         match node:
             case Stream():
@@ -151,7 +151,7 @@ class _Instrumenting:
         tracing, program = traces.tracing, self.program
         if node.view in traces.sources:
             return Generate(node.schema, node, node.view, tracing)
-        reached = set(upstream(node.view, program)) & set(traces.sources)
+        reached = set(upstream_streams(node.view, program)) & set(traces.sources)
         if not reached:
             return Generate(node.schema, node, None, tracing)
         own = self.traces(node.view)
@@ -165,7 +165,7 @@ class _Instrumenting:
 
 
 def _traces(view: View, program: Program) -> Traces | None:
-    """What a view's options ask for."""
+    """Return what a view's options ask for."""
     mode = view.option("provenance")
     if mode not in TRACED:
         for option in ("provenance_of", "encoding"):
@@ -177,7 +177,7 @@ def _traces(view: View, program: Program) -> Traces | None:
             f"\"{view.owner or view.name}\" is a relation, and provenance = '{mode}' is for views that are streams; "
             "leave it out: why explains the rows of every view"
         )
-    above = upstream(view.name, program)
+    above = upstream_streams(view.name, program)
     given = view.option("provenance_of")
     if given is None:
         sources = tuple(sorted(s for s in above if s in program.tables))
@@ -201,7 +201,7 @@ def _traces(view: View, program: Program) -> Traces | None:
 
 
 def _read(node: Node) -> list[str]:
-    """The streams that a network reads, relations that it looks up not followed."""
+    """Return the streams that a network reads, relations that it looks up not followed."""
     match node:
         case Stream():
             return [node.stream]
@@ -215,7 +215,7 @@ def _read(node: Node) -> list[str]:
 
 
 def _reached(node: Node, stops: set[str], program: Program) -> set[str]:
-    """The streams that a network is made of, nothing looked for behind those where it stops."""
+    """Return the streams that a network is made of, nothing looked for behind those where it stops."""
     found: set[str] = set()
     left = _read(node)
     while left:

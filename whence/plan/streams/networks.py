@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 
 from whence.model.errors import SqlError
 from whence.model.types import BIGINT, Column, Schema
+from whence.plan.algebra.constructors import columns, project, relabel
 from whence.plan.algebra.expressions import Col, Expr, substitute
 from whence.plan.algebra.logical import (
     Aggregate,
@@ -30,11 +31,10 @@ from whence.plan.algebra.logical import (
     Union,
     walk,
 )
-from whence.plan.algebra.nodes import columns, project, relabel
 from whence.plan.algebra.program import Program, View, retention_of
 from whence.plan.recursion.scc import strongly_connected
 from whence.plan.recursion.strata import references
-from whence.plan.streams.instrument import TRACED, dropped
+from whence.plan.streams.instrument import TRACED, drop_provenance
 from whence.plan.streams.model import (
     BSort,
     Latest,
@@ -53,16 +53,17 @@ from whence.plan.streams.model import (
     without_at,
 )
 from whence.plan.streams.replay import with_copies
-from whence.plan.streams.windows import Grouping, windows_under
+from whence.plan.streams.windows import Grouping, find_windows
 
 
-def is_flow(node: Node) -> bool:
-    """Whether a node of a network is a stream."""
+def is_stream_node(node: Node) -> bool:
+    """Return whether a node of a network is a stream."""
     return has_at(node.schema)
 
 
-def flow_streams(program: Program) -> Program:
-    """The program as networks: queries that are streams end in a Retain and have the hidden column `$at`."""
+def plan_networks(program: Program) -> Program:
+    """Turn the queries of a program into networks: those that are streams end in a Retain and have the hidden column
+    `$at`."""
     if all(table.stream is None for table in program.tables.values()):
         for view in program.views.values():
             _check_relation(view)
@@ -72,35 +73,38 @@ def flow_streams(program: Program) -> Program:
     return found
 
 
-def flow_query(plan: Node, hidden: dict[str, View], planned: Program, name: str) -> dict[str, View]:
-    """A query that is asked once, as a view `name`, and its hidden views, over a program of networks."""
+def plan_query(plan: Node, hidden: dict[str, View], planned: Program, name: str) -> dict[str, View]:
+    """Turn a query that is asked once, as a view `name`, and its hidden views into networks over a program of
+    networks."""
     known = streams_of(planned)
     if not known:
         return {**hidden, name: View(name, plan.schema, plan)}
     found = flow_views(hidden, planned, known)
     query = _Flow(planned, known, name).node(plan)
-    if is_flow(query):
+    if is_stream_node(query):
         query = Retain(query.schema, query, Retention(), name)
     found[name] = View(name, query.schema, query)
 
     def traced(view: str) -> bool:
         return view in planned.views and planned.views[view].option("provenance") in TRACED
 
-    return {n: replace(view, query=with_copies(dropped(view.query, traced), planned)) for n, view in found.items()}
+    return {
+        n: replace(view, query=with_copies(drop_provenance(view.query, traced), planned)) for n, view in found.items()
+    }
 
 
 def streams_of(program: Program) -> set[str]:
-    """The streams of a program: base streams and views that are streams, whether bound or made networks."""
+    """Return the streams of a program: base streams and views that are streams, whether bound or made networks."""
     known = _base_streams(program)
     if not known:
         return known
-    if any(is_flow(view.query) for view in program.views.values()):
-        return known | {name for name, view in program.views.items() if is_flow(view.query)}
-    return known | {name for name, view in flow_streams(program).views.items() if is_flow(view.query)}
+    if any(is_stream_node(view.query) for view in program.views.values()):
+        return known | {name for name, view in program.views.items() if is_stream_node(view.query)}
+    return known | {name for name, view in plan_networks(program).views.items() if is_stream_node(view.query)}
 
 
 def is_stream(name: str, program: Program) -> bool:
-    """Whether a name is that of a stream or of a view that is one."""
+    """Return whether a name is that of a stream or of a view that is one."""
     return name in streams_of(program)
 
 
@@ -123,7 +127,7 @@ def flow_views(views: dict[str, View], program: Program, streams: set[str]) -> d
                 _check_recursion(query, set(members), flow.shown)
             else:
                 query = flow.node(view.query)
-            if is_flow(query):
+            if is_stream_node(query):
                 _check_stream(view)
                 streams.add(name)
                 schema = with_at(view.schema)
@@ -154,7 +158,7 @@ def _check_stream(view: View) -> None:
 def _check_recursion(query: Node, members: set[str], shown: str) -> None:
     """Refuse a recursion through something that only streams have."""
     for node in walk(query):
-        if is_flow(node) or isinstance(node, (Latest, StreamToRelation)):
+        if is_stream_node(node) or isinstance(node, (Latest, StreamToRelation)):
             met = next((n.view for n in walk(node) if isinstance(n, Ref) and n.view in members), None)
             if met is not None:
                 raise SqlError(f'the recursion of "{shown}" goes through a stream: "{met}" must be read as a relation')
@@ -173,11 +177,11 @@ class _Flow:
         return SqlError(f'in "{self.shown or self.view}": {message}')
 
     def relation(self, node: Node) -> Node:
-        """A query, read as a relation."""
+        """Read a query as a relation."""
         return _related(self.node(node))
 
     def node(self, node: Node) -> Node:
-        """A query as a network: a stream, if it can be one."""
+        """Turn a query into a network: a stream, if it can be one."""
         match node:
             case Scan():
                 return Stream(with_at(node.schema), node.table) if node.table in self.streams else node
@@ -185,20 +189,20 @@ class _Flow:
                 return Ref(with_at(node.schema), node.view) if node.view in self.streams else node
             case Select():
                 below = self.node(node.input)
-                return Select(below.schema, below, node.predicate) if is_flow(below) else _over(node, [below])
+                return Select(below.schema, below, node.predicate) if is_stream_node(below) else _over(node, [below])
             case Project():
                 below = self.node(node.input)
-                return _projected(below, node.exprs, node.schema) if is_flow(below) else _over(node, [below])
+                return _projected(below, node.exprs, node.schema) if is_stream_node(below) else _over(node, [below])
             case Lateral():
                 return self._lateral(node)
             case Union():
                 branches = [self.node(branch) for branch in node.branches]
-                if all(map(is_flow, branches)):
+                if all(map(is_stream_node, branches)):
                     return Merge(with_at(node.schema), tuple(branches))
                 return _over(node, [_related(branch) for branch in branches])
             case Join():
                 return self._join(node)
-            case Aggregate() if windows_under(node) is not None:
+            case Aggregate() if find_windows(node) is not None:
                 return self._window(node)
             case BSort():
                 below = self._ordered(node.input, "bsort")
@@ -215,7 +219,8 @@ class _Flow:
         return _over(node, [self.relation(child) for child in node.inputs])
 
     def inside(self, node: Node) -> Node:
-        """A query of a recursion: what it reads are relations, down to where something is made of streams alone."""
+        """Return a query of a recursion: what it reads are relations, down to where something is made of streams
+        alone."""
         if isinstance(node, (Scan, Ref, BSort, Latest, ProvenanceJoin, Slide)) or _windowed(node):
             return self.relation(node)
         return _over(node, [self.inside(child) for child in node.inputs])
@@ -223,9 +228,9 @@ class _Flow:
     # -- operators of streams
 
     def _ordered(self, node: Node, what: str) -> Node:
-        """A query that must be a stream."""
+        """Return a query that must be a stream."""
         found = self.node(node)
-        if is_flow(found):
+        if is_stream_node(found):
             return found
         while isinstance(node, (Project, Select)):
             node = node.input
@@ -240,7 +245,7 @@ class _Flow:
 
     def _lateral(self, node: Lateral) -> Node:
         below = self.node(node.input)
-        if not is_flow(below):
+        if not is_stream_node(below):
             return _over(node, [below])
         width = len(node.input.schema)
         made = node.schema.columns[width:]
@@ -260,7 +265,7 @@ class _Flow:
         if isinstance(node.left, Slide) and isinstance(node.right, Slide):
             return self._window_join(node, node.left, node.right)
         left, right = self.node(node.left), self.node(node.right)
-        ours, theirs = is_flow(left), is_flow(right)
+        ours, theirs = is_stream_node(left), is_stream_node(right)
         if ours and theirs:
             if node.kind in ("semi", "anti", "mark"):
                 raise self.error(
@@ -294,7 +299,7 @@ class _Flow:
     # -- windows
 
     def _window(self, node: Aggregate) -> Node:
-        found = windows_under(node)
+        found = find_windows(node)
         assert found is not None
         slide, exprs = found
         if slide.span.every is None:
@@ -315,23 +320,23 @@ class _Flow:
 
 
 def _over(node: Node, inputs: Sequence[Node]) -> Node:
-    """The node over other inputs; the same object if they are the same."""
+    """Put a node over other inputs; return the same object if they are the same."""
     same = all(a is b for a, b in zip(inputs, node.inputs, strict=True))
     return node if same else node.with_inputs(inputs)
 
 
 def _related(node: Node) -> Node:
-    return StreamToRelation(without_at(node.schema), node) if is_flow(node) else node
+    return StreamToRelation(without_at(node.schema), node) if is_stream_node(node) else node
 
 
 def _projected(below: Node, exprs: Sequence[Expr], schema: Schema) -> Node:
-    """A projection of a stream, under the names of a schema."""
+    """Project a stream, under the names of a schema."""
     at = Col(BIGINT, len(below.schema) - 1)
     return relabel(project(below, [*exprs, at]), with_at(schema))
 
 
 def _swapped(node: Join, left: Node, right: Node) -> Node:
-    """A relation joined with a stream, as the stream that looks the relation up."""
+    """Write a relation joined with a stream as the stream that looks the relation up."""
     ours, theirs = len(left.schema), len(right.schema) - 1
     place = [theirs + i for i in range(ours)] + list(range(theirs))
     keys = tuple((b, a) for a, b in node.keys)
@@ -346,4 +351,4 @@ def _swapped(node: Join, left: Node, right: Node) -> Node:
 def _windowed(node: Node) -> bool:
     if isinstance(node, Join):
         return isinstance(node.left, Slide) and isinstance(node.right, Slide)
-    return isinstance(node, Aggregate) and windows_under(node) is not None
+    return isinstance(node, Aggregate) and find_windows(node) is not None

@@ -16,9 +16,9 @@ from whence.plan.algebra.logical import Node, Ref, bottom_up, walk
 from whence.plan.algebra.program import Program
 from whence.plan.rewrite import optimize
 from whence.plan.streams import model as nodes
-from whence.plan.streams.bare import bare
 from whence.plan.streams.instrument import traces_of
 from whence.plan.streams.model import Tracing
+from whence.plan.streams.tid_chains import strip_to_arrivals
 
 LINEAGE = Tracing("lineage")
 
@@ -68,7 +68,7 @@ def short_copy(query: Node) -> Node:
     """Return the copy of a chain that starts cold without the columns that decide on no tid.
 
     Where a Python function has a say in the tids, the copy keeps all columns: they are compared with the published."""
-    short = bare(query)
+    short = strip_to_arrivals(query)
     return query if called_by(short) else short
 
 

@@ -11,14 +11,14 @@ from dataclasses import dataclass, field, replace
 
 from whence.model.errors import SqlError
 from whence.model.types import Column, Schema
+from whence.plan.algebra.constructors import columns
 from whence.plan.algebra.expressions import Col, Expr, Lit, columns_of, substitute
 from whence.plan.algebra.logical import Agg, Aggregate, Node, Project
-from whence.plan.algebra.nodes import columns
 from whence.plan.streams.model import AT_COLUMN, Slide, Window
 
 
-def windows_under(node: Aggregate) -> tuple[Slide, list[Expr]] | None:
-    """The windows that an aggregate is of, and the aggregate's columns as expressions over theirs."""
+def find_windows(node: Aggregate) -> tuple[Slide, list[Expr]] | None:
+    """Find the windows that an aggregate is of, and the aggregate's columns as expressions over theirs."""
     below, exprs = node.input, columns(node.input)
     while isinstance(below, Project):
         exprs, below = [_composed(e, below) for e in exprs], below.input
@@ -54,13 +54,13 @@ class Grouping:
                     self.keys.append(place)
 
     def key(self, expr: Expr) -> Expr:
-        """A key as an expression over the window's columns."""
+        """Rewrite a key as an expression over the window's columns."""
         if self._of_window(expr):
             return self._above(expr)
         return Col(expr.type, self.keys.index(self._place(expr)))
 
     def aggregate(self, agg: Agg, arg: Expr | None, column: Column) -> Expr:
-        """An aggregate of an expression as one over the window's columns."""
+        """Rewrite an aggregate of an expression as one over the window's columns."""
         if arg is None:
             return self._made(agg, column)
         if agg.function == "count" and not agg.distinct and isinstance(arg, Lit) and arg.value is not None:
@@ -84,7 +84,7 @@ class Grouping:
         return Window(schema, below, self.slide.span, tuple(self.keys), tuple(self.aggs), self.owner)
 
     def _of_window(self, expr: Expr) -> bool:
-        """Whether an expression reads no row, at most the window's ends."""
+        """Return whether an expression reads no row, at most the window's ends."""
         read = columns_of(expr)
         if read and min(read) < self.width <= max(read):
             raise self._error(
@@ -108,7 +108,7 @@ class Grouping:
         return Col(self.named[at].type, len(self.keys) + at)
 
     def _place(self, expr: Expr) -> int:
-        """The column that an expression over rows has below the window."""
+        """Return the column that an expression over rows has below the window."""
         if isinstance(expr, Col):
             return expr.index
         if expr not in self.extra:

@@ -19,7 +19,7 @@ from whence.plan.algebra.program import Program, View, is_owed, owner_of, retent
 from whence.plan.rewrite.select_aggregates import selections
 from whence.plan.streams import model as streams
 from whence.plan.streams.instrument import traces_of
-from whence.plan.streams.networks import is_flow
+from whence.plan.streams.networks import is_stream_node
 from whence.runtime.reading.late_rows import late_count
 
 T = TypeVar("T")
@@ -113,7 +113,7 @@ def explain_new(view: View, bound: Program, planned: Program) -> str:
     """Describe what a view would be, if it were made."""
     hidden = {name: v for name, v in bound.views.items() if v.owner == view.name}
     lines = _logical(view.query, hidden)
-    if is_flow(planned.views[view.name].query):
+    if is_stream_node(planned.views[view.name].query):
         lines[:0] = [f"stream, keeps {retention_of(view).text}", _provenance_line(view.name, planned)]
     return "\n".join([*lines, *_network({name: planned.views[name] for name in [*hidden, view.name]})])
 
@@ -136,7 +136,7 @@ def _network(views: dict[str, View]) -> list[str]:
     """Describe how views read streams, those that do."""
     lines = []
     for name, view in views.items():
-        if any(map(is_flow, logical.walk(view.query))):
+        if any(map(is_stream_node, logical.walk(view.query))):
             cte = name.partition("$")[2]
             lines.append(f"stream plan of {cte}" if cte else "stream plan")
             lines += _plan(view.query)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from whence.plan.algebra.distribution import ALL, ONE, SPREAD, DistributionProperty, equated, same_codes
+from whence.plan.algebra.distribution import ALL, ONE, SPREAD, DistributionProperty, equate_columns, same_codes
 from whence.plan.algebra.expressions import Expr
 from whence.plan.algebra.logical.node import Binary, Columns, Node
 
@@ -86,7 +86,7 @@ class Join(Binary):
                 if left.place.kind == right.place.kind == "hash":
                     both = zip(left.place.cols, beside.cols, strict=True)
                     place = DistributionProperty("hash", tuple(a | b for a, b in both))
-                return planner.at(made, equated(place, [(a, b + width) for a, b in pairs]))
+                return planner.at(made, equate_columns(place, [(a, b + width) for a, b in pairs]))
             case "right":
                 return planner.at(made, beside)
             case "full":  # rows of the right without a partner have NULLs on the left, and are not where NULLs route to

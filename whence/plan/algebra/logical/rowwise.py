@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from whence.plan.algebra.arrival import AT, has_at
-from whence.plan.algebra.expressions import Col, Expr, strip
+from whence.plan.algebra.expressions import Col, Expr, strip_casts
 from whence.plan.algebra.logical.node import Unary
 
 
@@ -48,7 +48,7 @@ class Project(Unary):
         return "project " + ", ".join(f"{expr} AS {name}" for name, expr in named if name != AT)
 
     def origin(self, side: int, column: int) -> int | None:
-        expr = strip(self.exprs[column])  # a cast may keep the code
+        expr = strip_casts(self.exprs[column])  # a cast may keep the code
         return expr.index if isinstance(expr, Col) else None
 
     @property

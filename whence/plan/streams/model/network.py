@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
-from whence.plan.algebra.distribution import common_place, partner
+from whence.plan.algebra.distribution import common_place, match_columns
 from whence.plan.algebra.expressions import Expr
 from whence.plan.algebra.logical.join import JoinKind, describe_match, routable_keys
 from whence.plan.algebra.logical.node import Branching, Columns, Node, Unary
@@ -81,7 +81,7 @@ class Lookup(Node):
     def place(self, planner: DistributionEnforcer) -> Placed:
         stream, relation = planner.place(self.input), planner.place(self.relation)
         if not (stream.everywhere or relation.everywhere):
-            cols = partner(stream.place, routable_keys(self.input, self.relation, self.keys))
+            cols = match_columns(stream.place, routable_keys(self.input, self.relation, self.keys))
             relation = relation.copied() if cols is None else relation.moved(cols)
         return planner.at(self.with_inputs([stream.node, relation.node]), stream.place)
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
-from whence.plan.algebra.distribution import ALL, equated, partner, together
+from whence.plan.algebra.distribution import ALL, are_together, equate_columns, match_columns
 from whence.plan.algebra.expressions import Expr
 from whence.plan.algebra.logical.aggregate import Agg, describe_groups
 from whence.plan.algebra.logical.join import describe_match, routable_keys
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 def counterparts(
     left: tuple[int, ...], right: tuple[int, ...], keys: tuple[tuple[int, int], ...]
 ) -> tuple[int, ...] | None:
-    """The columns of a join's right side that equal those of the left, which must be all of both; None if they do not.
+    """Return the columns of a join's right side that equal those of the left, which must be all of both; None if they
+    do not.
 
     >>> counterparts((1,), (0,), ((1, 0), (2, 2))), counterparts((1,), (), ((1, 0),))
     ((0,), None)
@@ -123,13 +124,13 @@ class WindowJoin(Binary):
     def place(self, planner: DistributionEnforcer) -> Placed:
         left, right, pairs = planner.place(self.left), planner.place(self.right), self._pairs()
         everywhere = left.everywhere and right.everywhere
-        if not everywhere and not together(left.place, right.place, pairs):
+        if not everywhere and not are_together(left.place, right.place, pairs):
             planner.check_untraced(self, left, right)
-            cols = partner(left.place, pairs)
+            cols = match_columns(left.place, pairs)
             left = left if cols is not None else left.moved(tuple(a for a, _ in pairs))
             right = right.moved(tuple(b for _, b in pairs) if cols is None else cols)
         width = len(self.left.schema) - 1
-        place = ALL if everywhere else equated(left.place, [(a, b + width) for a, b in pairs])
+        place = ALL if everywhere else equate_columns(left.place, [(a, b + width) for a, b in pairs])
         return planner.at(self.with_inputs([left.node, right.node]), place)
 
 

@@ -29,10 +29,10 @@ from whence.model.codes import Codes, Dictionary
 from whence.model.progress import Progress
 from whence.model.types import Schema
 from whence.plan.algebra import logical
-from whence.plan.algebra.distribution import Distribution
+from whence.plan.algebra.distribution import Distribution, describe_distribution
 from whence.plan.algebra.logical import Node, bottom_up
 from whence.plan.algebra.program import Program, Table, View, is_owed, owed_name, owner_of, with_debts
-from whence.plan.partitions.distribute import Distributed, PlannedComponent, describe_dist, distribute
+from whence.plan.partitions.distribute import Distributed, PlannedComponent, distribute
 from whence.plan.partitions.streams import MisplacedError
 from whence.plan.recursion.rule_model import RuleProgram
 from whence.plan.recursion.strata import changed_views, components, dependents
@@ -305,13 +305,13 @@ class ShardedCatalog(Catalog):
         """Where a view and its tables live, and how its recursion is partitioned."""
         placed = self.plan.distributed
         schema = self.planned.views[name].schema
-        lines = [f"{self.crew.partitions} partitions, rows live {describe_dist(placed.views[name], schema)}"]
+        lines = [f"{self.crew.partitions} partitions, rows live {describe_distribution(placed.views[name], schema)}"]
         piece = next(piece for piece in placed.pieces if name in piece.views)
         if piece.strategy:
             lines.append(f"recursion {piece.strategy}")
         for table in sorted(tables_of(piece)):
             found = self.program.tables[table]
-            lines.append(f"{table_kind(found)} {table} {describe_dist(placed.tables[table], found.schema)}")
+            lines.append(f"{table_kind(found)} {table} {describe_distribution(placed.tables[table], found.schema)}")
         stages = 1 + max((op.stage for op in upwards([self.operator(name)])), default=0)
         lines.append(f"{stages} superstep{'s' * (stages != 1)} an epoch" + (" or more" if piece.exchange else ""))
         epoch, total = self._shipped_under(upwards([self.operator(name)]))

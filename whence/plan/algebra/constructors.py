@@ -28,12 +28,12 @@ ONE_ROW = Values(Schema(()), ((),))
 
 
 def columns(node: Node) -> list[Expr]:
-    """The node's own columns as expressions."""
+    """Return a node's own columns as expressions."""
     return [Col(c.type, i) for i, c in enumerate(node.schema.columns)]
 
 
 def project(node: Node, exprs: Iterable[Expr], names: Sequence[str] | None = None) -> Node:
-    """A projection; columns keep what is known of them."""
+    """Make a projection; columns keep what is known of them."""
     exprs = tuple(exprs)
     made = []
     for i, expr in enumerate(exprs):
@@ -48,7 +48,7 @@ def project(node: Node, exprs: Iterable[Expr], names: Sequence[str] | None = Non
 
 
 def relabel(node: Node, schema: Schema) -> Node:
-    """The same rows under other column names."""
+    """Give the columns other names."""
     if node.schema == schema:
         return node
     if isinstance(node, (Scan, Ref, Stream)):
@@ -63,20 +63,20 @@ def names_read(node: Node) -> list[str]:
 
 
 def conjunction(terms: Sequence[Expr]) -> Expr | None:
-    """The terms as one condition, or None if there are none."""
+    """Join terms to one condition; None if there are none."""
     if not terms:
         return None
     return terms[0] if len(terms) == 1 else Call(t.BOOLEAN, "and", tuple(terms))
 
 
 def select(node: Node, terms: Sequence[Expr]) -> Node:
-    """The rows for which all the terms are true."""
+    """Select the rows for which all the terms are true."""
     predicate = conjunction(list(dict.fromkeys(term for given in terms for term in conjuncts(given))))
     return node if predicate is None else Select(node.schema, node, predicate)
 
 
 def join(left: Node, right: Node, kind: JoinKind, terms: Iterable[Expr] = ()) -> Join:
-    """A join on conditions over left then right columns."""
+    """Join on conditions over left then right columns."""
     width = len(left.schema)
     keys: list[tuple[int, int]] = []
     rest: list[Expr] = []
@@ -90,7 +90,7 @@ def join(left: Node, right: Node, kind: JoinKind, terms: Iterable[Expr] = ()) ->
 
 
 def key_pair(term: Expr, width: int) -> tuple[int, int] | None:
-    """The (left, right) columns that the term says are equal, if that is what it says."""
+    """Return the (left, right) columns that a term says are equal; None if it does not."""
     if isinstance(term, Call) and term.op == "=":
         a, b = term.args
         if isinstance(a, Col) and isinstance(b, Col):
@@ -126,7 +126,7 @@ def negation(expr: Expr) -> Expr:
 
 
 def exactly_one_row(node: Node) -> bool:
-    """Tell whether a plan has one row whatever its tables hold: an aggregate without GROUP BY, a constant row."""
+    """Return whether a plan has one row whatever its tables hold: an aggregate without GROUP BY, a constant row."""
     match node:
         case Project():
             return exactly_one_row(node.input)
@@ -142,7 +142,7 @@ def exactly_one_row(node: Node) -> bool:
 
 
 def at_most_one_row(node: Node) -> bool:
-    """Tell whether a plan never has a second row."""
+    """Return whether a plan never has a second row."""
     match node:
         case Project() | Select() | Distinct():
             return at_most_one_row(node.input)

@@ -15,15 +15,15 @@ from whence.plan.streams.model import Window
 Places = dict[int, int]  # of columns that are left, where they are now
 
 
-def bare(query: Node) -> Node:
-    """A query that `replay.copy_query` has made of a chain, with `$at` alone."""
+def strip_to_arrivals(query: Node) -> Node:
+    """Reduce a query that `replay.copy_query` has made of a chain to `$at` alone."""
     node, places = _with(query, {len(query.schema) - 1})
     at = Col(query.schema.types[-1], places[len(query.schema) - 1])
     return Project(Schema(query.schema.columns[-1:]), node, (at,))
 
 
 def _with(node: Node, needed: set[int]) -> tuple[Node, Places]:
-    """The node with at least these columns."""
+    """Return the node with at least these columns."""
     match node:
         case Select():
             below, places = _with(node.input, needed | columns_of(node.predicate))
