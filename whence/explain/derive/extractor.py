@@ -23,8 +23,8 @@ from whence.explain.derive.plan_evaluator import PlanEvaluator, is_monotone
 from whence.explain.derive.stream_tables import StreamTables
 from whence.explain.graph import Derivations, Ints
 from whence.model.codes import Codes, Dictionary
+from whence.plan.algebra.constructors import names_read
 from whence.plan.algebra.logical import Node, Ref, Scan, walk
-from whence.plan.algebra.nodes import names_read
 from whence.plan.algebra.program import Program, View
 from whence.plan.recursion.rule_model import Rule, RuleRelation
 from whence.plan.rewrite import optimize

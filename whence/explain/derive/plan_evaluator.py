@@ -42,6 +42,7 @@ from whence.explain.derive.sources import Between, Given, StoredRows
 from whence.explain.graph import Ints
 from whence.model.codes import Codes, Dictionary
 from whence.model.types import Schema
+from whence.plan.algebra.constructors import names_read
 from whence.plan.algebra.expressions import Col, Expr, Lit, may_fail
 from whence.plan.algebra.expressions import walk as walk_expr
 from whence.plan.algebra.logical import (
@@ -59,7 +60,6 @@ from whence.plan.algebra.logical import (
     Union,
     Values,
 )
-from whence.plan.algebra.nodes import names_read
 from whence.plan.recursion.conjunctive import Body, Flattener
 
 if TYPE_CHECKING:

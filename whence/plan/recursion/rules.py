@@ -15,9 +15,9 @@ from dataclasses import dataclass, field, replace
 
 from whence.model.errors import NotStratifiable
 from whence.model.types import BIGINT, BOOLEAN, Column, Schema, Type
+from whence.plan.algebra.constructors import names_read
 from whence.plan.algebra.expressions import Call, Col, Expr, Lit, columns_of, rebuild, substitute
 from whence.plan.algebra.logical import Agg, Aggregate, Lateral, Node, Project, Ref, Scan, Select, Union, walk
-from whence.plan.algebra.nodes import names_read
 from whence.plan.algebra.program import Program
 from whence.plan.recursion.conjunctive import (
     Absence,
