@@ -1,4 +1,4 @@
-"""What a row of a view with maintained provenance carries: its annotation, read back as rows and as a formula.
+"""Annotations of rows of views with maintained provenance, read back as rows and as a formula.
 
 This is what the engine keeps, not an explanation: it speaks of the external rows of the view's own component (rows of
 tables, of other views, of parts of its query), and lazily it has the reasons that have been told, not all there are.

@@ -1,4 +1,4 @@
-"""How a view is kept, as text and figures: plans as trees, operators with their state, strata, algebra, policy."""
+"""EXPLAIN: how a view is maintained, as text and figures: plans as trees, operators with their state, strata, policy."""
 
 from __future__ import annotations
 
