@@ -1,4 +1,4 @@
-"""EXPLAIN: how a view is maintained, as text and figures: plans as trees, operators with their state, strata, policy."""
+"""EXPLAIN: how a view is maintained: plans as trees, operators with their state, strata, algebra and policy."""
 
 from __future__ import annotations
 
