@@ -1,4 +1,4 @@
-"""Where variables stand in decision diagrams: in the depth-first order of the network whose edges they are.
+"""Order the variables of decision diagrams: depth-first in the network whose edges they are.
 
 Paths that begin alike then share nodes (paper 000, section VI). `DepthFirst` keeps such an order while edges come and
 go; `Labels` gives every variable a sparse number by which the diagrams of `bdd.py` are ordered. A new variable gets one

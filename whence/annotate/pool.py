@@ -1,4 +1,4 @@
-"""The driver's side of a pool of sequences (`kernels/pool.py`): its arrays, their growth, and its images."""
+"""Hold a pool of integer sequences (`kernels/pool.py`): its arrays, their growth, and its images."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small constructors of logical nodes: schemas follow from the inputs, equalities of plain columns become join keys."""
+"""Construct logical nodes: schemas follow from the inputs, equalities of plain columns become join keys."""
 
 from __future__ import annotations
 

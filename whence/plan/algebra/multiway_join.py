@@ -1,4 +1,4 @@
-"""Inner joins seen whole: however a plan nests them, one list of sources, what must be equal, and what else must hold.
+"""Merge nested inner joins into one n-way join: a list of sources, what must be equal, and what else must hold.
 
 Projections that only pick columns are seen through, down to the tables, so that a join can use a table's own rows and
 indexes; conditions between sources become equalities where they can be. A join of single rows stays an operator of its

@@ -1,4 +1,4 @@
-"""How deep and how large a plan is: most of what is done with plans and expressions follows them recursively.
+"""Measure how deep and how large a plan is: most of what is done with plans and expressions follows them recursively.
 
 A plan may hold one object many times (a CTE that is read twice), and whoever walks it meets that object as often. So
 sizes are those of the tree that is walked, but they are found by looking at each object once, and without recursion.

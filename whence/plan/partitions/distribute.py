@@ -1,4 +1,4 @@
-"""The plan of a database that is partitioned: where tables and views live, and every move of rows that this takes.
+"""Plan a partitioned database: where tables and views live, and every move of rows that this takes.
 
 Law: what the partitions hold together is what one partition would hold. Plans are placed operator by operator
 (`enforce.py`), recursive components as a whole (`localize.py`), and tables are put where most plans want them

@@ -1,4 +1,4 @@
-"""Recursion whose rows cross partitions: the rules of a component, rewritten so that each joins within one partition.
+"""Plan recursion whose rows cross partitions: rewrite the rules of a component so that each joins in one partition.
 
 Law: every binding of a rule's body is found in at least one partition. For that a rule has a **join variable**: an atom
 that holds it reads rows routed by it, and an atom that does not reads all rows. Or it has none, and one atom reads rows

@@ -1,4 +1,4 @@
-"""Recursion over partitions: each partition reaches its own fixpoint, and together these are the whole one.
+"""Plan recursion in which each partition reaches its own fixpoint, and together these are the whole one.
 
 Law of *local* recursion: give every derived relation a key column so that in each rule the head's key is the very
 variable in the key column of every derived atom. Then a derivation never leaves the partition that its key routes to,

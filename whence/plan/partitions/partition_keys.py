@@ -1,4 +1,4 @@
-"""By which columns tables are partitioned: by those that the plans over them ask for most.
+"""Choose the columns by which tables are partitioned: those that the plans over them use most.
 
 A use of a table (a join key, a group, the key of a recursion) is content with any of its columns: rows that agree in
 all of them agree in some. So each wish is held against all uses, and the one that contents most of them wins, the

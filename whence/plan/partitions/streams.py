@@ -1,4 +1,4 @@
-"""Where base streams must live so that the networks over them find together what they look at together.
+"""Find where base streams must live, so that networks find together what they look at together.
 
 A network asks for columns to be placed by, or for everything in one place; a base stream serves all networks over it.
 """

@@ -1,4 +1,4 @@
-"""Which external relations are the edges of a graph that rules follow, and by which columns.
+"""Find the external relations that are edges of a graph which rules follow, and their columns.
 
 A rule `head(… s …) <- ext(s, x), rec(… x …)` walks one edge further: a column of the recursive row is bound to one end
 of an external row, and the same column of the head to the other. The variables of such rows are then ordered as a walk

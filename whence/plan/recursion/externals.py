@@ -1,4 +1,4 @@
-"""Work that a recursive body can leave to queries outside the recursion.
+"""Move work of a recursive body into queries outside the recursion.
 
 A test or a computation over external sources only is done before the fixpoint: their sources become one query that has
 it. What is left in the body joins the recursive rows, by equality where it can.

@@ -1,4 +1,4 @@
-"""Which expressions the fixpoint kernels compute themselves, and how a MIN or MAX value moves through one.
+"""Find the expressions that fixpoint kernels compute themselves, and how a MIN or MAX value moves through one.
 
 A kernel works on codes: integers, decimals of one scale, dates and timestamps are numbers there; doubles are decoded;
 text can only be compared for equality. Wide decimals are numbers up to 2**62 units of their last digit; where they are

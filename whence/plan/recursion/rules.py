@@ -1,4 +1,4 @@
-"""From the views of a recursive component to rules.
+"""Compile the views of a recursive component to rules.
 
 A component without aggregates becomes one set relation a view. MIN and MAX become relations of their own that keep the
 best value of each group; every other view that can be written out in terms of them is, so that what flows around the

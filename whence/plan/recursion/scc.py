@@ -1,4 +1,4 @@
-"""Strongly connected components: what stands on itself, one thing on another."""
+"""Find strongly connected components (Tarjan's algorithm, iterative)."""
 
 from __future__ import annotations
 

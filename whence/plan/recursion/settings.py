@@ -1,4 +1,4 @@
-"""What the views of a recursive component ask for in their options: how deletions are kept, limits, partitioning.
+"""Read the options of a recursive component's views: how deletions are followed, limits, partitioning.
 
 Views that recurse together are one fixpoint, so they must not ask for different things.
 """

@@ -1,4 +1,4 @@
-"""Which external relations of a component have the same rows, so that a base row is one variable wherever it is read.
+"""Find external relations of a component with the same rows, so that a base row is one variable wherever it is read.
 
 Two queries that take the same columns of one table or view, each perhaps only the rows that meet a condition on those
 columns, have a row in common exactly while the same base rows are there: it may be told by one name.

@@ -1,4 +1,4 @@
-"""The order in which views are computed: strongly connected components of the view graph, and what recursion may do.
+"""Order views by strongly connected components of the view graph, and check what recursion may do.
 
 Inside a component rows may only ever lead to more rows; a reference to a member through negation, EXCEPT's right side,
 an aggregate that is not MIN or MAX, or a top-k is refused, and the message names the cycle.

@@ -1,4 +1,4 @@
-"""Whether chosen derivations can carry a component: they must never close a circle while values improve.
+"""Decide whether the policy `support` is sound for a component: chosen derivations must never form a cycle.
 
 Under MIN or MAX a group may change its chosen derivation when it gets a better value. That derivation must not stand on
 the group itself. It cannot where values only ever get worse along a derivation (LEAST under MAX, GREATEST under MIN,

@@ -1,4 +1,4 @@
-"""Columns of a body that must be equal, as one variable."""
+"""Unify the columns of a body that must be equal: one variable each."""
 
 from __future__ import annotations
 

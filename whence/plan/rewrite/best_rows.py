@@ -1,4 +1,4 @@
-"""Plans for views that aggregate selection cuts down: hidden views of best values, and the view over them.
+"""Plan views that aggregate selection cuts down: hidden views of best values, and the view over them.
 
 *All best rows.* For each aggregate the recursion of keys and best values alone, `path$min0`; then the recursion of the
 view as written, each row of it required to be best in one of the aggregates.

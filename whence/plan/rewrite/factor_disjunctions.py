@@ -1,4 +1,4 @@
-"""Conditions that stand in every branch of an OR, taken out of it; and what an OR says of some columns alone.
+"""Take conditions that stand in every branch of an OR out of it, and infer what an OR says of some columns alone.
 
 `(k = m AND x) OR (k = m AND y)` becomes `k = m AND (x OR y)`, so that a join finds its key. AND and OR distribute over
 each other in SQL's three-valued logic too, and `x OR (x AND y)` is `x`, so the value is the same for every row. A

@@ -1,4 +1,4 @@
-"""Constants computed once, and conditions that are always true or never."""
+"""Compute constants once, and drop conditions that are always true or never."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transitive closure written with itself on both sides, as one step and a closure.
+"""Rewrite a transitive closure that joins itself with itself as one step and a closure.
 
     r(x, z) <- r(x, y), r(y, z)    becomes    r(x, z) <- base(x, y), r(y, z)
 

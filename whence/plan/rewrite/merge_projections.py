@@ -1,4 +1,4 @@
-"""Adjacent projections become one, adjacent selections one, and projections that change nothing go."""
+"""Merge adjacent projections and adjacent selections, and drop projections that change nothing."""
 
 from __future__ import annotations
 

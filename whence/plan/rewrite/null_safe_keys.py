@@ -1,4 +1,4 @@
-"""IS NOT DISTINCT FROM between the sides of a join, as equalities that can be its keys.
+"""Rewrite IS NOT DISTINCT FROM between the sides of a join as equalities that can be its keys.
 
 `a IS NOT DISTINCT FROM b` holds exactly when both are NULL or neither is, and what stands in for NULL makes no
 difference: `(a IS NULL) = (b IS NULL) AND coalesce(a, z) = coalesce(b, z)`, for any `z`. Columns that are never NULL

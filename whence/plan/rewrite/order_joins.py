@@ -1,4 +1,4 @@
-"""Inner joins in an order without cross products, where there is one.
+"""Order inner joins without cross products, where that is possible.
 
 A tree of inner joins is a set of relations and a set of conditions; any order of the relations gives the same rows.
 Each connected group of relations is joined left to right, always taking the first one in the text that an equality

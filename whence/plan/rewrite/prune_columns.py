@@ -1,4 +1,4 @@
-"""Columns that nothing above reads are dropped before an operator would keep them in its state.
+"""Drop columns that nothing above reads before an operator would keep them in its state.
 
 Each row stays one row: a projection never removes duplicates. Where a whole row is what counts (DISTINCT, INTERSECT,
 EXCEPT, the ties of a top-k) every column is read.

@@ -1,4 +1,4 @@
-"""Conditions moved as near to the tables as they may go; equalities across a join become its keys.
+"""Push conditions as near to the tables as they may go; equalities across a join become its keys.
 
 A condition may pass an operator when it is true of a row above exactly when it is true of the rows below that make it.
 So it never passes the padded side of an outer join, a top-k, or an aggregate whose keys it does not stick to. Inside ON

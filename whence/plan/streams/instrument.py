@@ -1,4 +1,4 @@
-"""Instrumenting stream networks: generators at the traced streams, propagators between, droppers after.
+"""Instrument stream networks: generators at the traced streams, propagators between, droppers after.
 
 A view asks for provenance by its options: `provenance` says what annotations are, `provenance_of` from which of its
 upstream streams (base streams, or views that are streams) they are traced. In five lines, for a view V and sources I:

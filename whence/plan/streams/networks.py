@@ -1,4 +1,4 @@
-"""Stream networks out of bound queries: which views are streams, and what becomes of the streams they read.
+"""Make stream networks of bound queries: which views are streams, and what becomes of the streams they read.
 
 A query is a **stream** if rows of it can be given in an order and never taken back: a base stream, a stream view,
 selections, projections and table functions over streams, UNION ALL of streams, windows that are aggregated or joined,

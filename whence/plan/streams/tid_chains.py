@@ -1,4 +1,4 @@
-"""A chain that only says when results come, and of what inputs: columns that no condition and no window reads are gone.
+"""Reduce a chain to when results come, and of what inputs: drop columns that no condition and no window reads.
 
 Tids do not depend on them, and a replay that starts cold knows its results without them.
 """

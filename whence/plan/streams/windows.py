@@ -1,4 +1,4 @@
-"""Windows out of GROUP BY over `slide`: what is computed below the window, grouped, aggregated, and put together above.
+"""Make windows of GROUP BY over `slide`: what is computed below the window, aggregated, and put together above.
 
 Law: an expression over rows is a column of the window's input; one over `window_start` and `window_end` alone is the
 same for all rows of a window, so it is computed from the window's result. Nothing reads both.

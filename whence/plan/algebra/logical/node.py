@@ -1,4 +1,4 @@
-"""The base of logical nodes: what every node says of itself, so that planners and builders ask instead of matching.
+"""Base classes of logical nodes: the questions that planners and builders ask a node instead of matching its class.
 
 | question | who asks | unless a node says otherwise |
 |---|---|---|
