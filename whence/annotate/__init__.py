@@ -37,7 +37,8 @@ without (`tracer` is None) has multiplicities. Rows of streams never leave, so n
 | `bdd`        | that function as a node of a shared decision diagram |
 | `order`      | the order of a diagram's variables: depth-first along the edges that they stand for |
 | `relative`   | the set of derivation edges behind a row |
-| `pool`       | integer sequences stored once each, for witnesses and edges |
+| `pool`       | integer sequences stored once each |
+| `pooled`     | what witnesses and relative have in common: functions as sequences of pieces |
 | `tracing`    | the protocol of tracers |
 | `lineage`    | the set of tids that a row came from, of every traced stream; compressed |
 | `covering`   | for each traced stream the first and the last of them |

@@ -20,7 +20,8 @@ import numpy as np
 from whence.annotate import AnnotationTooLarge, Provenance
 from whence.annotate.bdd import Bdd
 from whence.annotate.order import DepthFirst
-from whence.annotate.witnesses import MOST, Witnesses
+from whence.annotate.pooled import MOST
+from whence.annotate.witnesses import Witnesses
 from whence.model.codes import Codes
 from whence.model.errors import DataError, EvaluationError
 

@@ -14,17 +14,15 @@ State: every edge and every function once (`kernels/edges.py`), and for each nam
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
-from whence.annotate import AnnotationTooLarge, Provenance
+from whence.annotate import AnnotationTooLarge
 from whence.annotate.absorption import Absorption
 from whence.annotate.kernels import edge_bytes
 from whence.annotate.kernels import edges as ed
 from whence.annotate.kernels.pool import stated_rows
 from whence.annotate.pool import Pool
-from whence.annotate.witnesses import MOST, WORTH_COLLECTING
+from whence.annotate.pooled import MOST, PooledFunctions, column
 from whence.model.codes import Codes
 from whence.model.errors import DataError, EvaluationError
 from whence.model.record import KernelRecord
@@ -33,7 +31,7 @@ LIMIT = 1 << 20  # edges of a function
 _BY_NAME = ("kinds", "derivable", "needed", "lost")
 
 
-class Relative(Provenance):
+class Relative(PooledFunctions):
     """The algebra of derivation edges.
 
     >>> algebra = Relative()
@@ -44,6 +42,7 @@ class Relative(Provenance):
     """
 
     name = "relative"
+    kernels, weights = ed, 3  # edges, names in them, heads
 
     def __init__(self, limit: int = LIMIT):
         self._k = KernelRecord(
@@ -55,24 +54,12 @@ class Relative(Provenance):
             state=np.zeros(64, np.uint8),
             scalar=np.array([0, limit, 1, 1, 0], np.int64),
         )
-        self._e, self._s = Pool(), Pool()
-        self._s.add(())
-        self._s.add((0,))
+        self._pieces, self._functions = Pool(), Pool()
+        self._functions.add(())
+        self._functions.add((0,))
         self._alive = self._parts()
 
-    def _parts(self) -> int:
-        return self._e.count + self._s.count
-
-    def _drive(self, kernel: Callable[..., int], *args: object, rows: int) -> Codes:
-        """Return the results of a kernel, called until all rows are done."""
-        out = np.empty(rows, np.int64)
-        row = 0
-        while (row := kernel(self._k.address, self._e.address, self._s.address, *args, out, row)) < rows:
-            self._mend()
-        return out
-
     def _mend(self) -> None:
-        """Make the room that a kernel wanted, or say what else stopped it."""
         scalar = self._k.scalar
         status = int(scalar[ed.G_STATUS])
         if status == ed.TOO_LARGE:
@@ -82,8 +69,8 @@ class Relative(Provenance):
             raise EvaluationError("derivations of different rows have no sum in the relative algebra")
         if status == ed.TORN:
             raise DataError("the bytes of annotations are not as they were written")
-        self._e.grow()
-        self._s.grow()
+        self._pieces.grow()
+        self._functions.grow()
         if (wanted := int(scalar[ed.G_WANTED])) > len(self._k.state):
             self._k.replace(state=np.zeros(2 * wanted, np.uint8))
         scalar[ed.G_WANTED] = 0
@@ -106,98 +93,52 @@ class Relative(Provenance):
         if len(tids) and tids.min() < 0:
             raise EvaluationError(f"base rows are numbered from 0, not {tids.min()}")
         self._know(tids)
-        return self._drive(ed.variables, _column(tids), rows=len(tids))
+        return self._drive(ed.variables, column(tids), rows=len(tids))
 
     def derived(self, a: Codes, rule: Codes, head: Codes, bodies: Codes) -> Codes:
         """`a`, the product of what bodies[i] (-1 for none) show, as derivations of the heads."""
         self._know(head)
         self._know(bodies.ravel())
-        columns = _column(a), _column(rule), _column(head), np.ascontiguousarray(bodies, np.int64)
+        columns = column(a), column(rule), column(head), np.ascontiguousarray(bodies, np.int64)
         return self._drive(ed.derived, *columns, rows=len(a))
 
-    def times(self, a: Codes, b: Codes) -> Codes:
-        return self._drive(ed.times, _column(a), _column(b), rows=len(a))
-
-    def plus(self, a: Codes, b: Codes) -> Codes:
-        return self._drive(ed.plus, _column(a), _column(b), rows=len(a))
-
-    def total(self, a: Codes, starts: Codes) -> Codes:
-        return self._drive(ed.total, _column(a), _column(starts), rows=len(starts))
-
     def without(self, a: Codes, tids: Codes) -> Codes:
-        self._e.stamp()
-        ed.lose(self._k.address, _column(tids))
-        return self._drive(ed.without, _column(a), rows=len(a))
+        self._pieces.stamp()
+        ed.lose(self._k.address, column(tids))
+        return self._drive(ed.without, column(a), rows=len(a))
 
     def implied(self, a: Codes, b: Codes) -> Codes:
         out = np.empty(len(a), np.int64)
-        ed.implied(self._s.address, _column(a), _column(b), out)
-        return out
-
-    def _weigh(self, a: Codes) -> np.ndarray:
-        """For each function (edges, names in them, heads)."""
-        out = np.empty((len(a), 3), np.int64)
-        ed.weigh(self._e.address, self._s.address, _column(a), out)
+        ed.implied(self._functions.address, column(a), column(b), out)
         return out
 
     def support(self, a: Codes) -> tuple[Codes, Codes]:
         starts, out = np.zeros(len(a) + 1, np.int64), np.empty(int(self._weigh(a)[:, 1:].sum()), np.int64)
-        ed.support(self._k.address, self._e.address, self._s.address, _column(a), starts, out)
+        ed.support(self._k.address, self._pieces.address, self._functions.address, column(a), starts, out)
         return starts, out[: starts[-1]]
 
-    def sizes(self, a: Codes) -> Codes:
-        """Four bytes for each head, and for the rule and each name of an edge."""
-        out: Codes = 4 * self._weigh(a).sum(axis=1)
-        return out
-
-    def nbytes(self, a: Codes) -> int:
-        """Four bytes for each item and 32 for each sequence."""
-        functions, members, edges, names = self._note_parts(a).tolist()
-        return int(4 * (members + names) + 32 * (functions + edges))
-
-    def _note_parts(self, a: Codes) -> np.ndarray:
-        self._e.stamp()
-        self._s.stamp()
-        counts = np.zeros(4, np.int64)
-        ed.note_parts(self._e.address, self._s.address, _column(a), counts)
-        return counts
-
-    @property
-    def state_bytes(self) -> int:
-        """Bytes of everything kept, garbage and room to grow included."""
-        return self._k.nbytes + self._e.k.nbytes + self._s.k.nbytes
-
-    @property
-    def grown(self) -> bool:
-        return self._parts() > 2 * self._alive + WORTH_COLLECTING
-
-    def collect(self, roots: Codes) -> Codes:
-        self._note_parts(np.concatenate([np.array([0, 1], np.int64), _column(roots)]))
-        edges = self._e.keep_noted()
-        moved = self._s.keep_noted(lambda: ed.rename_edges(self._s.address, self._s.count, edges))
-        self._alive = self._parts()
-        out: Codes = moved[roots]
-        return out
+    def _rename_pieces(self, moved: Codes) -> None:
+        ed.rename_edges(self._functions.address, self._functions.count, moved)
 
     def pack(self, a: Codes) -> tuple[Codes, bytes]:
-        a, scalar = _column(a), self._k.scalar
+        a, scalar = column(a), self._k.scalar
         weights = self._weigh(a)
         names = np.empty(min(int(weights[:, 1:].sum()), len(self._k.kinds)), np.int64)
         sizes, room = np.zeros(2, np.int64), 64 + 4 * len(a) + 3 * int(weights.sum())
         while True:
-            self._e.stamp()
-            self._s.stamp()
+            self._pieces.stamp()
+            self._functions.stamp()
             if scalar[ed.G_STAMP] + 1 >= MOST:  # notes of names have 31 bits for it
                 self._k.needed[:] = self._k.derivable[:] = 0
                 scalar[ed.G_STAMP] = 0
             scalar[ed.G_STAMP] += 1
             data = np.empty(room, np.uint8)
-            if edge_bytes.pack(self._k.address, self._e.address, self._s.address, a, names, data, sizes):
+            if edge_bytes.pack(self._k.address, self._pieces.address, self._functions.address, a, names, data, sizes):
                 return names[: sizes[0]].copy(), data[: sizes[1]].tobytes()
             room *= 2
 
     def unpack(self, names: Codes, data: bytes) -> Codes:
-        names, buffer = _column(names), np.frombuffer(data, np.uint8).copy()
+        names, buffer = column(names), np.frombuffer(data, np.uint8).copy()
         if len(names) and not 0 <= int(names.min()) <= int(names.max()) < MOST:
             raise DataError("annotations that mention rows with impossible numbers")
         if (rows := stated_rows(buffer)) < 0:
@@ -207,7 +148,7 @@ class Relative(Provenance):
         kinds = self._k.kinds[names]
         known, out = np.empty((len(buffer), 2), np.int64), np.empty(rows, np.int64)
         while True:
-            edge_bytes.unpack(self._k.address, self._e.address, self._s.address, names, buffer, known, out)
+            edge_bytes.unpack(self._k.address, self._pieces.address, self._functions.address, names, buffer, known, out)
             if self._k.scalar[ed.G_STATUS] == ed.OK:
                 return out
             try:
@@ -217,7 +158,7 @@ class Relative(Provenance):
                 raise
 
     def image(self) -> dict[str, np.ndarray]:
-        return self._e.image("edges") | self._s.image("functions") | {"kinds": self._k.kinds}
+        return self._pieces.image("edges") | self._functions.image("functions") | {"kinds": self._k.kinds}
 
     def restore(self, image: dict[str, np.ndarray]) -> None:
         e, s = Pool(), Pool()
@@ -228,20 +169,20 @@ class Relative(Provenance):
             raise DataError("the derivation edges of annotations are not as they were written")
         self._know(np.concatenate([e.items, s.items, [len(kinds) - 1]]).astype(np.int64))
         self._k.kinds[: len(kinds)] = kinds
-        self._e, self._s = e, s
+        self._pieces, self._functions = e, s
         self._alive = self._parts()
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
     def heads(self, handle: int) -> tuple[int, ...]:
         """Return the names that a function says are derivable."""
-        items = self._s.sequence(handle)
+        items = self._functions.sequence(handle)
         return items[1 : 1 + items[0]] if items else ()
 
     def edges(self, handle: int) -> list[tuple[int, ...]]:
         """Return the edges of a function, each as rule, head and bodies."""
-        items = self._s.sequence(handle)
-        return [self._e.sequence(edge) for edge in items[1 + items[0] :]] if items else []
+        items = self._functions.sequence(handle)
+        return [self._pieces.sequence(edge) for edge in items[1 + items[0] :]] if items else []
 
     def witnesses(self, handle: int, limit: int) -> list[tuple[int, ...]]:
         functions, of_heads = self._absorbed(handle)
@@ -287,7 +228,3 @@ class Relative(Provenance):
         for place in places[: len(heads)]:
             result = functions.times(result, value[[place]])
         return functions, int(result[0])
-
-
-def _column(values: Codes) -> Codes:
-    return np.ascontiguousarray(values, np.int64)

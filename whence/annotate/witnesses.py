@@ -12,24 +12,20 @@ builds all pairwise unions.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
-from whence.annotate import AnnotationTooLarge, Provenance
+from whence.annotate import AnnotationTooLarge
 from whence.annotate.kernels import families as fa
 from whence.annotate.kernels import family_bytes
 from whence.annotate.kernels.pool import stated_rows
 from whence.annotate.pool import Pool
+from whence.annotate.pooled import MOST, PooledFunctions, column
 from whence.model.codes import Codes
 from whence.model.errors import DataError, EvaluationError
 from whence.model.record import KernelRecord
 
-MOST = 0x7FFFFFFF
-WORTH_COLLECTING = 1 << 16  # parts from which garbage is looked at
 
-
-class Witnesses(Provenance):
+class Witnesses(PooledFunctions):
     """The algebra of minimal witness sets.
 
     >>> algebra = Witnesses()
@@ -42,6 +38,7 @@ class Witnesses(Provenance):
     """
 
     name = "witnesses"
+    kernels, weights = fa, 2  # witnesses, and variables counted once per witness
 
     def __init__(self, limit: int = 64, longest: int = MOST):
         self._k = KernelRecord(
@@ -51,39 +48,34 @@ class Witnesses(Provenance):
             notes=np.zeros(64, np.int64),
             scalar=np.array([0, limit, longest, 1, 0], np.int64),
         )
-        self._w, self._f = Pool(), Pool()
+        self._pieces, self._functions = Pool(), Pool()
         self._begin()
 
     def _begin(self) -> None:
         """Put false and true first: the empty witness is 0 of its pool, and 0 and 1 are the families of none and of
         it."""
-        self._w.add(())
-        self._f.add(())
-        self._f.add((0,))
+        self._pieces.add(())
+        self._functions.add(())
+        self._functions.add((0,))
         self._alive = self._parts()
-
-    def _parts(self) -> int:
-        return self._w.count + self._f.count
-
-    def _drive(self, kernel: Callable[..., int], *args: object, rows: int) -> Codes:
-        """Return the results of a kernel, called until all rows are done."""
-        out = np.empty(rows, np.int64)
-        scalar, row = self._k.scalar, 0
-        while (row := kernel(self._k.address, self._w.address, self._f.address, *args, out, row)) < rows:
-            if scalar[fa.K_STATUS] == fa.TOO_LARGE:
-                raise self._too_large()
-            self._grow()
-        return out
 
     def _too_large(self) -> AnnotationTooLarge:
         limit, longest = self._k.scalar[[fa.K_LIMIT, fa.K_LONGEST]].tolist()
         at_most = f" of at most {longest:,} base rows" if longest < MOST else ""
         return AnnotationTooLarge(f"a row has more than {limit:,} minimal witnesses{at_most}")
 
-    def _grow(self) -> None:
-        self._w.grow()
-        self._f.grow()
+    def _mend(self) -> None:
         scalar = self._k.scalar
+        if scalar[fa.K_STATUS] == fa.TOO_LARGE:
+            raise self._too_large()
+        if scalar[fa.K_STATUS] == fa.TORN:
+            raise DataError("the bytes of annotations are not as they were written")
+        self._grow()
+
+    def _grow(self) -> None:
+        scalar = self._k.scalar
+        self._pieces.grow()
+        self._functions.grow()
         if (wanted := int(scalar[fa.K_WANTED])) > len(self._k.order):
             size = 2 * wanted
             self._k.replace(candidates=np.zeros((size, 4), np.int64), order=np.zeros(size, np.int64))
@@ -111,103 +103,53 @@ class Witnesses(Provenance):
 
     def of_tid(self, tids: Codes) -> Codes:
         self._know(tids)
-        return self._drive(fa.variables, _column(tids), rows=len(tids))
-
-    def times(self, a: Codes, b: Codes) -> Codes:
-        return self._drive(fa.times, _column(a), _column(b), rows=len(a))
-
-    def plus(self, a: Codes, b: Codes) -> Codes:
-        return self._drive(fa.plus, _column(a), _column(b), rows=len(a))
-
-    def total(self, a: Codes, starts: Codes) -> Codes:
-        return self._drive(fa.total, _column(a), _column(starts), rows=len(starts))
+        return self._drive(fa.variables, column(tids), rows=len(tids))
 
     def without(self, a: Codes, tids: Codes) -> Codes:
         self._stamp()
-        bits = fa.mark_variables(self._k.address, _column(tids))
-        return self._drive(fa.without, bits, _column(a), rows=len(a))
+        bits = fa.mark_variables(self._k.address, column(tids))
+        return self._drive(fa.without, bits, column(a), rows=len(a))
 
     def implied(self, a: Codes, b: Codes) -> Codes:
         out = np.empty(len(a), np.int64)
-        fa.implied(self._w.address, self._f.address, _column(a), _column(b), out)
-        return out
-
-    def _weigh(self, a: Codes) -> np.ndarray:
-        """For each function (witnesses, variables counted once a witness)."""
-        out = np.empty((len(a), 2), np.int64)
-        fa.weigh(self._w.address, self._f.address, _column(a), out)
+        fa.implied(self._pieces.address, self._functions.address, column(a), column(b), out)
         return out
 
     def support(self, a: Codes) -> tuple[Codes, Codes]:
         starts = np.zeros(len(a) + 1, np.int64)
         out = np.empty(int(self._weigh(a)[:, 1].sum()), np.int64)
         self._stamp(len(a) + 1)
-        found = fa.support(self._k.address, self._w.address, self._f.address, _column(a), starts, out)
+        found = fa.support(self._k.address, self._pieces.address, self._functions.address, column(a), starts, out)
         return starts, out[:found]
 
     def parts(self, a: Codes) -> tuple[Codes, Codes, Codes]:
         """Return where each function's witnesses start, the length of each witness, and the variables of them all."""
         counts = self._weigh(a)
         witnesses, variables = (np.empty(total, np.int64) for total in counts.sum(axis=0).tolist())
-        fa.list_parts(self._w.address, self._f.address, _column(a), witnesses, variables)
+        fa.list_parts(self._pieces.address, self._functions.address, column(a), witnesses, variables)
         return np.cumsum(counts[:, 0]) - counts[:, 0], witnesses, variables
 
-    def sizes(self, a: Codes) -> Codes:
-        """Four bytes for each witness and for each variable in it."""
-        out: Codes = 4 * self._weigh(a).sum(axis=1)
-        return out
-
-    def nbytes(self, a: Codes) -> int:
-        """Four bytes for each item and 32 for each sequence."""
-        families, members, witnesses, variables = self._note_parts(a).tolist()
-        return int(4 * (members + variables) + 32 * (families + witnesses))
-
-    def _note_parts(self, a: Codes) -> np.ndarray:
-        self._w.stamp()
-        self._f.stamp()
-        counts = np.zeros(4, np.int64)
-        fa.note_parts(self._w.address, self._f.address, _column(a), counts)
-        return counts
-
-    @property
-    def state_bytes(self) -> int:
-        """Bytes of everything kept, garbage and room to grow included."""
-        return self._k.nbytes + self._w.k.nbytes + self._f.k.nbytes
-
-    @property
-    def grown(self) -> bool:
-        return self._parts() > 2 * self._alive + WORTH_COLLECTING
-
-    def collect(self, roots: Codes) -> Codes:
-        self._note_parts(np.concatenate([np.array([0, 1], np.int64), _column(roots)]))
-        witnesses = self._w.keep_noted()
-
-        def rename() -> None:
-            self._f.items[:] = witnesses[self._f.items]
-
-        moved = self._f.keep_noted(rename)
-        self._alive = self._parts()
-        out: Codes = moved[roots]
-        return out
+    def _rename_pieces(self, moved: Codes) -> None:
+        self._functions.items[:] = moved[self._functions.items]
 
     def pack(self, a: Codes) -> tuple[Codes, bytes]:
-        a = _column(a)
+        a = column(a)
         weights = self._weigh(a)
         names = np.empty(min(int(weights[:, 1].sum()), len(self._k.notes)), np.int64)
         sizes, room = np.zeros(2, np.int64), 64 + 3 * len(a) + 2 * int(weights.sum())
         while True:
-            for pool in (self._w, self._f):
+            for pool in (self._pieces, self._functions):
                 pool.stamp()
             self._stamp()
             data = np.empty(room, np.uint8)
-            if family_bytes.pack(self._k.address, self._w.address, self._f.address, a, names, data, sizes):
+            if family_bytes.pack(self._k.address, self._pieces.address, self._functions.address, a, names, data, sizes):
                 break
             self._grow()
             room *= 2
         return names[: sizes[0]].copy(), data[: sizes[1]].tobytes()
 
     def unpack(self, names: Codes, data: bytes) -> Codes:
-        names, buffer = _column(names), np.frombuffer(data, np.uint8).copy()
+        names, buffer = column(names), np.frombuffer(data, np.uint8).copy()
         if len(names) and not 0 <= int(names.min()) <= int(names.max()) < MOST:
             raise DataError("annotations that mention base rows with impossible numbers")
         self._know(names)
@@ -215,18 +157,15 @@ class Witnesses(Provenance):
             raise DataError("the bytes of annotations end too early")
         known, out = np.empty((len(buffer), 2), np.int64), np.empty(rows, np.int64)
         while True:
-            family_bytes.unpack(self._k.address, self._w.address, self._f.address, names, buffer, known, out)
-            status = int(self._k.scalar[fa.K_STATUS])
-            if status == fa.OK:
+            family_bytes.unpack(
+                self._k.address, self._pieces.address, self._functions.address, names, buffer, known, out
+            )
+            if self._k.scalar[fa.K_STATUS] == fa.OK:
                 return out
-            if status == fa.TOO_LARGE:
-                raise self._too_large()
-            if status == fa.TORN:
-                raise DataError("the bytes of annotations are not as they were written")
-            self._grow()
+            self._mend()
 
     def image(self) -> dict[str, np.ndarray]:
-        return self._w.image("witnesses") | self._f.image("families")
+        return self._pieces.image("witnesses") | self._functions.image("families")
 
     def restore(self, image: dict[str, np.ndarray]) -> None:
         w, f = Pool(), Pool()
@@ -239,16 +178,12 @@ class Witnesses(Provenance):
             raise DataError("annotations mention witnesses that are not there")
         self._know(variables.astype(np.int64))
         fa.sign(w.address)
-        self._w, self._f = w, f
+        self._pieces, self._functions = w, f
         self._alive = self._parts()
 
     def witnesses(self, handle: int, limit: int) -> list[tuple[int, ...]]:
-        found = sorted((self._w.sequence(x) for x in self._f.sequence(handle)), key=lambda x: (len(x), x))
+        found = sorted((self._pieces.sequence(x) for x in self._functions.sequence(handle)), key=lambda x: (len(x), x))
         return found[:limit]
 
     def count(self, handle: int) -> int:
-        return int(self._f.spans[handle, 1])
-
-
-def _column(values: Codes) -> Codes:
-    return np.ascontiguousarray(values, np.int64)
+        return int(self._functions.spans[handle, 1])
