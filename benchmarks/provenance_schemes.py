@@ -181,7 +181,7 @@ def annotation_bytes(operators: Iterable[Any]) -> tuple[int, int]:
         if (policy := annotated_policy(fixpoint)) is not None:
             formulas, kept = policy.formulas, policy.annotations
             slots = np.flatnonzero(kept.published[: kept.slots])
-            slots = slots[~np.isin(fixpoint.runner.describe(slots)[0], fixpoint.mailbox.externals)]
+            slots = slots[~np.isin(fixpoint.store.describe(slots)[0], fixpoint.mailbox.externals)]
             size += int(formulas.sizes(kept.published[slots]).sum() + formulas.sizes(kept.buffered[slots]).sum())
             rows += len(slots)
         elif isinstance(fixpoint, Fixpoint):

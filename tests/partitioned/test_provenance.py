@@ -247,7 +247,7 @@ def known(db: whence.Database, partition: int) -> dict[Any, Any]:
         if isinstance(op, Fixpoint) and op.mailbox.shared and (policy := annotated_policy(op)):
             annotations = policy.annotations
             slots = np.flatnonzero(annotations.published[: annotations.slots])
-            relations, cells = op.runner.describe(slots)
+            relations, cells = op.store.describe(slots)
             for slot, relation, row in zip(slots, relations.tolist(), cells.tolist(), strict=True):
                 both = [
                     {

@@ -33,7 +33,7 @@ def letters_of(op: Fixpoint) -> dict[int, MessageWriter]:
     assert policy is not None
     annotations, messages = policy.annotations, policy.messages
     heads = np.flatnonzero(annotations.published[: annotations.slots])
-    relations, cells = op.runner.describe(heads)
+    relations, cells = op.store.describe(heads)
     number, copies = next(iter(op.mailbox.copies.items()))
     there = np.flatnonzero(relations == number)
     variables, _ = policy.formulas.pack(annotations.published[heads[there]])

@@ -23,6 +23,7 @@ rows live in other partitions.
 | `mailbox`            | which rows live in other partitions |
 | `senders`            | messages of plain rows |
 | `annotated_messages` | messages of annotated rows |
+| `annotated_state`    | what annotated policies keep |
 | `rule_runner`        | kernel calls, limits, rows that only Python can compute |
 | `rule_plans`         | rules as the integers that kernels run |
 | `slot_store`         | the arrays of a component |

@@ -74,7 +74,7 @@ class AnnotatedMessages:
         """Return, of slots that publish something else, those that rules read here; the others are to be sent."""
         if not self._mailbox.shared or not len(changed):
             return changed
-        sent = self._mailbox.sent[self._runner.describe(changed)[0]] != 0
+        sent = self._mailbox.sent[self._runner.store.describe(changed)[0]] != 0
         if sent.any():
             self._changed.append(changed[sent])
             changed = changed[~sent]
@@ -110,7 +110,7 @@ class AnnotatedMessages:
     def to_copies_here(self, heads: Codes) -> Codes:
         """Take derived rows to their copies in this partition; return the slots of these that publish something
         else."""
-        relations, cells = self._runner.describe(heads)
+        relations, cells = self._runner.store.describe(heads)
         copies, slots, rows = [], [], []
         for head, places in self._mailbox.copies.items():
             mine = np.flatnonzero(relations == head)
@@ -154,7 +154,7 @@ class AnnotatedMessages:
 
     def _write(self, heads: Codes) -> list[PartitionMessage]:
         box = self._mailbox
-        relations, cells = self._runner.describe(heads)
+        relations, cells = self._runner.store.describe(heads)
         sections: dict[int, list[tuple[int, Codes]]] = {}
         for head, places in box.copies.items():
             mine = np.flatnonzero(relations == head)
@@ -189,7 +189,7 @@ class AnnotatedMessages:
         """Write to all other partitions which variables are false from now on, if they cannot see it for themselves."""
         if self._mailbox.partitions == 1:
             return []
-        told = np.unique(variables[self._told[self._runner.describe(slots)[0]]])
+        told = np.unique(variables[self._told[self._runner.store.describe(slots)[0]]])
         if not len(told):
             return []
         packet = self.write_variables(MessageWriter(), told)
@@ -205,7 +205,7 @@ class AnnotatedMessages:
             rows = 0
             for copy, count in packet.pairs():
                 if copy not in self._mailbox.copied:
-                    raise DataError("a letter from another partition has rows of a relation that is no copy")
+                    raise DataError("a message from another partition has rows of a relation that is no copy")
                 width = len(runner.program.relations[copy].schema)
                 table = packet.table(count, width)
                 part = np.zeros((count, runner.rules.columns), np.int64)
@@ -224,7 +224,7 @@ class AnnotatedMessages:
         def unpacked() -> Codes:
             found = [policy.formulas.unpack(variables, data) for _, variables, data in packed]
             if any(len(mine) != rows for mine, (rows, *_) in zip(found, packed, strict=True)):
-                raise DataError("a letter from another partition has rows without functions, or functions without rows")
+                raise DataError("a message from another partition has rows without formulas, or formulas without rows")
             return np.concatenate(found)
 
         return self._take(np.concatenate(relations), np.concatenate(cells), unpacked)
@@ -239,10 +239,10 @@ class AnnotatedMessages:
         """Return the origins and cells of rows that another partition has written; DataError if it cannot have."""
         origins, written = packet.numbers(), packet.numbers()
         if len(origins) and not 0 <= int(origins.min()) <= int(origins.max()) < len(self._widths):
-            raise DataError("a letter from another partition speaks of a relation that is not there")
+            raise DataError("a message from another partition mentions a relation that does not exist")
         used = self._used(origins)
         if len(written) != np.count_nonzero(used):
-            raise DataError("a letter from another partition has names of a wrong length")
+            raise DataError("a message from another partition has variables of a wrong length")
         cells = np.zeros((len(origins), self._runner.rules.columns), np.int64)
         cells[used] = written
         return origins, cells

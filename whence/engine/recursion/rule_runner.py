@@ -13,7 +13,6 @@ import numpy as np
 
 from whence.engine.core.batch import consolidate
 from whence.engine.core.operator import Batch
-from whence.engine.recursion.kernels import annotations as an
 from whence.engine.recursion.kernels import externals as ext
 from whence.engine.recursion.kernels import fixpoint as fx
 from whence.engine.recursion.kernels import store as st
@@ -211,11 +210,3 @@ class RuleRunner:
         k = self.store.k
         k.scalar[st.S_FOREIGN] = 0
         fx.collect(k.address, np.zeros(len(self.program.relations), np.int64), np.empty((0, 2), np.int64))
-
-    # -- reading -----------------------------------------------------------------------------------------------------
-
-    def describe(self, slots: Codes) -> tuple[Codes, Codes]:
-        """Return the relations and the cells of slots."""
-        relations, cells = np.empty(len(slots), np.int64), np.empty((len(slots), self.rules.columns), np.int64)
-        an.describe(self.store.k.address, slots, relations, cells)
-        return relations, cells

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from whence.engine.core.image import Image, StaleImage, taken
+from whence.engine.recursion.kernels import annotations as an
 from whence.engine.recursion.kernels import gather as ga
 from whence.engine.recursion.kernels import store as st
 from whence.engine.recursion.rule_plans import CompiledRules
@@ -182,6 +183,13 @@ class SlotStore:
     def count(self, relation: int) -> int:
         """Return how many rows a relation has."""
         return int(st.live_rows(self.k.address, relation, np.empty((0, 1), np.int64)))
+
+    def describe(self, slots: Codes) -> tuple[Codes, Codes]:
+        """Return the relations and the cells of slots."""
+        relations = np.empty(len(slots), np.int64)
+        cells = np.empty((len(slots), self.compiled.columns), np.int64)
+        an.describe(self.k.address, slots, relations, cells)
+        return relations, cells
 
     def holds(self, relation: int, rows: Codes) -> Codes:
         """Return 1 for each row that a relation has, else 0."""

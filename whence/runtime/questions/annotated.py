@@ -106,7 +106,7 @@ def _handle(catalog: Catalog, ports: list[Port], name: str, row: Codes) -> tuple
         if len(ports) > 1 or len(names) != len(columns):
             columns = [names.index(column) for column in port.schema.names]
         parts.append((port.relation, np.ascontiguousarray(row[:, columns])))
-    return policy, int(policy.annotations_together(parts)[0])
+    return policy, int(policy.state.annotations_together(parts)[0])
 
 
 def _facts(policy: AnnotatedPolicy, witness: tuple[int, ...], dictionary: Dictionary) -> list[Fact]:

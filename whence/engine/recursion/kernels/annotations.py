@@ -1,4 +1,4 @@
-"""Loops over annotations of slots: the first-touch log, the index from variables to slots, and the names of rows."""
+"""Loops over annotations of slots: the first-touch log, the index from variables to slots, the variables of rows."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from whence.model.jit import kernel
 
 
 @kernel
-def note(stamps: Ints, stamp: int, slots: Ints, shown: Ints, held: Ints, log: Ints, n: int) -> int:
-    """Write (slot, shown, held) of each slot that this stamp has not seen into the log from `n` on; its new length."""
+def note(stamps: Ints, stamp: int, slots: Ints, published: Ints, buffered: Ints, log: Ints, n: int) -> int:
+    """Log (slot, published, buffered) of each slot that this stamp has not seen, from `n` on; return the new length."""
     for i in range(len(slots)):
         slot = slots[i]
         if stamps[slot] != stamp:
             stamps[slot] = stamp
             log[n, 0] = slot
-            log[n, 1] = shown[slot]
-            log[n, 2] = held[slot]
+            log[n, 1] = published[slot]
+            log[n, 2] = buffered[slot]
             n += 1
     return n
 
 
 @kernel
 def append(first: Ints, entries: Ints, n: int, slots: Ints, starts: Ints, variables: Ints) -> int:
-    """Put slot i into the list of each of its variables, [starts[i], starts[i + 1]); how many entries there are then.
+    """Put slot i into the list of each of its variables, [starts[i], starts[i + 1]); return the number of entries.
 
     `first[variable]` is the newest entry (slot, next). A slot just put into a list is not put there again."""
     for i in range(len(slots)):
@@ -40,7 +40,7 @@ def append(first: Ints, entries: Ints, n: int, slots: Ints, starts: Ints, variab
 
 @kernel
 def mentioning(first: Ints, entries: Ints, variables: Ints, marks: Ints, mark: int, out: Ints) -> int:
-    """The distinct slots in the lists of these variables; how many."""
+    """Write the distinct slots in the lists of these variables; return how many."""
     n = 0
     for i in range(len(variables)):
         if variables[i] >= len(first):
@@ -58,7 +58,7 @@ def mentioning(first: Ints, entries: Ints, variables: Ints, marks: Ints, mark: i
 
 @kernel
 def runs(slots: Ints, order: Ints, starts: Ints) -> int:
-    """Where runs of equal slots begin when they are read in this order; how many there are."""
+    """Write where runs of equal slots begin when they are read in this order; return how many there are."""
     n = 0
     for i in range(len(order)):
         if i == 0 or slots[order[i]] != slots[order[i - 1]]:
@@ -69,17 +69,17 @@ def runs(slots: Ints, order: Ints, starts: Ints) -> int:
 
 @kernel
 def _look(rows, table, relations, cells, i):
-    """The place in the table of a named row, or of the -1 where it would go."""
+    """Return the place in the table of a row's variable, or of the -1 where it would go."""
     h = mix(relations[i] + 1, 0)
     for c in range(cells.shape[1]):
         h = mix(h, cells[i, c])
     mask = len(table) - 1
     at = (h ^ (h >> 29)) & mask
     while table[at] >= 0:
-        name = table[at]
-        same = rows[name, 0] == relations[i]
+        variable = table[at]
+        same = rows[variable, 0] == relations[i]
         for c in range(cells.shape[1]):
-            same = same and rows[name, 1 + c] == cells[i, c]
+            same = same and rows[variable, 1 + c] == cells[i, c]
         if same:
             break
         at = (at + 1) & mask
@@ -88,42 +88,42 @@ def _look(rows, table, relations, cells, i):
 
 @kernel
 def intern(rows: Ints, table: Ints, free: Ints, counts: Ints, relations: Ints, cells: Ints, out: Ints) -> None:
-    """The name of each row (relations[i], cells[i]), new ones from `free` or from the end; the caller made room.
+    """Write the variable of each row (relations[i], cells[i]), new ones from `free` or at the end; there must be room.
 
-    `counts` is [names ever given, length of free]."""
+    `counts` is [variables ever given, length of free]."""
     for i in range(len(relations)):
         at = _look(rows, table, relations, cells, i)
         if table[at] < 0:
             if counts[1]:
                 counts[1] -= 1
-                name = free[counts[1]]
+                variable = free[counts[1]]
             else:
-                name = counts[0]
+                variable = counts[0]
                 counts[0] += 1
-            rows[name, 0] = relations[i]
+            rows[variable, 0] = relations[i]
             for c in range(cells.shape[1]):
-                rows[name, 1 + c] = cells[i, c]
-            table[at] = name
+                rows[variable, 1 + c] = cells[i, c]
+            table[at] = variable
         out[i] = table[at]
 
 
 @kernel
 def lookup(rows: Ints, table: Ints, relations: Ints, cells: Ints, out: Ints) -> None:
-    """The name of each row, -1 for one without."""
+    """Write the variable of each row, -1 for one without."""
     for i in range(len(relations)):
         out[i] = table[_look(rows, table, relations, cells, i)]
 
 
 @kernel
-def rehash(rows: Ints, table: Ints, names: Ints, relations: Ints, cells: Ints) -> None:
-    """Fill an empty table with these names, whose rows are given once more as `relations` and `cells`."""
-    for i in range(len(names)):
-        table[_look(rows, table, relations, cells, i)] = names[i]
+def rehash(rows: Ints, table: Ints, variables: Ints, relations: Ints, cells: Ints) -> None:
+    """Fill an empty table with these variables, whose rows are given once more as `relations` and `cells`."""
+    for i in range(len(variables)):
+        table[_look(rows, table, relations, cells, i)] = variables[i]
 
 
 @kernel
 def describe(address: int, slots: Ints, relations: Ints, cells: Ints) -> None:
-    """The relation and the cells of each slot, zeros behind its columns."""
+    """Write the relation and the cells of each slot, zeros behind its columns."""
     k = store(address)
     m = k.scalar[S_META]
     for i in range(len(slots)):

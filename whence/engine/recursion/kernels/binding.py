@@ -16,7 +16,7 @@ ADD, SUB, MUL, FADD, FSUB, FMUL, LEAST, GREATEST, TO_FLOAT = range(16, 25)
 
 @kernel
 def _stopped(k, status):
-    """A derivation failed. Whether that stops the kernel; else it is passed over, as a test that does not hold."""
+    """Return whether a derivation that failed stops the kernel; else it is skipped, as a test that does not hold."""
     if k.scalar[S_KNOWN]:
         return False
     k.scalar[S_STATUS] = status
@@ -25,7 +25,7 @@ def _stopped(k, status):
 
 @kernel
 def _compute(k, rule, op, to, a, b):
-    """One operation on the binding: a test says whether it holds, a computation sets a variable and holds."""
+    """Do one operation on the binding: a test returns whether it holds, a computation sets a variable and holds."""
     env = k.env
     x = env[rule, a]
     if op == NOT_NULL:

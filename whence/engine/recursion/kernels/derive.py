@@ -43,7 +43,7 @@ from whence.model.jit import kernel
 
 @kernel
 def has_room(k):
-    """Whether one more row can be queued and touched; else GROW. One queue place stays free for an interrupted item."""
+    """Check that one more row can be queued and touched, else GROW. One queue place stays free for the row at work."""
     if k.scalar[S_TAIL] - k.scalar[S_HEAD] >= len(k.queue) - 2 or k.scalar[S_TOUCHED] >= len(k.touched):
         k.scalar[S_STATUS] = GROW
         return False
@@ -95,7 +95,7 @@ def pop_heap(k):
 
 @kernel
 def priority_of(k, row, relation):
-    """Best values first; rows without a value before all."""
+    """Return the priority of a row in the heap: best values first, rows without a value before all."""
     if k.relations[relation, R_KIND] != BEST:
         return NULL
     value = k.cells[row, k.relations[relation, R_KEYS]]
@@ -161,7 +161,7 @@ def link(k, row, rule, bodies):
 
 @kernel
 def rank_of(k, bodies):
-    """One more than the largest rank among the derived rows of a body."""
+    """Return one more than the largest rank among the derived rows of a body."""
     rank = 0
     m = k.scalar[S_META]
     for j in range(k.scalar[S_ATOMS]):
@@ -173,7 +173,7 @@ def rank_of(k, bodies):
 
 @kernel
 def better(sign, a, b):
-    """Whether value a beats b under MIN (sign 1) or MAX (sign -1); NULL is beaten by everything."""
+    """Return whether value a beats b under MIN (sign 1) or MAX (sign -1); NULL is beaten by everything."""
     if a == NULL:
         return False
     if b == NULL:
@@ -183,7 +183,7 @@ def better(sign, a, b):
 
 @kernel
 def emit(k, rule, relation):
-    """A derivation of the row in the scratch (key, then value) by the rows in S_BODIES; False if to be done anew."""
+    """Take a derivation of the row in the scratch (key, then value) by the rows in S_BODIES; False if interrupted."""
     scalar, meta, cells = k.scalar, k.meta, k.cells
     if not has_room(k):
         return False

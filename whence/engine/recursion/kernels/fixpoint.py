@@ -80,7 +80,7 @@ from whence.model.jit import kernel
 
 @kernel
 def _suspect(k, row):
-    """Everything whose chosen derivation has `row` in its body goes into the bucket of its rank."""
+    """Put every row whose chosen derivation has `row` in its body into the bucket of its rank."""
     scalar, meta, buckets = k.scalar, k.meta, k.buckets
     m, body = scalar[S_META], scalar[S_BODY]
     entry = meta[row, m + 3]
@@ -253,7 +253,7 @@ def propagate(address: int, sent: Ints) -> None:
 
 @kernel
 def emit_block(address: int, rule: int, relation: int, rows: Ints, bodies: Ints) -> None:
-    """Derivations whose heads Python has computed: rows [n, columns], their body rows [n, K]; then propagate."""
+    """Take derivations whose heads Python has computed: rows [n, columns], their body rows [n, K]; then propagate."""
     k = store(address)
     scalar = k.scalar
     while scalar[S_CURSOR] < len(rows):

@@ -85,7 +85,7 @@ def heads(address: int, block: Ints, relations: Ints, out: Ints, improved: Ints)
 
 @kernel
 def drop_bettered(address: int, block: Ints, out: Ints) -> None:
-    """-1 for the derivations of values that others in the same block have bettered."""
+    """Write -1 for the derivations of values that others in the same block have bettered."""
     k = store(address)
     m, atoms = k.scalar[S_META], k.scalar[S_ATOMS]
     for i in range(len(block)):
@@ -114,7 +114,7 @@ def lose(address: int, slots: Ints) -> None:
 
 @kernel
 def find_rows(address: int, relation: int, rows: Ints, out: Ints) -> None:
-    """The slot of each live row of a relation, -1 for one that is not there."""
+    """Write the slot of each live row of a relation, -1 for one that is not there."""
     k = store(address)
     keys = k.relations[relation, R_KEYS]
     for i in range(len(rows)):
@@ -131,7 +131,7 @@ def find_rows(address: int, relation: int, rows: Ints, out: Ints) -> None:
 
 @kernel
 def take_back(address: int, touched: Ints) -> None:
-    """Every row that was touched is what it was before."""
+    """Return every row that was touched to what it was before."""
     k = store(address)
     scalar, meta = k.scalar, k.meta
     m = scalar[S_META]

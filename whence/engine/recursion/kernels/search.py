@@ -57,7 +57,7 @@ PROBE, LOOKUP, ABSENT = range(3)
 
 @kernel
 def _leaf(k, plan, mode, target):
-    """A complete binding. Says whether to go on: 1 next binding, 0 stop (found, or interrupted)."""
+    """Use a complete binding; return 1 to go on with the next one, 0 to stop (found, or interrupted)."""
     plans, env, scalar = k.plans, k.env, k.scalar
     rule, relation, head, foreign = plans[plan], plans[plan + 3], plans[plan + 4], plans[plan + 5]
     scalar[S_WORK] += 1
@@ -120,7 +120,7 @@ def _leaf(k, plan, mode, target):
 
 @kernel
 def _usable(k, row, mode, rank):
-    """Whether a row may stand in the body of the derivation looked for."""
+    """Return whether a row may be in the body of the derivation looked for."""
     m = k.scalar[S_META]
     tag = k.meta[row, m]
     if mode == OVERDELETE:

@@ -14,8 +14,8 @@ and everything known of it share a cache line. `cells` (int64) and `meta` (int32
 
 A slot is never moved: a dead row keeps its slot, its place in the tables and its chains, and is revived if it is
 derived again. `rows` maps (relation, key columns) to a slot and `keys` maps (index, indexed columns) to the first slot
-of a chain; both are open-addressing tables of `tag << 32 | slot`. Compaction (`fixpoint.Fixpoint`) is the only thing
-that forgets dead rows.
+of a chain; both are open-addressing tables of `tag << 32 | slot`. Compaction (`slot_store.py`) is the only thing that
+forgets dead rows.
 """
 
 from __future__ import annotations
@@ -113,14 +113,14 @@ _MULTIPLIER = -7046029254386353131  # 2**64 / golden ratio, as a signed number
 
 @kernel
 def mix(h, value):
-    """One step of the hash."""
+    """Do one step of the hash."""
     h = (h ^ value) * _MULTIPLIER
     return h ^ ((h >> 32) & 0xFFFFFFFF)
 
 
 @kernel
 def find(k, relation, n):
-    """The slot whose first `n` cells are the scratch key, or -1, leaving in S_SLOT and S_HASH where it would go."""
+    """Return the slot whose first `n` cells are the scratch key, or -1 with S_SLOT and S_HASH where it would go."""
     scalar, table, cells, meta = k.scalar, k.rows, k.cells, k.meta
     last = scalar[S_SCRATCH + n - 1] if n else 0
     h = mix(relation + 1, last >> 3)
@@ -152,7 +152,7 @@ def find(k, relation, n):
 
 @kernel
 def find_chain(k, index):
-    """The first slot of the chain whose indexed columns are the scratch key, or -1; S_SLOT and S_HASH as in `find`."""
+    """Return the first slot of the chain whose indexed columns are the scratch key, or -1, as in `find`."""
     scalar, table, cells, indexes = k.scalar, k.keys, k.cells, k.indexes
     n = indexes[index, X_COUNT]
     h = mix(-(index + 1), n)
@@ -181,7 +181,7 @@ def find_chain(k, index):
 
 @kernel
 def add_row(k, relation):
-    """A new dead row with the scratch key, right after `find` missed it; linked into its relation's indexes.
+    """Add a dead row with the scratch key, right after `find` missed it; linked into its relation's indexes.
 
     The caller fills the cells after the key. Returns -1 and sets S_STATUS if there is no room.
     """
@@ -294,7 +294,7 @@ def compact(old_address: int, address: int, moved: Ints) -> None:
 
 @kernel
 def live_rows(address: int, relation: int, out: Ints) -> int:
-    """The live rows of a relation, into out[n, columns]; how many (with out empty, only counts)."""
+    """Write the live rows of a relation into out[n, columns]; return how many (with out empty, only that)."""
     k = store(address)
     m = k.scalar[S_META]
     n = 0
@@ -310,7 +310,7 @@ def live_rows(address: int, relation: int, out: Ints) -> int:
 
 @kernel
 def contains(address: int, relation: int, rows: Ints, out: Ints) -> None:
-    """For each row [n, columns] whether it is live in a relation."""
+    """Write 1 for each row [n, columns] that is live in a relation."""
     k = store(address)
     keys = k.relations[relation, R_KEYS]
     for i in range(len(rows)):

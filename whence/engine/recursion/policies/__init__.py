@@ -10,7 +10,7 @@
 | `annotated`  | what `absorption` and `relative` have in common | |
 | `policy`     | the protocol | |
 
-Every policy works with a mailbox, without peers or with them; `Mailbox.admit` says which one can.
+A policy works with a mailbox that has peers or none; `Mailbox.admit` says under which one rows may cross partitions.
 """
 
 from __future__ import annotations

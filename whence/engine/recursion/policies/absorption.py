@@ -43,7 +43,7 @@ class AbsorptionPolicy(AnnotatedPolicy):
 
     def place(self, variables: Codes, slots: Codes) -> None:
         new = self._not_placed(variables)
-        variables, (relations, cells) = variables[new], self.runner.describe(slots[new])
+        variables, (relations, cells) = variables[new], self.runner.store.describe(slots[new])
         starts, ends = np.full(len(variables), NULL), np.full(len(variables), NULL)
         for relation, (start, end) in self._edges.items():
             mine = relations == relation

@@ -28,17 +28,17 @@ the store, the rows touched; of annotations, the formulas at their first touch.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
 from whence.annotate import Provenance as Formulas
 from whence.engine.core.epoch_context import EpochContext
-from whence.engine.core.image import Image, StaleImage, inside, nested, with_room
+from whence.engine.core.image import Image, StaleImage
 from whence.engine.core.operator import Batch
 from whence.engine.exchange.messages import PartitionMessage
 from whence.engine.exchange.wire import MessageReader, packets
 from whence.engine.recursion.annotated_messages import AnnotatedMessages, variable_relations
+from whence.engine.recursion.annotated_state import AnnotatedState
 from whence.engine.recursion.annotations import Annotations
 from whence.engine.recursion.kernels import externals as ext
 from whence.engine.recursion.kernels import heads as hd
@@ -49,7 +49,6 @@ from whence.engine.recursion.policies.policy import PEER_ROUNDS, REMOVE, Policy
 from whence.engine.recursion.row_variables import RowVariables
 from whence.engine.recursion.rule_plans import KINDS
 from whence.engine.recursion.rule_runner import NO_LIMIT, LimitReached, RuleRunner
-from whence.engine.recursion.slot_store import SlotStore
 from whence.model.codes import Codes
 from whence.model.errors import DataError
 from whence.plan.recursion.settings import Maintain
@@ -58,18 +57,6 @@ _ROUNDS = 25_000
 _AT_ONCE = 1 << 16  # rows whose derivations are written down together
 _NONE = np.empty(0, np.int64)
 _FEW = 16  # one of this many rows may change before the bytes of a shared component are counted again
-
-
-@dataclass
-class AnnotatedState:
-    """All that an epoch may have to begin anew: set aside whole, and put back."""
-
-    store: SlotStore
-    formulas: Formulas
-    annotations: Annotations
-    variables: RowVariables
-    variable_of: Codes  # by slot: the variable of its row, -1 for none yet
-    placed: np.ndarray  # by variable: whether it has a place in the order of the formulas
 
 
 class AnnotatedPolicy(Policy):
@@ -100,14 +87,8 @@ class AnnotatedPolicy(Policy):
     def start(self) -> None:
         super().start()
         formulas, lazy = self.make_formulas(), self.maintain.propagate != "eager"
-        self.state = AnnotatedState(
-            self.runner.store,
-            formulas,
-            Annotations(formulas, lazy, gains=self.mailbox.shared),
-            RowVariables(self.runner.rules.columns),
-            np.full(64, -1, np.int64),
-            np.zeros(64, bool),
-        )
+        annotations = Annotations(formulas, lazy, gains=self.mailbox.shared)
+        self.state = AnnotatedState(self.runner, annotations, self.origin)
 
     @property
     def formulas(self) -> Formulas:
@@ -157,7 +138,7 @@ class AnnotatedPolicy(Policy):
         found: list[PartitionMessage] = []
         if first and not self.runner.adds(self._pending).all():
             gone = self._feed(deleting=True)
-            variables = self.variables_of(gone)
+            variables = self.state.variables_of(gone)
             self.annotations.clear(gone)
             self._gone.append(gone)
             self._put_false(variables)
@@ -174,7 +155,7 @@ class AnnotatedPolicy(Policy):
         if len(released):
             self._released.append(released)
         if len(lost) and self.runner.store.k.scalar[st.S_HEAP]:
-            groups = lost[self.kinds[self.runner.describe(lost)[0]] == st.BEST]
+            groups = lost[self.kinds[self.runner.store.describe(lost)[0]] == st.BEST]
             if len(groups):
                 self._lost.append(groups)
 
@@ -248,7 +229,7 @@ class AnnotatedPolicy(Policy):
     def _publish_variables(self, slots: Codes) -> None:
         """Let external slots publish the variables they are."""
         self.make_room()
-        variables = self.variables_of(slots)
+        variables = self.state.variables_of(slots)
         self.place(variables, slots)
         self.annotations.put(slots, self.formulas.of_tid(variables))
 
@@ -258,29 +239,6 @@ class AnnotatedPolicy(Policy):
             slots = np.unique(bodies)
             slots = slots[slots >= 0]
             self._publish_variables(np.ascontiguousarray(slots[self.annotations.published[slots] == 0]))
-
-    def variables_of(self, slots: Codes) -> Codes:
-        """Return the variables of external slots."""
-        state = self.state
-        if (used := int(self.runner.store.k.scalar[st.S_ROWS])) > len(state.variable_of):
-            longer = np.full(2 * used, -1, np.int64)
-            longer[: len(state.variable_of)] = state.variable_of
-            state.variable_of = longer
-        variables = state.variable_of[slots]
-        if (variables < 0).any():
-            new = slots[variables < 0]
-            relations, cells = self.runner.describe(new)
-            state.variable_of[new] = state.variables.of(self.origin[relations], cells)
-            variables = state.variable_of[slots]
-        return variables
-
-    def variables_now(self, slots: Codes) -> Codes:
-        """Return the variables of rows as they are, derived ones too: a group by its value; -1 for slot -1."""
-        variables = np.full(len(slots), -1, np.int64)
-        there = slots >= 0
-        relations, cells = self.runner.describe(slots[there])
-        variables[there] = self.variables.of(self.origin[relations], cells)
-        return variables
 
     def place(self, variables: Codes, slots: Codes) -> None:
         """Give the variables of external slots a place in the order of the formulas, if these have one."""
@@ -301,7 +259,7 @@ class AnnotatedPolicy(Policy):
                 self.runner.store.k.scalar[st.S_CULPRIT] = slots[0]
                 raise LimitReached(f"{self._most:,} rounds")
             if len(slots) > _AT_ONCE and self.mailbox.shared:  # what is done together must not depend on slots
-                slots = slots[np.lexsort(tuple(self.runner.describe(slots)[1].T))]
+                slots = slots[np.lexsort(tuple(self.runner.store.describe(slots)[1].T))]
             changed = [
                 self.merge(self.runner.gather(slots[at : at + _AT_ONCE], backward=False))
                 for at in range(0, len(slots), _AT_ONCE)
@@ -369,21 +327,9 @@ class AnnotatedPolicy(Policy):
         if places is None and self.variables.grown:  # a group has a variable for each value it ever had
             places = np.arange(int(self.runner.store.k.scalar[st.S_ROWS]))
         if places is not None:
-            self._move(places)
-
-    def _move(self, places: Codes) -> None:
-        """Follow slots that have moved to `places`; give up variables that nothing has any more."""
-        state = self.state
-        state.annotations.moved(places)
-        variable_of = np.full(max(64, state.annotations.slots), -1, np.int64)
-        known = state.variable_of[: len(places)]
-        kept = np.flatnonzero((places[: len(known)] >= 0) & (known >= 0))
-        variable_of[places[kept]] = state.variable_of[kept]
-        state.variable_of = variable_of
-        mentioned, _ = state.formulas.pack(state.annotations.formulas)
-        state.variables.keep(np.concatenate([mentioned, variable_of[variable_of >= 0]]))
-        if self.mailbox.shared:  # variables of other partitions' rows are not seen to go
-            self.displace(state.variables.free)
+            self.state.move(places)
+            if self.mailbox.shared:  # variables of other partitions' rows are not seen to go
+                self.displace(self.variables.free)
 
     def rewind(self, broken: bool) -> None:
         k = self.runner.store.k
@@ -417,28 +363,11 @@ class AnnotatedPolicy(Policy):
         return [self.messages.channel]
 
     def image(self) -> Image:
-        """The names of arrays are stored; some are of earlier days: `named` is `variable_of`."""
-        state = self.state
-        return {
-            **nested("memory", state.store.image()),
-            **nested("annotations", state.annotations.image()),
-            **nested("functions", state.formulas.image()),
-            **nested("names", state.variables.image()),
-            "named": state.variable_of[: int(self.runner.store.k.scalar[st.S_ROWS])],
-            "placed": state.placed[: len(state.variables.image()["rows"])],
-            "flushed": self._flushed,
-        }
+        return {**self.state.image(), "flushed": self._flushed}
 
     def restore(self, image: Image) -> None:
-        state = self.state
         try:
-            state.store.restore(inside("memory", image))
-            state.formulas.restore(inside("functions", image))
-            state.annotations.restore(inside("annotations", image))
-            state.variables.restore(inside("names", image))
-            state.variable_of = np.full(max(64, len(image["named"])), -1, np.int64)
-            state.variable_of[: len(image["named"])] = image["named"]
-            state.placed = with_room(image["placed"], max(64, len(image["placed"])))
+            self.state.restore(image)
             self._flushed = np.array(image["flushed"], np.int64)
         except (DataError, KeyError, StaleImage) as why:
             self.start()
@@ -450,32 +379,14 @@ class AnnotatedPolicy(Policy):
     def annotations_of(self, relation: int, rows: Codes) -> Codes:
         """Return what is known of why rows are there, published or buffered, as handles of `formulas`; false for
         others."""
-        return self.annotations_together([(relation, rows)])
-
-    def annotations_together(self, parts: list[tuple[int, Codes]]) -> Codes:
-        """Return what is known to suffice for the first row of each part at once, for the second of each, and so on."""
-        annotations, slots = self.annotations, [np.empty(len(rows), np.int64) for _, rows in parts]
-        for (relation, rows), found in zip(parts, slots, strict=True):
-            hd.find_rows(self.runner.store.k.address, relation, np.ascontiguousarray(rows), found)
-
-        def product() -> Codes:
-            whole, formulas = np.ones(len(slots[0]), np.int64), self.formulas
-            for found in slots:
-                known = formulas.plus(annotations.published[found], annotations.buffered[found])
-                whole = formulas.times(whole, np.where(found >= 0, known, 0))
-            return whole
-
-        return annotations.safely(product)
+        return self.state.annotations_together([(relation, rows)])
 
     @property
     def state_bytes(self) -> int:
         """With peers it is asked for in every round, and has to be counted: it is as of when a good part of the rows
         had changed."""
         if not (self.mailbox.shared and self._bytes) or _FEW * self._uncounted > self.annotations.slots:
-            state = self.state
-            formulas = sum(state.annotations.figures[2:])
-            self._bytes = state.store.nbytes + state.variables.nbytes + state.variable_of.nbytes + formulas
-            self._uncounted = 0
+            self._bytes, self._uncounted = self.state.nbytes, 0
         return self._bytes
 
     @property

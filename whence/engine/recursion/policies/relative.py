@@ -22,14 +22,14 @@ class RelativePolicy(AnnotatedPolicy):
 
     def prepare(self, block: Codes) -> None:
         used = np.unique(block[:, 1 : 1 + self.runner.rules.atoms])
-        self._bodies = used, self.variables_now(used)  # groups with the values from which this derives
+        self._bodies = used, self.state.variables_now(used)  # groups with the values from which this derives
 
     def product(self, rules: Codes, slots: Codes, bodies: Codes) -> Codes:
         found = super().product(rules, slots, bodies)
         used, variables = self._bodies
         rows = np.ascontiguousarray(variables[np.searchsorted(used, bodies)].T)
         assert isinstance(self.formulas, Relative)
-        return self.formulas.derived(found, np.ascontiguousarray(rules), self.variables_now(slots), rows)
+        return self.formulas.derived(found, np.ascontiguousarray(rules), self.state.variables_now(slots), rows)
 
     @property
     def form(self) -> str:
