@@ -75,14 +75,14 @@ class Reading:
 
 def shipped(db: Any) -> tuple[int, int, int]:
     """Messages, rows and bytes that partitions have sent each other so far."""
-    total = db._runtime.crew.total
+    total = db._coordinator.driver.runner.total
     return total.messages, total.rows_shipped, total.bytes_shipped
 
 
 def operators(db: Any) -> Iterator[Any]:
     """Of every partition."""
-    for partition in range(db._runtime.partitions):
-        yield from db._runtime.crew._here(partition).flow.order
+    for partition in range(db._coordinator.catalog.backend.partitions):
+        yield from db._coordinator.driver.runner._here(partition).flow.order
 
 
 def apply(db: Any, epoch: Epoch) -> None:
@@ -127,7 +127,7 @@ def _measured(db: Any, job: Job, step: Step) -> Reading:
         messages,
         rows,
         size,
-        sum(db._runtime.crew.bytes),
+        sum(db._coordinator.driver.runner.bytes),
         kept / max(derived, 1),
         len(step.epochs),
         fingerprint(db, job.program.view),

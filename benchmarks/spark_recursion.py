@@ -72,7 +72,8 @@ def database(
         db = whence.open(Path(path) / "db", spark=spark, partitions=partitions)
         try:
             db.execute(LINK_TABLE + sql)
-            db._runtime.crew.mode = mode  # type: ignore[attr-defined]  # for measuring; else the size of an epoch decides
+            assert db._coordinator.driver is not None
+            db._coordinator.driver.runner.mode = mode  # for measuring; else the size of an epoch decides
             yield db
         finally:
             db.close()
@@ -116,7 +117,7 @@ def direct(
         for place, update in enumerate(updates(net, count + 1)):
             write = db.insert if update.sign > 0 else db.delete
             seconds = timed(lambda w=write, u=update: w("link", [tuple(u.link)]))  # type: ignore[misc]
-            supersteps = db._runtime.progress()["supersteps"]
+            supersteps = db._coordinator.driver.progress()["supersteps"]
             if place == 0:
                 way.without = fingerprint(db, program)
             elif update.sign < 0:
@@ -254,5 +255,5 @@ def scale(spark: SparkSession, folder: Path, *, nodes: int, partitions: Sequence
 
 
 def _last_run(db: Any, seconds: float) -> tuple[float, float, float, float]:
-    last = db._runtime.progress()  # metrics() asks the partitions, which would be another job
+    last = db._coordinator.driver.progress()  # metrics() asks the partitions, which would be another job
     return float(last["supersteps"]), float(last["rows_shipped"]), float(last["bytes_shipped"]), seconds

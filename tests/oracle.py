@@ -29,7 +29,6 @@ import pytest
 
 import whence
 from whence.runtime import database
-from whence.runtime.spark.driver.sharded import Sharded
 
 Row = tuple[Any, ...]
 Update = tuple[str, Row, int]  # table, row, +1 or -1
@@ -306,7 +305,7 @@ class Twin:
         self._keys: dict[str, list[int]] = {}
         self._rows: dict[str, Counter[Row]] = {name: Counter() for name in self._columns}
         self.db = self.open()
-        self.beside = self.open(database.open) if isinstance(self.db._runtime, Sharded) else None
+        self.beside = self.open(database.open) if self.db._coordinator.driver is not None else None
         unkeyed = {}
         for name, columns in self._columns.items():
             names = self.db[name].columns

@@ -19,7 +19,9 @@ import whence
 from tests.oracle import Recompute, assert_rows, view_text
 from whence.connect.rows import to_tuples
 from whence.plan.recursion.settings import DEPTH_LIMIT
-from whence.runtime.durable.durable import Durable
+from whence.runtime.coordinator import Coordinator
+from whence.runtime.deployment import InlineDeployment
+from whence.runtime.durable.journal import Journal
 from whence.state.disk import Disk
 from whence.state.store import Store
 
@@ -172,35 +174,35 @@ def open_small(path: Path, disk: Disk, clock: Callable[[], float] | None = None,
     store = {name: options.pop(name) for name in list(options) if name.startswith("snapshot_")}
     if not store:
         return whence.open(path, disk=disk, clock=clock, **options)
-    runtime = Durable(DEPTH_LIMIT, clock)
-    runtime.keep(Store(path, disk, **store, **options))
-    return whence.Database(runtime)
+    coordinator = Coordinator(InlineDeployment(), DEPTH_LIMIT, clock)
+    coordinator.keep(Journal(coordinator, Store(path, disk, **store, **options)))
+    return whence.Database(coordinator)
 
 
 def abandon(db: whence.Database) -> None:
     """Leave a database as a process does that is killed: what it has not written, it never writes."""
-    store = db._runtime.journal.store
+    store = db._coordinator.storage.store
     store.log._closed = True
     store.log._stop.set()
     store.close()
-    db._runtime.closed = True
+    db._coordinator.closed = True
 
 
 def state_of(db: whence.Database) -> State:
     """What a database holds as of its last epoch, without letting anything expire for being looked at."""
-    runtime = db._runtime
+    runtime = db._coordinator
     catalog = runtime.catalog
 
     def rows(name: str) -> Counter[Row]:
-        found, counts = runtime.contents(name)
-        values = to_tuples(found, runtime.schema(name), runtime.dictionary)
-        if name in catalog.lifetimes:
+        found, counts = runtime.reader.contents(name)
+        values = to_tuples(found, runtime.reader.schema(name), runtime.dictionary)
+        if name in catalog.backend.lifetimes:
             relation = catalog.flow.tables[name].relation
-            deadlines = catalog.lifetimes[name]._deadlines(relation.lookup(found)).tolist()
+            deadlines = catalog.backend.lifetimes[name]._deadlines(relation.lookup(found)).tolist()
             values = [(*row, deadline) for row, deadline in zip(values, deadlines, strict=True)]
         return Counter(dict(zip(values, counts.tolist(), strict=True)))
 
-    views = {name: (runtime.program.views[name].sql, rows(name)) for name in runtime.views()}
+    views = {name: (runtime.program.views[name].sql, rows(name)) for name in runtime.reader.views()}
     return State(runtime.epoch, {name: rows(name) for name in runtime.program.tables}, views)
 
 

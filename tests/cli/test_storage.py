@@ -168,7 +168,7 @@ def test_check_says_that_all_is_well(db: Path) -> None:
 def test_check_names_file_and_offset_of_damage(db: Path) -> None:
     whence_db = whence.open(db)
     whence_db.insert("sale", ("cake", 1))
-    whence_db._runtime.journal.store.close()  # type: ignore[attr-defined]  # as if killed
+    whence_db._coordinator.storage.store.close()  # type: ignore[attr-defined]  # as if killed
     segment = max((db / "log").iterdir())
     data = bytearray(segment.read_bytes())
     data[-3] ^= 1

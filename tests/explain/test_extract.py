@@ -30,13 +30,13 @@ NETWORK = """
 
 
 def graph_of(db: whence.Database, view: str, rows: list[Row] | None = None, **options: Any) -> Derivations:
-    runtime = db._runtime
+    runtime = db._coordinator
     catalog = runtime.catalog
     codes = None
     if rows is not None:
         from whence.connect.rows import encode
 
-        codes = encode(rows, runtime.schema(view), runtime.dictionary, view)
+        codes = encode(rows, runtime.reader.schema(view), runtime.dictionary, view)
     return extract(catalog.flow, catalog.program, catalog.planned, runtime.dictionary, view, codes, **options)
 
 
@@ -468,6 +468,6 @@ def test_too_many_derivations_are_refused() -> None:
 def test_asking_adds_nothing_to_the_dictionary() -> None:
     db = opened("CREATE TABLE a (x TEXT); CREATE VIEW v AS SELECT UPPER(x) || '!' AS x FROM a", a=[("b",), ("c",)])
     db.delete("a", [("c",)])
-    words = len(db._runtime.dictionary)
+    words = len(db._coordinator.dictionary)
     assert shown(graph_of(db, "v", [("B!",)])) == ["v(B!) <- a(b)"]
-    assert len(db._runtime.dictionary) == words
+    assert len(db._coordinator.dictionary) == words

@@ -9,24 +9,24 @@ from typing import Any
 from tests.faults import Deadly, done_before_death
 from tests.partitioned.pairs import Side, held
 from tests.workload import Op
-from whence.runtime.spark.driver import sharded
-from whence.runtime.spark.worker import partition
+from whence.runtime import partition
+from whence.runtime.spark.driver import driver
 from whence.state.disk import Disk
 
 
 def run_on(path: Path, disk: Disk, ops: list[Op], tell: int | None = None, mode: str = "auto", **options: Any) -> None:
     """Carry out operations in partitions, all files by one disk."""
-    partition.Disk = sharded.Disk = lambda: disk  # type: ignore[assignment,misc]
+    partition.Disk = driver.Disk = lambda: disk  # type: ignore[assignment,misc]
     try:
         side = Side(path, disk, **options)
         for op in ops:
-            side.db._runtime.crew.mode = mode
+            side.db._coordinator.driver.runner.mode = mode
             side.perform(op)
             if tell is not None:
                 os.write(tell, b".")
         side.db.close()
     finally:
-        partition.Disk = sharded.Disk = Disk
+        partition.Disk = driver.Disk = Disk
 
 
 def killed(path: Path, ops: list[Op], at: int, **options: Any) -> int | None:

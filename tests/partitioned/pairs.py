@@ -10,7 +10,6 @@ import whence
 from tests.oracle import assert_rows, bag
 from tests.workload import TABLES, Op, Row, Session, workload
 from whence.runtime import database
-from whence.runtime.spark.driver.sharded import Sharded
 
 VIEWS = [
     """CREATE VIEW cheapest AS
@@ -58,15 +57,15 @@ def held(db: whence.Database) -> dict[str, Counter[Row]]:
 
 def held_here(db: whence.Database) -> dict[str, Counter[Row]]:
     """The same, read inline whatever way runs go: a job for each relation takes its time."""
-    crew = db._runtime.crew if isinstance(db._runtime, Sharded) else None
-    mode = crew.mode if crew is not None else ""
-    if crew is not None:
-        crew.mode = "inline"
+    runner = db._coordinator.driver.runner if db._coordinator.driver is not None else None
+    mode = runner.mode if runner is not None else ""
+    if runner is not None:
+        runner.mode = "inline"
     try:
         return held(db)
     finally:
-        if crew is not None:
-            crew.mode = mode
+        if runner is not None:
+            runner.mode = mode
 
 
 def assert_same(one: whence.Database, other: whence.Database, what: object = "") -> None:

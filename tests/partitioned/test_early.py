@@ -14,9 +14,8 @@ import pytest
 import whence
 from tests.depth import seeds
 from tests.oracle import bag
+from whence.engine.core.operator import Batch
 from whence.runtime import database
-from whence.runtime.spark.driver.sharded import Sharded
-from whence.runtime.spark.frames.routing import RawRows
 
 Change = tuple[int, int, int]  # x, y, sign
 
@@ -28,10 +27,10 @@ def write(db: Any, rng: random.Random, some: list[Change]) -> None:
         with suppress(KeyError), db.transaction():
             db.insert("t", some, op="op")
             raise KeyError
-    if way == "files" and isinstance(db._runtime, Sharded):
+    if way == "files" and db._coordinator.driver is not None:
         codes = np.array(some, np.int64)
-        raw = RawRows(np.ascontiguousarray(codes[:, :2]), np.ascontiguousarray(codes[:, 2]))
-        db._runtime._ingest_files({"t": [raw]}, {}, "hold")
+        raw = Batch(np.ascontiguousarray(codes[:, :2]), np.ascontiguousarray(codes[:, 2]))
+        db._coordinator.driver.take_in_files({"t": [raw]}, {}, "hold")
     elif way == "apart":
         with db.transaction():
             db.delete("t", [(x, y) for x, y, s in some if s < 0], early="hold")
@@ -114,15 +113,15 @@ def test_debts_with_a_time_to_live_move(tmp_path: Path) -> None:
 def test_failed_files_count_no_deletions(tmp_path: Path) -> None:
     with database.open(tmp_path / "db", partitions=2) as db:
         db.execute("CREATE TABLE t (x INT); CREATE VIEW v AS SELECT CAST(1000 * x AS INT) AS y FROM t")
-        runtime: Any = db._runtime
+        runtime: Any = db._coordinator
         rows, signs = np.array([[5], [2_000_000_000]], np.int64), np.array([-1, 1], np.int64)
         for early in ("ignore", "hold", "error"):
             with pytest.raises(whence.WhenceError):
-                runtime._ingest({"t": [RawRows(rows, signs)]}, {}, early)
+                runtime.driver.take_in({"t": [Batch(rows, signs)]}, {}, early)
             with pytest.raises(whence.WhenceError):
-                runtime._ingest_files({"t": [RawRows(rows, signs)]}, {}, early)
+                runtime.driver.take_in_files({"t": [Batch(rows, signs)]}, {}, early)
         found = db.metrics()
         assert (found["missing_deletions"], found["held_deletions"], found["owed"]) == (0, 0, {})
-        runtime._ingest_files({"t": [RawRows(rows[:1], signs[:1])]}, {}, "hold")
-        assert runtime.take("t", rows[:1], -1, "hold") == 0
+        runtime.driver.take_in_files({"t": [Batch(rows[:1], signs[:1])]}, {}, "hold")
+        assert runtime.driver.take("t", rows[:1], -1, "hold") == 0
         assert (db.metrics()["held_deletions"], db.metrics()["owed"]) == (1, {"t": 2})

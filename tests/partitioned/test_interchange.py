@@ -23,7 +23,7 @@ def check_folder(path: Path) -> None:
     """`whence check` finds nothing wrong."""
     bare = whence.open()
     with_functions(bare)
-    functions: Program = bare._runtime.program
+    functions: Program = bare._coordinator.program
     report = check(path, functions, Disk())
     assert not report.problems, report.problems
     assert all(view.ok for view in report.views), report.views

@@ -169,8 +169,12 @@ def reasons(ops: list[Any], view: str) -> dict[Row, set[frozenset[Row]]]:
 
 def exchanges(db: whence.Database, view: str) -> list[Fixpoint]:
     """The operators of a view in all partitions."""
-    runtime: Any = db._runtime
-    ops = [op for p in range(runtime.partitions) for op in runtime.crew._here(p).flow.order]
+    runtime: Any = db._coordinator
+    ops = [
+        op
+        for p in range(runtime.catalog.backend.partitions)
+        for op in runtime.driver.runner._here(p).partition.flow.order
+    ]
     return [
         op
         for op in ops
@@ -189,7 +193,7 @@ def test_eagerly_homes_know_all_reasons(algebra: str) -> None:
         for batch in stream(3, {"link": lambda rng: (rng.randrange(5), rng.randrange(5), 1)}, steps=6, start=8):
             for each in (plain, db):
                 load(each, batch)
-            port: Any = plain._runtime.catalog.operator("reachable")
+            port: Any = plain._coordinator.catalog.backend.operator("reachable")
             assert reasons(exchanges(db, "reachable"), "reachable") == reasons([port.fixpoint], "reachable")
 
 
@@ -241,9 +245,9 @@ def links(seed: int, steps: int) -> list[list[Update]]:
 
 def known(db: whence.Database, partition: int) -> dict[Any, Any]:
     """All that a partition's rows show and hold, in words that do not depend on slots and numbers."""
-    runtime: Any = db._runtime
+    runtime: Any = db._coordinator
     found = {}
-    for op in runtime.crew._here(partition).flow.order:
+    for op in runtime.driver.runner._here(partition).partition.flow.order:
         if isinstance(op, Fixpoint) and op.mailbox.shared and (policy := annotated_policy(op)):
             annotations = policy.annotations
             slots = np.flatnonzero(annotations.published[: annotations.slots])
@@ -272,14 +276,14 @@ def test_a_partition_that_is_lost_comes_back_as_it_was(way: str) -> None:
     rng = random.Random(way)
     plain = network(None, way, 1)
     with network(None, way, 3) as db:
-        runtime: Any = db._runtime
+        runtime: Any = db._coordinator
         for number, batch in enumerate(links(5, 7)):
             more = [("link", (rng.randrange(6), rng.randrange(6), rng.randint(1, 9)), 1) for _ in range(20)]
             with pytest.raises(whence.EvaluationError):
                 load(db, [*more, *reversed(batch), ("poison", ("not a number",), 1)])
             lost = rng.randrange(3)
             before = known(db, lost)
-            del runtime.crew._local[lost]
+            del runtime.driver.runner._local[lost]
             assert known(db, lost) == before
             load(db, batch)
             load(plain, batch)
@@ -339,14 +343,14 @@ def test_jobs(way: str, tmp_path: Path) -> None:
     options = {"spark": pool, "on_spark": {"host": "127.0.0.1", "inline_rows": 3}}
     db = network(tmp_path / "db", way, 3, **options)
     for number, batch in enumerate(links(11, 6)):
-        runtime: Any = db._runtime
-        runtime.crew.mode = rng.choice(("job", "job", "inline"))
+        runtime: Any = db._coordinator
+        runtime.driver.runner.mode = rng.choice(("job", "job", "inline"))
         if number % 3 == 1:
             with pytest.raises(whence.EvaluationError):
                 load(db, [*reversed(batch), ("poison", ("not a number",), 1)])
         load(db, batch)
         load(plain, batch)
-        runtime.crew.mode = "inline"
+        runtime.driver.runner.mode = "inline"
         assert_same_views(db, plain, number)
         if number == 4:
             db.snapshot()

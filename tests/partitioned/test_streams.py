@@ -14,9 +14,9 @@ import pytest
 import whence
 from tests.depth import seeds
 from tests.partitioned.workers import Pool
+from whence.engine.core.operator import Batch
 from whence.model.errors import CatalogError, DataError, ExpiredError, StorageError
 from whence.runtime import database
-from whence.runtime.spark.frames.routing import RawRows
 
 Arrival = tuple[str, tuple[Any, ...]]
 STREAMS = """
@@ -383,9 +383,9 @@ def test_rows_in_files_arrive_in_order(tmp_path: Path) -> None:
             plain.insert("s", rows[start : start + 100])
             codes = np.array(rows[start : start + 100], np.int64)
             ones = np.ones(50, np.int64)
-            raw = [RawRows(codes[:50], ones), RawRows(codes[50:], ones)]
-            runtime: Any = parts._runtime
-            runtime._ingest_files({"s": raw, "t": [RawRows(codes[:50, :1], ones)]}, {"source": start}, "ignore")
+            raw = [Batch(codes[:50], ones), Batch(codes[50:], ones)]
+            runtime: Any = parts._coordinator
+            runtime.driver.take_in_files({"s": raw, "t": [Batch(codes[:50, :1], ones)]}, {"source": start}, "ignore")
         asked = "SELECT * FROM provenance(m, s)"
         assert held(parts, ["s", "m"]) == held(plain, ["s", "m"])
         shutil.copytree(tmp_path / "db", tmp_path / "killed")
@@ -465,9 +465,9 @@ def test_a_failed_promise_has_not_been(monkeypatch: pytest.MonkeyPatch) -> None:
             for name in PROMISED:
                 db.execute(f"CREATE VIEW {name} AS {PROMISED[name]}")
             insert(db, arrivals("undone", 60))
-        before, runtime = promised_of(parts, PROMISED), parts._runtime
+        before, runtime = promised_of(parts, PROMISED), parts._coordinator
         with monkeypatch.context() as patch:
-            patch.setattr(runtime, "_write_epoch", lambda epoch: (_ for _ in ()).throw(StorageError("full")))
+            patch.setattr(runtime.storage, "write_epoch", lambda epoch: (_ for _ in ()).throw(StorageError("full")))
             with pytest.raises(StorageError, match="full"):
                 parts.flush()
         assert promised_of(parts, PROMISED) == before
@@ -480,7 +480,7 @@ def test_a_failed_promise_has_not_been(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_partitions_elsewhere_hear_of_promises(tmp_path: Path) -> None:
     found, rows, pool, views = [], arrivals("elsewhere", 60), Pool("promises"), ("keyed", "unkeyed")
     far = database.open(tmp_path / "db", spark=pool, partitions=2, on_spark={"host": "127.0.0.1", "inline_rows": 60})
-    far._runtime.crew.mode = "job"
+    far._coordinator.driver.runner.mode = "job"
     for db in (far, whence.open()):
         with db:
             db.execute(placed("k", ""))

@@ -16,8 +16,8 @@ from tests.partitioned.kills import killed, run_on, seen_by
 from tests.partitioned.pairs import Pair, Side, busy, held
 from tests.partitioned.workers import FATES, Pool
 from whence.runtime import database
-from whence.runtime.spark.driver.crew import SuperstepRunner
-from whence.runtime.spark.worker.partition import Partition
+from whence.runtime.spark.driver.supersteps import SuperstepRunner
+from whence.runtime.spark.worker.replica import Replica
 
 HERE = {"host": "127.0.0.1", "inline_rows": 3}
 
@@ -27,7 +27,7 @@ def test_workers_do_as_they_please(seed: int, tmp_path: Path) -> None:
     rng, pool, count = random.Random(f"pool {seed}"), Pool(seed), (2, 3, 5)[seed % 3]
     pair = Pair(tmp_path / "db", spark=pool, partitions=count, on_spark=HERE)
     for number, op in enumerate(busy(100 + seed, 12, snapshots=3)):
-        pair.other.db._runtime.crew.mode = rng.choice(("job", "job", "job", "inline", "auto"))
+        pair.other.db._coordinator.driver.runner.mode = rng.choice(("job", "job", "job", "inline", "auto"))
         pair.perform(op)
         if number in (13, 19):
             pair.reopen(spark=pool, partitions=count, on_spark=HERE)
@@ -39,7 +39,7 @@ def test_a_worker_that_did_what_was_taken_back_goes_on_rightly(tmp_path: Path) -
     """All partitions of a run are done but one fails; or all are done, and the log cannot be written."""
     pool = Pool("taken back", workers=1, fates=("well",))
     db = database.open(tmp_path / "db", spark=pool, partitions=3, durability="none", on_spark=HERE)
-    db._runtime.crew.mode = "job"
+    db._coordinator.driver.runner.mode = "job"
     db.create_function("inverse", lambda x: 12 // x, args=["INT"], returns="INT")
     db.execute(
         "CREATE TABLE t (a INT, b INT); CREATE VIEW i AS SELECT inverse(a) AS i, COUNT(*) AS n FROM t GROUP BY 1;"
@@ -54,16 +54,16 @@ def test_a_worker_that_did_what_was_taken_back_goes_on_rightly(tmp_path: Path) -
             assert held(db) == before
         if attempt == 4:
             db.snapshot()
-    runtime = db._runtime
-    write = runtime._write_epoch
+    storage = db._coordinator.storage
+    write = storage.write_epoch
 
     def refuse(epoch: object) -> None:
         raise whence.StorageError("no room")
 
-    runtime._write_epoch = refuse
+    storage.write_epoch = refuse
     with pytest.raises(whence.StorageError):
         db.insert("t", [(20, 1)])
-    runtime._write_epoch = write
+    storage.write_epoch = write
     db.insert("t", [(20, 2)])
     db.delete("t", [(1, 2)])
     plain = database.open()
@@ -89,7 +89,7 @@ def test_a_driver_of_jobs_that_is_killed_anywhere_leaves_all_or_nothing(tmp_path
         if done is None:
             continue  # by chance fewer workers have written something twice
         side = Side(path, now=ops[max(done - 1, 0)].at, **options)
-        side.db._runtime.crew.mode = "job"
+        side.db._coordinator.driver.runner.mode = "job"
         found = side.db.epoch, held(side.db)
         reached = [done + i for i, state in enumerate(states[done : done + 2]) if state == found]
         assert reached, f"killed at {at} of {disk.visited}, {done} operations done"
@@ -104,16 +104,16 @@ def test_full_disk_under_the_exchange_stops_nobody(seed: int, tmp_path: Path, mo
     rng, pool, write_down = random.Random(f"full {seed}"), Pool(f"full {seed}"), SuperstepRunner._write_down
     refused = []
 
-    def sometimes(crew: SuperstepRunner) -> None:
-        if crew._ready and rng.random() < 0.6:
-            refused.append(crew)
+    def sometimes(runner: SuperstepRunner) -> None:
+        if runner._ready and rng.random() < 0.6:
+            refused.append(runner)
             raise whence.StorageError("exchange: cannot write: No space left on device")
-        write_down(crew)
+        write_down(runner)
 
     monkeypatch.setattr(SuperstepRunner, "_write_down", sometimes)
     pair = Pair(tmp_path / "db", spark=pool, partitions=3, on_spark=HERE)
     for op in busy(300 + seed, 8):
-        pair.other.db._runtime.crew.mode = rng.choice(("job", "job", "inline"))
+        pair.other.db._coordinator.driver.runner.mode = rng.choice(("job", "job", "inline"))
         pair.perform(op)
     assert refused
     pair.close()
@@ -122,18 +122,18 @@ def test_full_disk_under_the_exchange_stops_nobody(seed: int, tmp_path: Path, mo
 def test_worker_out_of_memory_names_its_partition(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pool = Pool("memory", workers=1, fates=("well",))
     db = database.open(tmp_path / "db", spark=pool, partitions=3, on_spark=HERE)
-    db._runtime.crew.mode = "job"
+    db._coordinator.driver.runner.mode = "job"
     db.execute("CREATE TABLE t (a INT); CREATE VIEW n AS SELECT COUNT(*) AS n FROM t")
     db.insert("t", [(a,) for a in range(9)])
-    do = Partition.do
+    do = Replica.do
 
-    def fail(partition: Partition, *given: Any) -> Any:
+    def fail(partition: Replica, *given: Any) -> Any:
         if partition.number == 2:
             raise MemoryError
         return do(partition, *given)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Partition, "do", fail)
+        patch.setattr(Replica, "do", fail)
         with pytest.raises(whence.OutOfMemoryError, match=r"partition 2 of 3, which holds .*partitions=6 or more"):
             db.insert("t", [(a,) for a in range(9, 30)])
     assert db["n"].rows == [(9,)]

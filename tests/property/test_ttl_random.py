@@ -119,7 +119,7 @@ class Play:
 
     def _look(self) -> None:
         """Time that was never looked at has not been."""
-        assert self.db._runtime.clock.now() == self.model.now * 1_000_000
+        assert self.db._coordinator.clock.now() == self.model.now * 1_000_000
 
     def close(self) -> None:
         self.db.close()

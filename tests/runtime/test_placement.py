@@ -11,9 +11,9 @@ from whence.runtime.spark.driver.options import read_bytes
 
 def rows_in(db: whence.Database, name: str) -> list[int]:
     """How many rows of a relation each partition has."""
-    runtime = db._runtime
-    assert isinstance(runtime, whence.runtime.spark.driver.sharded.Sharded)
-    return [len(batch) for batch in runtime.crew.ask_all("contents", name)]
+    driver = db._coordinator.driver
+    assert driver is not None
+    return [len(batch) for batch in driver.runner.ask_all("contents", name)]
 
 
 def test_a_hot_key_is_spread_by_rows_and_counted_in_two_steps() -> None:

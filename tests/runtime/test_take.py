@@ -1,4 +1,4 @@
-"""What raw rows do to a table: `Pending.take` and `settle` against a model that goes through them one by one."""
+"""Raw rows and a table: `WriteSet.take` and `resolve_inputs` against a model that goes through them one by one."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 import whence
 from tests.depth import examples
 from whence.engine.core.batch import concat, consolidate
-from whence.engine.core.epoch import Epoch, Inputs
+from whence.engine.core.epoch import Epoch
 from whence.engine.exchange.kernels.routing import route
 from whence.model.codes import NULL, Codes
 from whence.plan.algebra.program import owed_name
-from whence.runtime.writing.inputs import Raw, settle
+from whence.runtime.writing.inputs import Raw
 from whence.runtime.writing.tables import Early, Unmatched
 from whence.runtime.writing.transaction import Transaction
 
@@ -98,7 +98,7 @@ class Model:
 def opened(kind: str) -> Any:
     db = whence.open(clock=lambda: 0)
     db.execute(SQL[kind])
-    return db._runtime
+    return db._coordinator
 
 
 def raw_of(rows: list[tuple[int, int, int]]) -> Raw:
@@ -115,9 +115,8 @@ def dated(kind: str, now: int, rows: list[tuple[int, int, int]]) -> list[tuple[i
 
 def settled(runtime: Any, now: int, raw: Raw, early: Early = "ignore") -> tuple[Epoch, Unmatched]:
     catalog = runtime.catalog
-    epoch = Epoch(runtime.epoch + 1, now, {}, inputs=Inputs(early={"t": early}))
-    tables = catalog.program.tables
-    found, missed = settle(epoch, {"t": raw}, tables, catalog.flow.tables, catalog.lifetimes, catalog.dictionary)
+    epoch = Epoch(runtime.epoch + 1, now, {}, early={"t": early})
+    found, missed = catalog.backend.resolve(epoch, {"t": raw})
     return found, missed["t"]
 
 
@@ -169,7 +168,7 @@ def test_partitions_together_change_what_the_whole_does(kind: str, steps: list[S
             parts = [getattr(part, name).get(table) for part, _ in found]
             assert changes(getattr(epoch, name).get(table)) == sum(map(changes, parts), Counter())
         if kind in ("bag", "keyed"):
-            writes = Transaction(whole._pending)
+            writes = Transaction(whole.open_table)
             pending = writes.table("t")
             vain = pending.take(rows[:cut], signs[:cut], early).plus(pending.take(rows[cut:], signs[cut:], early))
             assert vain == missed
@@ -191,7 +190,7 @@ def changes(of: Any) -> Counter[tuple[Any, ...]]:
 
 
 def take(runtime: Any, rows: list[tuple[int, int, int]]) -> tuple[int, Codes, Codes]:
-    pending = runtime._pending("t")
+    pending = runtime.open_table("t")
     missed = pending.take(*raw_of(rows)).passed
     delta = consolidate(pending.batch())
     return missed, delta.rows, delta.ann
@@ -223,14 +222,6 @@ def test_null_where_there_must_be_none() -> None:
 
 def test_exact_changes_and_rows_do_not_meet() -> None:
     runtime = opened("bag")
-    catalog = runtime.catalog
     delta, _ = settled(runtime, SECOND, raw_of([(1, 1, 1)]))
     with pytest.raises(ValueError, match="exact changes and others"):
-        settle(
-            delta,
-            {"t": raw_of([])},
-            catalog.program.tables,
-            catalog.flow.tables,
-            catalog.lifetimes,
-            catalog.dictionary,
-        )
+        runtime.catalog.backend.resolve(delta, {"t": raw_of([])})

@@ -34,7 +34,7 @@ def mixed(spark: Any, path: Path) -> None:
     rng = random.Random("cluster")
     pair = Pair(path, spark=spark, partitions=5, on_spark={"inline_rows": 3})
     for number, op in enumerate(busy(21, 5, snapshots=2)):
-        pair.other.db._runtime.crew.mode = rng.choice(("job", "job", "inline", "auto"))
+        pair.other.db._coordinator.driver.runner.mode = rng.choice(("job", "job", "inline", "auto"))
         pair.perform(op)
         if number == 14:
             pair.reopen(spark=spark, partitions=2, on_spark={"inline_rows": 3})
@@ -59,7 +59,7 @@ def killed(spark: Any, folder: Path) -> None:
         return x
 
     db = database.open(folder / "killed", spark=spark, partitions=3, durability="none")
-    db._runtime.crew.mode = "job"
+    db._coordinator.driver.runner.mode = "job"
     db.create_function("touch", touch, args=["INT"], returns="INT")
     db.execute(PROGRAM)
     db.insert("link", LINKS)

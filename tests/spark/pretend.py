@@ -8,10 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import whence
+from whence.connect import files
 from whence.engine.core.epoch import InputSection
+from whence.engine.core.operator import Batch
 from whence.engine.exchange.kernels.routing import route
 from whence.plan.partitions.distribute import Distribution
-from whence.runtime.spark.frames.routing import EVERY, RawRows, Routing
+from whence.runtime.spark.frames import frames
+from whence.runtime.spark.frames.routing import EVERY, Routing
 from whence.runtime.spark.worker.dictionary_server import DictionaryServer
 from whence.runtime.writing.tables import Early
 from whence.state.disk import Disk
@@ -19,7 +22,7 @@ from whence.state.inputs import read_input
 
 
 class Pretend:
-    """Has what `Sharded` has, as far as streams, frames and sinks ask for it."""
+    """Has what a coordinator and its driver have, as far as streams, frames and sinks ask for it."""
 
     def __init__(self, spark: Any, folder: Path, sql: str, partitions: int = 3, **dists: Distribution) -> None:
         import numpy as np
@@ -28,11 +31,11 @@ class Pretend:
         self.spark, self.path, self.partitions = spark, folder, partitions
         self.db = whence.open()
         self.db.execute(sql)
-        self.inner = self.db._runtime
+        self.inner = self.db._coordinator
         self.program, self.dictionary = self.inner.program, self.inner.dictionary
-        self.visible, self.is_stream = self.inner.visible, self.inner.is_stream
-        self.marks: dict[str, int] = {}
-        self.after_epoch: list[Callable[[int, dict[str, Any]], None]] = []
+        self.driver, self.reader = self, self.inner.reader
+        self.source_positions: dict[str, int] = {}
+        self.sinks: list[Callable[[int, dict[str, Any]], None]] = []
         self.server = DictionaryServer(self.dictionary)
         self.dists = {
             name: dists.get(name, Distribution("hash", t.key or (0,))) for name, t in self.program.tables.items()
@@ -51,7 +54,7 @@ class Pretend:
         return Routing(self.partitions, tables, self.server.address, str(self.path), "n0")
 
     def ingest(
-        self, parts: dict[str, list[RawRows | InputSection]], marks: dict[str, int], early: Early = "ignore"
+        self, parts: dict[str, list[Batch | InputSection]], marks: dict[str, int], early: Early = "ignore"
     ) -> int:
         with self._one:
             taken = {name: [self._rows(name, part) for part in some] for name, some in parts.items()}
@@ -61,18 +64,18 @@ class Pretend:
                     for rows, signs in some:
                         writes.table(name).take(rows, signs, early)
             self.epochs.append({name: sum(len(rows) for rows, _ in some) for name, some in taken.items()})
-            self.marks.update(marks)
+            self.source_positions.update(marks)
             self._forget(parts)
             self.later(self.epoch)
             return self.epoch
 
-    def _forget(self, parts: dict[str, list[RawRows | InputSection]]) -> None:
+    def _forget(self, parts: dict[str, list[Batch | InputSection]]) -> None:
         for name in {part.file for some in parts.values() for part in some if isinstance(part, InputSection)}:
             (self.path / "inputs" / name).unlink()
 
-    def _rows(self, name: str, part: RawRows | InputSection) -> tuple[Any, Any]:
-        if isinstance(part, RawRows):
-            return part.rows, part.signs
+    def _rows(self, name: str, part: Batch | InputSection) -> tuple[Any, Any]:
+        if isinstance(part, Batch):
+            return part.rows, part.ann
         rows, signs = read_input(Disk(), self.path, part)
         dist = self.dists[name]
         if dist.kind == "all":
@@ -96,20 +99,18 @@ class Pretend:
     def reading(self) -> Any:
         return self.inner.reading()
 
-    def contents(self, name: str) -> Any:
-        return self.inner.contents(name)
-
     def table_of(self, name: str) -> Any:
         return self.inner.table_of(name)
 
-    def schema(self, name: str) -> Any:
-        return self.inner.schema(name)
+    def export_parts(self, name: str, folder: Path) -> Path:
+        folder.mkdir(parents=True, exist_ok=True)
+        files.write(frames.plain(self.reader.read_arrow(name)[1]), folder / "part-0.parquet")
+        return folder
 
-    def size(self, name: str) -> int:
-        return self.inner.size(name)
+    def progress(self) -> dict[str, Any]:
+        return {}
 
-    def read_arrow(self, name: str) -> Any:
-        return self.inner.read_arrow(name)
+    metrics = progress
 
     def sync(self) -> None:
         self.inner.sync()

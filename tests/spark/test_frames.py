@@ -78,7 +78,7 @@ class Told(Pretend):
             for sign, text in rows:
                 (self.db.insert if sign > 0 else self.db.delete)("a", [(text,)] * abs(sign))
         self.epochs.append({})
-        for hook in list(self.after_epoch):
+        for hook in list(self.sinks):
             hook(self.epoch, {"a": Batch(codes, counts)} if len(rows) else {})
 
 
@@ -138,7 +138,7 @@ def test_what_was_missed_is_found_or_an_error(spark: Any, tmp_path: Path) -> Non
     db.do((1, "y"), (-1, "z"))
     with pytest.raises(WhenceError, match=r"what changed since epoch 1, .* is not known any more: open .* retain=1"):
         sinks.changes_to(db, "a", writer)
-    db.retained, db.past = range(1, 3), {1: old._runtime}
+    db.retained, db.past = range(1, 3), {1: old._coordinator}
     sinks.changes_to(db, "a", writer)
     assert writer.seen[1:] == [(2, [("z", "-", 1, 2), ("y", "+", 1, 2)])]
 

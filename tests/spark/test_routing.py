@@ -9,10 +9,11 @@ import pytest
 
 from tests.spark.pretend import Pretend
 from whence.engine.core.epoch import InputSection
+from whence.engine.core.operator import Batch
 from whence.model.codes import Interval
 from whence.model.errors import DataError
 from whence.plan.partitions.distribute import Distribution
-from whence.runtime.spark.frames.routing import RawRows, Routed, route_frame
+from whence.runtime.spark.frames.routing import Routed, route_frame
 
 LINK = "CREATE TABLE link (src TEXT, dst TEXT, cost INT)"
 
@@ -37,7 +38,7 @@ def test_few_rows_come_back_without_a_file(spark: Any, tmp_path: Path) -> None:
     df = spark.createDataFrame([("a", "b", 1, 9), ("b", "c", 2, 9)], "SRC string, dst string, cost int, more int")
     found = take(db, df, "link")
     assert found.rows == 2
-    assert all(isinstance(part, RawRows) for part in found.parts)
+    assert all(isinstance(part, Batch) for part in found.parts)
     assert db.rows("link") == [("a", "b", 1), ("b", "c", 2)]
     assert not (tmp_path / "inputs").exists()
 

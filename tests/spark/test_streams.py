@@ -62,7 +62,7 @@ def test_batches_become_epochs_and_a_restart_goes_on(spark: Any, tmp_path: Path,
     running = run(db, folder)
     assert db.rows("link") == [("b", "c"), ("c", "d")]
     assert db.epochs == [{"link": 2}, {"link": 2}]
-    assert db.marks["link"] == 1
+    assert db.source_positions["link"] == 1
     progress = running.lastProgress
     assert progress is not None
     assert (progress["epoch"], progress["source"], progress["batch"], progress["rows"]) == (2, "link", 1, 2)
@@ -74,7 +74,7 @@ def test_batches_become_epochs_and_a_restart_goes_on(spark: Any, tmp_path: Path,
     folder.put("+de")
     run(db, folder)
     assert db.rows("link") == [("b", "c"), ("c", "d"), ("d", "e")]
-    assert (db.marks["link"], db.epoch) == (2, 3)
+    assert (db.source_positions["link"], db.epoch) == (2, 3)
     assert not [t for t in set(threading.enumerate()) - before if t.name.startswith("whence")]
 
 
@@ -141,14 +141,14 @@ def test_a_burst_is_split_and_resumed(spark: Any, tmp_path: Path, folder: Folder
     with pytest.raises(WhenceError, match="died"):
         run(db, folder, max_rows_per_epoch=10)
     assert db.epoch == (death - 1 if when == "before" else death)
-    assert ("link" in db.marks) == (when == "after" and death == 3)
+    assert ("link" in db.source_positions) == (when == "after" and death == 3)
     db.trouble = db.later = lambda epoch: None
     if death == 2:
         db.partitions = 2  # opened with other partitions: the rest is routed anew
     run(db, folder, max_rows_per_epoch=10)
     assert db.rows("link") == sorted((row[1], row[2]) for row in rows)
     assert db.epochs == [{"link": 10}, {"link": 10}, {"link": 5}]
-    assert db.marks["link"] == 0
+    assert db.source_positions["link"] == 0
     assert not (tmp_path / "db/streams/link.split").exists()
 
 

@@ -47,7 +47,7 @@ def path(tmp_path: Path) -> Path:
 
 def abandon(db: whence.Database) -> None:
     """Let go of a database as a process does that is killed: without a last snapshot."""
-    db._runtime.journal.store.close()  # type: ignore[attr-defined]  # a durable one
+    db._coordinator.storage.store.close()  # type: ignore[attr-defined]  # a durable one
 
 
 def newest(path: Path, folder: str) -> Path:
@@ -81,7 +81,7 @@ def rewrite(path: Path, change: Callable[[str, Image], Image]) -> None:
 def of_view(path: Path, view: str) -> str:
     """The part of an image that holds a view's rows."""
     with whence.open(path, read_only=True) as db:
-        return f"arranged/{db._runtime.catalog.flow.views[view].fingerprint}"
+        return f"arranged/{db._coordinator.catalog.flow.views[view].fingerprint}"
 
 
 def test_a_database_that_is_well(path: Path) -> None:
@@ -278,7 +278,7 @@ def test_what_is_kept_under_a_view_is_compared_too(tmp_path: Path) -> None:
         """)
         db.insert("a", [(1, 1), (1, 2), (2, 1)])
         db.insert("b", [(1, 5)])
-        flow = db._runtime.catalog.flow
+        flow = db._coordinator.catalog.flow
         (inner,) = [op for op in flow.order if op.arranged is not None and op is not flow.views["both"]]
         part = f"arranged/{inner.fingerprint}"
 

@@ -290,7 +290,7 @@ def test_a_snapshot_while_others_write_and_read(path: Path) -> None:
     assert not errors, errors
     last = state_of(db)
     assert db.epoch == writers * rounds
-    links = [link for chain in db._runtime.folder.chains for link in chain]
+    links = [link for chain in db._coordinator.storage.folder.chains for link in chain]
     assert len(links) > 2, "no snapshot was taken meanwhile"
     for link in links:
         with db.at(link.epoch) as then:
@@ -306,12 +306,13 @@ def test_a_snapshot_while_others_write_and_read(path: Path) -> None:
 def check_exact(found: Any, path: Path, epoch: int) -> None:
     """The same epoch replayed from the beginning of the log, without any image."""
     from whence.plan.recursion.settings import DEPTH_LIMIT
-    from whence.runtime.durable.durable import Following
+    from whence.runtime.coordinator import Coordinator
+    from whence.runtime.deployment import InlineDeployment
     from whence.runtime.durable.recovery import replay
     from whence.state.folder import _BEGINNING, Folder
     from whence.state.log import EPOCH
 
-    folder, runtime = Folder(path, Disk()), Following(DEPTH_LIMIT)
+    folder, runtime = Folder(path, Disk()), Coordinator(InlineDeployment(), DEPTH_LIMIT)
     for record in folder.read(folder.reader(_BEGINNING.place)):
         if record.kind == EPOCH and record.epoch > epoch:
             break
@@ -366,7 +367,7 @@ def test_snapshots_take_themselves(path: Path) -> None:
     db.execute(SCHEMA)
     for x in range(60):
         db.insert("a", [(x, "t")])
-    db._runtime.journal.snapshots.finish()
+    db._coordinator.storage.snapshots.finish()
     before = state_of(db)
     abandon(db)
     with whence.open(path) as again:
@@ -670,7 +671,7 @@ def test_a_forked_child_that_closes_leaves_the_parent_alone(db: whence.Database,
 
 
 def test_a_forked_child_closes_what_its_parent_was_just_writing(db: whence.Database, path: Path) -> None:
-    log = db._runtime.journal.store.log
+    log = db._coordinator.storage.store.log
     log._dirty = True  # as it is in the middle of an append by another thread
     child = os.fork()
     if child == 0:
@@ -939,7 +940,7 @@ def test_the_recursion_limit_is_kept(path: Path) -> None:
         """)
     for read_only in (False, True):
         with whence.open(path, read_only=read_only) as db:
-            assert db._runtime.recursion_limit == db._runtime.catalog.recursion_limit == 5
+            assert db._coordinator.recursion_limit == db._coordinator.catalog.recursion_limit == 5
     with whence.open(path) as db, pytest.raises(whence.RecursionLimitError):
         db.insert("link", [(i, i + 1) for i in range(20)])
     with whence.open(path, recursion_limit=100) as db:

@@ -92,7 +92,7 @@ def run_over_a_fault(path: Path, ops: list[Op], states: list[State], disk: Stumb
         except (StorageError, KeyboardInterrupt) as error:
             if op.kind == "reopen":
                 session = open_stubbornly(path, disk, op.at)
-            session.db._runtime._mend()
+            session.db._coordinator.refresh()
             found = state_of(session.db)
             if isinstance(error, StorageError):
                 assert found == states[number], f"{op} was refused, and yet did something"
@@ -213,7 +213,7 @@ def test_a_background_snapshot_that_fails_is_a_warning(tmp_path: Path, caplog: p
     with caplog.at_level(logging.WARNING, "whence"):
         for x in range(10):
             db.insert("a", [(x,)])
-        db._runtime.journal.snapshots.finish()
+        db._coordinator.storage.snapshots.finish()
     assert "no snapshot was taken" in caplog.text
     db.close()
     with whence.open(tmp_path / "db") as db:
@@ -294,7 +294,7 @@ def test_a_sync_that_fails_under_an_open_transaction(db: whence.Database, disk: 
             outcome.append(error)
         failed.set()
 
-    log = db._runtime.journal.store.log
+    log = db._coordinator.storage.store.log
     settle = log.sync
 
     def late(ticket: int) -> None:
@@ -310,7 +310,7 @@ def test_a_sync_that_fails_under_an_open_transaction(db: whence.Database, disk: 
     log.sync = late  # type: ignore[method-assign]
     thread = threading.Thread(target=other)
     thread.start()
-    while db._runtime.epoch < 2:
+    while db._coordinator.epoch < 2:
         pass
 
     def transaction() -> None:
@@ -354,7 +354,7 @@ def test_a_background_sync_that_fails(tmp_path: Path, disk: NoSync) -> None:
         db.sync()
         disk.broken = True
         db.insert("a", [(2,)])
-        log = db._runtime.journal.store.log
+        log = db._coordinator.storage.store.log
         while not log.failed:
             pass
         with pytest.raises(StorageError):
@@ -381,7 +381,7 @@ def test_going_back_when_the_past_cannot_be_read(db: whence.Database, disk: NoSy
             _ = view.rows
         with pytest.raises(StorageError, match=r"\.base"):
             db.execute("CREATE TABLE c (x INT)")
-        assert not db._runtime.journal.snapshots.take(), "an image of nothing"
+        assert not db._coordinator.storage.snapshots.take(), "an image of nothing"
     away.rename(image)
     assert sorted(view) == [("one", 1), ("two", 2)]
     db.insert("a", [(3, "three")])
@@ -443,7 +443,7 @@ def test_many_writers_on_a_disk_that_fails_now_and_then(tmp_path: Path) -> None:
     assert len(refused) > 3
     assert sorted(db["a"]) == sorted(accepted)
     assert dict(db["b"].rows) == {who: sum(w == who for w, _ in accepted) for who in range(4)}
-    db._runtime.journal.snapshots.finish()
+    db._coordinator.storage.snapshots.finish()
     abandon(db)
     with whence.open(tmp_path / "db") as db:
         assert sorted(db["a"]) == sorted(accepted)
@@ -451,7 +451,7 @@ def test_many_writers_on_a_disk_that_fails_now_and_then(tmp_path: Path) -> None:
 
 def test_an_epoch_that_is_undone_after_it_was_appended(db: whence.Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """Log, dictionary and memory go back together."""
-    store, feed = db._runtime.journal.store, db.changes("b")
+    store, feed = db._coordinator.storage.store, db.changes("b")
     append = store._append
 
     def appends_and_fails(*args: Any) -> int:
@@ -511,7 +511,7 @@ def made(tmp_path: Path) -> Path:
     db.snapshot()
     db.insert("a", [(100, "after")])
     db.insert("a", [(101, "after")])
-    db._runtime.journal.store.close()  # without the snapshot that closing takes
+    db._coordinator.storage.store.close()  # without the snapshot that closing takes
     return path
 
 
@@ -683,7 +683,7 @@ def test_a_torn_tail_is_cut_off_and_reported(made: Path, caplog: pytest.LogCaptu
 def test_a_failed_opening_lets_go_of_the_lock(made: Path) -> None:
     """Whatever fails, and whenever: once the cause is gone the same process can open it."""
     total = Watched()
-    whence.open(made, disk=total, retain=5)._runtime.journal.store.close()
+    whence.open(made, disk=total, retain=5)._coordinator.storage.store.close()
     shutil.rmtree(made.parent / "copy", ignore_errors=True)
     for at in range(1, total.visited + 1):
         copy = Path(shutil.copytree(made, made.parent / "copy"))
@@ -704,7 +704,7 @@ def test_an_epoch_that_breaks_off_between_log_and_runtime_has_not_happened(tmp_p
     with whence.open(tmp_path / "db") as db:
         db.execute("CREATE TABLE a (x INT); CREATE VIEW n AS SELECT COUNT(*) AS n FROM a")
         db.insert("a", (1,))
-        flow = db._runtime.catalog.flow
+        flow = db._coordinator.catalog.flow
         flow.commit = _interrupt  # type: ignore[method-assign]  # Ctrl-C when the record is written
         with pytest.raises(KeyboardInterrupt):
             db.insert("a", (2,))
@@ -755,7 +755,7 @@ def test_an_epoch_in_doubt_is_not_kept_by_closing(tmp_path: Path) -> None:
     db = whence.open(tmp_path / "db")
     db.execute("CREATE TABLE a (x INT)")
     db.insert("a", (1,))
-    db._runtime.catalog.flow.commit = _interrupt  # type: ignore[method-assign]
+    db._coordinator.catalog.flow.commit = _interrupt  # type: ignore[method-assign]
     with pytest.raises(KeyboardInterrupt):
         db.insert("a", (2,))
     db.close()

@@ -25,7 +25,7 @@ from whence.engine.core.relation import Relation
 from whence.engine.recursion.fixpoint import Fixpoint
 from whence.model.codes import Dictionary
 from whence.model.types import TEXT
-from whence.runtime.embedded import Embedded
+from whence.runtime.coordinator import Coordinator
 from whence.sql.parse import parse
 
 Row = tuple[Any, ...]
@@ -135,7 +135,7 @@ class Pair:
         self.one = database(self.script)
         self.two: whence.Database | None = None
 
-    def fork(self, spoil: Callable[[dict[str, Image]], None] | None = None) -> Embedded:
+    def fork(self, spoil: Callable[[dict[str, Image]], None] | None = None) -> Coordinator:
         images = dump(self.one)
         if spoil is not None:
             spoil(images)
@@ -169,7 +169,7 @@ class Pair:
             functions(again)
             again.execute(self.script.removeprefix(TABLES))
             for db in filter(None, (self.one, self.two)):
-                for name in [*self.tables, *runtime(again).views()]:
+                for name in [*self.tables, *runtime(again).reader.views()]:
                     assert Counter(db[name].rows) == Counter(again[name].rows), name
                     assert len(db[name]) == len(again[name])
 
@@ -198,9 +198,9 @@ def database(script: str) -> whence.Database:
     return db
 
 
-def runtime(db: whence.Database) -> Embedded:
-    found = db._runtime
-    assert isinstance(found, Embedded)
+def runtime(db: whence.Database) -> Coordinator:
+    found = db._coordinator
+    assert isinstance(found, Coordinator)
     return found
 
 

@@ -19,7 +19,7 @@ import whence
 from tests.faults import Failing, Mortal, Unplugged, dies, points
 from tests.workload import abandon, open_small
 from whence.connect.rows import encode
-from whence.engine.core.epoch import Epoch, Inputs, InputSection
+from whence.engine.core.epoch import Epoch, InputSection
 from whence.engine.core.operator import Batch
 from whence.engine.exchange.kernels.routing import route
 from whence.model.codes import Codes
@@ -168,17 +168,24 @@ EPOCH_5 = Epoch(
     6,
     {"t": Batch(np.array([[1, 2]]), np.array([1]), True)},
     {"u": np.array([[3]])},
-    Inputs((InputSection("e000000000005-x", "größe", -1, 8, 3, 2),), {"s": 12}),
+    (InputSection("e000000000005-x", "größe", -1, 8, 3, 2),),
+    {"s": 12},
+    "somewhere",
+    {"größe": "hold"},
 )
 
 
 def test_an_epoch_with_inputs_comes_back() -> None:
     back, first, words = unpack_inputs(5, 6, memoryview(packed(EPOCH_5, ["a", "ß"])))
-    assert (back.number, back.time, back.inputs, first, words) == (5, 6, EPOCH_5.inputs, 7, ["a", "ß"])
+    assert (back.number, back.time, inputs_of(back), first, words) == (5, 6, inputs_of(EPOCH_5), 7, ["a", "ß"])
     assert back.deltas["t"].rows.tolist() == [[1, 2]]
     assert back.refreshed["u"].tolist() == [[3]]
-    only_marks = Epoch(5, 6, {}, inputs=Inputs(marks={"s": 1}))
-    assert unpack_inputs(5, 6, memoryview(packed(only_marks)))[0].inputs == only_marks.inputs
+    only_positions = Epoch(5, 6, {}, source_positions={"s": 1})
+    assert unpack_inputs(5, 6, memoryview(packed(only_positions)))[0] == only_positions
+
+
+def inputs_of(epoch: Epoch) -> tuple[object, ...]:
+    return epoch.sections, epoch.source_positions, epoch.layout, epoch.early
 
 
 def test_bytes_that_nobody_packed() -> None:
@@ -192,11 +199,11 @@ def test_bytes_that_nobody_packed() -> None:
 
 
 def test_a_record_names_files_of_its_own_epoch(tmp_path: Path) -> None:
-    inputs = Inputs((InputSection("e000000000004-x", "t", 0, 8, 1, 1),))
+    sections = (InputSection("e000000000004-x", "t", 0, 8, 1, 1),)
     with pytest.raises(StorageError, match="e000000000004-x cannot hold rows of epoch 5"):
-        packed(Epoch(5, 6, {}, inputs=inputs))
+        packed(Epoch(5, 6, {}, sections=sections))
     with pytest.raises(ValueError, match="exact changes and others"):
-        packed(Epoch(4, 6, {"t": Batch.empty(1)}, inputs=inputs))
+        packed(Epoch(4, 6, {"t": Batch.empty(1)}, sections=sections))
     assert [epoch_of(name) for name in ("e000000000004-x", "x", "e4-x", input_name(1 << 50, ""))] == [
         4,
         None,
@@ -207,10 +214,9 @@ def test_a_record_names_files_of_its_own_epoch(tmp_path: Path) -> None:
 
 def test_files_are_named_when_their_epoch_is_known(tmp_path: Path) -> None:
     held = written(tmp_path)
-    found = adopt(DISK, tmp_path, Inputs(tuple(piece for piece, _ in held), {"s": 3}), 9)
-    assert {piece.file for piece in found.pieces} == {"e000000000009-file"} == set(DISK.names(tmp_path / INPUTS))
-    assert found.marks == {"s": 3}
-    for piece, (_, content) in zip(found.pieces, held, strict=True):
+    found = adopt(DISK, tmp_path, [piece for piece, _ in held], 9)
+    assert {piece.file for piece in found} == {"e000000000009-file"} == set(DISK.names(tmp_path / INPUTS))
+    for piece, (_, content) in zip(found, held, strict=True):
         rows, signs = read_input(DISK, tmp_path, piece)
         assert [rows.tolist(), signs.tolist()] == content
     assert adopt(DISK, tmp_path, found, 9) == found
@@ -230,8 +236,8 @@ class Hands:
 
 def ingest(db: Database, changes: Mapping[str, Rows], marks: Mapping[str, int], partitions: int = 1) -> None:
     """One epoch of rows as a source gave them, whose last element is their sign, as the Spark runtime writes it."""
-    runtime: Any = db._runtime
-    store: Store = runtime.journal.store
+    runtime: Any = db._coordinator
+    store: Store = runtime.storage.store
     parts = []
     with runtime.paused():
         for table, rows in changes.items():
@@ -241,13 +247,12 @@ def ingest(db: Database, changes: Mapping[str, Rows], marks: Mapping[str, int], 
             targets = route(cells, np.zeros(1, np.int64), partitions)
             parts += [(table, p, cells[targets == p], signs[targets == p]) for p in range(partitions)]
         path = store.path / INPUTS / f"{len(marks)}-{random.getrandbits(40):x}"
-        inputs = Inputs(tuple(write_input(store.disk, path, parts)), marks)
         number = runtime.epoch + 1
-        epoch = Epoch(number, runtime.clock.now(), {}, inputs=adopt(store.disk, store.path, inputs, number))
+        sections = adopt(store.disk, store.path, write_input(store.disk, path, parts), number)
+        epoch = Epoch(number, runtime.clock.now(), {}, sections=sections, source_positions=marks)
         with store.appending():
             ticket = store.write_epoch(epoch, runtime.dictionary)
             runtime.replay(resolve(runtime, epoch, store.folder))
-            runtime.marks.update(marks)
     store.sync(ticket)
 
 
@@ -295,7 +300,7 @@ def test_records_with_inputs_are_replayed(tmp_path: Path, partitions: int) -> No
     with whence.open(tmp_path / "db", clock=clock) as again:
         assert state_of(again) == states[-1]
         assert again.epoch == len(states) - 1
-        assert again._runtime.marks == {"s": 3, "t0": 2, "t1": 3}
+        assert again._coordinator.source_positions == {"s": 3, "t0": 2, "t1": 3}
         clock.now += 30  # what was not seen again since is due
         assert state_of(again)["seen"] == Counter([("a",), ("c",)])
         clock.now += 60
@@ -308,7 +313,7 @@ def test_what_is_due_leaves_with_the_epoch_that_has_inputs(tmp_path: Path) -> No
     ingest(db, {"seen": [("a", 1)]}, {})
     clock.now += 61
     ingest(db, {"link": [("a", "b", 1)]}, {})
-    relation = db._runtime.catalog.flow.tables["seen"].relation
+    relation = db._coordinator.catalog.flow.tables["seen"].relation
     assert len(relation) == 0
     abandon(db)
     with whence.open(tmp_path / "db", read_only=True) as reader:
@@ -321,7 +326,7 @@ def test_a_follower_reads_them(tmp_path: Path) -> None:
         for number, batch in enumerate(BATCHES):
             ingest(db, batch, {"s": number})
             assert state_of(reader) == state_of(db)
-            assert reader._runtime.marks == {"s": number}
+            assert reader._coordinator.source_positions == {"s": number}
             if number == 1:
                 db.snapshot()
 
@@ -389,11 +394,11 @@ def test_a_crash_leaves_all_of_an_epoch_or_nothing(tmp_path: Path, kind: type[Mo
         if isinstance(disk, Unplugged):
             disk.lose_power(random.Random(at))
         with whence.open(path, clock=Hands()) as db:
-            if not db._runtime.program.views or len(db._runtime.views()) < len(VIEWS):
+            if not db._coordinator.program.views or len(db._coordinator.reader.views()) < len(VIEWS):
                 continue  # died while it was being declared
             state, marks = known[db.epoch]
             assert state_of(db) == state
-            assert db._runtime.marks == marks
+            assert db._coordinator.source_positions == marks
             named = {epoch_of(name) for name in DISK.names(path / INPUTS)}
             assert all(epoch is not None and epoch <= db.epoch for epoch in named)
 
@@ -459,8 +464,8 @@ def partitioned(path: Path, clock: Hands, count: int = 2, **options: Any) -> Sta
 
 def take_snapshot(db: Database, count: int) -> None:
     """A snapshot such as partitions write it, each of which has its share of the tables."""
-    runtime: Any = db._runtime
-    store, epoch, time, words = runtime.journal.store, runtime.epoch, runtime.time, runtime.dictionary
+    runtime: Any = db._coordinator
+    store, epoch, time, words = runtime.storage.store, runtime.epoch, runtime.time, runtime.dictionary
     store.write_words(words, epoch, time)
     store.rotate()
     writer, before = store.begin_image(epoch)
@@ -480,7 +485,7 @@ def write_share(store: Store, runtime: Any, partition: int, count: int, tables: 
     """A partition of its own, with the rows that are its, and the image of its tables."""
     with whence.open(clock=Hands()) as share:
         share.execute(PROGRAM)
-        flow: Any = share._runtime.catalog.flow
+        flow: Any = share._coordinator.catalog.flow
         for name in TABLES:
             source, target = runtime.catalog.flow.tables[name].relation, flow.tables[name].relation
             ids = source.ids()
@@ -513,7 +518,7 @@ def test_a_folder_of_partitions_is_opened_as_one(tmp_path: Path, count: int) -> 
     assert set(Folder(path, DISK).manifest.chains) == {"main", *(chain_name(p) for p in range(count))}
     with whence.open(path, read_only=True, clock=clock) as reader:
         assert state_of(reader) == state
-        assert reader._runtime.marks == {"s": 4}
+        assert reader._coordinator.source_positions == {"s": 4}
     report = whence.check(path)
     assert report.ok
     assert report.tables == {"link": 40, "node": 10, "seen": 6}
@@ -554,7 +559,7 @@ def test_snapshots_of_partitions_follow_each_other(tmp_path: Path) -> None:
             take_snapshot(db, count)
         else:  # by one process, and others go on after it
             db.snapshot()
-    folder = db._runtime.folder
+    folder = db._coordinator.storage.folder
     assert folder is not None
     assert [(start.epoch, start.partitions) for start in folder.starts()] == list(enumerate((0, *counts)))
     kinds = [[[link.kind for link in links] for links in folder.manifest.chains[f"p000{p}"]] for p in range(3)]
@@ -582,7 +587,7 @@ def test_only_the_newest_snapshot_stays(tmp_path: Path) -> None:
     for number, count in enumerate((3, 2)):
         ingest(db, BATCHES[number], {})
         take_snapshot(db, count)
-    folder = db._runtime.folder
+    folder = db._coordinator.storage.folder
     assert folder is not None
     assert {name: len(chains) for name, chains in folder.manifest.chains.items()} == {"main": 1, "p0000": 1, "p0001": 1}
     named = {file.name for file in folder.files() if file.parent.name == STATE}

@@ -41,7 +41,7 @@ def assert_eager(db: whence.Database, names: Any = tuple(QUERIES)) -> None:
 
 
 def joins(db: whence.Database, view: str) -> Any:
-    (found,) = (op for op in upwards([db._runtime.catalog.flow.views[view]]) if isinstance(op, ProvenanceJoin))
+    (found,) = (op for op in upwards([db._coordinator.catalog.flow.views[view]]) if isinstance(op, ProvenanceJoin))
     return found._join
 
 

@@ -211,7 +211,7 @@ def test_what_was_dropped_while_a_snapshot_waits_for_it_is_still_whole(monkeypat
     """)
     for i in range(10):
         db.insert("s", [(i,), (i,)])
-    flow = db._runtime.catalog.flow
+    flow = db._coordinator.catalog.flow
     op, tracer = flow.views["a"], flow.views["a"].tracer  # type: ignore[attr-defined]  # a stream view
     tids = tracer.tids(op.kept.ann, "s")[1].tolist()  # type: ignore[attr-defined]
     capture = Capture(flow, ())

@@ -368,7 +368,7 @@ def _without_ships(node: Node) -> Node:
 
 def assert_same_rows(db: whence.Database, small: bool, fixed: Mapping[str, Distribution] | None = None) -> int:
     """Every view, computed in three partitions, has the rows it has in one; the number of views."""
-    catalog = db._runtime.catalog
+    catalog = db._coordinator.catalog
     planned = select_aggregates(catalog.program)
     found = distribute(
         planned, components(planned), partitions=3, fixed=fixed or {}, small=lambda table: small, depth_limit=100_000

@@ -17,7 +17,7 @@ STEP = "SELECT link.src, v.dst FROM link JOIN v ON link.dst = v.src"
 def rules(query: str, tables: str = TABLES) -> RuleProgram:
     with whence.open() as db:
         db.execute(f"{tables} CREATE VIEW v AS {query}")
-        return compile_rules(("v",), db._runtime.catalog.planned)
+        return compile_rules(("v",), db._coordinator.catalog.planned)
 
 
 @pytest.mark.parametrize(

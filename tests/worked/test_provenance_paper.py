@@ -49,7 +49,7 @@ def test_figure_2_the_provenance_of_all_nine_rows_after_each_step(monkeypatch: p
     with opened(EAGER) as db:
 
         def word(code: int) -> str:
-            return str(db._runtime.dictionary.value(code))
+            return str(db._coordinator.dictionary.value(code))
 
         def link(name: int) -> str:
             return "".join(map(word, provenance_of(db).variables.rows(np.array([name]))[1][0].tolist()))

@@ -155,9 +155,9 @@ def shipped(db: whence.Database) -> tuple[int, int]:
 def reasons(db: whence.Database) -> Reasons:
     """Why each row is there, as its home says."""
     found: Reasons = {}
-    crew = db._runtime.crew  # type: ignore[attr-defined]
+    runner = db._coordinator.driver.runner  # type: ignore[attr-defined]
     for partition in range(3):
-        (op,) = filter(has_peers, crew._here(partition).flow.order)
+        (op,) = filter(has_peers, runner._here(partition).partition.flow.order)
         policy = annotated_policy(op)
         assert policy is not None
         relation = op.program.outputs["reachable"]
@@ -230,8 +230,8 @@ def test_traffic_is_counted_by_operator_and_said() -> None:
     """The partitions' own counts add up to what the driver has carried."""
     with network("maintain = 'absorption'") as db:
         cut(db)
-        crew = db._runtime.crew  # type: ignore[attr-defined]
-        own = [op.shipped for p in range(3) for op in filter(has_peers, crew._here(p).flow.order)]
+        runner = db._coordinator.driver.runner  # type: ignore[attr-defined]
+        own = [op.shipped for p in range(3) for op in filter(has_peers, runner._here(p).partition.flow.order)]
         said = db.metrics()["shipped"]["reachable"]
         for which in ("epoch", "total"):
             parts = [getattr(shipped, which) for shipped in own]

@@ -196,7 +196,7 @@ def _epochs(
     if files.format_of(path) == "jsonl":
         fails = on_error is BadRecords.fail
         refused: list[Reject] = []
-        keyed = bool(db._runtime.table_of(table).key)
+        keyed = bool(db._coordinator.table_of(table).key)
         for updates in files.read_updates(path, batch, None if fails else refused.append, keyed):
             yield functools.partial(_apply, db, table, path, updates, on_error, refused, missing)
         if refused:

@@ -1,7 +1,8 @@
-"""What the database knows by name, and the running plan behind it; a change that fails leaves both as they were.
+"""What the database knows by name, and the plan behind it; a change that fails leaves both as they were.
 
-A script's views are bound together, ordered into components, and filled under names nobody sees; only when the last one
-stands do they take their places. Replacing a view binds again, in the same step, everything that depends on it.
+A script's views are bound together, ordered into components, planned, and filled by the partitions; only when the last
+one is filled, and the change is in the log, do they take their places (`stay`). Replacing a view binds again, in the
+same change, everything that depends on it.
 """
 
 from __future__ import annotations
@@ -9,120 +10,86 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from whence.connect.rows import encode
-from whence.engine.build import Builder
-from whence.engine.core.dataflow import Dataflow
-from whence.engine.core.image import Image, Images, StaleImage
-from whence.engine.core.lifetimes import Lifetimes
-from whence.engine.core.operator import Batch, Operator, upwards
-from whence.engine.core.operator_stats import OperatorStats, measure
+from whence.engine.core.image import Images
+from whence.engine.core.operator import Batch, upwards
 from whence.engine.expressions.evaluate import compile_expr
-from whence.engine.recursion.components import build_component
 from whence.engine.relational.scan import Scan
 from whence.engine.streams.stream import StreamOperator
 from whence.engine.streams.stream_scan import StreamScan
 from whence.model.codes import Codes, Dictionary
 from whence.model.errors import CatalogError
 from whence.model.progress import Progress
-from whence.model.types import Schema
 from whence.plan.algebra import logical
 from whence.plan.algebra.functions import check_recomputed, check_volatile, functions_of
 from whence.plan.algebra.logical import Node
-from whence.plan.algebra.program import Program, ScalarFunction, Table, TableFunction, View, is_owed, owed_name
-from whence.plan.recursion.settings import is_maintained
+from whence.plan.algebra.program import Program, ScalarFunction, Table, TableFunction, View
+from whence.plan.partitions.distribute import plan_component
 from whence.plan.recursion.strata import Component, changed_views, components, dependents
-from whence.plan.rewrite import optimize
 from whence.plan.rewrite.best_rows import select_aggregates
 from whence.plan.rewrite.select_aggregates import OPTION, is_read, selections
 from whence.plan.streams.instrument import copied_views, instrument, upstream_streams
 from whence.plan.streams.networks import is_stream_node, plan_networks, plan_query
 from whence.plan.streams.replay import with_copies
+from whence.runtime.backend import PartitionBackend
 from whence.runtime.durable.uniting import check_recomputable
+from whence.runtime.partition_plan import NOTHING, PartitionPlan, Planner
 from whence.sql import statements as st
 from whence.sql.bind import bind_table, bind_views
 from whence.sql.parse import with_view_option
 from whence.sql.position import did_you_mean
 from whence.sql.reader import deep_stack
 
-if TYPE_CHECKING:
-    from whence.engine.streams.stream import Late
-    from whence.explain.retrieve.site import Site
-
 log = logging.getLogger("whence")
 Written = Callable[[str], Batch | None]
 _QUERY = "query"
-
-
-class Before:
-    """Operators and arrangements as they were before a change, as images: what it drops stands still, and of a stream
-    not everything can be computed anew."""
-
-    def __init__(self, order: Iterable[Operator]) -> None:
-        self._found = {op.fingerprint: (op, op.arranged) for op in order}
-
-    def get(self, key: str) -> Image | None:
-        kind, _, fingerprint = key.partition("/")
-        op, arranged = self._found.get(fingerprint, (None, None))
-        if op is None or kind == "op":
-            return None if op is None else op.image()
-        return None if arranged is None else arranged.image()
 
 
 class Saved(NamedTuple):
     """A catalog as it was before a change."""
 
     program: Program
-    tables: dict[str, Scan]
-    lifetimes: dict[str, Lifetimes]
-    state: Before | None = None
+    planned: Program
+    components: list[Component]
+    plan: PartitionPlan
 
 
 class Catalog:
-    """Program and dataflow, changed together. `recomputed` says why rows may be computed again, if they may."""
+    """Program and plan, changed together, over the partitions of a backend. `recomputed` says why rows may be computed
+    again, if they may."""
 
-    recomputed = ""
-
-    def __init__(self, recursion_limit: int, dictionary: Dictionary | None = None) -> None:
-        self.recursion_limit = recursion_limit
-        self.dictionary = dictionary if dictionary is not None else Dictionary()
+    def __init__(
+        self,
+        recursion_limit: int,
+        dictionary: Dictionary,
+        backend: PartitionBackend,
+        planner: Planner,
+        recomputed: str = "",
+    ) -> None:
+        self.recursion_limit, self.dictionary = recursion_limit, dictionary
+        self.backend, self.planner, self.recomputed = backend, planner, recomputed
         self.program = Program()  # as the user wrote it
         self.planned = Program()  # as it runs, see plan/rewrite/select_aggregates.py
-        self.flow = Dataflow()
-        self.lifetimes: dict[str, Lifetimes] = {}  # of the tables that have a time-to-live
         self.components: list[Component] = []
-        self._making: dict[str, Operator] = {}
-        self._builder = Builder(self.flow, self.dictionary, self._resolve)
+        self.plan = NOTHING
 
     @property
-    def replaying(self) -> bool:
-        """Whether rows are derived that were derived before, see `engine/core/epoch_context.py`."""
-        return self.flow.context.replaying
-
-    @replaying.setter
-    def replaying(self, known: bool) -> None:
-        self.flow.context.replaying = known
+    def flow(self) -> Any:
+        """Tables, streams and views by name, see `PartitionBackend.flow`."""
+        return self.backend.flow
 
     # -- tables and functions ----------------------------------------------------------------------------------------
 
     def create_table(self, create: st.CreateTable) -> bool:
-        """Add a table; False if it is there already and IF NOT EXISTS is said."""
+        """Add a table; return False if it is there already and IF NOT EXISTS is said."""
         program = bind_table(create, self.program)
         if program is self.program:
             return False
-        table = create.table
-        if table.stream is not None:
-            self.flow.stream(table.name, table.schema, table.stream)
-            self.program = program
-            return True
-        for each in (table, table.debts):
-            scan = self.flow.table(each.name, each.schema, each.key, extra=int(each.notes_arrivals))
-            if each.lifetime is not None:
-                self.lifetimes[each.name] = Lifetimes(each.lifetime, scan.relation, self.dictionary)
-        self.program = program
+        self._install(program)
         return True
 
     def register(self, function: ScalarFunction | TableFunction) -> None:
@@ -144,48 +111,34 @@ class Catalog:
 
     @deep_stack()
     def create_views(
-        self, creates: list[st.CreateView], progress: Progress | None = None, images: Images | None = None
+        self, creates: list[st.CreateView], progress: Progress | None = None
     ) -> tuple[list[str], list[str]]:
-        """Add views; the names of the new ones, and of those that were there and have been made anew.
-
-        With images (of the same tables as they are now) their state is taken from there, as far as it is there."""
+        """Add views; return the names of the new ones, and of those that were there and have been made anew."""
         before = self.program.views
         bound = bind_views(creates, self.program)
         fresh = [name for name, view in bound.views.items() if before.get(name) is not view]
         if fresh:
-            self._install(keep_selections(self.program, bound), progress, images)
+            self._install(keep_selections(self.program, bound), progress)
         seen = [name for name in fresh if not bound.views[name].hidden]
         return [name for name in seen if name not in before], [name for name in seen if name in before]
 
-    def _install(self, bound: Program, progress: Progress | None = None, images: Images | None = None) -> None:
-        """Plan a program, build and fill what is new, and let that take its place; on an error nothing changes."""
-        flow = self.flow
+    def _install(self, bound: Program, progress: Progress | None = None) -> None:
+        """Plan a program, and let the partitions build and fill what is new, until `stay` or `go_back`; on an error
+        nothing changes."""
         planned = self._as_it_runs(bound)
         ordered = components(planned)
         new = changed_views(self.planned, planned)
-        kept = {name: op for name, op in flow.views.items() if name in planned.views and name not in new}
-        if images is None:
-            self._check_copies(new, planned)
-        self._making = dict(kept)
-        try:
-            for component in ordered:
-                if component.views[0] not in kept:
-                    self._making |= self._build(component, planned)
-            # All are built before the first is filled: by then an arrangement that any of them needs is known of.
-            flow.install(self._making, images, progress)
-            if images is None:
-                flow.fill()
-            flow.commit()
-        except BaseException:
-            flow.undo()
-            raise
-        finally:
-            self._making = {}
-            self._builder.forget()
-        self.program, self.planned, self.components = bound, planned, ordered
+        self._check_copies(new, planned)
+        plan = self.planner.plan(self.plan, bound, planned, ordered, new)
+        self.backend.install(plan, progress)
+        self.program, self.planned, self.components, self.plan = bound, planned, ordered, plan
 
     def _as_it_runs(self, bound: Program) -> Program:
         """Plan a program; SqlError if it cannot run here."""
+        if bound.views == self.program.views:  # only tables are others
+            planned = self.planned.copy()
+            planned.tables = dict(bound.tables)
+            return planned
         planned = as_it_runs(bound)
         if self.recomputed:
             check_recomputed(planned, self.recomputed)
@@ -195,7 +148,7 @@ class Catalog:
         """Refuse a new view whose copy of one that runs would begin later than that did, and have other windows."""
         for name in sorted(new):
             for other in sorted(copied_views(name, planned) - new):
-                gone = [stream for stream in upstream_streams(other, planned) if self._has_dropped(stream)]
+                gone = [stream for stream in upstream_streams(other, planned) if self.backend.has_dropped(stream)]
                 if gone:
                     raise CatalogError(
                         f'"{name}" would be traced through "{other}", which has run without provenance over rows that '
@@ -203,17 +156,22 @@ class Catalog:
                         f"it: provenance_of = '{other}'"
                     )
 
-    def _has_dropped(self, name: str) -> bool:
-        """Whether it is a stream that no longer keeps all its rows."""
-        stream = self.flow.streams.get(name)
-        return stream is not None and not stream.kept.complete
+    def declare(
+        self, creates: Iterable[st.Statement], plan: Callable[[Program, Program, list[Component]], PartitionPlan]
+    ) -> None:
+        """Know tables and views, and their `plan`, without telling the partitions; the catalog must be empty but for
+        functions."""
+        creates = list(creates)
+        for create in creates:
+            if isinstance(create, st.CreateTable):
+                self.program = bind_table(create, self.program)
+        bound = bind_views([c for c in creates if isinstance(c, st.CreateView)], self.program)
+        planned = self._as_it_runs(bound)
+        ordered = components(planned)
+        self.plan = plan(bound, planned, ordered)
+        self.program, self.planned, self.components = bound, planned, ordered
 
-    def restore_table(self, name: str, image: Image) -> None:
-        """Take the rows of a table that is empty from its image; StaleImage if that is not of such a table."""
-        scan = self.flow.tables[name]
-        scan.restore(image)
-        scan.changed = False
-
+    @deep_stack()
     def restore(
         self,
         creates: Iterable[st.Statement],
@@ -221,31 +179,19 @@ class Catalog:
         progress: Progress | None = None,
         lost: Callable[[str], None] | None = None,
     ) -> None:
-        """Tables and views as they were declared, with their state as of the epoch of the images.
+        """Take up tables and views as they were declared, with their state as of the epoch of the images, where one
+        partition has everything.
 
         The dictionary must have been filled, and the Python functions registered. StaleImage if a table's own rows
         cannot be taken; a view whose image is missing or does not fit is computed. Where that takes rows which a stream
         no longer has, `lost` is called, or PastError raised without it."""
-        creates = list(creates)
-        tables = [create for create in creates if isinstance(create, st.CreateTable)]
-        for done, create in enumerate(tables):
-            name = create.table.name
-            if progress is not None:
-                progress(f"loading table {name}", done, len(tables))
-            image = images.get(f"table/{name}")
-            if image is None:
-                raise StaleImage(f"there is no image of table {name}")
-            self.create_table(create)
-            self.restore_table(name, image)
-            owed = images.get(f"table/{owed_name(name)}") if create.table.stream is None else None
-            if owed is not None:  # else it was written when nothing could be owed
-                self.restore_table(owed_name(name), owed)
-        views = [create for create in creates if isinstance(create, st.CreateView)]
-        if views:
-            self.create_views(views, progress, images)
+
+        def planned(bound: Program, planned: Program, ordered: list[Component]) -> PartitionPlan:
+            return self.planner.plan(NOTHING, bound, planned, ordered, set(planned.views))
+
+        self.declare(creates, planned)
+        self.backend.restore(self.plan, images, progress)
         self._check_recomputed(lost)
-        for lifetimes in self.lifetimes.values():
-            lifetimes.rebuild()
 
     def _check_recomputed(self, lost: Callable[[str], None] | None) -> None:
         """Find the views over streams that were computed but that only their images could have brought back."""
@@ -256,49 +202,35 @@ class Catalog:
             views = [name for name, op in flow.views.items() if any(id(o) in made for o in upwards([op]))]
             check_recomputable(self.planned, {n: s.kept for n, s in flow.streams.items()}, views=views, lost=lost)
 
-    def _build(self, component: Component, program: Program) -> dict[str, Operator]:
-        if component.recursive or is_maintained(component.views, program):
-            return build_component(component, program, self._builder, self.recursion_limit)
-        (name,) = component.views
-        return {name: self._builder.build(optimize(program.views[name].query))}
-
     @deep_stack()
     def evaluate(self, plan: Node, hidden: dict[str, View], written: Written | None = None) -> Batch:
-        """The rows of a plan that is not kept, computed once over the committed views and the tables.
+        """Return the rows of a plan that is not kept, computed once over the committed views and the tables.
 
         `written` gives the rows of a table that the asking transaction has written to; the other tables are as
         committed.
         """
         if not hidden and (rows := constant_rows(plan, self.dictionary)) is not None:
             return Batch(rows, np.ones(len(rows), np.int64))
+        scratch = self.backend.scratch(self.program, self.planned, [plan, *(view.query for view in hidden.values())])
+        plan = scratch.rewrite(plan)
+        hidden = {name: replace(view, query=scratch.rewrite(view.query)) for name, view in hidden.items()}
         bound = self._planned_now()
         bound.views |= self.flowed(plan, hidden)
-        flow, kept, tables = self.flow, self.flow.views, self.flow.tables
-        self._making = dict(kept)
-        try:
-            if written is not None:
-                flow.tables = {**tables, **self._overlaid(plan, written)}
-            for component in components(bound):
-                if component.views[0] not in kept:
-                    self._making |= self._build(component, bound)
-            flow.install(self._making)
-            flow.fill()
-            found = self._making[_QUERY].contents()
-            if is_stream_node(bound.views[_QUERY].query):  # in the order of the stream
-                return Batch(np.ascontiguousarray(found.rows[:, :-1]), np.ones(len(found), np.int64))
-            return found
-        finally:
-            self._making = {}
-            flow.tables = tables
-            flow.undo()
-            self._builder.forget()
+        kept = scratch.partition.flow.views
+        fresh = [c for c in components(bound) if c.views[0] not in kept]
+        planned = [plan_component(component, bound, self.recursion_limit) for component in fresh]
+        tables = self._overlaid(plan, written) if written is not None else {}
+        found = scratch.partition.evaluate(planned, _QUERY, tables)
+        if is_stream_node(bound.views[_QUERY].query):  # in the order of the stream
+            return Batch(np.ascontiguousarray(found.rows[:, :-1]), np.ones(len(found), np.int64))
+        return found
 
     def flowed(self, plan: Node, hidden: dict[str, View]) -> dict[str, View]:
-        """A plan that is not kept as it is computed, the last of the views, and the hidden ones it reads."""
+        """Return a plan that is not kept as it is computed, the last of the views, and the hidden ones it reads."""
         return plan_query(plan, hidden, self._planned_now(), _QUERY)
 
     def _planned_now(self) -> Program:
-        """The program as it runs, with the tables that were made since a view was."""
+        """Return a copy of the program as it runs."""
         planned = self.planned.copy()
         planned.tables = dict(self.program.tables)
         return planned
@@ -318,10 +250,6 @@ class Catalog:
                 found[name].relation.apply(rows)
                 found[name].relation.commit()
         return found
-
-    def _resolve(self, name: str) -> Operator:
-        """The operator behind a view while views are being made."""
-        return self._making[name]
 
     @deep_stack()
     def drop(self, kind: str, name: str, cascade: bool = False, if_exists: bool = False) -> list[str]:
@@ -343,69 +271,29 @@ class Catalog:
         program = self._without(gone)
         program.tables.pop(name, None)
         self._install(keep_selections(self.program, program))
-        if kind != "view":
-            for gone_too in (name, owed_name(name)) if kind == "table" else (name,):
-                self.flow.tables.pop(gone_too, None)
-                self.lifetimes.pop(gone_too, None)
         return gone
 
     # -- the whole of it ---------------------------------------------------------------------------------------------
 
     def statements(self) -> list[str]:
-        """What makes these tables and views of an empty catalog."""
+        """Return what makes these tables and views of an empty catalog."""
         views = (view.sql for view in self.program.views.values() if not view.hidden)
         return [*(table.sql for table in self.program.tables.values()), *views]
 
     def save(self) -> Saved:
-        """What `go_back` needs."""
-        return Saved(self.program, dict(self.flow.tables), dict(self.lifetimes), Before(self.flow.order))
+        """Return what `go_back` needs."""
+        return Saved(self.program, self.planned, self.components, self.plan)
 
     def stay(self) -> None:
-        """The last change is written down, and not undone any more."""
+        """Commit the last change."""
+        self.backend.commit()
 
     def go_back(self, saved: Saved) -> None:
         """Undo the last change; views that it dropped or replaced are as they were."""
-        self.flow.tables, self.lifetimes = saved.tables, saved.lifetimes
-        self._install(saved.program, images=saved.state)
-        for op in self.flow.order:
-            op.changed = True  # since the last snapshot, perhaps: no image of it was read
+        self.program, self.planned, self.components, self.plan = saved
+        self.backend.undo()
 
     # -- helpers -----------------------------------------------------------------------------------------------------
-
-    def operator(self, name: str) -> Operator:
-        """The operator behind a table or view."""
-        return self.flow.tables.get(name) or self.flow.views[name]
-
-    def site(self) -> Site:
-        """Where questions about streams are answered."""
-        from whence.explain.retrieve.site import Site  # loaded with the first of them
-
-        return Site(self.flow, self.planned, self.dictionary)
-
-    def lates(self, name: str) -> Iterable[tuple[Late, Schema]]:
-        """Where the operators of a view keep what came too late, and the columns that it has."""
-        from whence.runtime.reading.late_rows import lates_under
-
-        return lates_under(self.flow, name)
-
-    def stream_figures(self) -> dict[str, dict[str, int]]:
-        """What metrics say of each stream."""
-        from whence.runtime.reading.late_rows import stream_figures
-
-        return stream_figures(self.flow)
-
-    def measure(self) -> Callable[[Operator], OperatorStats]:
-        """What says how much an operator holds."""
-        return measure
-
-    def sizes(self) -> dict[str, int]:
-        """Distinct rows of every table, rows of every stream that are kept, and rows of every view; of debts all."""
-        tables = {n: scan.size if is_owed(n) else scan.state_rows for n, scan in self.flow.tables.items()}
-        return tables | {name: op.size for name, op in self.flow.views.items()}
-
-    def placement(self, name: str) -> list[str]:
-        """What EXPLAIN says of where a view is kept."""
-        return []
 
     def stratum_of(self, name: str) -> tuple[int, Component]:
         """The view's component and its place in the order they run in, from 1."""

@@ -17,19 +17,18 @@ from whence.connect.archive import Archive
 from whence.connect.rejects import OnError
 from whence.connect.rows import Missing
 from whence.model.codes import Codes, format_value
-from whence.model.errors import CatalogError, DataError, SqlError, StorageError, WhenceError
+from whence.model.errors import CatalogError, DataError, SqlError, WhenceError
 from whence.model.paths import local_path
 from whence.model.progress import Progress
 from whence.model.types import Schema, Type
 from whence.plan.algebra.expressions import Volatile
 from whence.plan.algebra.program import ScalarFunction, TableFunction, owed_name
-from whence.plan.recursion.settings import DEPTH_LIMIT
 from whence.runtime import statements
+from whence.runtime.coordinator import Coordinator
 from whence.runtime.durable import copying
 from whence.runtime.durable.copying import Backup
-from whence.runtime.durable.durable import Durable, Following
 from whence.runtime.durable.recovery import Recovery
-from whence.runtime.embedded import Embedded
+from whence.runtime.opening import StoreOptions, prepare
 from whence.runtime.questions import explain as explaining
 from whence.runtime.questions import what_if as supposing
 from whence.runtime.questions.what_if import WhatIf
@@ -38,7 +37,6 @@ from whence.runtime.reading.changes import Changes
 from whence.runtime.reading.handles import Handle, Result
 from whence.runtime.reading.late_rows import LateRows
 from whence.runtime.spark.driver.options import Options
-from whence.runtime.spark.driver.sharded import Sharded, temporary_folder
 from whence.runtime.spark.frames import frames, sinks
 from whence.runtime.spark.frames.sinks import Sink
 from whence.runtime.spark.frames.streams import Running
@@ -48,9 +46,7 @@ from whence.runtime.writing.tables import Early, early_choice
 from whence.sql import statements as st
 from whence.sql.parse import parse_one
 from whence.state.disk import Disk
-from whence.state.folder import Folder
 from whence.state.log import Durability
-from whence.state.store import Store
 
 if TYPE_CHECKING:
     from whence.explain.show.answers import Contribution, Critical, Reliability, Resilience
@@ -58,6 +54,7 @@ if TYPE_CHECKING:
     from whence.explain.show.trace import Trace
     from whence.runtime.questions.annotated import Annotation
     from whence.runtime.questions.provenance_queries import Row
+    from whence.runtime.spark.driver.driver import SparkDriver
 
 
 def open(
@@ -100,71 +97,18 @@ def open(
     ...     db.insert("link", [("A", "B")])
     1
     """
-    if recursion_limit is not None and recursion_limit < 1:
-        raise WhenceError("recursion_limit must be at least 1")
-    limit = recursion_limit or DEPTH_LIMIT
+    partitioned = None
     if spark is not None or partitions is not None:
-        if read_only:
-            raise WhenceError(
-                "use read_only without spark and partitions: a reader follows the folder from this process alone"
-            )
-        sharded = Sharded(limit, Options(spark, partitions, **(on_spark or {})), clock)
-        database = _set_up(sharded, setup, lasting=True)
-        if path is None:
-            path = temporary_folder(sharded)
-        return _kept(
-            sharded, database, _folder(path), disk, durability, sync_interval, retain, recursion_limit, progress
-        )
-    if path is None:
-        if read_only or retain is not None:
-            raise WhenceError("read_only and retain are for a database that has a path")
-        return _set_up(Embedded(limit, clock), setup)
-    folder, disk = _folder(path), disk or Disk()
-    if read_only:
-        reader = Following(limit, clock)
-        database = _set_up(reader, setup, lasting=True)
-        reader.show(Folder(folder, disk), progress=progress)
-        return database
-    runtime = Durable(limit, clock)
-    database = _set_up(runtime, setup, lasting=True)
-    return _kept(runtime, database, folder, disk, durability, sync_interval, retain, recursion_limit, progress)
-
-
-def _kept(
-    runtime: Durable,
-    database: Database,
-    folder: Path,
-    disk: Disk | None,
-    durability: Durability,
-    sync_interval: float,
-    retain: int | str | None,
-    recursion_limit: int | None,
-    progress: Progress | None,
-) -> Database:
-    store = Store(
-        folder,
-        disk or Disk(),
-        durability=durability,
-        sync_interval=sync_interval,
-        retain=retain,
-        recursion_limit=recursion_limit,
-    )
-    runtime.keep(store, progress)
-    return database
-
-
-def _folder(path: str | Path) -> Path:
-    if "\0" in str(path):
-        raise StorageError(f"{str(path)!r} is not a path")
-    return local_path(path)
-
-
-def _set_up(runtime: Embedded, setup: Callable[[Database], object] | None, lasting: bool = False) -> Database:
-    database = Database(runtime)
+        partitioned = Options(spark, partitions, **(on_spark or {}))
+    options = StoreOptions(durability, sync_interval, retain, recursion_limit, disk)
+    coordinator, begin = prepare(path, read_only, partitioned, options, clock)
+    database = Database(coordinator)
     if setup is not None:
         setup(database)
-        if lasting and (database.tables or database.streams or database.views):
+        if begin is not None and (database.tables or database.streams or database.views):
             raise WhenceError("setup is for functions: make tables and views when the database is open")
+    if begin is not None:
+        begin(progress)
     return database
 
 
@@ -187,14 +131,14 @@ class Database:
     [('A', 'B'), ('A', 'C'), ('B', 'C')]
     """
 
-    def __init__(self, runtime: Embedded) -> None:
-        self._runtime = runtime
+    def __init__(self, coordinator: Coordinator) -> None:
+        self._coordinator = coordinator
 
     @property
-    def _now(self) -> Embedded:
-        """The runtime, at the last epoch that may be told of."""
-        self._runtime.refresh()
-        return self._runtime
+    def _now(self) -> Coordinator:
+        """The coordinator, at the last epoch that is safe to read."""
+        self._coordinator.refresh()
+        return self._coordinator
 
     # -- SQL ---------------------------------------------------------------------------------------------------------
 
@@ -218,7 +162,7 @@ class Database:
         statement = parse_one(sql)
         if not isinstance(statement, st.Query):
             raise SqlError("query takes a SELECT; use execute for other statements", line=1, column=1)
-        return Result(self._now.query(statement.query))
+        return Result(self._now.reader.query(statement.query))
 
     # -- writing -----------------------------------------------------------------------------------------------------
 
@@ -255,7 +199,7 @@ class Database:
         >>> db.insert("a", [(1,), ("two",)], on_error="reject"), db.query("SELECT line, reason FROM rejects").rows
         (1, [(2, "column x: 'two' (str) is not a value of type INTEGER")])
         """
-        runtime, name = self._runtime, _name(table)
+        coordinator, name = self._coordinator, _name(table)
         rejects.check_choice(on_error)
         if op is not None:
             return self._take(name, data, op, early, on_error, missing)
@@ -264,27 +208,28 @@ class Database:
         if on_error != "fail":
             return self._insert_what_fits(name, data, on_error, missing)
         if self._by_jobs(data):
-            return frames.write(runtime, name, data, missing=missing)
-        if isinstance(runtime, Sharded) and runtime.left_to_jobs(name, 1):
-            return runtime.take(name, self._codes(data, runtime.table_of(name).schema, name, missing), 1)
-        with runtime.transaction() as writes:
+            return frames.write(coordinator, name, data, missing=missing)
+        driver = coordinator.driver
+        if driver is not None and driver.left_to_jobs(name, 1):
+            return driver.take(name, self._codes(data, coordinator.table_of(name).schema, name, missing), 1)
+        with coordinator.transaction() as writes:
             pending = writes.table(name)
             room = int(pending.table.stream is not None)
             return pending.insert(self._codes(data, pending.table.schema, name, missing, room))
 
     def _take(self, name: str, data: Any, op: str, early: Early | None, on_error: OnError, missing: Missing) -> int:
         """Apply the rows in order, as their operations say, in one epoch; return the row count."""
-        runtime = self._runtime
-        table = runtime.table_of(name)
+        coordinator = self._coordinator
+        table = coordinator.table_of(name)
         chosen = early_choice(early, default="hold" if table.lifetime is None else "ignore")
         if self._by_jobs(data):
-            return frames.write(runtime, name, data, op=op, early=chosen, on_error=on_error, missing=missing)
+            return frames.write(coordinator, name, data, op=op, early=chosen, on_error=on_error, missing=missing)
         if on_error != "fail":
             raise WhenceError("on_error beside op is for Spark's DataFrames: leave out the rows that do not fit")
         schema = operations.with_operation(table.schema, op, data)
         codes = self._codes(data, schema, name, missing)
-        signs = operations.signs(codes[:, -1], schema, runtime.dictionary, name, bool(table.key))
-        with runtime.transaction() as writes:
+        signs = operations.signs(codes[:, -1], schema, coordinator.dictionary, name, bool(table.key))
+        with coordinator.transaction() as writes:
             writes.table(name).take(np.ascontiguousarray(codes[:, :-1]), signs, chosen)
         return len(codes)
 
@@ -323,24 +268,25 @@ class Database:
         """
         if (data is not None) + (key is not None) + (where is not None) != 1:
             raise DataError("delete takes one of rows, key=… or where=…")
-        runtime, name, chosen = self._runtime, _name(table), early_choice(early, strict)
+        coordinator, name, chosen = self._coordinator, _name(table), early_choice(early, strict)
         if data is None:
-            with runtime.transaction() as writes:
-                return writing.delete_where(writes.table(name), where, key, runtime, chosen)
+            with coordinator.transaction() as writes:
+                return writing.delete_where(writes.table(name), where, key, coordinator, chosen)
         by_jobs = chosen != "error"
-        if by_jobs and self._by_jobs(data) and frames.has_all_columns(data, runtime.table_of(name)):
-            return frames.write(runtime, name, data, sign=-1, early=chosen)
-        if by_jobs and isinstance(runtime, Sharded) and runtime.left_to_jobs(name, -1):
-            parts = list(writing.read_deletions(self._parts(data, name), runtime.table_of(name), runtime))
+        if by_jobs and self._by_jobs(data) and frames.has_all_columns(data, coordinator.table_of(name)):
+            return frames.write(coordinator, name, data, sign=-1, early=chosen)
+        driver = coordinator.driver
+        if by_jobs and driver is not None and driver.left_to_jobs(name, -1):
+            parts = list(writing.read_deletions(self._parts(data, name), coordinator.table_of(name), coordinator))
             whole = writing.whole_rows(parts)
             if whole is not None:
-                return runtime.take(name, whole, -1, chosen)
-            with runtime.transaction() as writes:
-                return writing.delete(writes.table(name), parts, runtime, chosen)
-        with runtime.transaction() as writes:
+                return driver.take(name, whole, -1, chosen)
+            with coordinator.transaction() as writes:
+                return writing.delete(writes.table(name), parts, coordinator, chosen)
+        with coordinator.transaction() as writes:
             pending = writes.table(name)
-            given = writing.read_deletions(self._parts(data, name), pending.table, runtime)
-            return writing.delete(pending, given, runtime, chosen)
+            given = writing.read_deletions(self._parts(data, name), pending.table, coordinator)
+            return writing.delete(pending, given, coordinator, chosen)
 
     def owed(self, table: str) -> Result:
         """Return the rows whose deletions arrived first and are held (`early="hold"`), each as often as it is owed.
@@ -348,7 +294,7 @@ class Database:
         In SQL: `SELECT … FROM owed(table)`. Owed rows are part of the database like other rows; in a table with a
         time-to-live they expire after that time.
         """
-        return Result(self._now.owed(_name(table)))
+        return Result(self._now.reader.owed(_name(table)))
 
     def forgive(self, table: str, data: Any = None) -> int:
         """Forget owed rows of a table, all of them or these, however often they are owed; return the row count.
@@ -357,9 +303,9 @@ class Database:
         >>> _ = db.delete("a", [(1,), (1,), (2,)], early="hold"); db.forgive("a", (1,)), db.owed("a").rows
         (2, [(2,)])
         """
-        runtime, name = self._runtime, _name(table)
-        with runtime.transaction() as writes:
-            if runtime.table_of(name).stream is not None:
+        coordinator, name = self._coordinator, _name(table)
+        with coordinator.transaction() as writes:
+            if coordinator.table_of(name).stream is not None:
                 raise DataError(f"{name} is a stream: it owes no rows")
             debts = writes.table(owed_name(name))
             given = None if data is None else self._codes(data, debts.table.schema, name)
@@ -382,27 +328,27 @@ class Database:
         >>> db.update("a", {"x": "new"}, {"id": 1}), db.update("a", {"x": "newer"}, key=1), db["a"].rows
         (1, 1, [(1, 'newer')])
         """
-        runtime, name = self._runtime, _name(table)
-        with runtime.transaction() as writes:
-            return writing.update(writes.table(name), values, where, runtime, key)
+        coordinator, name = self._coordinator, _name(table)
+        with coordinator.transaction() as writes:
+            return writing.update(writes.table(name), values, where, coordinator, key)
 
     def _insert_what_fits(self, name: str, data: Any, on_error: OnError, missing: Missing) -> int:
-        runtime = self._runtime
+        coordinator = self._coordinator
         if on_error == "reject":
-            statements.ensure_rejects(runtime)
+            statements.ensure_rejects(coordinator)
         if self._by_jobs(data):
-            return frames.write(runtime, name, data, on_error=on_error, missing=missing)
-        schema = runtime.table_of(name).schema
+            return frames.write(coordinator, name, data, on_error=on_error, missing=missing)
+        schema = coordinator.table_of(name).schema
         if isinstance(data, Path):
-            codes, refused = rejects.encode_file(data, schema, runtime.dictionary, name, missing)
+            codes, refused = rejects.encode_file(data, schema, coordinator.dictionary, name, missing)
         else:
             rows = frames.to_arrow(data) if frames.is_frame(data) else data
-            codes, refused = rejects.encode_each(rows, schema, runtime.dictionary, name, missing)
-        with runtime.transaction() as writes:
+            codes, refused = rejects.encode_each(rows, schema, coordinator.dictionary, name, missing)
+        with coordinator.transaction() as writes:
             if on_error == "reject" and refused:
                 listed = rejects.as_rows(refused, name, None)
                 writes.table(rejects.TABLE).insert(
-                    rows_.encode(listed, rejects.SCHEMA, runtime.dictionary, rejects.TABLE)
+                    rows_.encode(listed, rejects.SCHEMA, coordinator.dictionary, rejects.TABLE)
                 )
             inserted = writes.table(name).insert(codes)
         rejects.report(f"table {name}", len(refused), refused, on_error)
@@ -410,9 +356,9 @@ class Database:
 
     def _by_jobs(self, data: Any) -> bool:
         """Say whether the rows stay in Spark; in a transaction they come to the driver."""
-        runtime = self._runtime
-        on_spark = isinstance(runtime, Sharded) and runtime.spark is not None
-        return on_spark and frames.is_frame(data) and not runtime.is_writing
+        driver = self._coordinator.driver
+        on_spark = driver is not None and driver.spark is not None
+        return on_spark and frames.is_frame(data) and not self._coordinator.is_writing
 
     def _codes(self, data: Any, schema: Schema, name: str, missing: Missing = "error", room: int = 0) -> Codes:
         if isinstance(data, Path):
@@ -423,12 +369,12 @@ class Database:
                 raise DataError(f"{data}: {error}") from None
         elif frames.is_frame(data):
             data = frames.to_arrow(data)
-        return rows_.encode(data, schema, self._runtime.dictionary, name, room, missing)
+        return rows_.encode(data, schema, self._coordinator.dictionary, name, room, missing)
 
     def _parts(self, data: Any, name: str) -> Iterator[Any]:
         """Read rows to delete that are in Spark or in a file; rows of a file with other columns are another part."""
         if isinstance(data, Path):
-            yield from files.read(data, self._runtime.table_of(name).schema, by_columns=True)
+            yield from files.read(data, self._coordinator.table_of(name).schema, by_columns=True)
         else:
             yield frames.to_arrow(data) if frames.is_frame(data) else data
 
@@ -442,7 +388,7 @@ class Database:
         >>> _ = db.insert("a", (1,)); now = 60; db.expire()
         1
         """
-        return self._runtime.expire()
+        return self._coordinator.expiry.expire()
 
     @contextmanager
     def transaction(self) -> Iterator[Self]:
@@ -454,7 +400,7 @@ class Database:
         >>> db.epoch
         1
         """
-        with self._runtime.transaction():
+        with self._coordinator.transaction():
             yield self
 
     def what_if(
@@ -494,33 +440,33 @@ class Database:
     @property
     def path(self) -> Path | None:
         """The folder of the database; None if it is in memory."""
-        folder = self._runtime.folder
+        folder = self._coordinator.storage.folder
         return folder.path if folder is not None else None
 
     @property
     def recovery(self) -> Recovery | None:
         """The report of the recovery at opening; None if the database is in memory."""
-        return self._runtime.recovery
+        return self._coordinator.storage.recovery
 
     def sync(self) -> None:
         """Return when everything committed so far is on stable storage, whatever the durability."""
-        self._runtime.sync()
+        self._coordinator.sync()
 
     def snapshot(self) -> bool:
         """Write an image of all state now, so that opening need not replay the log; return False if nothing changed.
 
         This also happens when the log has grown, and on closing. Readers and writers go on meanwhile.
         """
-        return self._runtime.snapshot()
+        return self._coordinator.snapshot()
 
     @property
     def retained(self) -> range:
         """The epochs that `at` can read."""
-        return self._runtime.retained
+        return self._coordinator.retained
 
     def at(self, epoch: int) -> Database:
         """Return the database as it was after a retained epoch (`retain` of `whence.open`), for reading only."""
-        return Database(self._runtime.at(epoch))
+        return Database(self._coordinator.at(epoch))
 
     def backup(self, path: str | Path, progress: Progress | None = None) -> Backup:
         """Copy the database to a new folder while it is in use; the folder appears when the copy has been verified.
@@ -530,11 +476,11 @@ class Database:
         ...     _ = db.execute("CREATE TABLE a (x INT)"); _ = db.insert("a", (1,)); db.backup(path / "copy").epoch
         1
         """
-        runtime = self._runtime
-        if runtime.folder is None:
+        folder = self._coordinator.storage.folder
+        if folder is None:
             raise WhenceError("this database is in memory: export writes its tables and views to files")
         self.sync()
-        return copying.backup(runtime.folder.path, local_path(path), runtime.program, runtime.folder.disk, progress)
+        return copying.backup(folder.path, local_path(path), self._coordinator.program, folder.disk, progress)
 
     def export(
         self,
@@ -549,7 +495,9 @@ class Database:
         The export is of one epoch; readers and writers go on meanwhile. A folder that is not empty is refused, unless
         `force` replaces the export in it.
         """
-        return copying.export(self._runtime, local_path(path), force=force, compression=compression, progress=progress)
+        return copying.export(
+            self._coordinator, local_path(path), force=force, compression=compression, progress=progress
+        )
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
@@ -573,7 +521,7 @@ class Database:
 
     @property
     def views(self) -> list[str]:
-        return self._now.views()
+        return self._now.reader.views()
 
     @property
     def statements(self) -> list[str]:
@@ -593,7 +541,7 @@ class Database:
 
     def changes(self, name: str, snapshot: bool = False) -> Changes:
         """Follow the changes of a view (or table) from now on; with `snapshot` its present rows come first."""
-        return self._now.changes(_name(name), snapshot)
+        return self._now.reader.changes(_name(name), snapshot)
 
     def advance(self, stream: str | Sequence[str], value: Any, *, on: str | None = None) -> None:
         """Promise that no row of a stream with a smaller value of a column will follow, and close windows up to it.
@@ -608,7 +556,7 @@ class Database:
         >>> _ = db.insert("s", [(1,), (7,)]); db.advance("s", 10); db["w"].rows
         [(2,)]
         """
-        watermarks.advance(self._runtime, stream, value, on)
+        watermarks.advance(self._coordinator, stream, value, on)
 
     def flush(self, stream: str | Sequence[str] | None = None) -> None:
         """Close every window on a column that has rows of a stream (or of all), and let sorts release their buffers.
@@ -622,7 +570,7 @@ class Database:
         >>> _ = db.insert("s", [(1,), (7,)]); db.flush("s"); db["w"].rows
         [(2,)]
         """
-        watermarks.flush(self._runtime, stream)
+        watermarks.flush(self._coordinator, stream)
 
     def late(self, view: str) -> LateRows:
         """Return the rows that arrived too late for a view: their `count`, and the last of them (docs/streams.md)."""
@@ -802,7 +750,7 @@ class Database:
         on_error            records that do not fit: "fail", "skip", or "reject" to the table `rejects`
         timestamps          the unit of Debezium's timestamps: "auto", "millis", "micros", "nanos"
         """
-        return self._sharded("attach").streams.attach(_name(table), stream, **options)
+        return self._driver("attach").streams.attach(_name(table), stream, **options)
 
     def start(self, trigger: Any = None, checkpoint: str | Path | None = None, **options: Any) -> Running:
         """Start all attached sources; return a handle like Spark's StreamingQuery.
@@ -810,7 +758,7 @@ class Database:
         trigger     default: as fast as possible; a time such as "1 second"; "availableNow" reads what is there and ends
         checkpoint  the folder of Spark's checkpoint; default: in the database's folder
         """
-        return self._sharded("start").streams.start(trigger=trigger, checkpoint=checkpoint, **options)
+        return self._driver("start").streams.start(trigger=trigger, checkpoint=checkpoint, **options)
 
     def changes_to(self, view: str, writer: Any, **options: Any) -> Sink:
         """Pass every epoch's change of a view or table to a writer, as a Spark DataFrame.
@@ -820,13 +768,14 @@ class Database:
         name    the name under which its position is stored; default: the view's
         start   "now", or "snapshot": the present rows are the first change
         """
-        return sinks.changes_to(self._sharded("changes_to"), _name(view), writer, **options)
+        self._driver("changes_to")
+        return sinks.changes_to(self._coordinator, _name(view), writer, **options)
 
-    def _sharded(self, what: str) -> Sharded:
-        runtime = self._runtime
-        if not isinstance(runtime, Sharded) or runtime.spark is None:
+    def _driver(self, what: str) -> SparkDriver:
+        driver = self._coordinator.driver
+        if driver is None or driver.spark is None:
             raise WhenceError(f"{what} is for a database on Spark: whence.open(path, spark=…)")
-        return runtime
+        return driver
 
     # -- functions ---------------------------------------------------------------------------------------------------
 
@@ -854,7 +803,9 @@ class Database:
             return lambda f: self.create_function(name, f, args=args, returns=returns, deterministic=deterministic) or f
         called = function if deterministic else Volatile(function)
         schema = _columns(f"(x {returns})")
-        self._runtime.register(ScalarFunction(_function_name(name), called, _types(args), schema.types[0]))
+        self._coordinator.definitions.register(
+            ScalarFunction(_function_name(name), called, _types(args), schema.types[0])
+        )
         return None
 
     def create_table_function(
@@ -879,14 +830,16 @@ class Database:
                 self.create_table_function(name, f, args=args, returns=returns, deterministic=deterministic) or f
             )
         called = function if deterministic else Volatile(function)
-        self._runtime.register(TableFunction(_function_name(name), called, _types(args), _columns(returns)))
+        self._coordinator.definitions.register(
+            TableFunction(_function_name(name), called, _types(args), _columns(returns))
+        )
         return None
 
     # -- looking inside ----------------------------------------------------------------------------------------------
 
     def explain(self, name: str) -> str:
         """Describe how a view runs: its logical plan, operators with their state, stratum, algebra and policy."""
-        return self._now.explain(_name(name))
+        return self._now.reader.explain(_name(name))
 
     def describe(self, name: str) -> Result:
         """Return the columns of a table or view."""
@@ -898,14 +851,14 @@ class Database:
 
     def metrics(self) -> dict[str, Any]:
         """Return the counters since the database was opened."""
-        runtime = self._now
-        return {**explaining.metrics(runtime), **lateness.metrics(runtime)}
+        coordinator = self._now
+        return {**explaining.metrics(coordinator), **lateness.metrics(coordinator)}
 
     # -- ending ------------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
         """Close the database; change feeds end, too."""
-        self._runtime.close()
+        self._coordinator.close()
 
     def __enter__(self) -> Self:
         return self
@@ -916,7 +869,7 @@ class Database:
         self.close()
 
     def __repr__(self) -> str:
-        soft = sum(table.lifetime is not None for table in self._runtime.program.tables.values())
+        soft = sum(table.lifetime is not None for table in self._coordinator.program.tables.values())
         tables = f"{len(self.tables)} tables" + (f" ({soft} with a ttl)" if soft else "")
         tables += f", {len(self.streams)} streams" if self.streams else ""
         return f"<whence database: {tables}, {len(self.views)} views, epoch {self.epoch}>"

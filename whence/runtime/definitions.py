@@ -24,7 +24,7 @@ from whence.sql import statements as st
 from whence.sql.parse import parse_stored
 
 if TYPE_CHECKING:
-    from whence.runtime.embedded import Embedded
+    from whence.runtime.coordinator import Coordinator
 
 
 def differences(creates: Iterable[st.CreateTable | st.CreateView], program: Program) -> Iterator[str]:
@@ -83,9 +83,11 @@ class Contents:
     counts: Codes
 
     @classmethod
-    def of(cls, runtime: Embedded, name: str) -> Contents:
+    def of(cls, coordinator: Coordinator, name: str) -> Contents:
         """Read a table or view as it is now."""
-        return cls(runtime.schema(name), runtime.is_stream(name), *runtime.contents(name))
+        return cls(
+            coordinator.reader.schema(name), coordinator.reader.is_stream(name), *coordinator.reader.contents(name)
+        )
 
     def break_with(self, now: Contents) -> str:
         """Say why no change leads from these contents to those of the new definition; nothing if one does."""
@@ -113,9 +115,9 @@ def definition_of(program: Program, name: str) -> str:
 
     >>> from whence import open
     >>> db = open(); _ = db.execute("CREATE TABLE a (x INT); CREATE VIEW b AS FROM a; CREATE VIEW c AS FROM b")
-    >>> before = definition_of(db._runtime.program, "c")
+    >>> before = definition_of(db._coordinator.program, "c")
     >>> _ = db.execute("CREATE OR REPLACE VIEW b AS SELECT x + 1 AS x FROM a")
-    >>> definition_of(db._runtime.program, "c") == before
+    >>> definition_of(db._coordinator.program, "c") == before
     False
     """
     seen, waiting = set[str](), [name]

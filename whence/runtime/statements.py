@@ -28,17 +28,17 @@ from whence.sql.bind import bind_assignments, bind_insert, bind_predicate
 from whence.sql.parse import parse
 
 if TYPE_CHECKING:
-    from whence.runtime.embedded import Embedded
+    from whence.runtime.coordinator import Coordinator
 
 log = logging.getLogger("whence")
 Write = Callable[[Transaction], int]
 _DONE = {st.Insert: "inserted", st.Delete: "deleted", st.Update: "updated"}
 
 
-def execute(runtime: Embedded, sql: str, progress: Progress | None = None) -> Iterator[Result]:
+def execute(coordinator: Coordinator, sql: str, progress: Progress | None = None) -> Iterator[Result]:
     """Carry out a script; yields the result of each statement when it is done (of each group of CREATE VIEWs)."""
     for group in _together(parse(sql)):
-        yield _run(runtime, group, progress)
+        yield _run(coordinator, group, progress)
 
 
 def _together(found: list[st.Statement]) -> Iterator[list[st.Statement]]:
@@ -55,41 +55,44 @@ def _together(found: list[st.Statement]) -> Iterator[list[st.Statement]]:
         yield views
 
 
-def _run(runtime: Embedded, group: list[st.Statement], progress: Progress | None) -> Result:
+def _run(coordinator: Coordinator, group: list[st.Statement], progress: Progress | None) -> Result:
     match group[0]:
         case st.CreateView():
             views = [s for s in group if isinstance(s, st.CreateView)]
-            names = runtime.create_views(views, progress)
+            names = coordinator.definitions.create_views(views, progress)
             what = f"view{'s' * (len(names) != 1)} {', '.join(names)} created" if names else "exists already"
-            return _declared(runtime, views, what if names else "")
+            return _declared(coordinator, views, what if names else "")
         case st.CreateTable() as create:
-            made = runtime.create_table(create)
+            made = coordinator.definitions.create_table(create)
             named = f"{table_kind(create.table)} {create.table.name}"
-            return _declared(runtime, [create], f"{named} created" if made else "", f"{named} exists already")
+            return _declared(coordinator, [create], f"{named} created" if made else "", f"{named} exists already")
         case st.Drop() as drop:
-            gone = runtime.drop(drop.kind, drop.name, cascade=drop.cascade, if_exists=drop.if_exists)
+            gone = coordinator.definitions.drop(drop.kind, drop.name, cascade=drop.cascade, if_exists=drop.if_exists)
             return Result(message=f"dropped {', '.join(gone)}" if gone else "nothing to drop")
         case st.Insert() | st.Delete() | st.Update() as statement:
-            write = _write(runtime, statement)
-            with runtime.transaction() as writes:
+            write = _write(coordinator, statement)
+            with coordinator.transaction() as writes:
                 count = write(writes)
             return _counted(count, _DONE[type(statement)])
         case st.Query() as query:
-            return Result(runtime.query(query.query))
+            return Result(coordinator.reader.query(query.query))
         case st.Explain() as explain:
-            return _lines("plan", runtime.explain(explain.what))
+            return _lines("plan", coordinator.reader.explain(explain.what))
         case st.Describe() as describe:
-            return Result(explaining.describe(runtime, describe.name))
+            return Result(explaining.describe(coordinator, describe.name))
         case st.Show() as show:
-            return Result(explaining.listing(runtime, show.what))
+            return Result(explaining.listing(coordinator, show.what))
     raise WhenceError(f"{type(group[0]).__name__} statements are not supported")
 
 
 def _declared(
-    runtime: Embedded, creates: Sequence[st.CreateTable | st.CreateView], made: str, there: str = "exists already"
+    coordinator: Coordinator,
+    creates: Sequence[st.CreateTable | st.CreateView],
+    made: str,
+    there: str = "exists already",
 ) -> Result:
     """Say what was made; and where IF NOT EXISTS met another definition, warn."""
-    warnings = tuple(differences(creates, runtime.program))
+    warnings = tuple(differences(creates, coordinator.program))
     for warning in warnings:
         log.warning(warning)
     return Result(message="; ".join([made] * bool(made) + list(warnings)) or there, warnings=warnings)
@@ -103,50 +106,54 @@ def _lines(column: str, text: str) -> Result:
     return Result(pa.table({column: text.splitlines()}), message=text)
 
 
-def writes_of(runtime: Embedded, sql: str) -> list[Write]:
+def writes_of(coordinator: Coordinator, sql: str) -> list[Write]:
     """The INSERT, DELETE and UPDATE statements of a script, each as what it does in a transaction."""
-    return [_write(runtime, statement) for statement in parse(sql)]
+    return [_write(coordinator, statement) for statement in parse(sql)]
 
 
-def _write(runtime: Embedded, statement: st.Statement) -> Write:
+def _write(coordinator: Coordinator, statement: st.Statement) -> Write:
     """What a statement does in a transaction: how many rows it wrote."""
     match statement:
         case st.Insert() as insert:
-            return partial(_insert, runtime, insert.table, bind_insert(insert, runtime.program))
+            return partial(_insert, coordinator, insert.table, bind_insert(insert, coordinator.program))
         case st.Delete() as delete:
-            return partial(_delete, runtime, delete, bind_predicate(delete.where, delete.table, runtime.program))
+            return partial(
+                _delete, coordinator, delete, bind_predicate(delete.where, delete.table, coordinator.program)
+            )
         case st.Update() as update:
-            predicate = bind_predicate(update.where, update.table, runtime.program)
-            return partial(_update, runtime, update, predicate, bind_assignments(update, runtime.program))
+            predicate = bind_predicate(update.where, update.table, coordinator.program)
+            return partial(_update, coordinator, update, predicate, bind_assignments(update, coordinator.program))
     raise WhenceError(f"what_if takes INSERT, DELETE and UPDATE, not {type(statement).__name__}")
 
 
-def _insert(runtime: Embedded, table: str, plan: Node, writes: Transaction) -> int:
-    pending, words = writes.table(table), runtime.dictionary
+def _insert(coordinator: Coordinator, table: str, plan: Node, writes: Transaction) -> int:
+    pending, words = writes.table(table), coordinator.dictionary
     if isinstance(pending, StreamWriteSet) and isinstance(plan, Project) and isinstance(plan.input, TopK):
-        rows, counts = runtime.evaluate(plan.input, writes=writes)  # a stream keeps the order of an ORDER BY
+        rows, counts = coordinator.reader.evaluate(plan.input, writes=writes)  # a stream keeps the order of an ORDER BY
         order = sort_order(rows, plan.input, words)
         return pending.insert(expand(computed(rows[order], plan.exprs, words), counts[order]))
-    return pending.insert(expand(*runtime.evaluate(plan, writes=writes)))
+    return pending.insert(expand(*coordinator.reader.evaluate(plan, writes=writes)))
 
 
-def _delete(runtime: Embedded, delete: st.Delete, predicate: Expr, writes: Transaction) -> int:
+def _delete(coordinator: Coordinator, delete: st.Delete, predicate: Expr, writes: Transaction) -> int:
     pending = writes.table(delete.table)
-    return pending.remove(*selected(pending, predicate, runtime))
+    return pending.remove(*selected(pending, predicate, coordinator))
 
 
-def _update(runtime: Embedded, update: st.Update, predicate: Expr, exprs: tuple[Expr, ...], writes: Transaction) -> int:
+def _update(
+    coordinator: Coordinator, update: st.Update, predicate: Expr, exprs: tuple[Expr, ...], writes: Transaction
+) -> int:
     pending = writes.table(update.table)
-    rows, counts = selected(pending, predicate, runtime)
-    return pending.replace(rows, counts, computed(rows, exprs, runtime.dictionary))
+    rows, counts = selected(pending, predicate, coordinator)
+    return pending.replace(rows, counts, computed(rows, exprs, coordinator.dictionary))
 
 
-def ensure_rejects(runtime: Embedded) -> None:
+def ensure_rejects(coordinator: Coordinator) -> None:
     """Create the table of rejects, unless it is there; one with other columns is an error."""
     name, wanted = rejects.TABLE, str(rejects.SCHEMA)
-    table = runtime.program.tables.get(name)
+    table = coordinator.program.tables.get(name)
     if table is None:
-        for _ in execute(runtime, f"CREATE TABLE {name} {wanted}"):
+        for _ in execute(coordinator, f"CREATE TABLE {name} {wanted}"):
             pass
     elif str(table.schema) != wanted:
         raise CatalogError(f'on_error="reject" writes to a table {name} {wanted}, but there is one {table.schema}')

@@ -18,7 +18,7 @@ from whence.model.errors import CorruptionError, StorageError
 from whence.model.progress import Progress
 from whence.state.disk import UNFINISHED, Disk, size_of, storage_errors
 from whence.state.folder import Folder
-from whence.state.inputs import inputs_of, read_input
+from whence.state.inputs import read_input, sections_of
 from whence.state.lock import LOCK
 from whence.state.manifest import EXCHANGE, INPUTS, LOG, MANIFEST, STATE, STREAMS, Link
 from whence.state.segment import EPOCHS, INPUT, Record, SegmentScan, Torn, segment_path
@@ -198,7 +198,7 @@ class _Checker:
     def _inputs(self, record: Record) -> None:
         """Read the rows that a record names."""
         try:
-            pieces = inputs_of(record.payload).pieces
+            pieces = sections_of(record.payload)
         except ValueError as error:
             raise CorruptionError(record.path, record.offset, str(error)) from None
         for piece in pieces:

@@ -19,7 +19,7 @@ from whence.model.errors import StorageError
 from whence.state import manifest as manifest_
 from whence.state.chain import ImageChain
 from whence.state.disk import UNFINISHED, Disk
-from whence.state.inputs import epoch_of, inputs_of
+from whence.state.inputs import epoch_of, sections_of
 from whence.state.log import INPUT, Reader, Record
 from whence.state.manifest import INPUTS, LOG, STATE, Link
 from whence.state.segment import FILE_HEADER, segment_path
@@ -186,7 +186,7 @@ class Folder:
 def named_inputs(log: Path, segments: Sequence[int]) -> set[str]:
     """List the input files that the records of a log name."""
     records = (record for record in Reader(log).read(segments) if record.kind == INPUT)
-    return {piece.file for record in records for piece in inputs_of(record.payload).pieces}
+    return {piece.file for record in records for piece in sections_of(record.payload)}
 
 
 def snapshot_of(link: Link) -> tuple[int, int]:

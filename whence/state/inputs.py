@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 from xxhash import xxh3_64
 
-from whence.engine.core.epoch import Epoch, Inputs, InputSection
+from whence.engine.core.epoch import Epoch, InputSection
 from whence.model.codes import Codes
 from whence.model.errors import CorruptionError, StorageError
 from whence.state.codec import Bytes, pack_epoch, unpack_epoch
@@ -103,14 +103,14 @@ def read_input(disk: Disk, folder: Path, piece: InputSection) -> tuple[Codes, Co
     return rows, signs.astype(np.int64)
 
 
-def adopt(disk: Disk, folder: Path, inputs: Inputs, epoch: int) -> Inputs:
-    """Rename files of a database as a record of an epoch may name them; return the inputs by these names."""
-    names = {piece.file: piece.file for piece in inputs.pieces}
+def adopt(disk: Disk, folder: Path, sections: Sequence[InputSection], epoch: int) -> tuple[InputSection, ...]:
+    """Rename files of a database as a record of an epoch may name them; return the sections by these names."""
+    names = {piece.file: piece.file for piece in sections}
     for name in names:
         if epoch_of(name) != epoch:
             names[name] = input_name(epoch, name)
             disk.rename(folder / INPUTS / name, folder / INPUTS / names[name])
-    return replace(inputs, pieces=tuple(replace(piece, file=names[piece.file]) for piece in inputs.pieces))
+    return tuple(replace(piece, file=names[piece.file]) for piece in sections)
 
 
 def _checksum(piece: InputSection, cells: Sequence[memoryview]) -> int:
@@ -125,40 +125,47 @@ def _checksum(piece: InputSection, cells: Sequence[memoryview]) -> int:
 
 def pack_inputs(epoch: Epoch, words: Sequence[Any], first: int) -> list[Bytes]:
     """Encode an INPUT record: the inputs as JSON, and then the epoch as in an EPOCH record."""
-    inputs = epoch.inputs or Inputs()
-    for piece in inputs.pieces:
+    for piece in epoch.sections:
         if epoch_of(piece.file) != epoch.number:
             raise StorageError(f"{piece.file} cannot hold rows of epoch {epoch.number}: its name is of another one")
         if piece.table in epoch.deltas or piece.table in epoch.refreshed:
             raise ValueError(f"table {piece.table} has exact changes and others in one epoch")
-    content: dict[str, Any] = {"pieces": [astuple(piece) for piece in inputs.pieces], "marks": dict(inputs.marks)}
-    content["layout"] = inputs.layout
-    if inputs.early:
-        content["early"] = dict(inputs.early)
+    content: dict[str, Any] = {"pieces": [astuple(piece) for piece in epoch.sections]}
+    content["marks"] = dict(epoch.source_positions)
+    content["layout"] = epoch.layout
+    if epoch.early:
+        content["early"] = dict(epoch.early)
     text = json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode()
     return [_SAID.pack(len(text)) + text, *pack_epoch(epoch, words, first)]
 
 
 def unpack_inputs(number: int, time: int, payload: memoryview) -> tuple[Epoch, int, list[Any]]:
     """Decode the epoch with its inputs, the code of its first new value, and its new values."""
-    inputs, end = _inputs(payload)
+    content, end = _content(payload)
     epoch, first, words = unpack_epoch(number, time, payload[end:])
-    return replace(epoch, inputs=inputs), first, words
+    try:
+        positions = {str(source): int(batch) for source, batch in content["marks"].items()}
+        layout, early = str(content["layout"]), dict(content.get("early", {}))
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"damaged list of inputs ({error!r})") from None
+    sections = _sections(content)
+    return replace(epoch, sections=sections, source_positions=positions, layout=layout, early=early), first, words
 
 
-def inputs_of(payload: memoryview) -> Inputs:
-    """Decode only the inputs that an INPUT record names."""
-    return _inputs(payload)[0]
+def sections_of(payload: memoryview) -> tuple[InputSection, ...]:
+    """Decode only the sections of files that an INPUT record names."""
+    return _sections(_content(payload)[0])
 
 
-def _inputs(payload: memoryview) -> tuple[Inputs, int]:
+def _sections(content: Any) -> tuple[InputSection, ...]:
+    try:
+        return tuple(InputSection(*fields) for fields in content["pieces"])
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"damaged list of inputs ({error!r})") from None
+
+
+def _content(payload: memoryview) -> tuple[Any, int]:
     if len(payload) < _SAID.size:
         raise ValueError("inputs that end in their head")
     end = _SAID.size + _SAID.unpack_from(payload)[0]
-    try:
-        content = json.loads(bytes(payload[_SAID.size : end]))
-        pieces = tuple(InputSection(*fields) for fields in content["pieces"])
-        marks = {str(stream): int(mark) for stream, mark in content["marks"].items()}
-        return Inputs(pieces, marks, str(content["layout"]), dict(content.get("early", {}))), end
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"damaged list of inputs ({error!r})") from None
+    return json.loads(bytes(payload[_SAID.size : end])), end

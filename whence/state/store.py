@@ -173,7 +173,7 @@ class Store:
     def write_epoch(self, epoch: Epoch, dictionary: Dictionary) -> int:
         """Append an epoch; return the ticket to wait for."""
         words, kind, pack = dictionary.since(self._words), EPOCH, pack_epoch
-        if epoch.inputs is not None:
+        if epoch.has_inputs:
             kind, pack = INPUT, pack_inputs
         return self._append(kind, epoch.number, epoch.time, pack(epoch, words, self._words), len(words))
 

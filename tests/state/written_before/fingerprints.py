@@ -55,7 +55,7 @@ def computed(scripts: Iterable[str]) -> Iterator[Script]:
 
 def fingerprint(db: whence.Database, view: str) -> str:
     """Return the fingerprint of a view's last operator."""
-    return db._runtime.catalog.flow.views[view].fingerprint
+    return db._coordinator.catalog.flow.views[view].fingerprint
 
 
 def _script(text: str) -> Script:

@@ -155,7 +155,7 @@ class Dataflow:
     def fill(self) -> None:
         """Fill what is being installed, without peers."""
         stage: int | None = 0
-        while stage is not None:
+        while stage is not None and self._installing is not None:
             self.run_stage(stage, {}, {})
             stage = self.waits(stage)
 

@@ -25,30 +25,28 @@ class InputSection:
     at: int = 0
 
 
-@dataclass(frozen=True)
-class Inputs:
-    """What an epoch brought beside its exact changes: rows as sources gave them, in files, and how far the sources
-    have come, each by the number of its last batch that is in.
-
-    `layout` names the partitions that the pieces are for. `early` says what becomes of deletions in them whose rows are
-    not there, of tables where they are not just passed over."""
-
-    pieces: tuple[InputSection, ...] = ()
-    marks: Mapping[str, int] = field(default_factory=dict)
-    layout: str = ""
-    early: Mapping[str, Literal["ignore", "hold", "error"]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Epoch:
-    """Consolidated changes by table, at a time in microseconds since 1970.
+    """Consolidated changes by table, at a time in microseconds since 1970; not changed once it is made.
 
-    `refreshed` holds rows of tables with a time-to-live whose life begins anew although nothing about them changed. A
-    table that `inputs` has rows of is in neither: what these rows change is found when the epoch is run.
+    `refreshed` holds rows of tables with a time-to-live whose life begins anew although nothing about them changed.
+
+    An epoch may also bring rows as sources gave them, in `sections` of files; a table that has some is in neither of
+    the others: what these rows change is found when the epoch is run. `layout` names the partitions that they are for,
+    and `early` says what becomes of deletions among them whose rows are not there, of tables where they are not just
+    ignored. `source_positions` says how far sources have come, each by the number of its last batch that is in.
     """
 
     number: int
     time: int
     deltas: dict[str, Batch]
     refreshed: dict[str, Codes] = field(default_factory=dict)
-    inputs: Inputs | None = None
+    sections: tuple[InputSection, ...] = ()
+    source_positions: Mapping[str, int] = field(default_factory=dict)
+    layout: str = ""
+    early: Mapping[str, Literal["ignore", "hold", "error"]] = field(default_factory=dict)
+
+    @property
+    def has_inputs(self) -> bool:
+        """Whether it brings more than exact changes, and is another kind of record in the log."""
+        return bool(self.sections or self.source_positions or self.layout)

@@ -100,6 +100,29 @@ def distribute(
             tables |= dict.fromkeys(streams, Distribution("one"))
 
 
+def undistributed(
+    planned: Program,
+    ordered: Sequence[Component],
+    depth_limit: int,
+    standing: Mapping[frozenset[str], PlannedComponent],
+) -> Distributed:
+    """Return the plan for one partition that has everything; components of `standing`, by their views, are taken as
+    they are."""
+    pieces = []
+    for component in ordered:
+        found = standing.get(frozenset(component.views))
+        pieces.append(found if found is not None else plan_component(component, planned, depth_limit))
+    tables = dict.fromkeys(planned.tables, Distribution("all"))
+    return Distributed(1, tables, {}, tuple(pieces))
+
+
+def plan_component(component: Component, planned: Program, depth_limit: int) -> PlannedComponent:
+    """Return a component ready to be built where all rows are."""
+    draft = _draft(component, planned, depth_limit)
+    rules = draft.rules if draft.rules is None else replace(draft.rules, after=[])
+    return PlannedComponent(draft.views, draft.node, rules, tuple(draft.after), settings=draft.settings)
+
+
 def _check_free(streams: Sequence[str], fixed: Mapping[str, Distribution], program: Program) -> None:
     """MisplacedError if one of these streams has to stay where it is, or is to be there."""
     if not streams:

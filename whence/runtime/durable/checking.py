@@ -32,9 +32,10 @@ from whence.model.progress import Progress
 from whence.model.types import BIGINT, Column, Kind, Schema
 from whence.plan.algebra.program import Program
 from whence.runtime.catalog import Catalog
-from whence.runtime.durable.durable import Following
+from whence.runtime.coordinator import Coordinator
+from whence.runtime.deployment import InlineDeployment
+from whence.runtime.durable.follower import follow
 from whence.runtime.durable.uniting import PastError
-from whence.runtime.embedded import Embedded
 from whence.sql import statements as st
 from whence.sql.parse import parse_stored
 from whence.state.check import CheckedFile, check_files
@@ -116,34 +117,31 @@ def check(path: Path, functions: Program, disk: Disk, progress: Progress | None 
     problems = tuple(str(problem) for problem in files.problems)
     report = Report(path, None, files.files, (), problems, files.strays, files.torn, writer)
     try:
-        with closing(load(path, functions, disk, progress)) as runtime:
-            views = tuple(check_views(runtime, progress))
-            tables = {name: runtime.catalog.flow.tables[name].size for name in runtime.program.tables}
+        with closing(load(path, functions, disk, progress)) as coordinator:
+            views = tuple(check_views(coordinator, progress))
+            tables = {name: coordinator.catalog.flow.tables[name].size for name in coordinator.program.tables}
     except PastError as error:  # what partitions keep of the past is theirs alone
         return replace(report, views=(CheckedView(error.view, 0, unknown=str(error)),))
     except Exception as error:  # whatever wrong contents may lead to is what we are here to tell of
         said = str(error) if isinstance(error, WhenceError) else f"{path} cannot be loaded: {error!r}"
         return report if said in problems else replace(report, problems=(*problems, said))
     problems += tuple(str(view) for view in views if not view.ok)
-    return replace(report, epoch=runtime.epoch, views=views, tables=tables, problems=problems)
+    return replace(report, epoch=coordinator.epoch, views=views, tables=tables, problems=problems)
 
 
-def load(path: Path, functions: Program, disk: Disk, progress: Progress | None = None) -> Following:
-    """A database at its last epoch, for reading, with the functions of a program."""
-    runtime = Following(NO_LIMIT)
-    runtime.catalog.program = replace(functions, tables={}, views={})
-    runtime.show(Folder(path, disk), progress=progress)
-    return runtime
+def load(path: Path, functions: Program, disk: Disk, progress: Progress | None = None) -> Coordinator:
+    """Return a database at its last epoch, for reading, with the functions of a program."""
+    return follow(Folder(path, disk), NO_LIMIT, functions, progress=progress)
 
 
-def check_views(runtime: Embedded, progress: Progress | None = None) -> Iterator[CheckedView]:
+def check_views(coordinator: Coordinator, progress: Progress | None = None) -> Iterator[CheckedView]:
     """Compare each view, as it is kept, with what its definition gives over the tables."""
-    with runtime.looking():
-        fresh = _derive(runtime, progress)
-        kept, derived = runtime.catalog.flow.views, fresh.flow.views
+    with coordinator.looking():
+        fresh = _derive(coordinator, progress)
+        kept, derived = coordinator.catalog.flow.views, fresh.flow.views
         known = {op.fingerprint: op for op in fresh.flow.order}
         wrong: dict[str, bool] = {}  # by fingerprint: operators are shared
-        for done, name in enumerate(runtime.views()):
+        for done, name in enumerate(coordinator.reader.views()):
             if progress is not None:
                 progress(f"comparing {name}", done, len(derived))
             inside, why = 0, _past(kept[name])
@@ -155,23 +153,24 @@ def check_views(runtime: Embedded, progress: Progress | None = None) -> Iterator
                     other = known.get(op.fingerprint)
                     wrong[op.fingerprint] = other is not None and bool(len(_difference(op, other).ann))
                 inside += wrong[op.fingerprint]
-            yield _checked(name, runtime, fresh, inside)
+            yield _checked(name, coordinator, fresh, inside)
 
 
-def _derive(runtime: Embedded, progress: Progress | None) -> Catalog:
+def _derive(coordinator: Coordinator, progress: Progress | None) -> Catalog:
     """The tables with their rows, in another catalog, and the views computed from them.
 
     Its dictionary begins as a copy, so that the codes of the two may be compared.
     """
-    catalog = Catalog(NO_LIMIT)
-    catalog.program = replace(runtime.program, tables={}, views={})
-    catalog.dictionary.extend(0, runtime.dictionary.since(0))
-    creates = [parse_stored(sql) for sql in runtime.catalog.statements()]
+    catalog = InlineDeployment().open(NO_LIMIT)
+    catalog.program = replace(coordinator.program, tables={}, views={})
+    catalog.dictionary.extend(0, coordinator.dictionary.since(0))
+    creates = [parse_stored(sql) for sql in coordinator.catalog.statements()]
     for create in creates:
         if isinstance(create, st.CreateTable):
             catalog.create_table(create)
+            catalog.stay()
             name = create.table.name
-            kept = runtime.catalog.flow.tables[name]
+            kept = coordinator.catalog.flow.tables[name]
             if isinstance(kept, StreamScan):
                 catalog.flow.tables[name].restore(kept.image())
                 continue
@@ -179,8 +178,9 @@ def _derive(runtime: Embedded, progress: Progress | None) -> Catalog:
             catalog.flow.commit()
     views = [create for create in creates if isinstance(create, st.CreateView)]
     if views:
-        catalog.replaying = True
+        catalog.backend.replaying = True
         catalog.create_views(views, progress)
+        catalog.stay()
     return catalog
 
 
@@ -255,16 +255,16 @@ def _only_rounded(found: Batch, schema: Schema) -> bool:
     return np.allclose(numbers, others, rtol=_CLOSE, atol=0, equal_nan=True)
 
 
-def _checked(name: str, runtime: Embedded, fresh: Catalog, inside: int) -> CheckedView:
-    kept, derived = runtime.catalog.flow.views[name], fresh.flow.views[name]
-    found, schema = _difference(kept, derived), runtime.program.views[name].schema
+def _checked(name: str, coordinator: Coordinator, fresh: Catalog, inside: int) -> CheckedView:
+    kept, derived = coordinator.catalog.flow.views[name], fresh.flow.views[name]
+    found, schema = _difference(kept, derived), coordinator.program.views[name].schema
     extra, missing = found.ann > 0, found.ann < 0
     return CheckedView(
         name,
         kept.size,
         int(found.ann[extra].sum()),
         int(-found.ann[missing].sum()),
-        tuple(_examples(found.rows[extra], schema, runtime.dictionary)),
+        tuple(_examples(found.rows[extra], schema, coordinator.dictionary)),
         tuple(_examples(found.rows[missing], schema, fresh.dictionary)),
         inside,
     )

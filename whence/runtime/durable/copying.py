@@ -11,8 +11,8 @@ from whence.connect.archive import Archive, TableRows
 from whence.model.errors import StorageError, WhenceError
 from whence.model.progress import Progress
 from whence.plan.algebra.program import Program
+from whence.runtime.coordinator import Coordinator
 from whence.runtime.durable.checking import load
-from whence.runtime.embedded import Embedded
 from whence.state.backup import atomic_folder, copy
 from whence.state.check import check_files
 from whence.state.disk import Disk
@@ -42,8 +42,8 @@ def backup(path: Path, to: Path, functions: Program | None, disk: Disk, progress
         epoch = None
         if functions is not None:
             try:
-                with closing(load(folder, functions, disk, progress)) as runtime:
-                    epoch = runtime.epoch
+                with closing(load(folder, functions, disk, progress)) as coordinator:
+                    epoch = coordinator.epoch
             except WhenceError as error:
                 raise StorageError(
                     f"no copy was made, for it cannot be opened: {_of(path, folder, str(error))}"
@@ -56,18 +56,20 @@ def _of(path: Path, copied: Path, said: str) -> str:
     return said.replace(str(copied), str(path))
 
 
-def export(runtime: Embedded, path: Path, *, force: bool, compression: str, progress: Progress | None) -> Archive:
+def export(
+    coordinator: Coordinator, path: Path, *, force: bool, compression: str, progress: Progress | None
+) -> Archive:
     """Write tables and views of the last committed epoch to a folder."""
     from whence import __version__  # not above: that module is made of this one
 
-    epoch, statements, tables = runtime.read_tables()
+    epoch, statements, tables = coordinator.reader.read_tables()
     return archive.write(
         path,
         statements,
         {name: TableRows(*found) for name, found in tables.items()},
-        runtime.dictionary,
+        coordinator.dictionary,
         epoch=epoch,
-        views=runtime.views(),
+        views=coordinator.reader.views(),
         version=__version__,
         force=force,
         compression=compression,

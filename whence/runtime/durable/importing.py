@@ -112,14 +112,14 @@ def _fill(db: Database, archive: Archive, progress: Progress | None) -> None:
 
 
 def _insert(db: Database, name: str, rows: pa.Table) -> None:
-    runtime = db._runtime
-    schema = runtime.table_of(name).schema
-    with runtime.transaction() as writes:
+    coordinator = db._coordinator
+    schema = coordinator.table_of(name).schema
+    with coordinator.transaction() as writes:
         pending = writes.table(name)
         if isinstance(pending, StreamWriteSet):
-            pending.put_back(encode(rows, with_at(schema), runtime.dictionary, name, missing="null"))
+            pending.put_back(encode(rows, with_at(schema), coordinator.dictionary, name, missing="null"))
         else:
-            pending.insert(encode(rows, schema, runtime.dictionary, name, missing="null"))
+            pending.insert(encode(rows, schema, coordinator.dictionary, name, missing="null"))
 
 
 def _batches(db: Database, archive: Archive) -> Iterator[tuple[str, pa.Table]]:
@@ -132,6 +132,6 @@ def _batches(db: Database, archive: Archive) -> Iterator[tuple[str, pa.Table]]:
 
 def _compare(db: Database, archive: Archive, tables: dict[str, int]) -> None:
     for entry in archive.tables:
-        lasting = db._runtime.program.tables[entry.name].lifetime is None
+        lasting = db._coordinator.program.tables[entry.name].lifetime is None
         if lasting and tables[entry.name] != entry.rows:
             raise DataError(f'{archive.path}: table "{entry.name}" has {tables[entry.name]:,} of {entry.rows:,} rows')

@@ -1,42 +1,53 @@
-"""The journal: what makes the epochs of a runtime durable.
+"""The journal: makes the epochs of a coordinator durable.
 
-The law: whoever is told of an epoch, be it the writer whose transaction ended or a reader who saw it, is told only when
-it is stable (as far as the durability asks for that). A record is appended while the epoch can still be undone, and
-waited for when no lock is held, so that the writers who wait share one sync. If a sync fails, nobody was told of what
-it was for: the log is cut back to what is stable, and the runtime begins again from there once the disk allows it.
+The law: the writer whose transaction ended, or a reader who saw an epoch, returns only when it is stable (as far as the
+durability asks for that). A record is appended while the epoch can still be undone, and waited for when no lock is
+held, so that the writers who wait share one sync. If a sync fails, no caller was told of what it was for: the log is
+cut back to what is stable, and the coordinator begins again from there once the disk allows it.
 """
 
 from __future__ import annotations
 
 import logging
+import weakref
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
 from whence.engine.core.epoch import Epoch
 from whence.model.errors import StorageError
 from whence.model.progress import Progress
 from whence.runtime.durable.recovery import Recovery, recover
+from whence.runtime.durable.snapshots import Snapshots
+from whence.runtime.durable.storage import RECOMPUTED
 from whence.state.store import Store
 
 if TYPE_CHECKING:
-    from whence.runtime.durable.durable import Durable
+    from whence.runtime.coordinator import Coordinator
 
 log = logging.getLogger("whence")
 
 
 class Journal:
-    """The durable side of one runtime. Written to under the runtime's writer lock."""
+    """The store of one coordinator. Written to under the coordinator's writer lock."""
 
-    recovery: Recovery
+    read_only = False
+    poll: float | None = None
+    recomputed = RECOMPUTED
+    recovery: Recovery | None = None
 
-    def __init__(self, runtime: Durable, store: Store, progress: Progress | None = None):
-        self._runtime, self.store = runtime, store
-        self.snapshots = runtime.snapshots_of(store, lambda: self.broken)
-        self._last = 0  # the ticket of the last record
-        self._doubt: int | None = None  # the one before it, until the runtime has what it says
+    def __init__(self, coordinator: Coordinator, store: Store) -> None:
+        self._coordinator, self.store, self.folder = coordinator, store, store.folder
+        self.snapshots = Snapshots(coordinator, store, lambda: self.broken)
+        self.last = 0
+        self._doubt: int | None = None  # the ticket before the last, until the coordinator has committed that
+        weakref.finalize(coordinator, store.close)  # should the database never be closed
+
+    def recover(self, progress: Progress | None = None) -> None:
+        """Bring the coordinator, which is empty, to where the store is."""
         self._recover(progress)
-        if store.log.torn is not None:
-            path, offset, size = store.log.torn
+        if self.store.log.torn is not None:
+            path, offset, size = self.store.log.torn
             log.warning("%s: %d bytes from offset %d on were cut off: they were never acknowledged", path, size, offset)
 
     def _recover(self, progress: Progress | None = None) -> None:
@@ -44,12 +55,12 @@ class Journal:
         while True:
             seen = store.folder.manifest
             try:
-                found = recover(self._runtime, store.folder, torn=store.log.torn, progress=progress)
+                found = recover(self._coordinator, store.folder, torn=store.log.torn, progress=progress)
                 break
             except StorageError:
                 if store.folder.manifest == seen:
                     raise
-                self._runtime.start_anew("a snapshot took the place of another")  # and what that stood on is gone
+                self._coordinator.start_anew("a snapshot took the place of another")  # and what that stood on is gone
         store.resume(found.report.replayed, found.log_bytes, found.words)
         if found.report.damaged:
             store.distrust_images()
@@ -63,47 +74,87 @@ class Journal:
         self._doubt = self.store.log.written
         try:
             with self.store.appending():
-                ticket = self.store.write_epoch(epoch, self._runtime.dictionary)
+                ticket = self.store.write_epoch(epoch, self._coordinator.dictionary)
         except BaseException:
             if self.store.log.written == self._doubt:
                 self._doubt = None
             raise
-        self._last = ticket
+        self.last = ticket
 
     def epoch_done(self) -> None:
-        """The runtime has the epoch, too. If it never says so (Ctrl-C), the log and the runtime may differ."""
+        """Note that the epoch is committed, too. Without it (Ctrl-C), the log and the state may differ."""
         self._doubt = None
 
     def write_statements(self, statements: list[str]) -> None:
         """Append what has changed the catalog, which an error undoes."""
-        runtime = self._runtime
+        coordinator = self._coordinator
         with self.store.appending():
-            ticket = self.store.write_statements(statements, runtime.epoch, runtime.time, runtime.dictionary)
-        self._last = ticket
+            ticket = self.store.write_statements(
+                statements, coordinator.epoch, coordinator.time, coordinator.dictionary
+            )
+        self.last = ticket
 
-    @property
-    def last(self) -> int:
-        """The ticket to settle: that of all that has been written so far."""
-        return self._last
-
-    def settle(self, ticket: int) -> None:
+    def wait_durable(self, ticket: int) -> None:
         """Return when what was written up to a ticket is stable. No lock may be held."""
         self.store.sync(ticket)
         self.snapshots.consider()
 
+    def sync(self) -> None:
+        """Make everything stable."""
+        self.refresh()
+        self.store.log.flush()
+
+    def snapshot(self) -> bool:
+        """Write an image of all state now."""
+        self.refresh()
+        return self.snapshots.take()
+
+    def metrics(self) -> dict[str, Any]:
+        """Return what `metrics` says of the disk."""
+        store, recovery = self.store, self.recovery
+        links = [link for of in self.folder.manifest.chains.values() for chain in of for link in chain]
+        return {
+            "recovery": asdict(recovery) if recovery is not None else None,
+            "synced_epoch": max(store.log.synced_epoch, recovery.epoch if recovery is not None else 0),
+            "log_bytes": store.log.size,
+            "log_bytes_since_snapshot": store.tail_bytes,
+            "image_bytes": sum(link.bytes for link in links),
+            "snapshots": self.snapshots.taken,
+            "snapshot_seconds": self.snapshots.seconds,
+        }
+
+    # -- after a failed sync -----------------------------------------------------------------------------------------
+
     @property
     def broken(self) -> bool:
-        """Whether the runtime is ahead of what can be made stable, or an epoch broke off between log and runtime."""
+        """Whether the state is ahead of what can be made stable, or an epoch broke off between log and state."""
+        return self._is_broken()
+
+    def _is_broken(self) -> bool:
         return self.store.failed or self._doubt is not None
 
-    def mend(self) -> None:
-        """Go back to the last stable epoch, in the log and in the runtime; StorageError while that is not possible."""
+    def refresh(self) -> None:
+        """Go back to what is stable after a failed sync. A transaction that is open fails when it ends."""
+        if not self._is_broken():
+            return
+        coordinator = self._coordinator
+        with coordinator.looking():  # which a writer holds who is just between the log and the end of its epoch
+            if not self._is_broken():
+                return
+        with coordinator.paused():
+            if self._is_broken() and coordinator.open_transaction is None:
+                self._mend()
+
+    ready_to_write = refresh
+
+    def _mend(self) -> None:
+        """Go back to the last stable epoch, in the log and in the state; StorageError while that is not possible."""
         self.store.fall_back(self._doubt)
-        self._runtime.start_anew("the disk failed or an epoch broke off, and what was not stable is lost")
-        self._last = 0
+        self._coordinator.start_anew("the disk failed or an epoch broke off, and what was not stable is lost")
+        self.last = 0
         self._recover()
         self._doubt = None
-        log.warning("the log has been cut back to epoch %d, the last one that was stable", self._runtime.epoch)
+        log.warning("the log has been cut back to epoch %d, the last one that was stable", self._coordinator.epoch)
 
     # -- ending ------------------------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ import logging
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from whence.engine.core.epoch import Epoch
@@ -18,7 +18,7 @@ from whence.engine.core.image import Images, SoundImages
 from whence.model.errors import CorruptionError, SqlError, StorageError, WhenceError
 from whence.model.progress import Progress
 from whence.runtime.durable.uniting import United
-from whence.runtime.writing.inputs import read_rows, settle
+from whence.runtime.writing.inputs import read_rows
 from whence.sql.parse import parse_stored
 from whence.state.codec import unpack_epoch, unpack_schema, unpack_words
 from whence.state.folder import WORDS, Folder, RecoveryPoint
@@ -26,7 +26,7 @@ from whence.state.inputs import unpack_inputs
 from whence.state.log import EPOCHS, INPUT, SCHEMA, Reader, Record, Torn
 
 if TYPE_CHECKING:
-    from whence.runtime.embedded import Embedded
+    from whence.runtime.coordinator import Coordinator
 
 log = logging.getLogger("whence")
 _FUNCTIONS = "Python functions that views call are given by setup=, or --functions"
@@ -63,91 +63,91 @@ class Recovered:
 
 
 def recover(
-    runtime: Embedded,
+    coordinator: Coordinator,
     folder: Folder,
     *,
     until: int | None = None,
     torn: Torn | None = None,
     progress: Progress | None = None,
 ) -> Recovered:
-    """Bring an empty runtime to the last epoch of a folder, or to an earlier one."""
-    with replaying(runtime):
-        return _recover(runtime, folder, until, torn, progress)
+    """Bring an empty database to the last epoch of a folder, or to an earlier one."""
+    with replaying(coordinator):
+        return _recover(coordinator, folder, until, torn, progress)
 
 
 @contextmanager
-def replaying(runtime: Embedded) -> Iterator[None]:
-    """Let a runtime derive what was derived before."""
-    runtime.catalog.replaying = True
+def replaying(coordinator: Coordinator) -> Iterator[None]:
+    """Let a coordinator's partitions derive what was derived before."""
+    coordinator.catalog.backend.replaying = True
     try:
         yield
     finally:
-        runtime.catalog.replaying = False
+        coordinator.catalog.backend.replaying = False
 
 
 def _recover(
-    runtime: Embedded, folder: Folder, until: int | None, torn: Torn | None, progress: Progress | None
+    coordinator: Coordinator, folder: Folder, until: int | None, torn: Torn | None, progress: Progress | None
 ) -> Recovered:
     began = time.perf_counter()
     start = folder.start(until)
     try:
-        words, damaged = load_image(runtime, folder, start, progress) if start.links else (0, ())
+        words, damaged = load_image(coordinator, folder, start, progress) if start.links else (0, ())
     except SqlError as error:
         raise StorageError(f"{folder.path}: its views cannot be loaded: {error} ({_FUNCTIONS})") from error
-    flow = runtime.catalog.flow
+    flow = coordinator.catalog.flow
     restored, primed = flow.restored, flow.primed
     reader, replayed, total = folder.reader(start.place), 0, folder.log_bytes(*start.place)
     for record in folder.read(reader):
         if until is not None and record.kind in EPOCHS and record.epoch > until:
             break
-        words = max(words, replay(runtime, record, folder))
+        words = max(words, replay(coordinator, record, folder))
         replayed += 1
         if progress is not None and replayed % 64 == 0:
             progress("replaying the log", total - folder.log_bytes(reader.segment, reader.offset), total)
     if progress is not None and replayed:
         progress("replaying the log", total, total)
-    if until is not None and runtime.epoch < until:
-        raise StorageError(f"{folder.path}: epoch {until} has not been yet; the last one is {runtime.epoch}")
+    if until is not None and coordinator.epoch < until:
+        raise StorageError(f"{folder.path}: epoch {until} has not been yet; the last one is {coordinator.epoch}")
     seconds = time.perf_counter() - began
-    report = Recovery(runtime.epoch, start.epoch, replayed, restored, primed, seconds, torn, damaged)
+    report = Recovery(coordinator.epoch, start.epoch, replayed, restored, primed, seconds, torn, damaged)
     return Recovered(report, reader, total, words)
 
 
 def load_image(
-    runtime: Embedded, folder: Folder, start: RecoveryPoint, progress: Progress | None = None
+    coordinator: Coordinator, folder: Folder, start: RecoveryPoint, progress: Progress | None = None
 ) -> tuple[int, tuple[str, ...]]:
-    """Bring an empty runtime to the epoch of an image; return how many words that has, and what of it is damaged."""
+    """Bring an empty database to the epoch of an image; return how many words that has, and what of it is damaged."""
     chain = folder.chain(start.links)
     meta = chain.meta
     words = {int(key.removeprefix(WORDS)): key for key in chain.parts if key.startswith(WORDS)}
     for first in sorted(words):
-        learn(runtime, first, unpack_words(chain.image(words[first])))
+        learn(coordinator, first, unpack_words(chain.image(words[first])))
     parts: Images = chain
     if start.partitions:
         shares = [folder.chain(folder.partition_chain(p, start)) for p in range(start.partitions)]
         parts = United(shares, meta["partitions"]["tables"])
     images = SoundImages(parts)
-    runtime.restore([parse_stored(sql) for sql in meta["statements"]], images, folder, start, meta, progress)
-    runtime.marks = dict(meta.get("marks", {}))
-    runtime.stand_at(meta["epoch"], meta["time"])
+    creates = [parse_stored(sql) for sql in meta["statements"]]
+    coordinator.deployment.restore(coordinator, creates, images, folder, start, meta, progress)
+    coordinator.source_positions = dict(meta.get("marks", {}))
+    coordinator.stand_at(meta["epoch"], meta["time"])
     return int(meta["words"]), tuple(images.damage)
 
 
-def replay(runtime: Embedded, record: Record, folder: Folder) -> int:
+def replay(coordinator: Coordinator, record: Record, folder: Folder) -> int:
     """Do again what a record of a folder says was done; how many words the dictionary had by then."""
     first, words = 0, list[Any]()
     try:
         if record.kind in EPOCHS:
             unpack = unpack_inputs if record.kind == INPUT else unpack_epoch
             epoch, first, words = unpack(record.epoch, record.time, record.payload)
-            learn(runtime, first, words)
-            runtime.replay(epoch if runtime.can_take(epoch) else resolve(runtime, epoch, folder))
-            if epoch.inputs is not None:
-                runtime.marks.update(epoch.inputs.marks)
+            learn(coordinator, first, words)
+            taken = coordinator.catalog.backend.can_take(epoch)
+            coordinator.replay(epoch if taken else resolve(coordinator, epoch, folder))
         elif record.kind == SCHEMA:
             statements, first, words = unpack_schema(record.payload)
-            learn(runtime, first, words)
-            runtime.redo(statements)
+            learn(coordinator, first, words)
+            coordinator.definitions.redo(statements)
     except ValueError as error:
         raise CorruptionError(record.path, record.offset, str(error)) from None
     except StorageError:
@@ -160,74 +160,21 @@ def replay(runtime: Embedded, record: Record, folder: Folder) -> int:
     return first + len(words)
 
 
-def resolve(runtime: Embedded, epoch: Epoch, folder: Folder) -> Epoch:
-    """The epoch without pieces: the exact changes that they make of the runtime's tables, as they are now."""
-    if epoch.inputs is None or not epoch.inputs.pieces:
-        return epoch
-    catalog = runtime.catalog
-    raw, tables = read_rows(epoch, folder), catalog.program.tables
+def resolve(coordinator: Coordinator, epoch: Epoch, folder: Folder) -> Epoch:
+    """Return an epoch without sections of files: with the exact changes that they make of the tables as they are."""
+    if not epoch.sections:
+        return replace(epoch, layout="")
+    raw, tables = read_rows(epoch, folder), coordinator.program.tables
     for name, (rows, _) in raw.items():
         if name not in tables or rows.shape[1] != len(tables[name].schema) + (tables[name].stream is not None):
             raise ValueError(f"rows of {rows.shape[1]} columns for a table {name}")
-    return settle(epoch, raw, tables, catalog.flow.tables, catalog.lifetimes, catalog.dictionary)[0]
+    return coordinator.catalog.backend.resolve(epoch, raw)[0]
 
 
-def learn(runtime: Embedded, first: int, words: list[Any]) -> None:
+def learn(coordinator: Coordinator, first: int, words: list[Any]) -> None:
     """Take up the dictionary's values from the code `first` on."""
-    if words and not runtime.dictionary.extend(first, words):
+    if words and not coordinator.dictionary.extend(first, words):
         raise DictionaryMismatchError(
             f"the values from code {first} on are not those that the log has: a Python function that views call gives "
             "other texts than when the log was written; open the database with the functions as they were"
         )
-
-
-class Follower:
-    """Keeps a runtime that only reads at the last committed epoch of a folder that another process may write to.
-
-    It begins anew when it cannot go on: the writer has dropped the segment it was reading or taken back a record that
-    was not stable, or a query has added words to the dictionary here that the writer knows by other codes.
-    """
-
-    def __init__(self, runtime: Embedded, folder: Folder, until: int | None = None, progress: Progress | None = None):
-        self._runtime, self._folder, self._until = runtime, folder, until
-        self._at: Recovered | None = None  # where it is; None if it must begin anew
-        self.recovery = self._begin(progress).report
-
-    def _begin(self, progress: Progress | None = None) -> Recovered:
-        """Read everything; again, if the writer has changed the folder meanwhile."""
-        while True:
-            seen = self._folder.manifest
-            try:
-                self._at = recover(self._runtime, self._folder, until=self._until, progress=progress)
-                return self._at
-            except StorageError:
-                self._runtime.start_anew("the writer went ahead")
-                self._folder.reload()
-                if self._folder.manifest == seen:
-                    raise
-
-    def catch_up(self) -> None:
-        """Replay what has been added since the last time. After an error the next call begins anew."""
-        if self._until is not None and self._at is not None:
-            return
-        with self._runtime.paused():
-            at, self._at = self._at, None
-            if at is not None:
-                try:
-                    self._go_on(at.reader)
-                    self._at = at
-                    return
-                except StorageError as error:
-                    log.info("reading %s again from the start: %s", self._folder.path, error)
-            self._runtime.start_anew("the database had to be read again")
-            self._folder.reload()
-            self._begin()
-
-    def _go_on(self, reader: Reader) -> None:
-        self._folder.look_again(reader)
-        with replaying(self._runtime):
-            self._replay(reader)
-
-    def _replay(self, reader: Reader) -> None:
-        for record in self._folder.read(reader):
-            replay(self._runtime, record, self._folder)

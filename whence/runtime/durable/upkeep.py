@@ -58,4 +58,4 @@ def backup(
 def functions(setup: Setup | None) -> Program:
     """A program that has the functions which `setup` gives to a database."""
     with open(setup=setup) as db:
-        return db._runtime.program
+        return db._coordinator.program

@@ -20,7 +20,7 @@ from whence.model.codes import Codes, Dictionary, decode_value
 from whence.model.errors import CatalogError
 from whence.plan.recursion.rule_model import RuleRelation
 from whence.runtime.catalog import Catalog
-from whence.runtime.embedded import Embedded
+from whence.runtime.coordinator import Coordinator
 from whence.runtime.questions.provenance_queries import Row, looking_into, present
 
 Fact = tuple[str, dict[str, Any]]
@@ -53,9 +53,9 @@ class Annotation:
         return f"{_said((self.view, self.row))} = {self.formula}"
 
 
-def annotation(runtime: Embedded, name: str, row: Row, columns: Mapping[str, Any], limit: int) -> Annotation:
+def annotation(coordinator: Coordinator, name: str, row: Row, columns: Mapping[str, Any], limit: int) -> Annotation:
     """Return the annotation of a row of a view that maintains one."""
-    with looking_into(runtime, name) as catalog:
+    with looking_into(coordinator, name) as catalog:
         kept = _kept(catalog, name)
         meant, codes = present(catalog, name, row, columns)
         policy, handle = _handle(catalog, kept, name, codes)
@@ -63,7 +63,7 @@ def annotation(runtime: Embedded, name: str, row: Row, columns: Mapping[str, Any
         return Annotation(
             view=name,
             row=meant,
-            epoch=runtime.epoch,
+            epoch=coordinator.epoch,
             maintain=policy.maintain.algebra,
             propagate=policy.maintain.text,
             representation=policy.form,
@@ -79,7 +79,7 @@ def _kept(catalog: Catalog, name: str) -> list[Port]:
     """Return the relations with annotations that a view is, or is made of."""
     if name in catalog.program.tables:
         raise CatalogError(f'"{name}" is a table; only rows of views have annotations')
-    op = catalog.operator(name)
+    op = catalog.backend.operator(name)
     if isinstance(op, Port):
         ports = [op]
     else:  # a query over the best values of its own recursion

@@ -25,16 +25,16 @@ from whence.runtime.reading.late_rows import late_count
 T = TypeVar("T")
 
 if TYPE_CHECKING:
-    from whence.runtime.embedded import Embedded
+    from whence.runtime.coordinator import Coordinator
 
 
-def explain_view(runtime: Embedded, name: str) -> str:
+def explain_view(coordinator: Coordinator, name: str) -> str:
     """Return everything about a view that EXPLAIN says."""
-    catalog, program = runtime.catalog, runtime.program
+    catalog, program = coordinator.catalog, coordinator.program
     view = program.views[name]
-    op, measure = catalog.operator(name), catalog.measure()
+    op, measure = catalog.backend.operator(name), catalog.backend.measure()
     number, component = catalog.stratum_of(name)
-    lines = [f"view {name} {view.schema}", *_stream_lines(runtime, view, op)]
+    lines = [f"view {name} {view.schema}", *_stream_lines(coordinator, view, op)]
     if component.recursive:
         others = [n for n in component.views if n != name]
         lines.append(f"stratum {number} of {len(catalog.components)}, recursive{_with(others)}")
@@ -58,7 +58,7 @@ def explain_view(runtime: Embedded, name: str) -> str:
         size, each = (in_bytes(int(say[figure])) for figure in ("provenance_bytes", "provenance_bytes_per_row"))
         how = f"maintain {say['maintain']}, propagate {say['propagate']}, as {say['representation']}"
         lines.append(f"{how}: {size} of provenance, {each} a row, {say['rows_held']:,} rows hold reasons back")
-    lines += catalog.placement(name)
+    lines += catalog.backend.placement(name, catalog.program)
     lines.append("logical plan")
     lines += _plan(view.query)
     lines.append("physical plan")
@@ -66,13 +66,13 @@ def explain_view(runtime: Embedded, name: str) -> str:
     return "\n".join(lines)
 
 
-def _stream_lines(runtime: Embedded, view: View, op: Operator) -> list[str]:
+def _stream_lines(coordinator: Coordinator, view: View, op: Operator) -> list[str]:
     """Describe a view that is a stream, and rows that came too late for it."""
-    lines, planned = [], runtime.catalog.planned
+    lines, planned = [], coordinator.catalog.planned
     if streams.AT in op.schema.names[-1:]:
         lines.append(f"stream, keeps {retention_of(view).text}")
         lines.append(_provenance_line(view.name, planned))
-    late = late_count(runtime, view.name)
+    late = late_count(coordinator, view.name)
     if late:
         lines.append(f"{late:,} row{'s' * (late != 1)} came too late")
     return lines
@@ -209,27 +209,27 @@ def in_bytes(n: int) -> str:
     return f"{n:.1f} GB"
 
 
-def state(runtime: Embedded) -> list[dict[str, Any]]:
+def state(coordinator: Coordinator) -> list[dict[str, Any]]:
     """Count rows and bytes of every table and operator; an operator that views share is listed once, under the
     first."""
-    with runtime.looking():
-        return _state(runtime)
+    with coordinator.looking():
+        return _state(coordinator)
 
 
-def _state(runtime: Embedded) -> list[dict[str, Any]]:
-    catalog = runtime.catalog
-    measure, out = catalog.measure(), list[dict[str, Any]]()
-    tables = [catalog.operator(name) for name in catalog.flow.tables]
+def _state(coordinator: Coordinator) -> list[dict[str, Any]]:
+    catalog = coordinator.catalog
+    measure, out = catalog.backend.measure(), list[dict[str, Any]]()
+    tables = [catalog.backend.operator(name) for name in catalog.flow.tables]
     for name, scan in zip(catalog.flow.tables, tables, strict=True):
         size = measure(scan)
         if is_owed(name) and not size.rows:
             continue
-        beside = catalog.lifetimes[name].nbytes if name in catalog.lifetimes else 0
+        beside = catalog.backend.lifetimes[name].nbytes if name in catalog.backend.lifetimes else 0
         kind = "owed" if is_owed(name) else "table"
         out.append({"relation": owner_of(name), "operator": kind, "rows": size.rows, "bytes": size.bytes + beside})
     seen: set[int] = {id(scan) for scan in tables}
     for name in catalog.flow.views:
-        stack = [catalog.operator(name)]
+        stack = [catalog.backend.operator(name)]
         while stack:
             op = stack.pop()
             if id(op) in seen:
@@ -242,39 +242,43 @@ def _state(runtime: Embedded) -> list[dict[str, Any]]:
     return out
 
 
-def metrics(runtime: Embedded) -> dict[str, Any]:
+def metrics(coordinator: Coordinator) -> dict[str, Any]:
     """Return counters since the database was opened."""
-    runtime.catch_up()
-    with runtime.looking():
-        found = _counters(runtime)
-    return {**found, **runtime.storage()}
+    coordinator.expiry.expire_due()
+    with coordinator.looking():
+        found = _counters(coordinator)
+    return {**found, **coordinator.storage_metrics()}
 
 
-def _counters(runtime: Embedded) -> dict[str, Any]:
-    flow, lifetimes, sizes = runtime.catalog.flow, runtime.catalog.lifetimes, runtime.catalog.sizes()
+def _counters(coordinator: Coordinator) -> dict[str, Any]:
+    flow, lifetimes, sizes = (
+        coordinator.catalog.flow,
+        coordinator.catalog.backend.lifetimes,
+        coordinator.catalog.backend.sizes(),
+    )
     annotated = _annotated(flow.order)
-    measure = runtime.catalog.measure() if annotated else None
+    measure = coordinator.catalog.backend.measure() if annotated else None
     return {
-        "epoch": runtime.epoch,
-        "epoch_seconds": runtime.seconds,
-        "rows_in": runtime.rows_in,
-        "rows_out": runtime.rows_out,
-        "rows_expired": runtime.expired,
-        "expiry_error": str(runtime.expiry_error) if runtime.expiry_error is not None else None,
-        "tables": {name: sizes[name] for name in runtime.program.tables},
+        "epoch": coordinator.epoch,
+        "epoch_seconds": coordinator.seconds,
+        "rows_in": coordinator.rows_in,
+        "rows_out": coordinator.rows_out,
+        "rows_expired": coordinator.expired,
+        "expiry_error": str(coordinator.expiry.error) if coordinator.expiry.error is not None else None,
+        "tables": {name: sizes[name] for name in coordinator.program.tables},
         "owed": {owner_of(name): sizes[name] for name in flow.tables if is_owed(name) and sizes[name]},
-        "views": {name: sizes[name] for name in runtime.views()},
+        "views": {name: sizes[name] for name in coordinator.reader.views()},
         "operators": len(flow.order),
         "state_bytes": flow.state_bytes + sum(life.nbytes for life in lifetimes.values()),
-        "dictionary": len(runtime.dictionary),
+        "dictionary": len(coordinator.dictionary),
         "provenance": {op.name: provenance(policy, measure(op)) for op, policy in annotated if measure},
     }
 
 
-def describe(runtime: Embedded, name: str) -> pa.Table:
+def describe(coordinator: Coordinator, name: str) -> pa.Table:
     """List a table or view's columns, one per row, and beside each the time-to-live if the table has one."""
-    schema = runtime.schema(name)
-    table = runtime.program.tables.get(name)
+    schema = coordinator.reader.schema(name)
+    table = coordinator.program.tables.get(name)
     key = table.key if table is not None else ()
     columns = {
         "column": list(schema.names),
@@ -284,15 +288,15 @@ def describe(runtime: Embedded, name: str) -> pa.Table:
     }
     if table is not None and table.lifetime is not None:
         columns["ttl"] = [str(table.lifetime)] * len(schema)
-    kept = _retention(runtime, name)
+    kept = _retention(coordinator, name)
     if kept is not None:
         columns["retain"] = [kept] * len(schema)
     return pa.table(columns)
 
 
-def _retention(runtime: Embedded, name: str) -> str | None:
+def _retention(coordinator: Coordinator, name: str) -> str | None:
     """Describe what is kept of a stream, or of a view that is one; None of what is none."""
-    program, planned = runtime.program, runtime.catalog.planned
+    program, planned = coordinator.program, coordinator.catalog.planned
     if name in program.tables:
         kept = program.tables[name].stream
         return None if kept is None else kept.text
@@ -300,10 +304,10 @@ def _retention(runtime: Embedded, name: str) -> str | None:
     return retention_of(program.views[name]).text if stream else None
 
 
-def listing(runtime: Embedded, what: str) -> pa.Table:
+def listing(coordinator: Coordinator, what: str) -> pa.Table:
     """List what SHOW TABLES, STREAMS, VIEWS and FUNCTIONS say; of tables the time-to-live, if any has one, and of
     functions whether they are deterministic, if any is not."""
-    program, text = runtime.program, pa.string()
+    program, text = coordinator.program, pa.string()
     if what == "functions":
         found: list[Any] = [*program.scalars.values(), *program.table_functions.values()]
         args = [f"({', '.join(map(str, f.args))})" for f in found]
@@ -312,11 +316,11 @@ def listing(runtime: Embedded, what: str) -> pa.Table:
         known = [not isinstance(f.function, Volatile) for f in found]
         return table if all(known) else table.append_column("deterministic", pa.array(known, pa.bool_()))
     if what == "streams":
-        return _streams(runtime)
+        return _streams(coordinator)
     base = [name for name, table in program.tables.items() if table.stream is None]
-    names = base if what == "tables" else runtime.views()
-    rows = pa.array([runtime.size(name) for name in names], pa.int64())
-    schemas = pa.array([str(runtime.schema(name)) for name in names], text)
+    names = base if what == "tables" else coordinator.reader.views()
+    rows = pa.array([coordinator.reader.size(name) for name in names], pa.int64())
+    schemas = pa.array([str(coordinator.reader.schema(name)) for name in names], text)
     columns, titles = [pa.array(names, text), rows, schemas], [what[:-1], "rows", "columns"]
     lives = [program.tables[name].lifetime for name in names] if what == "tables" else []
     if any(life is not None for life in lives):
@@ -325,11 +329,13 @@ def listing(runtime: Embedded, what: str) -> pa.Table:
     return pa.table(columns, names=titles)
 
 
-def _streams(runtime: Embedded) -> pa.Table:
+def _streams(coordinator: Coordinator) -> pa.Table:
     """Answer SHOW STREAMS: base streams and views that are streams, with the tids of the rows that are kept."""
-    program, catalog = runtime.program, runtime.catalog
-    names = [name for name in (*program.tables, *runtime.views()) if _retention(runtime, name) is not None]
-    figures = catalog.stream_figures() if names else {}
+    program, catalog = coordinator.program, coordinator.catalog
+    names = [
+        name for name in (*program.tables, *coordinator.reader.views()) if _retention(coordinator, name) is not None
+    ]
+    figures = catalog.backend.stream_figures() if names else {}
     came, kept = [figures[name]["rows"] for name in names], [figures[name]["kept"] for name in names]
     columns = {
         "stream": pa.array(names, pa.string()),
@@ -337,7 +343,7 @@ def _streams(runtime: Embedded) -> pa.Table:
         "rows": pa.array(kept, pa.int64()),
         "first_tid": pa.array([n - k + 1 if k else None for n, k in zip(came, kept, strict=True)], pa.int64()),
         "last_tid": pa.array([n if k else None for n, k in zip(came, kept, strict=True)], pa.int64()),
-        "retain": pa.array([_retention(runtime, name) for name in names], pa.string()),
-        "columns": pa.array([str(runtime.schema(name)) for name in names], pa.string()),
+        "retain": pa.array([_retention(coordinator, name) for name in names], pa.string()),
+        "columns": pa.array([str(coordinator.reader.schema(name)) for name in names], pa.string()),
     }
     return pa.table(columns)

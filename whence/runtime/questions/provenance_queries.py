@@ -35,10 +35,10 @@ from whence.model.types import Schema
 from whence.plan.algebra.logical import Ref, Scan, walk
 from whence.plan.algebra.program import Program
 from whence.runtime.catalog import Catalog
+from whence.runtime.coordinator import Coordinator
+from whence.runtime.deployment import InlineDeployment
 from whence.runtime.durable.uniting import check_recomputable, stream_image
-from whence.runtime.embedded import Embedded
 from whence.runtime.questions import tracing
-from whence.runtime.spark.driver.catalog import ShardedCatalog
 from whence.sql import statements as st
 from whence.sql.parse import parse_stored
 from whence.sql.position import did_you_mean
@@ -63,24 +63,24 @@ class Found:
 # -- questions ---------------------------------------------------------------------------------------------------------
 
 
-def why(runtime: Embedded, name: str, row: Row, columns: Mapping[str, Any], limit: int = LIMIT) -> Explanation:
+def why(coordinator: Coordinator, name: str, row: Row, columns: Mapping[str, Any], limit: int = LIMIT) -> Explanation:
     """Explain what is behind a row, or why it is not there."""
     from whence.explain.show.explanation import Explanation
 
-    with looking_into(runtime, name) as catalog:
+    with looking_into(coordinator, name) as catalog:
         if tracing.is_stream(catalog, name):
-            return _why_stream(runtime, catalog, name, row, columns, limit)
+            return _why_stream(coordinator, catalog, name, row, columns, limit)
         found = _find(catalog, name, row, columns, explain=True)
         if found.codes is None:
-            return Explanation.missing(name, found.row, runtime.epoch, found.reasons)
+            return Explanation.missing(name, found.row, coordinator.epoch, found.reasons)
         graph = _extract(catalog, name, found.codes, limit)
-        epoch = runtime.epoch
-        tables = {table: known.schema for table, known in runtime.program.tables.items()}
+        epoch = coordinator.epoch
+        tables = {table: known.schema for table, known in coordinator.program.tables.items()}
     return Explanation(graph, name, found.row, epoch, tables=tables)
 
 
 def _why_stream(
-    runtime: Embedded, catalog: Catalog, name: str, row: Row, columns: Mapping[str, Any], limit: int
+    coordinator: Coordinator, catalog: Catalog, name: str, row: Row, columns: Mapping[str, Any], limit: int
 ) -> Explanation:
     """Explain what a row of a stream came from, or that it is not there."""
     from whence.explain.show.origins import Origins
@@ -88,33 +88,33 @@ def _why_stream(
     asked = _find_in_stream(catalog, name, row, columns)
     if asked.tid is None:
         reason = f"{name} keeps no row with {_text(asked.row)}"
-        return Origins.missing(name, asked.row, runtime.epoch, [reason])
+        return Origins.missing(name, asked.row, coordinator.epoch, [reason])
     graph = tracing.lineage(catalog, name, asked.tid, limit)
-    found = Origins(graph, name, asked.row, runtime.epoch)
+    found = Origins(graph, name, asked.row, coordinator.epoch)
     found.tid = asked.tid
     return found
 
 
-def trace(runtime: Embedded, name: str, tid: int | None, row: Row, columns: Mapping[str, Any]) -> Trace:
+def trace(coordinator: Coordinator, name: str, tid: int | None, row: Row, columns: Mapping[str, Any]) -> Trace:
     """Find the results that a row of a stream reached."""
-    with looking_into(runtime, name) as catalog:
+    with looking_into(coordinator, name) as catalog:
         if not tracing.is_stream(catalog, name):
             raise CatalogError(f'"{name}" is no stream: trace follows rows of streams; why explains rows of any view')
         asked = _find_in_stream(catalog, name, row, columns, tid)
         if asked.tid is None:
             raise DataError(f"{name} keeps no row with {_text(asked.row)}")
-        return tracing.trace(catalog, name, asked, runtime.epoch)
+        return tracing.trace(catalog, name, asked, coordinator.epoch)
 
 
-def provenance(runtime: Embedded, view: str, source: str | None) -> pa.Table:
+def provenance(coordinator: Coordinator, view: str, source: str | None) -> pa.Table:
     """Return each result of a stream view beside each input behind it."""
-    with looking_into(runtime, view) as catalog:
+    with looking_into(coordinator, view) as catalog:
         return tracing.provenance(catalog, view, source)
 
 
-def critical(runtime: Embedded, name: str, row: Row, columns: Mapping[str, Any], limit: int = LIMIT) -> Critical:
+def critical(coordinator: Coordinator, name: str, row: Row, columns: Mapping[str, Any], limit: int = LIMIT) -> Critical:
     """Find the base rows whose loss alone removes a row, or, of a view as a whole, takes rows along."""
-    asked, trial = _asked(runtime, name, row, columns, limit, whole=row is None and not columns)
+    asked, trial = _asked(coordinator, name, row, columns, limit, whole=row is None and not columns)
     if trial is not None:
         return Critical(asked, *trying.try_losses(trial))
     if asked.row is None:
@@ -123,26 +123,28 @@ def critical(runtime: Embedded, name: str, row: Row, columns: Mapping[str, Any],
     return Critical(asked, nodes, np.ones(len(nodes), np.int64))
 
 
-def resilience(runtime: Embedded, name: str, row: Row, columns: Mapping[str, Any]) -> Resilience:
+def resilience(coordinator: Coordinator, name: str, row: Row, columns: Mapping[str, Any]) -> Resilience:
     """Find a smallest set of base rows whose loss removes a row."""
     from whence.explain.ask.resilience import find_smallest_loss as compute
 
-    asked, trial = _asked(runtime, name, row, columns)
+    asked, trial = _asked(coordinator, name, row, columns)
     return Resilience(asked, compute(asked.graph) if trial is None else trying.try_resilience(trial))
 
 
-def contribution(runtime: Embedded, name: str, row: Row, columns: Mapping[str, Any], **options: Any) -> Contribution:
+def contribution(
+    coordinator: Coordinator, name: str, row: Row, columns: Mapping[str, Any], **options: Any
+) -> Contribution:
     """Compute how much each base row matters to a row."""
     from whence.explain.ask.contribution import compute_contribution as compute
 
     _check_samples(**options)
-    asked, trial = _asked(runtime, name, row, columns)
+    asked, trial = _asked(coordinator, name, row, columns)
     found = compute(asked.graph, **options) if trial is None else trying.try_contribution(trial, **options)
     return Contribution(asked, found)
 
 
 def reliability(
-    runtime: Embedded,
+    coordinator: Coordinator,
     name: str,
     row: Row,
     columns: Mapping[str, Any],
@@ -153,15 +155,15 @@ def reliability(
     from whence.explain.ask.reliability import compute_reliability as compute
 
     _check_samples(**options)
-    asked, trial = _asked(runtime, name, row, columns)
-    chances = probabilities(runtime, asked.graph, given)
+    asked, trial = _asked(coordinator, name, row, columns)
+    chances = probabilities(coordinator, asked.graph, given)
     if trial is None:
         return Reliability(asked, compute(asked.graph, chances, **options))
     return Reliability(asked, trying.try_reliability(trial, chances, **options))
 
 
 def _asked(
-    runtime: Embedded,
+    coordinator: Coordinator,
     name: str,
     row: Row,
     columns: Mapping[str, Any],
@@ -170,32 +172,32 @@ def _asked(
 ) -> tuple[Question, Trial | None]:
     """Find a row that must be there, or the `whole` view, with what is behind it; and a trial, where that does not say
     everything and the tables are small enough to be tried."""
-    with looking_into(runtime, name) as catalog:
+    with looking_into(coordinator, name) as catalog:
         if tracing.is_stream(catalog, name):
             if whole:
                 raise DataError(f"{name} is a stream: say which row of it is meant, by its columns or tid")
             found = _find_in_stream(catalog, name, row, columns)
             if found.tid is None:
                 raise DataError(f"{name} keeps no row with {_text(found.row)}")
-            return Question(tracing.lineage(catalog, name, found.tid, limit), name, found.row, runtime.epoch), None
+            return Question(tracing.lineage(catalog, name, found.tid, limit), name, found.row, coordinator.epoch), None
         meant, codes = (None, None) if whole else present(catalog, name, row, columns)
-        asked = Question(_extract(catalog, name, codes, limit), name, meant, runtime.epoch)
-        if asked.graph.exact or name in runtime.program.tables:
+        asked = Question(_extract(catalog, name, codes, limit), name, meant, coordinator.epoch)
+        if asked.graph.exact or name in coordinator.program.tables:
             return asked, None
-        views, tables = _around(runtime.program, name)
-        if any(runtime.program.tables[table].stream is not None for table in tables):
+        views, tables = _around(coordinator.program, name)
+        if any(coordinator.program.tables[table].stream is not None for table in tables):
             return asked, None  # what is lost of a stream would have to be lost from the beginning
-        if sum(runtime.catalog.sizes()[table] for table in tables) > trying.MOST:
+        if sum(coordinator.catalog.backend.sizes()[table] for table in tables) > trying.MOST:
             return asked, None
-        copy = _copy(runtime, views, tables)
+        copy = _copy(coordinator, views, tables)
         rows = copy.flow.views[name].contents().rows if codes is None else codes
-        trial = Trial(copy.flow, copy.dictionary, name, runtime.schema(name), rows)
+        trial = Trial(copy.flow, copy.dictionary, name, coordinator.reader.schema(name), rows)
         return replace(asked, graph=trial.graph), trial
 
 
-def probabilities(runtime: Embedded, graph: Derivations, given: Mapping[str, float | str]) -> Floats:
+def probabilities(coordinator: Coordinator, graph: Derivations, given: Mapping[str, float | str]) -> Floats:
     """Return the probability of each base row of a graph: one per table, or a column of it; 1 where nothing is said."""
-    chosen = _chosen(runtime.program, given)
+    chosen = _chosen(coordinator.program, given)
     found = np.ones(len(graph.base))
     relations = graph.relation[graph.base]
     for number, relation in enumerate(graph.relations):
@@ -365,7 +367,7 @@ def _encoded(value: Any, schema: Schema, at: int, dictionary: Dictionary) -> int
 
 def _matching(catalog: Catalog, name: str, codes: Mapping[int, int]) -> Codes:
     """Return the distinct rows that have these values."""
-    operator = catalog.operator(name)
+    operator = catalog.backend.operator(name)
     if len(codes) == len(operator.schema):
         row = np.array([[codes[c] for c in range(len(codes))]], np.int64)
         return row[operator.count_of(row) > 0]
@@ -397,53 +399,55 @@ class _Twin(NamedTuple):
     catalogs: dict[frozenset[str], Catalog]
 
 
-_TWINS: weakref.WeakKeyDictionary[Embedded, _Twin] = weakref.WeakKeyDictionary()
+_TWINS: weakref.WeakKeyDictionary[Coordinator, _Twin] = weakref.WeakKeyDictionary()
 
 
 @contextmanager
-def looking_into(runtime: Embedded, name: str) -> Iterator[Catalog]:
+def looking_into(coordinator: Coordinator, name: str) -> Iterator[Catalog]:
     """Open the catalog to look into, at the last committed epoch, which stands still meanwhile."""
-    with runtime.reading():
-        runtime.schema(name)  # or it is an error
-        catalog = runtime.catalog
-        copied = isinstance(catalog, ShardedCatalog) and not runtime.is_stream(name)  # streams are asked where they are
-        yield _twin(runtime, name) if copied else catalog
+    with coordinator.reading():
+        coordinator.reader.schema(name)  # or it is an error
+        catalog = coordinator.catalog
+        here = catalog.backend.at_hand or coordinator.reader.is_stream(name)  # streams are asked where they are
+        yield catalog if here else _twin(coordinator, name)
 
 
-def _twin(runtime: Embedded, name: str) -> Catalog:
+def _twin(coordinator: Coordinator, name: str) -> Catalog:
     """Build an embedded catalog with the same rows: of the tables and views that have to do with the one asked
     about."""
-    kept, program = _TWINS.get(runtime), runtime.program
-    if kept is None or kept.epoch != runtime.epoch or kept.program is not program:
-        kept = _TWINS[runtime] = _Twin(runtime.epoch, program, {})
+    kept, program = _TWINS.get(coordinator), coordinator.program
+    if kept is None or kept.epoch != coordinator.epoch or kept.program is not program:
+        kept = _TWINS[coordinator] = _Twin(coordinator.epoch, program, {})
     views, tables = _around(program, name)
     key = frozenset((*views, *tables))
     found = kept.catalogs.get(key)
     if found is None:
-        found = kept.catalogs[key] = _copy(runtime, views, tables)
+        found = kept.catalogs[key] = _copy(coordinator, views, tables)
     return found
 
 
-def _copy(runtime: Embedded, views: list[str], tables: list[str]) -> Catalog:
+def _copy(coordinator: Coordinator, views: list[str], tables: list[str]) -> Catalog:
     """Build an embedded catalog of its own with these tables and views."""
-    program, dictionary = runtime.program, Dictionary()
-    dictionary.extend(0, runtime.dictionary.since(0))
-    found = Catalog(runtime.recursion_limit, dictionary)
+    program, dictionary = coordinator.program, Dictionary()
+    dictionary.extend(0, coordinator.dictionary.since(0))
+    found = InlineDeployment().open(coordinator.recursion_limit, dictionary=dictionary)
     found.program = Program(scalars=program.scalars, table_functions=program.table_functions)
     for table in tables:
         create = parse_stored(program.tables[table].sql)
         assert isinstance(create, st.CreateTable)
         found.create_table(create)
+        found.stay()
         if create.table.stream is not None:
-            kept = runtime.catalog.site().kept(table)
+            kept = coordinator.catalog.backend.site(coordinator.catalog.planned).kept(table)
             found.flow.streams[table].restore(stream_image(kept.rows, kept.next, kept.last_at, kept.promised))
             continue
         relation = found.flow.tables[table].relation
-        relation.apply(Batch(*runtime.contents(table), True))
+        relation.apply(Batch(*coordinator.reader.contents(table), True))
         relation.commit()
     creates = [parse_stored(program.views[view].sql) for view in views if not program.views[view].hidden]
     if creates:
         found.create_views([c for c in creates if isinstance(c, st.CreateView)])
+        found.stay()
     advice = "so it cannot be asked about on partitions: open the database without them"
     check_recomputable(found.planned, {name: stream.kept for name, stream in found.flow.streams.items()}, advice)
     return found

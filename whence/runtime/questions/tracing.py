@@ -28,14 +28,14 @@ from whence.runtime.reading.calls import Narrow, TableFunctionCall
 
 if TYPE_CHECKING:
     from whence.explain.graph import Derivations
-    from whence.runtime.embedded import Embedded
+    from whence.runtime.coordinator import Coordinator
 
 log = logging.getLogger("whence")
 TID = "tid"
 
 
 def site_of(catalog: Catalog) -> Site:
-    return catalog.site()
+    return catalog.backend.site(catalog.planned)
 
 
 def is_stream(catalog: Catalog, name: str) -> bool:
@@ -47,13 +47,13 @@ def is_stream(catalog: Catalog, name: str) -> bool:
 # -- relations -------------------------------------------------------------------------------------------------------
 
 
-def answer(runtime: Embedded, catalog: Catalog, call: TableFunctionCall, narrow: Narrow) -> pa.Table:
+def answer(coordinator: Coordinator, call: TableFunctionCall, narrow: Narrow) -> pa.Table:
     """Return the relation of a call in a query."""
     if call.function == "late":
-        return runtime.late(call.args[0])
+        return coordinator.reader.late(call.args[0])
     if call.function == "owed":
-        return runtime.owed(call.args[0])
-    site = site_of(catalog)
+        return coordinator.reader.owed(call.args[0])
+    site = site_of(coordinator.catalog)
     if call.function == "numbered":
         rows, schema = rows_with_tids(site, call.args[0])
         return _arrow(rows, schema, site)

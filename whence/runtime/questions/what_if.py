@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     import rich.console
     import rich.text
 
-    from whence.runtime.embedded import Embedded
+    from whence.runtime.coordinator import Coordinator
 
 SHOWN = 20  # rows of a change in a text
 Encode = Callable[[Any, Schema, str, Missing], Codes]
@@ -197,12 +197,12 @@ class Writes:
 
 
 def suppose(
-    runtime: Embedded, writes: Writes, encode: Encode, fetch: Fetch, views: Iterable[str] | None = None
+    coordinator: Coordinator, writes: Writes, encode: Encode, fetch: Fetch, views: Iterable[str] | None = None
 ) -> WhatIf:
     """Compute what some writes would change, in these views or in all of them; `fetch` reads rows that are in files."""
     writes = writes.checked()
-    script = statements.writes_of(runtime, writes.sql)
-    asked = _asked(runtime, views)
+    script = statements.writes_of(coordinator, writes.sql)
+    asked = _asked(coordinator, views)
 
     def write(transaction: Transaction) -> None:
         for statement in script:
@@ -211,52 +211,52 @@ def suppose(
         for table, rows in (writes.delete or {}).items():
             pending = transaction.table(_name(table))
             if isinstance(rows, str):
-                writing.delete_where(pending, rows, None, runtime, early)
+                writing.delete_where(pending, rows, None, coordinator, early)
             else:
                 writing.delete(
                     pending,
-                    writing.read_deletions(fetch(rows, pending.table.name), pending.table, runtime),
-                    runtime,
+                    writing.read_deletions(fetch(rows, pending.table.name), pending.table, coordinator),
+                    coordinator,
                     early,
                 )
         for table, given in (writes.update or {}).items():
             pending = transaction.table(_name(table))
             for values, where in _updates(given, pending.table.name):
-                writing.update(pending, values, where, runtime)
+                writing.update(pending, values, where, coordinator)
         for table, rows in (writes.insert or {}).items():
             pending = transaction.table(_name(table))
             pending.insert(encode(rows, pending.table.schema, pending.table.name, writes.missing))
 
     def tell(changes: Mapping[str, Batch]) -> WhatIf:
-        found = {name: _change(runtime, name, changes.get(name)) for name in (*runtime.program.tables, *asked)}
-        tables = {name: found.pop(name) for name in runtime.program.tables}
-        return WhatIf(runtime.epoch, {name: change for name, change in tables.items() if change}, found)
+        found = {name: _change(coordinator, name, changes.get(name)) for name in (*coordinator.program.tables, *asked)}
+        tables = {name: found.pop(name) for name in coordinator.program.tables}
+        return WhatIf(coordinator.epoch, {name: change for name, change in tables.items() if change}, found)
 
-    return runtime.suppose(write, {*asked, *runtime.program.tables}, tell)
+    return coordinator.dry_run(write, {*asked, *coordinator.program.tables}, tell)
 
 
-def _asked(runtime: Embedded, views: Iterable[str] | None) -> Collection[str]:
+def _asked(coordinator: Coordinator, views: Iterable[str] | None) -> Collection[str]:
     if views is None:
-        return runtime.views()
+        return coordinator.reader.views()
     names = [_name(view) for view in ([views] if isinstance(views, str) else views)]
     for name in names:
-        runtime.schema(name)
-        if name in runtime.program.tables:
+        coordinator.reader.schema(name)
+        if name in coordinator.program.tables:
             raise CatalogError(f'"{name}" is a table: what_if tells of tables anyway')
     return dict.fromkeys(names)
 
 
-def _change(runtime: Embedded, name: str, batch: Batch | None) -> Difference:
-    schema = runtime.schema(name)
+def _change(coordinator: Coordinator, name: str, batch: Batch | None) -> Difference:
+    schema = coordinator.reader.schema(name)
     none = arrow_schema(schema).empty_table()
     if batch is None:
         return Difference(name, none, none)
-    change = runtime.visible(name, batch)
+    change = coordinator.reader.visible(name, batch)
     rows, counts = change.rows, change.ann
 
     def some(sign: int) -> pa.Table:
         mine = np.sign(counts) == sign
-        return to_arrow(rows[mine], np.abs(counts[mine]), schema, runtime.dictionary) if mine.any() else none
+        return to_arrow(rows[mine], np.abs(counts[mine]), schema, coordinator.dictionary) if mine.any() else none
 
     return Difference(name, some(1), some(-1))
 

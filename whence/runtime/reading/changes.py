@@ -123,6 +123,9 @@ class Feeds:
     def __contains__(self, name: str) -> bool:
         return name in self._by_name
 
+    def __bool__(self) -> bool:
+        return bool(self._by_name)
+
     @property
     def names(self) -> list[str]:
         """What is listened to."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import polars
     import rich.table
 
-    from whence.runtime.embedded import Embedded
+    from whence.runtime.coordinator import Coordinator
 
 Row = tuple[Any, ...]
 SHOWN = 20  # rows of a repr
@@ -105,14 +105,14 @@ class Handle:
     ([(1,), (1,)], 2, True, [{'x': 1}, {'x': 1}])
     """
 
-    def __init__(self, runtime: Embedded, name: str) -> None:
-        self.name, self._runtime = name, runtime
-        runtime.schema(name)  # or it is an error now, not at the first reading
+    def __init__(self, coordinator: Coordinator, name: str) -> None:
+        self.name, self._coordinator = name, coordinator
+        coordinator.reader.schema(name)  # or it is an error now, not at the first reading
 
     @property
     def schema(self) -> Schema:
         """The columns as they are now: a view may be replaced."""
-        return self._runtime.schema(self.name)
+        return self._coordinator.reader.schema(self.name)
 
     @property
     def columns(self) -> list[str]:
@@ -120,13 +120,13 @@ class Handle:
 
     @property
     def rows(self) -> list[Row]:
-        runtime = self._runtime
-        with runtime.reading():
-            found, schema, known = runtime.contents(self.name), self.schema, runtime.dictionary
+        coordinator = self._coordinator
+        with coordinator.reading():
+            found, schema, known = coordinator.reader.contents(self.name), self.schema, coordinator.dictionary
         return rows.to_tuples(rows.expand(*found), schema, known)
 
     def to_arrow(self) -> pa.Table:
-        return self._runtime.read_arrow(self.name)[1]
+        return self._coordinator.reader.read_arrow(self.name)[1]
 
     def to_pandas(self) -> pandas.DataFrame:
         return rows.to_pandas(self.to_arrow())
@@ -138,9 +138,9 @@ class Handle:
         """A DataFrame of the rows as they are now, on the Spark session of the database.
 
         Many rows go through Parquet files: in `folder`, or beside the database until it is closed."""
-        if getattr(self._runtime, "spark", None) is None:
+        if self._coordinator.driver is None or self._coordinator.driver.spark is None:
             raise WhenceError("to_spark is for a database on Spark: whence.open(path, spark=…)")
-        return frames.to_spark(self._runtime, self.name, folder)
+        return frames.to_spark(self._coordinator, self.name, folder)
 
     def to_dicts(self) -> list[dict[str, Any]]:
         return rows.to_dicts(self.rows, self.schema)
@@ -153,11 +153,11 @@ class Handle:
         return iter(self.rows)
 
     def __len__(self) -> int:
-        return self._runtime.size(self.name)
+        return self._coordinator.reader.size(self.name)
 
     def __contains__(self, row: object) -> bool:
-        with self._runtime.reading():
-            known = self._runtime.dictionary
+        with self._coordinator.reading():
+            known = self._coordinator.dictionary
             if isinstance(row, Mapping):
                 rows.check_columns(self.name, list(row), self.schema)
             try:
@@ -169,12 +169,12 @@ class Handle:
                 wanted = rows.encode([values], self.schema, known, self.name)
             except DataError:
                 return False
-            return bool(self._runtime.count(self.name, wanted)[0] > 0)
+            return bool(self._coordinator.reader.count(self.name, wanted)[0] > 0)
 
     def __rich__(self) -> rich.table.Table:
-        runtime = self._runtime
-        with runtime.reading():
-            (codes, counts), schema, known = runtime.contents(self.name), self.schema, runtime.dictionary
+        coordinator = self._coordinator
+        with coordinator.reading():
+            (codes, counts), schema, known = coordinator.reader.contents(self.name), self.schema, coordinator.dictionary
         some = rows.expand(codes[:SHOWN], counts[:SHOWN])[:SHOWN]
         return grid(list(schema.names), rows.to_tuples(some, schema, known), int(counts.sum()), self.name)
 

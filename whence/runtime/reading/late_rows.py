@@ -26,7 +26,7 @@ from whence.plan.streams.model import without_at
 from whence.runtime.reading.handles import Result
 
 if TYPE_CHECKING:
-    from whence.runtime.embedded import Embedded
+    from whence.runtime.coordinator import Coordinator
 
 
 class LateRows(Result):
@@ -41,34 +41,34 @@ class LateRows(Result):
     """
 
 
-def late(runtime: Embedded, name: str) -> LateRows:
+def late(coordinator: Coordinator, name: str) -> LateRows:
     """What came too late for a view."""
-    with runtime.reading():
-        return LateRows(late_rows(runtime, name), count=late_count(runtime, name))
+    with coordinator.reading():
+        return LateRows(late_rows(coordinator, name), count=late_count(coordinator, name))
 
 
-def late_count(runtime: Embedded, name: str) -> int:
+def late_count(coordinator: Coordinator, name: str) -> int:
     """How many rows came too late for a view."""
-    return sum(found.count for found, _ in _lates(runtime, name))
+    return sum(found.count for found, _ in _lates(coordinator, name))
 
 
-def late_rows(runtime: Embedded, name: str) -> pa.Table:
+def late_rows(coordinator: Coordinator, name: str) -> pa.Table:
     """The last of them; those of operators that have other columns have NULLs in the rest."""
-    found = list(_lates(runtime, name))
+    found = list(_lates(coordinator, name))
     if not found:
-        return arrow_schema(runtime.schema(name)).empty_table()
-    tables = [to_arrow(late.rows, np.ones(len(late.rows), np.int64), s, runtime.dictionary) for late, s in found]
+        return arrow_schema(coordinator.reader.schema(name)).empty_table()
+    tables = [to_arrow(late.rows, np.ones(len(late.rows), np.int64), s, coordinator.dictionary) for late, s in found]
     return pa.concat_tables([t for t in tables if t.num_rows] or tables[:1], promote_options="permissive")
 
 
-def _lates(runtime: Embedded, name: str) -> Iterator[tuple[Late, Schema]]:
+def _lates(coordinator: Coordinator, name: str) -> Iterator[tuple[Late, Schema]]:
     """Where a view's operators keep what came too late, and the columns that it has."""
-    runtime.schema(name)
-    catalog = runtime.catalog
+    coordinator.reader.schema(name)
+    catalog = coordinator.catalog
     if name in catalog.program.tables:
         kind = "stream" if catalog.program.tables[name].stream is not None else "table"
         raise CatalogError(f'"{name}" is a {kind}, for which no row is late: ask for a view that orders it')
-    yield from catalog.lates(name)
+    yield from catalog.backend.lates(name)
 
 
 def lates_under(flow: Dataflow, name: str) -> Iterator[tuple[Late, Schema]]:
@@ -92,17 +92,19 @@ def stream_figures(flow: Dataflow) -> dict[str, dict[str, int]]:
     }
 
 
-def metrics(runtime: Embedded) -> dict[str, Any]:
+def metrics(coordinator: Coordinator) -> dict[str, Any]:
     """What metrics say of streams: how many rows came, how many are kept and were dropped since the database was
     opened, and how many came too late for each view; nothing, if there are no streams."""
-    with runtime.looking():
-        return _metrics(runtime)
+    with coordinator.looking():
+        return _metrics(coordinator)
 
 
-def _metrics(runtime: Embedded) -> dict[str, Any]:
-    hidden = [name for name, view in runtime.program.views.items() if view.hidden]
-    streams = {name: found for name, found in runtime.catalog.stream_figures().items() if name not in hidden}
+def _metrics(coordinator: Coordinator) -> dict[str, Any]:
+    hidden = [name for name, view in coordinator.program.views.items() if view.hidden]
+    streams = {
+        name: found for name, found in coordinator.catalog.backend.stream_figures().items() if name not in hidden
+    }
     if not streams:
         return {}
-    late = {name: count for name in runtime.views() if (count := late_count(runtime, name))}
+    late = {name: count for name in coordinator.reader.views() if (count := late_count(coordinator, name))}
     return {"streams": streams, "late": late}

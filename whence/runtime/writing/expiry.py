@@ -1,12 +1,13 @@
 """Time, as the database sees it, the expiring that is part of every epoch, and the thread that sees to it by itself.
 
 Time never goes backwards: a clock that does is held still until it has caught up. The thread is a convenience for those
-who follow changes; every commit and every read lets go of what is due by itself. It holds the runtime only weakly and
+who follow changes; every commit and every read lets go of what is due by itself. It holds the database only weakly and
 is a daemon, so it keeps neither the database nor the process alive.
 """
 
 from __future__ import annotations
 
+import logging
 import math
 import queue
 import threading
@@ -19,12 +20,13 @@ from whence.engine.core.epoch import Epoch
 from whence.engine.core.lifetimes import NEVER, Lifetimes
 from whence.engine.core.operator import Batch
 from whence.model.codes import DAY, FIRST_DAY, LAST_DAY, Codes
-from whence.model.errors import WhenceError
+from whence.model.errors import StorageError, WhenceError
 from whence.runtime.writing.transaction import Transaction
 
 if TYPE_CHECKING:
-    from whence.runtime.writing.epochs import Epochs
+    from whence.runtime.coordinator import Coordinator
 
+log = logging.getLogger("whence")
 _SECOND = 1_000_000
 _LONGEST = 60.0  # seconds of sleep, since the clock may be set forward meanwhile
 BUSY = 0.05  # seconds until the next try when a writer is at work
@@ -62,8 +64,11 @@ class Clock:
 
 
 def gather(writes: Transaction, tables: Mapping[str, Lifetimes], number: int, now: int) -> Epoch:
-    """An epoch of what a transaction has written, and of what is due now in any table."""
-    deltas, refreshed = writes.deltas(), dict[str, Codes]()
+    """Return an epoch of what a transaction has written, and of what is due now in any table."""
+    deltas = writes.deltas()
+    if not tables:
+        return Epoch(number, now, deltas, {}, (), writes.source_positions)
+    refreshed: dict[str, Codes] = {}
     for name, lifetimes in tables.items():
         written = deltas.pop(name, None) or Batch.empty(lifetimes.width)
         again = writes.refreshed(name, written) if lifetimes.by_arrival else written.rows[:0]
@@ -72,7 +77,7 @@ def gather(writes: Transaction, tables: Mapping[str, Lifetimes], number: int, no
         delta = lifetimes.expire(written, again, now)
         if len(delta.ann):
             deltas[name] = delta
-    return Epoch(number, now, deltas, refreshed)
+    return Epoch(number, now, deltas, refreshed, (), writes.source_positions)
 
 
 def say_expired(error: BaseException, expired: Mapping[str, int]) -> None:
@@ -85,15 +90,106 @@ def say_expired(error: BaseException, expired: Mapping[str, int]) -> None:
         )
 
 
+class Expiry:
+    """Lets rows whose time is up leave a database: with every commit, and before a read, by `expire`, or by a thread in
+    epochs of their own."""
+
+    def __init__(self, coordinator: Coordinator) -> None:
+        self._coordinator = coordinator
+        self.error: Exception | None = None  # why what is due has not left; cleared by the next change
+        self._deadline = NEVER  # of the row that is due next
+        self._expirer: Expirer | None = None
+
+    def stop(self) -> None:
+        """End the thread."""
+        if self._expirer is not None:
+            self._expirer.stop()
+
+    def begin(self, writes: Transaction) -> None:
+        """Let a transaction see no row whose time is up, in whatever table."""
+        if self._is_due():
+            now = self._coordinator.clock.now()
+            for name, lifetimes in self._coordinator.catalog.backend.lifetimes.items():
+                if lifetimes.soonest <= now:
+                    writes.table(name)
+
+    def expire(self) -> int:
+        """Let the rows leave whose time is up; return how many did."""
+        coordinator = self._coordinator
+        with coordinator.writer:
+            if coordinator.open_transaction is not None:
+                raise WhenceError("expire cannot stand inside a transaction: its end expires what is due")
+        with coordinator.transaction() as writes:
+            pass
+        return writes.expired
+
+    def expire_due(self) -> bool:
+        """Expire what is due before a read; return False if a writer is at work, who will do it.
+
+        An error is kept, for a reader cannot help it, and until something changes there is no other try. The epoch may
+        not be stable yet: a reader waits for that in the end.
+        """
+        if self._deadline == NEVER or self.error is not None or not self._is_due():
+            return True
+        coordinator = self._coordinator
+        if coordinator.storage.read_only:
+            return True
+        if not coordinator.writer.acquire(blocking=False):
+            return False
+        try:
+            if coordinator.open_transaction is None and not coordinator.closed:
+                writes = coordinator.begin()
+                try:
+                    coordinator.commit(writes)
+                finally:
+                    coordinator.open_transaction = None
+        except Exception as error:
+            self.error = error
+            log.warning("rows whose time is up cannot leave: %s", error)
+        finally:
+            coordinator.writer.release()
+        return True
+
+    def expire_in_background(self, expirer: Expirer) -> float:
+        """Do one turn of the thread; return how many seconds it may sleep. A disk that refused may take it now."""
+        if isinstance(self.error, StorageError):
+            self.error = None
+        if not self.expire_due():
+            return BUSY
+        if isinstance(self.error, StorageError):
+            return REFUSED
+        coordinator = self._coordinator
+        with coordinator.state:
+            until = NEVER if self.error is not None else self._deadline
+            return expirer.sleep_until(until, coordinator.clock.now())
+
+    def _is_due(self) -> bool:
+        return self._deadline != NEVER and self._deadline <= self._coordinator.clock.now()
+
+    def look_ahead(self) -> None:
+        """Find the next deadline after tables, views or lifetimes have changed, and try again what could not expire."""
+        self.error = None
+        coordinator = self._coordinator
+        lifetimes = coordinator.catalog.backend.lifetimes
+        if not lifetimes and self._expirer is None:
+            self._deadline = NEVER
+            return
+        self._deadline = min((life.soonest for life in lifetimes.values()), default=NEVER)
+        if self._expirer is None and coordinator.clock.real and not coordinator.storage.read_only:
+            self._expirer = Expirer(self)
+        if self._expirer is not None:
+            self._expirer.expect(self._deadline)
+
+
 class Expirer:
     """A thread that sleeps until the next deadline."""
 
-    def __init__(self, runtime: Epochs) -> None:
+    def __init__(self, expiry: Expiry) -> None:
         # SimpleQueue may be put to from a weak reference's callback, whatever this thread is doing then.
         self._mail: queue.SimpleQueue[bool] = queue.SimpleQueue()
         self._until = NEVER
         mail = self._mail
-        self._runtime = weakref.ref(runtime, lambda _: mail.put(False))
+        self._expiry = weakref.ref(expiry, lambda _: mail.put(False))
         self._thread = threading.Thread(target=self._run, name="whence expiry", daemon=True)
         self._thread.start()
 
@@ -117,11 +213,11 @@ class Expirer:
     def _run(self) -> None:
         delay = 0.0
         while self._wait(delay):
-            runtime = self._runtime()
-            if runtime is None:
+            expiry = self._expiry()
+            if expiry is None:
                 return
-            delay = runtime.expire_in_background(self)
-            del runtime  # or it would live through the sleep
+            delay = expiry.expire_in_background(self)
+            del expiry  # or it would live through the sleep
 
     def _wait(self, seconds: float) -> bool:
         try:

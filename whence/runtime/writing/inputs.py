@@ -30,7 +30,7 @@ Raw = tuple[Codes, Codes]
 """Rows, and the sign of each."""
 
 
-def settle(
+def resolve_inputs(
     epoch: Epoch,
     raw: Mapping[str, Raw],
     tables: Mapping[str, Table],
@@ -38,8 +38,8 @@ def settle(
     lifetimes: Mapping[str, Lifetimes],
     dictionary: Dictionary,
 ) -> tuple[Epoch, dict[str, Unmatched]]:
-    """The epoch with the exact changes that raw rows make of the tables and their debts as they are; and how many
-    deletions of each table found nothing.
+    """Turn raw rows into exact changes of the tables and their debts as they are; return the epoch with them, and how
+    many deletions of each table found nothing.
 
     Tables whose exact changes are given are left as they are: what expired there is part of them.
     """
@@ -53,7 +53,6 @@ def settle(
         return WriteSet(table, relation, dictionary, due, scans[owed_name(name)].relation)
 
     given = {*epoch.deltas, *epoch.refreshed}
-    early = epoch.inputs.early if epoch.inputs is not None else {}
     writes, missed = Transaction(open_table), dict[str, Unmatched]()
     streams: dict[str, Batch] = {}
     for name, (rows, signs) in raw.items():
@@ -62,18 +61,17 @@ def settle(
         if tables[name].stream is not None:
             streams[name] = by_arrival(Batch(rows, signs, True))
             continue
-        missed[name] = writes.table(name).take(rows, signs, early.get(name, "ignore"))
+        missed[name] = writes.table(name).take(rows, signs, epoch.early.get(name, "ignore"))
     open_lifetimes = {name: life for name, life in lifetimes.items() if name not in given}
     found = gather(writes, open_lifetimes, epoch.number, epoch.time)
-    inputs = None if epoch.inputs is None else replace(epoch.inputs, pieces=())
     deltas = epoch.deltas | found.deltas | streams
-    return Epoch(epoch.number, epoch.time, deltas, epoch.refreshed | found.refreshed, inputs), missed
+    return replace(epoch, deltas=deltas, refreshed=epoch.refreshed | found.refreshed, sections=(), layout=""), missed
 
 
 def read_rows(epoch: Epoch, folder: Folder) -> dict[str, Raw]:
     """The raw rows of an epoch by table, in the order of its pieces."""
     found: dict[str, list[Raw]] = {}
-    for piece in epoch.inputs.pieces if epoch.inputs is not None else ():
+    for piece in epoch.sections:
         found.setdefault(piece.table, []).append(read_input(folder.disk, folder.path, piece))
     return {name: joined(parts) for name, parts in found.items()}
 

@@ -24,78 +24,87 @@ from whence.sql.bind import bind_predicate
 from whence.sql.parse import parse_one
 
 if TYPE_CHECKING:
-    from whence.runtime.embedded import Embedded
+    from whence.runtime.coordinator import Coordinator
 
 
 def matching(
-    pending: WriteSet | StreamWriteSet, where: Mapping[str, Any] | str | None, runtime: Embedded, key: Any = None
+    pending: WriteSet | StreamWriteSet, where: Mapping[str, Any] | str | None, coordinator: Coordinator, key: Any = None
 ) -> tuple[Codes, Codes]:
     """The distinct rows that match columns and values, SQL or a primary key, and how often each is there."""
     if key is not None and where is not None:
         raise DataError("give key=… or where=…, not both")
     table = _changed(pending).table
     if isinstance(where, str):
-        return selected(pending, condition_of(where, table, runtime), runtime)
+        return selected(pending, condition_of(where, table, coordinator), coordinator)
     if where is None and key is None:
         return _changed(pending).contents()
-    words = runtime.dictionary
-    return found(pending, by_values(where, table, words) if where is not None else by_key(key, table, words), runtime)
+    words = coordinator.dictionary
+    return found(
+        pending, by_values(where, table, words) if where is not None else by_key(key, table, words), coordinator
+    )
 
 
-def condition_of(where: str, table: Table, runtime: Embedded) -> Expr:
+def condition_of(where: str, table: Table, coordinator: Coordinator) -> Expr:
     """Bind a condition that is given as SQL."""
     name = exp.to_identifier(table.name, quoted=True).sql(dialect="duckdb")
     statement = parse_one(f"DELETE FROM {name} WHERE {where}")
     if not isinstance(statement, st.Delete) or statement.where is None:
         raise DataError(f"{where!r} is not a condition")
-    return bind_predicate(statement.where, table, runtime.program)
+    return bind_predicate(statement.where, table, coordinator.program)
 
 
 def found(
-    pending: WriteSet | StreamWriteSet, condition: Condition, runtime: Embedded, strict: bool = False
+    pending: WriteSet | StreamWriteSet, condition: Condition, coordinator: Coordinator, strict: bool = False
 ) -> tuple[Codes, Codes]:
     """The distinct rows that match a condition, and how often each is there."""
-    with runtime.looking():  # an index may be built, which readers must not do at the same time
+    with coordinator.looking():  # an index may be built, which readers must not do at the same time
         return condition.find(_changed(pending), strict)
 
 
-def selected(pending: WriteSet | StreamWriteSet, predicate: Expr, runtime: Embedded) -> tuple[Codes, Codes]:
+def selected(pending: WriteSet | StreamWriteSet, predicate: Expr, coordinator: Coordinator) -> tuple[Codes, Codes]:
     """The distinct rows for which a predicate is true, and how often each is there.
 
     Where the predicate says which values some columns have, rows are looked up by them instead of scanned."""
     predicate, keys = fold(predicate), None
     if (pins := pinned(predicate)) is not None:
-        keys = by_literals(pins, _changed(pending).table, runtime.dictionary)
-    rows, counts = _changed(pending).contents() if keys is None else found(pending, keys, runtime)
+        keys = by_literals(pins, _changed(pending).table, coordinator.dictionary)
+    rows, counts = _changed(pending).contents() if keys is None else found(pending, keys, coordinator)
     if not len(rows) or predicate == Lit(BOOLEAN, True):
         return rows, counts
-    keep = compile_expr(predicate, runtime.dictionary)(rows) == 1
+    keep = compile_expr(predicate, coordinator.dictionary)(rows) == 1
     return rows[keep], counts[keep]
 
 
 def delete(
-    pending: WriteSet | StreamWriteSet, parts: Iterable[Codes | Condition], runtime: Embedded, early: Early = "ignore"
+    pending: WriteSet | StreamWriteSet,
+    parts: Iterable[Codes | Condition],
+    coordinator: Coordinator,
+    early: Early = "ignore",
 ) -> int:
     """Delete whole rows, each once for each time it is given, and all rows that have some columns as given."""
     pending, count = _changed(pending, "deletes rows"), 0
     for part in parts:
         if isinstance(part, Condition):
             _check_not_held(early, pending.table)
-            count += pending.remove(*found(pending, part, runtime, early == "error"))
+            count += pending.remove(*found(pending, part, coordinator, early == "error"))
         else:
             count += pending.delete(part, early)
     return count
 
 
 def delete_where(
-    pending: WriteSet | StreamWriteSet, where: Mapping[str, Any] | str | None, key: Any, runtime: Embedded, early: Early
+    pending: WriteSet | StreamWriteSet,
+    where: Mapping[str, Any] | str | None,
+    key: Any,
+    coordinator: Coordinator,
+    early: Early,
 ) -> int:
     """Delete the rows that match a condition or have a primary key."""
-    pending, words, strict = _changed(pending, "deletes rows"), runtime.dictionary, early == "error"
+    pending, words, strict = _changed(pending, "deletes rows"), coordinator.dictionary, early == "error"
     _check_not_held(early, pending.table)
     if where is None and key is not None:
-        return pending.remove(*found(pending, by_key(key, pending.table, words), runtime, strict))
-    rows, counts = matching(pending, where, runtime, key)
+        return pending.remove(*found(pending, by_key(key, pending.table, words), coordinator, strict))
+    rows, counts = matching(pending, where, coordinator, key)
     if strict and not len(rows):
         raise MissingRowError(f"table {pending.table.name}: no row with {format_value(where)} to delete")
     return pending.remove(rows, counts)
@@ -107,9 +116,9 @@ def _check_not_held(early: Early, table: Table) -> None:
         raise DataError(f"table {table.name}: only whole rows can be held until they come, not keys or conditions")
 
 
-def read_deletions(given: Iterable[Any], table: Table, runtime: Embedded) -> Iterator[Codes | Condition]:
+def read_deletions(given: Iterable[Any], table: Table, coordinator: Coordinator) -> Iterator[Codes | Condition]:
     """Read what `delete` takes: rows of any kind, of which those with only some columns are conditions."""
-    return (part for some in given for part in deletions(some, table, runtime.dictionary))
+    return (part for some in given for part in deletions(some, table, coordinator.dictionary))
 
 
 def whole_rows(parts: Sequence[Codes | Condition]) -> Codes | None:
@@ -122,13 +131,13 @@ def update(
     pending: WriteSet | StreamWriteSet,
     values: Mapping[str, Any],
     where: Mapping[str, Any] | str | None,
-    runtime: Embedded,
+    coordinator: Coordinator,
     key: Any = None,
 ) -> int:
     """Set columns to constants in the rows that match; return how many did."""
     pending = _changed(pending, "updates rows")
-    rows, counts = matching(pending, where, runtime, key)
-    return pending.replace(rows, counts, new_values(rows, values, pending.table, runtime.dictionary))
+    rows, counts = matching(pending, where, coordinator, key)
+    return pending.replace(rows, counts, new_values(rows, values, pending.table, coordinator.dictionary))
 
 
 def _changed(pending: WriteSet | StreamWriteSet, what: str = "changes rows") -> WriteSet:

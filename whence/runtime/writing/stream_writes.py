@@ -96,13 +96,13 @@ class StreamWriteSet:
 
     # -- ending ------------------------------------------------------------------------------------------------------
 
-    def mark(self) -> int:
-        """Where the writes stand, for `back_to`."""
+    def savepoint(self) -> int:
+        """Return where the writes stand, for `rollback_to`."""
         return len(self._parts)
 
-    def back_to(self, mark: int) -> None:
-        """Forget the writes since a mark."""
-        del self._parts[mark:]
+    def rollback_to(self, savepoint: int) -> None:
+        """Forget the writes since a savepoint."""
+        del self._parts[savepoint:]
 
     @property
     def parts(self) -> list[tuple[int, Codes]]:

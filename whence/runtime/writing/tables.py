@@ -222,12 +222,12 @@ class WriteSet:
             check_not_null(new, table.schema, table.name)
         if not len(old):
             return 0
-        mark = self.mark()
+        savepoint = self.savepoint()
         self._add(old, -counts)
         if table.key:
             taken = self._at_keys(new)
             if len(taken) or len(_last_by_key(new, table.key)) != len(new):
-                self.back_to(mark)
+                self.rollback_to(savepoint)
                 what = to_tuples((taken if len(taken) else new)[:1], table.schema, self._dictionary)[0]
                 raise DataError(f"table {table.name}: the update gives two rows one primary key: {format_value(what)}")
         self._put(new, counts)
@@ -356,16 +356,16 @@ class WriteSet:
 
     # -- ending ------------------------------------------------------------------------------------------------------
 
-    def mark(self) -> int:
-        """Where the writes stand, for `back_to`."""
+    def savepoint(self) -> int:
+        """Return where the writes stand, for `rollback_to`."""
         return len(self._parts)
 
-    def back_to(self, mark: int) -> None:
-        """Forget the writes since a mark."""
-        mark = max(mark, self._begin)
-        if mark < self._absorbed:
+    def rollback_to(self, savepoint: int) -> None:
+        """Forget the writes since a savepoint."""
+        savepoint = max(savepoint, self._begin)
+        if savepoint < self._absorbed:
             self._overlay = None
-        del self._parts[mark:]
+        del self._parts[savepoint:]
 
     def batch(self) -> Batch:
         """All writes as one batch."""

@@ -1,12 +1,12 @@
 """A transaction: writes to any tables that become one epoch, all of them or none.
 
 A transaction inside a transaction joins it: its writes are committed by the outer one, and if it fails on its own they
-alone are forgotten. Nothing here touches the committed state; that is the runtime's `commit`.
+alone are forgotten. Nothing here touches the committed state; that is `Coordinator.commit`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import numpy as np
@@ -17,19 +17,19 @@ from whence.plan.algebra.program import is_owed, owed_name
 from whence.runtime.writing.stream_writes import StreamWriteSet, number_all
 from whence.runtime.writing.tables import WriteSet
 
-Mark = dict[str, int]
+Savepoint = dict[str, int]
 
 
 class Transaction:
     """The pending writes of one writer, by table."""
 
-    __slots__ = ("_open", "_pending", "depth", "expired")
+    __slots__ = ("_open", "_pending", "expired", "source_positions")
 
     def __init__(self, open_table: Callable[[str], WriteSet | StreamWriteSet]) -> None:
         self._open = open_table
         self._pending: dict[str, WriteSet | StreamWriteSet] = {}
-        self.depth = 0
         self.expired = 0  # rows whose time was up when it was committed
+        self.source_positions: Mapping[str, int] = {}  # how far sources have come with it, and promises of streams
 
     def table(self, name: str) -> WriteSet | StreamWriteSet:
         """The table as this transaction sees it."""
@@ -49,15 +49,16 @@ class Transaction:
     def contents(self, name: str) -> Batch | None:
         """The rows of a table as this transaction sees it; None if it has written nothing there."""
         pending = self._pending.get(name)
-        return Batch(*pending.contents()) if pending is not None and pending.mark() else None
+        return Batch(*pending.contents()) if pending is not None and pending.savepoint() else None
 
-    def mark(self) -> Mark:
-        return {name: pending.mark() for name, pending in self._pending.items()}
+    def savepoint(self) -> Savepoint:
+        """Return where the writes stand, for `rollback_to`."""
+        return {name: pending.savepoint() for name, pending in self._pending.items()}
 
-    def back_to(self, mark: Mark) -> None:
-        """Forget the writes since a mark."""
+    def rollback_to(self, savepoint: Savepoint) -> None:
+        """Forget the writes since a savepoint."""
         for name, pending in self._pending.items():
-            pending.back_to(mark.get(name, 0))
+            pending.rollback_to(savepoint.get(name, 0))
 
     def deltas(self) -> dict[str, Batch]:
         """What each table changes by, consolidated, and the rows of each stream in their order; tables that do not

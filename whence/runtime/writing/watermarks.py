@@ -11,52 +11,52 @@ from whence.model.errors import CatalogError, DataError, WhenceError
 from whence.sql.position import did_you_mean
 
 if TYPE_CHECKING:
-    from whence.runtime.embedded import Embedded
+    from whence.runtime.coordinator import Coordinator
 
 
-def advance(runtime: Embedded, streams: str | Sequence[str], value: Any, on: str | None) -> None:
+def advance(coordinator: Coordinator, streams: str | Sequence[str], value: Any, on: str | None) -> None:
     """Promise that no row of some streams with a smaller value of a column is to come."""
-    names = _streams(runtime, streams)
-    columns = {name: _column(runtime, name, on) for name in names}
-    types = {runtime.program.tables[name].schema.types[column] for name, column in columns.items()}
+    names = _streams(coordinator, streams)
+    columns = {name: _column(coordinator, name, on) for name in names}
+    types = {coordinator.program.tables[name].schema.types[column] for name, column in columns.items()}
     if len(types) > 1:
         raise DataError(f"the columns of {', '.join(names)} are of different types; advance one stream at a time")
-    bound = encode_value(value, types.pop(), runtime.dictionary)
+    bound = encode_value(value, types.pop(), coordinator.dictionary)
     if bound == NULL:
         raise DataError("a stream advances to a value, not to NULL")
-    _make(runtime, columns, bound)
+    _make(coordinator, columns, bound)
 
 
-def flush(runtime: Embedded, streams: str | Sequence[str] | None) -> None:
+def flush(coordinator: Coordinator, streams: str | Sequence[str] | None) -> None:
     """Close every window that has rows of some streams, or of all."""
-    every = [name for name, table in runtime.program.tables.items() if table.stream is not None]
-    _make(runtime, dict.fromkeys(every if streams is None else _streams(runtime, streams), 0), None)
+    every = [name for name, table in coordinator.program.tables.items() if table.stream is not None]
+    _make(coordinator, dict.fromkeys(every if streams is None else _streams(coordinator, streams), 0), None)
 
 
-def _make(runtime: Embedded, columns: dict[str, int], bound: int | None) -> None:
-    if runtime.is_writing:
+def _make(coordinator: Coordinator, columns: dict[str, int], bound: int | None) -> None:
+    if coordinator.is_writing:
         raise WhenceError("advance and flush are epochs of their own: they cannot stand inside a transaction")
     if columns:
-        with runtime.transaction():
-            runtime.promised = Promise(columns, bound, runtime.catalog.flow.last_at + 1)
+        with coordinator.transaction() as writes:
+            writes.source_positions = Promise(columns, bound, coordinator.catalog.flow.last_at + 1).marks()
 
 
-def _streams(runtime: Embedded, streams: str | Sequence[str]) -> list[str]:
+def _streams(coordinator: Coordinator, streams: str | Sequence[str]) -> list[str]:
     names = [streams] if isinstance(streams, str) else list(streams)
     for name in names:
-        if runtime.table_of(name).stream is None:
+        if coordinator.table_of(name).stream is None:
             raise CatalogError(f'"{name}" is a table: only streams have watermarks')
     return names
 
 
-def _column(runtime: Embedded, name: str, on: str | None) -> int:
+def _column(coordinator: Coordinator, name: str, on: str | None) -> int:
     """The column of a stream that is meant: the one that windows and sorts over it go by, unless it is named."""
-    schema = runtime.program.tables[name].schema
+    schema = coordinator.program.tables[name].schema
     if on is not None:
         if on not in schema.names:
             raise CatalogError(f'stream "{name}" has no column "{on}"{did_you_mean(on, schema.names)}')
         return schema.names.index(on)
-    order = runtime.catalog.flow.order
+    order = coordinator.catalog.flow.order
     used = [c for c in range(len(schema)) if any(reaches(Promise({name: c}, 0, 0), op) for op in order)]
     if len(used) == 1:
         return used[0]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 class ArrivalCounter:
     """Of one stream: the tid that the next row gets, and the `$at` of the last, or of a promise.
 
-    >>> numbers = ArrivalCounter(); numbers.note(3, 7); numbers
+    >>> arrivals = ArrivalCounter(); arrivals.note(3, 7); arrivals
     ArrivalCounter(next=4, last_at=7)
     """
 
@@ -17,6 +17,6 @@ class ArrivalCounter:
     last_at: int = 0
 
     def note(self, count: int, last_at: int) -> None:
-        """So many rows have come, the last one then."""
+        """Count rows that have come, the last one at `last_at`."""
         self.next += count
         self.last_at = last_at

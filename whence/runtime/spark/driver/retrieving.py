@@ -22,7 +22,7 @@ from whence.model.codes import Codes
 from whence.runtime.durable.uniting import in_order, stream_image
 
 if TYPE_CHECKING:
-    from whence.runtime.spark.driver.catalog import ShardedCatalog
+    from whence.runtime.spark.driver.partitioned_backend import PartitionedBackend
 
 
 @dataclass
@@ -62,7 +62,7 @@ class Whole:
 class PartitionedSite(Site):
     """The streams of a partitioned database at one epoch. Operators are those of a partition without rows."""
 
-    catalog: ShardedCatalog | None = None
+    backend: PartitionedBackend | None = None
     _wholes: dict[str, Whole] = field(default_factory=dict)
 
     def kept(self, name: str) -> ConnectionPoint:
@@ -75,14 +75,14 @@ class PartitionedSite(Site):
         return self._wholes[name]
 
     def behind_elsewhere(self, view: str, wanted: Codes, source: str | None) -> dict[str, Ragged]:
-        assert self.catalog is not None
+        assert self.backend is not None
         whole = self.whole(view)
         whole.kept.at(wanted)  # or it is an error
         places = wanted - whole.kept.first
         home = whole.home[places]
         there = {int(p): np.flatnonzero(home == p) for p in np.unique(home)}
         calls = {p: ("backward_tids", (view, source, whole.local[places[at]])) for p, at in there.items()}
-        answers: dict[int, dict[str, Ragged]] = self.catalog.crew.ask(calls)
+        answers: dict[int, dict[str, Ragged]] = self.backend.runner.ask(calls)
         back = np.argsort(np.concatenate([np.empty(0, np.int64), *there.values()]), kind="stable")
         traces = self.traces(view)
         named = traces.sources if traces is not None else tuple(s for s in self.upstream(view) if self.is_stream(s))
@@ -93,21 +93,21 @@ class PartitionedSite(Site):
         return found
 
     def reached_elsewhere(self, view: str, source: str, tid: int) -> Codes:
-        assert self.catalog is not None
+        assert self.backend is not None
         inputs, whole = self.whole(source), self.whole(view)
         inputs.kept.at(np.array([tid]))  # or it is an error
         place = tid - inputs.kept.first
         home, local = int(inputs.home[place]), int(inputs.local[place])
-        found = self.catalog.crew.ask({home: ("forward_tids", (view, source, local))})[home]
+        found = self.backend.runner.ask({home: ("forward_tids", (view, source, local))})[home]
         tids = whole.here(home, found)
         return tids[tids >= whole.kept.first]
 
     def _put_together(self, name: str) -> Whole:
-        assert self.catalog is not None
-        flow, dist = self.catalog.flow, self.catalog.dist(name)
-        base = flow.numbers.get(name)
-        homes = range(1) if dist.kind in ("all", "one") else range(self.catalog.crew.partitions)
-        shares: dict[int, StreamPartition] = self.catalog.crew.ask(dict.fromkeys(homes, ("share", (name,))))
+        assert self.backend is not None
+        flow, dist = self.backend.flow, self.backend.dist(name)
+        base = flow.arrivals.get(name)
+        homes = range(1) if dist.kind in ("all", "one") else range(self.backend.runner.partitions)
+        shares: dict[int, StreamPartition] = self.backend.runner.ask(dict.fromkeys(homes, ("share", (name,))))
         parts = [shares[p] for p in homes]
         order = in_order(parts)
         rows = np.concatenate([part.rows for part in parts])[order]

@@ -17,12 +17,13 @@ from whence.connect import files
 from whence.connect.files import Reject
 from whence.connect.rejects import SCHEMA, TABLE, OnError, as_rows, report
 from whence.connect.rows import Missing, check_columns, encode, folded
+from whence.engine.core.operator import Batch
 from whence.model.codes import Codes, Interval
 from whence.model.errors import WhenceError
 from whence.model.paths import local_path
 from whence.model.types import Kind, Schema
 from whence.plan.algebra.program import Table
-from whence.runtime.spark.frames.routing import RawRows, route_frame
+from whence.runtime.spark.frames.routing import route_frame
 from whence.runtime.writing.tables import Early
 
 SMALL = 1_000_000
@@ -64,7 +65,7 @@ def to_arrow(df: Any) -> pa.Table:
 
 
 def write(
-    runtime: Any,
+    coordinator: Any,
     table: str,
     df: Any,
     *,
@@ -86,15 +87,15 @@ def write(
     check(df)
     if df.isStreaming:
         raise WhenceError(f"this DataFrame is a stream: attach it to {table}")
-    known = runtime.table_of(table)
+    known = coordinator.table_of(table)
     df, keyed = _with_columns(df, known, missing, [op or ""]), bool(known.key)
-    df, routing = with_corrupt_records(df, f"a DataFrame for {table}"), runtime.routing()
+    df, routing = with_corrupt_records(df, f"a DataFrame for {table}"), coordinator.driver.routing()
     found = route_frame(
-        df, table, routing, runtime.dictionary, op=op, sign=sign, keyed=keyed, strict=strict, on_error=on_error
+        df, table, routing, coordinator.dictionary, op=op, sign=sign, keyed=keyed, strict=strict, on_error=on_error
     )
     refused = numbered(df.sparkSession, found.rejects)
     if found.rows or refused:
-        runtime.ingest({table: found.parts, **reject_parts(runtime, refused, table, None)}, {}, early)
+        coordinator.driver.ingest({table: found.parts, **reject_parts(coordinator, refused, table, None)}, {}, early)
     report(f"table {table}", found.skipped, refused, on_error)
     return found.rows
 
@@ -120,15 +121,15 @@ def _with_columns(df: Any, table: Table, missing: Missing, beside: Sequence[str]
     return df.withColumns({name: F.lit(None) for name in lacking})
 
 
-def reject_parts(runtime: Any, refused: Sequence[Reject], source: str, batch: int | None) -> dict[str, list[RawRows]]:
+def reject_parts(coordinator: Any, refused: Sequence[Reject], source: str, batch: int | None) -> dict[str, list[Batch]]:
     """Return rejected records as what an epoch takes in."""
     if not refused:
         return {}
-    rows = encode(as_rows(refused, source, batch), SCHEMA, runtime.dictionary, TABLE)
-    return {TABLE: [RawRows(rows, np.ones(len(rows), np.int64))]}
+    rows = encode(as_rows(refused, source, batch), SCHEMA, coordinator.dictionary, TABLE)
+    return {TABLE: [Batch(rows, np.ones(len(rows), np.int64))]}
 
 
-def to_spark(runtime: Any, name: str, folder: str | Path | None = None) -> Any:
+def to_spark(coordinator: Any, name: str, folder: str | Path | None = None) -> Any:
     """Return a table or view as of now as a DataFrame.
 
     With `folder` it is written there as Parquet whatever its size, and is the caller's to remove. An INTERVAL comes out
@@ -136,19 +137,15 @@ def to_spark(runtime: Any, name: str, folder: str | Path | None = None) -> Any:
     """
     from whence.runtime.spark.session.errors import jvm_errors
 
-    export = getattr(runtime, "export_parts", None)
     folder = None if folder is None else local_path(folder)
-    large = folder is not None or runtime.size(name) > SMALL
+    large = folder is not None or coordinator.reader.size(name) > SMALL
     with jvm_errors(f"reading {name}"):
-        if large and callable(export):
-            written = export(name, folder)
-            return runtime.spark.read.schema(spark_schema(runtime.schema(name))).parquet(str(written))
-        _, table = runtime.read_arrow(name)
-        if folder is None:
-            return frame(runtime.spark, table, runtime.schema(name))
-        folder.mkdir(parents=True, exist_ok=True)
-        files.write(plain(table), folder / "part-0.parquet")
-        return runtime.spark.read.schema(spark_schema(runtime.schema(name))).parquet(str(folder))
+        if large:
+            written = coordinator.driver.export_parts(name, folder)
+            return coordinator.driver.spark.read.schema(spark_schema(coordinator.reader.schema(name))).parquet(
+                str(written)
+            )
+        return frame(coordinator.driver.spark, coordinator.reader.read_arrow(name)[1], coordinator.reader.schema(name))
 
 
 def spark_schema(schema: Schema) -> Any:

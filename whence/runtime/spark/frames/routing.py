@@ -30,6 +30,7 @@ from whence.connect.files import Reject
 from whence.connect.reading import UnreadableError, read_texts
 from whence.connect.rejects import LONGEST, MOST, OnError, isolate, reason, record_of, too_many
 from whence.engine.core.epoch import InputSection
+from whence.engine.core.operator import Batch
 from whence.engine.exchange.kernels.routing import route, split
 from whence.model.codes import Codes, Dictionary
 from whence.model.errors import DataError, StorageError
@@ -80,15 +81,8 @@ class Routing:
     streams: frozenset[str] = frozenset()  # the tables that are streams
 
 
-@dataclass(frozen=True)
-class RawRows:
-    """Rows with their signs, in the order in which they came."""
-
-    rows: Codes
-    signs: Codes
-
-
-Part = RawRows | InputSection
+Part = Batch | InputSection
+"""Rows with their signs, in the order in which they came: here, or in a file."""
 
 
 @dataclass(frozen=True)
@@ -451,7 +445,7 @@ class Task:
         if kind == "rows":
             batches = pa.ipc.open_stream(data).read_all().to_batches()
             rows, signs, skipped, rejects = self.encode(batches, dictionary)
-            return Section(len(rows), (RawRows(rows, signs),)), skipped, rejects
+            return Section(len(rows), (Batch(rows, signs),)), skipped, rejects
         pieces = tuple(InputSection(*fields) for fields in json.loads(data))
         return Section(sum(piece.rows for piece in pieces), pieces), 0, []
 

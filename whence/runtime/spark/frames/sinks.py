@@ -55,25 +55,25 @@ _SPEC = {"format", "path", "mode", "options", "partitionBy", "table"}
 class Sink:
     """A view whose changes are passed to a writer. Made by `changes_to`."""
 
-    def __init__(self, runtime: Any, view: str, writer: Writer, name: str) -> None:
+    def __init__(self, coordinator: Any, view: str, writer: Writer, name: str) -> None:
         self.view, self.name = view, name
-        self._runtime, self._writer = runtime, writer
+        self._coordinator, self._writer = coordinator, writer
         self._disk = Disk()
-        self._path = Path(runtime.routing().folder) / STREAMS / f"{name}.sink"
+        self._path = Path(coordinator.driver.routing().folder) / STREAMS / f"{name}.sink"
         self._waiting: deque[tuple[int, Codes, Codes]] = deque()
-        self.schema: Schema = runtime.schema(view)
-        self.definition = definition_of(runtime.program, view)
+        self.schema: Schema = coordinator.reader.schema(view)
+        self.definition = definition_of(coordinator.program, view)
         self._followed: str | None = None  # the definition that it had followed when it was last made
         self.delivered = self._read()
         self.error: WhenceError | None = None
 
     def begin(self, start: Literal["now", "snapshot"]) -> None:
         """Pass on what the sink has missed, and from now on every epoch's change."""
-        runtime = self._runtime
-        with runtime.reading():
-            epoch = runtime.epoch
+        coordinator = self._coordinator
+        with coordinator.reading():
+            epoch = coordinator.epoch
             if self.delivered is None:
-                rows, counts = runtime.contents(self.view) if start == "snapshot" else (None, None)
+                rows, counts = coordinator.reader.contents(self.view) if start == "snapshot" else (None, None)
             elif self.delivered < epoch:
                 rows, counts = self._changes_since(self.delivered)
             elif self.delivered > epoch:
@@ -83,8 +83,8 @@ class Sink:
                 )
             else:
                 rows = counts = None
-                self._check_followed(runtime.program)
-            runtime.after_epoch.append(self)
+                self._check_followed(coordinator.program)
+            coordinator.sinks.append(self)
         try:
             self._take(epoch, rows, counts)
         except BaseException:
@@ -93,17 +93,17 @@ class Sink:
 
     def _changes_since(self, since: int) -> tuple[Codes, Codes]:
         """Return the difference between then and now. Called during a read."""
-        runtime = self._runtime
-        if since not in runtime.retained:
+        coordinator = self._coordinator
+        if since not in coordinator.retained:
             raise WhenceError(
                 f"sink {self.name}: what changed since epoch {since}, the last that was handed over, is not known any "
                 "more: open the database with retain=1 or more; to start again, give the sink another name="
             )
-        past = runtime.at(since)
+        past = coordinator.at(since)
         with past.reading():
             self._check_followed(past.program)
             before = Contents.of(past, self.view)
-        now = Contents(self.schema, runtime.is_stream(self.view), *runtime.contents(self.view))
+        now = Contents(self.schema, coordinator.reader.is_stream(self.view), *coordinator.reader.contents(self.view))
         if now.stream and self._followed not in (None, self.definition):
             raise WhenceError(self._refusal("was replaced and is a stream, which takes nothing back"))
         change = now.since(before)
@@ -125,7 +125,7 @@ class Sink:
 
     def redefine(self) -> None:
         """Follow the present definition of the view; pass on its difference to the last one next."""
-        self.definition = definition_of(self._runtime.program, self.view)
+        self.definition = definition_of(self._coordinator.program, self.view)
 
     def end(self, why: str) -> None:
         """Pass on nothing more, for a reason that is kept in `error`."""
@@ -137,7 +137,9 @@ class Sink:
         """Write the changes of a committed epoch."""
         change = changes.get(self.view)
         if change is not None:
-            change = self._runtime.visible(self.view, change)  # of copies in several partitions one may come, one go
+            change = self._coordinator.reader.visible(
+                self.view, change
+            )  # of copies in several partitions one may come, one go
         if change is None or not len(change.rows):
             self._take(epoch, None, None)
         else:
@@ -155,10 +157,10 @@ class Sink:
     def _deliver(self, epoch: int, rows: Codes, counts: Codes) -> None:
         from whence.runtime.spark.session.errors import FOREIGN, translate_error
 
-        runtime = self._runtime
-        runtime.sync()  # no sink may see an epoch that a crash could undo
+        coordinator = self._coordinator
+        coordinator.sync()  # no sink may see an epoch that a crash could undo
         try:
-            df = changes_frame(runtime.spark, rows, counts, self.schema, runtime.dictionary, epoch)
+            df = changes_frame(coordinator.driver.spark, rows, counts, self.schema, coordinator.dictionary, epoch)
             self._writer(df, epoch)
         except Exception as error:
             cause = translate_error(error) if isinstance(error, FOREIGN) else error
@@ -171,7 +173,7 @@ class Sink:
         self._note(epoch, stable=True)
 
     def _read(self) -> int | None:
-        known: int | None = self._runtime.marks.get(f"sink:{self.name}")
+        known: int | None = self._coordinator.source_positions.get(f"sink:{self.name}")
         if self._path.exists():
             try:
                 content = json.loads(self._disk.read(self._path))
@@ -201,19 +203,19 @@ class Sink:
                 new.write_bytes(content)
                 os.replace(new, self._path)
         self.delivered = epoch
-        self._runtime.marks[f"sink:{self.name}"] = epoch
+        self._coordinator.source_positions[f"sink:{self.name}"] = epoch
 
     def stop(self) -> None:
         """Stop the sink; a sink of this name goes on from here."""
-        if self in self._runtime.after_epoch:
-            self._runtime.after_epoch.remove(self)
+        if self in self._coordinator.sinks:
+            self._coordinator.sinks.remove(self)
 
     def __repr__(self) -> str:
         return f"<whence sink {self.name}: changes of {self.view}, delivered up to epoch {self.delivered}>"
 
 
 def changes_to(
-    runtime: Any,
+    coordinator: Any,
     view: str,
     writer: Writer | Mapping[str, Any],
     *,
@@ -227,7 +229,7 @@ def changes_to(
     name    what the place it has come to is kept by, so the same in every run; else the view's name
     start   for a sink that is new: "now", or "snapshot", then the present rows are its first change
     """
-    runtime.schema(view)  # or it is an error
+    coordinator.reader.schema(view)  # or it is an error
     name = name or view
     if not re.fullmatch(r"[A-Za-z0-9_-]{1,100}", name):
         raise WhenceError(
@@ -235,9 +237,9 @@ def changes_to(
         )
     if start not in ("now", "snapshot"):
         raise WhenceError(f"start is 'now' or 'snapshot', not {start!r:.100}")
-    if any(isinstance(hook, Sink) and hook.name == name for hook in runtime.after_epoch):
+    if any(isinstance(hook, Sink) and hook.name == name for hook in coordinator.sinks):
         raise WhenceError(f"there is a sink {name} already: give this one another name=")
-    sink = Sink(runtime, view, writer if callable(writer) else _by(writer), name)
+    sink = Sink(coordinator, view, writer if callable(writer) else _by(writer), name)
     sink.begin(start)
     return sink
 

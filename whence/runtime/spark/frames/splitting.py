@@ -30,8 +30,9 @@ from typing import Any
 import numpy as np
 
 from whence.engine.core.epoch import InputSection
+from whence.engine.core.operator import Batch
 from whence.model.errors import StorageError
-from whence.runtime.spark.frames.routing import Part, RawRows, Routed, Routing, Section, by_partition, counted
+from whence.runtime.spark.frames.routing import Part, Routed, Routing, Section, by_partition, counted
 from whence.state.disk import Disk, storage_errors
 from whence.state.inputs import read_input, write_input
 from whence.state.manifest import INPUTS, STREAMS
@@ -61,7 +62,7 @@ class Split:
             _link(self.folder / file, self.database / INPUTS / file)
         if self.routed == _how(routing, self.table):
             return list(pieces)
-        read = [RawRows(*read_input(Disk(), self.database, piece)) for piece in pieces]  # partitions have changed
+        read = [Batch(*read_input(Disk(), self.database, piece)) for piece in pieces]  # partitions have changed
         if self.table in routing.streams:
             read = _in_order(read, pieces)
         for file in {piece.file for piece in pieces}:
@@ -135,9 +136,9 @@ def _how(routing: Routing, table: str) -> str:
 
 def _move_pieces(section: Section, split: Split, routing: Routing, disk: Disk, name: str) -> Sequence[InputSection]:
     """Move the pieces of a section to files of the plan's folder."""
-    raw = [part for part in section.parts if isinstance(part, RawRows)]
+    raw = [part for part in section.parts if isinstance(part, Batch)]
     if raw:
-        rows, signs = np.concatenate([p.rows for p in raw]), np.concatenate([p.signs for p in raw])
+        rows, signs = np.concatenate([p.rows for p in raw]), np.concatenate([p.ann for p in raw])
         if split.table in routing.streams:
             rows = counted(rows)
         name = f"{split.name}-{split.batch}-{routing.nonce}-{name}"  # it is linked to by this name
@@ -148,13 +149,13 @@ def _move_pieces(section: Section, split: Split, routing: Routing, disk: Disk, n
     return pieces
 
 
-def _in_order(read: Sequence[RawRows], pieces: Sequence[InputSection]) -> list[RawRows]:
+def _in_order(read: Sequence[Batch], pieces: Sequence[InputSection]) -> list[Batch]:
     """Sort the rows of a stream as each file had them before they were routed."""
     found = []
     for file in dict.fromkeys(piece.file for piece in pieces):
         parts = [part for part, piece in zip(read, pieces, strict=True) if piece.file == file]
-        rows, signs = np.concatenate([p.rows for p in parts]), np.concatenate([p.signs for p in parts])
-        found.append(RawRows(np.ascontiguousarray(rows[np.argsort(rows[:, -1]), :-1]), signs))
+        rows, signs = np.concatenate([p.rows for p in parts]), np.concatenate([p.ann for p in parts])
+        found.append(Batch(np.ascontiguousarray(rows[np.argsort(rows[:, -1]), :-1]), signs))
     return found
 
 

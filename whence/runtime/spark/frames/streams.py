@@ -70,8 +70,8 @@ class AttachedStream:
 class AttachedStreams:
     """The streams of one database on Spark, attached and running."""
 
-    def __init__(self, runtime: Any) -> None:
-        self._runtime = runtime
+    def __init__(self, coordinator: Any) -> None:
+        self._coordinator = coordinator
         self._sources: dict[str, AttachedStream] = {}
         self.running: Running | None = None
 
@@ -107,7 +107,7 @@ class AttachedStreams:
         missing             with format "json", members that a row to insert does not have: "error", or "null"
         """
         table = table.lower()
-        known = self._runtime.program.tables
+        known = self._coordinator.program.tables
         if table not in known:
             raise CatalogError(f'there is no table "{table:.100}"{did_you_mean(table, known)}')
         name = name or table
@@ -131,7 +131,7 @@ class AttachedStreams:
         if on_error == "reject":
             from whence.runtime.statements import ensure_rejects
 
-            ensure_rejects(self._runtime)
+            ensure_rejects(self._coordinator)
         self._sources[name] = source
         return name
 
@@ -141,7 +141,7 @@ class AttachedStreams:
         from whence.runtime.spark.frames.corrupt import with_corrupt_records
         from whence.runtime.spark.session.errors import jvm_errors
 
-        table, op = self._runtime.table_of(source.table), source.op
+        table, op = self._coordinator.table_of(source.table), source.op
         with jvm_errors(f"attaching {source.name}"):
             df = with_corrupt_records(source.df, f"stream {source.name}")
             fields = df.schema.fields
@@ -192,7 +192,7 @@ class AttachedStreams:
         if self.running is not None and self.running.isActive:
             raise WhenceError("streams are running: stop them first")
         how = _trigger(trigger)
-        self.running = Running(self._runtime, list(self._sources.values()), how, checkpoint, max_rows_per_epoch)
+        self.running = Running(self._coordinator, list(self._sources.values()), how, checkpoint, max_rows_per_epoch)
         return self.running
 
     def close(self) -> None:
@@ -229,7 +229,7 @@ class Flow:
     """A running source: Spark calls it with each batch."""
 
     source: AttachedStream
-    runtime: Any
+    coordinator: Any
     max_rows: int
     failed: Callable[[], None]
     report: Callable[[dict[str, Any]], None]
@@ -265,10 +265,10 @@ class Flow:
     def _take(self, df: Any, batch: int) -> None:
         from whence.runtime.spark.frames.lines import numbered
 
-        source, runtime, name = self.source, self.runtime, self.source.name
-        begin, mark = time.perf_counter(), runtime.marks.get(name, -1)
+        source, coordinator, name = self.source, self.coordinator, self.source.name
+        begin, mark = time.perf_counter(), coordinator.source_positions.get(name, -1)
         identity = uuid.UUID(str(self.query.id)).int >> 66  # 62 bits are enough, and are an integer anywhere
-        whose = runtime.marks.get(f"{name}#id", identity)
+        whose = coordinator.source_positions.get(f"{name}#id", identity)
         if whose != identity or batch < mark:
             raise WhenceError(
                 f"stream {name}: its checkpoint is at batch {batch}, but {mark + 1} batches are committed: "
@@ -276,21 +276,25 @@ class Flow:
             )
         if batch <= mark:
             return
-        routing: Routing = runtime.routing()
+        routing: Routing = coordinator.driver.routing()
         identified = {f"{name}#id": identity}
-        done = runtime.marks.get(f"{name}#done", 0) if runtime.marks.get(f"{name}#batch") == batch else 0
+        done = (
+            coordinator.source_positions.get(f"{name}#done", 0)
+            if coordinator.source_positions.get(f"{name}#batch") == batch
+            else 0
+        )
         rejects: dict[str, Any] = {}  # with the first epoch of a batch
         if done:
             split = splitting.resumed(Path(routing.folder), name, batch)
         else:
-            table = runtime.program.tables.get(source.table)
+            table = coordinator.program.tables.get(source.table)
             if table is None:
                 raise CatalogError(f'stream {name}: there is no table "{source.table}" any more')
             found = route_frame(
                 df,
                 source.table,
                 routing,
-                runtime.dictionary,
+                coordinator.dictionary,
                 op=source.op,
                 keyed=bool(table.key),
                 strict=False,  # seen to when it was attached
@@ -305,9 +309,9 @@ class Flow:
             report(f"stream {name}, batch {batch}", found.skipped, refused, source.on_error)
             if not found.rows and not refused:
                 return
-            rejects = frames.reject_parts(runtime, refused, name, batch)
+            rejects = frames.reject_parts(coordinator, refused, name, batch)
             if found.rows <= self.max_rows:
-                epoch = runtime.ingest(
+                epoch = coordinator.driver.ingest(
                     {source.table: found.parts, **rejects}, {name: batch, **identified}, source.early
                 )
                 self._tell(epoch, batch, found.rows, begin)
@@ -317,16 +321,15 @@ class Flow:
         for number in range(done, last + 1):
             self._go_on()
             marks = {name: batch} if number == last else {f"{name}#batch": batch, f"{name}#done": number + 1}
-            parts = {source.table: split.parts(number, runtime.routing()), **(rejects if not number else {})}
-            epoch = runtime.ingest(parts, {**marks, **identified}, source.early)
+            parts = {source.table: split.parts(number, coordinator.driver.routing()), **(rejects if not number else {})}
+            epoch = coordinator.driver.ingest(parts, {**marks, **identified}, source.early)
             self._tell(epoch, batch, split.rows(number), begin)
             begin = time.perf_counter()
         split.drop()
 
     def _tell(self, epoch: int, batch: int, rows: int, begin: float) -> None:
         seconds = time.perf_counter() - begin
-        progress = getattr(self.runtime, "progress", None)  # what the runtime says of its last epoch
-        counters = dict(progress()) if callable(progress) else {}
+        counters = self.coordinator.driver.progress()
         if "seconds" in counters:
             counters["run_seconds"] = counters.pop("seconds")  # without reading the source and writing the log
         self.report(
@@ -355,7 +358,7 @@ class Running:
 
     def __init__(
         self,
-        runtime: Any,
+        coordinator: Any,
         sources: list[AttachedStream],
         trigger: dict[str, Any],
         checkpoint: str | Path | None,
@@ -363,18 +366,20 @@ class Running:
     ) -> None:
         from whence.runtime.spark.session.errors import jvm_errors
 
-        self._runtime, self._trigger = runtime, trigger
+        self._coordinator, self._trigger = coordinator, trigger
         self._recent: deque[dict[str, Any]] = deque(maxlen=_RECENT)
         self._flows: list[Flow] = []
         self._helper: threading.Thread | None = None
-        routing = runtime.routing()
+        routing = coordinator.driver.routing()
         base = spark_path(checkpoint) if checkpoint is not None else str(Path(routing.folder) / STREAMS)
         for source in sources:
-            if runtime.marks.get(f"{source.name}#batch", -1) <= runtime.marks.get(source.name, -1):
+            if coordinator.source_positions.get(f"{source.name}#batch", -1) <= coordinator.source_positions.get(
+                source.name, -1
+            ):
                 splitting.forget(Path(routing.folder), source.name)  # of a batch that is in, or was never begun
         try:
             for source in sources:
-                flow = Flow(source, runtime, source.max_rows or max_rows, self._stop_soon, self._recent.append)
+                flow = Flow(source, coordinator, source.max_rows or max_rows, self._stop_soon, self._recent.append)
                 with jvm_errors(f"starting stream {source.name}"):
                     writer = source.df.writeStream.foreachBatch(flow).option(
                         "checkpointLocation", f"{base.rstrip('/')}/{source.name}"
@@ -414,7 +419,7 @@ class Running:
 
     @property
     def recentProgress(self) -> list[dict[str, Any]]:  # noqa: N802 - Spark's name
-        """The last epochs that streams brought: number, source, batch, rows, seconds, and what the runtime adds."""
+        """The last epochs that streams brought: number, source, batch, rows, seconds, and what the coordinator adds."""
         return list(self._recent)
 
     @property
@@ -423,12 +428,11 @@ class Running:
         if not self._recent:
             return None
         sources = {flow.source.name: flow.query.lastProgress for flow in self._flows}
-        metrics = getattr(self._runtime, "metrics", None)
         return {
             **self._recent[-1],
             "skipped": sum(flow.skipped for flow in self._flows),
             "sources": {name: dict(progress) if progress is not None else None for name, progress in sources.items()},
-            "metrics": dict(metrics()) if callable(metrics) else {},
+            "metrics": self._coordinator.driver.metrics(),
         }
 
     def exception(self) -> WhenceError | None:

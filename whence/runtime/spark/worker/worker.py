@@ -18,18 +18,13 @@ from typing import Any
 
 from whence.engine.core.operator import Batch
 from whence.model.errors import OutOfMemoryError, WhenceError
+from whence.runtime.epoch_result import EpochResult
+from whence.runtime.partition_plan import PartitionPlan
 from whence.runtime.questions.explain import in_bytes
-from whence.runtime.spark.worker.commands import (
-    Call,
-    CommandLog,
-    PartitionCommand,
-    PartitionPlan,
-    Reply,
-    fetch,
-    spill,
-)
+from whence.runtime.spark.worker.commands import Call, CommandLog, PartitionCommand
 from whence.runtime.spark.worker.dictionary_server import Address, RemoteDictionary
-from whence.runtime.spark.worker.partition import DivergedError, Partition
+from whence.runtime.spark.worker.replica import DivergedError, Replica
+from whence.runtime.spark.worker.spill import fetch, spill
 from whence.state.manifest import EXCHANGE
 
 
@@ -44,7 +39,7 @@ class Setup:
     length: int  # how many words there are
     memory: int | None
     run: int | None  # the one that is under way
-    known: bool = False  # rows that are derived have been derived before
+    replaying: bool = False  # rows that are derived have been derived before
 
 
 @dataclass(frozen=True)
@@ -52,7 +47,7 @@ class Request:
     """What one partition is to do: a step of a run, or an answer between two."""
 
     partition: int
-    history: CommandLog
+    log: CommandLog
     work: PartitionCommand | Call
     wanted: tuple[str, ...] = ()
 
@@ -64,7 +59,7 @@ class PartitionCache:
         self.nonce = setup.nonce
         self._dictionary = RemoteDictionary(setup.words)
         self._folder = Path(setup.folder)
-        self._partitions: OrderedDict[int, Partition] = OrderedDict()
+        self._partitions: OrderedDict[int, Replica] = OrderedDict()
         self._plans: dict[int, PartitionPlan] = {}
 
     def answer(self, setup: Setup, request: Request) -> Any:
@@ -72,33 +67,32 @@ class PartitionCache:
         if setup.length > len(self._dictionary):
             self._dictionary.catch_up(setup.length)
         work = request.work
-        partition = self._at_present(setup, request)
+        replica = self._at_present(setup, request)
         if isinstance(work, PartitionCommand):
-            answer: Any = self._sendable(partition.do(work, request.wanted), partition)
+            answer: Any = self._sendable(replica.do(work, request.wanted), replica)
         else:
-            name, args = work
-            answer = getattr(partition, name)(*args)
+            answer = replica.ask(work)
             if isinstance(answer, Batch):
-                answer = spill(self._folder, self._file(partition), answer)
-        self._bound(setup, partition)
+                answer = spill(self._folder, self._file(replica), answer)
+        self._bound(setup, replica)
         return answer
 
-    def _at_present(self, setup: Setup, request: Request) -> Partition:
+    def _at_present(self, setup: Setup, request: Request) -> Replica:
         found = self._partitions.pop(request.partition, None)
         again = isinstance(request.work, PartitionCommand) and found is not None and found.last == request.work.token
         if found is not None and not again:
             try:
-                found.settle(request.history, setup.run)
+                found.catch_up(request.log, setup.run)
             except DivergedError:
                 found = None
                 gc.collect()
         if found is None:
             if setup.memory is not None:
                 self._evict(setup.memory // 2)  # to make room for it
-            found = Partition(request.partition, setup.partitions, self._dictionary, self._folder, self._plan)
-            found.load(request.history)
-            found.settle(request.history, setup.run)
-        found.flow.context.replaying = setup.known
+            found = Replica(request.partition, setup.partitions, self._dictionary, self._folder, self._plan)
+            found.load(request.log)
+            found.catch_up(request.log, setup.run)
+        found.partition.flow.context.replaying = setup.replaying
         self._partitions[request.partition] = found
         return found
 
@@ -107,31 +101,31 @@ class PartitionCache:
             self._plans[version] = pickle.loads((self._folder / EXCHANGE / plan_file(version)).read_bytes())
         return self._plans[version]
 
-    def _sendable(self, reply: Reply, partition: Partition) -> Reply:
-        """The reply, with what is bulky in files."""
+    def _sendable(self, result: EpochResult, replica: Replica) -> EpochResult:
+        """Return a result with what is bulky in files."""
         messages = [
-            message._replace(batch=spill(self._folder, self._file(partition), fetch(self._folder, message.batch)))
-            for message in reply.messages
+            message._replace(batch=spill(self._folder, self._file(replica), fetch(self._folder, message.batch)))
+            for message in result.messages
         ]
         changes = {
-            name: spill(self._folder, self._file(partition), fetch(self._folder, batch))
-            for name, batch in reply.changes.items()
+            name: spill(self._folder, self._file(replica), fetch(self._folder, batch))
+            for name, batch in result.changes.items()
         }
-        return replace(reply, messages=messages, changes=changes)
+        return replace(result, messages=messages, changes=changes)
 
-    def _file(self, partition: Partition) -> str:
-        return f"x{partition.number:04d}-{secrets.token_hex(8)}.npy"
+    def _file(self, replica: Replica) -> str:
+        return f"x{replica.number:04d}-{secrets.token_hex(8)}.npy"
 
-    def _bound(self, setup: Setup, partition: Partition) -> None:
+    def _bound(self, setup: Setup, replica: Replica) -> None:
         """Keep no more than may be kept."""
         if setup.memory is None:
             return
-        own = partition.state_bytes
+        own = replica.partition.state_bytes
         if own > setup.memory:
-            del self._partitions[partition.number]
+            del self._partitions[replica.number]
             enough = -(-setup.partitions * own // setup.memory)
             raise WhenceError(
-                f"partition {partition.number} of {setup.partitions} takes {in_bytes(own)}, more than the "
+                f"partition {replica.number} of {setup.partitions} takes {in_bytes(own)}, more than the "
                 f"worker_memory of {in_bytes(setup.memory)}: use partitions={enough} or more, or more memory"
             )
         self._evict(setup.memory, but=1)
@@ -139,7 +133,7 @@ class PartitionCache:
     def out_of_memory(self, setup: Setup, number: int) -> OutOfMemoryError:
         """Say which partition needs more memory than there is; it is forgotten here, to be loaded when it is needed."""
         lost = self._partitions.pop(number, None)
-        held = f", which holds {in_bytes(lost.state_bytes)}" if lost is not None else ""
+        held = f", which holds {in_bytes(lost.partition.state_bytes)}" if lost is not None else ""
         self._partitions.clear()
         gc.collect()
         return OutOfMemoryError(
@@ -150,11 +144,11 @@ class PartitionCache:
 
     def _evict(self, limit: int, but: int = 0) -> None:
         """Let partitions go until the others take no more than a limit; the last `but` stay."""
-        total = sum(p.state_bytes for p in self._partitions.values())
+        total = sum(replica.partition.state_bytes for replica in self._partitions.values())
         if total <= limit or len(self._partitions) <= but:
             return
         while total > limit and len(self._partitions) > but:
-            total -= self._partitions.popitem(last=False)[1].state_bytes
+            total -= self._partitions.popitem(last=False)[1].partition.state_bytes
         gc.collect()  # a partition is made of cycles
 
 

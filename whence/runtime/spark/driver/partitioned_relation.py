@@ -20,14 +20,14 @@ from whence.model.types import Schema
 from whence.plan.algebra.distribution import Distribution
 from whence.plan.algebra.program import Lifetime, is_owed, owner_of
 from whence.plan.streams.model import has_at
-from whence.runtime.spark.driver.crew import SuperstepRunner
+from whence.runtime.spark.driver.supersteps import SuperstepRunner
 
 
 class PartitionedRelation:
     """A table or view by name; with `$at` the last of its columns it is a stream."""
 
-    def __init__(self, name: str, schema: Schema, crew: SuperstepRunner, dist: Callable[[], Distribution]):
-        self.name, self.schema, self._crew, self._dist = name, schema, crew, dist
+    def __init__(self, name: str, schema: Schema, runner: SuperstepRunner, dist: Callable[[], Distribution]):
+        self.name, self.schema, self._runner, self._dist = name, schema, runner, dist
 
     @property
     def kept(self) -> PartitionedRelation:
@@ -47,11 +47,11 @@ class PartitionedRelation:
     @property
     def homes(self) -> range:
         """The partitions that, together, have each row once."""
-        return range(1) if self._dist().kind in ("all", "one") else range(self._crew.partitions)
+        return range(1) if self._dist().kind in ("all", "one") else range(self._runner.partitions)
 
     def contents(self) -> Batch:
         """All rows, and how often each is there; those of a stream in the order of their `$at`s."""
-        found = self._crew.ask(dict.fromkeys(self.homes, ("contents", (self.name,))))
+        found = self._runner.ask(dict.fromkeys(self.homes, ("contents", (self.name,))))
         whole = concat([found[p] for p in self.homes], len(self.schema))
         if has_at(self.schema):
             return by_arrival(whole)
@@ -62,7 +62,7 @@ class PartitionedRelation:
 
     @property
     def size(self) -> int:
-        found = self._crew.ask(dict.fromkeys(self.homes, ("size", (self.name,))))
+        found = self._runner.ask(dict.fromkeys(self.homes, ("size", (self.name,))))
         return int(sum(found.values()))
 
     def __len__(self) -> int:
@@ -73,12 +73,12 @@ class PartitionedRelation:
 
     def may_have_rows(self) -> bool:
         """Whether it is worth asking the partitions; of debts the driver knows."""
-        return not is_owed(self.name) or any(owner_of(self.name) in owed for owed in self._crew.owed)
+        return not is_owed(self.name) or any(owner_of(self.name) in owed for owed in self._runner.owed)
 
     def counts(self, rows: Codes) -> Codes:
         """How often each of these rows is there."""
         places = self._places(rows, self._dist().cols)
-        found = self._crew.ask({p: ("counts", (self.name, rows[at])) for p, at in places.items()}, len(rows))
+        found = self._runner.ask({p: ("counts", (self.name, rows[at])) for p, at in places.items()}, len(rows))
         out = np.zeros(len(rows), np.int64)
         for p, at in places.items():
             out[at] += found[p]
@@ -90,7 +90,7 @@ class PartitionedRelation:
         """The rows that have one of these keys in some columns, which are all that rows are routed by."""
         dist = self._dist()
         places = self._places(keys, tuple(cols.index(c) for c in dist.cols))
-        found = self._crew.ask({p: ("at_keys", (self.name, cols, keys[at])) for p, at in places.items()}, len(keys))
+        found = self._runner.ask({p: ("at_keys", (self.name, cols, keys[at])) for p, at in places.items()}, len(keys))
         return concat(list(found.values()), len(self.schema))
 
     def find(self, cols: tuple[int, ...], keys: Codes) -> Batch:
@@ -102,7 +102,7 @@ class PartitionedRelation:
             places = self._places(keys, tuple(cols.index(c) for c in dist.cols))
         else:
             places = dict.fromkeys(self.homes if len(keys) else (), np.arange(len(keys)))
-        found = self._crew.ask({p: ("find", (self.name, cols, keys[at])) for p, at in places.items()}, len(keys))
+        found = self._runner.ask({p: ("find", (self.name, cols, keys[at])) for p, at in places.items()}, len(keys))
         whole = concat(list(found.values()), len(self.schema))
         return consolidate(whole) if dist.kind == "spread" else whole
 
@@ -112,19 +112,19 @@ class PartitionedRelation:
             return {}
         if self._dist().kind != "hash":
             return {p: np.arange(len(rows)) for p in self.homes}
-        order, starts = split(targets(rows, cols, self._crew.partitions), self._crew.partitions)
+        order, starts = split(targets(rows, cols, self._runner.partitions), self._runner.partitions)
         return {p: order[starts[p] : starts[p + 1]] for p in self.homes if starts[p] < starts[p + 1]}
 
 
-class ShardedLifetimes:
-    """The deadlines of a table whose rows are in partitions; those are kept there, and moved by steps."""
+class PartitionedLifetimes:
+    """The deadlines of a table whose rows are in partitions; those are kept there, and moved by epochs."""
 
-    def __init__(self, lifetime: Lifetime, table: PartitionedRelation, crew: SuperstepRunner):
-        self.lifetime, self._table, self._crew = lifetime, table, crew
+    def __init__(self, lifetime: Lifetime, table: PartitionedRelation, runner: SuperstepRunner):
+        self.lifetime, self._table, self._runner = lifetime, table, runner
 
     @property
     def soonest(self) -> int:
-        return min((due.get(self._table.name, NEVER) for due in self._crew.deadlines), default=NEVER)
+        return min((due.get(self._table.name, NEVER) for due in self._runner.deadlines), default=NEVER)
 
     @property
     def width(self) -> int:
@@ -142,12 +142,8 @@ class ShardedLifetimes:
         """The rows whose time is up."""
         if self.soonest > now:
             return np.empty((0, self.width), np.int64)
-        found = self._crew.ask(dict.fromkeys(self._table.homes, ("due_rows", (self._table.name, now))))
+        found = self._runner.ask(dict.fromkeys(self._table.homes, ("due_rows", (self._table.name, now))))
         return np.concatenate(list(found.values()))
-
-    def overdue(self, delta: Batch, now: int) -> int:
-        """How many of the rows that leave by a delta, not yet applied, would have had to anyway."""
-        return len(_common(self.due_rows(now), delta.rows[delta.ann < 0])) if self.soonest <= now else 0
 
     def expire(self, delta: Batch, refreshed: Codes, now: int) -> Batch:
         """The delta of an epoch, and with it the leaving of all that is due then."""
@@ -163,23 +159,8 @@ class ShardedLifetimes:
             return delta
         return concat([delta, Batch(due, np.full(len(due), -1, np.int64))], self.width)
 
-    def before(self, delta: Batch) -> None: ...
-
-    def after(self, delta: Batch, refreshed: Codes, time: int) -> None: ...
-
-    def commit(self) -> None: ...
-
-    def undo(self) -> None: ...
-
-    def rebuild(self) -> None: ...
-
 
 def _without(rows: Codes, others: Codes) -> Codes:
     """The distinct rows that are not among others."""
     number, _ = number_rows(np.ascontiguousarray(np.concatenate([others, rows])))
     return rows[~np.isin(number[len(others) :], number[: len(others)])]
-
-
-def _common(rows: Codes, others: Codes) -> Codes:
-    number, _ = number_rows(np.ascontiguousarray(np.concatenate([others, rows])))
-    return rows[np.isin(number[len(others) :], number[: len(others)])]

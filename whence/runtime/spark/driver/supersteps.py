@@ -1,9 +1,9 @@
-"""The crew: all partitions of a database as its driver sees them.
+"""Run an epoch over all partitions, superstep by superstep, inline or as Spark jobs.
 
-A run is carried from stage to stage: a superstep lets every partition that has something to do run one stage, and what
-they send is given to its receivers with the next one; a stage that something is addressed to is run again, and when
-nothing is left the run is kept or taken back. A superstep happens *inline*, in this process, or as one Spark job
-(`jobs.py`); both move the same histories, so that one way can follow the other at any time.
+A run goes from stage to stage: a superstep lets every partition that has something to do run one stage, and what they
+send is given to its receivers with the next one. A stage that something is addressed to is run again, and when nothing
+is left the run is committed or undone. A superstep happens *inline*, in this process, or as one Spark job (`jobs.py`);
+both move the same command logs, so that one way can follow the other at any time.
 """
 
 from __future__ import annotations
@@ -14,18 +14,21 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from whence.engine.core.batch import concat
-from whence.engine.core.operator import Batch
+from whence.engine.core.epoch import Epoch
 from whence.engine.exchange.messages import EVERYWHERE, PartitionMessage
 from whence.engine.exchange.traffic import Shipped, Traffic, after_epoch, counted
 from whence.model.codes import Dictionary
 from whence.model.errors import StorageError
-from whence.runtime.spark.worker.commands import Call, CommandLog, PartitionCommand, PartitionPlan, Reply, fetch
-from whence.runtime.spark.worker.partition import DivergedError, Partition
+from whence.runtime.epoch_result import EpochResult
+from whence.runtime.partition_plan import PartitionPlan
+from whence.runtime.spark.worker.commands import Call, CommandLog, PartitionCommand
+from whence.runtime.spark.worker.replica import DivergedError, Replica
+from whence.runtime.spark.worker.spill import fetch
 from whence.runtime.writing.tables import Unmatched
 from whence.state.disk import storage_errors
 from whence.state.manifest import EXCHANGE, Link
@@ -33,14 +36,14 @@ from whence.state.manifest import EXCHANGE, Link
 log = logging.getLogger("whence")
 
 
-class PartitionBackend(Protocol):
+class Jobs(Protocol):
     """Partitions in other processes."""
 
-    def do(self, steps: Mapping[int, PartitionCommand], wanted: Collection[str]) -> dict[int, Reply]:
-        """One superstep."""
+    def run(self, commands: Mapping[int, PartitionCommand], wanted: Collection[str]) -> dict[int, EpochResult]:
+        """Run one superstep."""
 
     def ask(self, calls: Mapping[int, Call]) -> dict[int, Any]:
-        """A question to some partitions, between two runs."""
+        """Ask some partitions a question, between two runs."""
 
 
 @dataclass
@@ -60,26 +63,16 @@ class Counters:
             setattr(self, name, getattr(self, name) + value)
 
 
-@dataclass
-class Outcome:
-    """What came of a run: how many rows of tables and views changed, and the changes that were asked for."""
-
-    changed: dict[str, int] = field(default_factory=dict)
-    changes: dict[str, Batch] = field(default_factory=dict)
-    expired: dict[str, int] = field(default_factory=dict)
-    missing: Unmatched = field(default_factory=Unmatched)
-
-
 class SuperstepRunner:
-    """So many partitions. One thread at a time runs or saves; a reader and a writer may ask at once."""
+    """All partitions of a database. One thread at a time runs or saves; a reader and a writer may ask at once."""
 
     def __init__(self, partitions: int, dictionary: Dictionary, folder: Path, *, inline_rows: int, inline_bytes: int):
         self.partitions, self.dictionary, self.folder = partitions, dictionary, folder
-        self.plans: dict[int, PartitionPlan] = {}  # those that steps and images still speak of
-        self.workers: PartitionBackend | None = None
+        self.plans: dict[int, PartitionPlan] = {}  # those that commands and images still name
+        self.jobs: Jobs | None = None
         self.mode: str = "auto"  # or "inline" or "job", whatever is small
         self.inline_rows, self.inline_bytes = inline_rows, inline_bytes
-        self.histories = [CommandLog() for _ in range(partitions)]
+        self.logs = [CommandLog() for _ in range(partitions)]
         self.bytes = [0] * partitions  # of state
         self.deadlines: list[dict[str, int]] = [{} for _ in range(partitions)]
         self.owed: list[dict[str, int]] = [{} for _ in range(partitions)]  # distinct rows, by table
@@ -88,23 +81,22 @@ class SuperstepRunner:
         self.replaying = False  # derives rows that were derived before
         self.shipped: dict[str, Shipped] = {}  # by the fingerprints of those who send
         self._traffic: dict[str, Traffic] = {}  # of the run under way
-        self._local: dict[int, Partition] = {}
+        self._local: dict[int, Replica] = {}
         self._tokens = self._runs = 0
-        self._unwritten: list[list[PartitionCommand]] = [
-            [] for _ in range(partitions)
-        ]  # the last steps, not in the file yet
+        # The last commands, not in the file yet:
+        self._unwritten: list[list[PartitionCommand]] = [[] for _ in range(partitions)]
         self._run: list[list[PartitionCommand]] = [[] for _ in range(partitions)]  # of the run under way
         self._written: list[list[int]] = [[] for _ in range(partitions)]  # where the first of these are in the file
         self._number: int | None = None
-        self._former: tuple[list[dict[str, int]], list[dict[str, int]], list[int]] = ([], [], [])  # as they were before
+        self._former: tuple[list[dict[str, int]], list[dict[str, int]], list[int], Counters] = ([], [], [], Counters())
         self._ready = False  # the folder of the exchange
-        self._moving = threading.RLock()  # held while steps are written down, or a partition is brought to the present
+        self._moving = threading.RLock()  # held while commands are written down, or a copy catches up
 
     # -- runs --------------------------------------------------------------------------------------------------------
 
     def is_inline(self, rows: int) -> bool:
-        """Whether work on so many rows is done in this process."""
-        if self.workers is None or self.mode == "inline":
+        """Return whether work on so many rows is done in this process."""
+        if self.jobs is None or self.mode == "inline":
             return True
         return self.mode == "auto" and rows <= self.inline_rows and self.state_bytes <= self.inline_bytes
 
@@ -112,30 +104,32 @@ class SuperstepRunner:
     def state_bytes(self) -> int:
         return sum(self.bytes)
 
-    def run(self, first: Mapping[int, PartitionCommand], wanted: Collection[str], rows: int) -> Outcome:
-        """Carry steps of the first stage (their tokens and run are set here) to the end; then `keep` or `take_back`."""
+    def run(self, first: Mapping[int, PartitionCommand], wanted: Collection[str], rows: int) -> EpochResult:
+        """Carry commands of the first stage (their tokens and run are set here) to the end; then `commit` or `undo`."""
         start = time.perf_counter()
-        self.keep()  # what was left to be kept when someone broke off
+        self.commit()  # what was left to be committed when a thread was interrupted
         self._runs += 1
         self._number = self._runs
-        self._former = list(self.deadlines), list(self.owed), list(self.bytes)
+        self._former = list(self.deadlines), list(self.owed), list(self.bytes), self.latest
         self.latest, self._traffic = Counters(runs=1), {}
-        inline, outcome, stage = self.is_inline(rows), Outcome(), 0
-        now, epoch = max(((step.time, step.epoch) for step in first.values()), default=(0, 0))
+        inline, found, stage = self.is_inline(rows), EpochResult({}, {}), 0
+        later = next(
+            (replace(c, epoch=Epoch(c.epoch.number, c.epoch.time, {}), deadlines={}) for c in first.values()), None
+        )
         waits: dict[int, int] = {}
         inbox: dict[int, dict[int, list[tuple[str, Any]]]] = {}
         work = dict(first)
         while work:
-            steps = {p: self._named(step, stage) for p, step in work.items()}
-            replies = self._superstep(steps, wanted, inline)
-            for p in sorted(replies):
-                reply = replies[p]
-                self.bytes[p], self.deadlines[p], self.owed[p] = reply.bytes, reply.deadlines, reply.owed
-                self._gather(outcome, p, reply)
+            commands = {p: self._named(command, stage) for p, command in work.items()}
+            results = self._superstep(commands, wanted, inline)
+            for p in sorted(results):
+                result = results[p]
+                self.bytes[p], self.deadlines[p], self.owed[p] = result.bytes, result.deadlines, result.owed
+                self._gather(found, p, result)
                 waits.pop(p, None)
-                if reply.waits is not None:
-                    waits[p] = reply.waits
-                for message in reply.messages:
+                if result.waits is not None:
+                    waits[p] = result.waits
+                for message in result.messages:
                     there = range(self.partitions) if message.to == EVERYWHERE else (message.to,)
                     for target in there:
                         inbox.setdefault(message.stage, {}).setdefault(target, []).append(
@@ -145,11 +139,9 @@ class SuperstepRunner:
             stage = min((*inbox, *waits.values()), default=-1)
             received = inbox.pop(stage, {})
             due = {*received, *(p for p, s in waits.items() if s == stage)}
-            work = {
-                p: PartitionCommand(0, 0, stage, now, received=received.get(p, ()), epoch=epoch) for p in sorted(due)
-            }
+            work = {p: replace(later, received=received.get(p, ())) for p in sorted(due)} if later is not None else {}
         self.latest.seconds = time.perf_counter() - start
-        return outcome
+        return found
 
     def _count(self, sender: int, message: PartitionMessage) -> None:
         traffic = counted(message, sender, self.partitions)
@@ -159,49 +151,52 @@ class SuperstepRunner:
         self.latest.rows_shipped += traffic.rows
         self.latest.bytes_shipped += traffic.bytes
 
-    def _named(self, step: PartitionCommand, stage: int) -> PartitionCommand:
+    def _named(self, command: PartitionCommand, stage: int) -> PartitionCommand:
         self._tokens += 1
         assert self._number is not None
-        return replace(step, token=self._tokens, run=self._number, stage=stage)
+        return replace(command, token=self._tokens, run=self._number, stage=stage)
 
-    def _superstep(self, steps: dict[int, PartitionCommand], wanted: Collection[str], inline: bool) -> dict[int, Reply]:
+    def _superstep(
+        self, commands: dict[int, PartitionCommand], wanted: Collection[str], inline: bool
+    ) -> dict[int, EpochResult]:
         self.latest.supersteps += 1
         if inline:
-            replies = {p: self._here(p).do(step, wanted) for p, step in steps.items()}
+            results = {p: self._here(p).do(command, wanted) for p, command in commands.items()}
         else:
-            assert self.workers is not None
+            assert self.jobs is not None
             self.latest.jobs += 1
-            replies = self.workers.do(steps, wanted)
-        for p, step in steps.items():
-            self._run[p].append(step)
-        return replies
+            results = self.jobs.run(commands, wanted)
+        for p, command in commands.items():
+            self._run[p].append(command)
+        return results
 
-    def _gather(self, outcome: Outcome, partition: int, reply: Reply) -> None:
-        for name, count in reply.changed.items():
-            if partition == 0 or not self.copied(name):
-                outcome.changed[name] = outcome.changed.get(name, 0) + count
-        for name, payload in reply.changes.items():
-            if partition == 0 or not self.copied(name):
-                batch = fetch(self.folder, payload)
-                had = outcome.changes.get(name)
-                outcome.changes[name] = batch if had is None else concat([had, batch], batch.rows.shape[1])
-        for name, count in reply.expired.items():
-            if partition == 0 or not self.copied(name):
-                outcome.expired[name] = outcome.expired.get(name, 0) + count
-        for name, found in reply.missing.items():
-            if partition == 0 or not self.copied(name):
-                outcome.missing = outcome.missing.plus(found)
+    def _gather(self, found: EpochResult, partition: int, result: EpochResult) -> None:
+        """Add what came of a stage in a partition; of a relation that all have, only what the first says."""
+        changes = dict(found.changes)
+        for name in {*result.changed, *result.changes, *result.expired, *result.missing}:
+            if partition and self.copied(name):
+                continue
+            if name in result.changed:
+                found.changed[name] = found.changed.get(name, 0) + result.changed[name]
+            if name in result.changes:
+                batch, had = fetch(self.folder, result.changes[name]), changes.get(name)
+                changes[name] = batch if had is None else concat([had, batch], batch.rows.shape[1])
+            if name in result.expired:
+                found.expired[name] = found.expired.get(name, 0) + result.expired[name]
+            if name in result.missing:
+                found.missing[name] = found.missing.get(name, Unmatched()).plus(result.missing[name])
+        found.changes = changes
 
-    def keep(self) -> None:
-        """The run is part of what has been."""
+    def commit(self) -> None:
+        """Commit the run."""
         if self._number is None:
             return
-        for p, steps in enumerate(self._run):
-            if steps:
-                history = self.histories[p]
-                history.tokens += [step.token for step in steps]
-                history.offsets += self._written[p]
-                self._unwritten[p] += steps[len(self._written[p]) :]
+        for p, commands in enumerate(self._run):
+            if commands:
+                log = self.logs[p]
+                log.tokens += [command.token for command in commands]
+                log.offsets += self._written[p]
+                self._unwritten[p] += commands[len(self._written[p]) :]
                 local = self._local.get(p)
                 if local is not None and local.run == self._number:
                     local.commit()
@@ -210,15 +205,15 @@ class SuperstepRunner:
         self.shipped = after_epoch(self.shipped, self._traffic)
 
     def forget_others(self, senders: Iterable[str]) -> None:
-        """What all but these have sent counts no more: if one of them comes again it begins at nothing."""
+        """Forget what all but these have sent: if another comes again it begins at nothing."""
         there = set(senders)
         self.shipped = {sender: shipped for sender, shipped in self.shipped.items() if sender in there}
 
-    def take_back(self) -> None:
-        """The run has not been. Partitions elsewhere learn of it with the next contact."""
+    def undo(self) -> None:
+        """Undo the run. Remote partitions undo their part when the next task reaches them."""
         if self._number is None:
             return
-        self.deadlines, self.owed, self.bytes = self._former
+        self.deadlines, self.owed, self.bytes, self.latest = self._former
         for p in [p for p, local in self._local.items() if local.run is not None]:
             try:
                 self._local[p].undo()
@@ -233,47 +228,47 @@ class SuperstepRunner:
 
     # -- where partitions are ----------------------------------------------------------------------------------------
 
-    def _here(self, p: int) -> Partition:
-        """A partition in this process, brought to the present."""
+    def _here(self, p: int) -> Replica:
+        """Return a partition in this process, caught up."""
         with self._moving:
-            return self._brought_here(p)
+            return self._caught_up(p)
 
-    def _brought_here(self, p: int) -> Partition:
-        local, history = self._local.get(p), self.histories[p]
-        if local is None or local.last != (self._run[p][-1].token if self._run[p] else history.last):
+    def _caught_up(self, p: int) -> Replica:
+        local, log_ = self._local.get(p), self.logs[p]
+        if local is None or local.last != (self._run[p][-1].token if self._run[p] else log_.last):
             self.write_down()
             if local is not None:
                 try:
-                    local.settle(self.with_run(p), self._number)
+                    local.catch_up(self.with_run(p), self._number)
                 except DivergedError:
                     local = None
             if local is None:
-                local = Partition(p, self.partitions, self.dictionary, self.folder, lambda version: self.plans[version])
-                local.load(history)
-                local.settle(self.with_run(p), self._number)
+                local = Replica(p, self.partitions, self.dictionary, self.folder, lambda version: self.plans[version])
+                local.load(log_)
+                local.catch_up(self.with_run(p), self._number)
             self._local[p] = local
-        local.flow.context.replaying = self.replaying
+        local.partition.flow.context.replaying = self.replaying
         return local
 
     def with_run(self, p: int) -> CommandLog:
-        """The history of a partition with the steps of the run under way. Call `write_down` first."""
-        history, steps = self.histories[p], self._run[p]
-        tail = [*self._unwritten[p], *steps[len(self._written[p]) :]]
-        if not steps and not tail:
-            return history
-        tokens = history.tokens + [step.token for step in steps]
-        return replace(history, tokens=tokens, offsets=history.offsets + self._written[p], tail=tail)
+        """Return the log of a partition with the commands of the open run. Call `write_down` first."""
+        log_, commands = self.logs[p], self._run[p]
+        tail = [*self._unwritten[p], *commands[len(self._written[p]) :]]
+        if not commands and not tail:
+            return log_
+        tokens = log_.tokens + [command.token for command in commands]
+        return replace(log_, tokens=tokens, offsets=log_.offsets + self._written[p], tail=tail)
 
     def write_down(self) -> None:
-        """Write all steps so far to files, for partitions that have to catch up.
+        """Write all commands so far to files, for stale partitions to replay.
 
-        Where the disk refuses, the steps are kept here and go with every task: readers go on.
+        Where the disk refuses, the commands are kept here and go with every task: readers go on.
         """
         with self._moving:
             try:
                 self._write_down()
             except StorageError as error:
-                log.warning("steps of partitions are kept in memory: %s", error)
+                log.warning("commands of partitions are kept in memory: %s", error)
 
     def _write_down(self) -> None:
         if not self._ready:  # by now the database is ours: what a former driver left there is of no use
@@ -281,50 +276,50 @@ class SuperstepRunner:
             with storage_errors(self.folder / EXCHANGE, "make the folder"):
                 (self.folder / EXCHANGE).mkdir(parents=True)
             self._ready = True
-        for p, history in enumerate(self.histories):
+        for p, log_ in enumerate(self.logs):
             fresh = self._run[p][len(self._written[p]) :]
             if not self._unwritten[p] and not fresh:
                 continue
-            if not history.file:
-                history.file = f"p{p:04d}-{history.base}.steps"
-            path = self.folder / EXCHANGE / history.file
+            if not log_.file:
+                log_.file = f"p{p:04d}-{log_.base}.steps"
+            path = self.folder / EXCHANGE / log_.file
             with storage_errors(path, "write"), open(path, "ab") as file:
                 places = []
-                for step in (*self._unwritten[p], *fresh):
+                for command in (*self._unwritten[p], *fresh):
                     places.append(file.tell())
-                    pickle.dump(step, file, protocol=5)
-            # Only now: whoever fails half way leaves what is written there unnamed.
+                    pickle.dump(command, file, protocol=5)
+            # Only now: an error half way leaves what is written there unnamed.
             kept, self._unwritten[p] = len(self._unwritten[p]), []
-            history.offsets += places[:kept]
+            log_.offsets += places[:kept]
             self._written[p] += places[kept:]
 
     # -- questions ---------------------------------------------------------------------------------------------------
 
     def ask(self, calls: Mapping[int, Call], rows: int = 0) -> dict[int, Any]:
-        """The answers of partitions, between two runs."""
+        """Return the answers of partitions, between two runs."""
         if self.is_inline(rows):
-            return {p: getattr(self._here(p), name)(*args) for p, (name, args) in calls.items()}
-        assert self.workers is not None
+            return {p: self._here(p).ask(call) for p, call in calls.items()}
+        assert self.jobs is not None
         self.latest.jobs += 1
-        return self.workers.ask(calls)
+        return self.jobs.ask(calls)
 
     def ask_all(self, name: str, *args: Any, rows: int = 0) -> list[Any]:
-        """The answers of all partitions to one question, in their order."""
+        """Return the answers of all partitions to one question, in their order."""
         found = self.ask(dict.fromkeys(range(self.partitions), (name, args)), rows)
         return [found[p] for p in range(self.partitions)]
 
     # -- images ------------------------------------------------------------------------------------------------------
 
     def save(self, files: Mapping[int, tuple[Path, tuple[Link, ...]]], epoch: int) -> dict[int, tuple[Link, ...]]:
-        """Let every partition write an image, a patch on some links if there are any; the chains they make."""
+        """Let every partition write an image, a patch on some links if there are any; return the chains they make."""
         found = self.ask({p: ("save", (links, path.name, epoch)) for p, (path, links) in files.items()})
         return {p: (link,) if link.kind == "base" else (*files[p][1], link) for p, link in found.items()}
 
     def begin_from(self, chains: Mapping[int, tuple[Link, ...]], plan: int) -> None:
-        """The images stand for everything that has been: forget the steps before them."""
+        """Forget the commands before some images, which stand for all of them."""
         for p, links in chains.items():
-            old = self.histories[p]
-            self.histories[p] = CommandLog(old.last, links, plan)
+            old = self.logs[p]
+            self.logs[p] = CommandLog(old.last, links, plan)
             self._unwritten[p] = []
             if old.file:
                 (self.folder / EXCHANGE / old.file).unlink(missing_ok=True)

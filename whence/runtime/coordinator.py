@@ -1,0 +1,454 @@
+"""The coordinator: numbers epochs, holds the writer's and the state's lock, and commits or undoes.
+
+One writer at a time, any number of readers. A writer's pending rows lie beside the committed state until the commit
+pushes them through the partitions; readers are kept out only for that moment, so what they see is always a whole epoch.
+The law: after epoch e every view equals its definition over the tables as of e; an epoch that fails has not happened.
+
+It is made of what it is given: a deployment says where partitions run (`backend.py`), a storage where epochs are
+written (`durable/`). Reading is `reading/reader.py`, CREATE and DROP `schema_changes.py`, expiry `writing/expiry.py`.
+An epoch knows its time and all its changes, so `replay` does it again without looking at a clock.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from whence.engine.core.epoch import Epoch
+from whence.engine.core.operator import Batch
+from whence.model.codes import Dictionary
+from whence.model.errors import CatalogError, OutOfMemoryError, SparkError, WhenceError
+from whence.model.progress import Progress
+from whence.plan.algebra.program import Program, Table, is_owed, owed_name, owner_of
+from whence.runtime.catalog import Catalog
+from whence.runtime.durable.storage import InMemory, Storage, at, retained
+from whence.runtime.epoch_result import EpochResult
+from whence.runtime.reading.changes import Feeds
+from whence.runtime.reading.reader import DatabaseReader
+from whence.runtime.schema_changes import SchemaChanges
+from whence.runtime.writing.expiry import Clock, Expiry, gather
+from whence.runtime.writing.stream_writes import StreamWriteSet
+from whence.runtime.writing.tables import WriteSet
+from whence.runtime.writing.transaction import Transaction
+from whence.sql.position import did_you_mean
+
+if TYPE_CHECKING:
+    from whence.runtime.deployment import Deployment
+    from whence.runtime.spark.driver.driver import SparkDriver
+
+log = logging.getLogger("whence")
+T = TypeVar("T")
+
+
+class EpochSink(Protocol):
+    """Is given the changes of one view with every epoch, by the thread that has committed it."""
+
+    view: str
+
+    def __call__(self, epoch: int, changes: Mapping[str, Batch]) -> None:
+        """Take an epoch's changes."""
+
+    def redefine(self) -> None:
+        """Note that the view may have another definition now."""
+
+    def end(self, why: str) -> None:
+        """Take no more changes."""
+
+
+class RecoverableStorage(Storage, Protocol):
+    """A storage that has a past."""
+
+    def recover(self, progress: Progress | None = None) -> None:
+        """Bring the coordinator, which is empty, to where the storage is."""
+
+
+class Coordinator:
+    """The state of one database, and the epochs that move it."""
+
+    def __init__(self, deployment: Deployment, recursion_limit: int, clock: Callable[[], float] | None = None) -> None:
+        self.deployment, self.recursion_limit = deployment, recursion_limit
+        self.storage: Storage = InMemory()
+        self.clock = Clock(clock)
+        self.catalog: Catalog = deployment.open(recursion_limit, self.storage.recomputed)
+        self.dictionary: Dictionary = self.catalog.dictionary
+        self.epoch = self.time = 0  # of the last epoch: its number, and its microseconds since 1970
+        self.source_positions: dict[str, int] = {}  # the number of the last batch of each source that is in
+        self.seconds = 0.0
+        self.rows_in = self.rows_out = self.expired = self.last_rows_out = 0
+        self.changed: dict[str, int] = {}  # the epoch in which tables and views last did
+        self.closed = False
+        self.writer = threading.RLock()  # held from a transaction's first write to its end
+        self.state = threading.RLock()  # held while the committed state changes or is read
+        self.open_transaction: Transaction | None = None
+        self._thread = 0  # whose transaction it is
+        self.feeds = Feeds()
+        self.sinks: list[EpochSink] = []
+        self.expiry = Expiry(self)
+        self.reader = DatabaseReader(self)
+        self.definitions = SchemaChanges(self)
+        self.driver: SparkDriver | None = deployment.driver(self)
+
+    @property
+    def program(self) -> Program:
+        return self.catalog.program
+
+    # -- beginning and ending ----------------------------------------------------------------------------------------
+
+    def keep(self, storage: RecoverableStorage, progress: Progress | None = None) -> None:
+        """Take up what a storage has, and write to it everything that is done from now on."""
+        with self.paused():  # nothing may expire before the past has been taken up
+            self.storage = storage
+            assert storage.folder is not None
+            self.recursion_limit = storage.folder.recursion_limit or self.recursion_limit
+            self.start_anew("the database was opened")
+            try:
+                storage.recover(progress)
+            except BaseException:
+                storage.close()
+                raise
+
+    def start_anew(self, why: str) -> None:
+        """Forget everything but the Python functions, to be recovered from the storage; feeds end and say why."""
+        with self.paused():
+            self.renew_catalog()
+            self.epoch = self.time = 0
+            self.source_positions = {}
+            self.changed.clear()
+            self.reader.forget_all()
+            self.feeds.end(why=f"{why}: ask for the changes again", forget=True)
+
+    def renew_catalog(self) -> None:
+        """Have a catalog that is empty but for the Python functions, and an empty dictionary."""
+        functions = self.program
+        self.catalog.backend.close()
+        self.catalog = self.deployment.open(self.recursion_limit, self.storage.recomputed)
+        self.catalog.program = replace(functions, tables={}, views={})
+        self.dictionary = self.catalog.dictionary
+
+    def close(self) -> None:
+        self.check_not_writing("close")
+        if self.driver is not None:
+            self.driver.end_streams()
+        try:
+            with self.writer, self.state:
+                if self.closed:
+                    return
+                self.closed = True
+                self.feeds.end()
+            self.expiry.stop()
+            self.reader.close()  # not under our locks: a query holds its own while it reads under ours
+            self.storage.close()
+        finally:
+            if self.driver is not None:
+                self.driver.close()
+
+    def check_not_writing(self, what: str) -> None:
+        """Raise an error inside a transaction of this thread."""
+        if self.is_writing:
+            raise WhenceError(f"{what} cannot stand inside a transaction: end it first")
+
+    def check_open(self) -> None:
+        if self.closed:
+            raise WhenceError("this database is closed")
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Keep writers and readers out."""
+        with self.writer, self.state:
+            yield
+
+    @contextmanager
+    def looking(self) -> Iterator[None]:
+        """Keep the committed state from changing."""
+        with self.state:
+            yield
+
+    # -- reading -----------------------------------------------------------------------------------------------------
+
+    def refresh(self) -> None:
+        """Move to the last epoch that is safe to read."""
+        if not self.closed:
+            self.storage.refresh()
+
+    def before_reading(self) -> None:
+        """Move to the last epoch that is safe to read, without what is due by then."""
+        self.storage.refresh()
+        self.expiry.expire_due()
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Read the last committed epoch, without what is due by then; what was read is stable when this ends."""
+        self.check_open()
+        self.before_reading()
+        with self.state:
+            yield
+            seen = self.storage.last
+        self.storage.wait_durable(seen)
+
+    # -- writing -----------------------------------------------------------------------------------------------------
+
+    def transaction(self) -> TransactionScope:
+        """Make all writes inside one epoch when the outermost block ends, or none if it raises."""
+        return TransactionScope(self)
+
+    def begin(self) -> Transaction:
+        """Open the outermost transaction. Called with the writer's lock held."""
+        self.check_open()
+        self.storage.ready_to_write()
+        self._thread = threading.get_ident()
+        self.open_transaction = writes = Transaction(self.open_table)
+        try:
+            self.expiry.begin(writes)
+        except BaseException:
+            self.open_transaction = None
+            raise
+        return writes
+
+    def commit(self, writes: Transaction) -> None:
+        """Commit the outermost transaction as an epoch, if it changes anything."""
+        epoch = gather(writes, self.catalog.backend.lifetimes, self.epoch + 1, self.clock.now())
+        if epoch.deltas or epoch.refreshed or epoch.source_positions:
+            writes.expired = self.apply(epoch, record=True).expired_rows
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether this thread has a transaction open."""
+        return self.open_transaction is not None and self._thread == threading.get_ident()
+
+    def table_of(self, name: str) -> Table:
+        """Return a table that is to be written to."""
+        table = self.program.tables.get(name)
+        if table is None:
+            if name in self.program.views:
+                raise CatalogError(f'"{name}" is a view; only tables and streams are written to')
+            raise CatalogError(f'there is no table "{name:.100}"{did_you_mean(name, self.program.tables)}')
+        return table
+
+    def open_table(self, name: str, now: int | None = None) -> WriteSet | StreamWriteSet:
+        """Return an empty write set for a table, without the rows whose time is up."""
+        table, backend, owed = self.table_of(owner_of(name)), self.catalog.backend, is_owed(name)
+        flow = backend.flow
+        if owed:
+            table = table.debts
+        if table.stream is not None:
+            return StreamWriteSet(table, flow.streams[name].kept, flow.last_at)
+        lifetimes = backend.lifetimes.get(name)
+        expired = None
+        if lifetimes is not None:
+            expired = lifetimes.due_rows(self.clock.now() if now is None else now)
+        tables = flow.tables
+        debts = None if owed else tables[owed_name(name)].relation
+        return WriteSet(table, tables[name].relation, self.dictionary, expired, debts)
+
+    def replay(self, epoch: Epoch) -> None:
+        """Do an epoch again, at its own time; what expired in it is part of its changes."""
+        with self.writer:
+            self.clock.reach(epoch.time)
+            self.apply(epoch, record=False)
+
+    def apply(self, epoch: Epoch, record: bool) -> EpochResult:
+        """Carry an epoch through tables and views, all of it or nothing; write it to the storage, if it is to be."""
+        number, start, backend = epoch.number, time.perf_counter(), self.catalog.backend
+        with self.state:
+            try:
+                result = backend.run(epoch, self.followed() if self.feeds or self.sinks else ())
+                if record:
+                    self.storage.write_epoch(epoch)
+            except BaseException as error:
+                backend.undo()
+                if isinstance(error, MemoryError) and not isinstance(error, WhenceError):
+                    raise self._out_of_memory(epoch) from error
+                raise
+            backend.commit(epoch)
+            self.epoch, self.time = number, epoch.time
+            if epoch.source_positions:
+                self.source_positions.update(epoch.source_positions)
+            self._count(result, number)
+            if self.feeds:
+                self._push(result.changes)
+            self.expiry.look_ahead()
+            self.seconds += time.perf_counter() - start
+            self.storage.epoch_done()
+        if record and self.sinks:
+            self.hand_over(number, result.changes)
+        if log.isEnabledFor(logging.DEBUG):
+            what = ", ".join(sorted(result.changed)) or "nothing"
+            log.debug("epoch %d committed in %.3f ms: %s", number, (time.perf_counter() - start) * 1000, what)
+        return result
+
+    def _count(self, result: EpochResult, number: int) -> None:
+        changed, tables, rows_out = self.changed, self.program.tables, 0
+        for name, rows in result.changed.items():
+            changed[name] = number
+            if name in tables:
+                self.rows_in += rows
+            elif not is_owed(name):
+                rows_out += rows
+        self.last_rows_out = rows_out
+        self.rows_out += rows_out
+        if result.expired:
+            self.expired += result.expired_rows
+
+    def _out_of_memory(self, epoch: Epoch) -> OutOfMemoryError:
+        from whence.runtime.questions.explain import in_bytes
+
+        rows, held = sum(len(delta.ann) for delta in epoch.deltas.values()), self.catalog.flow.state_bytes
+        return OutOfMemoryError(
+            f"out of memory in an epoch of {rows:,} rows, over tables and views of {in_bytes(held)}; it is undone. "
+            "Insert in smaller transactions, drop views, or spread the database: whence.open(path, spark=spark)"
+        )
+
+    def advance(self) -> None:
+        """Begin an epoch in which no table changes: views are redefined in it, so that what changed has a number, and
+        `at` can read both sides."""
+        epoch = Epoch(self.epoch + 1, self.clock.now(), {})
+        self.storage.write_epoch(epoch)
+        self.epoch, self.time = epoch.number, epoch.time
+        self.storage.epoch_done()
+
+    def stand_at(self, epoch: int, time: int) -> None:
+        """Go on from an epoch whose tables, views and lifetimes have just been restored."""
+        with self.paused():
+            self.epoch, self.time = epoch, time
+            self.clock.reach(time)
+            self.expiry.look_ahead()
+
+    # -- followers ---------------------------------------------------------------------------------------------------
+
+    def followed(self) -> set[str]:
+        """Return the tables and views whose changes a feed or a sink takes."""
+        return {*self.feeds.names, *(sink.view for sink in self.sinks)}
+
+    def _push(self, changes: Mapping[str, Batch]) -> None:
+        for name, change in changes.items():
+            if name in self.feeds:
+                change = self.reader.visible(name, change)
+                if len(change.ann):
+                    self.feeds.push(name, self.epoch, change.rows, change.ann)
+
+    def hand_over(self, epoch: int, changes: Mapping[str, Batch]) -> None:
+        """Hand an epoch's changes to every sink; raise the first error of any when all have been called."""
+        failures = []
+        for sink in list(self.sinks):
+            try:
+                sink(epoch, changes)
+            except SparkError as error:
+                failures.append(error)
+        if failures:
+            raise failures[0]
+
+    # -- dry runs ----------------------------------------------------------------------------------------------------
+
+    def dry_run(
+        self, write: Callable[[Transaction], object], names: Collection[str], tell: Callable[[Mapping[str, Batch]], T]
+    ) -> T:
+        """Run the writes as an epoch, pass the changes of `names` to `tell`, and undo the epoch; return its result.
+
+        Both locks are held: others wait for it as for an epoch. A database that is only read runs it at the time of the
+        last epoch.
+        """
+        self.check_not_writing("what_if")
+        with self.writer:
+            self.check_open()
+            now = self.clock.now()
+            self.before_reading()
+            with self.state:
+                found = self._dry_run(write, names, tell, self.time if self.storage.read_only else now)
+                seen = self.storage.last
+        self.storage.wait_durable(seen)
+        return found
+
+    def _dry_run(
+        self,
+        write: Callable[[Transaction], object],
+        names: Collection[str],
+        tell: Callable[[Mapping[str, Batch]], T],
+        now: int,
+    ) -> T:
+        words, backend = len(self.dictionary), self.catalog.backend
+        writes = Transaction(lambda name: self.open_table(name, now))
+        try:
+            write(writes)
+            epoch = gather(writes, backend.lifetimes, self.epoch + 1, now)
+            return tell(backend.run(epoch, names).changes if epoch.deltas or epoch.refreshed else {})
+        finally:
+            backend.undo()
+            backend.forget_words(words)
+
+    # -- storage -----------------------------------------------------------------------------------------------------
+
+    @property
+    def retained(self) -> range:
+        """The epochs that `at` can read."""
+        return retained(self)
+
+    def at(self, epoch: int) -> Coordinator:
+        """Return the database as it was after an epoch, for reading only."""
+        return at(self, epoch)
+
+    def sync(self) -> None:
+        """Make everything stable."""
+        self.check_open()
+        self.storage.sync()
+
+    def snapshot(self) -> bool:
+        """Write an image of all state."""
+        self.check_open()
+        self.check_not_writing("snapshot")
+        return self.storage.snapshot()
+
+    def storage_metrics(self) -> dict[str, Any]:
+        """Return what `metrics` says of disk and partitions."""
+        found = {**self.storage.metrics(), **self.catalog.backend.figures()}
+        return {**found, **self.driver.figures()} if self.driver is not None else found
+
+
+class TransactionScope:
+    """A block of writes: the outermost one is a transaction, and one inside it a savepoint."""
+
+    __slots__ = ("_coordinator", "_savepoint", "_writes")
+
+    def __init__(self, coordinator: Coordinator) -> None:
+        self._coordinator = coordinator
+
+    def __enter__(self) -> Transaction:
+        coordinator = self._coordinator
+        coordinator.writer.acquire()
+        try:
+            self._savepoint = None
+            if coordinator.open_transaction is not None:
+                coordinator.storage.ready_to_write()
+                self._writes = coordinator.open_transaction
+                self._savepoint = self._writes.savepoint()
+            else:
+                self._writes = coordinator.begin()
+        except BaseException:
+            coordinator.writer.release()
+            raise
+        return self._writes
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        coordinator = self._coordinator
+        try:
+            if self._savepoint is not None:
+                if kind is not None:
+                    self._writes.rollback_to(self._savepoint)
+                return
+            try:
+                if kind is None:
+                    coordinator.commit(self._writes)
+            finally:
+                coordinator.open_transaction = None
+            written = coordinator.storage.last
+        finally:
+            coordinator.writer.release()
+        if kind is None:
+            coordinator.storage.wait_durable(written)

@@ -1,0 +1,109 @@
+"""An exact image of one epoch, written while later epochs go on.
+
+It begins between two epochs: the epoch and the end of the log are noted, and the operators that have changed since the
+image before. These are copied one by one, each under the state lock; an epoch that is about to change one of them that
+is not copied yet copies it first. What is copied is hashed, compressed and written without any lock, and only blocks
+that the chain does not hold already. A change of the catalog does not disturb: operators that it drops stand still, and
+its statements are in the log behind the image.
+
+Cost: reading the state of the operators that have changed and writing their changed blocks; others wait for one
+operator's copy at most.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Any
+
+from whence.engine.core.dataflow import Dataflow
+from whence.engine.core.image import Image
+from whence.engine.core.operator import Operator
+from whence.state.codec import pack_words
+from whence.state.store import WORDS, Store
+
+if TYPE_CHECKING:
+    from whence.runtime.coordinator import Coordinator
+
+
+class Capture:
+    """The state of a dataflow at one moment. Made, asked and told of changes under the state lock.
+
+    `known` parts that have not changed since the last capture are `kept`: they need no copy.
+    """
+
+    def __init__(self, flow: Dataflow, known: Collection[str]):
+        self._flow = flow
+        self._waiting: dict[Operator, list[tuple[str, Callable[[], Image]]]] = {}
+        self._copied: deque[tuple[str, Image]] = deque()
+        self._changed: set[Operator] = set()  # since then
+        self.kept: list[str] = []
+        for key, op, image in flow.parts():
+            if key in known and not op.changed:
+                self.kept.append(key)
+            else:
+                self._waiting.setdefault(op, []).append((key, image))
+        self._asked = list(self._waiting)
+        flow.before = self._before
+
+    def _before(self, op: Operator) -> None:
+        self._changed.add(op)
+        self._copy(op)
+
+    def _copy(self, op: Operator) -> None:
+        for key, image in self._waiting.pop(op, ()):
+            self._copied.append((key, {name: array.copy() for name, array in image().items()}))
+
+    def take(self) -> tuple[str, Image] | None:
+        """The next part, copied now unless an epoch has made that necessary before; None when all are taken."""
+        if not self._copied:
+            if not self._waiting:
+                return None
+            self._copy(next(iter(self._waiting)))
+        return self._copied.popleft()
+
+    def end(self, kept: bool) -> None:
+        """Stop watching; if the image is kept, what has not changed since need not be copied for the next one."""
+        self._flow.before = None
+        if kept:
+            for op in self._asked:
+                op.changed = op in self._changed
+
+
+def write_image(coordinator: Coordinator, flow: Dataflow, store: Store, broken: Callable[[], bool]) -> int | None:
+    """Write an image of a database whose one dataflow is here; return its epoch, or None if there was nothing to
+    write: the newest image has everything, or the state and the log may differ (`broken`)."""
+    with coordinator.paused():
+        if not store.tail_records or broken():
+            return None
+        words, epoch = coordinator.dictionary, coordinator.epoch
+        store.write_words(words, epoch, coordinator.time)
+        store.rotate()
+        writer, before = store.begin_image(epoch)
+        known = before.parts if before is not None else ()
+        capture = Capture(flow, known)
+        meta: dict[str, Any] = {"epoch": epoch, "time": coordinator.time}
+        meta |= {"statements": coordinator.catalog.statements(), "words": len(words)}
+        meta["marks"] = dict(coordinator.source_positions)
+    kept = False
+    try:
+        for key in [*capture.kept, *(key for key in known if key.startswith(WORDS))]:
+            writer.keep_unchanged(key)
+        while (part := _next(coordinator, capture)) is not None:
+            writer.add(*part)
+        first = before.meta["words"] if before is not None else 0
+        if meta["words"] > first:
+            writer.add(f"{WORDS}{first}", pack_words(words.since(first)[: meta["words"] - first]))
+        store.publish(writer, meta, coordinator.epoch, coordinator.time)
+        kept = True
+    finally:
+        with coordinator.looking():
+            capture.end(kept)
+        if not kept:
+            writer.abort()
+    return epoch
+
+
+def _next(coordinator: Coordinator, capture: Capture) -> tuple[str, Image] | None:
+    with coordinator.looking():
+        return capture.take()

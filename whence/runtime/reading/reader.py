@@ -1,0 +1,238 @@
+"""Read a database: always its last committed epoch, whole.
+
+Rows are asked of tables and views by name, wherever they are (`backend.py`); ad-hoc queries are `adhoc.py`, feeds
+`changes.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from sqlglot import exp
+
+from whence.connect import rows as rows_
+from whence.engine.core.batch import consolidate
+from whence.engine.core.operator import Batch
+from whence.engine.streams.retain import is_stream
+from whence.model.codes import Codes
+from whence.model.errors import CatalogError
+from whence.model.types import Schema
+from whence.plan.algebra.logical import Node, TopK
+from whence.plan.algebra.program import View, owed_name
+from whence.plan.streams.model import with_at
+from whence.runtime.catalog import as_it_runs, table_kind
+from whence.runtime.questions import explain as explaining
+from whence.runtime.reading.adhoc import Adhoc, sort_order, uses_table_function
+from whence.runtime.reading.calls import Narrow, TableFunctionCall
+from whence.runtime.reading.changes import Changes
+from whence.runtime.reading.late_rows import late_rows
+from whence.sql import statements as st
+from whence.sql.bind import bind_query_views, bind_views
+from whence.sql.position import did_you_mean
+
+if TYPE_CHECKING:
+    from whence.runtime.coordinator import Coordinator
+    from whence.runtime.writing.transaction import Transaction
+
+
+class DatabaseReader:
+    """Reads for one coordinator."""
+
+    def __init__(self, coordinator: Coordinator) -> None:
+        self._coordinator = coordinator
+        self._arrow: dict[str, tuple[int, pa.Table]] = {}
+        self._adhoc = Adhoc(self._read_all)
+
+    def close(self) -> None:
+        self._adhoc.close()
+
+    def forget(self, name: str) -> None:
+        """Forget what is kept of a table or view that is another now."""
+        self._arrow.pop(name, None)
+
+    def forget_all(self) -> None:
+        self._arrow.clear()
+
+    # -- rows --------------------------------------------------------------------------------------------------------
+
+    def schema(self, name: str) -> Schema:
+        """Return the columns of a table or view."""
+        self._coordinator.check_open()
+        found = self._coordinator.program.tables.get(name)
+        if found is not None:
+            return found.schema
+        view = self._coordinator.program.views.get(name)
+        if view is None or view.hidden:
+            known = [*self._coordinator.program.tables, *self.views()]
+            raise CatalogError(f'there is no table or view "{name:.100}"{did_you_mean(name, known)}')
+        return view.schema
+
+    def views(self) -> list[str]:
+        return [name for name, view in self._coordinator.program.views.items() if not view.hidden]
+
+    def _relation(self, name: str) -> Any:
+        """Return what answers for a table or view, wherever its rows are."""
+        self.schema(name)
+        flow = self._coordinator.catalog.flow
+        return flow.tables.get(name) or flow.views[name]
+
+    def is_stream(self, name: str) -> bool:
+        """Return whether a table or view is a stream."""
+        return is_stream(self._coordinator.catalog.backend.operator(name))
+
+    def visible(self, name: str, batch: Batch) -> Batch:
+        """Return what a table or view changes by, as users see it: each row once, or of a stream all in their order."""
+        return _without_at(batch) if self.is_stream(name) else consolidate(batch)
+
+    def contents(self, name: str) -> tuple[Codes, Codes]:
+        """Return the distinct rows, and how often each is there; of a stream all that are kept, in their order. Called,
+        as `count` is, while `reading`."""
+        batch = self._relation(name).contents()
+        if self.is_stream(name):
+            batch = _without_at(batch)
+        return batch.rows, batch.ann
+
+    def count(self, name: str, wanted: Codes) -> Codes:
+        """Return how often each of these rows is there."""
+        found: Codes = self._relation(name).count_of(wanted)
+        return found
+
+    def size(self, name: str) -> int:
+        """Return the number of rows, copies counted."""
+        with self._coordinator.reading():
+            return int(self._relation(name).size)
+
+    def read_arrow(self, name: str) -> tuple[int, pa.Table]:
+        """Return the rows as Arrow, kept until they change, and the epoch in which they last did."""
+        with self._coordinator.reading():
+            return self._read_arrow(name)
+
+    def _read_arrow(self, name: str) -> tuple[int, pa.Table]:
+        schema, changed = self.schema(name), self._coordinator.changed.get(name, 0)
+        kept = self._arrow.get(name)
+        if kept is None or kept[0] != changed:
+            kept = self._arrow[name] = (
+                changed,
+                rows_.to_arrow(*self.contents(name), schema, self._coordinator.dictionary),
+            )
+        return kept
+
+    def read_tables(self) -> tuple[int, list[str], dict[str, tuple[Schema, Codes, Codes]]]:
+        """Return everything there is at one epoch: its number, the statements that declare it, and the tables' rows;
+        those of a stream in their order and with `$at`."""
+        with self._coordinator.reading():
+            tables: dict[str, tuple[Schema, Codes, Codes]] = {}
+            for name, table in self._coordinator.program.tables.items():
+                if table.stream is None:
+                    tables[name] = (table.schema, *self.contents(name))
+                else:
+                    batch = self._relation(name).contents()
+                    tables[name] = (with_at(table.schema), batch.rows.copy(), batch.ann)
+            return self._coordinator.epoch, self._coordinator.catalog.statements(), tables
+
+    def _read_all(self, names: Iterable[str], calls: list[TableFunctionCall], narrow: Narrow) -> dict[str, pa.Table]:
+        with self._coordinator.reading():
+            found = {name: self._read_arrow(name)[1] for name in names}
+            if calls:
+                from whence.runtime.questions.tracing import answer  # loaded with the first question
+
+                found |= {call.relation: answer(self._coordinator, call, narrow) for call in calls}
+            return found
+
+    def late(self, name: str) -> pa.Table:
+        """Return the last of the rows that came too late for a view, as its operators got them."""
+        with self._coordinator.reading():
+            return late_rows(self._coordinator, name)
+
+    def owed(self, name: str) -> pa.Table:
+        """Return the rows that a table owes, each as often as it does."""
+        with self._coordinator.reading():
+            table = self._coordinator.program.tables.get(name)
+            if table is None or table.stream is not None:
+                self.schema(name)
+                raise CatalogError(f'"{name}" is a {"view" if table is None else "stream"}: only tables owe rows')
+            debts = self._coordinator.catalog.flow.tables[owed_name(name)].contents()
+            return rows_.to_arrow(debts.rows, debts.ann, table.debts.schema, self._coordinator.dictionary)
+
+    def query(self, query: exp.Expr) -> pa.Table:
+        """Answer an ad-hoc query over the last committed epoch.
+
+        DuckDB does not know our table functions: a query that uses one runs on our own operators, once.
+        """
+        self._coordinator.check_open()
+        if not uses_table_function(query, self._coordinator.program):
+            return self._adhoc.run(query, self._coordinator.program)
+        with self._coordinator.writer, self._coordinator.reading():  # it may add to the dictionary, as only writers do
+            plan, hidden = bind_query_views(query, self._coordinator.program)
+            rows, counts = self.evaluate(plan, hidden)
+            if isinstance(plan, TopK):
+                order = sort_order(rows, plan, self._coordinator.dictionary)
+                rows, counts = rows[order], counts[order]
+            return rows_.to_arrow(rows, counts, plan.schema, self._coordinator.dictionary)
+
+    def evaluate(
+        self, plan: Node, hidden: dict[str, View] | None = None, writes: Transaction | None = None
+    ) -> tuple[Codes, Codes]:
+        """Return the distinct rows of a bound plan over the last committed epoch, and how often each is there.
+
+        The tables are taken as the open transaction sees them, if it is given; views always as committed.
+        """
+        with self._coordinator.state:
+            batch = self._coordinator.catalog.evaluate(
+                plan, hidden or {}, writes.contents if writes is not None else None
+            )
+            return batch.rows, batch.ann
+
+    def explain(self, what: str | st.Query | st.CreateView) -> str:
+        """Explain how a view is kept, or how a query would be planned."""
+        with self._coordinator.state:
+            if isinstance(what, st.CreateView):
+                bound = bind_views([replace(what, replace=True, if_not_exists=False)], self._coordinator.program)
+                return explaining.explain_new(bound.views[what.name], bound, as_it_runs(bound))
+            if not isinstance(what, str):
+                plan, hidden = bind_query_views(what.query, self._coordinator.program)
+                flowed = (
+                    self._coordinator.catalog.flowed(plan, hidden)
+                    if uses_table_function(what.query, self._coordinator.program)
+                    else {}
+                )
+                return explaining.explain_query(plan, hidden, flowed)
+            self.schema(what)
+            if what in self._coordinator.program.tables:
+                kind = table_kind(self._coordinator.program.tables[what])
+                raise CatalogError(f'"{what}" is a {kind}; EXPLAIN is for views and queries')
+            return explaining.explain_view(self._coordinator, what)
+
+    def changes(self, name: str, snapshot: bool) -> Changes:
+        """Return a feed of what changes from now on, preceded by what is there if `snapshot`."""
+        with self._coordinator.reading():
+            feed = Changes(
+                name,
+                self.schema(name),
+                self._coordinator.dictionary,
+                self._stable_epoch,
+                self._coordinator.storage.poll,
+            )
+            if snapshot:
+                rows, counts = self.contents(name)
+                if len(rows):
+                    feed.push(self._coordinator.epoch, rows, counts)
+            self._coordinator.feeds.add(feed)
+            return feed
+
+    def _stable_epoch(self) -> int:
+        """Return the last epoch that feeds may report; a follower fetches what is new."""
+        if self._coordinator.closed:
+            return self._coordinator.epoch
+        with self._coordinator.reading():
+            epoch = self._coordinator.epoch
+        return epoch
+
+
+def _without_at(batch: Batch) -> Batch:
+    """Return the rows of a stream as users see them."""
+    return Batch(np.ascontiguousarray(batch.rows[:, :-1]), np.ones(len(batch.ann), np.int64), True)

@@ -1,0 +1,74 @@
+"""Images of a partitioned database: one of every partition, and one of what the driver has.
+
+Each is written by the process that has the partition, while no epoch runs. All state is read for one, so it is due when
+as much has come in as there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from whence.state.codec import pack_words
+from whence.state.folder import WORDS, chain_name
+from whence.state.store import Store
+
+if TYPE_CHECKING:
+    from whence.runtime.coordinator import Coordinator
+    from whence.runtime.spark.driver.partitioned_backend import PartitionedBackend
+
+_MUCH = 64 << 20  # bytes to take in again
+_MANY = 20_000  # records to replay
+
+
+def is_image_due(backend: PartitionedBackend, store: Store) -> bool:
+    """Return whether recovery would have to take in much."""
+    tail = store.tail_bytes + backend.input_bytes
+    return store.tail_records >= _MANY or tail >= max(_MUCH, backend.runner.state_bytes)
+
+
+def write_image(
+    coordinator: Coordinator, backend: PartitionedBackend, store: Store, broken: Callable[[], bool]
+) -> int | None:
+    """Write images of all partitions and of the driver; return their epoch, or None if there was nothing to write."""
+    with coordinator.paused():
+        if not store.tail_records or broken():
+            return None
+        words, catalog, runner = coordinator.dictionary, coordinator.catalog, backend.runner
+        epoch, now = coordinator.epoch, coordinator.time
+        store.write_words(words, epoch, now)
+        store.rotate()
+        writer, before = store.begin_image(epoch)
+        try:
+            for key in before.parts if before is not None else ():
+                if key.startswith(WORDS):
+                    writer.keep_unchanged(key)
+            first = before.meta["words"] if before is not None else 0
+            if len(words) > first:
+                writer.add(f"{WORDS}{first}", pack_words(words.since(first)))
+            files = {p: store.partition_image(p, epoch) for p in range(backend.partitions)}
+            chains = runner.save(files, epoch)
+            meta = {"epoch": epoch, "time": now, "statements": catalog.statements(), "words": len(words)}
+            meta["marks"] = dict(coordinator.source_positions)
+            plan = backend.plan
+            meta["partitions"] = {
+                "count": backend.partitions,
+                "digest": backend.digest,
+                "small": sorted(plan.small),
+                "bytes": list(runner.bytes),
+                "owed": list(runner.owed),
+                "since": {views[0]: since for views, since in plan.since.items()},
+                "tables": {name: asdict(dist) for name, dist in plan.distributed.tables.items()},
+                "streams": {name: asdict(arrivals) for name, arrivals in backend.flow.arrivals.items()},
+            }
+            store.publish(writer, meta, epoch, now, {chain_name(p): links for p, links in chains.items()})
+        except BaseException:
+            writer.abort()
+            raise
+        backend.input_bytes = 0
+        now_there = store.folder.starts()[-1]
+        runner.begin_from(
+            {p: store.folder.partition_chain(p, now_there) for p in range(backend.partitions)}, plan.version
+        )
+    return epoch
