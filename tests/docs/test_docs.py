@@ -27,6 +27,7 @@ import typer
 from typer.testing import CliRunner
 
 import whence
+from tests.docs.modules import modules
 from whence.cli import app
 
 ROOT = Path(__file__).parents[2]
@@ -39,6 +40,7 @@ TEXTS = [
 ]
 _BLOCK = re.compile(r"(?:^<!-- (skip|error: [^\n]*?) -->\n)?^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+_LINES = re.MULTILINE | re.DOTALL
 _TIME = re.compile(r"[\d.]+ ms")
 _FLAGS = doctest.ELLIPSIS
 
@@ -171,10 +173,18 @@ def test_readme_is_short_and_lists_every_chapter() -> None:
     assert not missing
 
 
-@pytest.mark.parametrize("path", [p for p in FILES[1:] if p.name != "architecture.md"], ids=lambda p: p.name)
+@pytest.mark.parametrize("path", FILES[1:], ids=lambda p: p.name)
 def test_chapters_open_with_what_they_are_good_for(path: Path) -> None:
     _title, _, opening = path.read_text(encoding="utf-8").partition("\n\n")
     assert opening.startswith("After this chapter you ")
+
+
+def test_architecture_names_every_module() -> None:
+    """`python -m tests.docs.modules` writes the tables."""
+    text = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    tables = dict(re.findall(r"^\*\*`([\w/]+)/`\*\*\n(.*?)(?=^\*\*|^<!--)", text, _LINES))
+    named = {package: re.findall(r"^\| `(\w+)` \|", body, re.MULTILINE) for package, body in tables.items()}
+    assert named == {package: [path.stem for path in paths] for package, paths in modules().items()}
 
 
 @texts()
