@@ -1,0 +1,12 @@
+"""Reads: always the last committed epoch, whole.
+
+| module             | what it is for |
+|--------------------|-----------------|
+| `reader`           | reads a database |
+| `partition_reader` | reads a partition |
+| `handles`          | handles on tables and views, and results |
+| `adhoc`            | SELECT over tables and views, by DuckDB |
+| `calls`            | the table functions of ad-hoc SQL |
+| `changes`          | change feeds |
+| `late_rows`        | rows that came too late |
+"""

@@ -1,0 +1,14 @@
+"""Writes: transactions over tables and streams, until they become an epoch.
+
+| module          | what it is for |
+|-----------------|-----------------|
+| `transaction`   | writes to any tables that become one epoch |
+| `tables`        | a table as its writer sees it: committed rows and pending writes |
+| `stream_writes` | the same for a stream, which is append-only |
+| `inputs`        | rows as sources gave them, to deltas of tables |
+| `conditions`    | rows named by key, by columns or by SQL |
+| `row_selection` | the rows of a DELETE or UPDATE |
+| `expiry`        | time, lifetimes, and the thread that expires rows |
+| `watermarks`    | watermarks that move without rows |
+| `kernels`       | the compiled part of the above |
+"""

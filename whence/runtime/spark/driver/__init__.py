@@ -1,0 +1,16 @@
+"""The driver of a database in partitions.
+
+| module                 | what it is for |
+|------------------------|-----------------|
+| `deployment`           | a database in partitions, here or in Spark's workers |
+| `driver`               | takes rows in, and writes relations out |
+| `partitioned_backend`  | all partitions, for a coordinator |
+| `partitioned_relation` | tables and views in partitions |
+| `supersteps`           | runs an epoch, superstep by superstep |
+| `jobs`                 | supersteps and questions as Spark jobs |
+| `planner`              | where tables and views live |
+| `images`               | images of all partitions |
+| `retrieving`           | questions about streams in partitions |
+| `arrival_counter`      | numbers the rows of a stream |
+| `options`              | the settings of users |
+"""
