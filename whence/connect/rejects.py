@@ -192,6 +192,11 @@ def record_of(row: Any) -> str:
     return (files.json_line(row) if isinstance(row, dict) else repr(row))[:LONGEST]
 
 
+def encode_rejects(rejects: Sequence[Reject], source: str, batch: int | None, dictionary: Dictionary) -> Codes:
+    """Encode rejected records as rows of the table of rejects."""
+    return encode(as_rows(rejects, source, batch), SCHEMA, dictionary, TABLE)
+
+
 def as_rows(rejects: Sequence[Reject], source: str, batch: int | None) -> list[tuple[Any, ...]]:
     """Return the rows that the table of rejects takes."""
     return [(source, batch, r.file, r.line, r.reason, r.record) for r in rejects]

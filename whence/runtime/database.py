@@ -346,10 +346,8 @@ class Database:
             codes, refused = rejects.encode_each(rows, schema, coordinator.dictionary, name, missing)
         with coordinator.transaction() as writes:
             if on_error == "reject" and refused:
-                listed = rejects.as_rows(refused, name, None)
-                writes.table(rejects.TABLE).insert(
-                    rows_.encode(listed, rejects.SCHEMA, coordinator.dictionary, rejects.TABLE)
-                )
+                rejected = rejects.encode_rejects(refused, name, None, coordinator.dictionary)
+                writes.table(rejects.TABLE).insert(rejected)
             inserted = writes.table(name).insert(codes)
         rejects.report(f"table {name}", len(refused), refused, on_error)
         return inserted

@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from whence.connect import files
 from whence.connect.files import Reject
-from whence.connect.rejects import SCHEMA, TABLE, OnError, as_rows, report
-from whence.connect.rows import Missing, check_columns, encode, folded
+from whence.connect.rejects import TABLE, OnError, encode_rejects, report
+from whence.connect.rows import Missing, check_columns, folded
 from whence.engine.core.operator import Batch
 from whence.model.codes import Codes, Interval
 from whence.model.errors import WhenceError
@@ -125,7 +125,7 @@ def reject_parts(coordinator: Any, refused: Sequence[Reject], source: str, batch
     """Return rejected records as what an epoch takes in."""
     if not refused:
         return {}
-    rows = encode(as_rows(refused, source, batch), SCHEMA, coordinator.dictionary, TABLE)
+    rows = encode_rejects(refused, source, batch, coordinator.dictionary)
     return {TABLE: [Batch(rows, np.ones(len(rows), np.int64))]}
 
 
