@@ -28,6 +28,7 @@ import duckdb.func
 import pytest
 
 import whence
+from tests import inside
 from whence.runtime import database
 
 Row = tuple[Any, ...]
@@ -305,7 +306,7 @@ class Twin:
         self._keys: dict[str, list[int]] = {}
         self._rows: dict[str, Counter[Row]] = {name: Counter() for name in self._columns}
         self.db = self.open()
-        self.beside = self.open(database.open) if self.db._coordinator.driver is not None else None
+        self.beside = self.open(database.open) if inside.is_partitioned(self.db) else None
         unkeyed = {}
         for name, columns in self._columns.items():
             names = self.db[name].columns

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import whence
+from tests import inside
 from tests.oracle import Recompute, assert_rows, view_text
 from whence.connect.rows import to_tuples
 from whence.plan.recursion.settings import DEPTH_LIMIT
@@ -181,16 +182,16 @@ def open_small(path: Path, disk: Disk, clock: Callable[[], float] | None = None,
 
 def abandon(db: whence.Database) -> None:
     """Leave a database as a process does that is killed: what it has not written, it never writes."""
-    store = db._coordinator.storage.store
+    store = inside.store(db)
     store.log._closed = True
     store.log._stop.set()
     store.close()
-    db._coordinator.closed = True
+    inside.coordinator(db).closed = True
 
 
 def state_of(db: whence.Database) -> State:
     """What a database holds as of its last epoch, without letting anything expire for being looked at."""
-    runtime = db._coordinator
+    runtime = inside.coordinator(db)
     catalog = runtime.catalog
 
     def rows(name: str) -> Counter[Row]:

@@ -15,6 +15,7 @@ from rich.console import Console
 from typer.testing import CliRunner, Result
 
 import whence
+from tests import inside
 from whence.cli import app
 from whence.cli.console import Bar
 from whence.state.disk import Disk
@@ -168,7 +169,7 @@ def test_check_says_that_all_is_well(db: Path) -> None:
 def test_check_names_file_and_offset_of_damage(db: Path) -> None:
     whence_db = whence.open(db)
     whence_db.insert("sale", ("cake", 1))
-    whence_db._coordinator.storage.store.close()  # type: ignore[attr-defined]  # as if killed
+    inside.store(whence_db).close()  # type: ignore[attr-defined]  # as if killed
     segment = max((db / "log").iterdir())
     data = bytearray(segment.read_bytes())
     data[-3] ^= 1

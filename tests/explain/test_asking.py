@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import whence
+from tests import inside
 from whence.model.errors import CatalogError, DataError, WhenceError
 
 SQL = """
@@ -136,9 +137,9 @@ def test_a_twin_is_kept_while_nothing_changes() -> None:
 
     db = opened(partitions=2)
     db.why("reachable", src="A", dst="C")
-    (first,) = asking._TWINS[db._coordinator].catalogs.values()
+    (first,) = asking._TWINS[inside.coordinator(db)].catalogs.values()
     db.why("reachable", src="A", dst="B")
-    (again,) = asking._TWINS[db._coordinator].catalogs.values()
+    (again,) = asking._TWINS[inside.coordinator(db)].catalogs.values()
     assert first is again
     assert "unused" not in first.program.tables
     db.insert("link", [("D", "E", 1.0)])

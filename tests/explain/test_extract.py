@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import whence
+from tests import inside
 from tests.property.test_random_programs import Case, cases, profile
 from whence.explain.derive.extractor import extract
 from whence.explain.graph import Derivations, Tally
@@ -30,7 +31,7 @@ NETWORK = """
 
 
 def graph_of(db: whence.Database, view: str, rows: list[Row] | None = None, **options: Any) -> Derivations:
-    runtime = db._coordinator
+    runtime = inside.coordinator(db)
     catalog = runtime.catalog
     codes = None
     if rows is not None:
@@ -468,6 +469,6 @@ def test_too_many_derivations_are_refused() -> None:
 def test_asking_adds_nothing_to_the_dictionary() -> None:
     db = opened("CREATE TABLE a (x TEXT); CREATE VIEW v AS SELECT UPPER(x) || '!' AS x FROM a", a=[("b",), ("c",)])
     db.delete("a", [("c",)])
-    words = len(db._coordinator.dictionary)
+    words = len(inside.dictionary(db))
     assert shown(graph_of(db, "v", [("B!",)])) == ["v(B!) <- a(b)"]
-    assert len(db._coordinator.dictionary) == words
+    assert len(inside.dictionary(db)) == words

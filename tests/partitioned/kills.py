@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from tests import inside
 from tests.faults import Deadly, done_before_death
 from tests.partitioned.pairs import Side, held
 from tests.workload import Op
@@ -20,7 +21,7 @@ def run_on(path: Path, disk: Disk, ops: list[Op], tell: int | None = None, mode:
     try:
         side = Side(path, disk, **options)
         for op in ops:
-            side.db._coordinator.driver.runner.mode = mode
+            inside.run_as(side.db, mode)
             side.perform(op)
             if tell is not None:
                 os.write(tell, b".")

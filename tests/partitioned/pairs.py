@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import whence
+from tests import inside
 from tests.oracle import assert_rows, bag
 from tests.workload import TABLES, Op, Row, Session, workload
 from whence.runtime import database
@@ -57,7 +58,7 @@ def held(db: whence.Database) -> dict[str, Counter[Row]]:
 
 def held_here(db: whence.Database) -> dict[str, Counter[Row]]:
     """The same, read inline whatever way runs go: a job for each relation takes its time."""
-    runner = db._coordinator.driver.runner if db._coordinator.driver is not None else None
+    runner = inside.driver(db).runner if inside.is_partitioned(db) else None
     mode = runner.mode if runner is not None else ""
     if runner is not None:
         runner.mode = "inline"

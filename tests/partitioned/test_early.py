@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import whence
+from tests import inside
 from tests.depth import seeds
 from tests.oracle import bag
 from whence.engine.core.operator import Batch
@@ -27,10 +28,10 @@ def write(db: Any, rng: random.Random, some: list[Change]) -> None:
         with suppress(KeyError), db.transaction():
             db.insert("t", some, op="op")
             raise KeyError
-    if way == "files" and db._coordinator.driver is not None:
+    if way == "files" and inside.is_partitioned(db):
         codes = np.array(some, np.int64)
         raw = Batch(np.ascontiguousarray(codes[:, :2]), np.ascontiguousarray(codes[:, 2]))
-        db._coordinator.driver.take_in_files({"t": [raw]}, {}, "hold")
+        inside.driver(db).take_in_files({"t": [raw]}, {}, "hold")
     elif way == "apart":
         with db.transaction():
             db.delete("t", [(x, y) for x, y, s in some if s < 0], early="hold")
@@ -113,7 +114,7 @@ def test_debts_with_a_time_to_live_move(tmp_path: Path) -> None:
 def test_failed_files_count_no_deletions(tmp_path: Path) -> None:
     with database.open(tmp_path / "db", partitions=2) as db:
         db.execute("CREATE TABLE t (x INT); CREATE VIEW v AS SELECT CAST(1000 * x AS INT) AS y FROM t")
-        runtime: Any = db._coordinator
+        runtime: Any = inside.coordinator(db)
         rows, signs = np.array([[5], [2_000_000_000]], np.int64), np.array([-1, 1], np.int64)
         for early in ("ignore", "hold", "error"):
             with pytest.raises(whence.WhenceError):

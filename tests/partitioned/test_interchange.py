@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import whence
+from tests import inside
 from tests.depth import seeds
 from tests.faults import Watched
 from tests.oracle import assert_rows
@@ -23,7 +24,7 @@ def check_folder(path: Path) -> None:
     """`whence check` finds nothing wrong."""
     bare = whence.open()
     with_functions(bare)
-    functions: Program = bare._coordinator.program
+    functions: Program = inside.coordinator(bare).program
     report = check(path, functions, Disk())
     assert not report.problems, report.problems
     assert all(view.ok for view in report.views), report.views

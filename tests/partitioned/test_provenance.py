@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import whence
+from tests import inside
 from tests.depth import DEEP, seeds
 from tests.oracle import (
     Row,
@@ -169,7 +170,7 @@ def reasons(ops: list[Any], view: str) -> dict[Row, set[frozenset[Row]]]:
 
 def exchanges(db: whence.Database, view: str) -> list[Fixpoint]:
     """The operators of a view in all partitions."""
-    runtime: Any = db._coordinator
+    runtime: Any = inside.coordinator(db)
     ops = [
         op
         for p in range(runtime.catalog.backend.partitions)
@@ -193,7 +194,7 @@ def test_eagerly_homes_know_all_reasons(algebra: str) -> None:
         for batch in stream(3, {"link": lambda rng: (rng.randrange(5), rng.randrange(5), 1)}, steps=6, start=8):
             for each in (plain, db):
                 load(each, batch)
-            port: Any = plain._coordinator.catalog.backend.operator("reachable")
+            port: Any = inside.coordinator(plain).catalog.backend.operator("reachable")
             assert reasons(exchanges(db, "reachable"), "reachable") == reasons([port.fixpoint], "reachable")
 
 
@@ -245,7 +246,7 @@ def links(seed: int, steps: int) -> list[list[Update]]:
 
 def known(db: whence.Database, partition: int) -> dict[Any, Any]:
     """All that a partition's rows show and hold, in words that do not depend on slots and numbers."""
-    runtime: Any = db._coordinator
+    runtime: Any = inside.coordinator(db)
     found = {}
     for op in runtime.driver.runner._here(partition).partition.flow.order:
         if isinstance(op, Fixpoint) and op.mailbox.shared and (policy := annotated_policy(op)):
@@ -276,7 +277,7 @@ def test_a_partition_that_is_lost_comes_back_as_it_was(way: str) -> None:
     rng = random.Random(way)
     plain = network(None, way, 1)
     with network(None, way, 3) as db:
-        runtime: Any = db._coordinator
+        runtime: Any = inside.coordinator(db)
         for number, batch in enumerate(links(5, 7)):
             more = [("link", (rng.randrange(6), rng.randrange(6), rng.randint(1, 9)), 1) for _ in range(20)]
             with pytest.raises(whence.EvaluationError):
@@ -343,7 +344,7 @@ def test_jobs(way: str, tmp_path: Path) -> None:
     options = {"spark": pool, "on_spark": {"host": "127.0.0.1", "inline_rows": 3}}
     db = network(tmp_path / "db", way, 3, **options)
     for number, batch in enumerate(links(11, 6)):
-        runtime: Any = db._coordinator
+        runtime: Any = inside.coordinator(db)
         runtime.driver.runner.mode = rng.choice(("job", "job", "inline"))
         if number % 3 == 1:
             with pytest.raises(whence.EvaluationError):

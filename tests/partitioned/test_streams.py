@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import whence
+from tests import inside
 from tests.depth import seeds
 from tests.partitioned.workers import Pool
 from whence.engine.core.operator import Batch
@@ -384,7 +385,7 @@ def test_rows_in_files_arrive_in_order(tmp_path: Path) -> None:
             codes = np.array(rows[start : start + 100], np.int64)
             ones = np.ones(50, np.int64)
             raw = [Batch(codes[:50], ones), Batch(codes[50:], ones)]
-            runtime: Any = parts._coordinator
+            runtime: Any = inside.coordinator(parts)
             runtime.driver.take_in_files({"s": raw, "t": [Batch(codes[:50, :1], ones)]}, {"source": start}, "ignore")
         asked = "SELECT * FROM provenance(m, s)"
         assert held(parts, ["s", "m"]) == held(plain, ["s", "m"])
@@ -465,7 +466,7 @@ def test_a_failed_promise_has_not_been(monkeypatch: pytest.MonkeyPatch) -> None:
             for name in PROMISED:
                 db.execute(f"CREATE VIEW {name} AS {PROMISED[name]}")
             insert(db, arrivals("undone", 60))
-        before, runtime = promised_of(parts, PROMISED), parts._coordinator
+        before, runtime = promised_of(parts, PROMISED), inside.coordinator(parts)
         with monkeypatch.context() as patch:
             patch.setattr(runtime.storage, "write_epoch", lambda epoch: (_ for _ in ()).throw(StorageError("full")))
             with pytest.raises(StorageError, match="full"):
@@ -480,7 +481,7 @@ def test_a_failed_promise_has_not_been(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_partitions_elsewhere_hear_of_promises(tmp_path: Path) -> None:
     found, rows, pool, views = [], arrivals("elsewhere", 60), Pool("promises"), ("keyed", "unkeyed")
     far = database.open(tmp_path / "db", spark=pool, partitions=2, on_spark={"host": "127.0.0.1", "inline_rows": 60})
-    far._coordinator.driver.runner.mode = "job"
+    inside.run_as(far, "job")
     for db in (far, whence.open()):
         with db:
             db.execute(placed("k", ""))

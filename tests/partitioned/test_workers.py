@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import whence
+from tests import inside
 from tests.depth import seeds
 from tests.faults import Watched
 from tests.oracle import assert_rows
@@ -27,7 +28,7 @@ def test_workers_do_as_they_please(seed: int, tmp_path: Path) -> None:
     rng, pool, count = random.Random(f"pool {seed}"), Pool(seed), (2, 3, 5)[seed % 3]
     pair = Pair(tmp_path / "db", spark=pool, partitions=count, on_spark=HERE)
     for number, op in enumerate(busy(100 + seed, 12, snapshots=3)):
-        pair.other.db._coordinator.driver.runner.mode = rng.choice(("job", "job", "job", "inline", "auto"))
+        inside.run_as(pair.other.db, rng.choice(("job", "job", "job", "inline", "auto")))
         pair.perform(op)
         if number in (13, 19):
             pair.reopen(spark=pool, partitions=count, on_spark=HERE)
@@ -39,7 +40,7 @@ def test_a_worker_that_did_what_was_taken_back_goes_on_rightly(tmp_path: Path) -
     """All partitions of a run are done but one fails; or all are done, and the log cannot be written."""
     pool = Pool("taken back", workers=1, fates=("well",))
     db = database.open(tmp_path / "db", spark=pool, partitions=3, durability="none", on_spark=HERE)
-    db._coordinator.driver.runner.mode = "job"
+    inside.run_as(db, "job")
     db.create_function("inverse", lambda x: 12 // x, args=["INT"], returns="INT")
     db.execute(
         "CREATE TABLE t (a INT, b INT); CREATE VIEW i AS SELECT inverse(a) AS i, COUNT(*) AS n FROM t GROUP BY 1;"
@@ -54,7 +55,7 @@ def test_a_worker_that_did_what_was_taken_back_goes_on_rightly(tmp_path: Path) -
             assert held(db) == before
         if attempt == 4:
             db.snapshot()
-    storage = db._coordinator.storage
+    storage = inside.coordinator(db).storage
     write = storage.write_epoch
 
     def refuse(epoch: object) -> None:
@@ -89,7 +90,7 @@ def test_a_driver_of_jobs_that_is_killed_anywhere_leaves_all_or_nothing(tmp_path
         if done is None:
             continue  # by chance fewer workers have written something twice
         side = Side(path, now=ops[max(done - 1, 0)].at, **options)
-        side.db._coordinator.driver.runner.mode = "job"
+        inside.run_as(side.db, "job")
         found = side.db.epoch, held(side.db)
         reached = [done + i for i, state in enumerate(states[done : done + 2]) if state == found]
         assert reached, f"killed at {at} of {disk.visited}, {done} operations done"
@@ -113,7 +114,7 @@ def test_full_disk_under_the_exchange_stops_nobody(seed: int, tmp_path: Path, mo
     monkeypatch.setattr(SuperstepRunner, "_write_down", sometimes)
     pair = Pair(tmp_path / "db", spark=pool, partitions=3, on_spark=HERE)
     for op in busy(300 + seed, 8):
-        pair.other.db._coordinator.driver.runner.mode = rng.choice(("job", "job", "inline"))
+        inside.run_as(pair.other.db, rng.choice(("job", "job", "inline")))
         pair.perform(op)
     assert refused
     pair.close()
@@ -122,7 +123,7 @@ def test_full_disk_under_the_exchange_stops_nobody(seed: int, tmp_path: Path, mo
 def test_worker_out_of_memory_names_its_partition(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pool = Pool("memory", workers=1, fates=("well",))
     db = database.open(tmp_path / "db", spark=pool, partitions=3, on_spark=HERE)
-    db._coordinator.driver.runner.mode = "job"
+    inside.run_as(db, "job")
     db.execute("CREATE TABLE t (a INT); CREATE VIEW n AS SELECT COUNT(*) AS n FROM t")
     db.insert("t", [(a,) for a in range(9)])
     do = Replica.do

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import whence
+from tests import inside
 from tests.depth import examples
 from tests.oracle import Recompute, Row, assert_rows, bag, every_policy, same_rows, statements, view_text, with_policy
 
@@ -119,7 +120,7 @@ class Play:
 
     def _look(self) -> None:
         """Time that was never looked at has not been."""
-        assert self.db._coordinator.clock.now() == self.model.now * 1_000_000
+        assert inside.coordinator(self.db).clock.now() == self.model.now * 1_000_000
 
     def close(self) -> None:
         self.db.close()

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 
 import whence
+from tests import inside
 from whence.engine.core import key_lookup as lookups
 from whence.model.errors import DataError, MissingRowError
 
@@ -172,11 +173,11 @@ def test_update_by_key_and_where_is_refused(db: whence.Database) -> None:
 
 
 def test_unknown_text_does_not_grow_the_dictionary(db: whence.Database) -> None:
-    words = len(db._coordinator.dictionary)
+    words = len(inside.dictionary(db))
     db.delete("k", {"id": "never seen"})
     db.delete("k", key="never seen either")
     db.execute("DELETE FROM k WHERE id = 'nor this'")
-    assert len(db._coordinator.dictionary) <= words + 1  # evaluating a predicate interns its constants
+    assert len(inside.dictionary(db)) <= words + 1  # evaluating a predicate interns its constants
 
 
 def test_streams_refuse_conditions(db: whence.Database) -> None:
@@ -193,7 +194,7 @@ def test_lookup_by_other_columns_builds_an_index_and_keeps_few() -> None:
     db = whence.open()
     db.execute("CREATE TABLE t (a INT PRIMARY KEY, b INT, c INT, d INT, e INT, f INT)")
     db.insert("t", [(i, i % 997, i % 499, i % 7, i % 11, i % 13) for i in range(5000)])
-    relation = db._coordinator.catalog.flow.tables["t"].relation
+    relation = inside.table(db, "t").relation
     db.delete("t", where={"a": 1, "b": 1})
     db.delete("t", where={"b": 5})
     assert set(relation.indexes) == {(0,)}

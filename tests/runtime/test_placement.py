@@ -5,13 +5,14 @@ from __future__ import annotations
 import pytest
 
 import whence
+from tests import inside
 from whence.model.errors import SqlError, WhenceError
 from whence.runtime.spark.driver.options import read_bytes
 
 
 def rows_in(db: whence.Database, name: str) -> list[int]:
     """How many rows of a relation each partition has."""
-    driver = db._coordinator.driver
+    driver = inside.driver(db)
     assert driver is not None
     return [len(batch) for batch in driver.runner.ask_all("contents", name)]
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import whence
+from tests import inside
 from tests.oracle import load
 from tests.runtime.test_recursion import closure
 from whence.annotate.absorption import Absorption
@@ -158,7 +159,7 @@ def test_what_was_annotated_is_so_after_opening_again(options: str, tmp_path: Pa
         db.insert("link", links("CD"))
         now = {row: witnesses(db, "".join(row)) for row in db["reachable"]}
     with whence.open(path) as db:
-        assert db._coordinator.catalog.flow.restored
+        assert inside.dataflow(db).restored
         assert {row: witnesses(db, "".join(row)) for row in db["reachable"]} == now
         assert witnesses(db.at(epoch), "AC") == then
         db.delete("link", links("CA"))
@@ -207,7 +208,7 @@ def test_an_error_on_rows_that_are_there_only_half_way_is_none() -> None:
 
 
 def provenance_of(db: whence.Database) -> AnnotatedPolicy:
-    return next(found for op in db._coordinator.catalog.flow.order if (found := annotated_policy(op)))
+    return next(found for op in inside.dataflow(db).order if (found := annotated_policy(op)))
 
 
 def test_rows_that_are_gone_are_forgotten_and_their_names_given_again() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import whence
+from tests import inside
 from whence.model.errors import CatalogError, StorageError
 from whence.runtime.reading.changes import Change, Changes
 
@@ -180,7 +181,7 @@ def test_disk_that_fails_between_epoch_and_definition(tmp_path: Path, monkeypatc
             raise StorageError("no space")
 
         with monkeypatch.context() as patched:
-            patched.setattr(db._coordinator, "_write_statements", refuse)
+            patched.setattr(inside.coordinator(db), "_write_statements", refuse)
             with pytest.raises(StorageError, match="no space"):
                 db.execute(MAX)
         assert (db.epoch, v.read()) == (before + 1, [])  # an epoch in which nothing has changed

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import whence
+from tests import inside
 from tests.depth import examples
 from whence.engine.core.batch import concat, consolidate
 from whence.engine.core.epoch import Epoch
@@ -98,7 +99,7 @@ class Model:
 def opened(kind: str) -> Any:
     db = whence.open(clock=lambda: 0)
     db.execute(SQL[kind])
-    return db._coordinator
+    return inside.coordinator(db)
 
 
 def raw_of(rows: list[tuple[int, int, int]]) -> Raw:

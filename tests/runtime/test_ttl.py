@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 
 import whence
+from tests import inside
 from whence.engine.core.epoch import Epoch
 from whence.engine.core.ordered import Ordered
 from whence.engine.core.relation import Relation
@@ -326,7 +327,7 @@ class Notebook:
     def __init__(self, db: whence.Database, full: bool = False) -> None:
         self.epochs: list[Epoch] = []
         self.full = full
-        storage: Any = db._coordinator.storage
+        storage: Any = inside.coordinator(db).storage
         storage.write_epoch = self.write
 
     def write(self, epoch: Epoch) -> None:
@@ -357,7 +358,7 @@ def test_epochs_replayed_give_the_same_rows_and_the_same_lives(clock: Hands) -> 
         assert (epochs[2].deltas, epochs[2].refreshed["a"].tolist()) == ({}, [[1, 1]])
         assert set(epochs[4].deltas) == {"a", "c", "k"}
         for epoch in epochs:
-            copy._coordinator.replay(epoch)
+            inside.coordinator(copy).replay(epoch)
         assert (copy.epoch, copy.metrics()["rows_expired"]) == (5, 2)
         for moment in (65, 90, 110, 125):
             clock.now = again.now = moment
@@ -389,12 +390,12 @@ def test_lifetimes_are_made_again_from_a_restored_table(clock: Hands) -> None:
         db.insert("c", [(1, at(5)), (2, None)])
         clock.now = 30
         db.insert("a", [(1, 1)])
-        for name, scan in db._coordinator.catalog.flow.tables.items():
+        for name, scan in inside.dataflow(db).tables.items():
             image = {part: array.copy() for part, array in scan.image().items()}
-            copy._coordinator.catalog.flow.tables[name].restore(image)
-        for lifetimes in copy._coordinator.catalog.backend.lifetimes.values():
+            inside.table(copy, name).restore(image)
+        for lifetimes in inside.coordinator(copy).catalog.backend.lifetimes.values():
             lifetimes.rebuild()
-        copy._coordinator.stand_at(db.epoch, db._coordinator.time)
+        inside.coordinator(copy).stand_at(db.epoch, inside.coordinator(db).time)
         for moment in (59, 60, 65, 90):
             clock.now = moment
             assert contents(copy) == contents(db)
@@ -402,7 +403,7 @@ def test_lifetimes_are_made_again_from_a_restored_table(clock: Hands) -> None:
 
 
 def test_a_refresh_alone_is_told_as_a_change_of_the_table(db: whence.Database) -> None:
-    flow = db._coordinator.catalog.flow
+    flow = inside.dataflow(db)
     told: list[Any] = []
     db.insert("link", [("A", "B")])
     flow.tables["link"].changed = False
@@ -519,7 +520,7 @@ def test_the_thread_waits_for_the_writer_and_goes_on_after_an_error() -> None:
         db.execute("CREATE TABLE t (x INT) WITH (ttl = '50 ms')")
         db.insert("t", (1,))
         db.execute("CREATE VIEW share AS SELECT 100 // COUNT(*) AS percent FROM t")
-        wait_until(lambda: db._coordinator.expiry.error is not None)
+        wait_until(lambda: inside.coordinator(db).expiry.error is not None)
         epoch = db.epoch
         db.execute("DROP VIEW share")
         wait_until(lambda: db.epoch == epoch + 1)

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as gen
 
 import whence
+from tests import inside
 from tests.depth import examples
 from tests.oracle import Row, Twin, on_partitions
 from whence.runtime.database import Database
@@ -85,9 +86,9 @@ def test_it_tells_what_then_happens_and_leaves_no_trace(policy: str, partitions:
     @given(gen.lists(gen.tuples(WRITES, gen.booleans()), max_size=6))
     def run(steps: list[tuple[Any, bool]]) -> None:
         for writes, really in steps:
-            db, before, words, epoch = twin.db, contents(twin.db), len(twin.db._coordinator.dictionary), twin.db.epoch
+            db, before, words, epoch = twin.db, contents(twin.db), len(inside.dictionary(twin.db)), twin.db.epoch
             what = supposed(db, writes)
-            assert (contents(db), len(db._coordinator.dictionary), db.epoch) == (before, words, epoch)
+            assert (contents(db), len(inside.dictionary(db)), db.epoch) == (before, words, epoch)
             if not really:
                 continue
             feeds = {name: db.changes(name) for name in [*db.tables, *db.views]}
@@ -213,7 +214,7 @@ def test_errors_are_those_of_the_writes_and_change_nothing() -> None:
             with pytest.raises(whence.WhenceError):
                 wrong()
             assert contents(db) == before
-            assert db._coordinator.dictionary.find("X") is None
+            assert inside.dictionary(db).find("X") is None
         with pytest.raises(whence.WhenceError, match="inside a transaction"), db.transaction():
             db.what_if(insert={"link": [("X", "Y")]})
         db.insert("link", [("C", "D")])
@@ -300,7 +301,7 @@ def test_a_database_that_lasts_logs_nothing(tmp_path: Path) -> None:
         with whence.open(tmp_path / "db", read_only=True) as reader:
             there = reader.what_if(delete={"link": [("B", "C")]}, insert={"link": [("new", "words")]})
             assert moved(there) == moved(what)
-            assert reader._coordinator.dictionary.find("words") is None
+            assert inside.dictionary(reader).find("words") is None
             db.insert("link", [("other", "text"), ("D", "A")])  # by codes that the reader must not have given away
             assert contents(reader) == contents(db)
     with whence.open(tmp_path / "db") as again:

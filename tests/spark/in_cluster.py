@@ -8,6 +8,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
+from tests import inside
 from tests.oracle import assert_rows
 from tests.partitioned.pairs import Pair, busy
 from tests.spark.places import places
@@ -34,7 +35,7 @@ def mixed(spark: Any, path: Path) -> None:
     rng = random.Random("cluster")
     pair = Pair(path, spark=spark, partitions=5, on_spark={"inline_rows": 3})
     for number, op in enumerate(busy(21, 5, snapshots=2)):
-        pair.other.db._coordinator.driver.runner.mode = rng.choice(("job", "job", "inline", "auto"))
+        inside.run_as(pair.other.db, rng.choice(("job", "job", "inline", "auto")))
         pair.perform(op)
         if number == 14:
             pair.reopen(spark=spark, partitions=2, on_spark={"inline_rows": 3})
@@ -59,7 +60,7 @@ def killed(spark: Any, folder: Path) -> None:
         return x
 
     db = database.open(folder / "killed", spark=spark, partitions=3, durability="none")
-    db._coordinator.driver.runner.mode = "job"
+    inside.run_as(db, "job")
     db.create_function("touch", touch, args=["INT"], returns="INT")
     db.execute(PROGRAM)
     db.insert("link", LINKS)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import whence
+from tests import inside
 from whence.connect import files
 from whence.engine.core.epoch import InputSection
 from whence.engine.core.operator import Batch
@@ -31,7 +32,7 @@ class Pretend:
         self.spark, self.path, self.partitions = spark, folder, partitions
         self.db = whence.open()
         self.db.execute(sql)
-        self.inner = self.db._coordinator
+        self.inner = inside.coordinator(self.db)
         self.program, self.dictionary = self.inner.program, self.inner.dictionary
         self.driver, self.reader = self, self.inner.reader
         self.source_positions: dict[str, int] = {}

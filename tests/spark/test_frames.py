@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import whence
+from tests import inside
 from tests.spark.pretend import Pretend
 from whence.engine.core.operator import Batch
 from whence.model.errors import SparkError, WhenceError
@@ -138,7 +139,7 @@ def test_what_was_missed_is_found_or_an_error(spark: Any, tmp_path: Path) -> Non
     db.do((1, "y"), (-1, "z"))
     with pytest.raises(WhenceError, match=r"what changed since epoch 1, .* is not known any more: open .* retain=1"):
         sinks.changes_to(db, "a", writer)
-    db.retained, db.past = range(1, 3), {1: old._coordinator}
+    db.retained, db.past = range(1, 3), {1: inside.coordinator(old)}
     sinks.changes_to(db, "a", writer)
     assert writer.seen[1:] == [(2, [("z", "-", 1, 2), ("y", "+", 1, 2)])]
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import whence
+from tests import inside
 from tests.oracle import Recompute, assert_rows, load
 from tests.partitioned.pairs import Pair, Side, assert_same, busy, held
 from tests.test_sql_fixtures import FILES, Block, Runner, run_file
@@ -18,7 +19,7 @@ from whence.runtime import database
 def opened(spark: Any, path: Path | None = None, mode: str = "job", **options: Any) -> whence.Database:
     """A database whose runs all go one way."""
     db = database.open(path, spark=spark, durability="none", **{"partitions": 2} | options)
-    db._coordinator.driver.runner.mode = mode
+    inside.run_as(db, mode)
     return db
 
 
@@ -28,7 +29,7 @@ def test_jobs_and_inline_steps_mix_freely(spark: Any, tmp_path: Path, partitions
     few = {"inline_rows": 3}
     pair = Pair(tmp_path / "db", spark=spark, partitions=partitions, on_spark=few)
     for number, op in enumerate(busy(partitions, 10, snapshots=2)):
-        pair.other.db._coordinator.driver.runner.mode = rng.choice(("job", "inline", "auto"))
+        inside.run_as(pair.other.db, rng.choice(("job", "inline", "auto")))
         pair.perform(op)
         if number == 12:
             pair.reopen(spark=spark, partitions=partitions, on_spark=few)
@@ -46,7 +47,7 @@ def test_three_ways_at_once(spark: Any, tmp_path: Path) -> None:
     for op in busy(3, 4, snapshots=1):
         plain.perform(op)
         for mode, side in sides.items():
-            side.db._coordinator.driver.runner.mode = mode
+            inside.run_as(side.db, mode)
             side.perform(op)
             assert_same(side.db, plain.db, f"{mode}, {op}")
     for side in sides.values():
@@ -55,7 +56,7 @@ def test_three_ways_at_once(spark: Any, tmp_path: Path) -> None:
 
 def reading_inline(db: whence.Database) -> whence.Database:
     """A database that is changed by jobs, but asked in this process: a job for each question takes its time."""
-    runner = db._coordinator.driver.runner
+    runner = inside.driver(db).runner
     ask = runner.ask
 
     def ask_here(calls: Any, rows: int = 0) -> Any:
@@ -128,7 +129,7 @@ def test_an_epoch_that_fails_in_one_partition_has_not_been(spark: Any, partition
     feed = db.changes("inverses")
     before, epoch = held(db), db.epoch
     for mode in ("job", "job", "inline", "job"):
-        db._coordinator.driver.runner.mode = mode
+        inside.run_as(db, mode)
         with pytest.raises(whence.EvaluationError, match=r"inverse|division"):
             db.insert("share", [(20, 1, 1), (21, 2, 2), (22, 3, 3), (23, 4, 0), (24, 4, 4)])
         assert (held(db), db.epoch) == (before, epoch)
@@ -229,7 +230,7 @@ def test_letters_of_maintained_views_go_by_jobs(spark: Any, options: str) -> Non
         for each in (db, plain):
             each.insert("link", links)
         for number, link in enumerate([links[1], links[4], links[0]]):
-            db._coordinator.driver.runner.mode = ("job", "inline", "job")[number]
+            inside.run_as(db, ("job", "inline", "job")[number])
             with pytest.raises(whence.EvaluationError):
                 load(db, [("link", links[3], -1), ("poison", ("no number",), 1)])
             for each in (db, plain):

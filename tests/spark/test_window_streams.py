@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import whence
+from tests import inside
 from tests.spark.test_jobs import opened
 from whence.model.errors import DataError
 from whence.runtime import database
@@ -53,11 +54,11 @@ def test_frames_arrive_in_order(spark: Any, tmp_path: Path, by: str) -> None:
         each.execute(script)
     at = 0
     for count, slices, mode in ((9_000, 3, "job"), (40, 2, "inline"), (5, 1, "job"), (7_000, 2, "auto")):
-        db._coordinator.driver.runner.mode = mode
+        inside.run_as(db, mode)
         assert db.insert("reading", frame(spark, at, at + count, slices)) == count
         plain.insert("reading", [row(i) for i in range(at, at + count)])
         at += count
-    db._coordinator.driver.runner.mode = "inline"
+    inside.run_as(db, "inline")
     expected = answers(plain)
     assert [len(found) for found in expected] == [at, len(expected[1]), len(expected[2])]
     assert answers(db) == expected
@@ -83,8 +84,8 @@ def test_batches_of_a_stream_arrive_once_and_in_order(spark: Any, tmp_path: Path
         source = spark.readStream.schema("sensor int, name string, v int").option("maxFilesPerTrigger", 1)
         db.attach("reading", source.json(str(folder)), max_rows_per_epoch=every)
         db.start(trigger="availableNow").awaitTermination()
-        db._coordinator.driver.streams.detach("reading")
-    db._coordinator.driver.runner.mode = "inline"
+        inside.driver(db).streams.detach("reading")
+    inside.run_as(db, "inline")
     with database.open() as plain:
         plain.execute(VIEWS.format(mode="none", by=", by => sensor"))
         plain.insert("reading", [row(i) for i in range(at)])

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import whence
+from tests import inside
 from whence.engine.core.image import Image
 from whence.runtime.durable.checking import Report
 from whence.state import manifest as manifest_
@@ -47,7 +48,7 @@ def path(tmp_path: Path) -> Path:
 
 def abandon(db: whence.Database) -> None:
     """Let go of a database as a process does that is killed: without a last snapshot."""
-    db._coordinator.storage.store.close()  # type: ignore[attr-defined]  # a durable one
+    inside.store(db).close()  # type: ignore[attr-defined]  # a durable one
 
 
 def newest(path: Path, folder: str) -> Path:
@@ -81,7 +82,7 @@ def rewrite(path: Path, change: Callable[[str, Image], Image]) -> None:
 def of_view(path: Path, view: str) -> str:
     """The part of an image that holds a view's rows."""
     with whence.open(path, read_only=True) as db:
-        return f"arranged/{db._coordinator.catalog.flow.views[view].fingerprint}"
+        return f"arranged/{inside.operator(db, view).fingerprint}"
 
 
 def test_a_database_that_is_well(path: Path) -> None:
@@ -278,7 +279,7 @@ def test_what_is_kept_under_a_view_is_compared_too(tmp_path: Path) -> None:
         """)
         db.insert("a", [(1, 1), (1, 2), (2, 1)])
         db.insert("b", [(1, 5)])
-        flow = db._coordinator.catalog.flow
+        flow = inside.dataflow(db)
         (inner,) = [op for op in flow.order if op.arranged is not None and op is not flow.views["both"]]
         part = f"arranged/{inner.fingerprint}"
 

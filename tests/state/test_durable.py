@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 
 import whence
+from tests import inside
 from tests.workload import Session, abandon, history, open_small, state_of, workload
 from whence.model.errors import LockedError
 from whence.state.disk import Disk
@@ -290,7 +291,7 @@ def test_a_snapshot_while_others_write_and_read(path: Path) -> None:
     assert not errors, errors
     last = state_of(db)
     assert db.epoch == writers * rounds
-    links = [link for chain in db._coordinator.storage.folder.chains for link in chain]
+    links = [link for chain in inside.folder(db).chains for link in chain]
     assert len(links) > 2, "no snapshot was taken meanwhile"
     for link in links:
         with db.at(link.epoch) as then:
@@ -367,7 +368,7 @@ def test_snapshots_take_themselves(path: Path) -> None:
     db.execute(SCHEMA)
     for x in range(60):
         db.insert("a", [(x, "t")])
-    db._coordinator.storage.snapshots.finish()
+    inside.snapshots(db).finish()
     before = state_of(db)
     abandon(db)
     with whence.open(path) as again:
@@ -671,7 +672,7 @@ def test_a_forked_child_that_closes_leaves_the_parent_alone(db: whence.Database,
 
 
 def test_a_forked_child_closes_what_its_parent_was_just_writing(db: whence.Database, path: Path) -> None:
-    log = db._coordinator.storage.store.log
+    log = inside.store(db).log
     log._dirty = True  # as it is in the middle of an append by another thread
     child = os.fork()
     if child == 0:
@@ -940,7 +941,7 @@ def test_the_recursion_limit_is_kept(path: Path) -> None:
         """)
     for read_only in (False, True):
         with whence.open(path, read_only=read_only) as db:
-            assert db._coordinator.recursion_limit == db._coordinator.catalog.recursion_limit == 5
+            assert inside.coordinator(db).recursion_limit == inside.coordinator(db).catalog.recursion_limit == 5
     with whence.open(path) as db, pytest.raises(whence.RecursionLimitError):
         db.insert("link", [(i, i + 1) for i in range(20)])
     with whence.open(path, recursion_limit=100) as db:

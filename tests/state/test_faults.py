@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 import whence
+from tests import inside
 from tests.faults import Failing, Watched
 from tests.workload import Op, Session, State, abandon, history, open_small, state_of, workload
 from whence.model.errors import CorruptionError, LockedError, StorageError
@@ -92,7 +93,7 @@ def run_over_a_fault(path: Path, ops: list[Op], states: list[State], disk: Stumb
         except (StorageError, KeyboardInterrupt) as error:
             if op.kind == "reopen":
                 session = open_stubbornly(path, disk, op.at)
-            session.db._coordinator.refresh()
+            inside.coordinator(session.db).refresh()
             found = state_of(session.db)
             if isinstance(error, StorageError):
                 assert found == states[number], f"{op} was refused, and yet did something"
@@ -213,7 +214,7 @@ def test_a_background_snapshot_that_fails_is_a_warning(tmp_path: Path, caplog: p
     with caplog.at_level(logging.WARNING, "whence"):
         for x in range(10):
             db.insert("a", [(x,)])
-        db._coordinator.storage.snapshots.finish()
+        inside.snapshots(db).finish()
     assert "no snapshot was taken" in caplog.text
     db.close()
     with whence.open(tmp_path / "db") as db:
@@ -294,7 +295,7 @@ def test_a_sync_that_fails_under_an_open_transaction(db: whence.Database, disk: 
             outcome.append(error)
         failed.set()
 
-    log = db._coordinator.storage.store.log
+    log = inside.store(db).log
     settle = log.sync
 
     def late(ticket: int) -> None:
@@ -310,7 +311,7 @@ def test_a_sync_that_fails_under_an_open_transaction(db: whence.Database, disk: 
     log.sync = late  # type: ignore[method-assign]
     thread = threading.Thread(target=other)
     thread.start()
-    while db._coordinator.epoch < 2:
+    while inside.coordinator(db).epoch < 2:
         pass
 
     def transaction() -> None:
@@ -354,7 +355,7 @@ def test_a_background_sync_that_fails(tmp_path: Path, disk: NoSync) -> None:
         db.sync()
         disk.broken = True
         db.insert("a", [(2,)])
-        log = db._coordinator.storage.store.log
+        log = inside.store(db).log
         while not log.failed:
             pass
         with pytest.raises(StorageError):
@@ -381,7 +382,7 @@ def test_going_back_when_the_past_cannot_be_read(db: whence.Database, disk: NoSy
             _ = view.rows
         with pytest.raises(StorageError, match=r"\.base"):
             db.execute("CREATE TABLE c (x INT)")
-        assert not db._coordinator.storage.snapshots.take(), "an image of nothing"
+        assert not inside.snapshots(db).take(), "an image of nothing"
     away.rename(image)
     assert sorted(view) == [("one", 1), ("two", 2)]
     db.insert("a", [(3, "three")])
@@ -443,7 +444,7 @@ def test_many_writers_on_a_disk_that_fails_now_and_then(tmp_path: Path) -> None:
     assert len(refused) > 3
     assert sorted(db["a"]) == sorted(accepted)
     assert dict(db["b"].rows) == {who: sum(w == who for w, _ in accepted) for who in range(4)}
-    db._coordinator.storage.snapshots.finish()
+    inside.snapshots(db).finish()
     abandon(db)
     with whence.open(tmp_path / "db") as db:
         assert sorted(db["a"]) == sorted(accepted)
@@ -451,7 +452,7 @@ def test_many_writers_on_a_disk_that_fails_now_and_then(tmp_path: Path) -> None:
 
 def test_an_epoch_that_is_undone_after_it_was_appended(db: whence.Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """Log, dictionary and memory go back together."""
-    store, feed = db._coordinator.storage.store, db.changes("b")
+    store, feed = inside.store(db), db.changes("b")
     append = store._append
 
     def appends_and_fails(*args: Any) -> int:
@@ -511,7 +512,7 @@ def made(tmp_path: Path) -> Path:
     db.snapshot()
     db.insert("a", [(100, "after")])
     db.insert("a", [(101, "after")])
-    db._coordinator.storage.store.close()  # without the snapshot that closing takes
+    inside.store(db).close()  # without the snapshot that closing takes
     return path
 
 
@@ -683,7 +684,7 @@ def test_a_torn_tail_is_cut_off_and_reported(made: Path, caplog: pytest.LogCaptu
 def test_a_failed_opening_lets_go_of_the_lock(made: Path) -> None:
     """Whatever fails, and whenever: once the cause is gone the same process can open it."""
     total = Watched()
-    whence.open(made, disk=total, retain=5)._coordinator.storage.store.close()
+    inside.store(whence.open(made, disk=total, retain=5)).close()
     shutil.rmtree(made.parent / "copy", ignore_errors=True)
     for at in range(1, total.visited + 1):
         copy = Path(shutil.copytree(made, made.parent / "copy"))
@@ -704,7 +705,7 @@ def test_an_epoch_that_breaks_off_between_log_and_runtime_has_not_happened(tmp_p
     with whence.open(tmp_path / "db") as db:
         db.execute("CREATE TABLE a (x INT); CREATE VIEW n AS SELECT COUNT(*) AS n FROM a")
         db.insert("a", (1,))
-        flow = db._coordinator.catalog.flow
+        flow = inside.dataflow(db)
         flow.commit = _interrupt  # type: ignore[method-assign]  # Ctrl-C when the record is written
         with pytest.raises(KeyboardInterrupt):
             db.insert("a", (2,))
@@ -755,7 +756,7 @@ def test_an_epoch_in_doubt_is_not_kept_by_closing(tmp_path: Path) -> None:
     db = whence.open(tmp_path / "db")
     db.execute("CREATE TABLE a (x INT)")
     db.insert("a", (1,))
-    db._coordinator.catalog.flow.commit = _interrupt  # type: ignore[method-assign]
+    inside.dataflow(db).commit = _interrupt  # type: ignore[method-assign]
     with pytest.raises(KeyboardInterrupt):
         db.insert("a", (2,))
     db.close()

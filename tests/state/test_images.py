@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 import whence
+from tests import inside
 from whence.engine.core.image import Image, StaleImage
 from whence.engine.core.operator import Batch, Operator
 from whence.engine.core.ordered import Ordered, Rank
@@ -199,7 +200,7 @@ def database(script: str) -> whence.Database:
 
 
 def runtime(db: whence.Database) -> Coordinator:
-    found = db._coordinator
+    found = inside.coordinator(db)
     assert isinstance(found, Coordinator)
     return found
 

@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import whence
+from tests import inside
 from tests.faults import Failing, Mortal, Unplugged, dies, points
 from tests.workload import abandon, open_small
 from whence.connect.rows import encode
@@ -236,7 +237,7 @@ class Hands:
 
 def ingest(db: Database, changes: Mapping[str, Rows], marks: Mapping[str, int], partitions: int = 1) -> None:
     """One epoch of rows as a source gave them, whose last element is their sign, as the Spark runtime writes it."""
-    runtime: Any = db._coordinator
+    runtime: Any = inside.coordinator(db)
     store: Store = runtime.storage.store
     parts = []
     with runtime.paused():
@@ -300,7 +301,7 @@ def test_records_with_inputs_are_replayed(tmp_path: Path, partitions: int) -> No
     with whence.open(tmp_path / "db", clock=clock) as again:
         assert state_of(again) == states[-1]
         assert again.epoch == len(states) - 1
-        assert again._coordinator.source_positions == {"s": 3, "t0": 2, "t1": 3}
+        assert inside.source_positions(again) == {"s": 3, "t0": 2, "t1": 3}
         clock.now += 30  # what was not seen again since is due
         assert state_of(again)["seen"] == Counter([("a",), ("c",)])
         clock.now += 60
@@ -313,7 +314,7 @@ def test_what_is_due_leaves_with_the_epoch_that_has_inputs(tmp_path: Path) -> No
     ingest(db, {"seen": [("a", 1)]}, {})
     clock.now += 61
     ingest(db, {"link": [("a", "b", 1)]}, {})
-    relation = db._coordinator.catalog.flow.tables["seen"].relation
+    relation = inside.table(db, "seen").relation
     assert len(relation) == 0
     abandon(db)
     with whence.open(tmp_path / "db", read_only=True) as reader:
@@ -326,7 +327,7 @@ def test_a_follower_reads_them(tmp_path: Path) -> None:
         for number, batch in enumerate(BATCHES):
             ingest(db, batch, {"s": number})
             assert state_of(reader) == state_of(db)
-            assert reader._coordinator.source_positions == {"s": number}
+            assert inside.source_positions(reader) == {"s": number}
             if number == 1:
                 db.snapshot()
 
@@ -394,11 +395,11 @@ def test_a_crash_leaves_all_of_an_epoch_or_nothing(tmp_path: Path, kind: type[Mo
         if isinstance(disk, Unplugged):
             disk.lose_power(random.Random(at))
         with whence.open(path, clock=Hands()) as db:
-            if not db._coordinator.program.views or len(db._coordinator.reader.views()) < len(VIEWS):
+            if not inside.coordinator(db).program.views or len(inside.coordinator(db).reader.views()) < len(VIEWS):
                 continue  # died while it was being declared
             state, marks = known[db.epoch]
             assert state_of(db) == state
-            assert db._coordinator.source_positions == marks
+            assert inside.source_positions(db) == marks
             named = {epoch_of(name) for name in DISK.names(path / INPUTS)}
             assert all(epoch is not None and epoch <= db.epoch for epoch in named)
 
@@ -464,7 +465,7 @@ def partitioned(path: Path, clock: Hands, count: int = 2, **options: Any) -> Sta
 
 def take_snapshot(db: Database, count: int) -> None:
     """A snapshot such as partitions write it, each of which has its share of the tables."""
-    runtime: Any = db._coordinator
+    runtime: Any = inside.coordinator(db)
     store, epoch, time, words = runtime.storage.store, runtime.epoch, runtime.time, runtime.dictionary
     store.write_words(words, epoch, time)
     store.rotate()
@@ -485,7 +486,7 @@ def write_share(store: Store, runtime: Any, partition: int, count: int, tables: 
     """A partition of its own, with the rows that are its, and the image of its tables."""
     with whence.open(clock=Hands()) as share:
         share.execute(PROGRAM)
-        flow: Any = share._coordinator.catalog.flow
+        flow: Any = inside.dataflow(share)
         for name in TABLES:
             source, target = runtime.catalog.flow.tables[name].relation, flow.tables[name].relation
             ids = source.ids()
@@ -518,7 +519,7 @@ def test_a_folder_of_partitions_is_opened_as_one(tmp_path: Path, count: int) -> 
     assert set(Folder(path, DISK).manifest.chains) == {"main", *(chain_name(p) for p in range(count))}
     with whence.open(path, read_only=True, clock=clock) as reader:
         assert state_of(reader) == state
-        assert reader._coordinator.source_positions == {"s": 4}
+        assert inside.source_positions(reader) == {"s": 4}
     report = whence.check(path)
     assert report.ok
     assert report.tables == {"link": 40, "node": 10, "seen": 6}
@@ -559,7 +560,7 @@ def test_snapshots_of_partitions_follow_each_other(tmp_path: Path) -> None:
             take_snapshot(db, count)
         else:  # by one process, and others go on after it
             db.snapshot()
-    folder = db._coordinator.storage.folder
+    folder = inside.folder(db)
     assert folder is not None
     assert [(start.epoch, start.partitions) for start in folder.starts()] == list(enumerate((0, *counts)))
     kinds = [[[link.kind for link in links] for links in folder.manifest.chains[f"p000{p}"]] for p in range(3)]
@@ -587,7 +588,7 @@ def test_only_the_newest_snapshot_stays(tmp_path: Path) -> None:
     for number, count in enumerate((3, 2)):
         ingest(db, BATCHES[number], {})
         take_snapshot(db, count)
-    folder = db._coordinator.storage.folder
+    folder = inside.folder(db)
     assert folder is not None
     assert {name: len(chains) for name, chains in folder.manifest.chains.items()} == {"main": 1, "p0000": 1, "p0001": 1}
     named = {file.name for file in folder.files() if file.parent.name == STATE}

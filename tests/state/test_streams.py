@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import whence
+from tests import inside
 from tests.depth import seeds
 from tests.faults import Deadly, Watched, done_before_death
 from tests.workload import abandon, open_small
@@ -74,7 +75,7 @@ def write(db: whence.Database, epoch: list[tuple[str, list[tuple]]]) -> None:
 
 def state(db: whence.Database) -> dict[str, object]:
     """Everything there is of streams, `$at`s, late rows and annotations included."""
-    runtime = db._coordinator
+    runtime = inside.coordinator(db)
     with runtime.reading():
         flow = runtime.catalog.flow
         found: dict[str, object] = {"epoch": runtime.epoch, "last": flow.last_at}
@@ -180,7 +181,7 @@ def test_a_change_that_cannot_be_written_has_not_happened(tmp_path: Path, sql: s
             db.snapshot()
         if number in (9, 13):
             with monkeypatch.context() as patch:
-                patch.setattr(db._coordinator, "_write_statements", refuse)
+                patch.setattr(inside.coordinator(db), "_write_statements", refuse)
                 with pytest.raises(whence.StorageError, match="full"):
                     db.execute(sql)
         assert state(db) == state(twin)
@@ -236,7 +237,7 @@ def test_a_check_finds_rows_that_are_not_right(tmp_path: Path):
     with begun(whence.open(tmp_path / "db"), SQL.replace("25 rows", "all")) as db:
         for epoch in batches(5, 4):
             write(db, epoch)
-        db._coordinator.catalog.flow.views["merged"].kept._rows[0, 0] += 1
+        inside.operator(db, "merged").kept._rows[0, 0] += 1
     report = whence.check(tmp_path / "db")
     assert [view.name for view in report.views if not view.ok] == ["merged"]
     assert {view.name: view.unknown for view in report.views if view.unknown} == {

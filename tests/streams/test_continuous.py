@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import whence
+from tests import inside
 from tests.streams.test_replay import COLD, WARM, declared, fill, often, sources  # noqa: F401  # `often` is a fixture
 from whence.engine.core.operator import upwards
 from whence.engine.streams.replay import covering_join
@@ -41,7 +42,7 @@ def assert_eager(db: whence.Database, names: Any = tuple(QUERIES)) -> None:
 
 
 def joins(db: whence.Database, view: str) -> Any:
-    (found,) = (op for op in upwards([db._coordinator.catalog.flow.views[view]]) if isinstance(op, ProvenanceJoin))
+    (found,) = (op for op in upwards([inside.operator(db, view)]) if isinstance(op, ProvenanceJoin))
     return found._join
 
 

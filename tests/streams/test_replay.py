@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import whence
+from tests import inside
 from whence.engine.streams.replay import checkpoints
 from whence.engine.streams.replay.checkpoints import starts_cold
 from whence.engine.streams.replay.ragged import Ragged
@@ -73,11 +74,11 @@ def db(often: None) -> Any:
 
 
 def of(db: whence.Database, view: str, tids: list[int]) -> tuple[dict[str, Ragged], ReplayCost]:
-    return replay(site_of(db._coordinator.catalog), view, np.array(tids, np.int64))
+    return replay(site_of(inside.coordinator(db).catalog), view, np.array(tids, np.int64))
 
 
 def sources(db: whence.Database, view: str) -> tuple[str, ...]:
-    traces = site_of(db._coordinator.catalog).traces(view)
+    traces = site_of(inside.coordinator(db).catalog).traces(view)
     assert traces is not None
     return traces.sources
 
@@ -87,7 +88,7 @@ def eager(db: whence.Database, view: str, source: str) -> list[tuple[Any, ...]]:
 
 
 def test_what_can_start_cold(db: whence.Database) -> None:
-    views = db._coordinator.catalog.flow.views
+    views = inside.dataflow(db).views
     for name in COLD:
         assert starts_cold(views[name].inputs[0]), name
         assert views[name].checkpoints is None  # type: ignore[attr-defined]
@@ -142,7 +143,7 @@ def test_checkpoints_are_few_and_follow_what_is_kept(often: None) -> None:
         db.execute(f"CREATE VIEW eager_late WITH (provenance = 'lineage') AS {declared_late}")
         fill(db, 100, 400)
         for view in ("sorted", "late", "pairs"):
-            points = db._coordinator.catalog.flow.views[view].checkpoints  # type: ignore[attr-defined]
+            points = inside.operator(db, view).checkpoints  # type: ignore[attr-defined]
             assert 1 <= len(points.kept) <= 5
             points._thin()  # as when the next one is taken
             assert all((c.nexts >= [k.first for k in points._inputs()]).all() for c in points.kept)
@@ -161,7 +162,7 @@ def test_most_of_them_go_when_there_are_too_many(often: None, monkeypatch: pytes
     with whence.open() as db:
         declared(db)
         fill(db, 0, 600)
-        points = db._coordinator.catalog.flow.views["by_key"].checkpoints  # type: ignore[attr-defined]
+        points = inside.operator(db, "by_key").checkpoints  # type: ignore[attr-defined]
         assert len(points.kept) <= 4
         assert points.kept[0].result == 1  # the beginning stays, as long as everything is kept
         assert db.provenance("by_key", "s").rows == eager(db, "by_key", "s")
@@ -184,7 +185,7 @@ def test_checkpoints_last(often: None, tmp_path: Path) -> None:
 
 
 def _points(db: whence.Database, view: str) -> checkpoints.Checkpoints:
-    found = db._coordinator.catalog.flow.views[view].checkpoints  # type: ignore[attr-defined]
+    found = inside.operator(db, view).checkpoints  # type: ignore[attr-defined]
     assert found is not None
     return found
 

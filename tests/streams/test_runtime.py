@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import whence
+from tests import inside
 from whence.model.errors import CatalogError, DataError, EvaluationError, SqlError, WhenceError
 
 READING = "CREATE STREAM reading (time INT, loc INT, temp DOUBLE)"
@@ -32,7 +33,7 @@ def tids(db: whence.Database, name: str) -> list[tuple]:
 
 
 def counters(db: whence.Database) -> tuple:
-    flow = db._coordinator.catalog.flow
+    flow = inside.dataflow(db)
     return flow.last_at, {name: (s.kept.first, s.kept.next) for name, s in flow.streams.items()}
 
 
@@ -94,7 +95,7 @@ def test_numbers_keep_their_values(db):
     given = pa.table({"time": pa.array(range(8), pa.int32()), "loc": range(8), "temp": values})
     db.insert("reading", given)
     db.insert("reading", list(zip(range(8), range(8), values, strict=True)))
-    rows = db._coordinator.reader.contents("reading")[0]
+    rows = inside.coordinator(db).reader.contents("reading")[0]
     assert (rows[:8] == rows[8:]).all()
     out = db["reading"].to_arrow()["temp"].to_numpy()[:8]
     assert np.array_equal(out, np.array(values), equal_nan=True)

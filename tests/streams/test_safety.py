@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import whence
+from tests import inside
 from tests.streams.window_reference import Source
 from whence.annotate import lineage as lineages
 from whence.annotate.covering import Covering
@@ -28,7 +29,7 @@ from whence.model.errors import DataError
 from whence.model.types import Column, Schema
 from whence.plan.algebra.logical import Agg
 from whence.plan.streams.model import Span, with_at
-from whence.runtime.durable.snapshots import Capture
+from whence.runtime.durable.images import Capture
 
 ROWS = with_at(Schema((Column("k", t.BIGINT), Column("time", t.BIGINT), Column("name", t.TEXT))))
 WORDS = Dictionary()
@@ -211,7 +212,7 @@ def test_what_was_dropped_while_a_snapshot_waits_for_it_is_still_whole(monkeypat
     """)
     for i in range(10):
         db.insert("s", [(i,), (i,)])
-    flow = db._coordinator.catalog.flow
+    flow = inside.dataflow(db)
     op, tracer = flow.views["a"], flow.views["a"].tracer  # type: ignore[attr-defined]  # a stream view
     tids = tracer.tids(op.kept.ann, "s")[1].tolist()  # type: ignore[attr-defined]
     capture = Capture(flow, ())

@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st_
 
 import whence
+from tests import inside
 from tests.oracle import load
 from tests.property.test_random_programs import cases, profile
 from tests.test_sql_fixtures import FILES, read
@@ -368,7 +369,7 @@ def _without_ships(node: Node) -> Node:
 
 def assert_same_rows(db: whence.Database, small: bool, fixed: Mapping[str, Distribution] | None = None) -> int:
     """Every view, computed in three partitions, has the rows it has in one; the number of views."""
-    catalog = db._coordinator.catalog
+    catalog = inside.coordinator(db).catalog
     planned = select_aggregates(catalog.program)
     found = distribute(
         planned, components(planned), partitions=3, fixed=fixed or {}, small=lambda table: small, depth_limit=100_000

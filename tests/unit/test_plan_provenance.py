@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import whence
+from tests import inside
 from whence.plan.recursion.edges import edges
 from whence.plan.recursion.rule_model import RuleProgram
 from whence.plan.recursion.rules import compile_rules
@@ -17,7 +18,7 @@ STEP = "SELECT link.src, v.dst FROM link JOIN v ON link.dst = v.src"
 def rules(query: str, tables: str = TABLES) -> RuleProgram:
     with whence.open() as db:
         db.execute(f"{tables} CREATE VIEW v AS {query}")
-        return compile_rules(("v",), db._coordinator.catalog.planned)
+        return compile_rules(("v",), inside.coordinator(db).catalog.planned)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import whence
+from tests import inside
 from tests.runtime.test_provenance import EAGER, LAZY, Witnesses, links, opened, provenance_of, sets, witnesses
 from whence.engine.recursion.policies.annotated import AnnotatedPolicy
 from whence.model.codes import Codes
@@ -49,7 +50,7 @@ def test_figure_2_the_provenance_of_all_nine_rows_after_each_step(monkeypatch: p
     with opened(EAGER) as db:
 
         def word(code: int) -> str:
-            return str(db._coordinator.dictionary.value(code))
+            return str(inside.dictionary(db).value(code))
 
         def link(name: int) -> str:
             return "".join(map(word, provenance_of(db).variables.rows(np.array([name]))[1][0].tolist()))

@@ -12,6 +12,7 @@ from itertools import count
 import numpy as np
 
 import whence
+from tests import inside
 from whence.annotate.absorption import Absorption
 from whence.engine.exchange.kernels.routing import route
 from whence.engine.recursion.fixpoint import annotated_policy
@@ -155,7 +156,7 @@ def shipped(db: whence.Database) -> tuple[int, int]:
 def reasons(db: whence.Database) -> Reasons:
     """Why each row is there, as its home says."""
     found: Reasons = {}
-    runner = db._coordinator.driver.runner  # type: ignore[attr-defined]
+    runner = inside.driver(db).runner  # type: ignore[attr-defined]
     for partition in range(3):
         (op,) = filter(has_peers, runner._here(partition).partition.flow.order)
         policy = annotated_policy(op)
@@ -230,7 +231,7 @@ def test_traffic_is_counted_by_operator_and_said() -> None:
     """The partitions' own counts add up to what the driver has carried."""
     with network("maintain = 'absorption'") as db:
         cut(db)
-        runner = db._coordinator.driver.runner  # type: ignore[attr-defined]
+        runner = inside.driver(db).runner  # type: ignore[attr-defined]
         own = [op.shipped for p in range(3) for op in filter(has_peers, runner._here(p).partition.flow.order)]
         said = db.metrics()["shipped"]["reachable"]
         for which in ("epoch", "total"):

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import whence
+from tests import inside
 from tests.oracle import statements, view_text
 from tests.sqllogic.reader import read
 from tests.state.written_before.programs import PROGRAMS, with_functions
@@ -55,7 +56,7 @@ def computed(scripts: Iterable[str]) -> Iterator[Script]:
 
 def fingerprint(db: whence.Database, view: str) -> str:
     """Return the fingerprint of a view's last operator."""
-    return db._coordinator.catalog.flow.views[view].fingerprint
+    return inside.operator(db, view).fingerprint
 
 
 def _script(text: str) -> Script:

@@ -126,6 +126,10 @@ class PartitionReader:
         """Return what was damaged in the image that it was restored from, and has been computed."""
         return self._partition.damage
 
+    def restored(self) -> tuple[int, int]:
+        """Return how many operators took their state from images, and how many were computed."""
+        return self._flow.restored, self._flow.primed
+
     def save(self, links: tuple[Link, ...], file: str, epoch: int) -> Link:
         """Write an image; if there are links, what has changed since them, unless they are damaged. Two attempts never
         meet in one file."""

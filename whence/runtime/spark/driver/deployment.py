@@ -157,9 +157,11 @@ class PartitionedDeployment:
             for damage in runner.ask_all("damage"):
                 for message in damage:
                     images.note(message)
+            counts = runner.ask_all("restored")
         except (StaleImage, CorruptionError) as error:
             images.note(str(error))
             return False
+        backend.flow.restored, backend.flow.primed = (sum(count) for count in zip(*counts, strict=True))
         if backend.lifetimes:
             runner.deadlines = runner.ask_all("deadlines")
         return True

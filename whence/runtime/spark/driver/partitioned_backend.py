@@ -180,7 +180,6 @@ class PartitionedBackend:
     def begin_from(self, chains: Mapping[int, tuple[Link, ...]]) -> None:
         """Let the partitions be as their images, made by this plan, have them."""
         self.runner.begin_from(chains, self.plan.version)
-        self.flow.restored = len(self.flow.order) * self.partitions
 
     @property
     def digest(self) -> str:
