@@ -457,7 +457,7 @@ def test_copies_are_few() -> None:
     def copies(name: str) -> str:
         found = plan.plan_exchange(sourced(PROGRAMS[name]), lambda node: False)
         assert found is not None
-        wishes = sorted(f"{found.rules.relations[n].name} {w.kind}{list(w.cols)}" for n, w in found.wishes)
+        wishes = sorted(f"{found.rules.relations[n].name} {w.kind}{list(w.cols)}" for n, w in found.required)
         return f"{found.text}; {', '.join(wishes)}"
 
     assert copies("reachable") == "exchange reach by c0; link hash[1]"

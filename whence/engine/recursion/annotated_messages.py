@@ -40,7 +40,7 @@ def variable_relations(program: RuleProgram, mailbox: Mailbox) -> Codes:
     if mailbox.spec is None:
         return same
     origin = np.array(mailbox.spec.origin, np.int64)
-    for number, wish in mailbox.spec.wishes:
+    for number, wish in mailbox.spec.required:
         if wish.kind == "any":
             origin[number] += (1 + max(mailbox.spec.origin)) * (1 + mailbox.partition)
     return origin[same]
@@ -57,7 +57,7 @@ class AnnotatedMessages:
         if spec is not None:
             self._copying -= sum(relations[head].kind == "best" for head, copies in spec.copies for _ in copies)
             # Every partition sees for itself what goes from a relation that is everywhere.
-            self._told = mask(relations, [number for number, wish in spec.wishes if wish.kind != "all"]) != 0
+            self._told = mask(relations, [number for number, wish in spec.required if wish.kind != "all"]) != 0
             widths = np.zeros(1 + max(spec.origin), np.int64)
             widths[list(spec.origin)] = [len(r.schema) for r in relations]
             self._widths = np.tile(widths, 1 + mailbox.partitions)  # by origin

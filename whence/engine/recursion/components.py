@@ -52,7 +52,7 @@ def build_fixpoint(
     if spec is None:
         shape = ("fixpoint", views, settings.maintain or settings.policy, relations, rules.rules)
     else:
-        crossing = relations, rules.rules, spec.wishes, spec.copies
+        crossing = relations, rules.rules, spec.required, spec.copies
         shape = ("exchange", views, settings.maintain, builder.partitions, *crossing)
     own = fingerprint(shape, [i.fingerprint for i in inputs])
     share = (builder.partition, builder.partitions) if spec is not None else (0, 1)

@@ -87,15 +87,13 @@ def distribute(
             if draft.rules is not None:
                 draft.everywhere = not any(map(under, _sources(draft.rules)))  # it is of constants only
                 _choose_strategy(draft, planned, lambda node: all(map(small, sorted(under(node)))))
-    wishes = PartitionKeyUses(
-        planned.tables, {draft.views[0]: draft.node for draft in drafts if draft.node is not None}
-    )
-    tables = _place_tables(planned, drafts, fixed, small, wishes, partitions)
+    uses = PartitionKeyUses(planned.tables, {draft.views[0]: draft.node for draft in drafts if draft.node is not None})
+    tables = _place_tables(planned, drafts, fixed, small, uses, partitions)
     while True:
         try:
             return _placed(drafts, tables, partitions, kept)
         except TracedMoveError as error:  # all that leads there goes to one place, where it can
-            streams = [name for name, _ in wishes.needs.sources(error.node, ()) if tables[name] != Distribution("one")]
+            streams = [name for name, _ in uses.needs.sources(error.node, ()) if tables[name] != Distribution("one")]
             _check_free(streams, fixed, planned)
             tables |= dict.fromkeys(streams, Distribution("one"))
 
@@ -227,7 +225,7 @@ def _place_tables(
     drafts: Sequence[_Draft],
     fixed: Mapping[str, Distribution],
     small: Callable[[str], bool],
-    wishes: PartitionKeyUses,
+    uses: PartitionKeyUses,
     partitions: int,
 ) -> dict[str, Distribution]:
     if partitions == 1:
@@ -235,26 +233,26 @@ def _place_tables(
     copied: set[str] = set()
     for draft in drafts:
         for plan in draft.plans:
-            wishes.note(plan)
+            uses.note(plan)
         if isinstance(draft.node, Retain) and partition_option(draft.views, program) == "one":
-            wishes.needs.note_whole(draft.node)
+            uses.needs.note_whole(draft.node)
         if draft.exchange is not None:
-            for relation, wish in draft.exchange.wishes:
+            for relation, wanted in draft.exchange.required:
                 source = draft.exchange.rules.relations[relation].source
                 assert source is not None
-                table = wishes.table_under(source)
-                if wish.kind == "hash":
-                    wishes.wish(source, wish.cols)
-                elif wish.kind == "all" and table is not None and small(table):
+                table = uses.table_under(source)
+                if wanted.kind == "hash":
+                    uses.add(source, wanted.cols)
+                elif wanted.kind == "all" and table is not None and small(table):
                     copied.add(table)
         if draft.rules is None or draft.local is None:
             continue
         for relation, want in draft.local.uses(draft.rules):
             source = draft.rules.relations[relation].source
             assert source is not None
-            table = wishes.table_under(source)
+            table = uses.table_under(source)
             if want != COPY:
-                wishes.wish(source, (want,))
+                uses.add(source, (want,))
             elif table is not None and small(table):
                 copied.add(table)
 
@@ -265,7 +263,7 @@ def _place_tables(
             return Distribution("one")  # each row is in one place only: there all are together
         if table.placement is not None:
             return Distribution(table.placement.kind, table.placement.cols)
-        return Distribution("all") if table.name in copied else wishes.choose(table.name)
+        return Distribution("all") if table.name in copied else uses.choose(table.name)
 
     return {name: placed(table) for name, table in program.tables.items()}
 

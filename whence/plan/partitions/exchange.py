@@ -58,14 +58,14 @@ class Copy:
 @dataclass(frozen=True)
 class Exchange:
     """What a fixpoint with peers runs (`engine/recursion/mailbox.py`). Relations of the local rules are external ones,
-    for which `wishes` says where their rows must be; copies (external too, but without a source), perhaps with their
+    for which `required` says where their rows must be; copies (external too, but without a source), perhaps with their
     best values; and the rows derived here. `forgets` says that a best value may stand on an older one of its own group
     (`plan/recursion/support.py`). `origin` gives, for each local relation, the relation of the component's rules whose
     rows it holds: by it a row has the same variable in all places. Local rules have the numbers of the component's;
     behind those come the ones that keep the best values of copies."""
 
     rules: RuleProgram
-    wishes: tuple[tuple[int, RequiredDistribution], ...]  # by external relation, in the order of the relations
+    required: tuple[tuple[int, RequiredDistribution], ...]  # by external relation, in the order of the relations
     copies: tuple[tuple[int, tuple[Copy, ...]], ...]  # by derived relation
     homes: tuple[tuple[str, tuple[int, ...]], ...]  # by output: the columns its rows are routed by
     forgets: bool = False
@@ -74,7 +74,7 @@ class Exchange:
     def with_sources(self, place: Callable[[Node, RequiredDistribution], Node]) -> Exchange:
         """With the source of each external relation brought to where it is wished for."""
         relations = list(self.rules.relations)
-        for number, wish in self.wishes:
+        for number, wish in self.required:
             source = relations[number].source
             assert source is not None
             relations[number] = replace(relations[number], source=place(source, wish))
@@ -175,7 +175,7 @@ class _Rewriter:
         self.rules = rules
         self.relations: list[RuleRelation] = []
         self.origin: list[int] = []
-        self.wishes: list[tuple[int, RequiredDistribution]] = []
+        self.required: list[tuple[int, RequiredDistribution]] = []
         self.numbers: dict[tuple[int, RequiredDistribution], int] = {}  # as rules read them
         self.copies: dict[int, list[Copy]] = {}
         self.local: list[Rule] = []
@@ -211,7 +211,7 @@ class _Rewriter:
                 self.local.append(Rule(own, terms, (Atom(own - 1, terms),), (), (), len(terms)))
         else:
             self._place(relation, number)
-            self.wishes.append((own, wish))
+            self.required.append((own, wish))
         self.numbers[number, wish] = own
 
     def _place(self, relation: RuleRelation, origin: int) -> None:
@@ -240,7 +240,7 @@ class _Rewriter:
         homes = tuple((name, self.routed[number].cols) for name, number in self.rules.outputs.items())
         program = RuleProgram(self.relations, local + self.local, outputs, list(self.rules.after))
         forgets = not can_support(self.rules)
-        return Exchange(program, tuple(self.wishes), copies, homes, forgets, tuple(self.origin))
+        return Exchange(program, tuple(self.required), copies, homes, forgets, tuple(self.origin))
 
     def _number(self, relation: int, wish: RequiredDistribution) -> int:
         return self.numbers[relation, self.routed.get(relation, wish) if wish == ANY else wish]

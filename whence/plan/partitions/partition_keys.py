@@ -1,7 +1,7 @@
 """Choose the columns by which tables are partitioned: those that the plans over them use most.
 
-A use of a table (a join key, a group, the key of a recursion) is content with any of its columns: rows that agree in
-all of them agree in some. So each wish is held against all uses, and the one that contents most of them wins, the
+A use of a table (a join key, a group, the key of a recursion) is served by any of its columns: rows that agree in
+all of them agree in some. So each use is held against all others, and the one that serves most of them wins, the
 first one of equals. Rows with one primary key must meet, so only its columns count where there is one.
 
 A stream is where the networks over it need it (`streams.py`): in one partition if one of them does, or nobody
@@ -46,9 +46,9 @@ class PartitionKeyUses:
                 self._note_pair(left, right, list(zip(ours, theirs, strict=True)))
             else:
                 for child, cols in asked:
-                    self.wish(child, cols)
+                    self.add(child, cols)
 
-    def wish(self, node: Node, cols: Sequence[int]) -> None:
+    def add(self, node: Node, cols: Sequence[int]) -> None:
         """Note that a plan's rows are wanted by these columns, if they are those of a table."""
         traced = self._trace(node, tuple(cols))
         if traced is not None:
@@ -58,8 +58,8 @@ class PartitionKeyUses:
     def _note_pair(self, left: Node, right: Node, pairs: Sequence[tuple[int, int]]) -> None:
         """Note that both sides are wanted by corresponding columns: by those that both can give, if there are any."""
         both = [(a, b) for a, b in pairs if self._can(left, a) and self._can(right, b)] or pairs
-        self.wish(left, [a for a, _ in both])
-        self.wish(right, [b for _, b in both])
+        self.add(left, [a for a, _ in both])
+        self.add(right, [b for _, b in both])
 
     def _can(self, node: Node, column: int) -> bool:
         traced = self._trace(node, (column,))
@@ -97,7 +97,7 @@ class PartitionKeyUses:
         uses = self.needs.keys(name) if table.stream is not None else []
         uses = uses or [tuple(dict.fromkeys(cols)) for cols in self._uses[name] if cols]
         if uses:
-            return Distribution("hash", max(uses, key=lambda wish: sum(set(wish) <= set(use) for use in uses)))
+            return Distribution("hash", max(uses, key=lambda cols: sum(set(cols) <= set(use) for use in uses)))
         if table.stream is not None:
             return Distribution("one")
         cols = table.key or tuple(range(len(table.schema)))
