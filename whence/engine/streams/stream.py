@@ -1,7 +1,7 @@
 """Stream operators: ordered batches in, an ordered batch out, append-only.
 
 Law: for the sequence S that came in so far and the batch B, `output(S · B) = output(S) · apply(B)`: what comes out is
-the same however arrivals are cut into batches. The last column of rows in and out is `$at` (`plan/streams/model.py`),
+the same however arrivals are cut into batches. The last column of rows in and out is `$at` (`plan/algebra/arrival.py`),
 and `ann` is a column of the operator's `Tracer`, or ones where nothing is traced.
 
 An operator that has state logs what it overwrites, for `undo`; its `image` holds annotations under names that begin
