@@ -186,11 +186,11 @@ class Fixpoint(IterativeOperator):
         if isinstance(self.policy, Support):
             view, cause = self.policy.trace()
             return no_end(view.partition("$")[0] or self.name, met, cause)
-        added, cause = self.policy.added, ""
+        suspects, cause = self.policy.suspects, ""
         if not self.mailbox.shared:
             self._derive_under_support()
-        if len(added):
-            cause = described(self.program.relations[int(added[-1, 0])], added[-1, 2:], self.dictionary)
+        if len(suspects):
+            cause = described(self.program.relations[int(suspects[-1, 0])], suspects[-1, 2:], self.dictionary)
         view = next((relation.view for relation in self.program.relations if relation.view), "")
         return no_end(view.partition("$")[0] or self.name, met, cause)
 

@@ -178,10 +178,12 @@ class RuleRunner:
         total = consolidate(Batch(rows, np.ascontiguousarray(changes[:, 1])))
         return np.ascontiguousarray(np.insert(total.rows, 1, total.ann, axis=1))
 
-    def adds(self, changes: Codes) -> np.ndarray:
-        """Return which changes can only bring derivations; the others can only take them away."""
-        found: np.ndarray = (changes[:, 1] > 0) != self._absence[changes[:, 0]]
-        return found
+    def split(self, changes: Codes) -> tuple[Codes, Codes]:
+        """Return the changes that can only take derivations away, and those that can only bring them."""
+        adds = (changes[:, 1] > 0) != self._absence[changes[:, 0]]
+        if adds.all():
+            return changes[:0], changes
+        return np.ascontiguousarray(changes[~adds]), np.ascontiguousarray(changes[adds])
 
     def external_rows(self) -> Codes:
         """Return all external rows that the store has, as the changes that bring them."""

@@ -107,7 +107,7 @@ class AnnotatedPolicy(Policy):
 
     def begin(self, context: EpochContext, logged: bool = True, known: int = 0) -> None:
         super().begin(context, logged, known)
-        self._changed, self._multiplicities = None, _NONE
+        self._changed, self._pending, self._multiplicities = None, self.runner.joined([]), _NONE
         self._flushed_before = self._flushed.copy()
         self._due = self._is_due(context)
         self._released, self._lost, self._gone, self._gone_elsewhere = [], [], [], []
@@ -117,16 +117,16 @@ class AnnotatedPolicy(Policy):
 
     def take(self, changes: Codes) -> None:
         super().take(changes)
+        self._pending = changes
         self._multiplicities = np.empty(len(changes), np.int64)
         ext.multiplicities(self.runner.store.k.address, changes, self._multiplicities)
 
     def waits(self, phase: int) -> bool:
         if phase <= self._phase:
             return False
-        adds = self.runner.adds(self._pending)
         if phase == REMOVE:
-            return not adds.all()
-        return bool(adds.any() or self._released or self._lost or self._due)
+            return len(self.removing) > 0
+        return bool(len(self.adding) or self._released or self._lost or self._due)
 
     def work(self, phase: int, received: Mapping[str, Batch]) -> list[PartitionMessage]:
         first = self._enter(phase)
@@ -136,8 +136,8 @@ class AnnotatedPolicy(Policy):
     def _remove(self, mail: list[MessageReader], first: bool) -> list[PartitionMessage]:
         """Put false in the place of what is gone, here or elsewhere."""
         found: list[PartitionMessage] = []
-        if first and not self.runner.adds(self._pending).all():
-            gone = self._feed(deleting=True)
+        if first and len(self.removing):
+            gone = self._feed(self.removing, deleting=True)
             variables = self.state.variables_of(gone)
             self.annotations.clear(gone)
             self._gone.append(gone)
@@ -175,9 +175,9 @@ class AnnotatedPolicy(Policy):
 
     def _arrived(self) -> Codes:
         """Feed what is new; return its slots."""
-        if not self.runner.adds(self._pending).any():
+        if not len(self.adding):
             return _NONE
-        slots = self._feed(deleting=False)
+        slots = self._feed(self.adding, deleting=False)
         self._publish_variables(slots)
         return slots
 
@@ -212,10 +212,9 @@ class AnnotatedPolicy(Policy):
 
     # -- external rows -----------------------------------------------------------------------------------------------
 
-    def _feed(self, deleting: bool) -> Codes:
-        """Apply the external changes that take derivations away, or those that bring them; return the slots that came
-        or went."""
-        self.runner.call(ext.feed, self._pending, deleting, restart=True)
+    def _feed(self, changes: Codes, deleting: bool) -> Codes:
+        """Apply changes that take derivations away, or that bring them; return the slots that came or went."""
+        self.runner.call(ext.feed, changes, deleting, restart=True)
         k = self.runner.store.k
         places = np.arange(int(k.scalar[st.S_HEAD]), int(k.scalar[st.S_TAIL])) % len(k.queue)
         k.scalar[st.S_HEAD] = k.scalar[st.S_TAIL] = 0
@@ -352,7 +351,7 @@ class AnnotatedPolicy(Policy):
     def put_back(self, state: object) -> None:
         assert isinstance(state, AnnotatedState)
         self.state, self.runner.store = state, state.store
-        self._pending, self._multiplicities = self._pending[:0], _NONE
+        self._pending, self._multiplicities = self.runner.joined([]), _NONE
         self._changed, self._gone = None, []
         self._flushed = self._flushed_before
 

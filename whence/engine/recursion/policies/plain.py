@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import numpy as np
-
 from whence.engine.core.epoch_context import EpochContext
 from whence.engine.core.image import Image
 from whence.engine.core.operator import Batch
@@ -62,10 +60,9 @@ class PlainPolicy(Policy):
         scalar = self.runner.store.k.scalar
         if phase == TIDY:
             return int(scalar[st.S_TOUCHED]) > 0
-        adds = self.runner.adds(self._pending)
         if phase == REMOVE:
-            return not adds.all()
-        return bool(adds.any()) or self.senders.are_suspended or int(scalar[st.S_WITHDRAWN]) > 0
+            return len(self.removing) > 0
+        return len(self.adding) > 0 or self.senders.are_suspended or int(scalar[st.S_WITHDRAWN]) > 0
 
     def work(self, phase: int, received: Mapping[str, Batch]) -> list[PartitionMessage]:
         first, mail = self._enter(phase), self.senders.read(received)
@@ -81,7 +78,7 @@ class PlainPolicy(Policy):
 
     def _remove(self, mail: Codes, first: bool) -> None:
         if first:
-            self._feed(self._pending, True)
+            self._feed(self.removing, True)
         while True:
             if len(mail):
                 self._feed(self.senders.suspend(mail), True)
@@ -98,7 +95,7 @@ class PlainPolicy(Policy):
             resumed = self.senders.resume()
             self.rederive()
             self._feed(resumed, False)
-            self._feed(self._pending, False)
+            self._feed(self.adding, False)
         steps = 0
         while True:
             self._feed(mail, False)
@@ -111,12 +108,9 @@ class PlainPolicy(Policy):
                 raise LimitReached()
 
     def _feed(self, changes: Codes, deleting: bool) -> None:
-        """Apply those of some changes that take derivations away, or those that bring them; logged as far as done."""
+        """Apply changes that take derivations away, or that bring them; logged as far as done."""
         if not len(changes):
             return
-        mine = self.runner.adds(changes) != deleting
-        if not mine.all():
-            changes = np.ascontiguousarray(changes[mine])
         try:
             self.runner.call(ext.feed, changes, deleting, restart=True)
         finally:
@@ -129,9 +123,9 @@ class PlainPolicy(Policy):
             self._log.append(changes)
 
     @property
-    def added(self) -> Codes:
+    def suspects(self) -> Codes:
         """Return the external changes that bring derivations, or else what came by a message."""
-        found = super().added
+        found = self.adding
         return found if len(found) else next((fed for fed in reversed(self._log) if len(fed)), found)
 
     def commit(self) -> None:
@@ -151,10 +145,11 @@ class PlainPolicy(Policy):
             back = runner.added_up([runner.external_rows(), back])
             self.start()
         runner.limit(limited=False)
-        self._feed(back, True)
+        removing, adding = runner.split(back)
+        self._feed(removing, True)
         self.withdraw()
         self.rederive()
-        self._feed(back, False)
+        self._feed(adding, False)
         runner.propagate()
         runner.forget_touched()
         self._log = []

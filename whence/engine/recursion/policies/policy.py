@@ -35,7 +35,8 @@ class Policy:
     def __init__(self, runner: RuleRunner, mailbox: Mailbox):
         self.runner, self.mailbox = runner, mailbox
         self._phase = -1  # the last that began
-        self._pending: Codes
+        self.removing: Codes  # changes of external rows that can only take derivations away
+        self.adding: Codes  # those that can only bring them
         self.start()
 
     def start(self) -> None:
@@ -48,11 +49,12 @@ class Policy:
         """Begin an epoch, which is never rewound if it is not `logged`. `known` rows, derived before and now to be
         derived again, do not count against limits."""
         self.runner.limit(not context.replaying, known)
-        self._phase, self._pending = -1, self.runner.joined([])
+        self._phase = -1
+        self.removing = self.adding = self.runner.joined([])
 
     def take(self, changes: Codes) -> None:
         """Take the changes of external rows that the epoch brings."""
-        self._pending = changes
+        self.removing, self.adding = self.runner.split(changes)
 
     def waits(self, phase: int) -> bool:
         """Return whether a phase that has not begun has something to do with what is here already."""
@@ -68,10 +70,9 @@ class Policy:
         return first
 
     @property
-    def added(self) -> Codes:
-        """Return the external changes of this epoch that can only bring derivations."""
-        found: Codes = self._pending[self.runner.adds(self._pending)]
-        return found
+    def suspects(self) -> Codes:
+        """Return the changes that may have brought about a recursion without end."""
+        return self.adding
 
     def collect(self) -> dict[int, Batch]:
         """End all phases: return the net changes of what is published."""
