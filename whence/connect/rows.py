@@ -140,7 +140,11 @@ def _encode_rows(
     try:
         if len(rows) <= _SMALL:
             encoders = _encoders(schema)
-            flat = [f(v, t, dictionary) for row in rows for (f, t), v in zip(encoders, row, strict=True)]
+            flat = [
+                v if number and v.__class__ is int and -0x80000000 <= v < 0x80000000 else encode(v, type, dictionary)
+                for row in rows
+                for (number, encode, type), v in zip(encoders, row, strict=True)
+            ]
             return np.array(flat, np.int64).reshape(len(rows), width)
         out = np.empty((len(rows), width), np.int64)
         for i, column in enumerate(zip(*rows, strict=True)):
@@ -334,24 +338,17 @@ def check_not_null(codes: Codes, schema: Schema, table: str) -> None:
     """
     if not (codes == NULL).any():
         return
-    for i, column in enumerate(schema.columns):
-        if not column.nullable:
-            null = codes[:, i] == NULL
-            if null.any():
-                number = int(null.argmax()) + 1
-                raise DataError(f"table {table}, row {number}, column {column.name}: NULL in a NOT NULL column")
+    for i in schema.required:
+        null = codes[:, i] == NULL
+        if null.any():
+            number, column = int(null.argmax()) + 1, schema.columns[i]
+            raise DataError(f"table {table}, row {number}, column {column.name}: NULL in a NOT NULL column")
 
 
 # One value at a time, for small batches: the common classes inline, everything else through `encode_value`.
 
 _PACK, _UNPACK = struct.Struct("<d").pack, struct.Struct("<q").unpack
 _HIGH = 0x7FFFFFFFFFFFFFFF
-
-
-def _quick_integer(value: Any, type: Type, dictionary: Dictionary) -> int:
-    if _CLASS(value) is int and -0x80000000 <= value < 0x80000000:
-        return value
-    return encode_value(value, type, dictionary)
 
 
 def _quick_text(value: Any, type: Type, dictionary: Dictionary) -> int:
@@ -368,21 +365,20 @@ def _quick_double(value: Any, type: Type, dictionary: Dictionary) -> int:
 
 
 _QUICK: dict[Kind, Callable[[Any, Type, Dictionary], int]] = dict.fromkeys(Kind, encode_value)
-_QUICK.update(
-    {Kind.INTEGER: _quick_integer, Kind.BIGINT: _quick_integer, Kind.TEXT: _quick_text, Kind.DOUBLE: _quick_double}
-)
+_QUICK.update({Kind.TEXT: _quick_text, Kind.DOUBLE: _quick_double})
+_Encoder = tuple[bool, Callable[[Any, Type, Dictionary], int], Type]
 
 
-_known: dict[int, tuple[Schema, list[tuple[Callable[[Any, Type, Dictionary], int], Type]]]] = {}
+_known: dict[int, tuple[Schema, list[_Encoder]]] = {}
 
 
-def _encoders(schema: Schema) -> list[tuple[Callable[[Any, Type, Dictionary], int], Type]]:
-    """Return the function that encodes a value of each column, and its type."""
+def _encoders(schema: Schema) -> list[_Encoder]:
+    """Return of each column whether small integers are their own codes, how a value is encoded, and the type."""
     found = _known.get(id(schema))
     if found is None or found[0] is not schema:
         if len(_known) >= _SCHEMAS:
             _known.clear()
-        found = _known[id(schema)] = schema, [(_QUICK[type.kind], type) for type in schema.types]
+        found = _known[id(schema)] = schema, [(type.is_integer, _QUICK[type.kind], type) for type in schema.types]
     return found[1]
 
 

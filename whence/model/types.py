@@ -136,5 +136,10 @@ class Schema:
     def types(self) -> tuple[Type, ...]:
         return tuple(c.type for c in self.columns)
 
+    @cached_property
+    def required(self) -> tuple[int, ...]:
+        """The positions of columns that are NOT NULL."""
+        return tuple(i for i, c in enumerate(self.columns) if not c.nullable)
+
     def __str__(self) -> str:
         return "(" + ", ".join(f"{c.name} {c.type}" for c in self.columns) + ")"

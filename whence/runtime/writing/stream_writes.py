@@ -34,7 +34,6 @@ class StreamWriteSet:
         self.table, self.last_at = table, last_at
         self._committed = committed
         self._parts: list[tuple[int, Codes]] = []  # whose turn it was, and the rows with room for their `$at`
-        self._strict = any(not c.nullable for c in table.schema.columns)
 
     # -- writing -----------------------------------------------------------------------------------------------------
 
@@ -43,7 +42,7 @@ class StreamWriteSet:
         table, width = self.table, len(self.table.schema)
         if rows.shape[1] == width:
             rows = with_room(rows)
-        if self._strict:
+        if table.schema.required:
             check_not_null(rows[:, :width], table.schema, table.name)
         if len(rows):
             self._parts.append((next(_turns), rows))

@@ -97,7 +97,6 @@ class WriteSet:
         self._begin = len(self._parts)
         self._overlay: Relation | None = None
         self._absorbed = 0
-        self._strict = any(not c.nullable for c in table.schema.columns)
         self._owed = owed
         self.debts: Callable[[], WriteSet] | None = None  # of the same transaction, see the module's law
         self._debts: WriteSet | None = None  # once they are asked for
@@ -108,7 +107,7 @@ class WriteSet:
         """Add rows; a row whose primary key is there already replaces the one that has it, and one that is owed pays
         for its deletion instead."""
         table = self.table
-        if self._strict:
+        if table.schema.required:
             check_not_null(rows, table.schema, table.name)
         if not len(rows):
             return 0
@@ -150,7 +149,7 @@ class WriteSet:
         that share none give together what the whole gives.
         """
         table, rows = self.table, codes2d(rows)
-        if self._strict:
+        if table.schema.required:
             check_not_null(rows[signs > 0], table.schema, table.name)
         if not len(rows):
             return Unmatched()
@@ -218,7 +217,7 @@ class WriteSet:
     def replace(self, old: Codes, counts: Codes, new: Codes) -> int:
         """Put `new` in the place of `old`, row by row, each as often as `counts` says (UPDATE)."""
         table = self.table
-        if self._strict:
+        if table.schema.required:
             check_not_null(new, table.schema, table.name)
         if not len(old):
             return 0
