@@ -148,7 +148,7 @@ def test_letters_say_what_was_written(written: list[tuple[list[int], list[int], 
     found = [(p.numbers().tolist(), p.data(), p.numbers().tolist(), p.ended) for p in packets(whole)]
     assert found == [(a, c, b, True) for a, b, c in written]
     if written:
-        with pytest.raises(whence.DataError, match="ends too early"):
+        with pytest.raises(whence.DataError, match="truncated message"):
             list(packets(Batch(whole.rows[:-1], whole.ann[:-1])))
 
 

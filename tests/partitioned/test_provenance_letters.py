@@ -83,7 +83,7 @@ def test_torn_letters_are_refused(way: str) -> None:
     [
         (MessageWriter().numbers(np.array([99, 1])), "no copy"),
         (MessageWriter().numbers(np.array([-1, 1])), "no copy"),
-        (MessageWriter().numbers(np.array([0])), "ends too early"),
+        (MessageWriter().numbers(np.array([0])), "truncated message"),
     ],
 )
 def test_letters_that_speak_of_nothing_are_refused(part: MessageWriter, match: str) -> None:

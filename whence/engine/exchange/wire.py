@@ -76,7 +76,7 @@ class MessageReader:
         """A run of numbers, two by two."""
         found = self.numbers()
         if len(found) % 2:
-            raise DataError("a letter from another partition ends too early")
+            raise DataError("truncated message from another partition")
         pairs: list[list[int]] = found.reshape(-1, 2).tolist()
         return pairs
 
@@ -92,7 +92,7 @@ class MessageReader:
         length = self._length()
         start, self._at = self._at, self._at + length
         if self._at > len(self._data):
-            raise DataError("a letter from another partition ends too early")
+            raise DataError("truncated message from another partition")
         return self._data[start : self._at].tobytes()
 
     @property
@@ -107,14 +107,14 @@ class MessageReader:
     def _length(self) -> int:
         length = int(self._read(1)[0])
         if not 0 <= length <= len(self._data) - self._at:
-            raise DataError("a letter from another partition ends too early")
+            raise DataError("truncated message from another partition")
         return length
 
     def _read(self, count: int) -> Codes:
         out = np.empty(count, np.int64)
         self._at = int(kernels.read(self._data, self._at, out))
         if self._at < 0:
-            raise DataError("a letter from another partition ends too early")
+            raise DataError("truncated message from another partition")
         return out
 
 
@@ -126,6 +126,6 @@ def packets(letter: Batch) -> Iterator[MessageReader]:
         length = int(words[at])
         end = at + 1 + -(-length // 8)
         if length < 0 or end > len(words):
-            raise DataError("a letter from another partition ends too early")
+            raise DataError("truncated message from another partition")
         yield MessageReader(words[at + 1 : end].view(np.uint8)[:length])
         at = end

@@ -107,7 +107,9 @@ def _recover(
     if progress is not None and replayed:
         progress("replaying the log", total, total)
     if until is not None and coordinator.epoch < until:
-        raise StorageError(f"{folder.path}: epoch {until} has not been yet; the last one is {coordinator.epoch}")
+        raise StorageError(
+            f"{folder.path}: epoch {until} does not exist; the last committed epoch is {coordinator.epoch}"
+        )
     seconds = time.perf_counter() - began
     report = Recovery(coordinator.epoch, start.epoch, replayed, restored, primed, seconds, torn, damaged)
     return Recovered(report, reader, total, words)

@@ -82,7 +82,7 @@ def delete(
     early: Early = "ignore",
 ) -> int:
     """Delete whole rows, each once for each time it is given, and all rows that have some columns as given."""
-    pending, count = _changed(pending, "deletes rows"), 0
+    pending, count = _changed(pending, "delete rows"), 0
     for part in parts:
         if isinstance(part, Condition):
             _check_not_held(early, pending.table)
@@ -100,7 +100,7 @@ def delete_where(
     early: Early,
 ) -> int:
     """Delete the rows that match a condition or have a primary key."""
-    pending, words, strict = _changed(pending, "deletes rows"), coordinator.dictionary, early == "error"
+    pending, words, strict = _changed(pending, "delete rows"), coordinator.dictionary, early == "error"
     _check_not_held(early, pending.table)
     if where is None and key is not None:
         return pending.remove(*found(pending, by_key(key, pending.table, words), coordinator, strict))
@@ -135,13 +135,13 @@ def update(
     key: Any = None,
 ) -> int:
     """Set columns to constants in the rows that match; return how many did."""
-    pending = _changed(pending, "updates rows")
+    pending = _changed(pending, "update rows")
     rows, counts = matching(pending, where, coordinator, key)
     return pending.replace(rows, counts, new_values(rows, values, pending.table, coordinator.dictionary))
 
 
-def _changed(pending: WriteSet | StreamWriteSet, what: str = "changes rows") -> WriteSet:
-    """A table whose rows are to be changed, which a stream's are not."""
+def _changed(pending: WriteSet | StreamWriteSet, what: str = "change rows") -> WriteSet:
+    """Check that rows of the table may be changed, which those of a stream may not."""
     if isinstance(pending, StreamWriteSet):
         pending.refuse(what)
     return pending

@@ -60,23 +60,22 @@ class StreamWriteSet:
     def take(self, rows: Codes, signs: Codes, early: Early = "ignore") -> Unmatched:
         """Do what a source says, which must be to insert."""
         if (signs < 0).any():
-            self.refuse("deletes rows")
+            self.refuse("delete rows")
         self.insert(rows)
         return Unmatched()
 
     def delete(self, rows: Codes, early: Early = "ignore") -> NoReturn:
-        self.refuse("deletes rows")
+        self.refuse("delete rows")
 
     def remove(self, rows: Codes, counts: Codes) -> NoReturn:
-        self.refuse("deletes rows")
+        self.refuse("delete rows")
 
     def replace(self, old: Codes, counts: Codes, new: Codes) -> NoReturn:
-        self.refuse("updates rows")
+        self.refuse("update rows")
 
     def refuse(self, what: str) -> NoReturn:
         raise DataError(
-            f"{self.table.name} is a stream, and nobody {what} of a stream: rows are only ever appended, and leave as "
-            "its retain says"
+            f"{self.table.name} is a stream: cannot {what}; streams are append-only, rows leave as retain says"
         )
 
     # -- seeing ------------------------------------------------------------------------------------------------------
@@ -91,7 +90,7 @@ class StreamWriteSet:
         return found, np.ones(len(found), np.int64)
 
     def found(self, rows: Codes) -> NoReturn:
-        self.refuse("looks for rows")
+        self.refuse("look for rows")
 
     # -- ending ------------------------------------------------------------------------------------------------------
 
