@@ -16,23 +16,10 @@ from whence.engine.recursion.mailbox import Mailbox
 from whence.engine.recursion.rule_runner import Pipeline
 from whence.model.codes import Codes, Dictionary
 from whence.plan.algebra.logical import Node
-from whence.plan.algebra.program import Program
 from whence.plan.partitions.exchange import Exchange
 from whence.plan.recursion.rule_model import RuleProgram
-from whence.plan.recursion.rules import BINDING, compile_rules
-from whence.plan.recursion.settings import DEPTH_LIMIT, Settings, settings
-from whence.plan.recursion.strata import Component
-from whence.plan.rewrite import optimize
-
-
-def build_component(
-    component: Component, program: Program, builder: Builder, depth_limit: int = DEPTH_LIMIT
-) -> dict[str, Operator]:
-    """Build the views of a component that recurses, or whose provenance is maintained."""
-    rules = compile_rules(component.views, program, whole=not component.recursive)
-    own = settings(component.views, program, rules, depth_limit)
-    fixpoint = build_fixpoint(rules, builder, component.views, own)
-    return build_outputs(fixpoint, component.views, [(name, optimize(node)) for name, node in rules.after], builder)
+from whence.plan.recursion.rules import BINDING
+from whence.plan.recursion.settings import Settings
 
 
 def build_fixpoint(
