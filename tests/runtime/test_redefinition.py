@@ -181,7 +181,7 @@ def test_disk_that_fails_between_epoch_and_definition(tmp_path: Path, monkeypatc
             raise StorageError("no space")
 
         with monkeypatch.context() as patched:
-            patched.setattr(inside.coordinator(db), "_write_statements", refuse)
+            patched.setattr(inside.coordinator(db).storage, "write_statements", refuse)
             with pytest.raises(StorageError, match="no space"):
                 db.execute(MAX)
         assert (db.epoch, v.read()) == (before + 1, [])  # an epoch in which nothing has changed

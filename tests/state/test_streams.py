@@ -181,7 +181,7 @@ def test_a_change_that_cannot_be_written_has_not_happened(tmp_path: Path, sql: s
             db.snapshot()
         if number in (9, 13):
             with monkeypatch.context() as patch:
-                patch.setattr(inside.coordinator(db), "_write_statements", refuse)
+                patch.setattr(inside.coordinator(db).storage, "write_statements", refuse)
                 with pytest.raises(whence.StorageError, match="full"):
                     db.execute(sql)
         assert state(db) == state(twin)
