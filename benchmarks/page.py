@@ -16,7 +16,17 @@ PAPER = Path("docs/papers/000.md")
 STREAMS = Path("docs/papers/001.md")
 RESULTS = Path("results")
 ENGINE = ("recursive_peers", "limits", "join_peers", "durable")  # whose promises stand together
-RUNS = (*ENGINE, "spark_pipeline", "provenance_paper", "explain", "lineage_paper", "window_peers", "tpch", "nexmark")
+RUNS = (
+    *ENGINE,
+    "small_epochs",
+    "spark_pipeline",
+    "provenance_paper",
+    "explain",
+    "lineage_paper",
+    "window_peers",
+    "tpch",
+    "nexmark",
+)
 LEAN = ("SciPy, matrix alone", "SciPy, matrix and difference")
 
 
@@ -32,6 +42,9 @@ def main() -> None:
         made["join"] = joins(runs["join_peers"]["series"])
     if "durable" in runs:
         made["durable"] = figures(runs["durable"]["figures"])
+    if "small_epochs" in runs:
+        run = runs["small_epochs"]
+        made |= {"small epochs": figures(run["figures"]), "small epochs promises": promises(run["checks"])}
     if "spark_pipeline" in runs:
         run = runs["spark_pipeline"]
         made |= {"spark": figures(run["figures"]), "scale": scale(run["scale"])}

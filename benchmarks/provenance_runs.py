@@ -82,7 +82,7 @@ def shipped(db: Any) -> tuple[int, int, int]:
 def operators(db: Any) -> Iterator[Any]:
     """Of every partition."""
     for partition in range(db._coordinator.catalog.backend.partitions):
-        yield from db._coordinator.driver.runner._here(partition).flow.order
+        yield from db._coordinator.driver.runner._here(partition).partition.flow.order
 
 
 def apply(db: Any, epoch: Epoch) -> None:

@@ -14,7 +14,7 @@ from tests.partitioned.pairs import Pair, busy
 from tests.spark.places import places
 from tests.spark.test_faults_spark import LINKS, PROGRAM, expected
 from whence.runtime import database
-from whence.runtime.spark.session import session
+from whence.runtime.spark.session.session import session
 
 ROOT = Path(__file__).parents[2]
 

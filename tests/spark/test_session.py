@@ -15,9 +15,9 @@ import pytest
 import whence
 from whence.model.errors import SparkError
 from whence.runtime.spark import advise
-from whence.runtime.spark.session import java, session
+from whence.runtime.spark.session import java
 from whence.runtime.spark.session.errors import jvm_errors, raised_in_python
-from whence.runtime.spark.session.session import GOOD, driver_host
+from whence.runtime.spark.session.session import GOOD, driver_host, session
 
 # Java
 

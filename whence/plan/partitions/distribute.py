@@ -44,7 +44,7 @@ class PlannedComponent:
     """One component of the planned program, ready to be built in every partition.
 
     A plain view has a `node`; a recursive component has `rules`, whose external sources have their moves in them, and
-    `after`, plain queries over what the rules derive (`rules.after` is empty)."""
+    `after`, the plain queries over what the rules derive, with theirs."""
 
     views: tuple[str, ...]
     node: Node | None = None
@@ -117,8 +117,7 @@ def undistributed(
 def plan_component(component: Component, planned: Program, depth_limit: int) -> PlannedComponent:
     """Return a component ready to be built where all rows are."""
     draft = _draft(component, planned, depth_limit)
-    rules = draft.rules if draft.rules is None else replace(draft.rules, after=[])
-    return PlannedComponent(draft.views, draft.node, rules, tuple(draft.after), settings=draft.settings)
+    return PlannedComponent(draft.views, draft.node, draft.rules, tuple(draft.after), settings=draft.settings)
 
 
 def _check_free(streams: Sequence[str], fixed: Mapping[str, Distribution], program: Program) -> None:
