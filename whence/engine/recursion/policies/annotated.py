@@ -48,7 +48,7 @@ from whence.engine.recursion.mailbox import Mailbox
 from whence.engine.recursion.policies.policy import PEER_ROUNDS, REMOVE, Policy
 from whence.engine.recursion.row_variables import RowVariables
 from whence.engine.recursion.rule_plans import KINDS
-from whence.engine.recursion.rule_runner import NO_LIMIT, LimitReached, RuleRunner
+from whence.engine.recursion.rule_runner import LimitReached, RuleRunner
 from whence.model.codes import Codes
 from whence.model.errors import DataError
 from whence.plan.recursion.settings import Maintain
@@ -113,7 +113,7 @@ class AnnotatedPolicy(Policy):
         self._released, self._lost, self._gone, self._gone_elsewhere = [], [], [], []
         self.messages.begin()
         most = PEER_ROUNDS if self.mailbox.shared else _ROUNDS
-        self._rounds, self._most = 0, NO_LIMIT if context.replaying else self.runner.limits.rounds(most)
+        self._rounds, self._most = 0, self.runner.limits.rounds(most)
 
     def take(self, changes: Codes) -> None:
         super().take(changes)
@@ -254,7 +254,7 @@ class AnnotatedPolicy(Policy):
         """Go forward from slots that publish something else, until none does."""
         while len(slots):
             self._rounds += 1
-            if self._rounds > self._most:
+            if self._rounds > self._most and not self._context.replaying:
                 self.runner.store.k.scalar[st.S_CULPRIT] = slots[0]
                 raise LimitReached(f"{self._most:,} rounds")
             if len(slots) > _AT_ONCE and self.mailbox.shared:  # what is done together must not depend on slots

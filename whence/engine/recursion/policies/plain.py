@@ -50,7 +50,7 @@ class PlainPolicy(Policy):
         super().begin(context, logged, known)
         self.senders.begin()
         self._log, self._logged = [], logged
-        limits, counted = self.runner.limits, self.mailbox.shared and not context.replaying
+        limits, counted = self.runner.limits, self.mailbox.shared
         self._steps = limits.depth if counted else NO_LIMIT  # without peers the kernels count
         self._rounds, self._most = 0, limits.rounds(PEER_ROUNDS) if counted else NO_LIMIT
 
@@ -89,7 +89,7 @@ class PlainPolicy(Policy):
 
     def _derive(self, mail: Codes, first: bool) -> None:
         self._rounds += 1
-        if self._rounds > self._most:
+        if self._rounds > self._most and not self._context.replaying:
             raise LimitReached(f"{self._most:,} rounds")
         if first:
             resumed = self.senders.resume()
@@ -104,7 +104,7 @@ class PlainPolicy(Policy):
             if not len(mail):
                 return
             steps += 1
-            if steps > self._steps:
+            if steps > self._steps and not self._context.replaying:
                 raise LimitReached()
 
     def _feed(self, changes: Codes, deleting: bool) -> None:

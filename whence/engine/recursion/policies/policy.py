@@ -48,6 +48,7 @@ class Policy:
     def begin(self, context: EpochContext, logged: bool = True, known: int = 0) -> None:
         """Begin an epoch, which is never rewound if it is not `logged`. `known` rows, derived before and now to be
         derived again, do not count against limits."""
+        self._context = context  # asked when a limit is met: a copy may replay the first steps of an epoch only
         self.runner.limit(not context.replaying, known)
         self._phase = -1
         self.removing = self.adding = self.runner.joined([])
