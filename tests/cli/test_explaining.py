@@ -152,6 +152,9 @@ def test_critical_of_a_row_and_of_a_view(script: Path) -> None:
     assert [one["row"]["src"] for one in found] == ["D"]
     ranked = said("critical", script, "reachable")["critical"]
     assert ranked[0]["takes"] == max(one["takes"] for one in ranked) == 4
+    part = said("critical", script, "reachable", "src=A")
+    assert (part["row"], part["where"], part["of"]) == (None, {"src": "A"}, 4)
+    assert "takes along, of 4" in call("critical", script, "reachable", "src=A").stdout
     lines = call("critical", script, "reachable", "--limit", 1).stdout
     assert "link(D, E, NULL, 0.5)" in lines
     assert "1 of 5 rows" in lines

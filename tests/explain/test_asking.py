@@ -83,7 +83,7 @@ def test_a_row_is_meant_by_as_many_columns_as_tell_it_apart() -> None:
     assert not db.why("reachable", src="never met", dst="D").holds
     assert not db.why("reachable", src=None, dst="D").holds
     for row, columns, kind, message in [
-        (None, {"src": "A"}, DataError, "3 rows of reachable match; tell which one is meant by dst"),
+        (None, {"src": "A"}, DataError, r"3 rows of reachable match: \('A', 'B'\), .*; tell which one is meant by dst"),
         (None, {}, DataError, "say which row of reachable is meant, by some of its columns: src, dst"),
         (None, {"srx": "A"}, CatalogError, 'has no column "srx"; did you mean "src"'),
         (None, {"src": 3, "dst": "A"}, DataError, "column src: 3 .int. is not a value of type TEXT"),
@@ -99,11 +99,32 @@ def test_a_row_is_meant_by_as_many_columns_as_tell_it_apart() -> None:
         db.critical("reachable", src="D")
 
 
+def test_critical_for_several_rows_says_how_many_were_asked_about() -> None:
+    db = opened()
+    found = db.critical("reachable", src="A")
+    assert (found.of, found.row, found.where) == (3, None, {"src": "A"})
+    assert found.items() == [(link("A", "B"), 1), (link("C", "D"), 1)]
+    assert "critical for reachable where src = A" in repr(found)
+    assert "takes along, of 3" in repr(found)
+    alone = db.critical("reachable", src="A", dst="D")
+    assert (alone.of, alone.where, alone.rows) == (1, None, [link("C", "D")])
+    for row in ({"src": "A"}, {"dst": "D"}):
+        with pytest.raises(DataError, match="3 rows of reachable match"):
+            db.critical("reachable", row=row)
+        with pytest.raises(DataError, match="3 rows of reachable match"):
+            db.resilience("reachable", row=row)
+    with pytest.raises(DataError, match="where is a mapping of columns to values, not 'A'"):
+        db.critical("reachable", where="A")  # type: ignore[arg-type]
+    with pytest.raises(DataError, match="not both"):
+        db.critical("reachable", ("A", "D"), where={"src": "A"})
+
+
 def test_a_column_may_be_called_as_a_parameter_is() -> None:
     db = whence.open()
     db.execute('CREATE TABLE a ("row" INT, "limit" INT); CREATE VIEW b AS SELECT "row", "limit" FROM a')
-    db.insert("a", [(1, 2)])
+    db.insert("a", [(1, 2), (2, 2)])
     assert db.why("b", row={"row": 1, "limit": 2}).holds
+    assert db.critical("b", where={"limit": 2}).of == 2
 
 
 def test_probabilities_are_checked() -> None:

@@ -151,6 +151,20 @@ def test_the_view_as_a_whole(truth: Truth) -> None:
         assert [count for _, count in found] == sorted((count for _, count in found), reverse=True)
 
 
+def test_critical_for_the_rows_that_match_some_columns(truth: Truth) -> None:
+    for view, rows in truth.rows.items():
+        names = truth.db[view].columns
+        for column, value in {(c, row[c]): None for row in rows for c in range(len(names))}:
+            part = [row for row in rows if row[column] == value and type(row[column]) is type(value)]
+            masks = [truth.critical(view, row) for row in part]
+            counts = {base: sum(m >> i & 1 for m in masks) for i, base in enumerate(truth.facts)}
+            found = truth.db.critical(view, where={names[column]: value})
+            assert {fact(base): n for base, n in found.items()} == {base: n for base, n in counts.items() if n}
+            assert found.of == len(part)
+            assert (found.row is None) == (len(part) > 1)
+            assert found.where == ({names[column]: value} if len(part) > 1 else None)
+
+
 def test_reliability(truth: Truth) -> None:
     tables = {table for table, _ in truth.facts}
     given = {table: 0.9 - 0.2 * i for i, table in enumerate(sorted(tables))}

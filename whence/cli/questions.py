@@ -21,7 +21,7 @@ from whence.cli.console import Bar, err, out, reported
 from whence.cli.database_options import Functions, Missing, MissingColumns, declare, find_functions
 from whence.cli.row_arguments import row_of, tables_of
 from whence.connect.files import json_line
-from whence.explain.show.answers import Answer
+from whence.explain.show.answers import Answer, asked_about
 from whence.explain.show.page import write_out
 from whence.explain.show.table_page import answer_page
 from whence.model.paths import local_path
@@ -190,20 +190,23 @@ def critical(
 ) -> None:
     """List the critical rows of tables: losing any one of them removes the row.
 
-    Without a row, all of the view is looked at: rows of tables are ranked by how many
-    rows of the view each would take along. These are the single points of failure.
+    Columns may match several rows, or none may be given for all of the view: then rows
+    of tables are ranked by how many of these rows each would take along. These are the
+    single points of failure.
 
     Examples:
 
         whence critical mydb reachable src=A dst=C
 
+        whence critical mydb reachable src=A
+
         whence critical mydb reachable --limit 5
     """
     with _opened(database, functions, at) as db:
-        found = _answered("looking for derivations", lambda: db.critical(view, row_of(db, view, row) if row else None))
-    counts = [] if row else [(f"takes along, of {found.of:,}", found.counts.tolist())]
-    answer = {"critical": found.to_dicts()} if as_json else None
-    _show(found, f"critical for {_asked(view, found.row)}", counts, limit, html, answer, found.of)
+        found = _answered("looking for derivations", lambda: db.critical(view, where=row_of(db, view, row)))
+    counts = [] if found.row is not None else [(f"takes along, of {found.of:,}", found.counts.tolist())]
+    answer = {"where": found.where, "of": found.of, "critical": found.to_dicts()} if as_json else None
+    _show(found, f"critical for {asked_about(view, found.row, found.where)}", counts, limit, html, answer, found.of)
 
 
 @reported
@@ -227,7 +230,7 @@ def resilience(
         found = _answered("looking for a smallest set", lambda: db.resilience(view, row_of(db, view, row)))
     rows = [{"table": table, "row": values} for table, values in found]
     answer = {"count": found.count, "rows": rows} if as_json else None
-    _show(found, f"a smallest loss that removes {_asked(view, found.row)}", [], limit, html, answer)
+    _show(found, f"a smallest loss that removes {asked_about(view, found.row)}", [], limit, html, answer)
 
 
 @reported
@@ -259,7 +262,7 @@ def contribution(
     columns = [(name, some.round(4).tolist()) for name, some in values]
     how = "exact" if found.method == "exact" else f"from {found.samples:,} samples, within {found.error:.2g}"
     answer = {"method": found.method, "error": found.error, "rows": found.to_dicts()} if as_json else None
-    _show(found, f"contributions to {_asked(view, found.row)}, {how}", columns, limit, html, answer)
+    _show(found, f"contributions to {asked_about(view, found.row)}, {how}", columns, limit, html, answer)
 
 
 @reported
@@ -306,7 +309,7 @@ def reliability(
         out.print(Text(str(found)), soft_wrap=True)
     if html is not None:
         facts = [f"{name}: {value}" for name, value in found.to_dict().items() if name not in ("view", "row", "epoch")]
-        title = f"How reliable is {_asked(view, found.row)}?"
+        title = f"How reliable is {asked_about(view, found.row)}?"
         write_out(answer_page(title, str(found), facts, ["", "probability"], [("it", found.probability)], 1.0), html)
     _say_written(html)
 
@@ -354,10 +357,6 @@ def _probabilities(texts: list[str]) -> dict[str, float | str]:
         if not equals or not table or chance == "":
             raise typer.BadParameter(f"{text!r} is not TABLE=PROBABILITY or TABLE=column:NAME", param_hint="--given")
     return found
-
-
-def _asked(view: str, row: Mapping[str, Any] | None) -> str:
-    return view if row is None else f"{view}({_values(row)})"
 
 
 def _values(row: Mapping[str, Any]) -> str:

@@ -654,19 +654,32 @@ class Database:
 
         return annotated.annotation(self._now, _name(view), row, columns, limit)
 
-    def critical(self, view: str, /, row: Row = None, *, limit: int = 2_000_000, **columns: Any) -> Critical:
-        """Return the base rows whose loss alone removes a row (identified as in `why`). Without a row, rank the base
-        rows by how many rows of the view their loss removes: the single points of failure.
+    def critical(
+        self,
+        view: str,
+        /,
+        row: Row = None,
+        *,
+        where: Mapping[str, Any] | None = None,
+        limit: int = 2_000_000,
+        **columns: Any,
+    ) -> Critical:
+        """Return the base rows whose loss alone removes a row (identified as in `why`). If the columns match several
+        rows, or without any, for all rows of the view, rank the base rows by how many of these rows their loss
+        removes: the single points of failure. `where` is a mapping of columns to values, for columns whose names are
+        parameters here; `row` is always one row.
 
         >>> db = open()
-        >>> _ = db.execute("CREATE TABLE a (x INT, y INT); CREATE VIEW b AS SELECT DISTINCT x FROM a")
+        >>> _ = db.execute("CREATE TABLE a (x INT, y INT); CREATE VIEW b AS SELECT x, y FROM a WHERE y > 0")
         >>> _ = db.insert("a", [(1, 1), (2, 1), (2, 2)])
-        >>> list(db.critical("b", x=1)), list(db.critical("b", x=2)), db.critical("b").items()
-        ([('a', {'x': 1, 'y': 1})], [], [(('a', {'x': 1, 'y': 1}), 1)])
+        >>> list(db.critical("b", x=1)), len(db.critical("b"))
+        ([('a', {'x': 1, 'y': 1})], 3)
+        >>> found = db.critical("b", x=2); found.of, found.items()
+        (2, [(('a', {'x': 2, 'y': 1}), 1), (('a', {'x': 2, 'y': 2}), 1)])
         """
         from whence.runtime.questions import provenance_queries as asking
 
-        return asking.critical(self._now, _name(view), row, columns, limit)
+        return asking.critical(self._now, _name(view), row, asking.both(where, columns), limit)
 
     def resilience(self, view: str, /, row: Row = None, **columns: Any) -> Resilience:
         """Return the fewest base rows whose loss removes a row (identified as in `why`): how many, and one such set.

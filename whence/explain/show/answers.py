@@ -7,7 +7,7 @@ was sampled, or if losing rows could bring about what the derivations do not hav
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -31,17 +31,34 @@ _MAY_DIFFER = "; the true answer may differ: "  # where derivations do not say e
 
 @dataclass(frozen=True)
 class Question:
-    """What was asked: of which row (None: of all) of which view, when, and the derivations behind it."""
+    """What was asked: of which row of which view, when, and the derivations behind it. Without a row, of those rows
+    that have the values of `where`, or of all."""
 
     graph: Derivations
     view: str
     row: dict[str, Any] | None
     epoch: int
+    where: dict[str, Any] | None = None
 
     def __str__(self) -> str:
-        if self.row is None:
-            return self.view
-        return f"{self.view}({', '.join('NULL' if v is None else str(v) for v in self.row.values())})"
+        return asked_about(self.view, self.row, self.where)
+
+
+def asked_about(view: str, row: Mapping[str, Any] | None, where: Mapping[str, Any] | None = None) -> str:
+    """Say what a question is about: a row, the rows of a view that have some values, or a view.
+
+    >>> asked_about("v", {"a": 1, "b": None}), asked_about("v", None, {"a": 1}), asked_about("v", None)
+    ('v(1, NULL)', 'v where a = 1', 'v')
+    """
+    if row is not None:
+        return f"{view}({', '.join(map(_value, row.values()))})"
+    if where is not None:
+        return f"{view} where {', '.join(f'{name} = {_value(value)}' for name, value in where.items())}"
+    return view
+
+
+def _value(value: Any) -> str:
+    return "NULL" if value is None else str(value)
 
 
 class Answer:
@@ -107,14 +124,16 @@ class Answer:
 class Critical(Answer):
     """Base rows whose loss alone takes rows along, and how many rows of the view each would take: most first.
 
-    Of one row of a view every critical base row takes just that one. A base row is a distinct row of a table: losing it
-    is losing all its copies.
+    Of one row of a view every critical base row takes just that one. `of` is how many rows were asked about: all of the
+    view, or those with the values of `where`. A base row is a distinct row of a table: losing it is losing all its
+    copies.
     """
 
     def __init__(self, asked: Question, nodes: Ints, counts: Codes):
         super().__init__(asked, nodes)
         self.counts = counts
         self.of = len(asked.graph.roots)  # the rows that were asked about
+        self.where = asked.where
 
     def items(self) -> list[tuple[BaseRow, int]]:
         """Return each base row with how many rows it would take along."""

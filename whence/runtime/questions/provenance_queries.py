@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from whence.connect.rows import to_tuples
 from whence.engine.core.operator import Batch
 from whence.engine.relational.scan import Scan as TableScan
 from whence.explain.ask import critical as algorithms
@@ -48,16 +49,22 @@ if TYPE_CHECKING:
     from whence.explain.show.trace import Trace
 
 Floats = NDArray[np.float64]
+SOME = 3  # rows that match, in an error
 Row = Mapping[str, Any] | Sequence[Any] | None
 
 
 @dataclass(frozen=True)
 class Found:
-    """A row that was asked about: its codes if it is there, else why it is not."""
+    """A row that was asked about: its codes if it is there, else why it is not. Of `several` rows, the columns that
+    they have in common."""
 
     row: dict[str, Any]
     codes: Codes | None
     reasons: list[str]
+
+    @property
+    def several(self) -> bool:
+        return self.codes is not None and len(self.codes) > 1
 
 
 # -- questions ---------------------------------------------------------------------------------------------------------
@@ -113,8 +120,9 @@ def provenance(coordinator: Coordinator, view: str, source: str | None) -> pa.Ta
 
 
 def critical(coordinator: Coordinator, name: str, row: Row, columns: Mapping[str, Any], limit: int = LIMIT) -> Critical:
-    """Find the base rows whose loss alone removes a row, or, of a view as a whole, takes rows along."""
-    asked, trial = _asked(coordinator, name, row, columns, limit, whole=row is None and not columns)
+    """Find the base rows whose loss alone removes a row, or, of several rows or all rows of a view, takes rows
+    along."""
+    asked, trial = _asked(coordinator, name, row, columns, limit, several=row is None)
     if trial is not None:
         return Critical(asked, *trying.try_losses(trial))
     if asked.row is None:
@@ -168,20 +176,24 @@ def _asked(
     row: Row,
     columns: Mapping[str, Any],
     limit: int = LIMIT,
-    whole: bool = False,
+    several: bool = False,
 ) -> tuple[Question, Trial | None]:
-    """Find a row that must be there, or the `whole` view, with what is behind it; and a trial, where that does not say
-    everything and the tables are small enough to be tried."""
+    """Find a row that must be there, or, if `several` rows are fine, all that match, with what is behind them; and a
+    trial, where that does not say everything and the tables are small enough to be tried."""
     with looking_into(coordinator, name) as catalog:
         if tracing.is_stream(catalog, name):
-            if whole:
+            if several and not columns:
                 raise DataError(f"{name} is a stream: say which row of it is meant, by its columns or tid")
-            found = _find_in_stream(catalog, name, row, columns)
-            if found.tid is None:
-                raise DataError(f"{name} keeps no row with {_text(found.row)}")
-            return Question(tracing.lineage(catalog, name, found.tid, limit), name, found.row, coordinator.epoch), None
-        meant, codes = (None, None) if whole else present(catalog, name, row, columns)
-        asked = Question(_extract(catalog, name, codes, limit), name, meant, coordinator.epoch)
+            traced = _find_in_stream(catalog, name, row, columns)
+            if traced.tid is None:
+                raise DataError(f"{name} keeps no row with {_text(traced.row)}")
+            graph = tracing.lineage(catalog, name, traced.tid, limit)
+            return Question(graph, name, traced.row, coordinator.epoch), None
+        found = None if several and not columns else _present(catalog, name, row, columns, several)
+        codes = None if found is None else found.codes
+        asked = Question(_extract(catalog, name, codes, limit), name, None, coordinator.epoch)
+        if found is not None:
+            asked = replace(asked, where=found.row) if found.several else replace(asked, row=found.row)
         if asked.graph.exact or name in coordinator.program.tables:
             return asked, None
         views, tables = _around(coordinator.program, name)
@@ -271,10 +283,24 @@ def _extract(catalog: Catalog, name: str, rows: Codes | None, limit: int) -> Der
 
 def present(catalog: Catalog, name: str, row: Row, columns: Mapping[str, Any]) -> tuple[dict[str, Any], Codes]:
     """Find the whole row that is meant and must be there; return it and its codes."""
-    found = _find(catalog, name, row, columns)
+    found = _present(catalog, name, row, columns)
+    assert found.codes is not None
+    return found.row, found.codes
+
+
+def _present(catalog: Catalog, name: str, row: Row, columns: Mapping[str, Any], several: bool = False) -> Found:
+    """Find the row that is meant, or `several`, which must be there."""
+    found = _find(catalog, name, row, columns, several=several)
     if found.codes is None:
         raise DataError(f"{name} has no row with {_text(found.row)}; why says what it lacks")
-    return found.row, found.codes
+    return found
+
+
+def both(where: Mapping[str, Any] | None, columns: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return all columns that are given, as a mapping or by their names."""
+    if where is not None and not isinstance(where, Mapping):
+        raise DataError(f"where is a mapping of columns to values, not {format_value(where)}")
+    return {**(where or {}), **columns}
 
 
 def _find_in_stream(
@@ -302,8 +328,15 @@ def _find_in_stream(
     return tracing.find(catalog, name, codes, None if tid is None else int(tid), said)
 
 
-def _find(catalog: Catalog, name: str, row: Row, columns: Mapping[str, Any], explain: bool = False) -> Found:
-    """Find the row of a table or view that is meant by all or some of its columns."""
+def _find(
+    catalog: Catalog,
+    name: str,
+    row: Row,
+    columns: Mapping[str, Any],
+    explain: bool = False,
+    several: bool = False,
+) -> Found:
+    """Find the row of a table or view that is meant by all or some of its columns, or `several` rows."""
     schema = (catalog.program.tables.get(name) or catalog.program.views[name]).schema
     given = _given(name, schema, row, columns)
     codes: dict[int, int] = {}
@@ -317,8 +350,10 @@ def _find(catalog: Catalog, name: str, row: Row, columns: Mapping[str, Any], exp
             codes[at] = code
     if not unknown:
         matching = _matching(catalog, name, codes)
+        if len(matching) > 1 and not several:
+            raise DataError(_several(catalog, name, matching, codes))
         if len(matching) > 1:
-            raise DataError(_several(name, schema, matching, codes))
+            return Found(given, matching, [])
         if len(matching) == 1:
             types = zip(schema.names, schema.types, matching[0].tolist(), strict=True)
             whole = {n: decode_value(c, t, catalog.dictionary) for n, t, c in types}
@@ -379,11 +414,19 @@ def _matching(catalog: Catalog, name: str, codes: Mapping[int, int]) -> Codes:
     return rows
 
 
-def _several(name: str, schema: Schema, matching: Codes, codes: Mapping[int, int]) -> str:
+def _several(catalog: Catalog, name: str, matching: Codes, codes: Mapping[int, int]) -> str:
+    """Say that several rows match, which they are, and which columns tell them apart."""
+    schema = (catalog.program.tables.get(name) or catalog.program.views[name]).schema
     differ = [
         schema.names[c] for c in range(len(schema)) if c not in codes and (matching[:, c] != matching[0, c]).any()
     ]
-    return f"{len(matching):,} rows of {name} match; tell which one is meant by {', '.join(differ)}"
+    some = to_tuples(np.ascontiguousarray(matching[:SOME]), schema, catalog.dictionary)
+    shown = ", ".join(f"({', '.join(map(format_value, values))})" for values in some)
+    more = ", …" if len(matching) > SOME else ""
+    return (
+        f"{len(matching):,} rows of {name} match: {shown}{more}; tell which one is meant by {', '.join(differ)} "
+        f"(critical takes several rows)"
+    )
 
 
 def _text(row: Mapping[str, Any]) -> str:
