@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import networkx as nx
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import whence
 from tests.depth import seeds
 from tests.explain.graphs import build, graphs, minimal, reachable, table
 from whence.explain.ask.witnesses import WitnessList, find_witnesses
@@ -80,3 +83,31 @@ def test_many_choices_side_by_side_end_within_the_budget() -> None:
     assert not found.smallest
     assert [len(w) for w in found.found] == [60] * 4
     assert all((np.sort(w // 2) == np.arange(60)).all() for w in found.found)
+
+
+_RULES = {
+    "first step first": "SELECT l.src, r.dst FROM link l JOIN reachable r ON l.dst = r.src",
+    "first step last": "SELECT l.src, r.dst FROM reachable r JOIN link l ON l.dst = r.src",
+    "last step last": "SELECT r.src, l.dst FROM reachable r JOIN link l ON r.dst = l.src",
+    "last step first": "SELECT r.src, l.dst FROM link l JOIN reachable r ON r.dst = l.src",
+    "halves": "SELECT a.src, b.dst FROM reachable b JOIN reachable a ON a.dst = b.src",
+}
+
+
+@pytest.mark.parametrize("rule", _RULES.values(), ids=_RULES)
+@pytest.mark.parametrize("seed", seeds(3))
+def test_rows_of_a_path_are_in_path_order(rule: str, seed: int) -> None:
+    network = nx.gnp_random_graph(7, 0.35, seed=seed, directed=True)
+    db = whence.open()
+    db.execute("CREATE TABLE link (dst INT, src INT)")
+    db.execute(f"CREATE VIEW reachable AS SELECT src, dst FROM link UNION {rule}")
+    db.insert("link", [(b, a) for a, b in network.edges])
+    for src, dst in db["reachable"]:
+        why = db.why("reachable", src=src, dst=dst)
+        for witness in why.witnesses:
+            path = [(row["src"], row["dst"]) for _, row in witness]
+            assert path[0][0] == src
+            assert path[-1][1] == dst
+            assert all(a[1] == b[0] for a, b in pairwise(path))
+        critical = [why.witnesses[0].index(row) for row in why.critical]
+        assert critical == sorted(critical)

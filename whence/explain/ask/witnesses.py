@@ -147,6 +147,36 @@ def find_tree(evaluator: Evaluator, alive: Bools) -> Ints | None:
     return found[found >= 0]
 
 
+def order_by_derivation(graph: Derivations, witnesses: list[Ints]) -> list[Ints]:
+    """Return the witnesses with the rows of each in the order of a derivation of the first root from them alone, left
+    to right: the links of a path in the order of the path."""
+    evaluator = Evaluator(graph)
+    ready, root = evaluator.graph, int(evaluator.graph.roots[0])
+    found = []
+    for witness in witnesses:
+        alive = np.zeros(len(ready.base), bool)
+        alive[ready.variable[witness]] = True
+        _, by = evaluator.derive(alive)
+        if by[root] == -2:  # tallies want their whole body here: any derivation will do
+            _, by = evaluator.full
+        met = _visit(ready, root, by)
+        place = {node: at for at, node in enumerate(met)}
+        found.append(np.array(sorted(witness.tolist(), key=lambda n: (place.get(n, len(place)), n)), np.int32))
+    return found
+
+
+def _visit(graph: Derivations, root: int, by: Ints) -> list[int]:
+    """Return the nodes of a derivation, each where it is first met from left to right; `by` has that of each node."""
+    seen, todo = dict[int, None](), [root]
+    while todo:
+        node = todo.pop()
+        if node not in seen:
+            seen[node] = None
+            if by[node] >= 0:
+                todo += graph.bodies(int(by[node])).tolist()[::-1]
+    return list(seen)
+
+
 def _with_tallies(evaluator: Evaluator, limit: int, budget: int, extra: int) -> WitnessList:
     graph = evaluator.graph
     below = find_support(graph)

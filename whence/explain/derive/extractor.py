@@ -10,6 +10,7 @@ monotone (negation, aggregates, top-k) is looked at where it stands; what cannot
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import lru_cache
 
 import numpy as np
@@ -29,6 +30,7 @@ from whence.plan.algebra.program import Program, View
 from whence.plan.recursion.rule_model import Rule, RuleRelation
 from whence.plan.rewrite import optimize
 
+_APART = 1000  # more than a rule has atoms
 _LOSING = "losing rows could bring about others: "
 
 
@@ -230,19 +232,29 @@ class Extractor:
         self._settle(cone)
         builder, program = self.builder, cone.fixpoint.program
         steps = np.array([self._step(cone.fixpoint, r) for r in range(len(program.rules))], np.int32)
+        orders = [self._atoms(cone.fixpoint, rule) for rule in program.rules]
+        if any(order != sorted(order) for order in orders):
+            width = bodies.shape[1]
+            whole = np.array([[*order, *range(len(order), width)] for order in orders], np.int64)
+            bodies = np.take_along_axis(bodies, whole[rules], axis=1)
         builder.add(cone.nodes(heads), steps[rules], cone.nodes(bodies))
 
     def _step(self, fixpoint: Fixpoint, number: int) -> int:
         program = fixpoint.program
         rule = program.rules[number]
         names = []
-        for atom in rule.atoms:
+        for atom in (rule.atoms[at] for at in self._atoms(fixpoint, rule)):
             relation = program.relations[atom.relation]
             derived = relation.kind in ("set", "best")
             name = self._derived_name(fixpoint, atom.relation) if derived else self.name_of(relation.name)
             names.append(f"no {name}" if relation.kind == "absence" else name)
         head = self._derived_name(fixpoint, rule.head)
         return self.builder.step(program.relations[rule.head].view, f"{head} <- {', '.join(names)}")
+
+    def _atoms(self, fixpoint: Fixpoint, rule: Rule) -> list[int]:
+        """Return the atoms of a rule in reading order; what only lets rows through, or not, comes last."""
+        relations = fixpoint.program.relations
+        return order_atoms(rule, {i for i, r in enumerate(relations) if r.kind == "absence" or self._selects(r)})
 
     def _derived_name(self, fixpoint: Fixpoint, number: int) -> str:
         return self.builder.relations[self._derived(fixpoint, number).number].name
@@ -358,6 +370,24 @@ class Extractor:
                     found = self.is_volatile(self.plan(name))
             self._volatile[name] = found
         return found
+
+
+def order_atoms(rule: Rule, late: Collection[int]) -> list[int]:
+    """Return the atoms of a rule in the order in which people read it: by the head's columns that they have, the others
+    after what they are joined with, those of `late` relations last. So the steps of a path are in its order, however
+    its rule is written."""
+    last, shared = _APART * (len(rule.terms) + 1), [{*atom.terms} - {None} for atom in rule.atoms]
+    rank: dict[int, int] = {}
+    for at, atom in enumerate(rule.atoms):
+        if atom.relation in late:
+            rank[at] = last
+        elif (column := next((i for i, t in enumerate(rule.terms) if t in shared[at]), None)) is not None:
+            rank[at] = _APART * column
+    while left := [at for at in range(len(shared)) if at not in rank]:
+        joined = [(r, at) for at in left for other, r in rank.items() if r < last and shared[at] & shared[other]]
+        before, at = min(joined, default=(last - _APART, left[0]))
+        rank[at] = before + 1
+    return sorted(range(len(shared)), key=lambda at: (rank[at], at))
 
 
 @lru_cache(maxsize=256)

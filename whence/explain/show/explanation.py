@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -21,7 +21,7 @@ from whence.connect.rows import encode, list_names, to_tuples
 from whence.explain.ask.critical import find_critical
 from whence.explain.ask.evaluate import Evaluator
 from whence.explain.ask.formula import write_formula
-from whence.explain.ask.witnesses import WitnessList, find_witnesses
+from whence.explain.ask.witnesses import WitnessList, find_witnesses, order_by_derivation
 from whence.explain.graph import Derivations, Ints
 from whence.explain.show import layout, page
 from whence.explain.show.choose import Chosen, Ways, behind, choose
@@ -55,7 +55,8 @@ class Explanation:
 
     holds          whether the row is in the view; if not, `reasons` say why and the rest is empty
     base           the base rows behind it
-    witnesses      minimal sets of base rows that suffice for it, smallest first, at most `limit` of them
+    witnesses      minimal sets of base rows that suffice for it, smallest first, at most `limit` of them; the rows of
+                   each in the order of a derivation, so those of a path in its order
     witness_count  how many minimal ones there are, or at least so many if not `complete`
     critical       the base rows whose loss alone would remove it
     formula        its function over base rows
@@ -120,7 +121,8 @@ class Explanation:
 
     @cached_property
     def _witnesses(self) -> WitnessList:
-        return find_witnesses(self.graph, self.limit)
+        found = find_witnesses(self.graph, self.limit)
+        return replace(found, found=order_by_derivation(self.graph, found.found))
 
     @cached_property
     def witnesses(self) -> list[list[BaseRow]]:
@@ -145,7 +147,11 @@ class Explanation:
 
     @cached_property
     def _critical(self) -> Ints:
-        return find_critical(self.graph)
+        """Return the critical base rows: each is in every witness, so they are in the order of the first."""
+        critical = find_critical(self.graph)
+        first = self._witnesses.found[:1]
+        inside = [n for witness in first for n in witness[np.isin(witness, critical)].tolist()]
+        return critical if len(inside) < len(critical) else np.array(inside, np.int32)
 
     @cached_property
     def formula(self) -> str:
