@@ -6,8 +6,9 @@
 | `join_peers` | what a batch of 1,000 mixed updates costs in a three-way join with GROUP BY over a million rows |
 | `durable` | what commits, batches and reopening cost on disk, beside SQLite |
 | `small_epochs` | what one row costs under 0 to 50 views, in memory and on disk |
+| `lookups` | what it costs to find rows of a view of 5.6 million rows by key |
 | `limits` | growth with unrelated state, bytes a row, time from import to the first answer |
 
-`transit_stub`, `star` and `ledger` make the data, `reopening` is a part of `durable`, `peers/` holds one runner a
-system, `report` prints, plots and saves.
+`transit_stub`, `star`, `ledger` and `authorization` make the data, `reopening` is a part of `durable`, `peers/` holds
+one runner a system, `report` prints, plots and saves.
 """

@@ -19,6 +19,7 @@ ENGINE = ("recursive_peers", "limits", "join_peers", "durable")  # whose promise
 RUNS = (
     *ENGINE,
     "small_epochs",
+    "lookups",
     "spark_pipeline",
     "provenance_paper",
     "explain",
@@ -45,6 +46,9 @@ def main() -> None:
     if "small_epochs" in runs:
         run = runs["small_epochs"]
         made |= {"small epochs": figures(run["figures"]), "small epochs promises": promises(run["checks"])}
+    if "lookups" in runs:
+        run = runs["lookups"]
+        made |= {"lookups": figures(run["figures"]), "lookups promises": promises(run["checks"])}
     if "spark_pipeline" in runs:
         run = runs["spark_pipeline"]
         made |= {"spark": figures(run["figures"]), "scale": scale(run["scale"])}
