@@ -52,7 +52,7 @@ INSIDE = {
     "runtime.spark.driver": ". durable questions reading spark.frames spark.session spark.worker writing",
     "runtime.spark.frames": ". spark.session spark.worker writing",
     "runtime.spark.session": ".",
-    "runtime.spark.worker": ". questions reading",
+    "runtime.spark.worker": ". reading",
     "state.": "kernels",
 }
 

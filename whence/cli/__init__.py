@@ -8,6 +8,8 @@
 | `console` | shared output, errors, progress bars |
 | `row_arguments` | rows typed as arguments |
 | `database_options` | the options that choose a database |
+| `file_epochs` | the files that `whence run` takes in, as epochs |
+| `change_printer` | the changes of each epoch, printed |
 | `file_streams` | folders of files as streams of Spark |
 | `epoch_lines` | the lines printed per epoch on Spark |
 | `shell` | the interactive SQL shell |
@@ -18,7 +20,9 @@ from __future__ import annotations
 
 import io
 import logging
+import platform
 import sys
+from importlib import metadata
 from typing import Annotated
 
 import typer
@@ -34,41 +38,56 @@ app = typer.Typer(
     epilog="Start with: whence demo network, or on Spark: whence demo pipeline",
     no_args_is_help=True,
     rich_markup_mode="rich",
-    add_completion=False,
 )
-app.command()(programs.run)
-app.command()(programs.sql)
-app.command()(programs.demo)
-app.command()(questions.why)
-app.command()(questions.trace)
-app.command("what-if")(questions.what_if)
-app.command()(questions.critical)
-app.command()(questions.resilience)
-app.command()(questions.contribution)
-app.command()(questions.reliability)
-app.command()(storage.info)
-app.command()(storage.check)
-app.command()(storage.backup)
-app.command()(storage.export)
-app.command("import")(storage.import_)
+_PANELS = {
+    "Programs": (programs.run, programs.sql, programs.demo),
+    "Questions": (
+        questions.why,
+        questions.trace,
+        questions.what_if,
+        questions.critical,
+        questions.resilience,
+        questions.contribution,
+        questions.reliability,
+    ),
+    "Storage": (storage.info, storage.check, storage.backup, storage.export, storage.import_),
+}
+for _panel, _commands in _PANELS.items():
+    for _command in _commands:
+        app.command(_command.__name__.strip("_").replace("_", "-"), rich_help_panel=_panel)(_command)
+_LIBRARIES = ("numpy", "numba", "pyarrow", "duckdb", "sqlglot", "pyspark")
 
 
-def _version(asked: bool) -> None:
-    if asked:
-        out.print(f"whence {whence.__version__}")
-        raise typer.Exit
-
-
-@app.callback()
+@app.callback(invoke_without_command=True)
 def options(
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log to standard error.")] = False,
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    context: typer.Context,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Log to standard error; with --version, also name the libraries.")
     ] = False,
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
 ) -> None:
+    if version:
+        print_version(verbose)
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        context.fail("Missing command.")
     if verbose:
         logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(message)s")
         logging.getLogger("whence").setLevel(logging.DEBUG)
+
+
+def print_version(libraries: bool) -> None:
+    """Print the version; with `libraries`, those of Python and of the libraries underneath, for a bug report."""
+    out.print(f"whence {whence.__version__}")
+    if not libraries:
+        return
+    out.print(f"Python {platform.python_version()} on {platform.platform()}", soft_wrap=True)
+    for name in _LIBRARIES:
+        try:
+            found = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            found = "not installed"
+        out.print(f"{name} {found}")
 
 
 def main() -> None:

@@ -11,7 +11,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import ParamSpec, Self
 
-import rich.progress
 import typer
 from rich.console import Console
 from rich.text import Text
@@ -28,6 +27,12 @@ class Format(StrEnum):
     table = "table"
     jsonl = "jsonl"
     csv = "csv"
+
+
+class BadRecords(StrEnum):
+    fail = "fail"
+    skip = "skip"
+    reject = "reject"
 
 
 def reported(command: Callable[P, None]) -> Callable[P, None]:
@@ -52,7 +57,9 @@ class Bar:
     """Show a progress bar on a terminal for work that takes longer than half a second. Called with the work's name."""
 
     def __init__(self, what: str, console: Console = err, patience: float = _PATIENCE) -> None:
-        self._bar = rich.progress.Progress(console=console, transient=True)
+        from rich.progress import Progress
+
+        self._bar = Progress(console=console, transient=True)
         self._task = self._bar.add_task(what, total=None)
         self._begin = threading.Timer(patience, self._bar.start) if console.is_terminal else None
 

@@ -11,16 +11,16 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 import whence
 from whence.cli.console import Bar, err, text_of
 from whence.model.errors import WhenceError
-from whence.runtime.durable.upkeep import Setup
-from whence.sql import statements as st
-from whence.sql.parse import parse
+
+if TYPE_CHECKING:
+    from whence.runtime.durable.upkeep import Setup
 
 
 class Durability(StrEnum):
@@ -196,6 +196,9 @@ def declare(db: whence.Database, program: Path) -> None:
 
 def _without(text: str, there: set[str]) -> str:
     """Return the script without statements that are there already; the others stay on the lines that errors name."""
+    from whence.sql import statements as st
+    from whence.sql.parse import parse
+
     if not there:
         return text
     kept = ""

@@ -11,7 +11,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from whence.runtime.questions.explain import in_bytes
+from whence.model.sizes import in_bytes
 from whence.runtime.spark.frames.streams import Running
 
 

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import csv
-import functools
-import itertools
 import sys
 import time
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.text import Text
 
 import whence
-from whence.cli import shell
-from whence.cli.console import Format, err, out, reported
+from whence.cli.console import BadRecords, Format, err, out, reported
 from whence.cli.database_options import (
     Choice,
     Db,
@@ -35,21 +29,8 @@ from whence.cli.database_options import (
     declare,
     spark_session,
 )
-from whence.cli.file_streams import FollowedFolder, find_folder, stream
-from whence.connect import files, rejects
-from whence.connect import rows as rows_
-from whence.connect.files import Reject
-from whence.connect.rejects import OnError, check_choice
-from whence.model.errors import DataError, WhenceError
+from whence.model.errors import WhenceError
 from whence.model.paths import local_path
-from whence.runtime.reading.changes import Change, Changes
-from whence.runtime.reading.handles import cell, grid
-
-
-class BadRecords(StrEnum):
-    fail = "fail"
-    skip = "skip"
-    reject = "reject"
 
 
 class DemoName(StrEnum):
@@ -139,8 +120,14 @@ def run(
     """
     if program is None and db is None:
         raise typer.BadParameter("Missing argument: a script, or --db with the folder of a database")
+    from whence.cli.change_printer import ChangePrinter
+    from whence.cli.file_epochs import epochs, find_source
+    from whence.cli.file_streams import FollowedFolder, stream
+    from whence.connect import rejects
+    from whence.runtime.reading.handles import grid
+
     choice = Choice(db, read_only, durability, retain, functions, spark, master, partitions)
-    inputs = [_source(text) for text in source or []]
+    inputs = [find_source(text) for text in source or []]
     folders = [found for found in inputs if isinstance(found, FollowedFolder)]
     if folders and not choice.on_spark:
         raise typer.BadParameter(f"{folders[0].path} is a folder: that takes --spark", param_hint="--source")
@@ -158,131 +145,22 @@ def run(
         if on_error is BadRecords.reject:
             database.execute(f"CREATE TABLE IF NOT EXISTS {rejects.TABLE} {rejects.SCHEMA}")
         feeds = [database.changes(name, snapshot=True) for name in names]
-        show = _Printer(format, limit, feeds)
+        show = ChangePrinter(format, limit, feeds)
         show.epoch(0.0)
         for found in inputs:
             for apply in (
-                () if isinstance(found, FollowedFolder) else _epochs(database, *found, batch, on_error, missing.value)
+                () if isinstance(found, FollowedFolder) else epochs(database, *found, batch, on_error, missing.value)
             ):
                 start = time.perf_counter()
                 apply()
                 show.epoch(time.perf_counter() - start)
         if folders:
             for folder in folders:
-                folder.attach(database, op, files_per_epoch, check_choice(on_error), missing.value)
+                folder.attach(database, op, files_per_epoch, rejects.check_choice(on_error), missing.value)
             stream(database, trigger if follow else "availableNow", show.epoch)
         if format is Format.table:
             for name in names:
                 out.print(grid(database[name].columns, database[name].rows[:limit], len(database[name]), name))
-
-
-def _source(text: str) -> tuple[str, Path] | FollowedFolder:
-    table, found, path = text.partition("=")
-    if not found or not table or not path:
-        raise typer.BadParameter(f"{text!r} is not TABLE=FILE", param_hint="--source")
-    table = table.strip().lower()
-    folder = find_folder(table, path)
-    if folder is not None:
-        return folder
-    files.format_of(path)
-    return table, local_path(path)
-
-
-def _epochs(
-    db: whence.Database, table: str, path: Path, batch: int, on_error: BadRecords, missing: rows_.Missing
-) -> Iterator[Callable[[], None]]:
-    """Return what to do in each epoch that a file makes."""
-    schema = db[table].schema
-    if files.format_of(path) == "jsonl":
-        fails = on_error is BadRecords.fail
-        refused: list[Reject] = []
-        keyed = bool(db._coordinator.table_of(table).key)
-        for updates in files.read_updates(path, batch, None if fails else refused.append, keyed):
-            yield functools.partial(_apply, db, table, path, updates, on_error, refused, missing)
-        if refused:
-            yield functools.partial(_apply, db, table, path, [], on_error, refused, missing)
-    elif on_error is BadRecords.fail:
-        for part in files.read(path, schema, missing=missing):
-            yield functools.partial(_insert, db, table, part, missing)
-    else:
-        yield functools.partial(_insert, db, table, path, missing, on_error=check_choice(on_error))
-
-
-def _insert(db: whence.Database, table: str, rows: Any, missing: rows_.Missing, on_error: OnError = "fail") -> None:
-    db.insert(table, rows, on_error=on_error, missing=missing)
-
-
-def _apply(
-    db: whence.Database,
-    table: str,
-    path: Path,
-    updates: list[files.UpdateLine],
-    on_error: BadRecords,
-    refused: list[Reject],
-    missing: rows_.Missing,
-) -> None:
-    """Carry out updates in one epoch; `refused` has what of the file could not be read since the last one."""
-    schema = db[table].schema
-    with db.transaction():
-        for update in updates:
-            try:
-                row = files.prepare(update.row, schema)
-                if update.sign > 0:
-                    db.insert(table, [row], missing=missing)
-                elif not db.delete(table, [row]):
-                    err.print(
-                        Text(f"{path}, line {update.line}: no such row to delete", style="yellow"), soft_wrap=True
-                    )
-            except DataError as error:
-                if on_error is BadRecords.fail:
-                    reason = str(error).replace(", row 1", "", 1)
-                    raise DataError(f"{path}, line {update.line}: {reason}") from None
-                record = rejects.record_of(update.row)
-                refused.append(Reject(str(path), update.line, rejects.reason(error, table), record))
-        if on_error is BadRecords.reject and refused:
-            db.insert(rejects.TABLE, rejects.as_rows(refused, table, None))
-    done = "skipped" if on_error is BadRecords.skip else "rejected"
-    for reject in refused:
-        err.print(Text(f"{path}, line {reject.line}: {done}: {reject.reason}", style="yellow"), soft_wrap=True)
-    refused.clear()
-
-
-class _Printer:
-    """Prints the changes of each epoch, in one of the formats."""
-
-    def __init__(self, format: Format, limit: int, feeds: list[Changes]) -> None:
-        self.format, self.limit, self.feeds = format, limit, feeds
-        if format is Format.csv:
-            self._csv = csv.writer(sys.stdout, lineterminator="\n")
-            self._csv.writerow(["epoch", "op", *feeds[0].columns])
-
-    def epoch(self, seconds: float) -> None:
-        """Print what has changed since the last call: by an epoch with its duration, or by several."""
-        for feed in self.feeds:
-            changes = list(feed)
-            for _, some in itertools.groupby(changes if self.format is Format.table else (), lambda c: c.epoch):
-                self._lines(feed, list(some), seconds)
-            for change in changes if self.format is not Format.table else ():
-                op = "+" if change.sign > 0 else "-"
-                if self.format is Format.csv:
-                    self._csv.writerow([change.epoch, op, *change.row])
-                else:
-                    row = dict(zip(feed.columns, change.row, strict=True))
-                    print(files.json_line({"epoch": change.epoch, "view": feed.name, "op": op, **row}))
-
-    def _lines(self, feed: Changes, changes: list[Change], seconds: float) -> None:
-        took = f"{seconds * 1000:.1f} ms" if seconds else "to begin with"
-        out.print(Text.assemble((f"epoch {changes[0].epoch} ", "dim"), (feed.name, "bold"), (f"  {took}", "dim")))
-        print_changes(out, changes, self.limit)
-
-
-def print_changes(console: Console, changes: list[Change], limit: int) -> None:
-    """Print changes as lines, + green and - red, and how many were left out."""
-    for change in changes[:limit]:
-        mark, style = ("+", "green") if change.sign > 0 else ("-", "red")
-        console.print(Text(f"  {mark} " + "  ".join(str(cell(v)) for v in change.row), style=style))
-    if len(changes) > limit:
-        console.print(Text(f"  … {len(changes) - limit:,} more", style="dim"))
 
 
 @reported
@@ -319,6 +197,8 @@ def sql(
 
         whence sql --db mydb --spark
     """
+    from whence.cli import shell
+
     with Choice(db, read_only, durability, retain, functions, spark, master, partitions).opened() as database:
         if program is not None:
             declare(database, program)
@@ -356,7 +236,10 @@ def demo(
 
         whence demo pipeline
     """
+    from whence.cli import shell
+    from whence.cli.change_printer import print_changes
     from whence.cli.demo import DEMOS
+    from whence.runtime.reading.handles import grid
 
     if name is DemoName.pipeline:
         _pipeline(master, partitions, quick, keep)
@@ -387,6 +270,7 @@ def demo(
 
 
 def _pipeline(master: str, partitions: int, quick: bool, keep: Path | None) -> None:
+    from whence.cli import shell
     from whence.cli.demo import pipeline
 
     setting = pipeline.Setting(partitions, keep=None if keep is None else local_path(keep))

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 from rich.text import Text
@@ -20,12 +20,10 @@ import whence
 from whence.cli.console import Bar, err, out, reported
 from whence.cli.database_options import Functions, Missing, MissingColumns, declare, find_functions
 from whence.cli.row_arguments import row_of, tables_of
-from whence.connect.files import json_line
-from whence.explain.show.answers import Answer, asked_about
-from whence.explain.show.page import write_out
-from whence.explain.show.table_page import answer_page
 from whence.model.paths import local_path
-from whence.runtime.reading.handles import grid
+
+if TYPE_CHECKING:
+    from whence.explain.show.answers import Answer
 
 Where = Annotated[
     Path, typer.Argument(metavar="DATABASE", help="The folder of a database, or a .sql script to run in memory.")
@@ -169,7 +167,7 @@ def what_if(
             lambda: db.what_if(sql, insert=new, delete=gone, views=view or None, strict=strict, missing=missing.value),
         )
     if as_json:
-        print(json_line(found.to_dict()))
+        _print_json(found.to_dict())
     else:
         out.print(found.text(limit), soft_wrap=True)
     if html is not None:
@@ -206,7 +204,7 @@ def critical(
         found = _answered("looking for derivations", lambda: db.critical(view, where=row_of(db, view, row)))
     counts = [] if found.row is not None else [(f"takes along, of {found.of:,}", found.counts.tolist())]
     answer = {"where": found.where, "of": found.of, "critical": found.to_dicts()} if as_json else None
-    _show(found, f"critical for {asked_about(view, found.row, found.where)}", counts, limit, html, answer, found.of)
+    _show(found, f"critical for {_asked(view, found.row, found.where)}", counts, limit, html, answer, found.of)
 
 
 @reported
@@ -230,7 +228,7 @@ def resilience(
         found = _answered("looking for a smallest set", lambda: db.resilience(view, row_of(db, view, row)))
     rows = [{"table": table, "row": values} for table, values in found]
     answer = {"count": found.count, "rows": rows} if as_json else None
-    _show(found, f"a smallest loss that removes {asked_about(view, found.row)}", [], limit, html, answer)
+    _show(found, f"a smallest loss that removes {_asked(view, found.row)}", [], limit, html, answer)
 
 
 @reported
@@ -262,7 +260,7 @@ def contribution(
     columns = [(name, some.round(4).tolist()) for name, some in values]
     how = "exact" if found.method == "exact" else f"from {found.samples:,} samples, within {found.error:.2g}"
     answer = {"method": found.method, "error": found.error, "rows": found.to_dicts()} if as_json else None
-    _show(found, f"contributions to {asked_about(view, found.row)}, {how}", columns, limit, html, answer)
+    _show(found, f"contributions to {_asked(view, found.row)}, {how}", columns, limit, html, answer)
 
 
 @reported
@@ -304,13 +302,13 @@ def reliability(
             lambda: db.reliability(view, row_of(db, view, row), given=chances, samples=samples, confidence=confidence),
         )
     if as_json:
-        print(json_line(found.to_dict()))
+        _print_json(found.to_dict())
     else:
         out.print(Text(str(found)), soft_wrap=True)
     if html is not None:
         facts = [f"{name}: {value}" for name, value in found.to_dict().items() if name not in ("view", "row", "epoch")]
-        title = f"How reliable is {asked_about(view, found.row)}?"
-        write_out(answer_page(title, str(found), facts, ["", "probability"], [("it", found.probability)], 1.0), html)
+        title = f"How reliable is {_asked(view, found.row)}?"
+        _write_page(html, title, str(found), facts, ["", "probability"], [("it", found.probability)], 1.0)
     _say_written(html)
 
 
@@ -359,6 +357,12 @@ def _probabilities(texts: list[str]) -> dict[str, float | str]:
     return found
 
 
+def _asked(view: str, row: Mapping[str, Any] | None, where: Mapping[str, Any] | None = None) -> str:
+    from whence.explain.show.answers import asked_about
+
+    return asked_about(view, row, where)
+
+
 def _values(row: Mapping[str, Any]) -> str:
     return ", ".join("NULL" if value is None else str(value) for value in row.values())
 
@@ -374,6 +378,8 @@ def _show(
 ) -> None:
     """Print base rows, one per line, with a note on each, or the `answer` in JSON; write all of them to a page, if
     one is asked for."""
+    from whence.runtime.reading.handles import grid
+
     names = ["base row", *(name for name, _ in columns)]
     rows = [
         (f"{table}({_values(row)})", *(values[i] for _, values in columns))
@@ -381,7 +387,7 @@ def _show(
     ]
     if answer is not None:
         head = {"view": found.view, "row": found.row, "epoch": found.epoch}
-        print(json_line({**head, "exact": found.exact, "caveat": found.caveat, **answer}))
+        _print_json({**head, "exact": found.exact, "caveat": found.caveat, **answer})
     else:
         out.print(grid(names, rows[:limit], len(found), f"{title} (epoch {found.epoch})"))
     doubt = f"by present derivations; the true answer may differ: {found.caveat}" if found.caveat else None
@@ -389,8 +395,21 @@ def _show(
         err.print(Text(doubt, style="yellow"), soft_wrap=True)
     if html is not None:
         facts = [f"{len(found):,} base rows", *([doubt] if doubt else [])]
-        write_out(answer_page(title, f"At epoch {found.epoch:,}.", facts, names, rows, whole), html)
+        _write_page(html, title, f"At epoch {found.epoch:,}.", facts, names, rows, whole)
     _say_written(html)
+
+
+def _print_json(answer: dict[str, Any]) -> None:
+    from whence.connect.files import json_line
+
+    print(json_line(answer))
+
+
+def _write_page(path: Path, *page: Any) -> None:
+    from whence.explain.show.page import write_out
+    from whence.explain.show.table_page import answer_page
+
+    write_out(answer_page(*page), path)
 
 
 def _say_written(*paths: Path | None) -> None:

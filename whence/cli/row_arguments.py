@@ -9,10 +9,8 @@ from typing import Any
 import typer
 
 import whence
-from whence.connect.files import read
 from whence.model.errors import CatalogError, DataError
 from whence.model.paths import local_path
-from whence.model.text import from_text
 from whence.model.types import BIGINT, Kind, Schema, Type
 
 
@@ -40,6 +38,8 @@ def value_of(text: str, type: Type, name: str) -> Any:
     >>> value_of("7", INTEGER, "n"), value_of("NULL", TEXT, "t"), value_of('"NULL"', TEXT, "t")
     (7, None, 'NULL')
     """
+    from whence.model.text import from_text
+
     if text == "NULL":
         return None
     if type.kind is Kind.TEXT:
@@ -79,6 +79,8 @@ def rows_of(text: str, schema: Schema, table: str) -> list[Any]:
     ([('A', 3)], [['A', 3]], [{'src': 'A'}])
     """
     if text.startswith("@"):
+        from whence.connect.files import read
+
         return [row for part in read(local_path(text[1:]), schema, by_columns=True) for row in part.to_pylist()]
     if text.startswith(("[", "{")):
         try:

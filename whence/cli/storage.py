@@ -7,25 +7,32 @@ import json
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
 import whence
 from whence.cli.console import Bar, err, out, reported
 from whence.cli.database_options import Folder, Functions, find_functions
-from whence.connect.archive import COMPRESSIONS
 from whence.model.errors import WhenceError
 from whence.model.paths import local_path
-from whence.runtime.durable.checking import Report
-from whence.runtime.questions.explain import in_bytes
-from whence.state.check import is_unfinished
-from whence.state.disk import Disk
-from whence.state.info import Info, look
+from whence.model.sizes import in_bytes
 
-Compression = StrEnum("Compression", {name: name for name in COMPRESSIONS})  # type: ignore[misc]  # made of data
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from whence.runtime.durable.checking import Report
+    from whence.state.info import Info
+
+
+class Compression(StrEnum):
+    zstd = "zstd"
+    snappy = "snappy"
+    gzip = "gzip"
+    lz4 = "lz4"
+    brotli = "brotli"
+    none = "none"
 
 
 class Shape(StrEnum):
@@ -50,6 +57,9 @@ def info(
 
         whence info mydb --quick --format json
     """
+    from whence.state.disk import Disk
+    from whence.state.info import look
+
     path = local_path(path)
     with Bar(f"reading {path}") as bar:
         found = look(path, Disk(), bar)
@@ -84,6 +94,8 @@ def _relations(path: Path, functions: str | None) -> tuple[list[tuple[str, str, 
 
 
 def _described(found: Info) -> Table:
+    from rich.table import Table
+
     table = Table(show_header=False, box=None, pad_edge=False)
     table.add_column(style="dim")
     table.add_column()
@@ -112,6 +124,8 @@ def _many(count: int, what: str) -> str:
 
 
 def _table(*columns: str) -> Table:
+    from rich.table import Table
+
     table = Table(box=None, header_style="dim", pad_edge=False)
     for column in columns:
         table.add_column(column, justify="right" if column in ("rows", "bytes", "records") else "left", overflow="fold")
@@ -183,6 +197,8 @@ def _verdict(status: str) -> Text:
 
 def _notes(report: Report) -> None:
     """Collect what is worth knowing and no problem."""
+    from whence.state.check import is_unfinished
+
     if report.writer is not None:
         out.print(Text(f"written to by {report.writer}", style="dim"), soft_wrap=True)
     if report.torn is not None:
@@ -229,7 +245,7 @@ def export(
     force: Annotated[bool, typer.Option("--force", help="Replace an existing export.")] = False,
     compression: Annotated[
         Compression, typer.Option("--parquet-compression", help="Compression of the Parquet files.")
-    ] = Compression.zstd,  # type: ignore[attr-defined]  # made of data
+    ] = Compression.zstd,
     functions: Functions = None,
 ) -> None:
     """Write the tables of a database as Parquet, and tables and views as SQL. Works beside a writer.
@@ -244,7 +260,7 @@ def export(
     """
     setup = find_functions(functions)
     with Bar(f"opening {path}") as bar, whence.open(path, read_only=True, setup=setup, progress=bar) as db:
-        made = db.export(to, force=force, compression=str(compression.value), progress=bar)
+        made = db.export(to, force=force, compression=compression.value, progress=bar)
     _done(f"{to}: {_many(len(made.tables), 'table')} of {_many(made.rows, 'row')}, {_many(len(made.views), 'view')}")
 
 

@@ -25,6 +25,7 @@ from whence.engine.core.operator import Batch
 from whence.model.codes import Dictionary
 from whence.model.errors import CatalogError, OutOfMemoryError, SparkError, WhenceError
 from whence.model.progress import Progress
+from whence.model.sizes import in_bytes
 from whence.plan.algebra.program import Program, Table, is_owed, owed_name, owner_of
 from whence.runtime.catalog import Catalog
 from whence.runtime.durable.storage import InMemory, Storage, at, retained
@@ -296,8 +297,6 @@ class Coordinator:
             self.expired += result.expired_rows
 
     def _out_of_memory(self, epoch: Epoch) -> OutOfMemoryError:
-        from whence.runtime.questions.explain import in_bytes
-
         rows, held = sum(len(delta.ann) for delta in epoch.deltas.values()), self.catalog.flow.state_bytes
         return OutOfMemoryError(
             f"out of memory in an epoch of {rows:,} rows, over tables and views of {in_bytes(held)}; it is undone. "

@@ -12,6 +12,7 @@ from whence.engine.core.operator_stats import OperatorStats
 from whence.engine.recursion.fixpoint import Fixpoint, annotated_policy
 from whence.engine.recursion.policies.annotated import AnnotatedPolicy
 from whence.engine.relational.scan import Scan
+from whence.model.sizes import in_bytes
 from whence.plan.algebra import logical
 from whence.plan.algebra.expressions import Volatile
 from whence.plan.algebra.logical import Node
@@ -194,19 +195,6 @@ def describe_operator(op: Operator, size: OperatorStats) -> str:
 
 def _is_table(op: Operator) -> bool:
     return getattr(op, "relation", None) is op.arranged
-
-
-def in_bytes(n: int) -> str:
-    """Write a number of bytes with its unit.
-
-    >>> in_bytes(999), in_bytes(1_500_000)
-    ('999 B', '1.5 MB')
-    """
-    for unit in ("B", "kB", "MB"):
-        if n < 1000:
-            return f"{n:.0f} {unit}" if unit == "B" else f"{n:.1f} {unit}"
-        n = n / 1000  # type: ignore[assignment]  # a float from here on, only to be shown
-    return f"{n:.1f} GB"
 
 
 def state(coordinator: Coordinator) -> list[dict[str, Any]]:

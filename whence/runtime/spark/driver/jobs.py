@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from whence.engine.core.operator import Batch
 from whence.model.errors import SparkError
+from whence.model.sizes import in_bytes
 from whence.runtime.epoch_result import EpochResult
-from whence.runtime.questions.explain import in_bytes
 from whence.runtime.spark.driver.supersteps import SuperstepRunner
 from whence.runtime.spark.session.errors import WORKER_DIED, jvm_errors
 from whence.runtime.spark.worker import worker

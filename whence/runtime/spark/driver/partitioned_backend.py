@@ -29,6 +29,7 @@ from whence.engine.streams.stream import Late
 from whence.engine.streams.stream_scan import StreamScan
 from whence.model.codes import Codes, Dictionary
 from whence.model.progress import Progress
+from whence.model.sizes import in_bytes
 from whence.model.types import Schema
 from whence.plan.algebra import logical
 from whence.plan.algebra.distribution import Distribution, describe_distribution
@@ -40,7 +41,6 @@ from whence.runtime.catalog import table_kind
 from whence.runtime.epoch_result import EpochResult
 from whence.runtime.partition import Partition
 from whence.runtime.partition_plan import NOTHING, PartitionPlan
-from whence.runtime.questions.explain import in_bytes
 from whence.runtime.reading.late_rows import lates_under
 from whence.runtime.spark.driver.arrival_counter import ArrivalCounter
 from whence.runtime.spark.driver.partitioned_relation import PartitionedLifetimes, PartitionedRelation

@@ -18,9 +18,9 @@ from typing import Any
 
 from whence.engine.core.operator import Batch
 from whence.model.errors import OutOfMemoryError, WhenceError
+from whence.model.sizes import in_bytes
 from whence.runtime.epoch_result import EpochResult
 from whence.runtime.partition_plan import PartitionPlan
-from whence.runtime.questions.explain import in_bytes
 from whence.runtime.spark.worker.commands import Call, CommandLog, PartitionCommand
 from whence.runtime.spark.worker.dictionary_server import Address, RemoteDictionary
 from whence.runtime.spark.worker.replica import DivergedError, Replica
