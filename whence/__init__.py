@@ -33,7 +33,7 @@ from whence.model.errors import (
 
 if TYPE_CHECKING:
     from whence.connect.archive import Archive
-    from whence.explain.show.answers import Contribution, Critical, Reliability, Resilience
+    from whence.explain.show.answers import Answer, Contribution, Critical, Reliability, Resilience
     from whence.explain.show.explanation import Contributing, Explanation
     from whence.explain.show.origins import Origins
     from whence.explain.show.trace import Reached, Trace
@@ -57,6 +57,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = [
     "Annotation",
+    "Answer",
     "Archive",
     "Backup",
     "CatalogError",
@@ -110,6 +111,7 @@ __all__ = [
 # Loaded on first use: the engine takes a second to import, and `whence --help` does without it.
 _MODULES = {
     "Annotation": "whence.runtime.questions.annotated",
+    "Answer": "whence.explain.show.answers",
     "Archive": "whence.connect.archive",
     "Backup": "whence.runtime.durable.copying",
     "Change": "whence.runtime.reading.changes",

@@ -5,7 +5,13 @@ from __future__ import annotations
 
 
 class WhenceError(Exception):
-    """Any error that Whence raises on purpose."""
+    """Any error that Whence raises on purpose: catch it to catch all of them. Nothing has changed when one is raised.
+
+    >>> db = whence.open()
+    >>> try: db.insert("ghost", [(1,)])
+    ... except whence.WhenceError as error: print(error)
+    there is no table "ghost"
+    """
 
     def __reduce__(self) -> tuple[object, ...]:
         return _again, (type(self), self.args, dict(self.__dict__))
@@ -20,7 +26,17 @@ def _again(kind: type[WhenceError], args: tuple[object, ...], state: dict[str, o
 
 
 class SqlError(WhenceError):
-    """SQL that cannot be read, bound or planned: shows line, column and the offending text."""
+    """SQL that cannot be read, bound or planned. Correct the statement at the place that the message names.
+
+    message       what is wrong, without the place
+    line, column  where it is, from 1; None if it is about the whole
+    text          the SQL there
+
+    >>> db = whence.open(); _ = db.execute("CREATE TABLE a (x INT)")
+    >>> try: db.query("SELECT y FROM a")
+    ... except whence.SqlError as error: print(error, [error.line, error.column, error.text])
+    line 1, column 8: unknown column "y" (near 'y') [1, 8, 'y']
+    """
 
     def __init__(self, message: str, *, line: int | None = None, column: int | None = None, text: str | None = None):
         self.message, self.line, self.column, self.text = message, line, column, text
@@ -30,35 +46,96 @@ class SqlError(WhenceError):
 
 
 class NotStratifiable(SqlError):  # noqa: N818  # the field's own word
-    """A view depends on itself through negation or a non-monotone aggregate; the message names the cycle."""
+    """A view depends on itself through negation or an aggregate other than MIN and MAX; the message names the cycle.
+    Compute what is negated or aggregated in a view that does not depend on this one.
+
+    >>> db = whence.open(); _ = db.execute("CREATE TABLE a (x INT)")
+    >>> try: db.execute("CREATE VIEW odd AS SELECT x FROM a WHERE x NOT IN (SELECT x + 1 FROM odd)")
+    ... except whence.NotStratifiable as error: print(str(error)[:54])
+    the recursion odd -> odd goes through NOT EXISTS or NO
+    """
 
 
 class CatalogError(WhenceError):
-    """A table or view that is missing, exists already, or still has dependents."""
+    """A table or view that is missing, exists already, or still has dependents; the message names them. Check the name
+    against `db.tables` and `db.views`, or drop the dependents first.
+
+    >>> db = whence.open(); _ = db.execute("CREATE TABLE a (x INT); CREATE VIEW b AS SELECT DISTINCT x FROM a")
+    >>> try: db.execute("DROP TABLE a")
+    ... except whence.CatalogError as error: print(error)
+    b depends on "a"; drop them first, or use CASCADE
+    """
 
 
 class DataError(WhenceError):
-    """A row that does not fit its table: wrong arity, type or range; the message names table, row and column."""
+    """A row that does not fit its table: a wrong number of values, a wrong type, out of range; the message names table,
+    row and column. Correct the row, or insert with `on_error="skip"` or `"reject"` to leave such rows out.
+
+    >>> db = whence.open(); _ = db.execute("CREATE TABLE a (x INT)")
+    >>> try: db.insert("a", [(1,), ("one",)])
+    ... except whence.DataError as error: print(error)
+    table a, row 2, column x: 'one' (str) is not a value of type INTEGER
+    """
 
 
 class MissingRowError(DataError):
-    """Under `early="error"` or `strict=True`, a row to delete that is not there."""
+    """Under `early="error"` or `strict=True`, a row to delete that is not there. Nothing is deleted.
+
+    >>> db = whence.open(); _ = db.execute("CREATE TABLE a (x INT)")
+    >>> try: db.delete("a", (7,), strict=True)
+    ... except whence.MissingRowError as error: print(error)
+    table a: no row (7,) to delete
+    """
 
 
 class EvaluationError(WhenceError):
-    """An expression failed on a row (overflow, bad cast, a user function that raised); the batch is undone."""
+    """An expression failed on a row: an overflow, a cast, a Python function that raised. The whole batch is undone.
+    Correct the row, or make the view's expression accept it, as TRY_CAST does.
+
+    >>> db = whence.open()
+    >>> _ = db.execute("CREATE TABLE a (x TEXT); CREATE VIEW b AS SELECT CAST(x AS INT) AS n FROM a")
+    >>> try: db.insert("a", [("7",), ("seven",)])
+    ... except whence.EvaluationError as error: print(error, len(db["a"]))
+    cannot be read as INTEGER in CAST(#0 AS INTEGER) with 'seven' 0
+    """
 
 
 class RecursionLimitError(WhenceError):
-    """A recursive view did not end within its limit; names the view and an input row that brings it about."""
+    """A recursive view did not end within its limit; the message names the view and an input row that brings it about.
+    Bound the recursion, or raise `recursion_limit` of `whence.open` if it is meant to go deeper.
+
+    >>> db = whence.open(recursion_limit=1000)
+    >>> _ = db.execute("CREATE TABLE a (n INT); CREATE VIEW b AS SELECT n FROM a UNION SELECT n + 1 FROM b")
+    >>> try: db.insert("a", (1,))
+    ... except whence.RecursionLimitError as error: print(str(error)[:47])
+    the recursive view b does not end: more than 1,
+    """
 
 
 class StorageError(WhenceError):
-    """A file system error (disk full, read-only, a file vanished). What was acknowledged before stays committed."""
+    """A file operation failed: the disk is full or read-only, a file vanished, there is no database. The message names
+    the file and the cause. What was acknowledged before stays committed; once the cause is gone, open the database
+    again.
+
+    >>> try: whence.open("nowhere.db", read_only=True)
+    ... except whence.StorageError as error: print(str(error).split(": ")[-1])
+    there is no database here
+    """
 
 
 class CorruptionError(StorageError):
-    """A damaged file of a database; the message names it and the offset."""
+    """A damaged file of a database. `whence.check` lists all that is damaged; restore the folder from a backup.
+
+    path    the file
+    offset  where in it, in bytes
+
+    >>> from pathlib import Path
+    >>> with whence.open("damaged.db") as db: _ = db.execute("CREATE TABLE a (x INT)")
+    >>> _ = Path("damaged.db/MANIFEST").write_bytes(b"?" * 40)
+    >>> try: whence.open("damaged.db")
+    ... except whence.CorruptionError as error: print(error.path.name, error.offset)
+    MANIFEST 0
+    """
 
     def __init__(self, path: object, offset: int, what: str):
         super().__init__(f"{path}, offset {offset}: {what}")
@@ -66,22 +143,61 @@ class CorruptionError(StorageError):
 
 
 class LockedError(StorageError):
-    """Another process has the database open for writing."""
+    """Another process, or another `whence.open` of this one, has the database open for writing; the message names it.
+    Wait until it is closed, or open the database with `read_only=True`.
+
+    >>> with whence.open("locked.db") as db:
+    ...     try: whence.open("locked.db")
+    ...     except whence.LockedError as error: print("written to by this process" in str(error))
+    True
+    """
 
 
 class OutOfMemoryError(MemoryError, WhenceError):
-    """An epoch that needs more memory than there is; it is undone. Names the partition, its size and the remedy."""
+    """An epoch that needs more memory than there is; it is undone. The message names the partition, what it holds and
+    what to do: insert fewer rows at a time, use more partitions, or give the workers more memory. Also a MemoryError.
+
+    >>> def load(db, rows):
+    ...     try: return db.insert("a", rows)
+    ...     except whence.OutOfMemoryError: return load(db, rows[::2]) + load(db, rows[1::2])
+    >>> db = whence.open(); _ = db.execute("CREATE TABLE a (x INT)"); load(db, [(1,), (2,)])
+    2
+    """
 
 
 class SparkError(WhenceError):
-    """A failure of Spark or its Java, or their absence; the message has the cause, and `__cause__` Spark's own
-    error."""
+    """Spark or its Java failed, or is not there; the message has the cause in one line, and `__cause__` is Spark's own
+    error.
+
+    >>> try: whence.spark_session("sc://host")
+    ... except whence.SparkError as error: print(str(error)[:29])
+    Whence runs on Spark's own dr
+    """
 
 
 class ReplayError(WhenceError):
-    """A replay did not give what a view has published: a Python function it calls is not deterministic. The message
-    names the view, the result and the way out."""
+    """A replay did not give what a view has published, since a Python function it calls is not deterministic. The
+    message names the view, the result and the way out: declare the function with `deterministic=False`, and trace the
+    view with `provenance = 'lineage'`.
+
+    >>> db, calls = whence.open(), []
+    >>> db.create_function("seen", lambda x: calls.append(x) or len(calls), args=["INT"], returns="INT")
+    >>> _ = db.execute("CREATE STREAM s (x INT); CREATE VIEW v WITH (provenance = 'covering') AS "
+    ...                "SELECT SUM(x) AS n FROM slide((SELECT x FROM s WHERE seen(x) < 4), rows => 2, every => 1)")
+    >>> _ = db.insert("s", [(1,), (2,), (3,)])
+    >>> try: db.why("v", tid=1)
+    ... except whence.ReplayError as error: print(str(error)[:49])
+    a replay of v did not give result 1 as it was pub
+    """
 
 
 class ExpiredError(WhenceError):
-    """A question about rows of a stream that it no longer keeps."""
+    """A question about rows of a stream that it no longer retains. Retain more: `CREATE STREAM … WITH (retain = …)`.
+
+    >>> db = whence.open()
+    >>> _ = db.execute("CREATE STREAM s (x INT) WITH (retain = '2 rows'); CREATE VIEW v AS SELECT x FROM s WHERE x > 0")
+    >>> _ = db.insert("s", [(1,), (2,), (3,)])
+    >>> try: db.trace("s", 1)
+    ... except whence.ExpiredError as error: print(error)
+    stream s no longer has tid 1: tid 2 is the first it still keeps (retain = '2 rows')
+    """

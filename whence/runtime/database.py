@@ -92,7 +92,7 @@ def open(
                      them are in this process
     on_spark         more settings: inline_rows, inline_bytes, copied_rows, worker_memory, host, port (docs/spark.md)
 
-    >>> with open() as db:
+    >>> with whence.open() as db:
     ...     _ = db.execute("CREATE TABLE link (src TEXT, dst TEXT)")
     ...     db.insert("link", [("A", "B")])
     1
@@ -117,7 +117,7 @@ class Database:
 
     Any thread may read. It sees the last committed epoch. Writers take turns.
 
-    >>> db = open()
+    >>> db = whence.open()
     >>> _ = db.execute('''
     ...   CREATE TABLE link (src TEXT, dst TEXT);
     ...   CREATE VIEW reachable AS
@@ -156,7 +156,7 @@ class Database:
     def query(self, sql: str) -> Result:
         """Answer a SELECT over tables and views as of the last committed epoch.
 
-        >>> open().query("SELECT 1 + 1 AS two").rows
+        >>> whence.open().query("SELECT 1 + 1 AS two").rows
         [(2,)]
         """
         statement = parse_one(sql)
@@ -193,7 +193,7 @@ class Database:
         early     with `op`, a deletion whose row is not there: "hold" it until the row arrives (default, unless the
                   table has a ttl), "ignore" it, or "error"
 
-        >>> db = open(); _ = db.execute("CREATE TABLE a (x INT)")
+        >>> db = whence.open(); _ = db.execute("CREATE TABLE a (x INT)")
         >>> db.insert("a", [(1, "+"), (2, "+"), (1, "-")], op="op"), db["a"].rows
         (3, [(2,)])
         >>> db.insert("a", [(1,), ("two",)], on_error="reject"), db.query("SELECT line, reason FROM rejects").rows
@@ -257,7 +257,7 @@ class Database:
         Keys and conditions use an index, not a scan. For a Spark DataFrame, which jobs delete, this returns the number
         of rows given.
 
-        >>> db = open(); _ = db.execute("CREATE TABLE a (id INT PRIMARY KEY, x TEXT)")
+        >>> db = whence.open(); _ = db.execute("CREATE TABLE a (id INT PRIMARY KEY, x TEXT)")
         >>> _ = db.insert("a", [(1, "old"), (2, "old"), (3, "new"), (4, "new")])
         >>> db.delete("a", key=1), db.delete("a", key=[2, 7]), db.delete("a", where={"id": 3}), db["a"].rows
         (1, 1, 1, [(4, 'new')])
@@ -299,7 +299,7 @@ class Database:
     def forgive(self, table: str, data: Any = None) -> int:
         """Forget owed rows of a table, all of them or these, however often they are owed; return the row count.
 
-        >>> db = open(); _ = db.execute("CREATE TABLE a (x INT)")
+        >>> db = whence.open(); _ = db.execute("CREATE TABLE a (x INT)")
         >>> _ = db.delete("a", [(1,), (1,), (2,)], early="hold"); db.forgive("a", (1,)), db.owed("a").rows
         (2, [(2,)])
         """
@@ -324,7 +324,8 @@ class Database:
         where  columns and their values (None is IS NULL, a list is IN), or SQL; without it and `key`, every row
         key    in place of where, a primary key, or a list of them
 
-        >>> db = open(); _ = db.execute("CREATE TABLE a (id INT PRIMARY KEY, x TEXT)"); _ = db.insert("a", (1, "old"))
+        >>> db = whence.open(); _ = db.execute("CREATE TABLE a (id INT PRIMARY KEY, x TEXT)")
+        >>> _ = db.insert("a", (1, "old"))
         >>> db.update("a", {"x": "new"}, {"id": 1}), db.update("a", {"x": "newer"}, key=1), db["a"].rows
         (1, 1, [(1, 'newer')])
         """
@@ -382,7 +383,7 @@ class Database:
         Commits and reads do this, too, and so does a background thread.
 
         >>> now = 0
-        >>> db = open(clock=lambda: now); _ = db.execute("CREATE TABLE a (x INT) WITH (ttl = '60 s')")
+        >>> db = whence.open(clock=lambda: now); _ = db.execute("CREATE TABLE a (x INT) WITH (ttl = '60 s')")
         >>> _ = db.insert("a", (1,)); now = 60; db.expire()
         1
         """
@@ -392,7 +393,7 @@ class Database:
     def transaction(self) -> Iterator[Self]:
         """Make one epoch of all writes inside: all of them happen, or on any error none.
 
-        >>> db = open(); _ = db.execute("CREATE TABLE a (x INT)")
+        >>> db = whence.open(); _ = db.execute("CREATE TABLE a (x INT)")
         >>> with db.transaction():
         ...     _ = db.insert("a", (1,)); _ = db.insert("a", (2,))
         >>> db.epoch
@@ -424,7 +425,7 @@ class Database:
         Writers and readers wait for it as for an epoch. It works on a read-only database and on `at(epoch)`, too. It
         raises what committing the writes would have raised.
 
-        >>> db = open()
+        >>> db = whence.open()
         >>> _ = db.execute("CREATE TABLE a (x INT); CREATE VIEW b AS SELECT SUM(x) AS s FROM a")
         >>> _ = db.insert("a", [(1,), (2,)])
         >>> db.what_if(delete={"a": [(2,)]})["b"].inserted, db["b"].rows
@@ -470,7 +471,7 @@ class Database:
         """Copy the database to a new folder while it is in use; the folder appears when the copy has been verified.
 
         >>> import tempfile; folder = tempfile.TemporaryDirectory(); path = Path(folder.name)
-        >>> with open(path / "db") as db:
+        >>> with whence.open(path / "db") as db:
         ...     _ = db.execute("CREATE TABLE a (x INT)"); _ = db.insert("a", (1,)); db.backup(path / "copy").epoch
         1
         """
@@ -512,7 +513,7 @@ class Database:
     def streams(self) -> list[str]:
         """The base streams; views that are streams are among the `views`.
 
-        >>> db = open(); _ = db.execute("CREATE STREAM a (x INT)"); db.streams, db.tables
+        >>> db = whence.open(); _ = db.execute("CREATE STREAM a (x INT)"); db.streams, db.tables
         (['a'], [])
         """
         return [name for name, table in self._now.program.tables.items() if table.stream is not None]
@@ -525,7 +526,7 @@ class Database:
     def statements(self) -> list[str]:
         """The SQL that declares the tables and then the views.
 
-        >>> db = open(); _ = db.execute("CREATE TABLE a (x INT);"); db.statements
+        >>> db = whence.open(); _ = db.execute("CREATE TABLE a (x INT);"); db.statements
         ['CREATE TABLE a (x INT)']
         """
         return self._now.catalog.statements()
@@ -548,7 +549,6 @@ class Database:
         streams need them all in one call. A promise is an epoch of its own and is final: a row that breaks it is late
         for what has closed.
 
-        >>> import whence
         >>> db = whence.open(); _ = db.execute("CREATE STREAM s (t INT)")
         >>> _ = db.execute("CREATE VIEW w AS SELECT COUNT(*) AS n FROM slide(s, on => t, width => 10, every => 10)")
         >>> _ = db.insert("s", [(1,), (7,)]); db.advance("s", 10); db["w"].rows
@@ -562,7 +562,6 @@ class Database:
         The stream may go on: later rows are late only for windows that have closed. Windows of rows stay open until
         they have their rows.
 
-        >>> import whence
         >>> db = whence.open(); _ = db.execute("CREATE STREAM s (t INT)")
         >>> _ = db.execute("CREATE VIEW w AS SELECT COUNT(*) AS n FROM slide(s, on => t, width => 10, every => 10)")
         >>> _ = db.insert("s", [(1,), (7,)]); db.flush("s"); db["w"].rows
@@ -582,7 +581,7 @@ class Database:
         Identify the row by any columns that match it alone, or by `row`: a tuple, or a mapping of columns to values,
         which also allows columns named `row` or `limit`. More than `limit` derivations are an error.
 
-        >>> db = open()
+        >>> db = whence.open()
         >>> _ = db.execute('''
         ...   CREATE TABLE link (src TEXT, dst TEXT);
         ...   CREATE VIEW reachable AS
@@ -598,7 +597,7 @@ class Database:
 
         A row of a stream may be identified by its tid, too. Its explanation has the `tids` of its inputs, per stream.
 
-        >>> db = open()
+        >>> db = whence.open()
         >>> _ = db.execute("CREATE STREAM a (x INT); CREATE VIEW b WITH (provenance = 'lineage') AS "
         ...                "SELECT SUM(x) AS s FROM slide(a, rows => 2, every => 1)")
         >>> _ = db.insert("a", [(1,), (2,), (3,)])
@@ -613,7 +612,7 @@ class Database:
         """Return the results that a row of a stream reached, in every view traced from it (`provenance` of
         `CREATE VIEW`). Identify the row by its tid, or as in `why`.
 
-        >>> db = open()
+        >>> db = whence.open()
         >>> _ = db.execute("CREATE STREAM a (x INT); CREATE VIEW b WITH (provenance = 'lineage') AS "
         ...                "SELECT SUM(x) AS s FROM slide(a, rows => 2, every => 1)")
         >>> _ = db.insert("a", [(1,), (2,), (3,)])
@@ -628,7 +627,7 @@ class Database:
         """Return each result of a traced stream view beside each of its inputs from a source (optional if there is
         only one), as `SELECT * FROM provenance(view, source)` does.
 
-        >>> db = open()
+        >>> db = whence.open()
         >>> _ = db.execute("CREATE STREAM a (x INT); CREATE VIEW b WITH (provenance = 'lineage') AS "
         ...                "SELECT SUM(x) AS s FROM slide(a, rows => 2, every => 1)")
         >>> _ = db.insert("a", [(1,), (2,), (3,)])
@@ -642,7 +641,7 @@ class Database:
     def annotation(self, view: str, /, row: Row = None, *, limit: int = 100, **columns: Any) -> Annotation:
         """Return the annotation of a row of a view with `maintain`: at most `limit` witnesses, smallest first.
 
-        >>> db = open()
+        >>> db = whence.open()
         >>> _ = db.execute("CREATE TABLE link (a INT, b INT)")
         >>> _ = db.execute("CREATE VIEW reach WITH (maintain = 'absorption', propagate = 'eager') AS SELECT a, b "
         ...                "FROM link UNION SELECT link.a, reach.b FROM link JOIN reach ON link.b = reach.a")
@@ -669,7 +668,7 @@ class Database:
         removes: the single points of failure. `where` is a mapping of columns to values, for columns whose names are
         parameters here; `row` is always one row.
 
-        >>> db = open()
+        >>> db = whence.open()
         >>> _ = db.execute("CREATE TABLE a (x INT, y INT); CREATE VIEW b AS SELECT x, y FROM a WHERE y > 0")
         >>> _ = db.insert("a", [(1, 1), (2, 1), (2, 2)])
         >>> list(db.critical("b", x=1)), len(db.critical("b"))
@@ -684,7 +683,7 @@ class Database:
     def resilience(self, view: str, /, row: Row = None, **columns: Any) -> Resilience:
         """Return the fewest base rows whose loss removes a row (identified as in `why`): how many, and one such set.
 
-        >>> db = open()
+        >>> db = whence.open()
         >>> _ = db.execute("CREATE TABLE a (x INT, y INT); CREATE VIEW b AS SELECT DISTINCT x FROM a")
         >>> _ = db.insert("a", [(1, 1), (2, 1), (2, 2)])
         >>> found = db.resilience("b", x=2); found.count, found.rows
@@ -700,7 +699,7 @@ class Database:
         """Return how much each base row matters to a row (identified as in `why`): Shapley and Banzhaf values, exact
         where the decision diagram fits, else from `samples` (20,000, or fewer where there are very many base rows).
 
-        >>> db = open()
+        >>> db = whence.open()
         >>> _ = db.execute("CREATE TABLE a (x INT, y INT); CREATE VIEW b AS SELECT DISTINCT x FROM a")
         >>> _ = db.insert("a", [(2, 1), (2, 2)])
         >>> [(row["y"], round(shapley, 6), banzhaf) for (_, row), shapley, banzhaf in db.contribution("b", x=2).items()]
@@ -730,7 +729,7 @@ class Database:
         confidence  the probability that the interval contains the truth
         seed        seed of the samples
 
-        >>> db = open()
+        >>> db = whence.open()
         >>> _ = db.execute("CREATE TABLE a (x INT, p DOUBLE); CREATE VIEW b AS SELECT DISTINCT x FROM a")
         >>> _ = db.insert("a", [(1, 0.5), (1, 0.25)])
         >>> found = db.reliability("b", x=1, given={"a": "p"}); found.probability, found.method
@@ -804,7 +803,7 @@ class Database:
         With deterministic=False, calls with equal arguments may return different values. Views that would call it again
         for the same row are refused.
 
-        >>> db = open()
+        >>> db = whence.open()
         >>> @db.create_function("double", args=["INT"], returns="BIGINT")
         ... def double(x): return 2 * x
         >>> db.query("SELECT double(21) AS x").rows
@@ -832,7 +831,7 @@ class Database:
 
         For deterministic=False see `create_function`.
 
-        >>> db = open()
+        >>> db = whence.open()
         >>> @db.create_table_function("upto", args=["INT"], returns="(n INT)")
         ... def upto(n): return [(i,) for i in range(n)]
         """

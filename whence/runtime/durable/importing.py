@@ -54,9 +54,9 @@ def import_database(
     Of a stream there are the rows that were kept, in the order they came; tids begin at 1.
 
     >>> import tempfile; folder = tempfile.TemporaryDirectory(); out = Path(folder.name) / "out"
-    >>> with open() as db:
+    >>> with whence.open() as db:
     ...     _ = db.execute("CREATE TABLE a (x INT)"); _ = db.insert("a", [(1,), (1,)]); _ = db.export(out)
-    >>> import_database(out, Path(folder.name) / "db").tables
+    >>> whence.import_database(out, Path(folder.name) / "db").tables
     {'a': 2}
     """
     archive = archive_.read(local_path(source))

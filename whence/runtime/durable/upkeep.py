@@ -29,9 +29,9 @@ def check(
     views twice.
 
     >>> import tempfile; folder = tempfile.TemporaryDirectory(); path = Path(folder.name) / "db"
-    >>> with open(path) as db:
+    >>> with whence.open(path) as db:
     ...     _ = db.execute("CREATE TABLE a (x INT); CREATE VIEW n AS SELECT COUNT(*) AS n FROM a")
-    >>> report = check(path); report.ok, [view.name for view in report.views]
+    >>> report = whence.check(path); report.ok, [view.name for view in report.views]
     (True, ['n'])
     """
     return checking.check(local_path(path).absolute(), functions(setup), disk or Disk(), progress)
