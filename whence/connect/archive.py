@@ -64,7 +64,20 @@ class Entry:
 
 @dataclass(frozen=True)
 class Archive:
-    """The contents of an export."""
+    """The contents of an export (`Database.export`).
+
+    path    its folder
+    epoch   the epoch it is of
+    whence  the version that wrote it
+    tables  the tables, each with its `name`, its `file` and its number of `rows`
+    views   the names of the views
+
+    >>> db = whence.open(); _ = db.execute("CREATE TABLE a (x INT)"); _ = db.insert("a", [(1,), (2,)])
+    >>> archive = db.export("exported"); archive.epoch, archive.tables[0].name, archive.rows
+    (1, 'a', 2)
+    >>> archive.schema.strip().splitlines()[-1]
+    'CREATE TABLE a (x INT);'
+    """
 
     path: Path
     epoch: int
@@ -74,11 +87,13 @@ class Archive:
 
     @property
     def schema(self) -> str:
+        """The SQL that declares its tables and views."""
         with _our_errors(self.path / SCHEMA):
             return (self.path / SCHEMA).read_text(encoding="utf-8")
 
     @property
     def rows(self) -> int:
+        """The number of rows in all tables."""
         return sum(entry.rows for entry in self.tables)
 
     def check(self, entry: Entry) -> None:

@@ -46,7 +46,16 @@ Codes = NDArray[np.int64]
 
 
 class Interval(NamedTuple):
-    """A SQL interval: calendar months and days, and a clock time in microseconds."""
+    """A SQL interval: calendar months and days, and a clock time in microseconds.
+
+    months, days, micros  its three parts, which are added one after the other
+
+    >>> db = whence.open()
+    >>> ((span,),) = db.query("SELECT INTERVAL '1 month 2 hours' AS span").rows; span
+    Interval(months=1, days=0, micros=7200000000)
+    >>> span.span == whence.Interval(0, 30, 7_200_000_000).span
+    True
+    """
 
     months: int
     days: int
@@ -54,7 +63,7 @@ class Interval(NamedTuple):
 
     @property
     def span(self) -> int:
-        """Microseconds, with 30 days a month: the value intervals are compared by."""
+        """Microseconds, with 30 days per month: the value that intervals are compared by."""
         return ((self.months * 30) + self.days) * DAY + self.micros
 
     @property

@@ -166,12 +166,15 @@ class OutOfMemoryError(MemoryError, WhenceError):
 
 
 class SparkError(WhenceError):
-    """Spark or its Java failed, or is not there; the message has the cause in one line, and `__cause__` is Spark's own
-    error.
+    """Spark or its Java failed, or is not there; the message has the cause in one line, and `__cause__` is the error
+    itself.
 
-    >>> try: whence.spark_session("sc://host")
-    ... except whence.SparkError as error: print(str(error)[:29])
-    Whence runs on Spark's own dr
+    >>> db = whence.open(spark=whence.spark_session("local[2]"))  # doctest: +SKIP
+    >>> _ = db.execute("CREATE TABLE a (x INT)"); sink = db.changes_to("a", lambda df, epoch: 1 / 0)  # doctest: +SKIP
+    >>> try: db.insert("a", (1,))  # doctest: +SKIP
+    ... except whence.SparkError as error: print(str(error)[:64], repr(error.__cause__))
+    epoch 1 is committed, but the sink a did not take its changes of ZeroDivisionError('division by zero')
+    >>> sink.stop(); db.close()  # doctest: +SKIP
     """
 
 

@@ -150,7 +150,12 @@ class Database:
         return result
 
     def script(self, sql: str, progress: Progress | None = None) -> Iterator[Result]:
-        """Run a script statement by statement, as the caller iterates over the results."""
+        """Run a script statement by statement, as the caller iterates over the results.
+
+        >>> db = whence.open()
+        >>> [result.message for result in db.script("CREATE TABLE a (x INT); DROP TABLE a")]
+        ['table a created', 'dropped a']
+        """
         return statements.execute(self._now, sql, progress)
 
     def query(self, sql: str) -> Result:
@@ -293,6 +298,10 @@ class Database:
 
         In SQL: `SELECT … FROM owed(table)`. Owed rows are part of the database like other rows; in a table with a
         time-to-live they expire after that time.
+
+        >>> db = whence.open(); _ = db.execute("CREATE TABLE a (x INT)")
+        >>> db.delete("a", (1,), early="hold"), db.owed("a").rows
+        (0, [(1,)])
         """
         return Result(self._now.reader.owed(_name(table)))
 
@@ -438,41 +447,67 @@ class Database:
 
     @property
     def path(self) -> Path | None:
-        """The folder of the database; None if it is in memory."""
+        """The folder of the database; None if it is in memory.
+
+        >>> with whence.open("here.db") as db: db.path.name
+        'here.db'
+        """
         folder = self._coordinator.storage.folder
         return folder.path if folder is not None else None
 
     @property
     def recovery(self) -> Recovery | None:
-        """The report of the recovery at opening; None if the database is in memory."""
+        """The report of the recovery at opening; None if the database is in memory.
+
+        >>> with whence.open("recovered.db") as db: db.recovery.replayed
+        0
+        """
         return self._coordinator.storage.recovery
 
     def sync(self) -> None:
-        """Return when everything committed so far is on stable storage, whatever the durability."""
+        """Return when everything committed so far is on stable storage, whatever the durability.
+
+        >>> with whence.open("synced.db", durability="interval") as db:
+        ...     _ = db.execute("CREATE TABLE a (x INT)"); _ = db.insert("a", (1,)); db.sync()
+        """
         self._coordinator.sync()
 
     def snapshot(self) -> bool:
         """Write an image of all state now, so that opening need not replay the log; return False if nothing changed.
 
         This also happens when the log has grown, and on closing. Readers and writers go on meanwhile.
+
+        >>> with whence.open("image.db") as db:
+        ...     _ = db.execute("CREATE TABLE a (x INT)"); db.snapshot(), db.snapshot()
+        (True, False)
         """
         return self._coordinator.snapshot()
 
     @property
     def retained(self) -> range:
-        """The epochs that `at` can read."""
+        """The epochs that `at` can read.
+
+        >>> with whence.open("past.db", retain=10) as db:
+        ...     _ = db.execute("CREATE TABLE a (x INT)"); _ = db.insert("a", (1,)); db.retained
+        range(0, 2)
+        """
         return self._coordinator.retained
 
     def at(self, epoch: int) -> Database:
-        """Return the database as it was after a retained epoch (`retain` of `whence.open`), for reading only."""
+        """Return the database as it was after a retained epoch (`retain` of `whence.open`), for reading only.
+
+        >>> with whence.open("before.db", retain=10) as db:
+        ...     _ = db.execute("CREATE TABLE a (x INT)"); _ = db.insert("a", (1,)); _ = db.insert("a", (2,))
+        ...     db.at(1)["a"].rows, len(db["a"])
+        ([(1,)], 2)
+        """
         return Database(self._coordinator.at(epoch))
 
     def backup(self, path: str | Path, progress: Progress | None = None) -> Backup:
         """Copy the database to a new folder while it is in use; the folder appears when the copy has been verified.
 
-        >>> import tempfile; folder = tempfile.TemporaryDirectory(); path = Path(folder.name)
-        >>> with whence.open(path / "db") as db:
-        ...     _ = db.execute("CREATE TABLE a (x INT)"); _ = db.insert("a", (1,)); db.backup(path / "copy").epoch
+        >>> with whence.open("used.db") as db:
+        ...     _ = db.execute("CREATE TABLE a (x INT)"); _ = db.insert("a", (1,)); db.backup("used.copy").epoch
         1
         """
         folder = self._coordinator.storage.folder
@@ -493,6 +528,10 @@ class Database:
 
         The export is of one epoch; readers and writers go on meanwhile. A folder that is not empty is refused, unless
         `force` replaces the export in it.
+
+        >>> db = whence.open(); _ = db.execute("CREATE TABLE a (x INT)"); _ = db.insert("a", [(1,), (2,)])
+        >>> db.export("exports").rows
+        2
         """
         return copying.export(
             self._coordinator, local_path(path), force=force, compression=compression, progress=progress
@@ -502,11 +541,22 @@ class Database:
 
     @property
     def epoch(self) -> int:
-        """The number of the last committed epoch."""
+        """The number of the last committed epoch.
+
+        >>> db = whence.open(); _ = db.execute("CREATE TABLE a (x INT)")
+        >>> db.epoch, db.insert("a", [(1,), (2,)]), db.epoch
+        (0, 2, 1)
+        """
         return self._now.epoch
 
     @property
     def tables(self) -> list[str]:
+        """The names of the tables.
+
+        >>> db = whence.open(); _ = db.execute("CREATE TABLE a (x INT); CREATE VIEW b AS SELECT DISTINCT x FROM a")
+        >>> db.tables, db.views
+        (['a'], ['b'])
+        """
         return [name for name, table in self._now.program.tables.items() if table.stream is None]
 
     @property
@@ -520,6 +570,12 @@ class Database:
 
     @property
     def views(self) -> list[str]:
+        """The names of the views, those that are streams among them.
+
+        >>> db = whence.open(); _ = db.execute("CREATE TABLE a (x INT); CREATE VIEW b AS SELECT DISTINCT x FROM a")
+        >>> db.views
+        ['b']
+        """
         return self._now.reader.views()
 
     @property
@@ -532,14 +588,30 @@ class Database:
         return self._now.catalog.statements()
 
     def __getitem__(self, name: str) -> Handle:
-        """Return a handle of a table, stream or view; a stream has its retained rows, in order."""
+        """Return a handle of a table, stream or view; a stream has its retained rows, in order.
+
+        >>> db = whence.open(); _ = db.execute("CREATE TABLE a (x INT)")
+        >>> _ = db.insert("a", [(1,), (2,)]); len(db["a"])
+        2
+        """
         return Handle(self._now, _name(name))
 
     def __contains__(self, name: str) -> bool:
+        """Return whether there is a table, stream or view of this name.
+
+        >>> db = whence.open(); _ = db.execute("CREATE TABLE a (x INT)")
+        >>> "a" in db, "b" in db
+        (True, False)
+        """
         return _name(name) in self._now.program.tables or _name(name) in self.views
 
     def changes(self, name: str, snapshot: bool = False) -> Changes:
-        """Follow the changes of a view (or table) from now on; with `snapshot` its present rows come first."""
+        """Follow the changes of a view (or table) from now on; with `snapshot` its present rows come first.
+
+        >>> db = whence.open(); _ = db.execute("CREATE TABLE a (x INT)")
+        >>> _ = db.insert("a", (1,)); changes = db.changes("a", snapshot=True); _ = db.delete("a", (1,)); list(changes)
+        [Change(epoch=1, row=(1,), sign=1), Change(epoch=2, row=(1,), sign=-1)]
+        """
         return self._now.reader.changes(_name(name), snapshot)
 
     def advance(self, stream: str | Sequence[str], value: Any, *, on: str | None = None) -> None:
@@ -570,7 +642,13 @@ class Database:
         watermarks.flush(self._coordinator, stream)
 
     def late(self, view: str) -> LateRows:
-        """Return the rows that arrived too late for a view: their `count`, and the last of them (docs/streams.md)."""
+        """Return the rows that arrived too late for a view: their `count`, and the last of them (docs/streams.md).
+
+        >>> db = whence.open(); _ = db.execute("CREATE STREAM s (x INT)")
+        >>> _ = db.execute("CREATE VIEW sorted AS SELECT x FROM bsort(s, on => x, slack => 0)")
+        >>> _ = db.insert("s", [(5,), (7,), (1,), (8,)]); db.late("sorted").rows
+        [(1,)]
+        """
         return lateness.late(self._now, _name(view))
 
     # -- asking why: what answers is loaded with the first question ---------------------------------------------------
@@ -750,8 +828,8 @@ class Database:
         op                  a column that says insert or delete, in the usual spellings; without it all are inserts
         early               a deletion that arrives before its row: "hold" (default, except in tables with a ttl),
                             "ignore" or "error" (see `owed`)
-        format              "debezium": Debezium messages, as JSON in `value` or in columns before, after, op;
-                            "json": JSON objects in `value`, lines of files or messages
+        format              "debezium": Debezium messages, as JSON in `value` or in columns before, after, op; "json":
+                            JSON objects in `value`, lines of files or messages
         missing             with "json", members that a row to insert does not have: "error", or "null"
         name                the name under which its position is stored, the same in every run; default: the table's
         order_by            columns that order the rows of one batch
@@ -759,6 +837,17 @@ class Database:
         max_rows_per_epoch  split a larger batch into several epochs
         on_error            records that do not fit: "fail", "skip", or "reject" to the table `rejects`
         timestamps          the unit of Debezium's timestamps: "auto", "millis", "micros", "nanos"
+
+        >>> from pathlib import Path
+        >>> links = Path("links").absolute(); links.mkdir(); _ = (links / "1.csv").write_text("A,B,+")
+        >>> spark = whence.spark_session("local[2]")  # doctest: +SKIP
+        >>> db = whence.open(spark=spark); _ = db.execute("CREATE TABLE link (src TEXT, dst TEXT)")  # doctest: +SKIP
+        >>> stream = spark.readStream.schema("src STRING, dst STRING, op STRING").csv(str(links))  # doctest: +SKIP
+        >>> db.attach("link", stream, op="op")  # doctest: +SKIP
+        'link'
+        >>> db.start("availableNow").awaitTermination(); db["link"].rows  # doctest: +SKIP
+        [('A', 'B')]
+        >>> db.close()  # doctest: +SKIP
         """
         return self._driver("attach").streams.attach(_name(table), stream, **options)
 
@@ -767,6 +856,14 @@ class Database:
 
         trigger     default: as fast as possible; a time such as "1 second"; "availableNow" reads what is there and ends
         checkpoint  the folder of Spark's checkpoint; default: in the database's folder
+
+        >>> spark = whence.spark_session("local[2]")  # doctest: +SKIP
+        >>> db = whence.open(spark=spark)  # doctest: +SKIP
+        >>> _ = db.execute("CREATE TABLE tick (timestamp TIMESTAMP, value BIGINT)")  # doctest: +SKIP
+        >>> _ = db.attach("tick", spark.readStream.format("rate").load())  # doctest: +SKIP
+        >>> with db.start(trigger="1 second") as running: running.isActive  # doctest: +SKIP
+        True
+        >>> db.close()  # doctest: +SKIP
         """
         return self._driver("start").streams.start(trigger=trigger, checkpoint=checkpoint, **options)
 
@@ -777,6 +874,14 @@ class Database:
                 number, as `foreachBatch` would; or a dict such as {"format": "parquet", "path": …}
         name    the name under which its position is stored; default: the view's
         start   "now", or "snapshot": the present rows are the first change
+
+        >>> spark = whence.spark_session("local[2]")  # doctest: +SKIP
+        >>> db = whence.open(spark=spark); _ = db.execute("CREATE TABLE a (x INT)")  # doctest: +SKIP
+        >>> from pathlib import Path; folder = str(Path("changes").absolute())
+        >>> sink = db.changes_to("a", {"format": "json", "path": folder})  # doctest: +SKIP
+        >>> _ = db.insert("a", (7,)); spark.read.json(folder).count()  # doctest: +SKIP
+        1
+        >>> db.close()  # doctest: +SKIP
         """
         self._driver("changes_to")
         return sinks.changes_to(self._coordinator, _name(view), writer, **options)
@@ -834,6 +939,9 @@ class Database:
         >>> db = whence.open()
         >>> @db.create_table_function("upto", args=["INT"], returns="(n INT)")
         ... def upto(n): return [(i,) for i in range(n)]
+        >>> _ = db.execute("CREATE TABLE a (x INT); CREATE VIEW b AS SELECT u.n FROM a, upto(a.x) AS u")
+        >>> _ = db.insert("a", (2,)); sorted(db["b"])
+        [(0,), (1,)]
         """
         if function is None:
             return lambda f: (
@@ -848,26 +956,51 @@ class Database:
     # -- looking inside ----------------------------------------------------------------------------------------------
 
     def explain(self, name: str) -> str:
-        """Describe how a view runs: its logical plan, operators with their state, stratum, algebra and policy."""
+        """Describe how a view runs: its logical plan, operators with their state, stratum, algebra and policy.
+
+        >>> db = whence.open(); _ = db.execute("CREATE TABLE a (x INT); CREATE VIEW b AS SELECT DISTINCT x FROM a")
+        >>> print(db.explain("b").splitlines()[0])
+        view b (x INTEGER)
+        """
         return self._now.reader.explain(_name(name))
 
     def describe(self, name: str) -> Result:
-        """Return the columns of a table or view."""
+        """Return the columns of a table or view.
+
+        >>> db = whence.open(); _ = db.execute("CREATE TABLE a (x INT)")
+        >>> db.describe("a").to_dicts()
+        [{'column': 'x', 'type': 'INTEGER', 'null': True, 'key': False}]
+        """
         return Result(explaining.describe(self._now, _name(name)))
 
     def state(self) -> list[dict[str, Any]]:
-        """Return rows and bytes of every table, operator and arrangement."""
+        """Return rows and bytes of every table, operator and arrangement.
+
+        >>> db = whence.open(); _ = db.execute("CREATE TABLE a (x INT)")
+        >>> _ = db.insert("a", [(1,), (2,)]); db.state()[0]["relation"], db.state()[0]["rows"]
+        ('a', 2)
+        """
         return explaining.state(self._now)
 
     def metrics(self) -> dict[str, Any]:
-        """Return the counters since the database was opened."""
+        """Return the counters since the database was opened.
+
+        >>> db = whence.open(); _ = db.execute("CREATE TABLE a (x INT)")
+        >>> _ = db.insert("a", [(1,), (2,)]); db.metrics()["rows_in"], db.metrics()["tables"]
+        (2, {'a': 2})
+        """
         coordinator = self._now
         return {**explaining.metrics(coordinator), **lateness.metrics(coordinator)}
 
     # -- ending ------------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Close the database; change feeds end, too."""
+        """Close the database; change feeds end, too. A `with` statement does this at its end.
+
+        >>> db = whence.open("closed.db"); _ = db.execute("CREATE TABLE a (x INT)"); db.close()
+        >>> with whence.open("closed.db") as db: db.tables
+        ['a']
+        """
         self._coordinator.close()
 
     def __enter__(self) -> Self:

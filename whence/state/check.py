@@ -41,8 +41,19 @@ class Problem:
 
 @dataclass(frozen=True)
 class CheckedFile:
-    """The "manifest", or a file that it names: a "segment" with its number of records, or the "base" or a "patch" of
-    images; or an "input" that records name."""
+    """A file that a check has read (`Report.files`).
+
+    path     the file
+    kind     "manifest", or what the manifest names: a "segment" of the log, the "base" or a "patch" of images, or an
+             "input" that records name
+    bytes    its size
+    records  of a segment, how many it has
+    problem  what is wrong with it, or None
+
+    >>> with whence.open("files.db") as db: _ = db.execute("CREATE TABLE a (x INT)")
+    >>> [(file.kind, file.problem) for file in whence.check("files.db").files][0]
+    ('manifest', None)
+    """
 
     path: Path
     kind: str

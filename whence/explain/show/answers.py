@@ -62,7 +62,19 @@ def _value(value: Any) -> str:
 
 
 class Answer:
-    """Base rows in an order, as an answer has them."""
+    """Base rows in an order, as `Critical`, `Resilience` and `Contribution` have them. Iterating yields pairs of a
+    table and a row; `len`, `in` and `answer[0]` work as on a list.
+
+    view, row, epoch  what was asked, and when; `row` is None if it was not about one row
+    exact             False if the answer was sampled, or if losing rows could bring about what the derivations do not
+                      have
+    caveat            why it is not exact
+
+    >>> db = whence.open(); _ = db.execute("CREATE TABLE a (x INT, y INT); CREATE VIEW b AS SELECT DISTINCT x FROM a")
+    >>> _ = db.insert("a", [(1, 1), (2, 1), (2, 2)])
+    >>> found = db.critical("b", x=1); found.rows, len(found), found[0] in found, found.exact
+    ([('a', {'x': 1, 'y': 1})], 1, True, True)
+    """
 
     def __init__(self, asked: Question, nodes: Ints):
         self._asked, self._nodes = asked, nodes
@@ -71,6 +83,7 @@ class Answer:
 
     @property
     def rows(self) -> list[BaseRow]:
+        """The base rows: pairs of a table and a row."""
         return list(self)
 
     def __iter__(self) -> Iterator[BaseRow]:
@@ -122,11 +135,19 @@ class Answer:
 
 
 class Critical(Answer):
-    """Base rows whose loss alone takes rows along, and how many rows of the view each would take: most first.
+    """Base rows whose loss alone takes rows along (`Database.critical`), most first. A base row is a distinct row of a
+    table: losing it is losing all its copies.
 
-    Of one row of a view every critical base row takes just that one. `of` is how many rows were asked about: all of the
-    view, or those with the values of `where`. A base row is a distinct row of a table: losing it is losing all its
-    copies.
+    counts  how many rows of the view each would take along; of one row, just that one
+    of      how many rows were asked about
+    where   the columns that those rows were chosen by, or None
+
+    >>> db = whence.open(); _ = db.execute("CREATE TABLE a (x INT, y INT); CREATE VIEW b AS SELECT DISTINCT x FROM a")
+    >>> _ = db.insert("a", [(1, 1), (2, 1), (2, 2)])
+    >>> found = db.critical("b"); found.items(), found.of
+    ([(('a', {'x': 1, 'y': 1}), 1)], 2)
+    >>> found.to_dicts()
+    [{'table': 'a', 'row': {'x': 1, 'y': 1}, 'takes': 1}]
     """
 
     def __init__(self, asked: Question, nodes: Ints, counts: Codes):
@@ -140,6 +161,7 @@ class Critical(Answer):
         return list(zip(self, self.counts.tolist(), strict=True))
 
     def to_dicts(self) -> list[dict[str, Any]]:
+        """Return each base row as a dict of its table, the row, and how many rows it takes along."""
         return [{"table": table, "row": row, "takes": count} for (table, row), count in self.items()]
 
     def __rich__(self) -> rich.table.Table:
@@ -149,10 +171,20 @@ class Critical(Answer):
 
 
 class Resilience(Answer):
-    """A smallest set of base rows whose loss removes a row, and how many they are: `count`, None if no loss removes it.
+    """A smallest set of base rows whose loss removes a row (`Database.resilience`).
 
-    No set smaller than `at_least` removes it; if that is less than `count`, the search ended before it was certain that
-    the set found is the smallest."""
+    count     how many they are; None if no loss removes the row
+    at_least  no smaller set removes it; if that is less than `count`, the search ended before it was certain that the
+              set found is the smallest
+    exact     whether the set is a smallest one
+
+    >>> db = whence.open(); _ = db.execute("CREATE TABLE a (x INT, y INT); CREATE VIEW b AS SELECT DISTINCT x FROM a")
+    >>> _ = db.insert("a", [(1, 1), (2, 1), (2, 2)])
+    >>> found = db.resilience("b", x=2); found.count, found.rows
+    (2, [('a', {'x': 2, 'y': 1}), ('a', {'x': 2, 'y': 2})])
+    >>> found.to_dict()["at_least"], found.exact
+    (2, True)
+    """
 
     def __init__(self, asked: Question, found: resilience.SmallestLoss):
         super().__init__(asked, np.empty(0, np.int32) if found.rows is None else found.rows)
@@ -160,6 +192,7 @@ class Resilience(Answer):
         self.exact &= found.exact
 
     def to_dict(self) -> dict[str, Any]:
+        """Return everything: count, at_least, rows, exact."""
         rows = [{"table": table, "row": row} for table, row in self]
         return {"count": self.count, "at_least": self.at_least, "rows": rows, "exact": self.exact}
 
@@ -173,10 +206,21 @@ class Resilience(Answer):
 
 
 class Contribution(Answer):
-    """How much each base row matters to a row: its Shapley and Banzhaf values, greatest Shapley value first.
+    """How much each base row matters to a row (`Database.contribution`), greatest Shapley value first.
 
-    `method` says whether they are exact or sampled; sampled ones are `error` away from the truth at most, each with
-    this `confidence`."""
+    shapley, banzhaf  the values, in the order of the rows
+    method            "exact" or "sampled"
+    nodes, samples    the size of the decision diagram, and how many samples were drawn
+    error             sampled values are at most so far from the truth, each with this `confidence`
+    exact             whether they are exact
+
+    >>> db = whence.open(); _ = db.execute("CREATE TABLE a (x INT, y INT); CREATE VIEW b AS SELECT DISTINCT x FROM a")
+    >>> _ = db.insert("a", [(1, 1), (2, 1), (2, 2)])
+    >>> found = db.contribution("b", x=1); found.method, found.items()
+    ('exact', [(('a', {'x': 1, 'y': 1}), 1.0, 1.0)])
+    >>> found.to_dicts()
+    [{'table': 'a', 'row': {'x': 1, 'y': 1}, 'shapley': 1.0, 'banzhaf': 1.0}]
+    """
 
     def __init__(self, asked: Question, found: contribution.ShapleyValues):
         super().__init__(asked, found.rows)
@@ -190,6 +234,7 @@ class Contribution(Answer):
         return list(zip(self, self.shapley.tolist(), self.banzhaf.tolist(), strict=True))
 
     def to_dicts(self) -> list[dict[str, Any]]:
+        """Return each base row as a dict of its table, the row, and its values."""
         return [{"table": t, "row": r, "shapley": s, "banzhaf": b} for (t, r), s, b in self.items()]
 
     def __rich__(self) -> rich.table.Table:
@@ -204,8 +249,24 @@ class Contribution(Answer):
 
 
 class Reliability:
-    """The probability that a row is there, and the interval it lies in with this `confidence`; of an exact one that is
-    the probability itself. `method` says whether it is exact or sampled."""
+    """The probability that a row is there (`Database.reliability`); `float` of it is the probability.
+
+    view, row, epoch  what was asked, and when
+    probability       of the row
+    low, high         the interval that it lies in with this `confidence`; of an exact one, the probability itself
+    method            "exact" or "sampled"
+    nodes, samples    the size of the decision diagram, and how many samples were drawn
+    exact, caveat     False if it was sampled, or if losing rows could bring about others; then `caveat` says why
+
+    >>> db = whence.open(); _ = db.execute("CREATE TABLE a (x INT, y INT); CREATE VIEW b AS SELECT DISTINCT x FROM a")
+    >>> _ = db.insert("a", [(1, 1), (2, 1), (2, 2)])
+    >>> found = db.reliability("b", x=2, given={"a": 0.5}); found.probability, found.method, float(found)
+    (0.75, 'exact', 0.75)
+    >>> print(found)
+    b(2) is there with probability 0.75 (exact)
+    >>> found.to_dict()["high"]
+    0.75
+    """
 
     def __init__(self, asked: Question, found: reliability.Probability):
         self._asked = asked
@@ -223,6 +284,7 @@ class Reliability:
         return self.probability
 
     def to_dict(self) -> dict[str, Any]:
+        """Return everything, by the names above."""
         names = ("view", "row", "epoch", "probability", "low", "high", "method", "nodes", "samples", "confidence")
         return {name: getattr(self, name) for name in (*names, "exact", "caveat")}
 

@@ -42,7 +42,19 @@ BaseRow = tuple[str, dict[str, Any]]
 
 @dataclass(frozen=True)
 class Contributing:
-    """A row of a group, and what it is to each of the group's aggregates."""
+    """A row of a group, and what it is to each of the group's aggregates (`Explanation.contributing`).
+
+    name    the table or view of the row
+    row     the row, a dict
+    copies  how often it is there
+    shares  per aggregate its `function`, the `value` of the row, its `part` of the whole, and whether it is the `best`
+
+    >>> db = whence.open()
+    >>> _ = db.execute("CREATE TABLE a (x INT, y INT); CREATE VIEW b AS SELECT x, SUM(y) AS s FROM a GROUP BY x")
+    >>> _ = db.insert("a", [(1, 3), (1, 1)])
+    >>> [(one.row["y"], one.shares[0].part) for one in db.why("b", x=1).contributing]
+    [(3, 0.75), (1, 0.25)]
+    """
 
     name: str
     row: dict[str, Any]
@@ -51,19 +63,50 @@ class Contributing:
 
 
 class Explanation:
-    """Why a row is in a view. Printed, it is a tree: the row, the ways it follows, down to base rows.
+    """Why a row is in a view, or why it is not (`Database.why`). Printed, it is a tree: the row, the ways it follows,
+    down to base rows. True if the row is there.
 
-    holds          whether the row is in the view; if not, `reasons` say why and the rest is empty
-    base           the base rows behind it
-    witnesses      minimal sets of base rows that suffice for it, smallest first, at most `limit` of them; the rows of
-                   each in the order of a derivation, so those of a path in its order
-    witness_count  how many minimal ones there are, or at least so many if not `complete`
-    critical       the base rows whose loss alone would remove it
-    formula        its function over base rows
-    contributing   of an aggregate, the rows of its group with their share
-    graph          the derivations (`whence.explain.graph`)
-    holds_without  whether it would still be there without some base rows
-    exact          False if losing rows could bring about what is not in the graph; then `caveat` says why
+    view, row, epoch  what was asked, and when
+    holds             whether the row is in the view; if not, `reasons` say why and the rest is empty
+    reasons           sentences that say why the row is not there
+    base              the base rows behind it
+    witnesses         minimal sets of base rows that suffice for it, smallest first, at most `limit` of them; the rows
+                      of each in the order of a derivation, so those of a path in its order
+    witness_count     how many minimal ones there are, or at least so many if not `complete`
+    critical          the base rows whose loss alone would remove it
+    formula           its function over base rows
+    contributing      of an aggregate, the rows of its group with their share
+    graph             the derivations (`whence.explain.graph`)
+    exact, caveat     False if losing rows could bring about what is not in the graph; then `caveat` says why
+
+    >>> db = whence.open()
+    >>> _ = db.execute("CREATE TABLE link (a INT, b INT); CREATE VIEW reach AS SELECT a, b FROM link "
+    ...                "UNION SELECT link.a, reach.b FROM link JOIN reach ON link.b = reach.a")
+    >>> _ = db.insert("link", [(1, 2), (2, 3), (1, 3)])
+    >>> why = db.why("reach", a=1, b=3)
+    >>> print(why)
+    reach(1, 3) at epoch 1: 3 base rows, 2 minimal witnesses, the smallest of 1 row, none critical
+    reach(1, 3)
+    ├─ way 1 of 2: reach <- link
+    │  └─ ● link(1, 3)
+    └─ way 2 of 2: reach <- link, reach
+       ├─ ● link(1, 2)
+       └─ reach(2, 3)
+          └─ reach <- link
+             └─ ● link(2, 3)
+    minimal witnesses, smallest first:
+      1  link(1, 3)
+      2  link(1, 2), link(2, 3)
+    >>> why.holds, (why.witness_count, why.complete), why.witnesses[0], why.critical, why.formula
+    (True, (2, True), [('link', {'a': 1, 'b': 3})], [], 'link(1, 3) ∨ link(1, 2) ∧ link(2, 3)')
+    >>> db.why("reach", a=2, b=3).critical, why.exact
+    ([('link', {'a': 2, 'b': 3})], True)
+    >>> why.label, why.summary == why.text().plain.splitlines()[0]
+    ('reach(1, 3)', True)
+    >>> sorted(why.to_dict()["witnesses"]), why.to_html("why.html")[:15], why.to_dot()[:11]
+    (['complete', 'count', 'found'], '<!doctype html>', 'digraph why')
+    >>> db.why("reach", a=3, b=1).reasons[0]
+    'way 1 of 2, by link: link has no row with a = 3'
     """
 
     def __init__(
@@ -111,7 +154,7 @@ class Explanation:
 
     @property
     def label(self) -> str:
-        """Return the row as people read it."""
+        """The row as people read it."""
         shown = ", ".join("NULL" if v is None else str(v) for v in self.row.values())
         return f"{self.view}({shown})"
 
@@ -138,7 +181,7 @@ class Explanation:
 
     @property
     def complete(self) -> bool:
-        """Return whether the count is exact."""
+        """Whether `witness_count` is exact."""
         return self._witnesses.complete if self.holds else True
 
     @cached_property
@@ -275,6 +318,7 @@ class Explanation:
             yield Line("     ", f"… and {least}{found.count - len(found.found):,} more", "dim")
 
     def text(self, limits: TreeLimits | None = None) -> rich.text.Text:
+        """Return the tree as rich text; `limits` says how much of it."""
         return text_of(self.lines(limits))
 
     def __rich__(self) -> rich.text.Text:
@@ -339,6 +383,12 @@ class Explanation:
                                       root, head and body are places in nodes; kind is base, absence, view or inner
 
         Values are as in JSON lines that `whence` writes: dates and decimals as text.
+
+        >>> db = whence.open(); _ = db.execute("CREATE TABLE a (x INT); CREATE VIEW b AS SELECT DISTINCT x FROM a")
+        >>> _ = db.insert("a", (1,))
+        >>> print(db.why("b", x=1).to_json("why.json")[:15])
+        {
+         "view": "b",
         """
         return page.write_out(json.dumps(json.loads(json_line(self.to_dict())), ensure_ascii=False, indent=1), path)
 

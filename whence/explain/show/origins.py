@@ -13,17 +13,27 @@ from whence.explain.show.tree import Line, Tree, TreeLimits
 
 
 class Origins(Explanation):
-    """What a result came from.
+    """The explanation of a row of a stream: the inputs it came from, which have tids.
 
-    tid   of the result
-    tids  by source, those of its inputs, ascending
-    rows  its inputs: pairs of a source and a row, whose first column is the tid
+    tid  of the result
+
+    >>> db = whence.open()
+    >>> _ = db.execute("CREATE STREAM a (x INT); CREATE VIEW b WITH (provenance = 'lineage') AS "
+    ...                "SELECT SUM(x) AS s FROM slide(a, rows => 2, every => 1)")
+    >>> _ = db.insert("a", [(1,), (2,), (3,)])
+    >>> why = db.why("b", s=5); why.tid, why.tids
+    (2, {'a': [2, 3]})
+    >>> why.rows
+    [('a', {'tid': 2, 'x': 2}), ('a', {'tid': 3, 'x': 3})]
+    >>> why.summary, why.to_dict()["tids"]
+    ('b:2(5) at epoch 1: from 2 rows of a', {'a': [2, 3]})
     """
 
     tid: int = 0
 
     @cached_property
     def tids(self) -> dict[str, list[int]]:
+        """The tids of its inputs by source, ascending."""
         graph = self.graph
         found: dict[str, list[int]] = {}
         for number, relation in enumerate(graph.relations):
@@ -33,6 +43,7 @@ class Origins(Explanation):
 
     @property
     def rows(self) -> list[BaseRow]:
+        """The inputs: pairs of a source and a row, whose first column is the tid."""
         return self.base
 
     @property

@@ -21,8 +21,17 @@ SHOWN = 10  # results of a view that are told
 
 @dataclass(frozen=True)
 class Reached:
-    """The results of one view that came from an input: their tids, and as many rows. Not `complete`: there may have
-    been others that the view no longer keeps."""
+    """The results of one view that came from an input (`Trace.views`). Iterating yields their rows, `len` counts them.
+
+    tids      of the results
+    rows      the results, as dicts
+    complete  False if there may have been others, which the view no longer retains
+
+    >>> db = whence.open(); _ = db.execute("CREATE STREAM s (x INT)")
+    >>> _ = db.execute("CREATE VIEW v WITH (provenance = 'lineage') AS SELECT x * 2 AS y FROM s")
+    >>> _ = db.insert("s", [(1,), (2,)]); found = db.trace("s", 2)["v"]; found.tids.tolist(), found.rows, found.complete
+    ([2], [{'y': 4}], True)
+    """
 
     tids: Codes
     rows: list[dict[str, Any]]
@@ -37,9 +46,29 @@ class Reached:
 
 @dataclass(frozen=True)
 class Trace:
-    """What came of one row of a stream: `views` has, for each view that is traced from it, the results it reached.
+    """What came of one row of a stream (`Database.trace`). Printed, it is a tree: the row, the views, their results.
 
-    Printed, it is a tree: the row, the views, their results."""
+    stream, tid, row  the row that was asked about
+    epoch             when
+    views             for each view that is traced from the stream, the results that the row `Reached`; `trace[view]` is
+                      one
+
+    >>> db = whence.open()
+    >>> _ = db.execute("CREATE STREAM a (x INT); CREATE VIEW b WITH (provenance = 'lineage') AS "
+    ...                "SELECT SUM(x) AS s FROM slide(a, rows => 2, every => 1)")
+    >>> _ = db.insert("a", [(1,), (2,), (3,)])
+    >>> trace = db.trace("a", 2); trace.tids, trace.rows, len(trace)
+    ({'b': [1, 2]}, [('b', {'s': 3}), ('b', {'s': 5})], 2)
+    >>> print(trace)
+    a:2(2) at epoch 1: reached 2 results
+      b: 2
+        b:1(3)
+        b:2(5)
+    >>> trace.label, trace.summary == trace.text().plain.splitlines()[0]
+    ('a:2(2)', True)
+    >>> trace.to_dict()["views"]["b"]["results"][0], len(trace.to_json("trace.json")) > 100
+    ({'tid': 1, 'row': {'s': 3}}, True)
+    """
 
     stream: str
     tid: int
@@ -72,10 +101,12 @@ class Trace:
 
     @property
     def label(self) -> str:
+        """The row as people read it."""
         return _label(self.stream, self.tid, self.row)
 
     @property
     def summary(self) -> str:
+        """Say in one sentence how many results it reached."""
         count = len(self)
         return f"{self.label} at epoch {self.epoch}: reached {count:,} result{'s' * (count != 1)}"
 
@@ -91,6 +122,7 @@ class Trace:
                 yield Line("    ", f"… and {len(found) - limit:,} more", "dim")
 
     def text(self, limit: int = SHOWN) -> rich.text.Text:
+        """Return the tree as rich text, with at most `limit` results per view."""
         return text_of(self.lines(limit))
 
     def __rich__(self) -> rich.text.Text:

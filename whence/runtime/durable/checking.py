@@ -51,10 +51,19 @@ _CLOSE = 1e-9
 
 @dataclass(frozen=True)
 class CheckedView:
-    """A view: its rows, how many of them its definition does not give and how many more it gives, and a few of each.
+    """A view, compared with what its definition gives (`Report.views`).
 
-    `inside` counts the operators under the view of which something wrong is kept that the view does not show. A view of
-    which it is `unknown` what it should hold, since rows that it was made of have left, was not compared.
+    name                      the view
+    rows                      how many it has
+    extra, missing            how many its definition does not give, and how many more it gives
+    extra_rows, missing_rows  a few of each
+    inside                    how many operators under it keep something wrong that the view does not show
+    unknown                   why it was not compared, if rows that it was made of have left
+
+    >>> with whence.open("views.db") as db:
+    ...     _ = db.execute("CREATE TABLE a (x INT); CREATE VIEW n AS SELECT COUNT(*) AS n FROM a")
+    >>> (view,) = whence.check("views.db").views; view.name, view.rows, view.ok, str(view)
+    ('n', 1, True, 'view n: ok')
     """
 
     name: str
@@ -68,6 +77,7 @@ class CheckedView:
 
     @property
     def ok(self) -> bool:
+        """Whether the view is as it should be."""
         return not (self.extra or self.missing or self.inside)
 
     def __str__(self) -> str:
@@ -84,10 +94,24 @@ class CheckedView:
 
 @dataclass(frozen=True)
 class Report:
-    """What a check of a database found. It is `ok` if there is no problem; each problem is a sentence.
+    """What a check of a database found (`whence.check`).
 
-    `torn` are the remains of an append that was interrupted, `strays` files that are no part of the database, `writer`
-    says who was writing to it. None of these is a problem.
+    path      the folder
+    epoch     the epoch that was checked; None if the database could not be read
+    files     the files, each a `CheckedFile`
+    views     the views, each a `CheckedView`
+    problems  what is wrong, a sentence each
+    tables    the tables, with their numbers of rows
+    torn      the remains of an append that was interrupted
+    strays    files that are no part of the database
+    writer    who was writing to it
+
+    `torn`, `strays` and `writer` are no problems.
+
+    >>> with whence.open("report.db") as db:
+    ...     _ = db.execute("CREATE TABLE a (x INT)"); _ = db.insert("a", (1,))
+    >>> report = whence.check("report.db"); report.ok, report.epoch, report.tables, report.problems
+    (True, 1, {'a': 1}, ())
     """
 
     path: Path
@@ -102,6 +126,7 @@ class Report:
 
     @property
     def ok(self) -> bool:
+        """Whether there is no problem."""
         return not self.problems
 
 

@@ -21,7 +21,18 @@ from whence.state.store import Folder
 
 @dataclass(frozen=True)
 class Backup:
-    """A copy: where it is, and its size. Its epoch is not known if it was not opened."""
+    """A copy of a database (`whence.backup`, `Database.backup`).
+
+    path   its folder
+    files  the number of files
+    bytes  their size
+    epoch  the epoch it is at; None if the copy was not opened
+
+    >>> with whence.open("shop.db") as db:
+    ...     _ = db.execute("CREATE TABLE a (x INT)"); copy = db.backup("shop.copy")
+    >>> copy.path.name, copy.epoch, copy.bytes > 0
+    ('shop.copy', 0, True)
+    """
 
     path: Path
     files: int

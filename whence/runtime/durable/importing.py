@@ -31,7 +31,17 @@ _EPOCH = 1_000_000  # rows
 
 @dataclass(frozen=True)
 class Imported:
-    """What has become a database: the epoch it is at, and its tables with their rows."""
+    """A database made of an export (`whence.import_database`).
+
+    path    its folder
+    epoch   the epoch it is at
+    tables  its tables, with their numbers of rows
+    views   the names of its views
+
+    >>> db = whence.open(); _ = db.execute("CREATE TABLE a (x INT)"); _ = db.insert("a", [(1,), (2,)])
+    >>> _ = db.export("moved"); made = whence.import_database("moved", "moved.db"); made.tables, made.views
+    ({'a': 2}, [])
+    """
 
     path: Path
     epoch: int
@@ -48,15 +58,19 @@ def import_database(
     progress: Progress | None = None,
     disk: Disk | None = None,
 ) -> Imported:
-    """Make a new database in the folder `path` of what `Database.export` wrote.
+    """Make a new database in the folder `path` of what `Database.export` wrote to `source`.
 
-    Rows of a table with a time-to-live live anew, unless a column says from when on; what is past its time is left out.
-    Of a stream there are the rows that were kept, in the order they came; tids begin at 1.
+    setup     called with the database before its views are made, to register the Python functions they call
+    retain    how much of the past `at` can read, as for `whence.open`
+    progress  called with the current work, how much of it is done, and of how much
+    disk      the object that writes all files; tests of faults replace it
 
-    >>> import tempfile; folder = tempfile.TemporaryDirectory(); out = Path(folder.name) / "out"
+    Rows of a table with a time-to-live live anew, unless a column says from when on; expired ones are left out. A
+    stream has the rows that were retained, in order; their tids begin at 1.
+
     >>> with whence.open() as db:
-    ...     _ = db.execute("CREATE TABLE a (x INT)"); _ = db.insert("a", [(1,), (1,)]); _ = db.export(out)
-    >>> whence.import_database(out, Path(folder.name) / "db").tables
+    ...     _ = db.execute("CREATE TABLE a (x INT)"); _ = db.insert("a", [(1,), (1,)]); _ = db.export("out")
+    >>> whence.import_database("out", "imported.db").tables
     {'a': 2}
     """
     archive = archive_.read(local_path(source))

@@ -23,15 +23,18 @@ Setup = Callable[[Database], object]
 def check(
     path: str | Path, *, setup: Setup | None = None, progress: Progress | None = None, disk: Disk | None = None
 ) -> Report:
-    """Read every file of the database in the folder `path` and compute every view anew; what was found.
+    """Read every file of the database in the folder `path`, compute every view again, and return what was found.
+
+    setup     called with a database, to register the Python functions that views call
+    progress  called with the current work, how much of it is done, and of how much
+    disk      the object that reads all files; tests of faults replace it
 
     Nothing is changed, and another process may write to the database meanwhile. It takes memory for the tables and
     views twice.
 
-    >>> import tempfile; folder = tempfile.TemporaryDirectory(); path = Path(folder.name) / "db"
-    >>> with whence.open(path) as db:
+    >>> with whence.open("checked.db") as db:
     ...     _ = db.execute("CREATE TABLE a (x INT); CREATE VIEW n AS SELECT COUNT(*) AS n FROM a")
-    >>> report = whence.check(path); report.ok, [view.name for view in report.views]
+    >>> report = whence.check("checked.db"); report.ok, [view.name for view in report.views]
     (True, ['n'])
     """
     return checking.check(local_path(path).absolute(), functions(setup), disk or Disk(), progress)
@@ -46,10 +49,18 @@ def backup(
     progress: Progress | None = None,
     disk: Disk | None = None,
 ) -> Backup:
-    """Copy the database in the folder `path` to a new folder; another process may write to it meanwhile.
+    """Copy the database in the folder `path` to the new folder `to`; another process may write to it meanwhile.
 
-    The copy gets its name when every checksum in it has been compared and it has been opened, for which the functions
-    of `setup` may be needed; with `checksums_only` it is not opened.
+    setup           called with a database, to register the Python functions that views call
+    checksums_only  do not open the copy; then no function is needed, and its epoch is not known
+    progress        called with the current work, how much of it is done, and of how much
+    disk            the object that writes all files; tests of faults replace it
+
+    The copy gets its name when every checksum in it has been compared and it has been opened.
+
+    >>> with whence.open("kept.db") as db: _ = db.execute("CREATE TABLE a (x INT)")
+    >>> copy = whence.backup("kept.db", "kept.copy"); whence.check(copy.path).ok
+    True
     """
     program = None if checksums_only else functions(setup)
     return copying.backup(local_path(path), local_path(to), program, disk or Disk(), progress)

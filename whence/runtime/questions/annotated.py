@@ -28,9 +28,27 @@ Fact = tuple[str, dict[str, Any]]
 
 @dataclass(frozen=True)
 class Annotation:
-    """The annotation of one row: minimal witnesses, smallest first and at most so many as were asked for, of `count`
-    in all; the bytes its function takes alone; and how the view keeps it. A fact is an external relation's name and a
-    row of it; the name of an absence begins with "no "."""
+    """The annotation of one row of a view with `maintain` (`Database.annotation`): what the engine keeps, in terms of
+    the external rows of the view's recursion.
+
+    view, row, epoch     what was asked, and when
+    maintain, propagate  the view's options
+    representation       how the function is stored
+    witnesses            minimal witnesses, smallest first, at most `limit` of them: tuples of facts. A fact is the name
+                         of a relation and a row; the name of an absence begins with "no "
+    count                how many minimal witnesses there are
+    bytes                what the function takes alone
+
+    >>> db = whence.open()
+    >>> _ = db.execute("CREATE TABLE link (a INT, b INT)")
+    >>> _ = db.execute("CREATE VIEW reach WITH (maintain = 'absorption', propagate = 'eager') AS SELECT a, b "
+    ...                "FROM link UNION SELECT link.a, reach.b FROM link JOIN reach ON link.b = reach.a")
+    >>> _ = db.insert("link", [(1, 2), (2, 3), (1, 3)])
+    >>> found = db.annotation("reach", a=1, b=3); found.count, found.witnesses[0]
+    (2, (('link', {'a': 1, 'b': 3}),))
+    >>> found.formula
+    'link(1, 3) ∨ link(1, 2) ∧ link(2, 3)'
+    """
 
     view: str
     row: dict[str, Any]

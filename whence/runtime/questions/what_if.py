@@ -44,11 +44,21 @@ Fetch = Callable[[Any, str], Iterable[Any]]
 
 @dataclass(frozen=True)
 class Difference:
-    """What a table or view would change by: rows that would come, and rows that would go, copies counted.
+    """What a table or view would change by: rows that would come, and rows that would go, copies counted. True if there
+    are any; `len` counts them.
 
-    >>> none = pa.table({"x": pa.array([], pa.int64())})
-    >>> Difference("a", pa.table({"x": [2, 1, 1]}), none).inserted
-    [(1,), (1,), (2,)]
+    name           the table or view
+    columns        the names of its columns
+    coming, going  the rows as Arrow tables
+
+    >>> db = whence.open(); _ = db.execute("CREATE TABLE a (x INT)"); _ = db.insert("a", [(1,), (2,)])
+    >>> found = db.what_if(insert={"a": [(3,)]}, delete={"a": [(2,)]}).tables["a"]
+    >>> found.inserted, found.deleted, len(found)
+    ([(3,)], [(2,)], 2)
+    >>> found.to_dict()
+    {'deleted': [{'x': 2}], 'inserted': [{'x': 3}]}
+    >>> found.to_arrow().to_pylist()
+    [{'x': 2, 'whence_op': '-'}, {'x': 3, 'whence_op': '+'}]
     """
 
     name: str
@@ -61,10 +71,12 @@ class Difference:
 
     @cached_property
     def inserted(self) -> list[Row]:
+        """The rows that would come, sorted."""
         return _sorted(python_rows(self.coming))
 
     @cached_property
     def deleted(self) -> list[Row]:
+        """The rows that would go, sorted."""
         return _sorted(python_rows(self.going))
 
     def __len__(self) -> int:
@@ -80,6 +92,7 @@ class Difference:
         return pa.concat_tables([self.going, self.coming]).append_column("whence_op", signs)
 
     def to_dict(self) -> dict[str, list[dict[str, Any]]]:
+        """Return the rows that would go and those that would come, as dicts."""
         names = self.columns
         return {
             what: [dict(zip(names, row, strict=True)) for row in rows]
@@ -102,9 +115,12 @@ class Difference:
 
 
 class WhatIf(Mapping[str, Difference]):
-    """The changes of the views that were asked about, by name, and of the tables in `tables`. True if any changes.
+    """The changes of the views that were asked about (`Database.what_if`), a mapping from names to `Difference`s. True
+    if any changes.
 
-    >>> import whence
+    epoch   the epoch after which the writes were supposed
+    tables  the changes of the tables, by name
+
     >>> db = whence.open(); _ = db.execute("CREATE TABLE a (x INT); CREATE VIEW b AS SELECT DISTINCT x FROM a")
     >>> _ = db.insert("a", [(1,), (2,)])
     >>> what = db.what_if(insert={"a": [(1,), (3,)]}, delete={"a": [(2,)]})
@@ -118,6 +134,12 @@ class WhatIf(Mapping[str, Difference]):
     b  1 gone, 1 new
       - 2
       + 3
+    >>> [change.name for change in what.changed], what.to_dict()["views"]
+    (['a', 'b'], {'b': {'deleted': [{'x': 2}], 'inserted': [{'x': 3}]}})
+    >>> what.to_arrow()["b"].num_rows, what.to_html("what.html")[:15]
+    (2, '<!doctype html>')
+    >>> print(what.text(limit=1).plain.splitlines()[1:3])
+    ['  - 2', '  … 2 more']
     """
 
     def __init__(self, epoch: int, tables: Mapping[str, Difference], views: Mapping[str, Difference]) -> None:

@@ -22,7 +22,16 @@ from whence.model.types import Schema
 
 
 class Change(NamedTuple):
-    """A row that came (+1) or went (-1) in an epoch; a row that came twice is two changes."""
+    """A row that came or went in an epoch; a row that came twice is two changes.
+
+    epoch  the number of the epoch
+    row    the row, a tuple
+    sign   1 for a row that came, -1 for one that went
+
+    >>> db = whence.open(); _ = db.execute("CREATE TABLE a (x INT)"); changes = db.changes("a")
+    >>> _ = db.insert("a", (7,)); change = next(iter(changes)); change.epoch, change.row, change.sign
+    (1, (7,), 1)
+    """
 
     epoch: int
     row: tuple[Any, ...]
@@ -30,9 +39,12 @@ class Change(NamedTuple):
 
 
 class Changes:
-    """The changes of one view since this object was made. Iterating ends when it has caught up, and may be resumed.
+    """The changes of one view since this object was made (`Database.changes`). Iterating ends when it has caught up,
+    and may be resumed.
 
-    >>> import whence
+    name             the view
+    columns, schema  the names of its columns; their names and types
+
     >>> db = whence.open(); _ = db.execute("CREATE TABLE a (x INT); CREATE VIEW b AS SELECT DISTINCT x FROM a")
     >>> changes = db.changes("b")
     >>> db.insert("a", [(1,), (1,)]); list(changes)
@@ -62,7 +74,13 @@ class Changes:
                 return
 
     def follow(self, timeout: float | None = None) -> Iterator[Change]:
-        """Changes for as long as the database is open; ends after `timeout` seconds in which nothing changed."""
+        """Yield changes for as long as the database is open; end after `timeout` seconds in which nothing changed.
+
+        >>> db = whence.open(); _ = db.execute("CREATE TABLE a (x INT)"); changes = db.changes("a")
+        >>> _ = db.insert("a", [(1,), (2,)])
+        >>> [change.row for change in changes.follow(timeout=0.01)]
+        [(1,), (2,)]
+        """
         quiet_since = time.monotonic()
         while True:
             for change in self:

@@ -29,11 +29,21 @@ SHOWN = 20  # rows of a repr
 class Result:
     """The answer of a statement: rows for a query, a count for INSERT, DELETE and UPDATE, a message for the rest.
 
-    `warnings` are what the message says that should be looked at: an IF NOT EXISTS that met another definition.
+    count     rows inserted, deleted or updated; of a query, its rows
+    message   what a statement without rows did
+    warnings  what of the message should be looked at, such as an IF NOT EXISTS that met another definition
 
-    >>> result = Result(pa.table({"a": [1, 2]}))
-    >>> result.columns, list(result), len(result)
-    (['a'], [(1,), (2,)], 2)
+    Iterating yields its rows, `len` counts them, and a result equals the list of its rows.
+
+    >>> db = whence.open()
+    >>> db.execute("CREATE TABLE a (x INT); INSERT INTO a VALUES (1), (2)").count
+    2
+    >>> result = db.query("SELECT x FROM a ORDER BY x"); result.columns, result.rows, len(result)
+    (['x'], [(1,), (2,)], 2)
+    >>> result.to_dicts(), result == [(1,), (2,)]
+    ([{'x': 1}, {'x': 2}], True)
+    >>> db.execute("DROP TABLE a").message
+    'dropped a'
     """
 
     def __init__(
@@ -50,15 +60,21 @@ class Result:
 
     @property
     def columns(self) -> list[str]:
+        """The names of the columns."""
         return list(self._table.column_names)
 
     @property
     def rows(self) -> list[Row]:
+        """The rows as tuples of Python values."""
         return python_rows(self._table)
 
     @property
     def is_rows(self) -> bool:
-        """Whether there is a table to show, even an empty one."""
+        """Whether there is a table to show, even an empty one.
+
+        >>> db = whence.open(); db.execute("CREATE TABLE a (x INT)").is_rows, db.query("SELECT x FROM a").is_rows
+        (False, True)
+        """
         return bool(self._table.num_columns)
 
     def __iter__(self) -> Iterator[Row]:
@@ -73,15 +89,31 @@ class Result:
     __hash__ = None  # type: ignore[assignment]  # equal by its rows, which may be many
 
     def to_arrow(self) -> pa.Table:
+        """Return the rows as an Arrow table.
+
+        >>> whence.open().query("SELECT 1 AS x").to_arrow().num_rows
+        1
+        """
         return self._table
 
     def to_pandas(self) -> pandas.DataFrame:
+        """Return the rows as a pandas DataFrame.
+
+        >>> whence.open().query("SELECT 1 AS x").to_pandas().shape
+        (1, 1)
+        """
         return rows.to_pandas(self._table)
 
     def to_polars(self) -> polars.DataFrame:
+        """Return the rows as a polars DataFrame.
+
+        >>> whence.open().query("SELECT 1 AS x").to_polars().shape
+        (1, 1)
+        """
         return rows.to_polars(self._table)
 
     def to_dicts(self) -> list[dict[str, Any]]:
+        """Return each row as a dict by column."""
         names = self.columns
         return [dict(zip(names, row, strict=True)) for row in self.rows]
 
@@ -97,12 +129,15 @@ class Result:
 
 
 class Handle:
-    """A table or view by name. Every call reads the last committed epoch.
+    """A table, stream or view by name (`db["name"]`). Every call reads the last committed epoch.
 
-    >>> import whence
+    name  the name, in lower case
+
+    Iterating yields its rows, `len` counts them without reading them, and `in` looks one up.
+
     >>> db = whence.open(); _ = db.execute("CREATE TABLE a (x INT)"); _ = db.insert("a", [(1,), (1,)])
-    >>> db["a"].rows, len(db["a"]), (1,) in db["a"], db["a"].to_dicts()
-    ([(1,), (1,)], 2, True, [{'x': 1}, {'x': 1}])
+    >>> db["a"].rows, len(db["a"]), (1,) in db["a"], db["a"].to_dicts(), db["a"].columns
+    ([(1,), (1,)], 2, True, [{'x': 1}, {'x': 1}], ['x'])
     """
 
     def __init__(self, coordinator: Coordinator, name: str) -> None:
@@ -111,42 +146,79 @@ class Handle:
 
     @property
     def schema(self) -> Schema:
-        """The columns as they are now: a view may be replaced."""
+        """The columns as they are now, since a view may be replaced: `names`, `types`, and as text SQL.
+
+        >>> db = whence.open(); _ = db.execute("CREATE TABLE a (x INT, y TEXT)"); str(db["a"].schema)
+        '(x INTEGER, y TEXT)'
+        """
         return self._coordinator.reader.schema(self.name)
 
     @property
     def columns(self) -> list[str]:
+        """The names of the columns."""
         return list(self.schema.names)
 
     @property
     def rows(self) -> list[Row]:
+        """The rows as tuples of Python values, in no particular order; those of a stream in theirs."""
         coordinator = self._coordinator
         with coordinator.reading():
             found, schema, known = coordinator.reader.contents(self.name), self.schema, coordinator.dictionary
         return rows.to_tuples(rows.expand(*found), schema, known)
 
     def to_arrow(self) -> pa.Table:
+        """Return the rows as an Arrow table.
+
+        >>> db = whence.open(); _ = db.execute("CREATE TABLE a (x INT)"); _ = db.insert("a", [(1,), (2,)])
+        >>> db["a"].to_arrow().column("x").to_pylist()
+        [1, 2]
+        """
         return self._coordinator.reader.read_arrow(self.name)[1]
 
     def to_pandas(self) -> pandas.DataFrame:
+        """Return the rows as a pandas DataFrame.
+
+        >>> db = whence.open(); _ = db.execute("CREATE TABLE a (x INT)"); _ = db.insert("a", [(1,), (2,)])
+        >>> int(db["a"].to_pandas()["x"].sum())
+        3
+        """
         return rows.to_pandas(self.to_arrow())
 
     def to_polars(self) -> polars.DataFrame:
+        """Return the rows as a polars DataFrame.
+
+        >>> db = whence.open(); _ = db.execute("CREATE TABLE a (x INT)"); _ = db.insert("a", [(1,), (2,)])
+        >>> db["a"].to_polars()["x"].sum()
+        3
+        """
         return rows.to_polars(self.to_arrow())
 
     def to_spark(self, folder: str | Path | None = None) -> Any:
-        """A DataFrame of the rows as they are now, on the Spark session of the database.
+        """Return the rows as they are now as a DataFrame, on the Spark session of the database.
 
-        Many rows go through Parquet files: in `folder`, or beside the database until it is closed."""
+        Many rows go through Parquet files: in `folder`, or beside the database until it is closed.
+
+        >>> with whence.open(spark=whence.spark_session("local[2]")) as db:  # doctest: +SKIP
+        ...     _ = db.execute("CREATE TABLE a (x INT)"); _ = db.insert("a", [(1,), (2,)])
+        ...     db["a"].to_spark().count()
+        2
+        """
         if self._coordinator.driver is None or self._coordinator.driver.spark is None:
             raise WhenceError("to_spark is for a database on Spark: whence.open(path, spark=…)")
         return frames.to_spark(self._coordinator, self.name, folder)
 
     def to_dicts(self) -> list[dict[str, Any]]:
+        """Return each row as a dict by column."""
         return rows.to_dicts(self.rows, self.schema)
 
     def write(self, path: str | Path) -> None:
-        """The rows to a CSV, JSON lines or Parquet file."""
+        """Write the rows to a CSV, JSON lines or Parquet file, by the name's ending.
+
+        >>> from pathlib import Path
+        >>> db = whence.open(); _ = db.execute("CREATE TABLE a (x INT)"); _ = db.insert("a", [(1,), (2,)])
+        >>> db["a"].write("a.csv"); db.insert("a", Path("a.csv"))
+        2
+        """
         files.write(self.to_arrow(), path)
 
     def __iter__(self) -> Iterator[Row]:

@@ -30,9 +30,8 @@ if TYPE_CHECKING:
 
 
 class LateRows(Result):
-    """The rows that came too late for a view: `count` of them in all, of which the last are here.
+    """The rows that came too late for a view (`Database.late`): `count` of them in all, of which the last are here.
 
-    >>> import whence
     >>> db = whence.open(); _ = db.execute("CREATE STREAM s (x INT)")
     >>> _ = db.execute("CREATE VIEW sorted AS SELECT x FROM bsort(s, on => x, slack => 0)")
     >>> _ = db.insert("s", [(5,), (7,), (1,), (8,)])

@@ -53,7 +53,20 @@ _SPEC = {"format", "path", "mode", "options", "partitionBy", "table"}
 
 
 class Sink:
-    """A view whose changes are passed to a writer. Made by `changes_to`."""
+    """A view whose changes are passed to a writer (`Database.changes_to`).
+
+    view, name  the view, and the name under which its position is stored
+    schema      the columns of the view
+    delivered   the last epoch that was passed on, or None
+    error       why it has ended, or why the last change was not taken; None if all is well
+
+    >>> spark = whence.spark_session("local[2]"); rows = []  # doctest: +SKIP
+    >>> db = whence.open(spark=spark); _ = db.execute("CREATE TABLE a (x INT)")  # doctest: +SKIP
+    >>> sink = db.changes_to("a", lambda df, epoch: rows.extend(df.collect()))  # doctest: +SKIP
+    >>> _ = db.insert("a", (7,)); rows[0].x, rows[0].whence_op, sink.delivered, sink.error  # doctest: +SKIP
+    (7, '+', 1, None)
+    >>> sink.stop(); db.close()  # doctest: +SKIP
+    """
 
     def __init__(self, coordinator: Any, view: str, writer: Writer, name: str) -> None:
         self.view, self.name = view, name

@@ -351,9 +351,26 @@ def _warn_of_others(source: AttachedStream, fields: Sequence[Any], schema: Schem
 
 
 class Running:
-    """The running streams: like Spark's StreamingQuery, over all sources. When one fails the others are stopped.
+    r"""The running streams (`Database.start`), like Spark's StreamingQuery, over all sources. When one fails, the
+    others are stopped. As a context manager it stops them at the end.
 
-    Methods have Spark's names; those in our own style are the same.
+    Methods have Spark's names. `is_active`, `last_progress`, `recent_progress`, `await_termination` and
+    `process_all_available` are the same.
+
+    >>> from pathlib import Path
+    >>> folder = Path("arriving").absolute(); folder.mkdir(); _ = (folder / "1.csv").write_text("1\n2\n")
+    >>> spark = whence.spark_session("local[2]")  # doctest: +SKIP
+    >>> db = whence.open(spark=spark); _ = db.execute("CREATE TABLE a (x INT)")  # doctest: +SKIP
+    >>> _ = db.attach("a", spark.readStream.schema("x INT").csv(str(folder)))  # doctest: +SKIP
+    >>> running = db.start(); running.processAllAvailable(); sorted(db["a"])  # doctest: +SKIP
+    [(1,), (2,)]
+    >>> running.isActive, running.exception(), running.awaitTermination(timeout=0.1)  # doctest: +SKIP
+    (True, None, False)
+    >>> running.recentProgress[0]["rows"], running.lastProgress["source"], sorted(running.status)[:2]  # doctest: +SKIP
+    (2, 'a', ['isDataAvailable', 'isTriggerActive'])
+    >>> running.stop(); running.isActive, running.status["message"]  # doctest: +SKIP
+    (False, 'stopped')
+    >>> db.close()  # doctest: +SKIP
     """
 
     def __init__(
@@ -419,7 +436,7 @@ class Running:
 
     @property
     def recentProgress(self) -> list[dict[str, Any]]:  # noqa: N802 - Spark's name
-        """The last epochs that streams brought: number, source, batch, rows, seconds, and what the coordinator adds."""
+        """The last epochs that streams brought: number, source, batch, rows, seconds, and counters."""
         return list(self._recent)
 
     @property
@@ -436,7 +453,7 @@ class Running:
         }
 
     def exception(self) -> WhenceError | None:
-        """Why it has stopped, if it was an error."""
+        """Return the error that stopped it, if there was one."""
         from whence.runtime.spark.session.errors import translate_error
 
         for flow in self._flows:
@@ -453,9 +470,8 @@ class Running:
     # -- waiting and ending ------------------------------------------------------------------------------------------
 
     def awaitTermination(self, timeout: float | None = None) -> bool | None:  # noqa: N802 - Spark's name
-        """Wait until all sources have ended, or one has failed: then its error is raised.
-
-        With a timeout in seconds, whether they have ended by then.
+        """Wait until all sources have ended, or one has failed: then raise its error. With a `timeout` in seconds,
+        return whether they have ended by then.
         """
         end = None if timeout is None else time.monotonic() + timeout
         while self.isActive and self.exception() is None:
@@ -472,7 +488,7 @@ class Running:
         return None if timeout is None else True
 
     def processAllAvailable(self) -> None:  # noqa: N802 - Spark's name
-        """Wait until everything that the sources have now is in."""
+        """Wait until everything that the sources have now is committed."""
         if self._trigger.get("availableNow"):
             self.awaitTermination()
             return
@@ -489,7 +505,7 @@ class Running:
             raise error
 
     def stop(self) -> None:
-        """Stop all sources; a batch that has begun is finished first, or if it is split its present epoch."""
+        """Stop all sources. A batch that has begun is finished first; of a batch that is split, its present epoch."""
         from whence.runtime.spark.session.errors import jvm_errors
 
         for flow in self._flows:

@@ -51,10 +51,15 @@ LAUNCH = {  # what Java must be told when it starts
 
 
 def session(master: str | None = None, *, app: str = "whence", conf: Mapping[str, str] | None = None) -> SparkSession:
-    """Start a session, or return the one that is running.
+    """Start a Spark session with settings that suit Whence, or return the one that is running.
 
-    `master` is as Spark has it. Without one, it is what spark-submit or spark-defaults.conf say, or else this machine
-    with all of its cores. `local[2]` becomes `local[2,4]`, so that a task that failed is tried again.
+    master  as Spark has it. Without one, it is what spark-submit or spark-defaults.conf say, or else this machine with
+            all of its cores. `local[2]` becomes `local[2,4]`, so that a task that failed is tried again
+    app     the name of the application
+    conf    more settings of Spark, which go before all others
+
+    >>> spark = whence.spark_session("local[2]")  # doctest: +SKIP
+    >>> db = whence.open("graph.db", spark=spark); db.close()  # doctest: +SKIP
     """
     try:
         from pyspark.sql import SparkSession
