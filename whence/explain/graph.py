@@ -36,12 +36,15 @@ Kind = Literal["base", "absence", "view", "inner"]
 @dataclass(frozen=True)
 class GraphRelation:
     """What nodes are rows of. The name of an inner one says what step it is, for people. `numbered`: of a stream, whose
-    rows have their tids as first column."""
+    rows have their tids as first column. `partial`: of an absence, only some columns of what must not be there;
+    `where`: the condition that the rows that must not be there fulfil."""
 
     name: str
     kind: Kind
     schema: Schema
     numbered: bool = False
+    partial: bool = False
+    where: str = ""
 
 
 @dataclass(frozen=True)
@@ -176,5 +179,9 @@ def _label(relation: GraphRelation, values: tuple[Any, ...]) -> str:
     name = relation.name
     if relation.numbered:
         name, values = f"{name}:{values[0]}", values[1:]
-    shown = ", ".join(["NULL" if v is None else str(v) for v in values])
-    return f"{'no ' if relation.kind == 'absence' else ''}{name}({shown})"
+    texts = ["NULL" if v is None else str(v) for v in values]
+    if relation.partial:
+        texts = [f"{n} = {text}" for n, text in zip(relation.schema.names, texts, strict=True)]
+    shown = f"({', '.join(texts)})" if texts or not relation.partial else ""
+    where = f" where {relation.where}" if relation.where else ""
+    return f"{'no ' if relation.kind == 'absence' else ''}{name}{shown}{where}"

@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from whence.model import types as t
 from whence.model.types import Column, Kind, Schema, Type
-from whence.plan.algebra.constructors import ONE_ROW, columns, distinct, project, relabel
+from whence.plan.algebra.constructors import ONE_ROW, columns, distinct, label, project, relabel
 from whence.plan.algebra.expressions import Expr, Lit
 from whence.plan.algebra.logical import Distinct, Node, Project, Ref, Scan, SetOp, Union, Values
 from whence.plan.algebra.program import Program
@@ -189,7 +189,8 @@ class QueryBinder:
         session = self.session
         if cte.plan is None or cte.bound_with != (session.provisional, session.schemas):
             names = [c.name.lower() for c in cte.tree.args["alias"].columns]
-            cte.plan = rename_columns(cte.binder.query(cte.tree.this, None), names, cte.tree)
+            plan = rename_columns(cte.binder.query(cte.tree.this, None), names, cte.tree)
+            cte.plan = label(plan, cte.tree.alias.lower())
             cte.bound_with = (session.provisional, dict(session.schemas))
         return cte.plan
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from whence.model.types import Schema
-from whence.plan.algebra.constructors import ONE_ROW, columns, join, project
+from whence.plan.algebra.constructors import ONE_ROW, columns, join, label, project
 from whence.plan.algebra.expressions import Call, Col, Expr, conjuncts
 from whence.plan.algebra.logical import JoinKind, Lateral, Node
 from whence.plan.algebra.program import STREAM_FUNCTIONS
@@ -104,6 +104,7 @@ class _From:
             plan = project(inner.node, [columns(inner.node)[i] for i in visible], names)
         elif isinstance(node, (exp.Query, exp.Values)):
             plan = self.binder.query(node, self.parent)
+            plan = label(plan, relation) if relation else plan
         elif isinstance(node, exp.Lateral):
             raise error("LATERAL is supported for table functions, not for subqueries; use a join", node)
         else:

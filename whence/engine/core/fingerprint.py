@@ -84,7 +84,7 @@ def _is_revised(part: object) -> bool:
 
 def _values(part: Any) -> list[Any]:
     """List the fields of a dataclass; one that was added later only if it is not as it was before."""
-    found = [(f, getattr(part, f.name)) for f in fields(part)]
+    found = [(f, getattr(part, f.name)) for f in fields(part) if f.compare]
     return [value for f, value in found if not (f.metadata.get("added") and value == f.default)]
 
 

@@ -241,10 +241,13 @@ class BodyMatcher:
                     if absence.null_safe
                     else f"losing rows of {name} could let more through, since they keep others away"
                 )
+            if (idle := self._idle(absence, values)).any():
+                kept.append(part.take(np.flatnonzero(idle)))
+                part, hit, values = part.take(np.flatnonzero(~idle)), hit[~idle], values[~idle]
             if not hit.all():
                 number, first = number_distinct(values := values[~hit, : len(cols) or None])
                 key = (node.node if isinstance(node, Given) else node, cols, absence.residual)
-                source = Absent(query, f"no {name}", key, schema, values[first])
+                source = Absent(query, f"no {name}", key, schema, values[first], node)
                 self._number[id(source)] = len(self.starts)
                 kept.append(part.take(np.flatnonzero(~hit)).and_also(source, number))
         self.found = kept
@@ -255,6 +258,15 @@ class BodyMatcher:
                 if absence.null_safe
                 else f"rows of {name}{forbidden} may appear when others are lost"
             )
+
+    def _idle(self, absence: Absence, values: Codes) -> Mask:
+        """Return for which matches an absence holds whatever rows there are: its condition is over their own values
+        alone, and not true."""
+        width = len(absence.node.schema)
+        if absence.keys or absence.residual is None or min(columns_of(absence.residual), default=0) < width:
+            return np.zeros(len(values), bool)
+        idle: Mask = self.query.value(shift(absence.residual, -width), values) != 1
+        return idle
 
     def _named(self, exprs: tuple[Expr, ...]) -> tuple[Column, ...]:
         own = [c for s in self.body.sources for c in s.schema.columns]

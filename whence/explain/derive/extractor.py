@@ -22,7 +22,7 @@ from whence.explain.derive.graph_builder import LIMIT, GraphBuilder, GraphRows
 from whence.explain.derive.parts import Wanted
 from whence.explain.derive.plan_evaluator import PlanEvaluator, is_monotone
 from whence.explain.derive.stream_tables import StreamTables
-from whence.explain.graph import Derivations, Ints
+from whence.explain.graph import Derivations, Ints, Kind
 from whence.model.codes import Codes, Dictionary
 from whence.plan.algebra.constructors import names_read
 from whence.plan.algebra.logical import Node, Ref, Scan, walk
@@ -132,7 +132,7 @@ class Extractor:
         if found is None:
             fixpoint = self._fixpoints.get(name)
             node = dict(fixpoint.program.after)[name] if fixpoint is not None else self.planned.views[name].query
-            found = self._plans[name] = self.streams.as_tables(_optimized(node))
+            found = self._plans[name] = self.streams.as_tables(_optimized(node, tuple(n.label for n in walk(node))))
         return found
 
     def relation(self, name: str) -> GraphRows:
@@ -218,7 +218,9 @@ class Extractor:
         name = self._named.get((id(fixpoint), number), relation.name)
         users = name in self.program.views and not self.program.views[name].hidden
         name = name if users else self._inner_name(relation)
-        return self.builder.relation((id(fixpoint), number), name, "view" if users else "inner", relation.schema)
+        computed = not users and "$computed" in relation.name
+        kind: Kind = "view" if users else "inner"
+        return self.builder.relation((id(fixpoint), number), name, kind, relation.schema, plain=computed)
 
     def _inner_name(self, relation: RuleRelation) -> str:
         if relation.kind == "best" and "$rank" in relation.view:
@@ -391,8 +393,8 @@ def order_atoms(rule: Rule, late: Collection[int]) -> list[int]:
 
 
 @lru_cache(maxsize=256)
-def _optimized(node: Node) -> Node:
-    """Return the optimized plan of a view, which many questions are about."""
+def _optimized(node: Node, labels: tuple[str, ...]) -> Node:
+    """Return the optimized plan of a view, which many questions are about. Equal plans may have other `labels`."""
     return optimize(node)
 
 

@@ -64,12 +64,21 @@ class GraphBuilder:
 
     # -- nodes -------------------------------------------------------------------------------------------------------
 
-    def relation(self, key: Hashable, name: str, kind: Kind, schema: Schema, plain: bool = False) -> GraphRows:
+    def relation(
+        self,
+        key: Hashable,
+        name: str,
+        kind: Kind,
+        schema: Schema,
+        plain: bool = False,
+        partial: bool = False,
+        where: str = "",
+    ) -> GraphRows:
         """Return the relation known by a key, made on first sight."""
         number = self._numbers.get(key)
         if number is None:
             number = self._numbers[key] = len(self.relations)
-            self.relations.append(GraphRelation(name, kind, schema))
+            self.relations.append(GraphRelation(name, kind, schema, partial=partial, where=where))
             self.plain.append(plain)
             self.rows.append(GraphRows(number, len(schema)))
         return self.rows[number]

@@ -10,7 +10,7 @@ that is asked for has the value in it: then only that very value counts.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -43,7 +43,7 @@ def evaluate_groups(query: PlanEvaluator, node: Aggregate, wanted: Wanted) -> li
             query.doubt("a group that has another value now may come to this one when rows are lost")
         elif len(rows) and (not known >= set(range(keys, len(node.schema))) or is_ambiguous(wanted, range(keys))):
             query.doubt("a group may get another value when rows are lost, and still lead to the same row")
-    source = Groups(query, _name(elements), node.schema, kept.rows, node, kept.rows, elements)
+    source = Groups(query, _name(node, elements), node.schema, kept.rows, node, kept.rows, elements)
     return [Part(kept.rows, kept.weight, [(source, np.arange(len(kept.rows)))])]
 
 
@@ -92,7 +92,7 @@ def evaluate_tested(query: PlanEvaluator, node: Node, wanted: Wanted) -> list[Pa
     if not passing.all():
         query.doubt("a group that is passed over now may come to count when rows are lost")
     rows, made = rows[passing], made[passing]
-    source = TestedGroups(query, _name(elements), node.schema, made, inner, rows, elements, test, out)
+    source = TestedGroups(query, _name(inner, elements), node.schema, made, inner, rows, elements, test, out)
     return [Part(made, np.ones(len(made), np.int64), [(source, np.arange(len(made)))])]
 
 
@@ -101,7 +101,7 @@ def _with_only(node: Aggregate, used: set[int]) -> tuple[Aggregate, dict[int, in
     kept = [c for c in range(len(node.schema)) if c < len(node.keys) or c in used]
     schema = Schema(tuple(node.schema.columns[c] for c in kept))
     aggs = tuple(node.aggs[c - len(node.keys)] for c in kept if c >= len(node.keys))
-    return Aggregate(schema, node.input, node.keys, aggs), {c: i for i, c in enumerate(kept)}
+    return replace(node, schema=schema, aggs=aggs), {c: i for i, c in enumerate(kept)}
 
 
 def _moved(expr: Expr, place: dict[int, int]) -> Expr:
@@ -118,7 +118,9 @@ def _over(wanted: Wanted, out: list[Expr], keys: int) -> Wanted:
     return tuple(found)
 
 
-def _name(elements: list[Part]) -> str:
+def _name(node: Aggregate, elements: list[Part]) -> str:
+    if node.label:
+        return node.label
     names = dict.fromkeys(s.name for p in elements for s, _ in p.refs)
     return f"group of {', '.join(names)}" if names else "group"
 
@@ -131,6 +133,11 @@ class Groups(MadeRows):
     values: Codes
     elements: list[Part]
     chooses: ClassVar[bool] = True  # any row of the best value suffices
+
+    @property
+    def of(self) -> str:
+        """Return what it groups, for the names of rows in between."""
+        return self.name.removeprefix("group of ")
 
     def _derive(self, fresh: Codes) -> None:
         node, rows = self.node, self.values[fresh]
@@ -241,7 +248,7 @@ class Groups(MadeRows):
         """Add a group whose aggregates are those of no rows at all: it also needs some row to be there."""
         builder = self.query.owner.builder
         relation = builder.relation(("tallied", id(self)), self.name, "inner", self.node.schema)
-        some = builder.relation(("some", id(self)), f"some {self.name[9:]}", "inner", self.node.schema)
+        some = builder.relation(("some", id(self)), f"some {self.of}", "inner", self.node.schema)
         (tallied,), (exists,) = builder.append(relation, row).tolist(), builder.append(some, row).tolist()
         builder.tally(tallied, step, body, tally)
         ways = np.full(len(body), exists, np.int32)
@@ -257,9 +264,9 @@ class Groups(MadeRows):
             if len(self.elements) == 1 and len(number_distinct(both)[1]) == len(both):
                 return nodes
         builder = self.query.owner.builder
-        relation = builder.relation(("element", id(self)), f"rows of {self.name[9:]}", "inner", self.node.input.schema)
+        relation = builder.relation(("element", id(self)), f"rows of {self.of}", "inner", self.node.input.schema)
         nodes = builder.append(relation, part.rows)
-        self.query.derive(nodes, part, f"rows of {self.name[9:]}")
+        self.query.derive(nodes, part, f"rows of {self.of}")
         return nodes
 
 

@@ -39,11 +39,12 @@ from whence.explain.derive.parts import (
     restrict_wanted,
 )
 from whence.explain.derive.sources import Between, Given, StoredRows
+from whence.explain.derive.sql_text import write_expr
 from whence.explain.graph import Ints
 from whence.model.codes import Codes, Dictionary
 from whence.model.types import Schema
 from whence.plan.algebra.constructors import names_read
-from whence.plan.algebra.expressions import Col, Expr, Lit, may_fail
+from whence.plan.algebra.expressions import Col, Expr, Lit, conjuncts, may_fail
 from whence.plan.algebra.expressions import walk as walk_expr
 from whence.plan.algebra.logical import (
     Aggregate,
@@ -120,7 +121,7 @@ class PlanEvaluator:
                 return keep_wanted(node.parts, wanted)
             case Distinct() | SetOp(all=False) if bag:
                 inner = self.parts(node if isinstance(node, SetOp) else node.input, wanted)
-                name = "distinct rows" if isinstance(node, Distinct) else f"{node.kind} rows"
+                name = node.label or ("distinct rows" if isinstance(node, Distinct) else f"{node.kind} rows")
                 return [self.once(inner, node.schema, name)] if inner else []
             case SetOp(all=True):
                 return self._set_operation(node, wanted, bag)
@@ -292,7 +293,7 @@ class PlanEvaluator:
             self.doubt("how much a LIMIT lets through depends on all other rows")
         everything = tuple(range(len(node.schema)))
         inner = self.parts(node.input, (*wanted, (everything, head.rows)))
-        return [self.once(inner, node.schema, "first rows", head)] if bag and inner else inner
+        return [self.once(inner, node.schema, node.label or "first rows", head)] if bag and inner else inner
 
     # -- two inputs --------------------------------------------------------------------------------------------------
 
@@ -354,11 +355,34 @@ class PlanEvaluator:
         found = self.parts(SetOp(node.schema, *sides, node.kind), wanted)
         if bag:
             self.doubt(f"how many copies {node.kind.upper()} ALL leaves depends on both sides")
-        return [self.once(found, node.schema, f"{node.kind} rows", result)] if bag and found else found
+        return [self.once(found, node.schema, node.label or f"{node.kind} rows", result)] if bag and found else found
+
+    def source_of(self, node: Node) -> Node:
+        """Return what a query selects its rows from, or itself."""
+        while (below := _selected_from(node)) is not None:
+            node = below
+        return node
 
     def name_of(self, node: Node) -> str:
-        """Return the name of the first table or view that a query reads."""
-        return self.owner.name_of(next(iter(names_read(node)), "values"))
+        """Return what people know the rows of a query by: a table, a view, the name of a CTE or an alias, or else what
+        it reads."""
+        at = self.source_of(node)
+        if at.label or isinstance(at, (Scan, Ref)):
+            return at.label or self.owner.name_of(*at.names)
+        return " joined with ".join(map(self.owner.name_of, names_read(node))) or "values"
+
+    def condition_of(self, node: Node) -> str:
+        """Return the conditions under which a query selects rows of its source, in SQL."""
+        texts = []
+        while (below := _selected_from(node)) is not None:
+            names = node.schema.names
+            match node:
+                case Select():
+                    texts += [write_expr(term, lambda c: names[c]) for term in conjuncts(node.predicate)]  # noqa: B023
+                case Join(kind="semi" | "anti"):
+                    texts.append(f"{self.name_of(node.right)} has {'no' if node.kind == 'anti' else 'a'} match")
+            node = below
+        return " AND ".join(texts)
 
     def run(self, node: Node, inputs: list[list[Part]]) -> Batch:
         """Run a node over given rows, by the engine's own operator."""
@@ -388,6 +412,14 @@ def is_monotone(node: Node) -> bool:
         case SetOp(kind="intersect"):
             return True
     return not any(map(node.refuses_recursion, range(len(node.inputs))))
+
+
+def _selected_from(node: Node) -> Node | None:
+    """Return the query whose rows, or some columns of them, these are; None where rows are made, or have a name."""
+    if node.label:
+        return None
+    selects = isinstance(node, (Select, Project, Distinct, Given))
+    return node.inputs[0] if selects or (isinstance(node, Join) and node.kind in ("semi", "anti", "mark")) else None
 
 
 def _may_fail(node: Node) -> bool:

@@ -54,18 +54,24 @@ class StoredRows:
 
 @dataclass
 class Absent:
-    """Rows that are not there: one relation of the graph for each `key`."""
+    """Rows that are not there: one relation of the graph for each `key`. `schema` may have only some of the columns of
+    `node`, the query that has no such rows."""
 
     query: PlanEvaluator
     name: str
     key: object
     schema: Schema
     rows: Codes
+    node: Node
 
     def nodes(self, places: Codes) -> Ints:
         """Return the nodes of absences, which are leaves."""
         builder = self.query.owner.builder
-        relation = builder.relation(("absent", self.key), self.name[3:], "absence", self.schema)
+        source = self.query.source_of(self.node)
+        partial, where = len(self.schema) < len(source.schema), self.query.condition_of(self.node)
+        relation = builder.relation(
+            ("absent", self.key), self.name[3:], "absence", self.schema, partial=partial, where=where
+        )
         return builder.intern(relation, self.rows[places])[0]
 
 

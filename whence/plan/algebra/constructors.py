@@ -56,6 +56,16 @@ def relabel(node: Node, schema: Schema) -> Node:
     return replace(node, schema=schema)
 
 
+def label(node: Node, name: str) -> Node:
+    """Return a plan whose rows are known by a name: the node that makes them and the projections and conditions over
+    it. Tables, views and what has a label keep their own."""
+    if isinstance(node, (Scan, Ref, Stream)) or node.label:
+        return node
+    if isinstance(node, (Project, Select, Distinct)):
+        node = replace(node, input=label(node.input, name))
+    return replace(node, label=name)
+
+
 def names_read(node: Node) -> list[str]:
     """Return the tables and views that a plan reads, each once."""
     found = (n.table if isinstance(n, Scan) else n.view for n in walk(node) if isinstance(n, (Scan, Ref)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 from whence.plan.algebra.constructors import columns, relabel, select
 from whence.plan.algebra.expressions import Col, Expr, Lit, substitute, walk
@@ -32,7 +33,7 @@ def _merge(node: Node) -> Node:
 
 def _composed(node: Project, below: Project) -> Project:
     exprs = tuple(substitute(e, lambda c: _retyped(below.exprs[c.index], c)) for e in node.exprs)
-    return Project(node.schema, below.input, exprs)
+    return replace(node, input=below.input, exprs=exprs)
 
 
 def _retyped(expr: Expr, like: Col) -> Expr:

@@ -31,10 +31,10 @@ def _prune(node: Node, needed: set[int]) -> tuple[Node, Kept]:
             exprs = [node.exprs[i] for i in keep]
             below, kept = _prune(node.input, _read(exprs))
             schema = Schema(tuple(node.schema.columns[i] for i in keep))
-            return Project(schema, below, tuple(_moved(e, kept) for e in exprs)), keep
+            return replace(node, schema=schema, input=below, exprs=tuple(_moved(e, kept) for e in exprs)), keep
         case Select():
             below, kept = _prune(node.input, needed | columns_of(node.predicate))
-            return Select(below.schema, below, _moved(node.predicate, kept)), kept
+            return replace(node, schema=below.schema, input=below, predicate=_moved(node.predicate, kept)), kept
         case Join():
             return _join(node, needed)
         case Aggregate():
@@ -42,7 +42,8 @@ def _prune(node: Node, needed: set[int]) -> tuple[Node, Kept]:
         case Union():
             keep = sorted(needed)
             branches = tuple(_exactly(branch, keep) for branch in node.branches)
-            return Union(Schema(tuple(node.schema.columns[i] for i in keep)), branches), keep
+            schema = Schema(tuple(node.schema.columns[i] for i in keep))
+            return replace(node, schema=schema, branches=branches), keep
         case Lateral():
             return _lateral(node, needed)
     inputs = [_exactly(child, range(len(child.schema))) for child in node.inputs]
@@ -88,7 +89,8 @@ def _join(node: Join, needed: set[int]) -> tuple[Node, Kept]:
     keys = tuple((left_wanted.index(a), right_wanted.index(b)) for a, b in node.keys)
     both = left_wanted + [width + i for i in right_wanted]
     moved = _moved(residual, both) if residual is not None else None
-    joined = Join(join_schema(left, right, node.kind), left, right, node.kind, keys, moved)
+    schema = join_schema(left, right, node.kind)
+    joined = replace(node, schema=schema, left=left, right=right, keys=keys, residual=moved)
     if node.kind == "mark":
         return joined, [*left_wanted, width]
     return joined, left_wanted if node.kind in ("semi", "anti") else both
@@ -103,7 +105,8 @@ def _aggregate(node: Aggregate, needed: set[int]) -> tuple[Node, Kept]:
     moved = tuple(replace(a, column=None if a.column is None else wanted.index(a.column)) for a in aggs)
     keep = [*range(lead), *(lead + i for i in used)]
     schema = Schema(tuple(node.schema.columns[i] for i in keep))
-    return Aggregate(schema, below, tuple(wanted.index(k) for k in node.keys), moved), keep
+    keys = tuple(wanted.index(k) for k in node.keys)
+    return replace(node, schema=schema, input=below, keys=keys, aggs=moved), keep
 
 
 def _lateral(node: Lateral, needed: set[int]) -> tuple[Node, Kept]:

@@ -155,7 +155,8 @@ def _keyed(node: Join, left: Node, right: Node, on: list[Expr]) -> Node:
     left = project(left, [*columns(left), *extra_left]) if extra_left else left
     right = project(right, [*columns(right), *extra_right]) if extra_right else right
     rest = [substitute(t, lambda c: Col(c.type, c.index + more if c.index >= width else c.index)) for t in rest]
-    joined = Join(join_schema(left, right, node.kind), left, right, node.kind, tuple(keys), conjunction(rest))
+    schema = join_schema(left, right, node.kind)
+    joined = replace(node, schema=schema, left=left, right=right, keys=tuple(keys), residual=conjunction(rest))
     kept = [*range(width)]
     if node.kind == "mark":
         kept.append(width + more)

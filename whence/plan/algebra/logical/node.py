@@ -20,7 +20,7 @@ compare by value.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from whence.model.types import Schema
@@ -36,9 +36,11 @@ Columns = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Node:
-    """A relational expression with a known schema."""
+    """A relational expression with a known schema. `label` is what the author of the query calls its rows (the name of
+    a CTE, an alias), for people: it says nothing about what is computed."""
 
     schema: Schema
+    label: str = field(default="", kw_only=True, compare=False)
 
     passes: ClassVar[bool] = False  # makes its rows of single rows below: uses of its columns are uses of theirs
 
@@ -62,7 +64,7 @@ class Node:
 
     def shape(self) -> object:
         """Return what distinguishes it from others over the same inputs; it is hashed into stored images."""
-        own = (getattr(self, f.name) for f in fields(self) if f.name != "schema")
+        own = (getattr(self, f.name) for f in fields(self) if f.compare and f.name != "schema")
         under = self.inputs
         return (type(self).__name__, self.schema.types, *(v for v in own if v != under and not isinstance(v, Node)))
 
