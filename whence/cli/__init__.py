@@ -7,6 +7,7 @@
 | `questions` | `why`, `trace`, `what-if`, `critical`, `resilience`, `contribution`, `reliability` |
 | `console` | shared output, errors, progress bars |
 | `row_arguments` | rows typed as arguments |
+| `variables` | values for parameters of SQL, typed as options or in the shell |
 | `database_options` | the options that choose a database |
 | `file_epochs` | the files that `whence run` takes in, as epochs |
 | `change_printer` | the changes of each epoch, printed |

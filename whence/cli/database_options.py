@@ -66,6 +66,15 @@ Missing = Annotated[
     MissingColumns,
     typer.Option("--missing", help="What a column is that inserted rows do not have: an error, or NULL."),
 ]
+Params = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--param",
+        "-p",
+        metavar="NAME=VALUE",
+        help="A value for :NAME in the SQL: a literal as in SQL, else text. May be given again.",
+    ),
+]
 OnSpark = Annotated[
     bool,
     typer.Option("--spark", help="Run on Spark: where --master says, or on this machine with all of its cores."),
@@ -191,7 +200,7 @@ def declare(db: whence.Database, program: Path) -> None:
     """
     text = text_of(program)
     with Bar(f"running {program}") as bar:
-        db.execute(_without(text, {_normalize_space(sql) for sql in db.statements}), bar)
+        db.execute(_without(text, {_normalize_space(sql) for sql in db.statements}), progress=bar)
 
 
 def _without(text: str, there: set[str]) -> str:

@@ -23,6 +23,7 @@ from whence.cli.database_options import (
     Missing,
     MissingColumns,
     OnSpark,
+    Params,
     Partitions,
     ReadOnly,
     Retain,
@@ -169,6 +170,7 @@ def sql(
     command: Annotated[
         str | None, typer.Option("--command", "-c", help="Run this SQL, print its results and exit.")
     ] = None,
+    param: Params = None,
     format: Annotated[Format, typer.Option("--format", help="Output format.")] = Format.table,
     db: Db = None,
     read_only: ReadOnly = False,
@@ -189,6 +191,8 @@ def sql(
 
         whence sql examples/network.sql -c "SELECT * FROM cheapest WHERE src = 'A'"
 
+        whence sql examples/network.sql -p src=A -c "SELECT * FROM cheapest WHERE src = :src"
+
         echo "SELECT 1 + 1 AS two" | whence sql --format jsonl
 
         whence sql --db mydb
@@ -198,16 +202,18 @@ def sql(
         whence sql --db mydb --spark
     """
     from whence.cli import shell
+    from whence.cli.variables import read_params
 
+    params = read_params(param)
     with Choice(db, read_only, durability, retain, functions, spark, master, partitions).opened() as database:
         if program is not None:
             declare(database, program)
         if command is not None:
-            shell.run_script(database, command, out, format.value)
+            shell.run_script(database, command, out, format.value, params)
         elif sys.stdin.isatty():
-            shell.interact(database, out, err, format.value)
+            shell.interact(database, out, err, format.value, params)
         else:
-            shell.run_script(database, sys.stdin.read(), out, format.value)
+            shell.run_script(database, sys.stdin.read(), out, format.value, params)
 
 
 @reported

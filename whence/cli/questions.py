@@ -18,7 +18,7 @@ from rich.text import Text
 
 import whence
 from whence.cli.console import Bar, err, out, reported
-from whence.cli.database_options import Functions, Missing, MissingColumns, declare, find_functions
+from whence.cli.database_options import Functions, Missing, MissingColumns, Params, declare, find_functions
 from whence.cli.row_arguments import row_of, tables_of
 from whence.model.paths import local_path
 
@@ -130,6 +130,7 @@ def what_if(
         typer.Option("--delete", "-d", metavar="TABLE:ROW", help="A row to suppose deleted. May be given again."),
     ] = None,
     sql: Annotated[str, typer.Option("--sql", help="INSERT, DELETE and UPDATE statements to suppose first.")] = "",
+    param: Params = None,
     view: Annotated[list[str] | None, typer.Option("--view", help="Show only these views (default: all).")] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Fail if a row to --delete is not there.")] = False,
     missing: Missing = MissingColumns.error,
@@ -157,14 +158,21 @@ def what_if(
         whence what-if mydb --insert link:@new-links.csv --view reachable
 
         whence what-if mydb --sql "DELETE FROM link WHERE src = 'A'" --json
+
+        whence what-if mydb --sql "DELETE FROM link WHERE src = :src" -p src=A
     """
+    from whence.cli.variables import read_params
+
     if not (insert or delete or sql.strip()):
         raise typer.BadParameter("nothing is supposed: give --insert, --delete or --sql")
+    params = read_params(param)
     with _opened(database, functions, at) as db:
         gone, new = tables_of(db, "--delete", delete), tables_of(db, "--insert", insert)
         found = _answered(
             "supposing",
-            lambda: db.what_if(sql, insert=new, delete=gone, views=view or None, strict=strict, missing=missing.value),
+            lambda: db.what_if(
+                sql, params, insert=new, delete=gone, views=view or None, strict=strict, missing=missing.value
+            ),
         )
     if as_json:
         _print_json(found.to_dict())

@@ -8,7 +8,7 @@ import functools
 import shlex
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.syntax import Syntax
 from rich.text import Text
 
+from whence.cli.variables import set_variable, unset_variable, used_params
 from whence.connect.files import json_line
 from whence.model.errors import WhenceError
 from whence.runtime.reading.handles import Result
@@ -28,14 +29,15 @@ HELP = r"""Statements end with a semicolon and may span lines.
   \d          tables and views      \d NAME    columns of one
   \e NAME     EXPLAIN a view        \i FILE    run a script
   \q          leave                 \?         this
+  \set NAME VALUE                   a variable, for :NAME in SQL; \set shows all, \unset NAME forgets one
   \why VIEW COLUMN=VALUE …          why a row is in a view, or why not
   \trace STREAM tid=N               which results a row of a stream reached
   \what-if STATEMENTS               what INSERT, DELETE or UPDATE would change"""
 
 
-def run_script(db: Database, text: str, out: Console, format: str) -> None:
+def run_script(db: Database, text: str, out: Console, format: str, params: Mapping[str, Any] | None = None) -> None:
     """Run statements and print the result of each."""
-    for result in db.script(text):
+    for result in db.script(text, params):
         print_result(result, out, format)
 
 
@@ -56,8 +58,9 @@ def print_result(result: Result, out: Console, format: str = "table") -> None:
         out.print(result.as_grid(1000))
 
 
-def interact(db: Database, out: Console, err: Console, format: str) -> None:
-    """Read, run, print, until \\q or the end of input."""
+def interact(db: Database, out: Console, err: Console, format: str, variables: Mapping[str, Any] | None = None) -> None:
+    """Read, run, print, until \\q or the end of input. Scripts may use the variables as parameters."""
+    known = dict(variables or {})
     _history()
     out.print(Text("Whence. \\? for help, \\q to leave.", style="dim"))
     pending = ""
@@ -74,12 +77,12 @@ def interact(db: Database, out: Console, err: Console, format: str) -> None:
         if not pending and line.strip().startswith("\\"):
             if line.strip() == "\\q":
                 return
-            _guarded(db, out, err, functools.partial(_meta, db, line.strip(), out, format))
+            _guarded(db, out, err, functools.partial(_meta, db, line.strip(), out, format, known))
             continue
         pending += line + "\n"
         if complete(pending):
             text, pending = pending, ""
-            _guarded(db, out, err, functools.partial(run_script, db, text, out, format))
+            _guarded(db, out, err, functools.partial(_run_with, db, text, out, format, known))
         elif not pending.strip():
             pending = ""
 
@@ -123,7 +126,12 @@ def _guarded(db: Database, out: Console, err: Console, action: Callable[[], None
         err.print(Text("interrupted; nothing was changed by this statement", style="yellow"))
 
 
-def _meta(db: Database, line: str, out: Console, format: str) -> None:
+def _run_with(db: Database, text: str, out: Console, format: str, variables: Mapping[str, Any]) -> None:
+    """Run a script with those of the variables that it uses."""
+    run_script(db, text, out, format, used_params(text, variables))
+
+
+def _meta(db: Database, line: str, out: Console, format: str, variables: dict[str, Any]) -> None:
     word, _, rest = line.partition(" ")
     name = rest.strip().rstrip(";")
     if word == "\\d" and name:
@@ -135,7 +143,7 @@ def _meta(db: Database, line: str, out: Console, format: str) -> None:
         out.print(Text(db.explain(name)), soft_wrap=True)
     elif word == "\\i" and name:
         try:
-            run_script(db, Path(name).read_text(encoding="utf-8"), out, format)
+            _run_with(db, Path(name).read_text(encoding="utf-8"), out, format, variables)
         except (OSError, UnicodeDecodeError) as error:
             raise WhenceError(f"{name}: cannot be read: {error}") from None
     elif word == "\\why" and name:
@@ -143,7 +151,11 @@ def _meta(db: Database, line: str, out: Console, format: str) -> None:
     elif word == "\\trace" and name:
         _trace(db, rest.strip().rstrip(";"), out)
     elif word == "\\what-if" and name:
-        out.print(db.what_if(rest), soft_wrap=True)
+        out.print(db.what_if(rest, used_params(rest, variables)), soft_wrap=True)
+    elif word == "\\set":
+        out.print(set_variable(variables, rest))
+    elif word == "\\unset":
+        unset_variable(variables, name)
     else:
         out.print(Text(HELP))
 

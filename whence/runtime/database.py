@@ -44,6 +44,7 @@ from whence.runtime.writing import row_selection as writing
 from whence.runtime.writing import watermarks
 from whence.runtime.writing.tables import Early, early_choice
 from whence.sql import statements as st
+from whence.sql.parameters import Params, bind_parameters
 from whence.sql.parse import parse_one
 from whence.state.disk import Disk
 from whence.state.log import Durability
@@ -142,29 +143,38 @@ class Database:
 
     # -- SQL ---------------------------------------------------------------------------------------------------------
 
-    def execute(self, sql: str, progress: Progress | None = None) -> Result:
-        """Run a script; return its last result. `progress(view, done, total)` reports views being filled."""
+    def execute(self, sql: str, params: Params | None = None, *, progress: Progress | None = None) -> Result:
+        """Run a script; return its last result. `progress(view, done, total)` reports views being filled.
+
+        params  values for `?` or `$1` in a list or tuple, counted through the script; for `:name` or `$name` in a dict.
+                A value is what the literal of it would be, a list of values is for IN. CREATE takes no parameters
+
+        >>> db = whence.open(); _ = db.execute("CREATE TABLE a (x INT, name TEXT)")
+        >>> db.execute("INSERT INTO a VALUES (?, ?), (?, ?)", [1, "it's", 2, None]).count
+        2
+        """
         result = Result(message="nothing to do")
-        for result in self.script(sql, progress):  # noqa: B007 - the last one counts
+        for result in self.script(sql, params, progress=progress):  # noqa: B007 - the last one counts
             pass
         return result
 
-    def script(self, sql: str, progress: Progress | None = None) -> Iterator[Result]:
-        """Run a script statement by statement, as the caller iterates over the results.
+    def script(self, sql: str, params: Params | None = None, *, progress: Progress | None = None) -> Iterator[Result]:
+        """Run a script statement by statement, as the caller iterates over the results; `params` as in `execute`.
 
         >>> db = whence.open()
         >>> [result.message for result in db.script("CREATE TABLE a (x INT); DROP TABLE a")]
         ['table a created', 'dropped a']
         """
-        return statements.execute(self._now, sql, progress)
+        return statements.execute(self._now, sql, params, progress)
 
-    def query(self, sql: str) -> Result:
-        """Answer a SELECT over tables and views as of the last committed epoch.
+    def query(self, sql: str, params: Params | None = None) -> Result:
+        """Answer a SELECT over tables and views as of the last committed epoch; `params` as in `execute`.
 
-        >>> whence.open().query("SELECT 1 + 1 AS two").rows
-        [(2,)]
+        >>> db = whence.open()
+        >>> db.query("SELECT 1 + ? AS two", [1]).rows, db.query("SELECT :x || 's' AS y", {"x": "it'"}).rows
+        ([(2,)], [("it's",)])
         """
-        statement = parse_one(sql)
+        [statement] = bind_parameters([parse_one(sql)], params)
         if not isinstance(statement, st.Query):
             raise SqlError("query takes a SELECT; use execute for other statements", line=1, column=1)
         return Result(self._now.reader.query(statement.query))
@@ -246,6 +256,7 @@ class Database:
         *,
         key: Any = None,
         where: Mapping[str, Any] | str | None = None,
+        params: Params | None = None,
         early: Early | None = None,
     ) -> int:
         """Delete rows; return how many were there.
@@ -254,6 +265,7 @@ class Database:
                 of the columns is a condition: it deletes all rows that have these values
         key     in place of data, a primary key, or a list of them; a key of several columns is a tuple
         where   in place of data, a condition: columns and their values (None is IS NULL, a list is IN), or SQL
+        params  values for the parameters of a condition in SQL, as in `execute`
         early   a row, a key or a condition that finds nothing: "ignore" skips it (default); "error" raises a
                 MissingRowError, and nothing is deleted; "hold" makes the table owe the row, so that the deletion
                 cancels the next insertion of an equal row (see `owed`); it is for whole rows only
@@ -266,6 +278,8 @@ class Database:
         >>> _ = db.insert("a", [(1, "old"), (2, "old"), (3, "new"), (4, "new")])
         >>> db.delete("a", key=1), db.delete("a", key=[2, 7]), db.delete("a", where={"id": 3}), db["a"].rows
         (1, 1, 1, [(4, 'new')])
+        >>> db.delete("a", where="id > ? AND x = ?", params=[3, "old"])
+        0
         >>> db.delete("a", (7, "x"), early="hold"), db.owed("a").rows
         (0, [(7, 'x')])
         >>> db.insert("a", (7, "x")), db["a"].rows, db.owed("a").rows
@@ -276,7 +290,8 @@ class Database:
         coordinator, name, chosen = self._coordinator, _name(table), early_choice(early, strict)
         if data is None:
             with coordinator.transaction() as writes:
-                return writing.delete_where(writes.table(name), where, key, coordinator, chosen)
+                return writing.delete_where(writes.table(name), where, key, coordinator, chosen, params)
+        writing.refuse_params(params)
         by_jobs = chosen != "error"
         if by_jobs and self._by_jobs(data) and frames.has_all_columns(data, coordinator.table_of(name)):
             return frames.write(coordinator, name, data, sign=-1, early=chosen)
@@ -327,11 +342,13 @@ class Database:
         where: Mapping[str, Any] | str | None = None,
         *,
         key: Any = None,
+        params: Params | None = None,
     ) -> int:
         """Set columns in the rows that match; return how many did.
 
-        where  columns and their values (None is IS NULL, a list is IN), or SQL; without it and `key`, every row
-        key    in place of where, a primary key, or a list of them
+        where   columns and their values (None is IS NULL, a list is IN), or SQL; without it and `key`, every row
+        key     in place of where, a primary key, or a list of them
+        params  values for the parameters of a condition in SQL, as in `execute`
 
         >>> db = whence.open(); _ = db.execute("CREATE TABLE a (id INT PRIMARY KEY, x TEXT)")
         >>> _ = db.insert("a", (1, "old"))
@@ -340,7 +357,7 @@ class Database:
         """
         coordinator, name = self._coordinator, _name(table)
         with coordinator.transaction() as writes:
-            return writing.update(writes.table(name), values, where, coordinator, key)
+            return writing.update(writes.table(name), values, where, coordinator, key, params)
 
     def _insert_what_fits(self, name: str, data: Any, on_error: OnError, missing: Missing) -> int:
         coordinator = self._coordinator
@@ -414,6 +431,7 @@ class Database:
     def what_if(
         self,
         sql: str = "",
+        params: Params | None = None,
         *,
         insert: Mapping[str, Any] | None = None,
         delete: Mapping[str, Any] | None = None,
@@ -425,6 +443,7 @@ class Database:
         """Return what one epoch of these writes would change, exactly, in the tables and in every view (or those of
         `views`). Change nothing.
 
+        params  values for the parameters of `sql`, as in `execute`; those by name are for conditions in SQL, too
         sql     a script of INSERT, DELETE and UPDATE; then come the others, in this order:
         delete  per table, the rows to delete, whole or by some of their columns as in `delete`, or a condition in SQL;
                 missing rows are skipped, or under `strict` an error
@@ -440,7 +459,7 @@ class Database:
         >>> db.what_if(delete={"a": [(2,)]})["b"].inserted, db["b"].rows
         ([(1,)], [(3,)])
         """
-        writes = supposing.Writes(sql, insert, delete, update, strict, missing)
+        writes = supposing.Writes(sql, params, insert, delete, update, strict, missing)
         return supposing.suppose(self._now, writes, self._codes, self._parts, views)
 
     # -- what lasts --------------------------------------------------------------------------------------------------

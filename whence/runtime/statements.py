@@ -25,6 +25,7 @@ from whence.runtime.writing.stream_writes import StreamWriteSet
 from whence.runtime.writing.transaction import Transaction
 from whence.sql import statements as st
 from whence.sql.bind import bind_assignments, bind_insert, bind_predicate
+from whence.sql.parameters import Params, bind_parameters
 from whence.sql.parse import parse
 
 if TYPE_CHECKING:
@@ -35,9 +36,11 @@ Write = Callable[[Transaction], int]
 _DONE = {st.Insert: "inserted", st.Delete: "deleted", st.Update: "updated"}
 
 
-def execute(coordinator: Coordinator, sql: str, progress: Progress | None = None) -> Iterator[Result]:
+def execute(
+    coordinator: Coordinator, sql: str, params: Params | None = None, progress: Progress | None = None
+) -> Iterator[Result]:
     """Carry out a script; yields the result of each statement when it is done (of each group of CREATE VIEWs)."""
-    for group in _together(parse(sql)):
+    for group in _together(bind_parameters(parse(sql), params)):
         yield _run(coordinator, group, progress)
 
 
@@ -106,9 +109,9 @@ def _lines(column: str, text: str) -> Result:
     return Result(pa.table({column: text.splitlines()}), message=text)
 
 
-def writes_of(coordinator: Coordinator, sql: str) -> list[Write]:
+def writes_of(coordinator: Coordinator, sql: str, params: Params | None = None) -> list[Write]:
     """The INSERT, DELETE and UPDATE statements of a script, each as what it does in a transaction."""
-    return [_write(coordinator, statement) for statement in parse(sql)]
+    return [_write(coordinator, statement) for statement in bind_parameters(parse(sql), params)]
 
 
 def _write(coordinator: Coordinator, statement: st.Statement) -> Write:

@@ -109,8 +109,6 @@ class ExpressionBinder:
             return handler(replace(self, depth=self.depth + 1), node)
         if isinstance(node, exp.Func) and node.sql_name().lower() in NONDETERMINISTIC:
             raise _nondeterministic(node.sql_name().lower(), node)
-        if isinstance(node, (exp.Placeholder, exp.Parameter)):
-            raise error("parameters are not supported; write the value", node)
         raise error(f"{_UNSUPPORTED.get(type(node), 'this expression')} is not supported", node)
 
     def read(self, node: exp.Expr, *args: str) -> None:

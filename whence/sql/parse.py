@@ -19,6 +19,7 @@ from whence.plan.streams.model import DEFAULT_RETENTION
 from whence.sql import statements as st
 from whence.sql.ledger import is_given, refuse_others
 from whence.sql.options import Target, check_name, read_lifetime, read_placement, read_value, retain_option
+from whence.sql.parameter_tokens import Parameter, read_parameter
 from whence.sql.reader import Script
 from whence.sql.tables import read_table
 
@@ -214,7 +215,27 @@ class _Reader:
 
     def statements(self) -> list[st.Statement]:
         line, column = self.source.lines.at(self.tokens[0].start)
-        return [replace(s, sql=s.sql or self.text(), line=line, column=column) for s in self._dispatch()]
+        parameters = self.parameters()
+        if parameters and self.peek() == "CREATE":
+            raise self._fixed(parameters[0])
+        found = self._dispatch()
+        if parameters and any(isinstance(s, st.CreateView) for s in found):
+            raise self._fixed(parameters[0])
+        return [replace(s, sql=s.sql or self.text(), line=line, column=column, parameters=parameters) for s in found]
+
+    def parameters(self) -> tuple[Parameter, ...]:
+        """Return the parameters among the tokens, in their order."""
+        source = self.source
+        return tuple(
+            read_parameter(token, source.text, source.lines.at(token.start))
+            for token in self.tokens
+            if token.token_type is TokenType.PLACEHOLDER
+        )
+
+    def _fixed(self, parameter: Parameter) -> SqlError:
+        """Return the error for a parameter of what stays when the call is over."""
+        message = "CREATE takes no parameters: a table or view outlives the call; write the value"
+        return SqlError(message, line=parameter.line, column=parameter.column, text=parameter.text)
 
     def text(self) -> str:
         return self.source.text[self.tokens[0].start : self.tokens[-1].end + 1]

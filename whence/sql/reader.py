@@ -23,6 +23,7 @@ from sqlglot.parsers.duckdb import DuckDBParser
 from sqlglot.tokenizer_core import Token, TokenType
 
 from whence.model.errors import SqlError
+from whence.sql.parameter_tokens import join_tokens, parse_placeholder
 from whence.sql.position import LineIndex, mark_positions, position, shorten
 
 MAX_SQL = 4_000_000
@@ -80,6 +81,10 @@ class _Parser(DuckDBParser):
         for name, parser in DuckDBParser.FUNCTION_PARSERS.items()
         if name in ("CAST", "TRY_CAST", "EXTRACT", "SUBSTRING", "TRIM", "POSITION")
     }
+    PLACEHOLDER_PARSERS: ClassVar[dict[TokenType, Any]] = {TokenType.PLACEHOLDER: parse_placeholder}
+    COLUMN_OPERATORS: ClassVar[dict[TokenType, Any]] = {  # in PostgreSQL `?` is an operator of JSON, too
+        kind: parser for kind, parser in DuckDBParser.COLUMN_OPERATORS.items() if kind is not TokenType.PLACEHOLDER
+    }
 
     def _parse_as_command(self, start: Token) -> exp.Command:
         """Refuse a statement that sqlglot does not know; sqlglot would keep it as text and log a warning."""
@@ -114,7 +119,7 @@ class Script:
         self.lines = LineIndex(text)
         self._check_text()
         try:
-            self.tokens: list[Token] = _DIALECT.tokenize(text)
+            self.tokens = join_tokens(_DIALECT.tokenize(text))
         except (TokenError, RecursionError) as failure:
             raise self._unreadable() from failure
         self._check_nesting()

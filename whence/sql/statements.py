@@ -12,15 +12,17 @@ from typing import Literal
 from sqlglot import exp
 
 from whence.plan.algebra.program import Table
+from whence.sql.parameter_tokens import Parameter
 
 
 @dataclass(frozen=True, kw_only=True)
 class Statement:
-    """One statement of a script."""
+    """One statement of a script. Its parameters have no values yet (`parameters.py`)."""
 
     sql: str = ""
     line: int = 1
     column: int = 1
+    parameters: tuple[Parameter, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -84,7 +84,7 @@ def import_database(
             if isinstance(create, st.CreateTable):
                 db.execute(create.sql)
         _fill(db, archive, progress)
-        db.execute(";\n".join(create.sql for create in creates if isinstance(create, st.CreateView)), progress)
+        db.execute(";\n".join(create.sql for create in creates if isinstance(create, st.CreateView)), progress=progress)
         tables = {name: len(db[name]) for name in (*db.tables, *db.streams)}
         _compare(db, archive, tables)
         return Imported(path, db.epoch, tables, db.views)

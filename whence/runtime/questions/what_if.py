@@ -30,6 +30,8 @@ from whence.runtime.reading.handles import Row, cell, plain, python_rows
 from whence.runtime.writing import row_selection as writing
 from whence.runtime.writing.tables import early_choice
 from whence.runtime.writing.transaction import Transaction
+from whence.sql.parameters import Params, divide_parameters
+from whence.sql.parse import parse
 
 if TYPE_CHECKING:
     import rich.console
@@ -205,6 +207,7 @@ class Writes:
     """What is supposed: in this order a script, deletions, updates, insertions."""
 
     sql: str = ""
+    params: Params | None = None
     insert: Mapping[str, Any] | None = None
     delete: Mapping[str, Any] | None = None
     update: Mapping[str, Any] | None = None
@@ -217,13 +220,20 @@ class Writes:
                 raise DataError(f"what_if: {what} is a dict of tables and their rows, not {format_value(given)}")
         return self
 
+    def conditions(self) -> list[str]:
+        """Return the conditions in SQL among the deletions and updates, in their order."""
+        found: list[Any] = list((self.delete or {}).values())
+        for table, given in (self.update or {}).items():
+            found += [where for _, where in _updates(given, format_value(table))]
+        return [condition for condition in found if isinstance(condition, str)]
+
 
 def suppose(
     coordinator: Coordinator, writes: Writes, encode: Encode, fetch: Fetch, views: Iterable[str] | None = None
 ) -> WhatIf:
     """Compute what some writes would change, in these views or in all of them; `fetch` reads rows that are in files."""
     writes = writes.checked()
-    script = statements.writes_of(coordinator, writes.sql)
+    script, params = _with_values(coordinator, writes)
     asked = _asked(coordinator, views)
 
     def write(transaction: Transaction) -> None:
@@ -233,7 +243,7 @@ def suppose(
         for table, rows in (writes.delete or {}).items():
             pending = transaction.table(_name(table))
             if isinstance(rows, str):
-                writing.delete_where(pending, rows, None, coordinator, early)
+                writing.delete_where(pending, rows, None, coordinator, early, params[rows])
             else:
                 writing.delete(
                     pending,
@@ -244,7 +254,8 @@ def suppose(
         for table, given in (writes.update or {}).items():
             pending = transaction.table(_name(table))
             for values, where in _updates(given, pending.table.name):
-                writing.update(pending, values, where, coordinator)
+                values_of = params[where] if isinstance(where, str) else None
+                writing.update(pending, values, where, coordinator, None, values_of)
         for table, rows in (writes.insert or {}).items():
             pending = transaction.table(_name(table))
             pending.insert(encode(rows, pending.table.schema, pending.table.name, writes.missing))
@@ -255,6 +266,14 @@ def suppose(
         return WhatIf(coordinator.epoch, {name: change for name, change in tables.items() if change}, found)
 
     return coordinator.dry_run(write, {*asked, *coordinator.program.tables}, tell)
+
+
+def _with_values(coordinator: Coordinator, writes: Writes) -> tuple[list[statements.Write], dict[str, Params | None]]:
+    """Return the script's statements, with values for their parameters, and the values for each condition in SQL."""
+    conditions = list(dict.fromkeys(writes.conditions()))
+    script = [parameter for statement in parse(writes.sql) for parameter in statement.parameters]
+    own, *values = divide_parameters([script, *map(writing.parameters_of, conditions)], writes.params)
+    return statements.writes_of(coordinator, writes.sql, own), dict(zip(conditions, values, strict=True))
 
 
 def _asked(coordinator: Coordinator, views: Iterable[str] | None) -> Collection[str]:

@@ -273,9 +273,7 @@ def _check_calls(query: exp.Expr, program: Program) -> None:
         call = table.this
         if isinstance(call, exp.Func) and call.name.lower() not in _TABLE_FUNCTIONS:
             raise error(f'unknown table function "{call.name.lower()}"', table)
-    for node in query.find_all(exp.Anonymous, exp.Placeholder, exp.Parameter):
-        if not isinstance(node, exp.Anonymous):
-            raise error("parameters are not supported; write the value", node)
+    for node in query.find_all(exp.Anonymous):
         if node.name.lower() in _REFUSED and node.name.lower() not in program.scalars:
             raise error(f'the function "{node.name.lower()}" is not allowed', node)
 

@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from whence.engine.expressions.evaluate import compile_expr
 from whence.model.codes import Codes, Dictionary, format_value
-from whence.model.errors import DataError, MissingRowError
+from whence.model.errors import DataError, MissingRowError, SqlError
 from whence.model.types import BOOLEAN
 from whence.plan.algebra.expressions import Col, Expr, Lit
 from whence.plan.algebra.pinned import pinned
@@ -21,6 +21,8 @@ from whence.runtime.writing.stream_writes import StreamWriteSet
 from whence.runtime.writing.tables import Early, WriteSet
 from whence.sql import statements as st
 from whence.sql.bind import bind_predicate
+from whence.sql.parameter_tokens import Parameter
+from whence.sql.parameters import Params, bind_parameters
 from whence.sql.parse import parse_one
 
 if TYPE_CHECKING:
@@ -28,14 +30,19 @@ if TYPE_CHECKING:
 
 
 def matching(
-    pending: WriteSet | StreamWriteSet, where: Mapping[str, Any] | str | None, coordinator: Coordinator, key: Any = None
+    pending: WriteSet | StreamWriteSet,
+    where: Mapping[str, Any] | str | None,
+    coordinator: Coordinator,
+    key: Any = None,
+    params: Params | None = None,
 ) -> tuple[Codes, Codes]:
     """The distinct rows that match columns and values, SQL or a primary key, and how often each is there."""
     if key is not None and where is not None:
         raise DataError("give key=… or where=…, not both")
     table = _changed(pending).table
     if isinstance(where, str):
-        return selected(pending, condition_of(where, table, coordinator), coordinator)
+        return selected(pending, condition_of(where, table, coordinator, params), coordinator)
+    refuse_params(params)
     if where is None and key is None:
         return _changed(pending).contents()
     words = coordinator.dictionary
@@ -44,13 +51,32 @@ def matching(
     )
 
 
-def condition_of(where: str, table: Table, coordinator: Coordinator) -> Expr:
-    """Bind a condition that is given as SQL."""
+def condition_of(where: str, table: Table, coordinator: Coordinator, params: Params | None = None) -> Expr:
+    """Bind a condition that is given as SQL; an error in it has the position in the condition."""
     name = exp.to_identifier(table.name, quoted=True).sql(dialect="duckdb")
-    statement = parse_one(f"DELETE FROM {name} WHERE {where}")
-    if not isinstance(statement, st.Delete) or statement.where is None:
-        raise DataError(f"{where!r} is not a condition")
-    return bind_predicate(statement.where, table, coordinator.program)
+    before = f"DELETE FROM {name} WHERE "
+    try:
+        statement = parse_one(before + where)
+        if not isinstance(statement, st.Delete) or statement.where is None:
+            raise DataError(f"{where!r} is not a condition")
+        [statement] = bind_parameters([statement], params)
+        return bind_predicate(statement.where, table, coordinator.program)
+    except SqlError as error:
+        if error.line != 1 or error.column is None or error.column <= len(before):
+            raise
+        place = error.column - len(before)
+        raise type(error)(error.message, line=1, column=place, text=error.text) from None
+
+
+def refuse_params(params: Params | None) -> None:
+    """Refuse parameters beside rows, keys, and conditions that are not in SQL."""
+    if params is not None:
+        raise DataError('params is for a condition in SQL, such as where="x > ?"')
+
+
+def parameters_of(where: Any) -> tuple[Parameter, ...]:
+    """Return the parameters of a condition, if it is one in SQL."""
+    return parse_one(f"DELETE FROM t WHERE {where}").parameters if isinstance(where, str) else ()
 
 
 def found(
@@ -98,13 +124,14 @@ def delete_where(
     key: Any,
     coordinator: Coordinator,
     early: Early,
+    params: Params | None = None,
 ) -> int:
     """Delete the rows that match a condition or have a primary key."""
     pending, words, strict = _changed(pending, "delete rows"), coordinator.dictionary, early == "error"
     _check_not_held(early, pending.table)
-    if where is None and key is not None:
+    if where is None and key is not None and params is None:
         return pending.remove(*found(pending, by_key(key, pending.table, words), coordinator, strict))
-    rows, counts = matching(pending, where, coordinator, key)
+    rows, counts = matching(pending, where, coordinator, key, params)
     if strict and not len(rows):
         raise MissingRowError(f"table {pending.table.name}: no row with {format_value(where)} to delete")
     return pending.remove(rows, counts)
@@ -133,10 +160,11 @@ def update(
     where: Mapping[str, Any] | str | None,
     coordinator: Coordinator,
     key: Any = None,
+    params: Params | None = None,
 ) -> int:
     """Set columns to constants in the rows that match; return how many did."""
     pending = _changed(pending, "update rows")
-    rows, counts = matching(pending, where, coordinator, key)
+    rows, counts = matching(pending, where, coordinator, key, params)
     return pending.replace(rows, counts, new_values(rows, values, pending.table, coordinator.dictionary))
 
 
