@@ -47,7 +47,7 @@ INSIDE = {
     "runtime.": "durable questions reading spark.driver spark.frames writing",
     "runtime.durable": ". writing",
     "runtime.questions": ". durable reading writing",
-    "runtime.reading": ". questions spark.driver spark.frames",
+    "runtime.reading": ". questions spark.driver spark.frames writing",
     "runtime.spark": ". spark.session",
     "runtime.spark.driver": ". durable questions reading spark.frames spark.session spark.worker writing",
     "runtime.spark.frames": ". spark.session spark.worker writing",

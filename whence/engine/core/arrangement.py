@@ -2,13 +2,18 @@
 
 A table's scan is arranged from the start; its relation is the table. Asking for an arrangement of an operator that has
 run already fills it from the operator's contents; otherwise the dataflow fills it when the operator is primed.
+
+An operator that keeps its output in its own state, in which a lookup by some columns finds no index, is scanned the
+first time, and arranged when it is asked by the same columns again. Such a relation stays while the operator does.
 """
 
 from __future__ import annotations
 
 from whence.engine.core.batch import consolidate
-from whence.engine.core.operator import Operator
+from whence.engine.core.key_lookup import SMALL, among_rows, in_order
+from whence.engine.core.operator import Batch, Operator
 from whence.engine.core.relation import Index, Relation
+from whence.model.codes import Codes
 
 
 def arrangement(op: Operator) -> Relation:
@@ -19,7 +24,27 @@ def arrangement(op: Operator) -> Relation:
             relation.apply(consolidate(op.recompute()))
             relation.commit()
         op.arranged = relation
+    op.arranged.for_lookups = False
     return op.arranged
+
+
+def arranged_for_lookups(op: Operator) -> Relation:
+    """The relation of an operator's output, made for lookups if there is none."""
+    if op.arranged is None:
+        arrangement(op).for_lookups = True
+    assert op.arranged is not None
+    return op.arranged
+
+
+def find_rows(op: Operator, cols: tuple[int, ...], keys: Codes) -> Batch:
+    """The rows of an operator that keeps its output whose `cols` equal one of the distinct `keys`."""
+    cols, keys = in_order(cols, keys)
+    if op.arranged is None and cols not in op.scanned:
+        found = op.contents()
+        if len(found) > SMALL:
+            op.scanned |= {cols}
+        return among_rows(found, cols, keys) if len(keys) else Batch.empty(len(op.schema))
+    return arranged_for_lookups(op).find(cols, keys)
 
 
 def arranged_by(op: Operator, cols: tuple[int, ...]) -> tuple[Relation, Index]:

@@ -190,7 +190,7 @@ class Dataflow:
         for op in self.order:
             if op.image():
                 yield f"op/{op.fingerprint}", op, op.image
-            if op.arranged is not None:
+            if op.arranged is not None and not op.arranged.for_lookups:
                 yield f"arranged/{op.fingerprint}", op, op.arranged.image
 
     def sweep(self) -> None:
@@ -211,10 +211,10 @@ class Dataflow:
             keep = wanted.get(id(op), set())
             if isinstance(op, Scan):
                 keep = keep | {op.key} if op.key else keep
-            elif id(op) not in wanted:
+            elif id(op) not in wanted and not op.arranged.for_lookups:
                 op.arranged = None
                 continue
-            keep = keep | set(op.arranged.lookups.built)
+            keep = keep | op.arranged.lookups.kept
             for cols in list(op.arranged.indexes):
                 if cols not in keep:
                     op.arranged.drop_index(cols)

@@ -69,6 +69,7 @@ class Operator:
     stage: int = 0
     context: EpochContext = EpochContext()  # of the dataflow it is installed in
     linear: bool = False  # keeps nothing, and maps its input's batch as it is: may run as a part of what reads it
+    scanned: frozenset[tuple[int, ...]] = frozenset()  # columns by which its own state was looked up, row by row
     follows: bool = False  # runs exactly when an input ran (not: when an input's delta is not empty)
 
     def apply(self, deltas: list[Batch]) -> Batch:
@@ -105,6 +106,11 @@ class Operator:
         assert self.arranged is not None
         ids = self.arranged.lookup(rows)
         return np.where(ids >= 0, self.arranged.ann[ids], 0)
+
+    def find(self, cols: tuple[int, ...], keys: Codes) -> Batch:
+        """The rows of the output whose `cols` equal one of the distinct `keys`; asked of views only, as `count_of`."""
+        assert self.arranged is not None
+        return self.arranged.find(cols, keys)
 
     @property
     def size(self) -> int:

@@ -89,8 +89,10 @@ class Index:
 class Relation:
     """The multiset; see the module's invariant."""
 
+    for_lookups = False  # made for lookups alone: no operator needs it, and images do not have it
+
     def __init__(self, width: int, extra: int = 0):
-        self.width = width
+        self.width = self.indexable = width
         self.rows = np.empty((16, width), np.int64)
         self.ann = np.zeros(16, np.int64)
         self.acc = np.zeros((16, extra), np.int64)
@@ -271,12 +273,15 @@ class Relation:
     def index(self, cols: Sequence[int]) -> Index:
         """The index on these columns, built if it is not there."""
         key = tuple(cols)
-        found = self.indexes.get(key)
-        if found is None:
-            found = self.indexes[key] = Index(key, self)
-            self._index_list = list(self.indexes.values())
+        self.build_index(key)
         self.lookups.release(key)
-        return found
+        return self.indexes[key]
+
+    def build_index(self, cols: tuple[int, ...]) -> None:
+        """Build an index, unless it is there."""
+        if cols not in self.indexes:
+            self.indexes[cols] = Index(cols, self)
+            self._index_list = list(self.indexes.values())
 
     def drop_index(self, cols: Sequence[int]) -> None:
         self.indexes.pop(tuple(cols), None)
@@ -310,6 +315,15 @@ class Relation:
         """The rows that have one of these distinct keys in any columns, indexed or not; NULL equals NULL."""
         return self.lookups.find(cols, keys)
 
+    def at_key(self, cols: tuple[int, ...], keys: Codes) -> Batch:
+        """Those of some distinct rows, in all columns, that are there."""
+        ids = self.lookup(keys)
+        return self.at_ids(ids[ids >= 0])
+
+    def at_ids(self, ids: Codes) -> Batch:
+        """The rows of ids."""
+        return Batch(self.rows[ids], self.ann[ids], True)
+
     def ids(self) -> Codes:
         out = np.empty(len(self), np.int64)
         tk.live_ids(self.ann, int(self.meta[0]), out)
@@ -317,8 +331,7 @@ class Relation:
 
     def scan(self) -> Batch:
         """All rows with their annotations."""
-        ids = self.ids()
-        return Batch(self.rows[ids], self.ann[ids], True)
+        return self.at_ids(self.ids())
 
     @property
     def nbytes(self) -> int:

@@ -20,6 +20,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from whence.annotate import AnnotationTooLarge
+from whence.engine.core.arrangement import find_rows
 from whence.engine.core.batch import consolidate
 from whence.engine.core.epoch_context import EpochContext
 from whence.engine.core.image import Image
@@ -33,6 +34,7 @@ from whence.engine.recursion.policies import make_policy
 from whence.engine.recursion.policies.annotated import AnnotatedPolicy
 from whence.engine.recursion.policies.support import Support
 from whence.engine.recursion.rule_runner import LimitReached, Pipeline, RuleRunner
+from whence.engine.recursion.slot_lookup import SlotRows
 from whence.engine.recursion.slot_store import SlotStore
 from whence.model.codes import Codes, Dictionary
 from whence.model.errors import EvaluationError, RecursionLimitError
@@ -283,6 +285,7 @@ class Port(Operator):
         self.fixpoint, self.relation = fixpoint, relation
         self.inputs = [fixpoint]
         self.schema = fixpoint.program.relations[relation].schema
+        self.slots = SlotRows(lambda: fixpoint.store, relation, len(self.schema))
 
     def apply(self, deltas: list[Batch]) -> Batch:
         return self.fixpoint.out.get(self.relation, Batch.empty(len(self.schema)))
@@ -300,6 +303,15 @@ class Port(Operator):
 
     def count_of(self, rows: Codes) -> Codes:
         return self.fixpoint.holds(self.relation, rows)
+
+    def find(self, cols: tuple[int, ...], keys: Codes) -> Batch:
+        if self.arranged is not None or min(cols) >= self.slots.indexable:
+            return find_rows(self, cols, keys)
+        return self.slots.lookups.find(cols, keys)
+
+    @property
+    def state_bytes(self) -> int:
+        return self.slots.nbytes
 
     @property
     def size(self) -> int:

@@ -193,9 +193,21 @@ class SlotStore:
 
     def holds(self, relation: int, rows: Codes) -> Codes:
         """Return 1 for each row that a relation has, else 0."""
-        out = np.zeros(len(rows), np.int64)
-        st.contains(self.k.address, relation, np.ascontiguousarray(rows), out)
-        return out
+        slots, keys = self.find(relation, rows), self.keys(relation)
+        there = slots >= 0
+        if keys < rows.shape[1]:
+            there &= self.k.cells[slots, keys] == rows[:, keys]
+        return there.astype(np.int64)
+
+    def find(self, relation: int, keys: Codes) -> Codes:
+        """Return the slots of the live rows that have these keys in their first columns, -1 where there is none."""
+        slots = np.empty(len(keys), np.int64)
+        st.find_slots(self.k.address, relation, np.ascontiguousarray(keys), slots)
+        return slots
+
+    def keys(self, relation: int) -> int:
+        """Return how many of a relation's first columns tell its rows apart; the others may change."""
+        return int(self.k.relations[relation, st.R_KEYS])
 
     def live(self, relation: int) -> Codes:
         """Return the rows of a relation."""

@@ -13,10 +13,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from whence.engine.core.arrangement import find_rows
 from whence.engine.core.batch import consolidate
 from whence.engine.core.image import Image, StaleImage, inside, nested
 from whence.engine.core.kernels.batches import add_up
 from whence.engine.core.kernels.relation import IDS, NEW, settle
+from whence.engine.core.key_lookup import in_order
 from whence.engine.core.operator import Batch, Operator
 from whence.engine.core.ordered import Ordered, Rank
 from whence.engine.core.relation import Relation
@@ -155,6 +157,16 @@ class Aggregate(Operator):
         out = np.zeros(len(rows), np.int64)
         out[found] = (self._rows_of(ids[found]).rows == rows[found]).all(axis=1)
         return out
+
+    def find(self, cols: tuple[int, ...], keys: Codes) -> Batch:
+        if self.arranged is not None or not set(range(len(self.keys))).issubset(cols):
+            return find_rows(self, cols, keys)
+        cols, keys = in_order(cols, keys)
+        ids = self.groups.lookup(np.ascontiguousarray(keys[:, : len(self.keys)]))
+        there = np.flatnonzero(ids >= 0)
+        found = self._rows_of(ids[there])
+        hit = (found.rows[:, cols] == keys[there]).all(axis=1)
+        return Batch(found.rows[hit], found.ann[hit], True)
 
     @property
     def size(self) -> int:

@@ -10,6 +10,7 @@ import numpy as np
 
 from whence.engine.core.fingerprint import fingerprint
 from whence.engine.core.image import Image
+from whence.engine.core.key_lookup import among_rows
 from whence.engine.core.operator import Batch, Operator
 from whence.engine.relational.scan import Scan
 from whence.engine.streams.connection_point import ConnectionPoint
@@ -39,6 +40,10 @@ class RetainingOperator(Operator):
         """Count how often each of these rows (with or without `$at`) is retained."""
         there = self.kept.rows[:, : rows.shape[1]]
         return np.array([int((there == row).all(axis=1).sum()) for row in rows], np.int64)
+
+    def find(self, cols: tuple[int, ...], keys: Codes) -> Batch:
+        """Return the retained rows whose `cols` equal one of the distinct `keys`, in their order."""
+        return among_rows(self.kept.scan(), cols, keys) if len(keys) else Batch.empty(len(self.schema))
 
     @property
     def size(self) -> int:

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from whence.connect import files, rows
-from whence.model.codes import Interval
+from whence.model.codes import Codes, Dictionary, Interval, format_value
 from whence.model.errors import DataError, EvaluationError, WhenceError
 from whence.model.types import Kind, Schema
 from whence.runtime.spark.frames import frames
+from whence.runtime.writing.conditions import check_condition
 
 if TYPE_CHECKING:
     import pandas
@@ -129,20 +130,47 @@ class Result:
 
 
 class Handle:
-    """A table, stream or view by name (`db["name"]`). Every call reads the last committed epoch.
+    """A table, stream or view by name (`db["name"]`), or those of its rows that `where` names. Every call reads the last
+    committed epoch.
 
     name  the name, in lower case
 
-    Iterating yields its rows, `len` counts them without reading them, and `in` looks one up.
+    Iterating yields its rows, `len` counts them, and `in` looks one up.
 
     >>> db = whence.open(); _ = db.execute("CREATE TABLE a (x INT)"); _ = db.insert("a", [(1,), (1,)])
     >>> db["a"].rows, len(db["a"]), (1,) in db["a"], db["a"].to_dicts(), db["a"].columns
     ([(1,), (1,)], 2, True, [{'x': 1}, {'x': 1}], ['x'])
     """
 
-    def __init__(self, coordinator: Coordinator, name: str) -> None:
-        self.name, self._coordinator = name, coordinator
-        coordinator.reader.schema(name)  # or it is an error now, not at the first reading
+    def __init__(self, coordinator: Coordinator, name: str, values: Mapping[str, Any] | None = None) -> None:
+        self.name, self._coordinator, self._values = name, coordinator, values
+        if values is None:
+            coordinator.reader.relation(name)  # or it is an error now, not at the first reading
+
+    def where(self, values: Mapping[str, Any] | None = None, /, **columns: Any) -> Handle:
+        """Return a handle of the rows that have these values: None is IS NULL, a list, tuple or set is IN.
+
+        They are found by an index from the second look-up by the same columns on.
+
+        >>> db = whence.open(); _ = db.execute("CREATE TABLE may_read (who TEXT, doc TEXT)")
+        >>> _ = db.insert("may_read", [("ada", "plan"), ("ada", "notes"), ("bob", "plan")])
+        >>> sorted(db["may_read"].where(who="ada")), len(db["may_read"].where({"who": ["ada", "bob"]}, doc="plan"))
+        ([('ada', 'notes'), ('ada', 'plan')], 2)
+        >>> bool(db["may_read"].where(who="eve"))
+        False
+        """
+        if values is not None and not isinstance(values, Mapping):
+            raise DataError(
+                f'where takes columns and their values, such as where(who="ada"), not {format_value(values)}; '
+                "a condition in SQL is a query"
+            )
+        given = columns.items() if values is None and self._values is None else self._given(values or {}, columns)
+        return Handle(
+            self._coordinator, self.name, check_condition(given, self._coordinator.reader.relation(self.name))
+        )
+
+    def _given(self, *more: Mapping[str, Any]) -> list[tuple[str, Any]]:
+        return [pair for part in (self._values or {}, *more) for pair in part.items()]
 
     @property
     def schema(self) -> Schema:
@@ -158,13 +186,19 @@ class Handle:
         """The names of the columns."""
         return list(self.schema.names)
 
+    def _read(self) -> tuple[Codes, Codes, Schema, Dictionary]:
+        """Return the distinct rows, how often each is there, and what decodes them."""
+        coordinator = self._coordinator
+        with coordinator.reading():
+            reader = coordinator.reader
+            found = reader.contents(self.name) if self._values is None else reader.find(self.name, self._values)
+            return *found, reader.schema(self.name), coordinator.dictionary
+
     @property
     def rows(self) -> list[Row]:
         """The rows as tuples of Python values, in no particular order; those of a stream in theirs."""
-        coordinator = self._coordinator
-        with coordinator.reading():
-            found, schema, known = coordinator.reader.contents(self.name), self.schema, coordinator.dictionary
-        return rows.to_tuples(rows.expand(*found), schema, known)
+        codes, counts, schema, known = self._read()
+        return rows.to_tuples(rows.expand(codes, counts), schema, known)
 
     def to_arrow(self) -> pa.Table:
         """Return the rows as an Arrow table.
@@ -173,7 +207,9 @@ class Handle:
         >>> db["a"].to_arrow().column("x").to_pylist()
         [1, 2]
         """
-        return self._coordinator.reader.read_arrow(self.name)[1]
+        if self._values is None:
+            return self._coordinator.reader.read_arrow(self.name)[1]
+        return rows.to_arrow(*self._read())
 
     def to_pandas(self) -> pandas.DataFrame:
         """Return the rows as a pandas DataFrame.
@@ -205,6 +241,8 @@ class Handle:
         """
         if self._coordinator.driver is None or self._coordinator.driver.spark is None:
             raise WhenceError("to_spark is for a database on Spark: whence.open(path, spark=…)")
+        if self._values is not None:
+            raise WhenceError("to_spark is for whole tables and views; filter the DataFrame, or use to_arrow")
         return frames.to_spark(self._coordinator, self.name, folder)
 
     def to_dicts(self) -> list[dict[str, Any]]:
@@ -225,28 +263,31 @@ class Handle:
         return iter(self.rows)
 
     def __len__(self) -> int:
-        return self._coordinator.reader.size(self.name)
+        if self._values is None:
+            return self._coordinator.reader.size(self.name)
+        return int(self._read()[1].sum())
 
     def __contains__(self, row: object) -> bool:
-        with self._coordinator.reading():
-            known = self._coordinator.dictionary
+        coordinator = self._coordinator
+        with coordinator.reading():
+            known, schema = coordinator.dictionary, self.schema
             if isinstance(row, Mapping):
-                rows.check_columns(self.name, list(row), self.schema)
+                rows.check_columns(self.name, list(row), schema)
             try:
-                (values,) = rows.as_tuples([row], self.schema, self.name)
-                pairs = list(zip(values, self.schema.types, strict=True))
+                (values,) = rows.as_tuples([row], schema, self.name)
+                pairs = list(zip(values, schema.types, strict=True))
                 # Text that was never met is in no row, and a reader must not add it to the dictionary.
                 if any(isinstance(v, str) and t.kind is Kind.TEXT and known.find(v) is None for v, t in pairs):
                     return False
-                wanted = rows.encode([values], self.schema, known, self.name)
+                wanted = rows.encode([values], schema, known, self.name)
             except DataError:
                 return False
-            return bool(self._coordinator.reader.count(self.name, wanted)[0] > 0)
+            if self._values is not None and not coordinator.reader.meets(self.name, self._values, wanted[0]):
+                return False
+            return bool(coordinator.reader.count(self.name, wanted)[0] > 0)
 
     def __rich__(self) -> rich.table.Table:
-        coordinator = self._coordinator
-        with coordinator.reading():
-            (codes, counts), schema, known = coordinator.reader.contents(self.name), self.schema, coordinator.dictionary
+        codes, counts, schema, known = self._read()
         some = rows.expand(codes[:SHOWN], counts[:SHOWN])[:SHOWN]
         return grid(list(schema.names), rows.to_tuples(some, schema, known), int(counts.sum()), self.name)
 

@@ -60,9 +60,10 @@ class PartitionReader:
         """Return the rows of a table that have one of some keys in columns that are indexed."""
         return self._flow.tables[table].relation.at_keys(cols, np.ascontiguousarray(keys))
 
-    def find(self, table: str, cols: tuple[int, ...], keys: Codes) -> Batch:
-        """Return the rows of a table that have one of some keys in any columns."""
-        return self._flow.tables[table].relation.find(cols, np.ascontiguousarray(keys))
+    def find(self, name: str, cols: tuple[int, ...], keys: Codes) -> Batch:
+        """Return the rows of a table or view that have one of some keys in any columns; of a stream with their `$at`,
+        in their order."""
+        return self._partition.plain(name, self._partition.operator(name).find(cols, np.ascontiguousarray(keys)))
 
     def due_rows(self, table: str, now: int) -> Codes:
         """Return the rows whose time is up."""

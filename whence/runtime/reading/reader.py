@@ -6,7 +6,7 @@ Rows are asked of tables and views by name, wherever they are (`backend.py`); ad
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -22,14 +22,15 @@ from whence.model.codes import Codes
 from whence.model.errors import CatalogError
 from whence.model.types import Schema
 from whence.plan.algebra.logical import Node, TopK
-from whence.plan.algebra.program import View, owed_name
-from whence.plan.streams.model import with_at
+from whence.plan.algebra.program import Table, View, owed_name
+from whence.plan.streams.model import has_at, with_at
 from whence.runtime.catalog import as_it_runs, table_kind
 from whence.runtime.questions import explain as explaining
 from whence.runtime.reading.adhoc import Adhoc, sort_order, uses_table_function
 from whence.runtime.reading.calls import Narrow, TableFunctionCall
 from whence.runtime.reading.changes import Changes
 from whence.runtime.reading.late_rows import late_rows
+from whence.runtime.writing.conditions import by_values
 from whence.sql import statements as st
 from whence.sql.bind import bind_query_views, bind_views
 from whence.sql.position import did_you_mean
@@ -61,24 +62,31 @@ class DatabaseReader:
 
     def schema(self, name: str) -> Schema:
         """Return the columns of a table or view."""
+        return self.relation(name).schema
+
+    def relation(self, name: str) -> Table | View:
+        """Return the definition of a table or view."""
         self._coordinator.check_open()
         found = self._coordinator.program.tables.get(name)
         if found is not None:
-            return found.schema
+            return found
         view = self._coordinator.program.views.get(name)
         if view is None or view.hidden:
             known = [*self._coordinator.program.tables, *self.views()]
             raise CatalogError(f'there is no table or view "{name:.100}"{did_you_mean(name, known)}')
-        return view.schema
+        return view
 
     def views(self) -> list[str]:
         return [name for name, view in self._coordinator.program.views.items() if not view.hidden]
 
     def _relation(self, name: str) -> Any:
         """Return what answers for a table or view, wherever its rows are."""
-        self.schema(name)
-        flow = self._coordinator.catalog.flow
-        return flow.tables.get(name) or flow.views[name]
+        coordinator = self._coordinator
+        flow = coordinator.catalog.backend.flow
+        if name in coordinator.program.tables:
+            return flow.tables[name]
+        self.relation(name)
+        return flow.views[name]
 
     def is_stream(self, name: str) -> bool:
         """Return whether a table or view is a stream."""
@@ -95,6 +103,25 @@ class DatabaseReader:
         if self.is_stream(name):
             batch = _without_at(batch)
         return batch.rows, batch.ann
+
+    def find(self, name: str, values: Mapping[str, Any]) -> tuple[Codes, Codes]:
+        """Return as `contents` does the rows that have some values, which may build an index. Called while
+        `reading`."""
+        condition = by_values(values, self.relation(name), self._coordinator.dictionary)
+        return self.find_keys(name, condition.cols, condition.wanted)
+
+    def find_keys(self, name: str, cols: tuple[int, ...], keys: Codes) -> tuple[Codes, Codes]:
+        """Return as `contents` does the rows that have one of some distinct keys. Called while `reading`."""
+        relation = self._relation(name)
+        batch = relation.find(cols, keys)
+        if has_at(relation.schema):
+            batch = _without_at(batch)
+        return batch.rows, batch.ann
+
+    def meets(self, name: str, values: Mapping[str, Any], row: Codes) -> bool:
+        """Return whether a row has some values."""
+        condition = by_values(values, self.relation(name), self._coordinator.dictionary)
+        return bool((condition.wanted == row[list(condition.cols)]).all(axis=1).any())
 
     def count(self, name: str, wanted: Codes) -> Codes:
         """Return how often each of these rows is there."""

@@ -1,13 +1,13 @@
 """Conditions on rows: name the rows of a table by primary key, by columns and values, by some of their columns.
 
 A condition becomes keys of some columns, which are looked up (`WriteSet.find`), so its cost follows the rows that
-match. None in a condition is IS NULL. A list, set or range is IN. Values are encoded without adding to the dictionary:
-a text that it does not have is in no row.
+match. None in a condition is IS NULL. A list, tuple, set or range is IN. Values are encoded without adding to the
+dictionary: a text that it does not have is in no row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, product
 from math import prod
@@ -22,10 +22,10 @@ from whence.engine.core.kernels.batches import number_rows
 from whence.engine.core.key_lookup import among
 from whence.model.codes import NULL, Codes, Dictionary, Interval, encode_value, format_value
 from whence.model.errors import DataError, MissingRowError
-from whence.model.types import Schema
+from whence.model.types import Kind, Schema
 from whence.plan.algebra.distribution import same_codes
 from whence.plan.algebra.pinned import PinnedKeys
-from whence.plan.algebra.program import Table
+from whence.plan.algebra.program import Table, View
 from whence.runtime.writing.tables import WriteSet
 
 Values = Mapping[str, Any]
@@ -46,10 +46,17 @@ class Condition:
     owner: Codes
     texts: Sequence[Any]
 
+    @property
+    def wanted(self) -> Codes:
+        """The distinct keys that a row may have."""
+        if len(self.keys) == 1 and self.known[0]:
+            return self.keys
+        keys = np.ascontiguousarray(self.keys[self.known])
+        return keys[number_rows(keys)[1]]
+
     def find(self, pending: WriteSet, strict: bool = False) -> tuple[Codes, Codes]:
         """Return the distinct rows that match, and how often each is there; under `strict` every condition must."""
-        keys = np.ascontiguousarray(self.keys[self.known])
-        rows, counts = pending.find(self.cols, keys[number_rows(keys)[1]])
+        rows, counts = pending.find(self.cols, self.wanted)
         if strict:
             self._check_found(rows, pending.table)
         return rows, counts
@@ -87,7 +94,15 @@ def by_key(key: Any, table: Table, dictionary: Dictionary) -> Condition:
     return _condition(table.key, rows, np.arange(len(rows)), rows, table, dictionary)
 
 
-def by_values(where: Values, table: Table, dictionary: Dictionary) -> Condition:
+def check_condition(given: Collection[tuple[str, Any]], table: Table | View) -> dict[str, Any]:
+    """Return columns and values by the names that a table or view has; DataError if it has no such column, or one is
+    given twice."""
+    if not given:
+        raise _empty(table)
+    return _folded_items(given, table)
+
+
+def by_values(where: Values, table: Table | View, dictionary: Dictionary) -> Condition:
     """Make the condition that columns have these values, or one of the values of a list."""
     return _by_rows([where], table, dictionary)
 
@@ -167,24 +182,46 @@ class _Lines(Sequence[Any]):
         return self._data.slice(at, 1).to_pylist()[0]
 
 
-def _by_rows(given: list[Values], table: Table, dictionary: Dictionary) -> Condition:
+def _by_rows(given: list[Values], table: Table | View, dictionary: Dictionary) -> Condition:
     """Make the condition of mappings that have the same columns: a row matches one of them."""
     first = _folded(given[0], table)
     if not first:
         raise _empty(table)
     names = list(first)
-    keys: list[tuple[Any, ...]] = []
+    cols = tuple(table.schema.names.index(name) for name in names)
+    keys: list[tuple[int | None, ...]] = []
     owner: list[int] = []
     for number, one in enumerate(given):
         values = _folded(one, table) if number else first
-        choices = [_choices(values[name]) for name in names]
+        choices = [_codes(_choices(values[name]), table, c, dictionary) for name, c in zip(names, cols, strict=True)]
         if prod(map(len, choices)) > MOST:
-            raise DataError(f"table {table.name}: a condition of more than {MOST:,} combinations; ask for it in SQL")
-        for key in product(*choices):
-            keys.append(key)
-            owner.append(number)
-    cols = tuple(table.schema.names.index(name) for name in names)
-    return _condition(cols, keys, np.array(owner, np.int64), given, table, dictionary)
+            raise DataError(f"{_named(table)}: a condition of more than {MOST:,} combinations; ask for it in SQL")
+        found = list(product(*choices))
+        keys += found
+        owner += [number] * len(found)
+    known = [None not in key for key in keys]
+    if not all(known):
+        keys = [tuple(code or 0 for code in key) for key in keys]
+    codes = np.array(keys, np.int64).reshape(len(keys), len(cols))
+    return Condition(cols, codes, np.array(known, bool), np.array(owner, np.int64), given)
+
+
+def _codes(values: Sequence[Any], table: Table | View, column: int, dictionary: Dictionary) -> list[int | None]:
+    """Encode values of a column; those that the dictionary does not have are None."""
+    type = table.schema.types[column]
+    found: list[int | None] = []
+    try:
+        for value in values:
+            if type.kind is Kind.TEXT and value.__class__ is str:
+                found.append(dictionary.find(value))
+            elif type.needs_dictionary:
+                words = Dictionary()
+                found.append(words.translated(encode_value(value, type, words), type, dictionary))
+            else:
+                found.append(encode_value(value, type, dictionary))
+    except DataError as error:
+        raise DataError(f"{_named(table)}, column {table.schema.names[column]}: {error}") from None
+    return found
 
 
 def _condition(
@@ -219,31 +256,41 @@ def _known(
 
 def _choices(value: Any) -> Sequence[Any]:
     """The values that a column may have."""
-    if isinstance(value, (list, set, frozenset, range)) or getattr(value, "ndim", 0) == 1:
+    listed = isinstance(value, tuple) and not isinstance(value, Interval)
+    if listed or isinstance(value, (list, set, frozenset, range)) or getattr(value, "ndim", 0) == 1:
         return value.tolist() if hasattr(value, "tolist") else list(value)
     return (value,)
 
 
-def _folded(values: Values, table: Table) -> dict[str, Any]:
+def _folded(values: Values, table: Table | View) -> dict[str, Any]:
     """The values by the table's own column names, which are all known."""
     if not isinstance(values, Mapping):
-        raise DataError(f"table {table.name}: expected columns and their values, not {format_value(values)}")
-    found = {folded(name, table.schema): value for name, value in values.items()}
+        raise DataError(f"{_named(table)}: expected columns and their values, not {format_value(values)}")
+    return _folded_items(values.items(), table)
+
+
+def _folded_items(values: Collection[tuple[str, Any]], table: Table | View) -> dict[str, Any]:
+    found = {folded(name, table.schema): value for name, value in values}
     if len(found) < len(values):
-        raise DataError(f"table {table.name}: a column is given twice")
+        raise DataError(f"{_named(table)}: a column is given twice")
     unknown = [name for name in found if name not in table.schema.names]
     if unknown:
-        raise unknown_columns(f"table {table.name}", unknown, table.schema)
+        raise unknown_columns(_named(table), unknown, table.schema)
     return found
+
+
+def _named(table: Table | View) -> str:
+    kind = "view" if isinstance(table, View) else "table" if table.stream is None else "stream"
+    return f"{kind} {table.name}"
 
 
 def _part(table: Table, cols: Sequence[int]) -> Schema:
     return Schema(tuple(table.schema.columns[c] for c in cols))
 
 
-def _empty(table: Table) -> DataError:
+def _empty(table: Table | View) -> DataError:
     return DataError(
-        f"table {table.name}: a condition needs a column; every row is meant by DELETE or UPDATE without WHERE"
+        f"{_named(table)}: a condition needs a column; without one all rows are meant, so leave the condition out"
     )
 
 

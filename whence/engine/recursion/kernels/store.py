@@ -309,15 +309,12 @@ def live_rows(address: int, relation: int, out: Ints) -> int:
 
 
 @kernel
-def contains(address: int, relation: int, rows: Ints, out: Ints) -> None:
-    """Write 1 for each row [n, columns] that is live in a relation."""
+def find_slots(address: int, relation: int, keys: Ints, out: Ints) -> None:
+    """Write the slot of each key [n, key columns] that is live in a relation, or -1."""
     k = store(address)
-    keys = k.relations[relation, R_KEYS]
-    for i in range(len(rows)):
-        for c in range(keys):
-            k.scalar[S_SCRATCH + c] = rows[i, c]
-        row = find(k, relation, keys)
-        if row >= 0 and k.meta[row, k.scalar[S_META]] & ALIVE:
-            out[i] = 1
-            if keys < rows.shape[1] and k.cells[row, keys] != rows[i, keys]:
-                out[i] = 0
+    n = k.relations[relation, R_KEYS]
+    for i in range(len(keys)):
+        for c in range(n):
+            k.scalar[S_SCRATCH + c] = keys[i, c]
+        row = find(k, relation, n)
+        out[i] = row if row >= 0 and k.meta[row, k.scalar[S_META]] & ALIVE else -1

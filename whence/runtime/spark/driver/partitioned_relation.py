@@ -104,6 +104,8 @@ class PartitionedRelation:
             places = dict.fromkeys(self.homes if len(keys) else (), np.arange(len(keys)))
         found = self._runner.ask({p: ("find", (self.name, cols, keys[at])) for p, at in places.items()}, len(keys))
         whole = concat(list(found.values()), len(self.schema))
+        if has_at(self.schema):
+            return by_arrival(whole)
         return consolidate(whole) if dist.kind == "spread" else whole
 
     def _places(self, rows: Codes, cols: tuple[int, ...]) -> dict[int, Codes]:
