@@ -130,8 +130,8 @@ class Result:
 
 
 class Handle:
-    """A table, stream or view by name (`db["name"]`), or those of its rows that `where` names. Every call reads the last
-    committed epoch.
+    """A table, stream or view by name (`db["name"]`), or those of its rows that `where` names. Every call reads the
+    last committed epoch.
 
     name  the name, in lower case
 
