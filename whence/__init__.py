@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from whence.runtime.durable.importing import Imported, import_database
     from whence.runtime.durable.recovery import Recovery
     from whence.runtime.durable.upkeep import backup, check
+    from whence.runtime.following import FollowedEpoch
     from whence.runtime.questions.annotated import Annotation
     from whence.runtime.questions.what_if import Difference, WhatIf
     from whence.runtime.reading.changes import Change, Changes
@@ -75,6 +76,7 @@ __all__ = [
     "EvaluationError",
     "ExpiredError",
     "Explanation",
+    "FollowedEpoch",
     "Handle",
     "Imported",
     "Interval",
@@ -124,6 +126,7 @@ _MODULES = {
     "Database": "whence.runtime.database",
     "Difference": "whence.runtime.questions.what_if",
     "Explanation": "whence.explain.show.explanation",
+    "FollowedEpoch": "whence.runtime.following",
     "Handle": "whence.runtime.reading.handles",
     "Imported": "whence.runtime.durable.importing",
     "Interval": "whence.model.codes",

@@ -130,7 +130,7 @@ def test_a_row_that_is_not_there_is_a_warning(files: Path) -> None:
         (["run", "{program}", "-s", "sale=x.jsonl"], 1, "x.jsonl: no such file"),
         (["run", "{program}", "-s", "sale=x.csv"], 1, "x.csv: no such file"),
         (["run", "{program}", "-s", "sale=x.parquet"], 1, "x.parquet: no such file"),
-        (["run", "{program}", "-s", "nope=x.jsonl"], 1, 'there is no table or view "nope"'),
+        (["run", "{program}", "-s", "nope=x.jsonl"], 1, 'there is no table "nope"'),
         (["run", "{program}", "--view", "nope"], 1, 'there is no table or view "nope"'),
         (["run"], 2, "Missing argument"),
         (["sql", "-c", "SELEC 1"], 1, "line 1, column 1"),

@@ -58,11 +58,11 @@ def test_a_folder_is_a_stream_of_which_each_file_is_taken_once(spark: Any, place
     assert first.exit_code == 0, first.output
     assert "epoch 1 reachable" in first.stdout
     assert "3 rows" in first.stdout
-    assert "1 epochs, 2 rows taken in; now at epoch 1" in first.stderr
+    assert "1 epoch, 2 rows taken in; now at epoch 1" in first.stderr
     put(place, "2.jsonl", "-ab", "+cd")
     second = call(*args, "--format", "jsonl")
     assert second.exit_code == 0, second.output
-    assert "1 epochs, 2 rows taken in; now at epoch 2" in second.stderr
+    assert "1 epoch, 2 rows taken in; now at epoch 2" in second.stderr
     with whence.open(place / "db", read_only=True) as db:  # and opens without Spark
         assert sorted(db["reachable"]) == [("b", "c"), ("b", "d"), ("c", "d")]
     assert call("check", place / "db").exit_code == 0
@@ -130,8 +130,8 @@ def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (["-s", "link=in"], "in is a folder: that takes --spark"),
-        (["--spark", "--follow"], "this is for a --source that is a folder, on Spark"),
+        (["--spark", "--follow"], "there is nothing to follow: give a --source"),
+        (["--spark", "-s", "link=in/1.jsonl", "--follow"], "Spark follows folders only: leave out --spark"),
         (["--spark", "-s", "link=in", "--trigger", "1 second"], "give --follow, too"),
         (["--spark", "--db", "db", "--read-only"], "a database is read by one process, without Spark"),
         (["--partitions", "0"], "--partitions"),

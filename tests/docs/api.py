@@ -40,7 +40,7 @@ import whence
 # A name stands under the first heading whose modules it comes from.
 HEADINGS = {
     "Errors": ("whence.model.errors",),
-    "Databases": ("whence.runtime.database",),
+    "Databases": ("whence.runtime.database", "whence.runtime.following"),
     "Reading": ("whence.runtime.reading", "whence.model"),
     "Answers": ("whence.explain", "whence.runtime.questions"),
     "Folders": ("whence.runtime.durable", "whence.connect", "whence.state"),

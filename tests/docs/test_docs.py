@@ -3,7 +3,8 @@
 Each file is one session. Its ```python blocks share a namespace and run in order in an empty folder; for blocks in
 doctest style the output is compared (`...` stands for anything). Its ```sql blocks share a database of their own and
 run in order; a block after `<!-- error: TEXT -->` must be refused with a message that contains TEXT. Lines of its
-```console blocks must be among what the command prints, times aside; a line `...` says that there is more. A block
+```console blocks must be among what the command prints, times aside; a line `...` says that there is more; it may
+have the input that `echo` gives. A block
 after `<!-- skip -->` is not run. Python that asks for a `spark_session` gets the session of all tests.
 
 Blocks without a language are not run, but the commands in them must exist: `make` targets, `whence` commands with their
@@ -120,9 +121,11 @@ def test_console(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(os.environ, "COLUMNS", "80")
     for block in blocks(path, "console"):
         first, *shown = block.text.splitlines()
-        command, *args = shlex.split(first.removeprefix("$ "))
+        given, _, call = first.removeprefix("$ ").rpartition(" | ")
+        command, *args = shlex.split(call)
         assert command == "whence"
-        result = CliRunner().invoke(app, args)
+        assert not given or given.startswith("echo ")
+        result = CliRunner().invoke(app, args, input="\n".join(shlex.split(given)[1:]))
         assert result.exit_code == 0, result.output
         wanted, printed = _lines(shown), _lines(result.output.splitlines())
         more = wanted.pop("...", 0)

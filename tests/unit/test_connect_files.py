@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from whence.connect.files import duration, read, read_updates, write
+from whence.connect.files import duration, read, write
 from whence.connect.reading import parse_duration
 from whence.connect.rows import encode, to_arrow, to_tuples
 from whence.model.codes import Dictionary, Interval
@@ -93,21 +93,9 @@ def test_errors_name_file_and_line(tmp_path: Path, name: str, text: str, says: s
 
 
 def test_a_missing_file_is_our_error(tmp_path: Path) -> None:
-    for reading in (read(tmp_path / "no.csv", LINK), read_updates(tmp_path / "no.jsonl")):
+    for name in ("no.csv", "no.jsonl"):
         with pytest.raises(DataError, match="no such file"):
-            list(reading)
-
-
-def test_updates_in_both_spellings_in_batches(tmp_path: Path) -> None:
-    path = tmp_path / "u.jsonl"
-    path.write_text('{"op": "+", "src": "A"}\n{"-": {"src": "A"}}\n\n{"src": "B"}\n')
-    assert [[tuple(u) for u in part] for part in read_updates(path, batch=2)] == [
-        [(1, {"src": "A"}, 1), (-1, {"src": "A"}, 2)],
-        [(1, {"src": "B"}, 4)],
-    ]
-    path.write_text('{"op": "?", "src": "A"}\n')
-    with pytest.raises(DataError, match=r"u.jsonl, line 1: column op: .\?. is no operation"):
-        list(read_updates(path))
+            list(read(tmp_path / name, LINK))
 
 
 @pytest.mark.parametrize("span", [Interval(0, 0, 0), Interval(-1, 2, -3), Interval(14, 0, 3_600_000_001)])

@@ -37,6 +37,7 @@ class ChangePrinter:
                 else:
                     row = dict(zip(feed.columns, change.row, strict=True))
                     print(files.json_line({"epoch": change.epoch, "view": feed.name, "op": op, **row}))
+        sys.stdout.flush()  # a pipe would get them late
 
     def _lines(self, feed: Changes, changes: list[Change], seconds: float) -> None:
         took = f"{seconds * 1000:.1f} ms" if seconds else "to begin with"

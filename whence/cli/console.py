@@ -79,6 +79,15 @@ class Bar:
             self._bar.stop()
 
 
+def count_of(count: int, what: str) -> str:
+    """Write a number of things.
+
+    >>> count_of(1, "row"), count_of(2000, "row")
+    ('1 row', '2,000 rows')
+    """
+    return f"{count:,} {what}{'s' * (count != 1)}"
+
+
 def text_of(path: Path) -> str:
     """Return the text of a file."""
     try:

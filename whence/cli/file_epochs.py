@@ -1,92 +1,136 @@
-"""The files that `whence run --source` names, as epochs."""
+"""What `whence run --source` names without Spark: files, folders and standard input, followed in this process."""
 
 from __future__ import annotations
 
-import functools
+import signal
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import typer
+from rich.status import Status
 from rich.text import Text
 
 import whence
-from whence.cli.console import BadRecords, err
-from whence.cli.file_streams import FollowedFolder, find_folder
-from whence.connect import files, rejects
-from whence.connect import rows as rows_
-from whence.connect.files import Reject
-from whence.connect.rejects import OnError, check_choice
-from whence.model.errors import DataError
-from whence.model.paths import local_path
+from whence.cli.console import count_of, err
+from whence.connect.files import format_of
+from whence.model.text import from_text
+from whence.model.types import INTERVAL
+from whence.runtime.following import is_pattern, parse_place
+
+_TABLE_ROWS = 65_536  # of a file of rows per epoch
 
 
-def find_source(text: str) -> tuple[str, Path] | FollowedFolder:
-    table, found, path = text.partition("=")
-    if not found or not table or not path:
+@dataclass(frozen=True)
+class SourceArgument:
+    """A table and a place, as `--source` has them."""
+
+    table: str
+    place: str
+
+    @property
+    def is_file(self) -> bool:
+        """Whether it has an end: it is no folder, no pattern of names and no stream."""
+        _, place = parse_place(self.place)
+        return isinstance(place, Path) and not is_pattern(place) and not place.is_dir()
+
+    @property
+    def is_lines(self) -> bool:
+        """Whether it has updates line by line."""
+        format, _ = parse_place(self.place)
+        return (format or format_of(self.place)) == "jsonl"
+
+
+def parse_source(text: str) -> SourceArgument:
+    """Split TABLE=PLACE.
+
+    >>> parse_source("Link=in/*.csv")
+    SourceArgument(table='link', place='in/*.csv')
+    """
+    table, found, place = text.partition("=")
+    if not found or not table.strip() or not place:
         raise typer.BadParameter(f"{text!r} is not TABLE=FILE", param_hint="--source")
-    table = table.strip().lower()
-    folder = find_folder(table, path)
-    if folder is not None:
-        return folder
-    files.format_of(path)
-    return table, local_path(path)
+    return SourceArgument(table.strip().lower(), place)
 
 
-def epochs(
-    db: whence.Database, table: str, path: Path, batch: int, on_error: BadRecords, missing: rows_.Missing
-) -> Iterator[Callable[[], None]]:
-    """Return what to do in each epoch that a file makes."""
-    schema = db[table].schema
-    if files.format_of(path) == "jsonl":
-        fails = on_error is BadRecords.fail
-        refused: list[Reject] = []
-        keyed = bool(db._coordinator.table_of(table).key)
-        for updates in files.read_updates(path, batch, None if fails else refused.append, keyed):
-            yield functools.partial(_apply, db, table, path, updates, on_error, refused, missing)
-        if refused:
-            yield functools.partial(_apply, db, table, path, [], on_error, refused, missing)
-    elif on_error is BadRecords.fail:
-        for part in files.read(path, schema, missing=missing):
-            yield functools.partial(_insert, db, table, part, missing)
-    else:
-        yield functools.partial(_insert, db, table, path, missing, on_error=check_choice(on_error))
+def parse_seconds(text: str | None, option: str, default: float) -> float:
+    """Read a time such as '1 second' or '200 ms'.
+
+    >>> parse_seconds("200 ms", "--trigger", 1.0), parse_seconds(None, "--trigger", 1.0)
+    (0.2, 1.0)
+    """
+    if text is None:
+        return default
+    try:
+        span = from_text(text, INTERVAL)
+    except (ValueError, ArithmeticError):
+        span = None
+    if span is None or span.months or span.days * 86_400_000_000 + span.micros < 0:
+        raise typer.BadParameter(f"{text!r} is not a time such as '1 second' or '200 ms'", param_hint=option)
+    return float(span.days * 86_400 + span.micros / 1e6)
 
 
-def _insert(db: whence.Database, table: str, rows: Any, missing: rows_.Missing, on_error: OnError = "fail") -> None:
-    db.insert(table, rows, on_error=on_error, missing=missing)
-
-
-def _apply(
-    db: whence.Database,
-    table: str,
-    path: Path,
-    updates: list[files.UpdateLine],
-    on_error: BadRecords,
-    refused: list[Reject],
-    missing: rows_.Missing,
+def take_files(
+    db: whence.Database, files: list[SourceArgument], show: Callable[[float], None], batch: int | None, **options: Any
 ) -> None:
-    """Carry out updates in one epoch; `refused` has what of the file could not be read since the last one."""
-    schema = db[table].schema
-    with db.transaction():
-        for update in updates:
-            try:
-                row = files.prepare(update.row, schema)
-                if update.sign > 0:
-                    db.insert(table, [row], missing=missing)
-                elif not db.delete(table, [row]):
-                    err.print(
-                        Text(f"{path}, line {update.line}: no such row to delete", style="yellow"), soft_wrap=True
-                    )
-            except DataError as error:
-                if on_error is BadRecords.fail:
-                    reason = str(error).replace(", row 1", "", 1)
-                    raise DataError(f"{path}, line {update.line}: {reason}") from None
-                record = rejects.record_of(update.row)
-                refused.append(Reject(str(path), update.line, rejects.reason(error, table), record))
-        if on_error is BadRecords.reject and refused:
-            db.insert(rejects.TABLE, rejects.as_rows(refused, table, None))
-    done = "skipped" if on_error is BadRecords.skip else "rejected"
-    for reject in refused:
-        err.print(Text(f"{path}, line {reject.line}: {done}: {reject.reason}", style="yellow"), soft_wrap=True)
-    refused.clear()
+    """Take in files from their start to their end, one after the other, whatever was read of them before."""
+    for file in files:
+        lines = batch or (1 if file.is_lines else _TABLE_ROWS)
+        taken = db.follow({file.table: file.place}, wait=False, resume=False, batch=lines, note=_note, **options)
+        for epoch in taken:
+            show(epoch.seconds)
+
+
+def follow(
+    db: whence.Database, sources: list[SourceArgument], show: Callable[[float], None], wait: bool, **options: Any
+) -> None:
+    """Take in what sources have, showing each epoch; with `wait` what comes later, too, until Ctrl-C or SIGTERM."""
+    places: dict[str, list[str]] = {}
+    for source in sources:
+        places.setdefault(source.table, []).append(source.place)
+    count, rows = 0, 0
+    status = Status("waiting for updates", console=err) if wait and err.is_terminal else None
+    with _stopped_by_signals() as stop:
+        taken = db.follow(places, wait=wait, stop=stop, note=_note, **options)
+        if status is not None:
+            status.start()
+        try:
+            for epoch in taken:
+                count, rows = count + 1, rows + epoch.rows
+                show(epoch.seconds)
+                if status is not None:
+                    status.update(f"{count_of(rows, 'row')} taken in; waiting for more")
+        finally:
+            if status is not None:
+                status.stop()
+    done = f"{count_of(count, 'epoch')}, {count_of(rows, 'row')} taken in; now at epoch {db.epoch}"
+    err.print(done, style="dim", soft_wrap=True)
+
+
+def _note(text: str) -> None:
+    err.print(Text(text, style="yellow"), soft_wrap=True)
+
+
+@contextmanager
+def _stopped_by_signals() -> Iterator[threading.Event]:
+    """Give an event that Ctrl-C and SIGTERM set: the epoch under way is committed, and then it ends."""
+    stop = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+
+    def ask_to_stop(number: int, frame: FrameType | None) -> None:
+        if stop.is_set() and number == signal.SIGINT:
+            raise KeyboardInterrupt  # at the second time at once
+        stop.set()
+
+    former = {number: signal.signal(number, ask_to_stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler or signal.SIG_DFL)

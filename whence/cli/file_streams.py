@@ -14,7 +14,7 @@ from rich.status import Status
 
 import whence
 from whence.cli import epoch_lines
-from whence.cli.console import err
+from whence.cli.console import count_of, err
 from whence.connect import files
 from whence.connect.rejects import OnError
 from whence.connect.rows import Missing
@@ -27,7 +27,7 @@ _NOTHING = "\0"  # what no cell of a CSV file says
 
 
 @dataclass(frozen=True)
-class FollowedFolder:
+class SparkFolder:
     """Files of one kind for a table; of those in the folder, the ones whose names match."""
 
     table: str
@@ -84,12 +84,12 @@ class FollowedFolder:
         return next((path for path in paths if not path.name.startswith((".", "_"))), None)
 
 
-def find_folder(table: str, text: str) -> FollowedFolder | None:
+def find_folder(table: str, text: str) -> SparkFolder | None:
     """Find the folder that a source names: `incoming`, where the names of files imply the format, or
     `incoming/*.csv`."""
     path = local_path(text)
     if "*" in path.name:
-        return FollowedFolder(table, path.parent, path.name, files.format_of(text))
+        return SparkFolder(table, path.parent, path.name, files.format_of(text))
     if not path.is_dir():
         return None
     names = [p.name for p in path.iterdir() if p.is_file() and not p.name.startswith((".", "_"))]
@@ -97,7 +97,7 @@ def find_folder(table: str, text: str) -> FollowedFolder | None:
     if len(formats) != 1:
         reason = "no file yet" if not formats else f"files of several kinds ({', '.join(sorted(formats))})"
         raise DataError(f"{path} has {reason}: say which to read, such as {table}={path}/*.jsonl")
-    return FollowedFolder(table, path, "", formats.pop())
+    return SparkFolder(table, path, "", formats.pop())
 
 
 def stream(db: whence.Database, trigger: str | None, show: Callable[[float], None]) -> None:
@@ -130,7 +130,8 @@ def stream(db: whence.Database, trigger: str | None, show: Callable[[float], Non
         if status is not None:
             status.stop()
     show(0.0)
-    err.print(f"{count:,} epochs, {rows:,} rows taken in; now at epoch {db.epoch}", style="dim")
+    done = f"{count_of(count, 'epoch')}, {count_of(rows, 'row')} taken in; now at epoch {db.epoch}"
+    err.print(done, style="dim", soft_wrap=True)
 
 
 def _texts(names: list[str]) -> Any:

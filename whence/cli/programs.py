@@ -7,7 +7,7 @@ import time
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.text import Text
@@ -52,11 +52,20 @@ def run(
             "--source",
             "-s",
             metavar="TABLE=FILE",
-            help="Updates of a table (.jsonl), or rows to insert (.csv, .parquet). With --spark also a folder.",
+            help="Updates of a table (.jsonl), or rows to insert (.csv, .parquet): a file, a folder, "
+            "'folder/*.csv', or - for standard input (csv:- if it is CSV).",
         ),
     ] = None,
     view: Annotated[list[str] | None, typer.Option("--view", help="Show only these views (default: all).")] = None,
-    batch: Annotated[int, typer.Option("--batch", min=1, help="Lines of an update file per epoch.")] = 1,
+    batch: Annotated[
+        int | None,
+        typer.Option(
+            "--batch",
+            min=1,
+            help="Lines per epoch (default: 1 of an update file, up to 10,000 of one that is followed or of standard "
+            "input; of a folder, each file is an epoch).",
+        ),
+    ] = None,
     limit: Annotated[int, typer.Option("--limit", min=0, help="Rows to show per view, and changes per epoch.")] = 20,
     format: Annotated[Format, typer.Option("--format", help="Output format.")] = Format.table,
     db: Db = None,
@@ -68,11 +77,20 @@ def run(
     master: Master = None,
     partitions: Partitions = None,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on with files that appear in folders, until Ctrl-C.")
+        bool,
+        typer.Option(
+            "--follow", "-f", help="Go on with lines that are added to files, and files to folders, until Ctrl-C."
+        ),
     ] = False,
     trigger: Annotated[
         str | None,
         typer.Option("--trigger", metavar="TIME", help="With --follow: how often to look, such as '1 second'."),
+    ] = None,
+    delay: Annotated[
+        str | None,
+        typer.Option(
+            "--delay", metavar="TIME", help="How long lines wait for a --batch to become full (default: 200 ms)."
+        ),
     ] = None,
     missing: Missing = MissingColumns.error,
     files_per_epoch: Annotated[
@@ -87,9 +105,7 @@ def run(
     ] = BadRecords.fail,
     op: Annotated[
         str | None,
-        typer.Option(
-            "--op", metavar="COLUMN", help="The column of a folder's files that holds + or - (default: op in .jsonl)."
-        ),
+        typer.Option("--op", metavar="COLUMN", help="The column that holds + or - (default: op in .jsonl)."),
     ] = None,
 ) -> None:
     """Run a program over files of updates and show the views as they change.
@@ -112,8 +128,17 @@ def run(
 
         whence run --db mydb -s link=more.jsonl
 
-    On Spark a source may be a folder, of which each file is taken in once, however
-    often this is run with the same --db; with --follow also what comes later:
+    Of a folder each file is taken in once, however often this is run with the same --db.
+    With --follow also what comes later, to folders and to files, which are read like
+    tail -F; - is standard input:
+
+        whence run network.sql --db mydb -s link=incoming/ --follow
+
+        whence run network.sql --db mydb -s link=links.jsonl -s 'site=sites/*.csv' --follow
+
+        mosquitto_sub -t links | whence run network.sql -s link=- --format jsonl
+
+    On Spark, which reads folders:
 
         whence run network.sql --spark --db mydb -s link=incoming/ --follow
 
@@ -121,22 +146,26 @@ def run(
     """
     if program is None and db is None:
         raise typer.BadParameter("Missing argument: a script, or --db with the folder of a database")
+    choice = Choice(db, read_only, durability, retain, functions, spark, master, partitions)
+    if trigger is not None and not follow:
+        raise typer.BadParameter("this says how often to look for more: give --follow, too", param_hint="--trigger")
+    if follow and not source:
+        raise typer.BadParameter("there is nothing to follow: give a --source", param_hint="--follow")
+
+    from whence.cli import file_epochs, file_streams
     from whence.cli.change_printer import ChangePrinter
-    from whence.cli.file_epochs import epochs, find_source
-    from whence.cli.file_streams import FollowedFolder, stream
     from whence.connect import rejects
     from whence.runtime.reading.handles import grid
 
-    choice = Choice(db, read_only, durability, retain, functions, spark, master, partitions)
-    inputs = [find_source(text) for text in source or []]
-    folders = [found for found in inputs if isinstance(found, FollowedFolder)]
-    if folders and not choice.on_spark:
-        raise typer.BadParameter(f"{folders[0].path} is a folder: that takes --spark", param_hint="--source")
-    for name, given in {"--follow": follow, "--trigger": trigger, "--op": op}.items():
-        if given and not folders:
-            raise typer.BadParameter("this is for a --source that is a folder, on Spark", param_hint=name)
-    if trigger is not None and not follow:
-        raise typer.BadParameter("this says how often to look for more: give --follow, too", param_hint="--trigger")
+    inputs = [file_epochs.parse_source(text) for text in source or []]
+    folders = {}
+    if choice.on_spark:
+        found = {one: file_streams.find_folder(one.table, one.place) for one in inputs}
+        folders = {one: folder for one, folder in found.items() if folder is not None}
+        if follow and len(folders) < len(inputs):
+            raise typer.BadParameter("Spark follows folders only: leave out --spark", param_hint="--follow")
+    poll = file_epochs.parse_seconds(trigger, "--trigger", 0.2) if not choice.on_spark else 0.2
+    patience = file_epochs.parse_seconds(delay, "--delay", 0.2)
     with choice.opened() as database:
         if program is not None:
             declare(database, program)
@@ -148,17 +177,16 @@ def run(
         feeds = [database.changes(name, snapshot=True) for name in names]
         show = ChangePrinter(format, limit, feeds)
         show.epoch(0.0)
-        for found in inputs:
-            for apply in (
-                () if isinstance(found, FollowedFolder) else epochs(database, *found, batch, on_error, missing.value)
-            ):
-                start = time.perf_counter()
-                apply()
-                show.epoch(time.perf_counter() - start)
+        records: dict[str, Any] = {"op": op, "on_error": rejects.check_choice(on_error), "missing": missing.value}
+        files = [one for one in inputs if one.is_file and not follow]
+        file_epochs.take_files(database, files, show.epoch, batch, **records)
+        if others := [one for one in inputs if one not in files and one not in folders]:
+            looks = {"poll": poll, "delay": patience, "batch": batch, "files_per_epoch": files_per_epoch}
+            file_epochs.follow(database, others, show.epoch, follow, **looks, **records)
+        for folder in folders.values():
+            folder.attach(database, op, files_per_epoch, rejects.check_choice(on_error), missing.value)
         if folders:
-            for folder in folders:
-                folder.attach(database, op, files_per_epoch, rejects.check_choice(on_error), missing.value)
-            stream(database, trigger if follow else "availableNow", show.epoch)
+            file_streams.stream(database, trigger if follow else "availableNow", show.epoch)
         if format is Format.table:
             for name in names:
                 out.print(grid(database[name].columns, database[name].rows[:limit], len(database[name]), name))

@@ -13,7 +13,7 @@ import typer
 from rich.text import Text
 
 import whence
-from whence.cli.console import Bar, err, out, reported
+from whence.cli.console import Bar, count_of, err, out, reported
 from whence.cli.database_options import Folder, Functions, find_functions
 from whence.model.errors import WhenceError
 from whence.model.paths import local_path
@@ -105,8 +105,8 @@ def _described(found: Info) -> Table:
         "epoch": f"{found.epoch:,}" + (f", {_moment(found.time)}" if found.time else ""),
         "retained": f"epochs {found.oldest:,} to {found.epoch:,} (retain {found.retain})",
         "last snapshot": f"{image}; {found.records:,} records, {in_bytes(found.tail_bytes)} of log after it",
-        "log": f"{in_bytes(found.log_bytes)} in {_many(found.segments, 'segment')}",
-        "images": f"{in_bytes(found.image_bytes)} in {_many(found.images, 'file')}",
+        "log": f"{in_bytes(found.log_bytes)} in {count_of(found.segments, 'segment')}",
+        "images": f"{in_bytes(found.image_bytes)} in {count_of(found.images, 'file')}",
         "on disk": in_bytes(found.log_bytes + found.image_bytes),
         "written to by": found.writer or "nobody",
     }
@@ -117,10 +117,6 @@ def _described(found: Info) -> Table:
 
 def _moment(micros: int | None) -> str:
     return datetime.fromtimestamp((micros or 0) / 1e6, UTC).isoformat(sep=" ", timespec="seconds")
-
-
-def _many(count: int, what: str) -> str:
-    return f"{count:,} {what}{'s' * (count != 1)}"
 
 
 def _table(*columns: str) -> Table:
@@ -154,14 +150,15 @@ def check(path: Folder, functions: Functions = None) -> None:
     for problem in report.problems:
         err.print(Text(f"problem: {problem}", style="red"), soft_wrap=True)
     if not report.ok:
-        out.print(Text(f"{path}: {_many(len(report.problems), 'problem')}", style="bold red"))
+        out.print(Text(f"{path}: {count_of(len(report.problems), 'problem')}", style="bold red"))
         raise typer.Exit(1)
     rows = sum(report.tables.values())
     size = in_bytes(sum(file.bytes for file in report.files))
     out.print(
         Text(
-            f"{path}: all is well at epoch {report.epoch}: {_many(len(report.files), 'file')} of {size}, "
-            f"{_many(len(report.tables), 'table')} of {_many(rows, 'row')}, {_many(len(report.views), 'view')}",
+            f"{path}: all is well at epoch {report.epoch}: {count_of(len(report.files), 'file')} of {size}, "
+            f"{count_of(len(report.tables), 'table')} of {count_of(rows, 'row')}, "
+            f"{count_of(len(report.views), 'view')}",
             style="green",
         ),
         soft_wrap=True,
@@ -235,7 +232,7 @@ def backup(
         setup = find_functions(functions)
         done = whence.backup(path, to, setup=setup, checksums_only=checksums_only, progress=bar)
     epoch = "" if done.epoch is None else f"epoch {done.epoch:,}, "
-    _done(f"{to}: {epoch}{_many(done.files, 'file')}, {in_bytes(done.bytes)}")
+    _done(f"{to}: {epoch}{count_of(done.files, 'file')}, {in_bytes(done.bytes)}")
 
 
 @reported
@@ -261,7 +258,8 @@ def export(
     setup = find_functions(functions)
     with Bar(f"opening {path}") as bar, whence.open(path, read_only=True, setup=setup, progress=bar) as db:
         made = db.export(to, force=force, compression=compression.value, progress=bar)
-    _done(f"{to}: {_many(len(made.tables), 'table')} of {_many(made.rows, 'row')}, {_many(len(made.views), 'view')}")
+    tables, views = count_of(len(made.tables), "table"), count_of(len(made.views), "view")
+    _done(f"{to}: {tables} of {count_of(made.rows, 'row')}, {views}")
 
 
 @reported
@@ -284,7 +282,8 @@ def import_(
     with Bar(f"reading {source}") as bar:
         made = whence.import_database(source, to, setup=find_functions(functions), retain=retain, progress=bar)
     rows = sum(made.tables.values())
-    _done(f"{to}: {_many(len(made.tables), 'table')} of {_many(rows, 'row')}, {_many(len(made.views), 'view')}")
+    tables, views = count_of(len(made.tables), "table"), count_of(len(made.views), "view")
+    _done(f"{to}: {tables} of {count_of(rows, 'row')}, {views}")
 
 
 def _done(status: Any) -> None:

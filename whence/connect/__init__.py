@@ -7,6 +7,8 @@
 | `texts`      | a dictionary's texts, found by their bytes |
 | `reading`    | values from text, for files and messages |
 | `files`      | CSV, JSON lines, Parquet, and files of updates |
+| `records`    | consecutive records of a file, as updates |
+| `tails`      | files that grow, folders and streams, read by polling |
 | `operations` | insertions and deletions, as sources name them |
 | `rejects`    | records that do not fit their table |
 | `archive`    | exports: a database as Parquet and SQL |

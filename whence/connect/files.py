@@ -18,7 +18,7 @@ import mmap
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from decimal import Decimal
 from itertools import groupby, islice
 from pathlib import Path
@@ -50,14 +50,6 @@ class Reject(NamedTuple):
     line: int | None
     reason: str
     record: str | None
-
-
-class UpdateLine(NamedTuple):
-    """One line of a file of updates: +1 or -1, the row by column name, and the line number."""
-
-    sign: int
-    row: dict[str, Any]
-    line: int
 
 
 def format_of(path: str | Path) -> str:
@@ -162,42 +154,6 @@ def _plain(value: Any) -> Any:
     return value.isoformat() if hasattr(value, "isoformat") else str(value)
 
 
-def read_updates(
-    path: str | Path, batch: int = 1, refuse: Callable[[Reject], None] | None = None, keyed: bool = False
-) -> Iterator[list[UpdateLine]]:
-    """Read the updates of a file, lazily, `batch` lines at a time. Blank lines are skipped.
-
-    A line that is no update is an error, or is given to `refuse` if there is one. Where the table is `keyed` an update
-    may say nothing of the old row.
-
-    >>> import tempfile; folder = tempfile.TemporaryDirectory(); path = Path(folder.name) / "a.jsonl"
-    >>> _ = path.write_text('{"op": "+", "a": 1}\\n{"-": {"a": 1}}\\n')
-    >>> [(u.sign, u.row) for part in read_updates(path, batch=2) for u in part]
-    [(1, {'a': 1}), (-1, {'a': 1})]
-    """
-    pending: list[UpdateLine] = []
-    for line, item in _json_objects(path, refuse):
-        try:
-            pending.append(_update(path, line, item, keyed))
-        except DataError as error:
-            if refuse is None:
-                raise
-            refuse(Reject(str(path), line, _without(error, path, line), json_line(item)))
-            continue
-        if len(pending) >= batch:
-            yield pending
-            pending = []
-    if pending:
-        yield pending
-
-
-def _update(path: str | Path, line: int, item: dict[str, Any], keyed: bool) -> UpdateLine:
-    try:
-        return UpdateLine(*signed(item, "op", keyed), line)
-    except DataError as error:
-        raise DataError(f"{path}, line {line}: {error}") from None
-
-
 def signed(item: dict[str, Any], op: str | None, keyed: bool) -> tuple[int, dict[str, Any]]:
     """Return the sign of an update, which its member `op` or its spelling says, and its row."""
     if op is None:
@@ -213,20 +169,12 @@ def signed(item: dict[str, Any], op: str | None, keyed: bool) -> tuple[int, dict
         raise DataError(f"column {op}: {error}") from None
 
 
-def _json_objects(
-    path: str | Path, refuse: Callable[[Reject], None] | None = None
-) -> Iterator[tuple[int, dict[str, Any]]]:
+def _json_objects(path: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:
     try:
-        with open(path, encoding="utf-8", errors="strict" if refuse is None else "replace") as lines:
+        with open(path, encoding="utf-8") as lines:
             for number, text in enumerate(lines, 1):
-                if text.isspace():
-                    continue
-                try:
+                if not text.isspace():
                     yield number, _json_object(path, number, text)
-                except DataError as error:
-                    if refuse is None:
-                        raise
-                    refuse(Reject(str(path), number, _without(error, path, number), text.strip()))
     except FileNotFoundError:
         raise DataError(f"{path}: no such file") from None
     except (OSError, UnicodeDecodeError) as error:
@@ -249,10 +197,6 @@ def parse_object(text: str) -> dict[str, Any]:
     if not isinstance(item, dict):
         raise DataError(f"expected an object, not {text.strip():.60}")
     return item
-
-
-def _without(error: DataError, path: str | Path, line: int) -> str:
-    return str(error).removeprefix(f"{path}, line {line}: ")
 
 
 def _read_json(path: str | Path, schema: Schema, batch: int, by_columns: bool, missing: Missing) -> Iterator[pa.Table]:
@@ -299,7 +243,7 @@ def _read_csv(path: str | Path, schema: Schema) -> Iterator[pa.Table]:
     with open(path, encoding="utf-8", errors="replace") as text:
         header = _header(text.readline(_LINE))
     names = {name: name.strip().lower() for name in header}
-    wanted = {f.name: f.type for f in arrow_schema(_without_intervals(schema))}
+    wanted = {f.name: f.type for f in arrow_schema(without_intervals(schema))}
     unknown = [name for name, low in names.items() if low not in wanted]
     if unknown:
         raise unknown_columns(str(path), [name if name.isprintable() else repr(name) for name in unknown], schema)
@@ -386,7 +330,8 @@ def _read_parquet(path: str | Path, batch: int) -> Iterator[pa.Table]:
             yield pa.Table.from_batches([part])
 
 
-def _without_intervals(schema: Schema) -> Schema:
+def without_intervals(schema: Schema) -> Schema:
+    """Return the schema in which intervals are texts, as files have them."""
     return Schema(tuple(Column(c.name, TEXT) if c.type.kind is Kind.INTERVAL else c for c in schema.columns))
 
 

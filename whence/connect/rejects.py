@@ -58,11 +58,13 @@ def check_choice(on_error: str) -> OnError:
     return on_error  # type: ignore[return-value]  # mypy does not narrow by `in`
 
 
-def isolate(count: int, attempt: Callable[[int, int], T]) -> tuple[list[T], list[tuple[int, DataError]]]:
+def isolate(
+    count: int, attempt: Callable[[int, int], T], first: bool = False
+) -> tuple[list[T], list[tuple[int, DataError]]]:
     """Run `attempt(start, stop)` over all of `count` records, in halves where it raises a DataError.
 
-    Return the results in order, and each record that fails alone with its error. Costs O(log count) attempts for each
-    of those.
+    Return the results in order, and each record that fails alone with its error; with `first` stop at the first of
+    those. Costs O(log count) attempts for each.
 
     >>> isolate(3, lambda start, stop: list(range(start, stop)))
     ([[0, 1, 2]], [])
@@ -77,6 +79,8 @@ def isolate(count: int, attempt: Callable[[int, int], T]) -> tuple[list[T], list
         except DataError as error:
             if stop - start <= 1:
                 faults.append((start, error))
+                if first:
+                    break
                 if len(faults) > MOST:
                     raise too_many() from error
             else:

@@ -16,6 +16,7 @@ them in its partitions, which own tables, lifetimes and a dataflow; embedded the
 | `catalog`        | names, and the plan behind them |
 | `schema_changes` | CREATE and DROP, between two epochs |
 | `definitions`    | definitions of tables and views, compared |
+| `following`      | files, folders and streams, taken in epoch by epoch |
 | `statements`     | scripts, statement by statement |
 | `warm`           | compiles every kernel |
 | `writing`        | transactions and writes to tables and streams |

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Event
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -23,11 +24,12 @@ from whence.model.progress import Progress
 from whence.model.types import Schema, Type
 from whence.plan.algebra.expressions import Volatile
 from whence.plan.algebra.program import ScalarFunction, TableFunction, owed_name
-from whence.runtime import statements
+from whence.runtime import following, statements
 from whence.runtime.coordinator import Coordinator
 from whence.runtime.durable import copying
 from whence.runtime.durable.copying import Backup
 from whence.runtime.durable.recovery import Recovery
+from whence.runtime.following import FollowedEpoch, Place
 from whence.runtime.opening import StoreOptions, prepare
 from whence.runtime.questions import explain as explaining
 from whence.runtime.questions import what_if as supposing
@@ -402,6 +404,52 @@ class Database:
             yield from files.read(data, self._coordinator.table_of(name).schema, by_columns=True)
         else:
             yield frames.to_arrow(data) if frames.is_frame(data) else data
+
+    def follow(
+        self,
+        sources: Mapping[str, Place | Sequence[Place]],
+        *,
+        wait: bool = True,
+        resume: bool = True,
+        op: str | None = None,
+        on_error: OnError = "fail",
+        missing: Missing = "error",
+        batch: int | None = None,
+        files_per_epoch: int = 1,
+        delay: float = 0.2,
+        poll: float = 0.2,
+        stop: Event | None = None,
+        note: Callable[[str], None] | None = None,
+    ) -> Iterator[FollowedEpoch]:
+        """Take in what files, folders and streams have, and what is added to them; yield each epoch once it is
+        committed. Without `wait`, end when all that is there now is in.
+
+        A source is a file that is appended to (.jsonl, .csv), a folder or `Path("incoming/*.csv")`, of which each file
+        is taken in once it is complete, "-" for standard input, or a binary stream; `csv:` before a text names the
+        format. A line of JSON may be a deletion, as `whence run` reads it. In a durable database the position of each
+        file is committed with its rows: the next `follow` goes on there. docs/operations.md has the rules.
+
+        resume           False: read files from their start, and store no position of them
+        op               as in `insert`, and so are on_error and missing
+        batch            records per epoch; else 10,000 of a file that grows, and of a folder each file is an epoch
+        files_per_epoch  files of a folder per epoch
+        delay            seconds that records wait for an epoch to become full
+        poll             seconds between two looks
+        stop             an event that ends it after the epoch that is being committed
+        note             called with each remark, such as a row that was not there to delete; else these are logged
+
+        >>> import tempfile; from pathlib import Path
+        >>> folder = tempfile.TemporaryDirectory(); path = Path(folder.name) / "a.jsonl"
+        >>> _ = path.write_text('{"x": 1}\\n{"x": 2}\\n{"-": {"x": 1}}\\n')
+        >>> db = whence.open(); _ = db.execute("CREATE TABLE a (x INT)")
+        >>> [(e.epoch, e.table, e.rows) for e in db.follow({"a": path}, wait=False)], db["a"].rows
+        ([(1, 'a', 3)], [(2,)])
+        """
+        options = following.FollowOptions(
+            wait, resume, op, on_error, missing, batch, files_per_epoch, delay, poll, stop or Event(),
+            note or following.log.warning,
+        )  # fmt: skip
+        return following.follow(self, sources, options)
 
     def expire(self) -> int:
         """Delete the rows whose time-to-live is up, in an epoch; return how many.
