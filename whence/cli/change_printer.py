@@ -11,8 +11,8 @@ from rich.text import Text
 
 from whence.cli.console import Format, out
 from whence.connect import files
+from whence.connect.grid import text_of
 from whence.runtime.reading.changes import Change, Changes
-from whence.runtime.reading.handles import cell
 
 
 class ChangePrinter:
@@ -49,6 +49,6 @@ def print_changes(console: Console, changes: list[Change], limit: int) -> None:
     """Print changes as lines, + green and - red, and how many were left out."""
     for change in changes[:limit]:
         mark, style = ("+", "green") if change.sign > 0 else ("-", "red")
-        console.print(Text(f"  {mark} " + "  ".join(str(cell(v)) for v in change.row), style=style))
+        console.print(Text(f"  {mark} " + "  ".join(text_of(v) for v in change.row), style=style))
     if len(changes) > limit:
         console.print(Text(f"  … {len(changes) - limit:,} more", style="dim"))

@@ -155,7 +155,7 @@ def run(
     from whence.cli import file_epochs, file_streams
     from whence.cli.change_printer import ChangePrinter
     from whence.connect import rejects
-    from whence.runtime.reading.handles import grid
+    from whence.connect.grid import Grid
 
     inputs = [file_epochs.parse_source(text) for text in source or []]
     folders = {}
@@ -189,7 +189,7 @@ def run(
             file_streams.stream(database, trigger if follow else "availableNow", show.epoch)
         if format is Format.table:
             for name in names:
-                out.print(grid(database[name].columns, database[name].rows[:limit], len(database[name]), name))
+                out.print(Grid(database[name].columns, database[name].rows[:limit], len(database[name]), name))
 
 
 @reported
@@ -273,7 +273,7 @@ def demo(
     from whence.cli import shell
     from whence.cli.change_printer import print_changes
     from whence.cli.demo import DEMOS
-    from whence.runtime.reading.handles import grid
+    from whence.connect.grid import Grid
 
     if name is DemoName.pipeline:
         _pipeline(master, partitions, quick, keep)
@@ -286,7 +286,7 @@ def demo(
         db.execute(chosen.program)
         out.print(f"Tables filled, {len(db.views)} views up to date, in {(time.perf_counter() - start) * 1000:.0f} ms:")
         for view in chosen.views:
-            out.print(grid(db[view].columns, sorted(db[view].rows)[:5], len(db[view]), view))
+            out.print(Grid(db[view].columns, sorted(db[view].rows)[:5], len(db[view]), view))
         feeds = [db.changes(view) for view in chosen.views]
         for step in chosen.steps:
             out.rule(style="dim")

@@ -386,7 +386,7 @@ def _show(
 ) -> None:
     """Print base rows, one per line, with a note on each, or the `answer` in JSON; write all of them to a page, if
     one is asked for."""
-    from whence.runtime.reading.handles import grid
+    from whence.connect.grid import Grid
 
     names = ["base row", *(name for name, _ in columns)]
     rows = [
@@ -397,7 +397,7 @@ def _show(
         head = {"view": found.view, "row": found.row, "epoch": found.epoch}
         _print_json({**head, "exact": found.exact, "caveat": found.caveat, **answer})
     else:
-        out.print(grid(names, rows[:limit], len(found), f"{title} (epoch {found.epoch})"))
+        out.print(Grid(names, rows[:limit], len(found), f"{title} (epoch {found.epoch})"))
     doubt = f"by present derivations; the true answer may differ: {found.caveat}" if found.caveat else None
     if doubt and answer is None:
         err.print(Text(doubt, style="yellow"), soft_wrap=True)

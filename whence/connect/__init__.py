@@ -12,5 +12,7 @@
 | `operations` | insertions and deletions, as sources name them |
 | `rejects`    | records that do not fit their table |
 | `archive`    | exports: a database as Parquet and SQL |
+| `grid`       | tables as a terminal and a notebook show them |
+| `html`       | HTML of what a notebook shows |
 | `kernels`    | the compiled part of the above |
 """

@@ -26,6 +26,7 @@ import pyarrow.parquet
 from xxhash import xxh3_128_hexdigest
 
 from whence.connect import files
+from whence.connect.grid import FactSheet
 from whence.connect.rows import to_arrow
 from whence.model.codes import Codes, Dictionary
 from whence.model.errors import DataError, StorageError, WhenceError
@@ -63,7 +64,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Archive:
+class Archive(FactSheet):
     """The contents of an export (`Database.export`).
 
     path    its folder

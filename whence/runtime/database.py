@@ -15,6 +15,7 @@ import pyarrow as pa
 from whence.connect import files, operations, rejects
 from whence.connect import rows as rows_
 from whence.connect.archive import Archive
+from whence.connect.grid import Grid
 from whence.connect.rejects import OnError
 from whence.connect.rows import Missing
 from whence.model.codes import Codes, format_value
@@ -1077,6 +1078,17 @@ class Database:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _repr_html_(self) -> str:
+        coordinator = self._now
+        with coordinator.reading():
+            program, reader = coordinator.program, coordinator.reader
+            kinds = {name: "table" if table.stream is None else "stream" for name, table in program.tables.items()}
+            kinds |= {name: "stream view" if reader.is_stream(name) else "view" for name in reader.views()}
+            rows = [(name, kind, str(reader.schema(name))[1:-1], reader.size(name)) for name, kind in kinds.items()]
+            title = repr(self)[1:-1]
+        note = "in memory" if self.path is None else str(self.path)
+        return Grid(["name", "kind", "columns", "rows"], rows, len(rows), title, note).html()
 
     def __repr__(self) -> str:
         soft = sum(table.lifetime is not None for table in self._coordinator.program.tables.values())

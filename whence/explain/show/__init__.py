@@ -11,6 +11,7 @@
 | `shares` | what each row of a group is to its aggregates |
 | `dot` | derivations for Graphviz |
 | `layout` | where rows and steps are drawn |
+| `fragment` | an explanation in a notebook |
 | `page` | the HTML page of an explanation |
 | `table_page` | HTML pages of tables |
 """

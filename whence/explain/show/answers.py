@@ -13,16 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from whence.connect import html
+from whence.connect.grid import SHOWN, Grid
 from whence.explain.graph import Derivations, Ints
 from whence.explain.show.tree import printable
 from whence.model.codes import Codes
 
 if TYPE_CHECKING:
-    import rich.table
-
     from whence.explain.ask import contribution, reliability, resilience
 
-SHOWN = 20  # rows of a repr
 BaseRow = tuple[str, dict[str, Any]]
 
 
@@ -98,33 +97,22 @@ class Answer:
     def __contains__(self, row: object) -> bool:
         return any(row == mine for mine in self)
 
-    def _grid(self, title: str, columns: Sequence[tuple[str, Sequence[str]]], caption: str) -> rich.table.Table:
-        """Draw a table of the first base rows, each with what else there is to say of it."""
-        import rich.box
-        import rich.table
-        import rich.text
-
+    def _grid(self, title: str, columns: Sequence[tuple[str, Sequence[str]]], caption: str) -> Grid:
+        """Describe a table of the first base rows, each with what else there is to say of it."""
         if self.caveat:
             caption += _MAY_DIFFER + self.caveat
         if len(self) > SHOWN:
             caption = f"{SHOWN} of {caption}"
-        out = rich.table.Table(
-            title=rich.text.Text(printable(title), style="table.title"),
-            caption=rich.text.Text(caption, style="table.caption"),
-            box=rich.box.SIMPLE_HEAD,
-            title_justify="left",
-            caption_justify="left",
-            min_width=min(100, max(len(title), len(caption))),
-        )
-        out.add_column("base row", overflow="fold")
-        for name, _ in columns:
-            out.add_column(name, justify="right")
-        for i, node in enumerate(self._nodes[:SHOWN].tolist()):
-            out.add_row(rich.text.Text(printable(self._asked.graph.label(node))), *(values[i] for _, values in columns))
-        return out
+        labels = map(printable, self._asked.graph.labels(self._nodes[:SHOWN]))
+        rows = [(label, *(values[i] for _, values in columns)) for i, label in enumerate(labels)]
+        names = ["base row", *(name for name, _ in columns)]
+        return Grid(names, rows, len(self), printable(title), caption, right=[i > 0 for i in range(len(names))])
 
-    def __rich__(self) -> rich.table.Table:
+    def __rich__(self) -> Grid:
         raise NotImplementedError
+
+    def _repr_html_(self) -> str:
+        return self.__rich__().html()
 
     def __repr__(self) -> str:
         import rich.console
@@ -164,7 +152,7 @@ class Critical(Answer):
         """Return each base row as a dict of its table, the row, and how many rows it takes along."""
         return [{"table": table, "row": row, "takes": count} for (table, row), count in self.items()]
 
-    def __rich__(self) -> rich.table.Table:
+    def __rich__(self) -> Grid:
         takes = [f"{count:,}" for count in self.counts[:SHOWN].tolist()]
         columns = [(f"takes along, of {self.of:,}", takes)] if self.row is None else []
         return self._grid(f"critical for {self._asked}", columns, _many(len(self)))
@@ -196,7 +184,7 @@ class Resilience(Answer):
         rows = [{"table": table, "row": row} for table, row in self]
         return {"count": self.count, "at_least": self.at_least, "rows": rows, "exact": self.exact}
 
-    def __rich__(self) -> rich.table.Table:
+    def __rich__(self) -> Grid:
         if self.count is None:
             return self._grid(f"no loss removes {self._asked}", [], _many(0))
         least = (
@@ -237,7 +225,7 @@ class Contribution(Answer):
         """Return each base row as a dict of its table, the row, and its values."""
         return [{"table": t, "row": r, "shapley": s, "banzhaf": b} for (t, r), s, b in self.items()]
 
-    def __rich__(self) -> rich.table.Table:
+    def __rich__(self) -> Grid:
         how = "by its present derivations" if self.caveat else "exact"
         if self.method == "sampled":
             how = f"from {self.samples:,} samples, within {self.error:.2g} at {self.confidence:.0%}"
@@ -296,6 +284,10 @@ class Reliability:
         return f"{self._asked} is there with probability {self.probability:.6g} ({how}){more}"
 
     __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        kind = "" if self.exact else "warn"
+        return html.fragment(html.line(self, kind))
 
 
 def _many(count: int) -> str:

@@ -26,6 +26,7 @@ from whence.explain.graph import Derivations, Ints
 from whence.explain.show import layout, page
 from whence.explain.show.choose import Chosen, Ways, behind, choose
 from whence.explain.show.dot import to_dot
+from whence.explain.show.fragment import explanation_html
 from whence.explain.show.shares import AggregateShare, shares
 from whence.explain.show.tree import Line, Tree, TreeLimits, printable, text_of
 from whence.model.codes import Dictionary
@@ -323,6 +324,9 @@ class Explanation:
 
     def __rich__(self) -> rich.text.Text:
         return self.text()
+
+    def _repr_html_(self) -> str:
+        return explanation_html(self)
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.lines()))

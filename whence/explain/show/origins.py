@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from whence.explain.show.explanation import BaseRow, Explanation
+from whence.explain.show.fragment import explanation_html
 from whence.explain.show.tree import Line, Tree, TreeLimits
 
 
@@ -62,6 +63,9 @@ class Origins(Explanation):
             yield from (Line("  ", reason) for reason in self.reasons)
             return
         yield from Tree(self._ways, limits or TreeLimits()).lines(self.root)
+
+    def _repr_html_(self) -> str:
+        return explanation_html(self, losses=False)
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything, as `to_json` has it; `tid` and `tids` come on top."""

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from whence.connect import html
 from whence.connect.files import json_line
 from whence.explain.show.page import write_out
-from whence.explain.show.tree import Line, printable, text_of
+from whence.explain.show.tree import Line, printable, text_of, tree_html
 from whence.model.codes import Codes
 
 if TYPE_CHECKING:
@@ -127,6 +128,9 @@ class Trace:
 
     def __rich__(self) -> rich.text.Text:
         return self.text()
+
+    def _repr_html_(self) -> str:
+        return html.fragment(tree_html(self.lines()))
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.lines()))

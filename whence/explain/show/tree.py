@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from whence.connect import html
 from whence.explain.show.choose import Chosen, Ways, choose
 from whence.explain.show.shares import shares_of
 
@@ -108,6 +109,14 @@ class Tree:
 
 def _line(guide: str, last: bool, text: str, style: str) -> Line:
     return Line(guide + ("└─ " if last else "├─ "), text, style)
+
+
+_KIND = {"green": "base", "yellow": "absence", "cyan": "step", "bold": "title", "dim": "dim"}
+
+
+def tree_html(lines: Iterable[Line]) -> str:
+    """Write a tree whose branches can be folded."""
+    return html.tree([(len(line.guide), printable(line.text), _KIND.get(line.style, "")) for line in lines])
 
 
 def text_of(lines: Iterable[Line]) -> rich.text.Text:

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from whence.connect.grid import FactSheet
 from whence.connect.rows import expand, to_tuples
 from whence.engine.core.batch import consolidate
 from whence.engine.core.operator import Batch, Operator, upwards
@@ -93,7 +94,7 @@ class CheckedView:
 
 
 @dataclass(frozen=True)
-class Report:
+class Report(FactSheet):
     """What a check of a database found (`whence.check`).
 
     path      the folder

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from whence.connect import archive
 from whence.connect.archive import Archive, TableRows
+from whence.connect.grid import FactSheet
 from whence.model.errors import StorageError, WhenceError
 from whence.model.progress import Progress
 from whence.plan.algebra.program import Program
@@ -20,7 +21,7 @@ from whence.state.store import Folder
 
 
 @dataclass(frozen=True)
-class Backup:
+class Backup(FactSheet):
     """A copy of a database (`whence.backup`, `Database.backup`).
 
     path   its folder

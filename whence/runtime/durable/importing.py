@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from whence.connect import archive as archive_
 from whence.connect.archive import SCHEMA, Archive
+from whence.connect.grid import FactSheet
 from whence.connect.rows import encode
 from whence.model.errors import DataError, WhenceError
 from whence.model.paths import local_path
@@ -30,7 +31,7 @@ _EPOCH = 1_000_000  # rows
 
 
 @dataclass(frozen=True)
-class Imported:
+class Imported(FactSheet):
     """A database made of an export (`whence.import_database`).
 
     path    its folder

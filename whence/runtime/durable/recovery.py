@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from whence.connect.grid import FactSheet
 from whence.engine.core.epoch import Epoch
 from whence.engine.core.image import Images, SoundImages
 from whence.model.errors import CorruptionError, SqlError, StorageError, WhenceError
@@ -33,7 +34,7 @@ _FUNCTIONS = "Python functions that views call are given by setup=, or --functio
 
 
 @dataclass(frozen=True)
-class Recovery:
+class Recovery(FactSheet):
     """What opening a database found and did (`Database.recovery`).
 
     epoch        the epoch it reached

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from whence.connect.grid import SHOWN, Grid
 from whence.engine.core.operator import upwards
 from whence.engine.recursion.fixpoint import Port, annotated_policy
 from whence.engine.recursion.policies.annotated import AnnotatedPolicy
@@ -66,6 +67,13 @@ class Annotation:
         terms = [" ∧ ".join(map(_said, witness)) or "⊤" for witness in self.witnesses]
         left = self.count - len(terms)
         return " ∨ ".join(terms) + (f" ∨ … ({left:,} more)" if left > 0 else "")
+
+    def _repr_html_(self) -> str:
+        how = f"{self.maintain}, {self.propagate}, {self.representation}, {self.bytes:,} bytes"
+        shown = [(len(witness), ", ".join(map(_said, witness)) or "⊤") for witness in self.witnesses[:SHOWN]]
+        note = f"{len(shown):,} of {self.count:,} minimal witnesses, {how}"
+        title = f"annotation of {_said((self.view, self.row))} at epoch {self.epoch:,}"
+        return Grid(["rows", "witness"], shown, self.count, title, note).html()
 
     def __str__(self) -> str:
         return f"{_said((self.view, self.row))} = {self.formula}"

@@ -19,14 +19,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from whence.connect import html
 from whence.connect.arrow import arrow_schema
+from whence.connect.grid import SHOWN, Grid, text_of
 from whence.connect.rows import Missing, to_arrow
 from whence.engine.core.operator import Batch
 from whence.model.codes import Codes, format_value
 from whence.model.errors import CatalogError, DataError
 from whence.model.types import Schema
 from whence.runtime import statements
-from whence.runtime.reading.handles import Row, cell, plain, python_rows
+from whence.runtime.reading.handles import Row, plain, python_rows
 from whence.runtime.writing import row_selection as writing
 from whence.runtime.writing.tables import early_choice
 from whence.runtime.writing.transaction import Transaction
@@ -39,7 +41,6 @@ if TYPE_CHECKING:
 
     from whence.runtime.coordinator import Coordinator
 
-SHOWN = 20  # rows of a change in a text
 Encode = Callable[[Any, Schema, str, Missing], Codes]
 Fetch = Callable[[Any, str], Iterable[Any]]
 
@@ -111,9 +112,27 @@ class Difference:
         yield rich.text.Text.assemble((self.name, "bold"), (counts, "dim"))
         rows = [("-", "red", row) for row in self.deleted] + [("+", "green", row) for row in self.inserted]
         for mark, style, row in rows[:limit]:
-            yield rich.text.Text(printable(f"  {mark} " + "  ".join(str(cell(v)) for v in row)), style=style)
+            yield rich.text.Text(printable(f"  {mark} " + "  ".join(text_of(v) for v in row)), style=style)
         if len(rows) > limit:
             yield rich.text.Text(f"  … {len(rows) - limit:,} more", style="dim")
+
+    def _repr_html_(self) -> str:
+        return html.fragment(self._html())
+
+    def _html(self) -> str:
+        """Write a table of the rows that would go and come, as a part of something larger."""
+        rows = [("-", row) for row in self.deleted] + [("+", row) for row in self.inserted]
+        some = rows[:SHOWN]
+        more = f"; the first {SHOWN:,} are shown" if len(rows) > SHOWN else ""
+        grid = Grid(
+            ["", *self.columns],
+            [("−" if sign == "-" else sign, *row) for sign, row in some],
+            len(rows),
+            caption=f"{len(self.deleted):,} gone, {len(self.inserted):,} new{more}",
+            types=["", *(str(kind) for kind in self.coming.schema.types)],
+            signs=[sign for sign, _ in some],
+        )
+        return html.folded(self.name, grid.html_table())
 
 
 class WhatIf(Mapping[str, Difference]):
@@ -194,6 +213,10 @@ class WhatIf(Mapping[str, Difference]):
 
     def __rich__(self) -> rich.console.RenderableType:
         return self.text()
+
+    def _repr_html_(self) -> str:
+        head = f"what if, after epoch {self.epoch:,}: {'these' if self else 'nothing'} would change"
+        return html.fragment(html.line(head, "title"), *(change._html() for change in self.changed))
 
     def __str__(self) -> str:
         return str(self.text())

@@ -11,10 +11,13 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from whence.connect import html
+from whence.connect.grid import SHOWN, Grid, text_of
 from whence.connect.rows import expand, to_tuples
 from whence.model.codes import Codes, Dictionary
 from whence.model.errors import CatalogError
@@ -36,6 +39,12 @@ class Change(NamedTuple):
     epoch: int
     row: tuple[Any, ...]
     sign: int
+
+    def _repr_html_(self) -> str:
+        shown = f"{'+' if self.sign > 0 else '−'} ({', '.join(map(text_of, self.row))})"
+        return html.fragment(
+            html.line(shown, "new" if self.sign > 0 else "gone"), html.line(f"epoch {self.epoch:,}", "dim")
+        )
 
 
 class Changes:
@@ -106,13 +115,36 @@ class Changes:
                     return None
                 if until is not None and self._waiting[0][0] > until:
                     return None
-                epoch, rows, counts = self._waiting.popleft()
-                order = np.argsort(counts > 0, kind="stable")
-                rows, counts = rows[order], counts[order]
-                values = to_tuples(expand(rows, np.abs(counts)), self.schema, self._dictionary)
-                signs = np.repeat(np.sign(counts), np.abs(counts)).tolist()
-                self._ready.extend(Change(epoch, row, sign) for row, sign in zip(values, signs, strict=True))
+                self._ready.extend(self._decode(*self._waiting.popleft()))
             return self._ready.popleft()
+
+    def _decode(self, epoch: int, rows: Codes, counts: Codes) -> Iterator[Change]:
+        """Yield what an epoch changed, withdrawals first."""
+        order = np.argsort(counts > 0, kind="stable")
+        rows, counts = rows[order], counts[order]
+        values = to_tuples(expand(rows, np.abs(counts)), self.schema, self._dictionary)
+        signs = np.repeat(np.sign(counts), np.abs(counts)).tolist()
+        return (Change(epoch, row, sign) for row, sign in zip(values, signs, strict=True))
+
+    def _repr_html_(self) -> str:
+        """Show the changes that the next iteration yields first, and how many there are; they stay to be yielded."""
+        until = self._stable() if self._end is None else None
+        with self._news:
+            shown = list(islice(self._ready, SHOWN))
+            waiting = [w for w in self._waiting if until is None or w[0] <= until]
+            total = len(self._ready) + sum(int(np.abs(counts).sum()) for _, _, counts in waiting)
+            for epoch, rows, counts in waiting if len(shown) < SHOWN else ():
+                order = np.argsort(counts > 0, kind="stable")[: SHOWN - len(shown)]
+                shown += islice(self._decode(epoch, rows[order], counts[order]), SHOWN - len(shown))
+        return Grid(
+            ["epoch", "", *self.columns],
+            [(change.epoch, "+" if change.sign > 0 else "−", *change.row) for change in shown],
+            total,
+            f"changes of {self.name}",
+            f"{len(shown):,} of {total:,} changes that wait" if total else "no change waits",
+            ["", "", *map(str, self.schema.types)],
+            signs=["+" if change.sign > 0 else "-" for change in shown],
+        ).html()
 
     def push(self, epoch: int, rows: Codes, counts: Codes) -> None:
         """Add what an epoch changed; the rows are not to be written to afterwards."""

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from whence.connect import files, rows
+from whence.connect import files, html, rows
+from whence.connect.grid import SHOWN, Grid
 from whence.model.codes import Codes, Dictionary, Interval, format_value
 from whence.model.errors import DataError, EvaluationError, WhenceError
 from whence.model.types import Kind, Schema
@@ -19,12 +20,10 @@ from whence.runtime.writing.conditions import check_condition
 if TYPE_CHECKING:
     import pandas
     import polars
-    import rich.table
 
     from whence.runtime.coordinator import Coordinator
 
 Row = tuple[Any, ...]
-SHOWN = 20  # rows of a repr
 
 
 class Result:
@@ -118,12 +117,18 @@ class Result:
         names = self.columns
         return [dict(zip(names, row, strict=True)) for row in self.rows]
 
-    def __rich__(self) -> rich.table.Table | str:
+    def __rich__(self) -> Grid | str:
         return self.as_grid(SHOWN) if self.is_rows else self.message
 
-    def as_grid(self, limit: int) -> rich.table.Table:
-        """A rich table of the first rows."""
-        return grid(self.columns, python_rows(self._table.slice(0, limit)), len(self))
+    def _repr_html_(self) -> str:
+        if self.is_rows:
+            return self.as_grid(SHOWN).html()
+        return html.fragment(html.line(self.message), *(html.line(warning, "warn") for warning in self.warnings))
+
+    def as_grid(self, limit: int) -> Grid:
+        """Return a table of the first rows, to be drawn."""
+        types = [str(field.type) for field in self._table.schema]
+        return Grid(self.columns, python_rows(self._table.slice(0, limit)), len(self), types=types)
 
     def __repr__(self) -> str:
         return plain(self)
@@ -286,10 +291,16 @@ class Handle:
                 return False
             return bool(coordinator.reader.count(self.name, wanted)[0] > 0)
 
-    def __rich__(self) -> rich.table.Table:
+    def __rich__(self) -> Grid:
+        return self._grid()
+
+    def _repr_html_(self) -> str:
+        return self._grid().html()
+
+    def _grid(self) -> Grid:
         codes, counts, schema, known = self._read()
-        some = rows.expand(codes[:SHOWN], counts[:SHOWN])[:SHOWN]
-        return grid(list(schema.names), rows.to_tuples(some, schema, known), int(counts.sum()), self.name)
+        some = rows.to_tuples(rows.expand(codes[:SHOWN], counts[:SHOWN])[:SHOWN], schema, known)
+        return Grid(list(schema.names), some, int(counts.sum()), self.name, types=[str(t) for t in schema.types])
 
     def __repr__(self) -> str:
         return plain(self)
@@ -307,42 +318,6 @@ def python_rows(table: pa.Table) -> list[Row]:
             values = [None if v is None else Interval(v[0], v[1], v[2] // 1000) for v in values]
         columns.append(values)
     return list(zip(*columns, strict=True)) if columns else []
-
-
-def grid(columns: list[str], shown: list[Row], total: int, title: str | None = None) -> rich.table.Table:
-    """A rich table of some rows, with a note of how many more there are."""
-    import rich.box
-    import rich.table
-    import rich.text
-
-    more = f"{len(shown):,} of {total:,} rows" if len(shown) < total else f"{total:,} row{'s' * (total != 1)}"
-    out = rich.table.Table(
-        title=None if title is None else rich.text.Text(title, style="table.title"),
-        caption=more,
-        box=rich.box.SIMPLE_HEAD,
-        title_justify="left",
-        caption_justify="left",
-        min_width=max(len(title or ""), len(more)),
-    )
-    numeric = [
-        bool(shown) and all(isinstance(r[i], (int, float)) or r[i] is None for r in shown) for i in range(len(columns))
-    ]
-    for name, right in zip(columns, numeric, strict=True):
-        out.add_column(rich.text.Text(name), justify="right" if right else "left", overflow="fold")
-    for row in shown:
-        out.add_row(*(cell(value) for value in row))
-    return out
-
-
-def cell(value: Any) -> Any:
-    """A value as it is shown in a table."""
-    import rich.text
-
-    if value is None:
-        return rich.text.Text("NULL", style="dim")
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return rich.text.Text(files.duration(value) if isinstance(value, Interval) else str(value))
 
 
 def plain(renderable: Any) -> str:
