@@ -4,7 +4,7 @@ Each column is mapped to a *rank*, an int64 whose order is the order wanted: a c
 round, and subtracting 1 with wrap-around takes NULL (the least int64) past the greatest value. All three can be
 undone, so ranks are stored instead of codes. Interned values rank by `Dictionary.order_of`; their codes are stored
 behind the ranks, and the whole is rebuilt when the dictionary has moved its labels. Undo adds the inverse changes, so
-it too is safe against that.
+it too is safe against that; after a change that outweighs what was there, it brings back the leaves as they were.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from whence.engine.core.fill import is_fill
 from whence.engine.core.image import Image, StaleImage, expect, taken, with_room
 from whence.engine.core.kernels import ordered as ok
 from whence.model.codes import Codes, Dictionary
@@ -47,6 +48,7 @@ class Ordered:
         self._labels = list(zip(labels, range(len(self.ranks), self._columns), strict=True))  # and their codes' places
         self._version = dictionary.order_version
         self._log: list[tuple[Codes, Codes]] = []
+        self._former: tuple[int, tuple[Codes, ...]] | None = None  # before a fill, after which nothing is logged
         self._clear()
 
     def _clear(self) -> None:
@@ -54,6 +56,14 @@ class Ordered:
         self._count = np.zeros(ok.LEAF * 4, np.int64)
         self._size, self._top, self._spare = (np.zeros(4, np.int64) for _ in range(3))
         self._meta = np.zeros(4, np.int64)
+
+    @property
+    def _arrays(self) -> tuple[Codes, ...]:
+        return self._store, self._count, self._size, self._top, self._spare, self._meta
+
+    @_arrays.setter
+    def _arrays(self, arrays: tuple[Codes, ...]) -> None:
+        self._store, self._count, self._size, self._top, self._spare, self._meta = arrays
 
     def __len__(self) -> int:
         return int(self._meta[3])
@@ -64,13 +74,21 @@ class Ordered:
 
     def add(self, rows: Codes, counts: Codes) -> None:
         """Change the counts of rows; a count of zero removes one."""
-        self._log.append((rows, counts))
+        if is_fill(len(counts), len(self)) and not self._log and self._former is None:
+            self._former = self._version, self._arrays
+            self._arrays = tuple(array.copy() for array in self._arrays)
+        elif self._former is None:
+            self._log.append((rows, counts))
         self._add(rows, counts)
 
     def commit(self) -> None:
         self._log.clear()
+        self._former = None
 
     def undo(self) -> None:
+        if self._former is not None:
+            self._version, self._arrays = self._former
+            self._former = None
         for rows, counts in reversed(self._log):
             self._add(rows, -counts)
         self._log.clear()
@@ -117,7 +135,7 @@ class Ordered:
             for at, behind in self._labels:
                 self._store[filled, at] = self._ranked(self._store[filled, behind], self.ranks[at])
         self._version = self.dictionary.order_version
-        self._log.clear()
+        self.commit()
 
     def first(self, prefixes: Codes) -> Codes:
         """Of each prefix of ranks, the first row with it: the position in the store for `rows_at`, or -1."""

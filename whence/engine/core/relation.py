@@ -4,8 +4,9 @@ Invariant: a row is in the hash table and in every index exactly when its annota
 while it lives; ids of rows that left are reused. `extra` columns of accumulators belong to the row and start at zero.
 A change costs what it touches: an upsert and a settle of the table, a link or unlink per index.
 
-Undo replays the log backwards: rows return to the very ids they had, so accumulators and other state that names ids
-stay valid. Whoever overwrites accumulators calls `save` first.
+Undo: rows return to the very ids they had, so accumulators and other state that names ids stay valid. It keeps the
+smaller of two things (`fill.py`): a log of the changes, replayed backwards; or, if an epoch begins with a fill, the
+arrays as they were before. Whoever overwrites accumulators calls `save` first.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from whence.engine.core.image import Image, StaleImage, expect, taken
+from whence.engine.core.fill import is_fill
+from whence.engine.core.image import Image, StaleImage, expect, taken, with_room
 from whence.engine.core.kernels import index as ik
 from whence.engine.core.kernels import rebuild as rk
 from whence.engine.core.kernels import relation as tk
@@ -27,6 +29,7 @@ from whence.model.codes import Codes
 from whence.model.record import KernelRecord
 
 T = TypeVar("T", np.int64, np.int32)
+_NONE = np.empty((5, 0), np.int64)
 
 
 class _Change(NamedTuple):
@@ -43,6 +46,17 @@ class _Saved(NamedTuple):
 
     ids: Codes
     acc: Codes
+
+
+class _Former(NamedTuple):
+    """The arrays before a fill."""
+
+    rows: Codes
+    ann: Codes
+    acc: Codes
+    free: Codes
+    slots: Codes
+    meta: Codes
 
 
 class Index:
@@ -102,7 +116,9 @@ class Relation:
         self.indexes: dict[tuple[int, ...], Index] = {}
         self._index_list: list[Index] = []
         self.lookups = Lookups(self)
+        self.was_empty = False  # before the batch that was added last
         self._log: list[_Change | _Saved] = []
+        self._former: _Former | None = None  # in an epoch that began with a fill, which logs nothing
         self._open: Codes  # the change whose annotations are not set yet
         self._record = KernelRecord(tk.TABLE)
         self.address = self._record.address  # of the record of its arrays, for kernels
@@ -120,16 +136,25 @@ class Relation:
     def apply(self, batch: Batch) -> tuple[Codes, Codes, Codes]:
         """Add a consolidated batch: row ids, annotations before, annotations after."""
         change = self.add(batch)
+        if change is None:
+            n = len(batch.ann)
+            return np.arange(n), np.zeros(n, np.int64), batch.ann
         return change[tk.IDS, 1:], change[tk.OLD, 1:], change[tk.NEW, 1:]
 
-    def add(self, batch: Batch) -> Codes:
-        """Add a consolidated batch; return what changed (`kernels/relation.py`)."""
+    def add(self, batch: Batch) -> Codes | None:
+        """Add a consolidated batch; return what changed (`kernels/relation.py`), or None if its rows are all there are,
+        each with its place in the batch as its id."""
         rows = batch.rows
         n = len(rows)
-        self.reserve(n)
+        self.was_empty = not self.meta[2]
+        self.make_room(n)
+        if self.was_empty and self._former is not None:
+            self._fill(batch)
+            return None
         change = np.empty((5, n + 1), np.int64)
         moved = tk.add(self.address, rows, batch.ann, change)
-        self._log.append(_Change(rows, change))
+        if self._former is None:
+            self._log.append(_Change(rows, change))
         if moved and self._index_list:
             self._index_moved(change, moved & 0xFFFFFFFF, moved >> 32)
         return change
@@ -137,10 +162,10 @@ class Relation:
     def upsert(self, rows: Codes) -> tuple[Codes, Codes]:
         """Ids and annotations of distinct rows, new ones added with annotation zero; `settle` must follow."""
         n = len(rows)
-        self.reserve(n)
+        self.make_room(n)
         self._open = change = np.empty((5, n + 1), np.int64)
         born = tk.upsert(self.address, rows, n, change)
-        self._log.append(_Change(rows, change))
+        self.log(rows, change)
         self._index_moved(change, born, 0)
         return change[tk.IDS, 1:], change[tk.OLD, 1:]
 
@@ -149,11 +174,20 @@ class Relation:
         change = self._open
         change[tk.NEW, 1:] = new
         self._index_moved(change, 0, tk.settle(self.address, change))
+        self._open = _NONE
 
-    def log(self, rows: Codes, change: Codes, acc: Codes) -> None:
-        """Note what a kernel is about to do to this relation, which has no index, so that it can be undone: an upsert
-        of these rows, whose accumulators were `acc`, and perhaps its settle."""
-        self._log.append(_Change(rows, change, acc))
+    def make_room(self, n: int) -> None:
+        """Get ready for a change of n rows, and for its undo."""
+        if is_fill(n, int(self.meta[0])) and not self._log and self._former is None:
+            self._set_aside(n)
+        else:
+            self.reserve(n)
+
+    def log(self, rows: Codes, change: Codes, acc: Codes | None = None) -> None:
+        """Note what a kernel does to this relation, which has no index, so that it can be undone: an upsert of these
+        rows, whose accumulators were `acc`, and perhaps its settle."""
+        if self._former is None:
+            self._log.append(_Change(rows, change, acc))
 
     def _index_moved(self, change: Codes, born: int, gone: int) -> None:
         """Put new rows into the indexes, and take those out that left."""
@@ -166,7 +200,8 @@ class Relation:
     def save(self, ids: Codes) -> Codes:
         """The rows' accumulators, to be overwritten; undo brings them back."""
         acc = self.acc[ids]
-        self._log.append(_Saved(ids, acc))
+        if self._former is None:
+            self._log.append(_Saved(ids, acc))
         return acc
 
     def lay_out(self, moved: Callable[[Codes], Codes]) -> None:
@@ -174,11 +209,20 @@ class Relation:
         self.acc = moved(self.acc)
         self._point()
         self._log = [e if e.acc is None else e._replace(acc=moved(e.acc)) for e in self._log]
+        if self._former is not None:
+            self._former = self._former._replace(acc=moved(self._former.acc))
 
     def commit(self) -> None:
         self._log.clear()
+        self._former = None
 
     def undo(self) -> None:
+        if self._former is not None:
+            self.rows, self.ann, self.acc, self.free, self.slots, self.meta = self._former
+            self._former = None
+            self._point()
+            for index in self._index_list:
+                index.fill(self)
         for entry in reversed(self._log):
             if isinstance(entry, _Saved):
                 self.acc[entry.ids] = entry.acc
@@ -199,6 +243,34 @@ class Relation:
         tk.restore(self.address, entry.batch, change)
         for index in self._index_list:
             index.link(self.rows, back, len(back))
+
+    def _set_aside(self, n: int) -> None:
+        """Keep the arrays as they are for undo, and go on with copies that have room for n rows."""
+        self._former = _Former(self.rows, self.ann, self.acc, self.free, self.slots, self.meta)
+        high, _, live = self.meta.tolist()
+        capacity = high + n + 16
+        self.rows, self.acc, self.free = (_resized(a[:high], capacity) for a in (self.rows, self.acc, self.free))
+        self.ann = with_room(self.ann[:high], capacity)
+        self.meta = self.meta.copy()
+        self.slots = _larger(self.slots, 2 * (live + n))
+        for index in self._index_list:
+            index.grow(capacity)
+        self._point()
+
+    def _fill(self, batch: Batch) -> None:
+        """Take distinct rows as the only ones; there is room for them."""
+        n = len(batch.ann)
+        self.rows[:n], self.ann[:n], self.acc[:n] = batch.rows, batch.ann, 0
+        self.meta[:] = n, 0, n
+        self._hash()
+
+    def _hash(self) -> None:
+        """Fill the empty hash table, and the indexes anew."""
+        self._point()
+        words = self.words(np.arange(self.width), self.slots)
+        rk.fill_table(self.slots, words, len(words))
+        for index in self._index_list:
+            index.fill(self)
 
     def _point(self) -> None:
         """Let kernels find the arrays, which have been replaced."""
@@ -255,12 +327,8 @@ class Relation:
         self.ann = taken(image, "ann", capacity)
         self.meta = image["meta"].copy()
         self.slots = np.zeros(_power(2 * live, 32), np.int64)
-        self._point()
-        words = self.words(np.arange(self.width), self.slots)
-        rk.fill_table(self.slots, words, len(words))
-        for index in self._index_list:
-            index.fill(self)
-        self._log.clear()
+        self._hash()
+        self.commit()
 
     def words(self, cols: Codes, slots: Codes) -> Codes:
         """What is to be put into an empty hash table of these columns, in an order that is quick to put."""

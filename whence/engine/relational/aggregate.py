@@ -120,7 +120,7 @@ class Aggregate(Operator):
         if len(self._doubles):
             self._make_room(delta.rows)
         rows, n = self._with_parts(delta.rows), len(mult)
-        groups.reserve(n)
+        groups.make_room(n)
         keys, gids = np.empty((n, len(self.keys)), np.int64), np.empty(n, np.int64)
         change, before = np.empty((5, n + 1), np.int64), np.empty((n, groups.acc.shape[1]), np.int64)
         out, ann = np.empty((2 * n, self._width), np.int64), np.empty(2 * n, np.int64)

@@ -4,8 +4,9 @@ Law: multiplication distributes over addition, so the change of a product A·B·
 prime marks the new state. Each input has a *path*: its delta is extended by one other input after the other, through
 indexes on columns already known, so that a join of many inputs keeps no intermediate result. Arrangements show new
 states; where the law wants an old one, what the delta adds is taken off again, and what cancels is dropped before the
-next step: a row that changed is met as new, as taken off and as old, which would multiply from input to input. State:
-none of its own, indexes on the inputs' arrangements. Cost: the deltas and what they match along their paths.
+next step: a row that changed is met as new, as taken off and as old, which would multiply from input to input. If an
+input was empty before, so was the product, and the change is A'·B'·C': the path of that input alone. State: none of its
+own, indexes on the inputs' arrangements. Cost: the deltas and what they match along their paths.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from whence.engine.core.arrangement import arranged_by
+from whence.engine.core.arrangement import arranged_by, arrangement
 from whence.engine.core.batch import concat, consolidate, take
 from whence.engine.core.kernels.batches import join_batches
 from whence.engine.core.kernels.index import join_rows, pair_rows
@@ -63,6 +64,7 @@ class Join(Operator):
         self.schema, self.inputs, self.join = join.schema, inputs, join
         self._start = np.cumsum([0, *(len(i.schema) for i in inputs)]).tolist()
         self._paths = [self._path(i, dictionary) for i in range(len(inputs))]
+        self._relations = [arrangement(i) for i in inputs]
         self._tests = [(compile_expr(t, dictionary), may_fail(t)) for t in join.tests]
 
     def _path(self, first: int, dictionary: Dictionary) -> _Path:
@@ -118,6 +120,10 @@ class Join(Operator):
 
     def apply(self, deltas: list[Batch]) -> Batch:
         changed = [(i, delta) for i, delta in enumerate(deltas) if len(delta.ann)]
+        whole = [(i, delta) for i, delta in changed if self._relations[i].was_empty]
+        if whole:  # all products are new: one path finds them
+            first, delta = min(whole, key=lambda w: len(w[1].ann))
+            return self._follow(first, delta, None)
         try:
             parts = [self._follow(i, delta, deltas) for i, delta in changed]
             return concat(parts, len(self.schema))
