@@ -159,7 +159,7 @@ class InlineBackend:
         self.partition.restore(plan, images, progress)
 
     def run(self, epoch: Epoch, wanted: Collection[str]) -> EpochResult:
-        return self.partition.run(epoch)
+        return self.partition.run(epoch, wanted)
 
     def commit(self, epoch: Epoch | None = None) -> None:
         self.partition.commit()

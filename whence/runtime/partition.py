@@ -60,8 +60,9 @@ class Partition:
 
     # -- epochs ------------------------------------------------------------------------------------------------------
 
-    def run(self, epoch: Epoch) -> EpochResult:
-        """Run an epoch of exact changes without peers; then `commit` or, also after an error, `undo`."""
+    def run(self, epoch: Epoch, wanted: Collection[str]) -> EpochResult:
+        """Run an epoch of exact changes without peers, and say what changed of the views that are `wanted`; then
+        `commit` or, also after an error, `undo`."""
         flow, deltas, number = self.flow, epoch.deltas, epoch.number
         moved: _Moved = []
         expired: dict[str, int] = {}
@@ -69,7 +70,7 @@ class Partition:
             moved = self._before_run(deltas, epoch.refreshed, epoch.time, expired)
         flow.context.enter(number, epoch.time)
         try:
-            views = flow.run(deltas, promise_in(epoch.source_positions) if epoch.source_positions else None)
+            views = flow.run(deltas, promise_in(epoch.source_positions) if epoch.source_positions else None, wanted)
             for life, delta, refreshed in moved:
                 life.after(delta, refreshed, epoch.time)
         except BaseException as error:
@@ -77,9 +78,7 @@ class Partition:
             raise
         finally:
             flow.context.enter(0, 0)
-        changed = {name: len(delta.ann) for name, delta in deltas.items()}
-        for name, change in views.items():
-            changed[name] = len(change.ann)
+        changed = {name: len(delta.ann) for name, delta in deltas.items()} | flow.row_counts
         return EpochResult(changed, deltas | views if views else deltas, expired)
 
     def run_stage(

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -57,11 +57,13 @@ _REMEMBERED = 64  # sets of tables that changed together, with what they reach
 
 class _Step(NamedTuple):
     """An operator, those whose batches it takes, and the linear operators that each batch passes on the way, if any
-    does: they run as a part of the only operator that reads them."""
+    does: they run as a part of the only operator that reads them. `done` are those whose batches no later step takes,
+    by their ids."""
 
     op: Operator
     sources: list[Operator]
     through: list[list[Operator]] | None = None
+    done: tuple[int, ...] = ()
 
 
 class Dataflow:
@@ -80,7 +82,9 @@ class Dataflow:
         self.warns = True  # of the first rows that come too late for a view
         self._ran: dict[Operator, None] = {}  # in this epoch, in their order
         self._changed: list[Relation] = []
-        self._outs: dict[int, Batch] = {}  # of this epoch
+        self.row_counts: dict[str, int] = {}  # by how many rows the last run changed each view
+        self._outs: dict[int, Batch] = {}  # of this epoch, while they are needed
+        self._sizes: dict[int, int] = {}  # of this epoch's batches
         self._promise: Promise | None = None  # of this epoch
         self._traffic: dict[str, Traffic] = {}  # of this epoch, by the fingerprints of those who send
         self._ships: dict[str, Ship] = {}  # by channel
@@ -226,18 +230,24 @@ class Dataflow:
 
     # -- epochs ------------------------------------------------------------------------------------------------------
 
-    def run(self, deltas: Mapping[str, Batch], promise: Promise | None = None) -> dict[str, Batch]:
+    def run(
+        self, deltas: Mapping[str, Batch], promise: Promise | None = None, wanted: Collection[str] | None = None
+    ) -> dict[str, Batch]:
         """Push the tables' deltas through, and then a promise, without peers; return the consolidated change of each
-        view that changed."""
-        outs = self._outs
+        view that changed and is `wanted`: each by default."""
+        outs, self.row_counts = self._outs, {}
         self._take(deltas)
         if promise is not None:
             self._arrive(promise)
         elif not outs:
             return {}
         steps, views = self._reach(tuple(deltas)) if promise is None else self._everything()
-        self._follow(steps)
-        return {name: out for name, op in views if (out := outs.get(id(op))) is not None}
+        if wanted is None:
+            wanted = self.views
+        self._follow(steps, {id(op) for name, op in views if name in wanted} if wanted else ())
+        sizes = self._sizes
+        self.row_counts = {name: size for name, op in views if (size := sizes.get(id(op)))}
+        return {name: outs[id(op)] for name, op in views if name in wanted and id(op) in outs} if wanted else {}
 
     def _everything(self) -> tuple[list[_Step], list[tuple[str, Operator]]]:
         return [_Step(op, op.inputs) for op in self.order], list(self.views.items())
@@ -255,7 +265,7 @@ class Dataflow:
                     if id(op) not in folded:
                         steps.append(_step_of(op, folded))
             views = [(name, op) for name, op in self.views.items() if id(op) in below]
-            found = self._reached[tables] = steps, views
+            found = self._reached[tables] = _with_ends(steps), views
         return found
 
     def _folded(self) -> set[int]:
@@ -345,10 +355,11 @@ class Dataflow:
             return any(i in self._ran for i in op.inputs)
         return any(id(i) in self._outs for i in op.inputs)
 
-    def _follow(self, steps: Iterable[_Step]) -> None:
-        """Run the operators, in their order, that have something to do."""
+    def _follow(self, steps: Iterable[_Step], kept: Collection[int] = ()) -> None:
+        """Run the operators, in their order, that have something to do. Batches that nothing will take are let go of,
+        unless they are to be `kept`."""
         ran, outs, promise = self._ran, self._outs, self._promise
-        for op, sources, through in steps:
+        for op, sources, through, done in steps:
             ins = [outs.get(id(i)) for i in sources]
             if through is not None:
                 ins = [
@@ -364,6 +375,9 @@ class Dataflow:
             self._step(
                 op, [Batch.empty(len(i.schema)) if d is None else d for i, d in zip(op.inputs, ins, strict=True)]
             )
+            for source in done:
+                if source not in kept:
+                    outs.pop(source, None)
 
     def touch(self, op: Operator) -> None:
         """Note that an operator's state is about to change."""
@@ -392,6 +406,7 @@ class Dataflow:
             self._changed.append(op.arranged)
             op.arranged.add(out)
         self._outs[id(op)] = out
+        self._sizes[id(op)] = len(out.ann)
 
     def commit(self) -> None:
         """Keep what the last run, or the installation, did."""
@@ -435,7 +450,7 @@ class Dataflow:
             raise failed
 
     def _end_run(self) -> None:
-        self._ran, self._changed, self._outs = {}, [], {}
+        self._ran, self._changed, self._outs, self._sizes = {}, [], {}, {}
         self._traffic, self._promise = {}, None
 
     @property
@@ -516,6 +531,17 @@ def _step_of(op: Operator, folded: set[int]) -> _Step:
         sources.append(source)
         through.append(way)
     return _Step(op, sources, through if any(through) else None)
+
+
+def _with_ends(steps: list[_Step]) -> list[_Step]:
+    """Return steps that know whose batches none of the later ones takes."""
+    last: dict[int, int] = {}
+    for place, step in enumerate(steps):
+        last |= {id(op): place for op in (*step.sources, step.op)}
+    done: list[list[int]] = [[] for _ in steps]
+    for op, place in last.items():
+        done[place].append(op)
+    return [step._replace(done=tuple(ids)) for step, ids in zip(steps, done, strict=True)]
 
 
 def _passed(batch: Batch, way: list[Operator]) -> Batch | None:

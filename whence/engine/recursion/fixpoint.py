@@ -167,6 +167,7 @@ class Fixpoint(IterativeOperator):
                 self.runner.forget_touched()
             self.policy.commit()
             self._end()
+            self.out = {}
 
     def undo(self) -> None:
         if self._running:
