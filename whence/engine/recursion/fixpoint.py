@@ -23,6 +23,7 @@ from whence.annotate import AnnotationTooLarge
 from whence.engine.core.arrangement import find_rows
 from whence.engine.core.batch import consolidate
 from whence.engine.core.epoch_context import EpochContext
+from whence.engine.core.fill import is_fill
 from whence.engine.core.image import Image
 from whence.engine.core.operator import Batch, Operator
 from whence.engine.exchange.messages import PartitionMessage
@@ -75,7 +76,7 @@ class Fixpoint(IterativeOperator):
     def _end(self) -> None:
         """Be between two epochs."""
         self._changes = self.runner.joined([])
-        self._aside: object = None  # the state before an epoch that had to begin anew
+        self._aside: object = None  # the state before an epoch that had to begin anew, or is a fill
         self._running = self._finished = self._broken = False
 
     @property
@@ -86,15 +87,20 @@ class Fixpoint(IterativeOperator):
 
     def apply(self, deltas: list[Batch]) -> Batch:
         """Take the external changes; without peers, go to the fixpoint."""
-        self._begin()
         # A row that goes and comes in one batch (an UPDATE of a column not read here) must have no effect.
         parts = [
             self.runner.changes(relation, delta)
             for relation, batch in zip(self.mailbox.externals, deltas, strict=True)
             if len(delta := consolidate(batch))
         ]
-        self._changes = self.runner.joined(parts)
-        self.policy.take(self._changes)
+        changes = self.runner.joined(parts)
+        if not self.mailbox.shared and is_fill(len(changes), int(self.store.k.scalar[st.S_ROWS])):
+            state = self.policy.image()
+            self._aside = self.policy.set_aside()
+            self.policy.restore(state)
+        self._begin()
+        self._changes = changes
+        self.policy.take(changes)
         if not self.mailbox.shared:
             try:
                 self._run()
@@ -109,8 +115,8 @@ class Fixpoint(IterativeOperator):
         if not self._running:
             self._running, self.out = True, {}
             self.runner.watch = self.watch
-            # With peers a component that is being filled is never undone.
-            self.policy.begin(self.context, logged=self.primed or not self.mailbox.shared)
+            # With peers a component that is being filled is never undone; without, it returns to what is set aside.
+            self.policy.begin(self.context, logged=self.primed if self.mailbox.shared else self._aside is None)
 
     def _run(self) -> None:
         """Do all phases, one after the other."""

@@ -162,7 +162,7 @@ class PlainPolicy(Policy):
 
     def put_back(self, state: object) -> None:
         assert isinstance(state, SlotStore)
-        self.runner.store, self._log = state, []
+        self.runner.store, self._log, self._logged = state, [], True
 
     # -- state -------------------------------------------------------------------------------------------------------
 
