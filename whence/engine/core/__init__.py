@@ -6,6 +6,7 @@
 | `batch`          | batches put together and consolidated |
 | `relation`       | a keyed multiset with hash indexes, accumulators and undo |
 | `ordered`        | an ordered multiset |
+| `fill`           | when undo keeps the former state instead of a log |
 | `arrangement`    | the one relation of an operator's output, shared by its consumers |
 | `key_lookup`     | rows of a relation by any columns |
 | `lifetimes`      | when rows with a time-to-live are due |

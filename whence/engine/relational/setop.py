@@ -72,7 +72,9 @@ class Distinct(_Counting):
         _, old, new = self.counts.apply(delta)
         change = (new > 0).astype(np.int64) - (old > 0)
         keep = np.flatnonzero(change)
-        return Batch(delta.rows[keep], change[keep], True) if len(keep) < len(change) else Batch(delta.rows, change, True)
+        return (
+            Batch(delta.rows[keep], change[keep], True) if len(keep) < len(change) else Batch(delta.rows, change, True)
+        )
 
     def recompute(self) -> Batch:
         all_ = self.counts.scan()
