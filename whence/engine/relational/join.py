@@ -120,9 +120,9 @@ class Join(Operator):
 
     def apply(self, deltas: list[Batch]) -> Batch:
         changed = [(i, delta) for i, delta in enumerate(deltas) if len(delta.ann)]
-        whole = [(i, delta) for i, delta in changed if self._relations[i].was_empty]
-        if whole:  # all products are new: one path finds them
-            first, delta = min(whole, key=lambda w: len(w[1].ann))
+        filled = [(i, delta) for i, delta in changed if self._relations[i].was_empty]
+        if filled:
+            first, delta = min(filled, key=lambda f: len(f[1].ann))
             return self._follow(first, delta, None)
         try:
             parts = [self._follow(i, delta, deltas) for i, delta in changed]
