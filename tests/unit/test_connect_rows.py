@@ -12,6 +12,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+import whence
 from whence.connect.rows import check_not_null, encode, to_arrow, to_dicts, to_pandas, to_polars, to_tuples
 from whence.model.codes import Dictionary, Interval
 from whence.model.errors import DataError, EvaluationError
@@ -259,3 +260,29 @@ def test_codes_of_no_date_are_an_error_of_ours() -> None:
     for type in (DATE, TIMESTAMP):
         with pytest.raises(EvaluationError, match="outside the years 1 to 9999"):
             to_tuples(np.array([[2**62]]), Schema((Column("d", type),)), Dictionary())
+
+
+@pytest.mark.parametrize("name", ["x.csv", "data/x.JSONL", "./rows", "~/x.parquet", "C:\\x.csv", "x.csv.gz"])
+def test_the_name_of_a_file_is_not_rows(name):
+    with whence.open() as db:
+        db.execute("CREATE TABLE t (x INT)")
+        for call in (
+            lambda: db.insert("t", name),
+            lambda: db.insert("t", [name]),
+            lambda: db.insert("t", name, on_error="skip"),
+            lambda: db.insert("t", name, op="op"),
+            lambda: db.delete("t", name),
+            lambda: db.what_if(insert={"t": name}),
+        ):
+            with pytest.raises(DataError) as refused:
+                call()
+            assert str(refused.value).endswith(f"; for the rows of a file, give its Path: pathlib.Path({name!r})")
+
+
+@pytest.mark.parametrize("text", ["x", "tea", "3.50", "a b", "", b"x.csv", "see v1.2"])
+def test_other_text_gets_no_hint_of_files(text):
+    with whence.open() as db:
+        db.execute("CREATE TABLE t (x INT)")
+        with pytest.raises(DataError) as refused:
+            db.insert("t", text)
+        assert "Path" not in str(refused.value)

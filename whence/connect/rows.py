@@ -7,6 +7,7 @@ the table, the row (counted from 1), the column and the value.
 from __future__ import annotations
 
 import math
+import re
 import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
@@ -42,6 +43,9 @@ _CLASS = type  # where a parameter has that name
 _NONE = type(None)
 _SMALL = 16  # up to this many rows, encoding by value is faster than by column
 _SCHEMAS = 256  # whose encoders are cached
+_FILE_NAME = re.compile(
+    r"[^\n]{0,200}\S\.(csv|tsv|json|jsonl|ndjson|parquet)(\.\w+)?|(~|\.{0,2})/[^\n]{1,200}", re.IGNORECASE
+)
 
 
 Missing = Literal["error", "null"]
@@ -80,6 +84,10 @@ def as_list_or_arrow(rows: Any, table: str) -> list[Any] | pa.Table:
     >>> as_list_or_arrow(7, "t")
     Traceback (most recent call last):
     whence.model.errors.DataError: table t: expected rows (tuples, dicts, Arrow, pandas, polars), not 7
+    >>> as_list_or_arrow("x.csv", "t")
+    Traceback (most recent call last):
+    whence.model.errors.DataError: table t: expected rows (tuples, dicts, Arrow, pandas, polars), not 'x.csv'; \
+for the rows of a file, give its Path: pathlib.Path('x.csv')
     """
     if isinstance(rows, list):
         return rows
@@ -91,8 +99,16 @@ def as_list_or_arrow(rows: Any, table: str) -> list[Any] | pa.Table:
     if isinstance(rows, (str, bytes)) or not isinstance(rows, Iterable) or getattr(rows, "shape", None) == ():
         raise DataError(
             f"table {table}: expected rows (tuples, dicts, Arrow, pandas, polars), not {format_value(rows)}"
+            f"{_path_hint(rows)}"
         )
     return list(rows)
+
+
+def _path_hint(rows: Any) -> str:
+    """Return a hint to add where text stands for rows, if it looks like the name of a file."""
+    if not isinstance(rows, str) or not _FILE_NAME.fullmatch(rows):
+        return ""
+    return f"; for the rows of a file, give its Path: pathlib.Path({rows!r})"
 
 
 def index_names(rows: Any) -> list[Any]:
@@ -191,7 +207,7 @@ def _values_of(row: Any, schema: Schema, table: str, number: int, missing: Missi
             values = [lower.get(name) for name in schema.names]
         return tuple(values)
     if isinstance(row, (str, bytes)) or not isinstance(row, Iterable) or getattr(row, "shape", None) == ():
-        raise DataError(f"table {table}, row {number}: {format_value(row)} is not a row {schema}")
+        raise DataError(f"table {table}, row {number}: {format_value(row)} is not a row {schema}{_path_hint(row)}")
     values = list(row)
     if len(values) != len(schema):
         raise DataError(f"table {table}, row {number}: {len(values)} values for the {len(schema)} columns {schema}")
