@@ -41,6 +41,7 @@ VALUES: dict[str, list[str]] = {
         for d in (
             *("2024-01-02 03:04:08.5", "1970-01-01 00:00:00.000001", "0200-01-01 00:00:00", "0999-05-06 07:08:09.1"),
             *("9998-11-30 23:59:59.999999", "1969-12-31 23:59:59.999999", "2024-02-29 12:34:56.789", "2024-1-5 1:2"),
+            *("2024-03-31 02:30:00", "2024-10-27 02:30:00", "2024-10-27 00:30:00", "2024-03-10 02:30:00"),
         )
     ],
     "INTERVAL": [
@@ -103,7 +104,52 @@ CALLS: dict[str, str] = {
     )
     + """|dayofmonth(x)|weekday(x)|extract(dow FROM x)|extract(doy FROM x)|x + INTERVAL '1 month'|
         x - INTERVAL '13 months'|x - DATE '2000-01-31'|x = '2024-1-5'|x < '2024-2-29'|
-        datepart('day', x)|datetrunc('day', x)""",
+        datepart('day', x)|datetrunc('day', x)|"""
+    + "|".join(
+        f"time_bucket(INTERVAL '{width}', x{origin})"
+        for width in (
+            "1 month",
+            "5 months",
+            "2 years",
+            "1 day",
+            "3 days",
+            "15 minutes",
+            "7 hours",
+            "1 day 00:00:00.000001",
+        )
+        for origin in (
+            "",
+            ", DATE '2024-01-31'",
+            ", TIMESTAMP '2024-02-29 10:30'",
+            ", INTERVAL '5 hours'",
+            ", NULL::DATE",
+        )
+    )
+    + "|time_bucket(INTERVAL '1 month 1 day', x)|time_bucket(INTERVAL '0 days', x)|time_bucket(INTERVAL '-1 day', x)|"
+    + "|".join(
+        shape.replace("@", f"AT TIME ZONE '{zone}'")
+        for zone in ("UTC", "Europe/Berlin", "america/new_york", "Australia/Lord_Howe", "Africa/Monrovia", "Etc/GMT+12")
+        for shape in (
+            *("CAST(x AS TIMESTAMP) @", "(CAST(x AS TIMESTAMP) AT TIME ZONE 'UTC') @", "CAST(x AS TIMESTAMPTZ) @"),
+            *("date_trunc('day', CAST(x AS TIMESTAMP) AT TIME ZONE 'UTC' @)", "CAST(CAST(x AS TIMESTAMPTZ) @ AS DATE)"),
+            *("(CAST(x AS TIMESTAMP) @) AT TIME ZONE 'Asia/Tokyo'", "CAST(CAST(x AS TIMESTAMP) @ AS TEXT)"),
+            *("date_trunc('hour', CAST(x AS TIMESTAMP) @) AT TIME ZONE 'UTC'", "concat(CAST(x AS TIMESTAMP) @, '!')"),
+            *(
+                "(CAST(x AS TIMESTAMPTZ) + INTERVAL '1 month') @",
+                "time_bucket(INTERVAL '1 day', CAST(x AS TIMESTAMPTZ)) @",
+            ),
+            *(
+                "extract(hour FROM CAST(x AS TIMESTAMPTZ) @)",
+                "CAST(x AS TIMESTAMP) @ < x",
+                "CAST(x AS TIMESTAMPTZ) = x",
+            ),
+            *(
+                "(CAST(x AS TIMESTAMP) @) - x",
+                "coalesce(CAST(x AS TIMESTAMP) @, x) @",
+                "date_diff('hour', x, CAST(x AS TIMESTAMP) @)",
+            ),
+        )
+    ),
     "INTERVAL": """x * 2|- x|x + INTERVAL '1 day'|x < INTERVAL '30 days'|x = INTERVAL '30 days'|DATE '2024-01-31' + x|
         x >= INTERVAL '1 month'|"""
     + "|".join(f"extract({part} FROM x)" for part in PARTS if part != "week"),

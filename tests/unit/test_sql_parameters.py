@@ -131,6 +131,7 @@ def test_a_colon_is_a_parameter_only_where_an_operand_begins():
     sql = "SELECT x: 5, y:z, {'a':b}, a[:b], a[1:c], [:d], :e::INT"
     named = 'SELECT 5 AS x, z AS y, {\'a\': b}, a[:b], a[1:c], [1] AS "[$d]", CAST(2 AS INT) AS "CAST($e AS INT)"'
     assert bound(sql, {"d": 1, "e": 2}) == named
+    assert [p.text for p in parse_one("SELECT x AT TIME ZONE :a, x AT TIME ZONE $b").parameters] == [":a", "$b"]
     assert [p.text for p in parse_one("SELECT '?', \"?\", $$?$$ /* ? */, ? -- :x").parameters] == ["?"]
 
 
@@ -200,7 +201,8 @@ TYPES: dict[str, hs.SearchStrategy[Any]] = {
     "INTEGER": hs.integers(-(2**31), 2**31 - 1) | hs.integers(-100, 100).map(np.int8),
     "BIGINT": hs.integers(-(2**63) + 1, 2**63 - 1) | hs.integers(-(2**62), 2**62).map(np.int64),
     "DOUBLE": hs.floats() | hs.floats(width=32).map(np.float32),
-    "DECIMAL(38,10)": hs.decimals(-(10**28) + 1, 10**28 - 1, places=10) | hs.integers(-(10**28), 10**28).map(Decimal),
+    "DECIMAL(38,10)": hs.decimals(-(10**28) + 1, 10**28 - 1, places=10)
+    | hs.integers(-(10**28) + 1, 10**28 - 1).map(Decimal),
     "TEXT": hs.text()
     | hs.sampled_from(["'; DROP TABLE t; --", "''", "\\'", "\0", "$1", ":a", "?", "%s", "/*", '"', "\n"]),
     "DATE": hs.dates(),

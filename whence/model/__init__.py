@@ -8,6 +8,7 @@ Every SQL value is one int64 code, so rows are rows of int64 and kernels compile
 | `codes`    | values as int64 codes, and the dictionary of interned ones |
 | `wide`     | codes of DECIMALs of 19 to 38 digits |
 | `text`     | CAST to and from TEXT |
+| `zones`    | time zones: local times and instants |
 | `errors`   | the errors that users see |
 | `paths`    | paths of files, distinguished from URLs |
 | `progress` | the callback that reports progress |

@@ -27,7 +27,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class Type:
-    """A SQL type; precision and scale are used by DECIMAL only (precision at most 38)."""
+    """A SQL type; precision and scale are used by DECIMAL only (precision at most 38), but for `INSTANT`."""
 
     kind: Kind
     precision: int = 0
@@ -36,7 +36,7 @@ class Type:
     def __str__(self) -> str:
         if self.kind is Kind.DECIMAL:
             return f"DECIMAL({self.precision},{self.scale})"
-        return str(self.kind.value)
+        return "TIMESTAMP WITH TIME ZONE" if self.is_zoned else str(self.kind.value)
 
     @property
     def is_integer(self) -> bool:
@@ -45,6 +45,11 @@ class Type:
     @property
     def is_numeric(self) -> bool:
         return self.is_integer or self.kind in (Kind.DOUBLE, Kind.DECIMAL)
+
+    @property
+    def is_zoned(self) -> bool:
+        """Whether it is INSTANT: a TIMESTAMP in UTC of which AT TIME ZONE gives the local time."""
+        return self.kind is Kind.TIMESTAMP and self.precision > 0
 
     @property
     def is_interned(self) -> bool:
@@ -69,6 +74,7 @@ DOUBLE = Type(Kind.DOUBLE)
 TEXT = Type(Kind.TEXT)
 DATE = Type(Kind.DATE)
 TIMESTAMP = Type(Kind.TIMESTAMP)
+INSTANT = Type(Kind.TIMESTAMP, 1)  # of expressions inside a query; a column of a table or view is a TIMESTAMP
 INTERVAL = Type(Kind.INTERVAL)
 NULLTYPE = Type(Kind.NULL)
 

@@ -23,6 +23,7 @@ Parsing is sqlglot's; binding resolves names and types, and refuses what it does
 | `literals`         | literals |
 | `operators`        | operators |
 | `functions`        | built-in functions |
+| `zones`            | AT TIME ZONE |
 | `aggregates`       | aggregate functions |
 | `stream_functions` | slide, latest, bsort and provenance in FROM |
 | `subqueries`       | subqueries to joins |

@@ -20,7 +20,7 @@ from whence.sql import statements as st
 from whence.sql.expressions import ExpressionBinder
 from whence.sql.operators import cast
 from whence.sql.position import did_you_mean, error
-from whence.sql.queries import QueryBinder, Session, UnresolvedError, type_nulls
+from whence.sql.queries import QueryBinder, Session, UnresolvedError, type_nulls, without_zones
 from whence.sql.reader import deep_stack
 from whence.sql.scope import Scope, fields_of
 from whence.sql.subqueries import has_subquery
@@ -65,7 +65,7 @@ def bind_query_views(query: exp.Expr, program: Program, name: str = "query") -> 
     binder = QueryBinder(program, session, name)
     with _limit_depth():
         if query.find(exp.With) is None:
-            found = type_nulls(binder.query(query, None, keep_order=True))
+            found = type_nulls(without_zones(binder.query(query, None, keep_order=True)))
             binder.check_read(query)
             return found, {}
         session.provisional = True
@@ -76,7 +76,8 @@ def bind_query_views(query: exp.Expr, program: Program, name: str = "query") -> 
         while True:
             if len(plans) < len(session.pending):
                 plans = resolve(session)
-            plan = type_nulls(known_first(session, lambda: binder.query(query, None, keep_order=True)))
+            plan = known_first(session, lambda: binder.query(query, None, keep_order=True))
+            plan = type_nulls(without_zones(plan))
             if len(plans) == len(session.pending):
                 break
         binder.check_read(query)

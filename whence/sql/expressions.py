@@ -16,7 +16,7 @@ from whence.model import types as t
 from whence.model.errors import SqlError
 from whence.model.text import read_interval
 from whence.model.types import Kind, Type
-from whence.plan.algebra.expressions import Call, Cast, Expr, Lit, Udf, is_volatile
+from whence.plan.algebra.expressions import Call, Expr, Lit, Udf, is_volatile
 from whence.plan.algebra.logical import Node
 from whence.plan.algebra.program import Program
 from whence.sql import operators as op
@@ -28,7 +28,8 @@ from whence.sql.literals import read_literal
 from whence.sql.placeholders import AggRef, Sub, walk_expr
 from whence.sql.position import did_you_mean, error, position
 from whence.sql.scope import Scope, nullable
-from whence.sql.types import coerce, is_text_literal, type_of
+from whence.sql.types import as_text, cast_type, coerce, is_text_literal
+from whence.sql.zones import at_time_zone, named_zone
 
 MAX_DEPTH = 150
 _LATER = Lit(t.BOOLEAN, None)  # a test whose subquery is not known yet; see `QueryBinder.test`
@@ -53,7 +54,6 @@ _COMPARISON: dict[type[exp.Expr], str] = {
 
 
 _UNSUPPORTED: dict[type[exp.Expr], str] = {
-    exp.AtTimeZone: "AT TIME ZONE",
     exp.Array: "an array",
     exp.Bracket: "[ ]",
     exp.Collate: "COLLATE",
@@ -222,7 +222,12 @@ class ExpressionBinder:
         return Call(t.BOOLEAN, "not", (found,)) if node.args.get("negate") else found
 
     def _cast(self, node: exp.Expr) -> Expr:
-        return op.cast(self.bind(node.this), type_of(node.args["to"]), isinstance(node, exp.TryCast), node)
+        return op.cast(self.bind(node.this), cast_type(node.args["to"]), isinstance(node, exp.TryCast), node)
+
+    def _at_time_zone(self, node: exp.Expr) -> Expr:
+        zone = named_zone(node)
+        self.read(node.args["zone"], "this", "is_string")
+        return at_time_zone(self.bind(node.this), zone, node)
 
     def _case(self, node: exp.Expr) -> Expr:
         subject = self._repeated(node.this) if node.this is not None else None
@@ -421,7 +426,7 @@ def _text(expr: Expr) -> Expr:
 
 
 def _as_text(expr: Expr) -> Expr:
-    return coerce(expr, t.TEXT) if isinstance(expr, Lit) and expr.type.is_integer else Cast(t.TEXT, expr)
+    return coerce(expr, t.TEXT) if isinstance(expr, Lit) and expr.type.is_integer else as_text(expr)
 
 
 # What binds each node, and the arguments of it that this reads; any other argument that is given is refused.
@@ -447,6 +452,7 @@ _HANDLERS: dict[type[exp.Expr], tuple[Callable[[ExpressionBinder, exp.Expr], Exp
     exp.Case: (ExpressionBinder._case, ("this", "ifs", "default")),
     exp.If: (ExpressionBinder._if, ("this", "true", "false")),
     exp.Paren: (ExpressionBinder._paren, ("this",)),
+    exp.AtTimeZone: (ExpressionBinder._at_time_zone, ("this", "zone")),
     exp.Extract: (ExpressionBinder._extract, ("this", "expression")),
     exp.Substring: (ExpressionBinder._substring, ("this", "start", "length")),
     exp.Trim: (ExpressionBinder._trim, ("this", "expression", "position")),

@@ -14,9 +14,9 @@ from sqlglot import exp
 from whence.model import types as t
 from whence.model.text import unit_of
 from whence.model.types import Kind, Type
-from whence.plan.algebra.expressions import Call, Case, Cast, Expr, Lit
+from whence.plan.algebra.expressions import Call, Case, Expr, Lit, is_volatile
 from whence.sql.position import error
-from whence.sql.types import coerce, is_text_literal, unify_types
+from whence.sql.types import as_text, coerce, common_type, is_text_literal, unify_types
 
 Build = Callable[[list[Expr], exp.Expr], Expr]
 
@@ -120,7 +120,7 @@ def argument(expr: Expr, type: Type, node: exp.Expr) -> Expr:
         or (type.kind is Kind.DOUBLE and have.is_numeric)
         or (type.kind is Kind.BIGINT and have.is_integer)
         or (type.kind is Kind.TIMESTAMP and have.kind is Kind.DATE)
-        or (type.kind is have.kind is Kind.DECIMAL)
+        or (type.kind is have.kind and type.kind in (Kind.DECIMAL, Kind.TIMESTAMP))
     )
     if not fits:
         raise error(f"expected {type}, found {have}; cast it if that is meant", node)
@@ -154,7 +154,7 @@ def text(expr: Expr, node: exp.Expr) -> Expr:
 
 
 def _to_text(expr: Expr, node: exp.Expr) -> Expr:
-    return expr if expr.type == t.TEXT else Cast(t.TEXT, expr)
+    return expr if expr.type == t.TEXT else as_text(expr)
 
 
 for _name in ("lower", "upper", "reverse"):
@@ -313,7 +313,38 @@ def _date_part(args: list[Expr], node: exp.Expr) -> Expr:
 @_register("date_trunc datetrunc", 2, 2)
 def _date_trunc(args: list[Expr], node: exp.Expr) -> Expr:
     part = _boundary(_literal_part(args[0], node), node)
-    return Call(t.TIMESTAMP, f"date_trunc:{part}", (argument(args[1], t.TIMESTAMP, node),))
+    moment = t.INSTANT if args[1].type.is_zoned else t.TIMESTAMP
+    return Call(moment, f"date_trunc:{part}", (argument(args[1], moment, node),))
+
+
+@_register("time_bucket", 2, 3)
+def _time_bucket(args: list[Expr], node: exp.Expr) -> Expr:
+    """Bind time_bucket(width, moment [, origin or offset]); of a DATE it is a DATE, if no TIMESTAMP is beside it."""
+    width, moment, *more = args
+    width = argument(width, t.INTERVAL, node)
+    for arg in (moment, *more):
+        if is_text_literal(arg) or arg.type.kind not in (Kind.DATE, Kind.TIMESTAMP, Kind.INTERVAL, Kind.NULL):
+            raise error(
+                "time_bucket takes an INTERVAL, a DATE or TIMESTAMP, and the origin as one of them or an offset as an "
+                f"INTERVAL; found {arg.type}",
+                node,
+            )
+    if moment.type.kind is Kind.INTERVAL:
+        raise error("time_bucket takes a DATE or TIMESTAMP as its second argument, found INTERVAL", node)
+    type = moment.type if moment.type.kind is not Kind.NULL else t.TIMESTAMP
+    origin = [arg for arg in more if arg.type.kind is not Kind.INTERVAL]
+    type = common_type(type, origin[0].type) or type if origin else type
+    at = t.INSTANT if type.is_zoned else t.TIMESTAMP
+    moment = coerce(coerce(moment, type, node), at, node)
+    if origin or not more:
+        found = Call(at, "time_bucket", (width, moment, *(coerce(arg, at, node) for arg in origin)))
+    else:
+        offset = more[0]
+        if is_volatile(offset):
+            raise error("the offset of time_bucket is computed twice; compute it in a subquery", node)
+        moved = Call(at, "time_bucket", (width, Call(at, "-", (moment, offset))))
+        found = Call(at, "+", (moved, offset))
+    return coerce(found, type, node)
 
 
 @_register("date_diff datediff", 3, 3)

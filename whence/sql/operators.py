@@ -8,7 +8,16 @@ from whence.model import types as t
 from whence.model.types import Kind, Type
 from whence.plan.algebra.expressions import Call, Case, Cast, Expr, Lit
 from whence.sql.position import error
-from whence.sql.types import as_decimal, coerce, common_type, decimal_for, is_text_literal, may_cast, unify_types
+from whence.sql.types import (
+    as_decimal,
+    as_text,
+    coerce,
+    common_type,
+    decimal_for,
+    is_text_literal,
+    may_cast,
+    unify_types,
+)
 
 _MOMENTS = (Kind.DATE, Kind.TIMESTAMP)
 
@@ -70,7 +79,8 @@ def _moments(op: str, left: Expr, right: Expr, node: exp.Expr) -> Expr:
         left, right = right, left
     a, b = left.type.kind, right.type.kind
     if op in "+-" and a in _MOMENTS and b is Kind.INTERVAL:
-        return Call(t.TIMESTAMP, op, (coerce(left, t.TIMESTAMP, node), right))
+        moment = t.INSTANT if left.type.is_zoned else t.TIMESTAMP
+        return Call(moment, op, (coerce(left, moment, node), right))
     if op in "+-" and a is Kind.DATE and right.type.is_integer:
         return Call(t.DATE, op, (left, coerce(right, t.BIGINT, node)))
     if op == "-" and a is b is Kind.DATE:
@@ -159,6 +169,10 @@ def cast(arg: Expr, type: Type, lenient: bool, node: exp.Expr) -> Expr:
             if lenient:
                 return Lit(type, None)
             raise
+    if arg.type.kind is type.kind is Kind.TIMESTAMP:
+        return coerce(arg, type, node)
+    if arg.type.is_zoned and type.kind is Kind.TEXT:
+        return as_text(arg)
     return arg if arg.type == type else Cast(type, arg, lenient)
 
 

@@ -1,7 +1,7 @@
 """Parameters in SQL text: `?`, `$1`, `:name` and `$name`, each as one token and one node with its position.
 
 To sqlglot's tokenizer `$1` and `:name` are two tokens, and a colon has other meanings: `{'a':b}`, `x[1:n]` and the
-alias of `x: 1`. It begins a parameter where an operand can begin and a name follows at once.
+alias of `x: 1`. It begins a parameter where an operand can begin, a name follows at once, and no word is right before.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 Style = Literal["?", "$1", ":name"]
 _OPERAND_ENDS = {
-    *(TokenType.VAR, TokenType.IDENTIFIER, TokenType.STRING, TokenType.NUMBER, TokenType.PLACEHOLDER),
+    *(TokenType.IDENTIFIER, TokenType.STRING, TokenType.NUMBER, TokenType.PLACEHOLDER),
     *(TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE),
 }
 _QUOTED = (TokenType.IDENTIFIER, TokenType.STRING)
@@ -81,8 +81,8 @@ def _may_begin_operand(before: Sequence[Token], colon: Token) -> bool:
     last = before[-1]
     if last.token_type in _OPERAND_ENDS or (last.end + 1 == colon.start and last.text.isidentifier()):
         return False
-    sliced = last.token_type is TokenType.L_BRACKET and len(before) > 1 and before[-2].token_type in _OPERAND_ENDS
-    return not sliced
+    sliced = last.token_type is TokenType.L_BRACKET and len(before) > 1
+    return not (sliced and (before[-2].token_type in _OPERAND_ENDS or before[-2].token_type is TokenType.VAR))
 
 
 def read_parameter(token: Token, script: str, place: tuple[int, int]) -> Parameter:

@@ -16,7 +16,7 @@ from whence.model import types as t
 from whence.model.types import Column, Kind, Schema, Type
 from whence.plan.algebra.constructors import ONE_ROW, columns, distinct, label, project, relabel
 from whence.plan.algebra.expressions import Expr, Lit
-from whence.plan.algebra.logical import Distinct, Node, Project, Ref, Scan, SetOp, Union, Values
+from whence.plan.algebra.logical import Distinct, Node, Project, Ref, Scan, SetOp, TopK, Union, Values
 from whence.plan.algebra.program import Program
 from whence.sql.expressions import ExpressionBinder
 from whence.sql.ledger import Ledger, refuse_others
@@ -357,6 +357,17 @@ def rename_columns(node: Node, names: Sequence[str], at: exp.Expr | None) -> Nod
     if len(set(names)) < len(names):
         raise error("a column name is given twice", at)
     return relabel(node, Schema(tuple(replace(c, name=n) for c, n in zip(node.schema.columns, names, strict=True))))
+
+
+def without_zones(node: Node) -> Node:
+    """Make the columns of the plan that are instants TIMESTAMPs in UTC."""
+    if not any(type.is_zoned for type in node.schema.types):
+        return node
+    types = [t.TIMESTAMP if type.is_zoned else type for type in node.schema.types]
+    if isinstance(node, TopK):
+        schema = Schema(tuple(replace(c, type=type) for c, type in zip(node.schema.columns, types, strict=True)))
+        return replace(node, schema=schema, input=without_zones(node.input))
+    return cast_plan(node, types)
 
 
 def type_nulls(node: Node) -> Node:

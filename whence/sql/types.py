@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from whence.model import types as t
 from whence.model.types import Kind, Type
-from whence.plan.algebra.expressions import Cast, Expr, Lit
+from whence.plan.algebra.expressions import Call, Cast, Expr, Lit
 from whence.sql.literals import cast_value
 from whence.sql.position import error
 
@@ -62,6 +62,12 @@ def type_of(node: exp.Expr) -> Type:
     raise error(f"unsupported type; the types are {supported}", node)
 
 
+def cast_type(node: exp.Expr) -> Type:
+    """Return the type that CAST names, which may be one that columns cannot have."""
+    zoned = isinstance(node, exp.DataType) and node.this in (exp.DType.TIMESTAMPTZ, exp.DType.TIMESTAMPLTZ)
+    return t.INSTANT if zoned and not node.expressions else type_of(node)
+
+
 def as_decimal(type: Type) -> Type:
     """Return the DECIMAL that holds an integer type's values."""
     return type if type.kind is Kind.DECIMAL else t.decimal(_DIGITS[type.kind], 0)
@@ -94,8 +100,8 @@ def common_type(a: Type, b: Type) -> Type | None:
         exact = decimal_for(as_decimal(a), as_decimal(b))
         whole = max(d.precision - d.scale for d in (as_decimal(a), as_decimal(b)))
         return t.decimal(exact.precision, min(exact.scale, t.MAX_PRECISION - whole))  # rounded rather than out of range
-    if {a.kind, b.kind} == {Kind.DATE, Kind.TIMESTAMP}:
-        return t.TIMESTAMP
+    if {a.kind, b.kind} <= {Kind.DATE, Kind.TIMESTAMP}:
+        return t.INSTANT if a.is_zoned or b.is_zoned else t.TIMESTAMP
     if Kind.BOOLEAN in (a.kind, b.kind) and (a.is_integer or b.is_integer):
         return b if a.kind is Kind.BOOLEAN else a
     return None
@@ -137,9 +143,18 @@ def coerce(expr: Expr, type: Type, node: exp.Expr | None = None) -> Expr:
     return Cast(type, expr)
 
 
+def as_text(expr: Expr) -> Expr:
+    """Convert the expression to TEXT by a cast; an instant is shown in UTC, with its offset, as in DuckDB."""
+    if not expr.type.is_zoned:
+        return Cast(t.TEXT, expr)
+    return Call(t.TEXT, "||", (Cast(t.TEXT, coerce(expr, t.TIMESTAMP)), Lit(t.TEXT, "+00")))
+
+
 def same_codes(have: Type, type: Type) -> bool:
     """Tell whether every value of the first type has the same code in the second."""
     if have.kind is Kind.INTEGER and type.kind is Kind.BIGINT:
+        return True
+    if have.kind is type.kind is Kind.TIMESTAMP:
         return True
     return have.kind is type.kind is Kind.DECIMAL and have.scale == type.scale and have.precision <= type.precision
 

@@ -29,6 +29,7 @@ from whence.sql.queries import (
     rename_columns,
     set_type,
     type_nulls,
+    without_zones,
 )
 from whence.sql.reader import deep_stack
 from whence.sql.statements import CreateView
@@ -151,7 +152,7 @@ def _find_schemas(session: Session) -> None:
 def _bind(session: Session, name: str) -> Node:
     pending = session.pending[name]
     session.current = pending.owner or name
-    plan = pending.binder.query(pending.query, None)
+    plan = without_zones(pending.binder.query(pending.query, None))
     return rename_columns(plan, pending.columns or (), pending.query)
 
 

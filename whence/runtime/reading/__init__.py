@@ -7,6 +7,7 @@
 | `handles`          | handles on tables and views, and results |
 | `adhoc`            | SELECT over tables and views, by DuckDB |
 | `calls`            | the table functions of ad-hoc SQL |
+| `zoned_queries`    | AT TIME ZONE in ad-hoc SQL |
 | `changes`          | change feeds |
 | `late_rows`        | rows that came too late |
 """

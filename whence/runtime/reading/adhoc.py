@@ -7,6 +7,7 @@ a query becomes our SqlError.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import os
 import re
@@ -29,6 +30,7 @@ from whence.plan.algebra.expressions import Volatile
 from whence.plan.algebra.logical import Order, TopK
 from whence.plan.algebra.program import STREAM_FUNCTIONS, Program, ScalarFunction
 from whence.runtime.reading.calls import FUNCTIONS, Narrow, TableFunctionCall, as_relations
+from whence.runtime.reading.zoned_queries import COPIES, register_shift, uses_zones, with_our_zones
 from whence.sql.bind import bind_query_views
 from whence.sql.ordering import check_limit
 from whence.sql.position import did_you_mean, error
@@ -45,7 +47,6 @@ _CONFIG: dict[str, Any] = {
     "autoload_known_extensions": "false",
     "python_enable_replacements": "false",
     "max_expression_depth": "500",  # what a thread with a stack of 1 MB can bear
-    "lock_configuration": "true",
 }
 
 
@@ -92,7 +93,7 @@ def _placed(query: exp.Expr, program: Program) -> SqlError | None:
         bind_query_views(query, program)
     except SqlError as refusal:
         ours = refusal.message.partition(" takes ")[0] in program.scalars
-        ours = ours or refusal.message.startswith(("unknown ", "column ", '"'))
+        ours = ours or refusal.message.startswith(("unknown ", "column ", '"', "AT TIME ZONE "))
         return refusal if refusal.line is not None and ours else None
     except WhenceError:
         pass
@@ -119,6 +120,7 @@ class Adhoc:
         self._connection: duckdb.DuckDBPyConnection | None = None
         self._process = os.getpid()  # whose connection it is
         self._functions: dict[str, ScalarFunction] = {}
+        self._has_zones = False  # whether the connection has the function of AT TIME ZONE
         self._failed: list[tuple[str, Exception]] = []
         self._guard = threading.Lock()
 
@@ -128,15 +130,19 @@ class Adhoc:
         names = self._check(asked, program, {call.relation for call in calls})
         with self._guard:
             ours, called = _with_our_functions(asked, program)
+            zoned = uses_zones(ours)
+            ours = with_our_zones(ours) if zoned else ours
             tables = self._read(names, calls, self._narrow)
             self._failed.clear()
             try:
-                return self._answer(_text(ours), self._connect(called), tables)
+                return self._answer(_text(ours), self._connect(called, zoned), tables)
             except WhenceError:
                 raise
             except Exception as failure:  # DuckDB's own, and what its bindings and Arrow raise beside
                 if self._failed:
                     name, cause = self._failed[0]
+                    if isinstance(cause, WhenceError):
+                        raise cause from None
                     raise EvaluationError(f"function {name} failed: {cause!r}") from cause
                 raise _placed(query, program) or self._ours(failure) from None
 
@@ -187,14 +193,17 @@ class Adhoc:
             check_limit(fetch)
         return names
 
-    def _connect(self, functions: Iterable[ScalarFunction]) -> duckdb.DuckDBPyConnection:
+    def _connect(self, functions: Iterable[ScalarFunction], zoned: bool = False) -> duckdb.DuckDBPyConnection:
         if self._connection is not None and self._process != os.getpid():
             _close(self._connection, self._process)
             self._connection = None
         if self._connection is None:
-            self._connection, self._process = duckdb.connect(":memory:", config=_CONFIG), os.getpid()
+            self._connection, self._process = _new_connection(), os.getpid()
             weakref.finalize(self, _close, self._connection, self._process)  # or DuckDB complains of functions at exit
-            self._functions = {}
+            self._functions, self._has_zones = {}, False
+        if zoned and not self._has_zones:
+            register_shift(self._connection, self._failed)
+            self._has_zones = True
         for function in functions:
             if self._functions.get(function.name) is not function:
                 if function.name in self._functions:
@@ -222,6 +231,15 @@ class Adhoc:
         if isinstance(failure, (duckdb.ConversionException, duckdb.OutOfRangeException, duckdb.InvalidInputException)):
             return EvaluationError(said + hint)
         return SqlError(said + hint)
+
+
+def _new_connection() -> duckdb.DuckDBPyConnection:
+    """Return a connection that reads nothing but what it is handed, and whose instants are in UTC."""
+    connection = duckdb.connect(":memory:", config=_CONFIG)
+    with contextlib.suppress(duckdb.Error):  # a build of DuckDB without ICU has no time zones at all
+        connection.execute("SET TimeZone = 'UTC'")
+    connection.execute("SET lock_configuration = true")
+    return connection
 
 
 def _text(query: exp.Expr) -> str:
@@ -264,6 +282,8 @@ def _copies(node: exp.Expr, child: exp.Expr) -> int:
         return len(node.args["ifs"]) if child is node.this else 1
     if isinstance(node, exp.Between):
         return 2 if child is node.this else 1
+    if isinstance(node, exp.AtTimeZone):
+        return COPIES
     return _COPYING.get(node.name.lower(), 1) if isinstance(node, exp.Anonymous) else 1
 
 
@@ -318,10 +338,12 @@ def _duck_type(type: Type) -> Any:
 
 
 def _plain(relation: duckdb.DuckDBPyRelation) -> pa.Table:
-    """The answer as Arrow, with DuckDB's 128-bit sums as BIGINT where they fit."""
+    """The answer as Arrow, with DuckDB's 128-bit sums as BIGINT where they fit, and instants as TIMESTAMPs in UTC."""
     types = [str(t) for t in relation.types]
     table = relation.to_arrow_table()
     for i, kind in enumerate(types):
+        if kind == "TIMESTAMP WITH TIME ZONE":
+            table = table.set_column(i, table.schema.field(i).name, table.column(i).cast(pa.timestamp("us")))
         if kind in ("HUGEINT", "UHUGEINT"):
             try:
                 table = table.set_column(i, table.schema.field(i).name, table.column(i).cast(pa.int64()))

@@ -28,7 +28,7 @@ _TAKES = {
     "owed": "owed takes the name of a table",
 }
 _NOT_PLAIN = (
-    *(exp.Query, exp.Subquery, exp.Window, exp.AggFunc, exp.Star, exp.Lambda),
+    *(exp.Query, exp.Subquery, exp.Window, exp.AggFunc, exp.Star, exp.Lambda, exp.AtTimeZone),
     *(exp.Rand, exp.Randn, exp.Uuid, exp.CurrentTimestamp, exp.CurrentDate, exp.CurrentTime, exp.CurrentDatetime),
 )
 Narrow = Callable[[pa.Table, str, str], pa.Table]  # rows, what they are called, a condition: those for which it holds

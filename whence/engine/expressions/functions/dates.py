@@ -15,6 +15,7 @@ from whence.engine.expressions.functions.common import Strict, each
 from whence.model.codes import DAY, FIRST_DAY, LAST_DAY, Codes, Dictionary, Interval, codes_to_floats, floats_to_codes
 from whence.model.errors import EvaluationError
 from whence.model.types import Kind, Type
+from whence.model.zones import Zone, find_zone
 from whence.plan.algebra.expressions import Call
 
 
@@ -270,4 +271,64 @@ def _diff(call: Call, dictionary: Dictionary) -> Strict:
     return apply
 
 
-OPS: dict[str, Callable[[Call, Dictionary], Strict]] = {"extract": _extract, "date_trunc": _trunc, "date_diff": _diff}
+_FIRST_MONTH = 30 * 12  # buckets of months begin with January 2000,
+_FIRST_BUCKET = 10_959 * DAY  # others on Monday, 3 January 2000, as in DuckDB
+
+
+def _bucket(call: Call, dictionary: Dictionary) -> Strict:
+    """Find the bucket of a timestamp: the last multiple of the width, counted from the origin, that is not after it."""
+
+    def apply(width: Codes, moment: Codes, *origin: Codes) -> Codes:
+        months, days, clock = _parts(width, dictionary)
+        span = days * DAY + clock
+        if ((months != 0) & (span != 0)).any():
+            raise EvaluationError("the width of time_bucket is months, or days and time, not both")
+        if ((months < 0) | (span < 0) | ((months == 0) & (span == 0))).any():
+            raise EvaluationError("the width of time_bucket must be positive")
+        by_month = months > 0
+        start = origin[0] if origin else np.full(len(moment), _FIRST_BUCKET)
+        span = np.where(by_month, 1, span)
+        found = start + (moment - start) // span * span
+        if by_month.any():
+            first = _months_of(start // DAY)[0] if origin else np.full(len(moment), _FIRST_MONTH)
+            size = np.where(by_month, months, 1)
+            month = first + (_months_of(moment // DAY)[0] - first) // size * size
+            found = np.where(by_month, _first_day(month) * DAY, found)
+        return in_range(found)
+
+    return apply
+
+
+def in_range(micros: Codes) -> Codes:
+    """Return the timestamps, if all of them are in the years 1 to 9999."""
+    in_years(micros // DAY)
+    return micros
+
+
+def _zone_of(call: Call) -> Zone:
+    """Return the zone of a call; another release of its data than the call was planned with is an error."""
+    _, name, digest = call.op.split(":")
+    zone = find_zone(name)
+    if zone.digest != digest:
+        raise EvaluationError(f"the data of time zone {name} is not the same everywhere: install one release of tzdata")
+    return zone
+
+
+def _to_local(call: Call, _: Dictionary) -> Strict:
+    zone = _zone_of(call)
+    return lambda instants: in_range(zone.to_local(instants))
+
+
+def _to_instant(call: Call, _: Dictionary) -> Strict:
+    zone = _zone_of(call)
+    return lambda local: in_range(zone.to_instants(local))
+
+
+OPS: dict[str, Callable[[Call, Dictionary], Strict]] = {
+    "extract": _extract,
+    "date_trunc": _trunc,
+    "date_diff": _diff,
+    "time_bucket": _bucket,
+    "to_local": _to_local,
+    "to_instant": _to_instant,
+}
