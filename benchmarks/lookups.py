@@ -42,7 +42,7 @@ from benchmarks.peers.common import installed
 from benchmarks.report import WHENCE, Check, Figure
 
 SQLITE, DUCKDB = "SQLite, indexed", "DuckDB"
-QUERY = "Whence, db.query"
+QUERY, PARAMETERS = "Whence, db.query", "Whence, db.query with parameters"
 MICRO = 1e6
 Row = tuple[Any, ...]
 
@@ -103,23 +103,41 @@ class Reader(Protocol):
         """Let go of it."""
 
 
-class WhenceQuery:
-    """Look-ups by SQL."""
+class WhenceWhere:
+    """Look-ups by columns."""
 
-    name, slow = QUERY, False
+    name, slow = WHENCE, False
 
     def __init__(self, db: whence.Database) -> None:
         self._db = db
 
     def find(self, kind: Lookup, key: Row) -> list[Row]:
-        values = " AND ".join(f"{column} = '{value}'" for column, value in zip(kind.columns, key, strict=True))
-        return self._db.query(f"SELECT who, doc FROM may_read WHERE {values}").rows
+        return self._db["may_read"].where(dict(zip(kind.columns, key, strict=True))).rows
 
     def change(self, gone: Sequence[Row], come: Sequence[Row]) -> None:
         """Do nothing: the view has changed already."""
 
     def close(self) -> None:
         """Do nothing: the database is closed by who opened it."""
+
+
+class WhenceQuery(WhenceWhere):
+    """Look-ups by SQL."""
+
+    name = QUERY
+
+    def find(self, kind: Lookup, key: Row) -> list[Row]:
+        values = " AND ".join(f"{column} = '{value}'" for column, value in zip(kind.columns, key, strict=True))
+        return self._db.query(f"SELECT who, doc FROM may_read WHERE {values}").rows
+
+
+class WhenceParameters(WhenceWhere):
+    """Look-ups by SQL with parameters."""
+
+    name = PARAMETERS
+
+    def find(self, kind: Lookup, key: Row) -> list[Row]:
+        return self._db.query(kind.sql, key).rows
 
 
 class SqliteReader:
@@ -189,7 +207,13 @@ def lookups(sizes: Sizes, console: Console) -> Section:
         console.print(f"{facts.count:,} facts, {rows.num_rows:,} rows of may_read")
         chosen = np.random.default_rng(1).integers(0, rows.num_rows, sizes.lookups + sizes.warm)
         some = list(zip(*(column.to_pylist() for column in rows.take(chosen).columns), strict=True))
-        readers: list[Reader] = [WhenceQuery(db), SqliteReader(rows), DuckdbReader(rows)]
+        readers: list[Reader] = [
+            WhenceWhere(db),
+            WhenceQuery(db),
+            WhenceParameters(db),
+            SqliteReader(rows),
+            DuckdbReader(rows),
+        ]
         del rows
         gc.collect()
         try:
@@ -261,7 +285,7 @@ def promises(figures: Sequence[Figure]) -> list[Check]:
     """Return the targets of look-ups."""
     checks = []
     for figure in figures:
-        for peer, bound in ((WHENCE, 50.0), (QUERY, 1_000.0)):
+        for peer, bound in ((WHENCE, 50.0), (QUERY, 1_000.0), (PARAMETERS, 1_000.0)):
             if peer in figure.samples:
                 checks.append(Check(f"{figure.what}, {peer}: µs", figure.of(peer), bound, at_least=False))
     return checks

@@ -42,8 +42,8 @@ _PLAIN: dict[Kind, pa.DataType] = {
     Kind.NULL: pa.null(),
 }
 
-
 _RANGE = {Kind.INTEGER: (-(2**31), 2**31 - 1), Kind.BIGINT: (NULL + 1, 2**63 - 1)}
+_FEW = 100  # values that are decoded one by one
 _INTEGERS = (pa.int64(), pa.int32())
 
 
@@ -252,8 +252,8 @@ def decode_column(codes: Codes, type: Type, dictionary: Dictionary) -> pa.Array:
 
 
 def _decode_text(codes: Codes, null: NDArray[np.bool_], dictionary: Dictionary) -> pa.Array:
-    if not len(codes):
-        return pa.array([], pa.string())
+    if len(codes) <= _FEW:
+        return pa.array(dictionary.values(codes), pa.string())
     if len(dictionary) <= 4 * len(codes):  # mark the codes that occur: linear, where sorting them would not be
         used = np.zeros(len(dictionary), bool)
         used[codes[~null]] = True

@@ -48,7 +48,7 @@ from whence.runtime.writing import watermarks
 from whence.runtime.writing.tables import Early, early_choice
 from whence.sql import statements as st
 from whence.sql.parameters import Params, bind_parameters
-from whence.sql.parse import parse_one
+from whence.sql.parse import parse_one, parse_query
 from whence.state.disk import Disk
 from whence.state.log import Durability
 
@@ -177,9 +177,7 @@ class Database:
         >>> db.query("SELECT 1 + ? AS two", [1]).rows, db.query("SELECT :x || 's' AS y", {"x": "it'"}).rows
         ([(2,)], [("it's",)])
         """
-        [statement] = bind_parameters([parse_one(sql)], params)
-        if not isinstance(statement, st.Query):
-            raise SqlError("query takes a SELECT; use execute for other statements", line=1, column=1)
+        [statement] = bind_parameters([parse_query(sql)], params)
         return Result(self._now.reader.query(statement.query))
 
     # -- writing -----------------------------------------------------------------------------------------------------

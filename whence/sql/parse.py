@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Literal
 
 from sqlglot import exp
@@ -25,6 +26,8 @@ from whence.sql.tables import read_table
 
 _NAMES = (TokenType.VAR, TokenType.IDENTIFIER)
 MAX_STATEMENTS = 10_000
+
+_QUERIES, _SHORT = 256, 10_000  # parsed queries that are kept, and the characters of the longest
 
 
 def parse(text: str) -> list[st.Statement]:
@@ -50,6 +53,23 @@ def parse_one(text: str) -> st.Statement:
     if len(found) != 1:
         raise SqlError(f"expected one statement, found {len(found)}")
     return found[0]
+
+
+@lru_cache(_QUERIES)
+def _remembered(text: str) -> st.Statement:
+    return parse_one(text)
+
+
+def parse_query(text: str) -> st.Query:
+    """Parse a text of one SELECT. What it returns is kept for the next time and must not be changed: copy it first.
+
+    >>> parse_query("SELECT 1 AS x").query.sql(), parse_query("SELECT 1") is parse_query("SELECT 1")
+    ('SELECT 1 AS x', True)
+    """
+    found = _remembered(text) if isinstance(text, str) and len(text) <= _SHORT else parse_one(text)
+    if not isinstance(found, st.Query):
+        raise SqlError("query takes a SELECT; use execute for other statements", line=1, column=1)
+    return found
 
 
 def parse_stored(text: str) -> st.Statement:

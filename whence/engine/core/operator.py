@@ -115,7 +115,7 @@ class Operator:
     @property
     def size(self) -> int:
         """Rows of the output, copies counted; asked of views only."""
-        return int(self.contents().ann.sum())
+        return self.arranged.total if self.arranged is not None else int(self.contents().ann.sum())
 
     def needs(self) -> list[tuple[Operator, tuple[int, ...]]]:
         """The arrangements of inputs, and the columns they are indexed by, that exist for this operator's sake."""

@@ -127,6 +127,11 @@ class Relation:
     def __len__(self) -> int:
         return int(self.meta[2])
 
+    @property
+    def total(self) -> int:
+        """How many rows there are, copies counted."""
+        return int(self.ann[: int(self.meta[0])].sum())
+
     def may_have_rows(self) -> bool:
         """Whether there are any."""
         return len(self) > 0

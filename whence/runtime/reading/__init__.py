@@ -9,5 +9,6 @@
 | `calls`            | the table functions of ad-hoc SQL |
 | `zoned_queries`    | AT TIME ZONE in ad-hoc SQL |
 | `changes`          | change feeds |
+| `pinned_rows`      | look-ups among ad-hoc queries |
 | `late_rows`        | rows that came too late |
 """

@@ -1,8 +1,8 @@
 """Ad-hoc SELECTs over tables and views: DuckDB reads the committed epoch's rows as Arrow.
 
-Only relations the query names are handed over, each kept as Arrow until its epoch has passed, and those that functions
-of streams stand for (`calls.py`). DuckDB sees nothing else: no files, no Python variables. What it says when it refuses
-a query becomes our SqlError.
+Only relations the query names are handed over, each kept as Arrow until its epoch has passed, or only the rows that the
+query can use (`pinned_rows.py`); and those that functions of streams stand for (`calls.py`). DuckDB sees nothing else:
+no files, no Python variables. What it says when it refuses a query becomes our SqlError.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import os
 import re
 import threading
 import weakref
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Any
 
 import duckdb
@@ -30,6 +30,7 @@ from whence.plan.algebra.expressions import Volatile
 from whence.plan.algebra.logical import Order, TopK
 from whence.plan.algebra.program import STREAM_FUNCTIONS, Program, ScalarFunction
 from whence.runtime.reading.calls import FUNCTIONS, Narrow, TableFunctionCall, as_relations
+from whence.runtime.reading.pinned_rows import Pins, pinned_relations
 from whence.runtime.reading.zoned_queries import COPIES, register_shift, uses_zones, with_our_zones
 from whence.sql.bind import bind_query_views
 from whence.sql.ordering import check_limit
@@ -115,7 +116,9 @@ def _close(connection: duckdb.DuckDBPyConnection, process: int) -> None:
 class Adhoc:
     """The DuckDB connection of one database."""
 
-    def __init__(self, read: Callable[[Iterable[str], list[TableFunctionCall], Narrow], dict[str, pa.Table]]) -> None:
+    def __init__(
+        self, read: Callable[[Iterable[str], list[TableFunctionCall], Narrow, Mapping[str, Pins]], dict[str, pa.Table]]
+    ) -> None:
         self._read = read  # the relations of one epoch as Arrow, and those that calls stand for
         self._connection: duckdb.DuckDBPyConnection | None = None
         self._process = os.getpid()  # whose connection it is
@@ -132,7 +135,7 @@ class Adhoc:
             ours, called = _with_our_functions(asked, program)
             zoned = uses_zones(ours)
             ours = with_our_zones(ours) if zoned else ours
-            tables = self._read(names, calls, self._narrow)
+            tables = self._read(names, calls, self._narrow, pinned_relations(asked, program))
             self._failed.clear()
             try:
                 return self._answer(_text(ours), self._connect(called, zoned), tables)

@@ -72,7 +72,7 @@ def as_relations(query: exp.Expr) -> tuple[exp.Expr, list[TableFunctionCall]]:
         function, args = _name(table), _arguments(table)
         alias = table.alias or args[0]
         relation = _NAME.format(number)
-        found.append(TableFunctionCall(relation, function, args, alias, _conditions(table, alias)))
+        found.append(TableFunctionCall(relation, function, args, alias, conditions(table, alias)))
         table.set("this", exp.to_identifier(relation, quoted=True))
         if not table.alias:
             table.set("alias", exp.TableAlias(this=exp.to_identifier(alias, quoted=True)))
@@ -93,14 +93,14 @@ def _arguments(table: exp.Table) -> tuple[str, ...]:
     return tuple(arg.name.lower() for arg in given)
 
 
-def _conditions(table: exp.Table, alias: str) -> tuple[exp.Expr, ...]:
+def conditions(table: exp.Table, alias: str) -> tuple[exp.Expr, ...]:
     """The conjuncts of WHERE that are of this relation alone, and hold of every row of it that is used."""
     select = _select_over(table)
     where = select.args.get("where") if select is not None else None
     if select is None or where is None or not _is_safe(table, select):
         return ()
     alone = not select.args.get("joins") and not select.args.get("laterals")
-    return tuple(c for c in _conjuncts(where.this) if _reads_only(c, alias.lower(), alone))
+    return tuple(c for c in conjuncts(where.this) if _reads_only(c, alias.lower(), alone))
 
 
 def _select_over(table: exp.Table) -> exp.Select | None:
@@ -129,11 +129,12 @@ def _is_safe(table: exp.Table, select: exp.Select) -> bool:
     return True
 
 
-def _conjuncts(node: exp.Expr) -> list[exp.Expr]:
+def conjuncts(node: exp.Expr) -> list[exp.Expr]:
+    """The terms of a condition that must all be true."""
     while isinstance(node, exp.Paren):
         node = node.this
     if isinstance(node, exp.And):
-        return [*_conjuncts(node.left), *_conjuncts(node.right)]
+        return [*conjuncts(node.left), *conjuncts(node.right)]
     return [node]
 
 

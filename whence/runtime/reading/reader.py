@@ -30,6 +30,7 @@ from whence.runtime.reading.adhoc import Adhoc, sort_order, uses_table_function
 from whence.runtime.reading.calls import Narrow, TableFunctionCall
 from whence.runtime.reading.changes import Changes
 from whence.runtime.reading.late_rows import late_rows
+from whence.runtime.reading.pinned_rows import Pins, SimpleQuery, simple_query
 from whence.runtime.writing.conditions import by_values
 from whence.sql import statements as st
 from whence.sql.bind import bind_query_views, bind_views
@@ -38,6 +39,9 @@ from whence.sql.position import did_you_mean
 if TYPE_CHECKING:
     from whence.runtime.coordinator import Coordinator
     from whence.runtime.writing.transaction import Transaction
+
+
+_FEW = 10_000  # rows that are made anew as Arrow for a query, rather than kept
 
 
 class DatabaseReader:
@@ -161,14 +165,28 @@ class DatabaseReader:
                     tables[name] = (with_at(table.schema), batch.rows.copy(), batch.ann)
             return self._coordinator.epoch, self._coordinator.catalog.statements(), tables
 
-    def _read_all(self, names: Iterable[str], calls: list[TableFunctionCall], narrow: Narrow) -> dict[str, pa.Table]:
+    def _read_all(
+        self, names: Iterable[str], calls: list[TableFunctionCall], narrow: Narrow, pinned: Mapping[str, Pins]
+    ) -> dict[str, pa.Table]:
         with self._coordinator.reading():
-            found = {name: self._read_arrow(name)[1] for name in names}
+            found = {name: self._read_pinned(name, pinned.get(name)) for name in names}
             if calls:
                 from whence.runtime.questions.tracing import answer  # loaded with the first question
 
                 found |= {call.relation: answer(self._coordinator, call, narrow) for call in calls}
             return found
+
+    def _read_pinned(self, name: str, pins: Pins | None) -> pa.Table:
+        """Return at least the rows that have some values, as Arrow: those, unless they are many."""
+        if pins is None:
+            return self._read_arrow(name)[1]
+        rows, counts = self.find(name, pins)
+        if len(rows) > _FEW:
+            kept = self._arrow.get(name)
+            at_hand = kept is not None and kept[0] == self._coordinator.changed.get(name, 0)
+            if at_hand or 2 * len(rows) > self._relation(name).size:
+                return self._read_arrow(name)[1]
+        return rows_.to_arrow(rows, counts, self.schema(name), self._coordinator.dictionary)
 
     def late(self, name: str) -> pa.Table:
         """Return the last of the rows that came too late for a view, as its operators got them."""
@@ -186,11 +204,18 @@ class DatabaseReader:
             return rows_.to_arrow(debts.rows, debts.ann, table.debts.schema, self._coordinator.dictionary)
 
     def query(self, query: exp.Expr) -> pa.Table:
-        """Answer an ad-hoc query over the last committed epoch.
+        """Answer an ad-hoc query over the last committed epoch; the query is not changed.
 
-        DuckDB does not know our table functions: a query that uses one runs on our own operators, once.
+        A simple look-up is answered here. DuckDB does not know our table functions: a query that uses one runs on our
+        own operators, once. DuckDB answers all others.
         """
         self._coordinator.check_open()
+        simple = simple_query(query, self._coordinator.program)
+        if simple is not None:
+            with self._coordinator.reading():
+                if self.relation(simple.relation.name) is simple.relation:
+                    return self._look_up(simple)
+        query = query.copy()
         if not uses_table_function(query, self._coordinator.program):
             return self._adhoc.run(query, self._coordinator.program)
         with self._coordinator.writer, self._coordinator.reading():  # it may add to the dictionary, as only writers do
@@ -200,6 +225,16 @@ class DatabaseReader:
                 order = sort_order(rows, plan, self._coordinator.dictionary)
                 rows, counts = rows[order], counts[order]
             return rows_.to_arrow(rows, counts, plan.schema, self._coordinator.dictionary)
+
+    def _look_up(self, asked: SimpleQuery) -> pa.Table:
+        """Answer a simple query, while `reading`."""
+        name = asked.relation.name
+        if asked.count is not None:
+            total = int(self.find(name, asked.pins)[1].sum()) if asked.pins else self._relation(name).size
+            return pa.table({asked.count: pa.array([total], pa.int64())})
+        rows, counts = self.find(name, asked.pins)
+        chosen = rows[:, [place for place, _ in asked.columns]]
+        return rows_.to_arrow(chosen, counts, asked.schema, self._coordinator.dictionary)
 
     def evaluate(
         self, plan: Node, hidden: dict[str, View] | None = None, writes: Transaction | None = None
