@@ -23,13 +23,15 @@ import re
 import threading
 from collections.abc import Hashable, Iterable
 from decimal import Decimal
+from itertools import compress
 from typing import Any, NamedTuple
+from weakref import WeakSet
 
 import numpy as np
 from numpy.typing import NDArray
 
 from whence.model import wide
-from whence.model.errors import DataError, EvaluationError
+from whence.model.errors import DataError, EvaluationError, WhenceError
 from whence.model.types import Kind, Type
 
 NULL = -(2**63)
@@ -91,8 +93,35 @@ def codes_to_floats(codes: Codes) -> NDArray[np.float64]:
     return (codes ^ ((codes >> 63) & _FLIP)).view(np.float64)
 
 
+class Forgotten:
+    """Stands in a dictionary where a value was that has been forgotten."""
+
+    __slots__ = ()
+
+    def __len__(self) -> int:
+        return 0
+
+    def __repr__(self) -> str:
+        return "FORGOTTEN"
+
+
+FORGOTTEN = Forgotten()
+
+
+class Constant:
+    """A code that a compiled expression or plan uses; while this object lives, the code's value is not forgotten."""
+
+    __slots__ = ("__weakref__", "code")
+
+    def __init__(self, code: int) -> None:
+        self.code = code
+
+
 class Dictionary:
-    """The interned values: each distinct hashable has one small, permanent code. Append-only and thread-safe.
+    """The interned values: each distinct hashable has one small code, which no other value ever gets. Thread-safe.
+
+    Values that nothing refers to can be forgotten (`forget`); their codes are not used again, so a code that was
+    overlooked finds nothing instead of another value. One that comes again gets a new code.
 
     >>> d = Dictionary(); d.intern("b"), d.intern("a"), d.intern("b")
     (0, 1, 0)
@@ -103,16 +132,24 @@ class Dictionary:
     def __init__(self) -> None:
         self._code: dict[Hashable, int] = {}
         self._value: list[Any] = []
+        self._constants: WeakSet[Constant] = WeakSet()
+        self.holes = 0  # codes whose values were forgotten
         self._adding = threading.Lock()  # held while a code or a label is assigned; a lookup needs no lock
         # Sparse order labels, kept only once something asks for order: sorted (key, code) and label by code.
         self._sorted: list[tuple[Any, int]] = []
         self._label: NDArray[np.int64] = np.empty(0, np.int64)
         self._labelled = 0
         self.order_version = 0  # rises when labels in use have changed
-        self.forgotten = 0  # rises when codes are withdrawn
+        self.forgotten = 0  # rises when codes are withdrawn or values forgotten
 
     def __len__(self) -> int:
+        """Return how many codes were given: all codes are below."""
         return len(self._value)
+
+    @property
+    def words(self) -> int:
+        """How many values there are."""
+        return len(self._value) - self.holes
 
     def intern(self, value: Hashable) -> int:
         code = self._code.get(value)
@@ -158,15 +195,62 @@ class Dictionary:
             known = self._value[first : first + len(values)]
             if first > len(self._value) or known != values[: len(known)]:
                 return False
-            for code, value in enumerate(values[len(known) :], first + len(known)):
+            new = values[len(known) :]
+            if self.holes and any(self._code.get(value) is not None for value in new):
+                return False
+            for code, value in enumerate(new, first + len(known)):
                 self._value.append(value)
-                self._code[value] = code
+                if value is FORGOTTEN:
+                    self.holes += 1
+                else:
+                    self._code[value] = code
             return True
 
-    def forget(self, first: int) -> None:
+    def constant(self, code: int) -> Constant:
+        """Return an object that keeps the value of a code from being forgotten for as long as it lives."""
+        constant = Constant(code)
+        with self._adding:
+            self._constants.add(constant)
+        return constant
+
+    def constants(self) -> Codes:
+        """Return the codes that constants keep; of values of any type, NULL included."""
+        with self._adding:
+            return np.array([constant.code for constant in self._constants], np.int64)
+
+    def frozen(self) -> Dictionary:
+        """Return a dictionary that decodes what this one does now, whatever this one forgets; nothing may be added.
+
+        >>> d = Dictionary(); _ = d.intern_all(["a", "b"]); before = d.frozen(); d.forget(np.array([0]))
+        >>> before.value(0), d.words, d.find("a")
+        ('a', 1, None)
+        """
+        return _Frozen(self)
+
+    def forget(self, codes: Codes) -> None:
+        """Forget the values of some codes, which nothing refers to.
+
+        >>> d = Dictionary(); _ = d.intern_all(["a", "b"]); d.forget(np.array([0])); d.intern("a"), d.words, len(d)
+        (2, 2, 3)
+        """
+        with self._adding:
+            live = np.zeros(len(self._value), bool)
+            live[np.fromiter(self._code.values(), np.int64, len(self._code))] = True
+            live[codes] = False
+            values = self._value.copy()  # frozen dictionaries have the list there was
+            for code in codes.tolist():
+                values[code] = FORGOTTEN
+            kept = np.flatnonzero(live)
+            self._value = values
+            self._code = dict(zip(compress(values, live), kept.tolist(), strict=True))
+            self.holes = len(values) - len(kept)
+            self.forgotten += 1
+            self._sorted = [item for item in self._sorted if live[item[1]]]
+
+    def withdraw(self, first: int) -> None:
         """Withdraw the codes from `first` on, which no row has any more and no reader has seen.
 
-        >>> d = Dictionary(); d.intern("a"), d.intern("b"), d.forget(1), d.find("b"), d.intern("c")
+        >>> d = Dictionary(); d.intern("a"), d.intern("b"), d.withdraw(1), d.find("b"), d.intern("c")
         (0, 1, None, None, 1)
         """
         with self._adding:
@@ -190,12 +274,18 @@ class Dictionary:
         return target.find(self.value(code)) if type.is_interned and code != NULL else code
 
     def value(self, code: int) -> Any:
-        return self._value[code]
+        value = self._value[code]
+        if value is FORGOTTEN:
+            raise _lost()
+        return value
 
     def values(self, codes: Codes) -> list[Any]:
         """Decode values; NULL becomes None."""
         value = self._value
-        return [None if c == NULL else value[c] for c in codes.tolist()]
+        found = [None if c == NULL else value[c] for c in codes.tolist()]
+        if self.holes and FORGOTTEN in found:
+            raise _lost()
+        return found
 
     def order_of(self, codes: Codes) -> Codes:
         """Return labels that order like the values (NULL stays NULL), valid until `order_version` changes."""
@@ -227,7 +317,7 @@ class Dictionary:
             grown = np.empty(max(64, 2 * total), np.int64)
             grown[:first] = self._label[:first]
             self._label = grown
-        fresh = [(_order_key(self._value[c]), c) for c in range(first, total)]
+        fresh = [(_order_key(v), c) for c, v in enumerate(self._value[first:], first) if v is not FORGOTTEN]
         if len(fresh) * 8 > first:
             self._sorted = sorted(self._sorted + fresh)
             self._relabel()
@@ -255,6 +345,27 @@ class Dictionary:
             self.order_version += 1
 
 
+class _Frozen(Dictionary):
+    """What a dictionary had when this was made, to decode codes of that time."""
+
+    def __init__(self, other: Dictionary) -> None:
+        super().__init__()
+        with other._adding:
+            self._value, self._code, self.holes = other._value, other._code, other.holes
+
+    def _assign_code(self, value: Hashable) -> int:
+        code = self._code.get(value)
+        if code is None:
+            raise TypeError(f"{format_value(value)} cannot be added to a dictionary that only decodes")
+        return code
+
+
+def _lost() -> WhenceError:
+    return WhenceError(
+        "a value was forgotten that something still refers to: this is a fault of Whence, please report it"
+    )
+
+
 def _check_text(value: str) -> None:
     try:
         value.encode()
@@ -280,6 +391,12 @@ def encode_value(value: Any, type: Type, dictionary: Dictionary) -> int:
         raise
     except Exception:  # a value may be of any class, and whatever its methods raise, it is no value of the type
         raise DataError(f"{format_value(value)} ({_CLASS(value).__name__:.80}) is not a value of type {type}") from None
+
+
+def encode_constant(value: Any, type: Type, dictionary: Dictionary) -> Constant:
+    """Encode a value that a compiled expression or plan uses for as long as it has the constant that is returned."""
+    code = encode_value(value, type, dictionary)
+    return dictionary.constant(code) if type.needs_dictionary else Constant(code)
 
 
 def format_value(value: Any) -> str:

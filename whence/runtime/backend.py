@@ -74,8 +74,8 @@ class PartitionBackend(Protocol):
     def resolve(self, epoch: Epoch, raw: Mapping[str, tuple[Codes, Codes]]) -> tuple[Epoch, dict[str, Unmatched]]:
         """Turn raw rows into exact changes of the tables as they are."""
 
-    def forget_words(self, first: int) -> None:
-        """Drop the dictionary's values from a code on, which nothing has any more."""
+    def withdraw_words(self, first: int) -> None:
+        """Withdraw the dictionary's codes from `first` on, which nothing has any more."""
 
     def scratch(self, program: Program, planned: Program, nodes: Iterable[Node]) -> Scratch:
         """Return where plans with these nodes can be computed once."""
@@ -167,8 +167,8 @@ class InlineBackend:
     def can_take(self, epoch: Epoch) -> bool:
         return not epoch.sections
 
-    def forget_words(self, first: int) -> None:
-        self._dictionary.forget(first)
+    def withdraw_words(self, first: int) -> None:
+        self._dictionary.withdraw(first)
 
     def scratch(self, program: Program, planned: Program, nodes: Iterable[Node]) -> Scratch:
         return Scratch(self.partition, lambda node: node)

@@ -378,7 +378,7 @@ class Coordinator:
             return tell(backend.run(epoch, names).changes if epoch.deltas or epoch.refreshed else {})
         finally:
             backend.undo()
-            backend.forget_words(words)
+            backend.withdraw_words(words)
 
     # -- storage -----------------------------------------------------------------------------------------------------
 

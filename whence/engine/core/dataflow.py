@@ -49,6 +49,7 @@ from whence.engine.streams.windows.window import Window
 from whence.model.errors import WhenceError
 from whence.model.progress import Progress
 from whence.model.types import Schema
+from whence.model.word_marks import WordMarks
 from whence.plan.streams.model import Retention, Tracing
 
 log = logging.getLogger("whence")
@@ -196,6 +197,15 @@ class Dataflow:
                 yield f"op/{op.fingerprint}", op, op.image
             if op.arranged is not None and not op.arranged.for_lookups:
                 yield f"arranged/{op.fingerprint}", op, op.arranged.image
+
+    def mark_words(self, marks: WordMarks) -> None:
+        """Mark the words that any state refers to, between two epochs."""
+        for scan in self.tables.values():
+            scan.mark_words(marks)
+        for op in self.order:
+            op.mark_words(marks)
+            if op.arranged is not None:
+                op.arranged.mark_words(marks, op.schema.types)
 
     def sweep(self) -> None:
         """Drop operators, arrangements and indexes that nothing needs any more."""

@@ -21,6 +21,7 @@ from whence.engine.core.epoch_context import EpochContext
 from whence.engine.core.image import Image
 from whence.model.codes import Codes
 from whence.model.types import Schema
+from whence.model.word_marks import WordMarks
 
 if TYPE_CHECKING:
     from whence.engine.core.relation import Relation
@@ -133,6 +134,13 @@ class Operator:
 
     def restore(self, image: Image) -> None:
         """Take the state from an image, as if primed and committed; StaleImage, and no change, if it does not fit."""
+
+    def mark_words(self, marks: WordMarks) -> None:
+        """Mark the words that its own state refers to, between two epochs: whatever it would need to answer every
+        epoch to come. An operator that does not say which these are keeps all that its image may refer to."""
+        if any(type.needs_dictionary for op in (self, *self.inputs) for type in op.schema.types):
+            for array in self.image().values():
+                marks.anything(array)
 
     @property
     def state_rows(self) -> int:

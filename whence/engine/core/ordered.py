@@ -19,6 +19,7 @@ from whence.engine.core.image import Image, StaleImage, expect, taken, with_room
 from whence.engine.core.kernels import ordered as ok
 from whence.model.codes import Codes, Dictionary
 from whence.model.types import BIGINT, Type
+from whence.model.word_marks import WordMarks
 
 _SORTED_FROM = 1024  # rows
 
@@ -93,6 +94,17 @@ class Ordered:
             self._add(rows, -counts)
         self._log.clear()
 
+    def mark_words(self, marks: WordMarks) -> None:
+        """Mark the words that its rows refer to."""
+        if self._interned:
+            filled = self._filled(int(self._meta[1]))
+            for at, behind in self._labels:
+                marks.column(self._store[filled, behind], self.ranks[at].type)
+
+    def _filled(self, leaves: int) -> Codes:
+        """Return the lines of some leaves that hold rows."""
+        return np.flatnonzero(np.arange(ok.LEAF) < self._size[:leaves, None])
+
     def image(self) -> Image:
         """The leaves as they are."""
         used, leaves, spare, _ = self._meta.tolist()
@@ -131,7 +143,7 @@ class Ordered:
         self._size, self._top, self._spare = (taken(image, name, room) for name in ("size", "top", "spare"))
         self._meta = image["meta"].copy()
         if self._interned:
-            filled = np.flatnonzero(np.arange(ok.LEAF) < self._size[:leaves, None])
+            filled = self._filled(leaves)
             for at, behind in self._labels:
                 self._store[filled, at] = self._ranked(self._store[filled, behind], self.ranks[at])
         self._version = self.dictionary.order_version

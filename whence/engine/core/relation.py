@@ -27,6 +27,8 @@ from whence.engine.core.key_lookup import Lookups
 from whence.engine.core.operator import Batch
 from whence.model.codes import Codes
 from whence.model.record import KernelRecord
+from whence.model.types import Type
+from whence.model.word_marks import WordMarks
 
 T = TypeVar("T", np.int64, np.int32)
 _NONE = np.empty((5, 0), np.int64)
@@ -304,6 +306,11 @@ class Relation:
             self._point()
 
     # -- images ------------------------------------------------------------------------------------------------------
+
+    def mark_words(self, marks: WordMarks, types: Sequence[Type]) -> None:
+        """Mark the words that its rows, of columns of these types, refer to."""
+        high = int(self.meta[0])
+        marks.rows(self.rows[:high], types, self.ann[:high])
 
     def image(self) -> Image:
         """Rows by their ids, and the ids that are free; hash table and indexes are made anew when it is restored."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from whence.engine.core.batch import codes2d
 from whence.engine.expressions.kernels import conditions as ck
-from whence.model.codes import Codes
+from whence.model.codes import Codes, Constant
 from whence.model.types import Kind
 from whence.plan.algebra.expressions import Call, Col, Expr, Lit
 
@@ -25,7 +25,7 @@ _LOGIC = {"not": ck.NOT, "is_null": ck.IS_NULL, "and": ck.AND, "or": ck.OR}
 
 
 def compile_condition(
-    expr: Call, compile_leaf: Callable[[Expr], Compiled], encode: Callable[[Lit], int]
+    expr: Call, compile_leaf: Callable[[Expr], Compiled], encode: Callable[[Lit], Constant]
 ) -> Compiled | None:
     """The function that decides a condition for every row; None if it is none of ours."""
     if _step_of(expr) is None:
@@ -38,9 +38,21 @@ def compile_condition(
         for step in program:
             if step[0] == ck.COLUMN:
                 step[1] = indexes[step[1]]
-        return lambda rows: ck.decide(program, codes2d(rows))
+        return _Decision(program, builder.constants, codes2d)
     leaves = [compile_leaf(leaf) for leaf in builder.leaves]
-    return lambda rows: ck.decide(program, np.column_stack([leaf(rows) for leaf in leaves]))
+    return _Decision(program, builder.constants, lambda rows: np.column_stack([leaf(rows) for leaf in leaves]))
+
+
+class _Decision:
+    """A program, the constants whose codes stand in it, and what makes of rows the columns that it reads."""
+
+    __slots__ = ("_columns", "_constants", "_program")
+
+    def __init__(self, program: Codes, constants: list[Constant], columns: Callable[[Codes], Codes]) -> None:
+        self._program, self._constants, self._columns = program, constants, columns
+
+    def __call__(self, rows: Codes) -> Codes:
+        return ck.decide(self._program, self._columns(rows))
 
 
 def _step_of(expr: Expr) -> int | None:
@@ -68,16 +80,18 @@ def _is_safe(expr: Expr) -> bool:
 class _Builder:
     """The steps of a program, and the expressions whose columns it reads."""
 
-    def __init__(self, encode: Callable[[Lit], int]) -> None:
+    def __init__(self, encode: Callable[[Lit], Constant]) -> None:
         self.steps: list[tuple[int, int, int]] = []
         self.leaves: list[Expr] = []
+        self.constants: list[Constant] = []
         self._encode = encode
 
     def add(self, expr: Expr) -> int:
         """Add the steps of an expression; return the number of the one that has its result."""
         what = _step_of(expr)
         if what is None and isinstance(expr, Lit):
-            return self._step(ck.CONSTANT, self._encode(expr))
+            self.constants.append(self._encode(expr))
+            return self._step(ck.CONSTANT, self.constants[-1].code)
         if what is None:
             self.leaves.append(expr)
             return self._step(ck.COLUMN, len(self.leaves) - 1)

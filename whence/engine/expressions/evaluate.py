@@ -15,7 +15,7 @@ import numpy as np
 from whence.engine.expressions.conditions import Compiled, compile_condition
 from whence.engine.expressions.functions import arithmetic, casts, choice, compare, dates, decimals, numbers, text
 from whence.engine.expressions.functions.common import Column, Strict, each, spread
-from whence.model.codes import NULL, Codes, Dictionary, decode_value, encode_value
+from whence.model.codes import NULL, Codes, Constant, Dictionary, decode_value, encode_constant, encode_value
 from whence.model.errors import DataError, EvaluationError, WhenceError
 from whence.model.text import shown_value
 from whence.plan.algebra.expressions import Call, Case, Cast, Col, Expr, Lit, Udf, Volatile
@@ -43,8 +43,8 @@ def compile_expr(expr: Expr, dictionary: Dictionary) -> Compiled:
             index = expr.index
             return lambda rows: np.ascontiguousarray(rows[:, index])
         case Lit():
-            code = _encode(expr, dictionary)
-            return lambda rows: np.full(len(rows), code, np.int64)
+            constant = _constant(expr, dictionary)
+            return lambda rows: np.full(len(rows), constant.code, np.int64)
         case Case():
             return _case(expr, dictionary)
         case Cast():
@@ -55,7 +55,7 @@ def compile_expr(expr: Expr, dictionary: Dictionary) -> Compiled:
             return _coalesce(expr, dictionary)
         case Call():
             condition = compile_condition(
-                expr, lambda leaf: compile_expr(leaf, dictionary), lambda constant: _encode(constant, dictionary)
+                expr, lambda leaf: compile_expr(leaf, dictionary), lambda literal: _constant(literal, dictionary)
             )
             if condition is not None:
                 return condition
@@ -63,9 +63,9 @@ def compile_expr(expr: Expr, dictionary: Dictionary) -> Compiled:
     raise EvaluationError(f"{expr} cannot be evaluated")
 
 
-def _encode(constant: Lit, dictionary: Dictionary) -> int:
+def _constant(literal: Lit, dictionary: Dictionary) -> Constant:
     try:
-        return encode_value(constant.value, constant.type, dictionary) if constant.value is not None else NULL
+        return encode_constant(literal.value, literal.type, dictionary)
     except DataError as error:
         raise EvaluationError(str(error)) from None
 

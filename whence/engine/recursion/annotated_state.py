@@ -14,6 +14,7 @@ from whence.engine.recursion.kernels import store as st
 from whence.engine.recursion.row_variables import RowVariables
 from whence.engine.recursion.rule_runner import RuleRunner
 from whence.model.codes import Codes
+from whence.model.word_marks import WordMarks
 
 
 class AnnotatedState:
@@ -67,6 +68,11 @@ class AnnotatedState:
     def nbytes(self) -> int:
         own = self.store.nbytes + self.variables.nbytes + self.variable_of.nbytes
         return own + sum(self.annotations.figures[2:])
+
+    def mark_words(self, marks: WordMarks) -> None:
+        """Mark the words that slots and variables refer to, between two epochs."""
+        self.store.mark_words(marks, dead=True)
+        self.variables.mark_words(marks, [r.schema.types for r in self.store.compiled.program.relations])
 
     def image(self) -> Image:
         """Return the state between two epochs, under the names that are stored."""

@@ -40,6 +40,7 @@ from whence.engine.recursion.slot_store import SlotStore
 from whence.model.codes import Codes, Dictionary
 from whence.model.errors import EvaluationError, RecursionLimitError
 from whence.model.types import Schema
+from whence.model.word_marks import WordMarks
 from whence.plan.recursion.rule_model import RuleProgram
 from whence.plan.recursion.settings import DEPTH_LIMIT, ROW_LIMIT, Maintain, makes_values
 
@@ -234,6 +235,9 @@ class Fixpoint(IterativeOperator):
 
     def restore(self, image: Image) -> None:
         self.policy.restore(image)
+
+    def mark_words(self, marks: WordMarks) -> None:
+        self.policy.mark_words(marks)
 
     # -- reading -----------------------------------------------------------------------------------------------------
 

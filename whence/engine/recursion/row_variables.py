@@ -6,11 +6,15 @@ and rows leave and come again, but a formula keeps meaning the same row. Variabl
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from whence.engine.core.image import Image, StaleImage, with_room
 from whence.engine.recursion.kernels import annotations as an
 from whence.model.codes import Codes
+from whence.model.types import Type
+from whence.model.word_marks import WordMarks
 
 _FEW = 4096  # variables that are not worth looking for those that can be freed
 
@@ -93,6 +97,14 @@ class RowVariables:
     @property
     def nbytes(self) -> int:
         return self._rows.nbytes + self._table.nbytes + self._free.nbytes
+
+    def mark_words(self, marks: WordMarks, types: Sequence[Sequence[Type]]) -> None:
+        """Mark the words that rows with variables refer to; `types` are the columns of each relation."""
+        rows = self._rows[: int(self._counts[0])]
+        given = np.ones(len(rows), bool)
+        given[self.free] = False
+        for relation, columns in enumerate(types):
+            marks.rows(rows[:, 1:], columns, given & (rows[:, 0] == relation))
 
     def image(self) -> Image:
         return {"rows": self._rows[: int(self._counts[0])], "free": self.free}

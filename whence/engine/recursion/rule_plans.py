@@ -16,7 +16,7 @@ from whence.engine.recursion.kernels import binding as op_codes
 from whence.engine.recursion.kernels import search
 from whence.engine.recursion.kernels import store as st
 from whence.engine.recursion.kernels.store import Ints
-from whence.model.codes import Dictionary, encode_value
+from whence.model.codes import Constant, Dictionary, encode_constant
 from whence.model.errors import SqlError
 from whence.plan.recursion.rule_model import Atom, Op, Rule, RuleProgram
 
@@ -89,9 +89,11 @@ class CompiledRules:
         self._encode(forward, backward)
         variables = max(r.variables + len(program.relations[r.head].schema) for r in program.rules)
         self.env: Ints = np.zeros((len(program.rules), max(1, variables)), np.int64)
+        self._constants: list[Constant] = []
         for number, rule in enumerate(program.rules):
             for variable, value, type in rule.constants:
-                self.env[number, variable] = encode_value(value, type, dictionary)
+                self._constants.append(encode_constant(value, type, dictionary))
+                self.env[number, variable] = self._constants[-1].code
 
     def _check_size(self) -> None:
         """Refuse rules that do not fit into the kernels' scratch."""

@@ -13,6 +13,7 @@ from whence.engine.recursion.kernels import store as st
 from whence.engine.recursion.rule_plans import CompiledRules
 from whence.model.codes import Codes
 from whence.model.record import KernelRecord
+from whence.model.word_marks import WordMarks
 from whence.plan.recursion.support import can_support
 
 _COUNTERS = (st.S_ROWS, st.S_DEAD, st.S_KEYS_USED, st.S_WORK)  # all of `scalar` that outlives an epoch
@@ -145,6 +146,20 @@ class SlotStore:
         self.k = fresh
         self._witnesses = int(fresh.scalar[st.S_DEAD])
         return moved
+
+    def mark_words(self, marks: WordMarks, dead: bool) -> None:
+        """Mark the words that rows refer to: the live ones, those whose absence counts, and with `dead` all.
+
+        Other dead rows are revived only when they are derived again, from codes that are in use then."""
+        k, s = self.k, self.k.scalar
+        used = int(s[st.S_ROWS])
+        tags, cells = k.meta[:used, int(s[st.S_META])], k.cells[:used]
+        for number, relation in enumerate(self.compiled.program.relations):
+            if any(type.needs_dictionary for type in relation.schema.types):
+                mine = (tags & st.RELATION) == number
+                if not dead and relation.kind != "absence":
+                    mine &= (tags & st.ALIVE) != 0
+                marks.rows(cells, relation.schema.types, mine)
 
     def image(self) -> Image:
         """Return the slots in use, the hash tables over them, the counters, and the layout to read them by. Queues,

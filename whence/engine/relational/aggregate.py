@@ -27,7 +27,8 @@ from whence.engine.relational.kernels.float_sum import find_range, limbs_for, wi
 from whence.model import wide
 from whence.model.codes import NULL, Codes, Dictionary, decode_value
 from whence.model.errors import EvaluationError
-from whence.model.types import Kind, Schema, Type
+from whence.model.types import BIGINT, Kind, Schema, Type
+from whence.model.word_marks import WordMarks
 from whence.plan.algebra.logical import Agg
 
 
@@ -293,6 +294,16 @@ class Aggregate(Operator):
         self._specs[self._doubles, 6:] = words
         width = self._lay_out()
         self.groups.lay_out(lambda acc: np.zeros((len(acc), width), np.int64))
+
+    def mark_words(self, marks: WordMarks) -> None:
+        """Mark groups, counted values and ordered ones, of which accumulators have the best; sums are numbers."""
+        types = self.inputs[0].schema.types
+        self.groups.mark_words(marks, [types[key] for key in self.keys])
+        for _, column, pairs in self._distinct:
+            if column is not None:
+                pairs.mark_words(marks, (BIGINT, types[column]))
+        for _, ordered in self._best:
+            ordered.mark_words(marks)
 
     @property
     def state_rows(self) -> int:

@@ -12,6 +12,7 @@ from whence.engine.core.image import Image
 from whence.engine.core.operator import Batch, Operator
 from whence.engine.core.relation import Relation
 from whence.model.types import Schema
+from whence.model.word_marks import WordMarks
 
 
 class Scan(Operator):
@@ -38,6 +39,9 @@ class Scan(Operator):
 
     def restore(self, image: Image) -> None:
         self.relation.restore(image)
+
+    def mark_words(self, marks: WordMarks) -> None:
+        self.relation.mark_words(marks, self.schema.types)
 
     @property
     def state_rows(self) -> int:

@@ -24,6 +24,7 @@ from whence.engine.relational.kernels.aggregate import group_rows
 from whence.model.codes import Codes, Dictionary
 from whence.model.errors import EvaluationError
 from whence.model.types import Schema
+from whence.model.word_marks import WordMarks
 from whence.plan.algebra.expressions import Col, Expr, columns_of, substitute
 
 SemiKind = Literal["semi", "anti", "mark"]
@@ -201,6 +202,10 @@ class Semijoin(Operator):
 
     def restore(self, image: Image) -> None:
         self.patterns.restore(image)
+
+    def mark_words(self, marks: WordMarks) -> None:
+        types = self.inputs[0].schema.types
+        self.patterns.mark_words(marks, [types[column] for column in self._pattern])
 
     @property
     def state_rows(self) -> int:

@@ -18,6 +18,7 @@ from whence.engine.core.operator import Batch, Operator
 from whence.engine.core.relation import Relation
 from whence.model.codes import Codes
 from whence.model.types import Schema
+from whence.model.word_marks import WordMarks
 
 _FUNCTIONS: dict[tuple[str, bool], Callable[[Codes, Codes], Codes]] = {
     ("distinct", False): lambda a, b: (a > 0).astype(np.int64),
@@ -44,6 +45,9 @@ class _Counting(Operator):
 
     def restore(self, image: Image) -> None:
         self.counts.restore(image)
+
+    def mark_words(self, marks: WordMarks) -> None:
+        self.counts.mark_words(marks, self.schema.types)
 
     @property
     def recalls(self) -> bool:

@@ -13,6 +13,7 @@ from whence.engine.core.image import Image
 from whence.engine.core.operator import Batch, Operator
 from whence.engine.core.ordered import Ordered, Rank
 from whence.model.codes import Codes, Dictionary
+from whence.model.word_marks import WordMarks
 from whence.plan.algebra.logical import Order
 
 
@@ -117,6 +118,10 @@ class TopK(Operator):
         for head in (self._start, self._end):
             if head is not None:
                 head.now, head.before = Batch(*self.rows.head(head.size)), None
+
+    def mark_words(self, marks: WordMarks) -> None:
+        if self.rows is not None:
+            self.rows.mark_words(marks)
 
     @property
     def state_rows(self) -> int:

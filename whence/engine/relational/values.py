@@ -9,6 +9,7 @@ import numpy as np
 from whence.engine.core.operator import Batch, Operator
 from whence.model.codes import Dictionary, encode_value
 from whence.model.types import Schema
+from whence.model.word_marks import WordMarks
 
 
 class Values(Operator):
@@ -27,6 +28,9 @@ class Values(Operator):
 
     def recompute(self) -> Batch:
         return Batch(self._rows.copy(), np.ones(len(self._rows), np.int64))
+
+    def mark_words(self, marks: WordMarks) -> None:
+        marks.rows(self._rows, self.schema.types)
 
     @property
     def state_rows(self) -> int:

@@ -14,6 +14,7 @@ Slices that are handed out are of the live buffer: they are good until the next 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -23,6 +24,8 @@ from whence.engine.core.operator import Batch
 from whence.engine.streams.stream import ANN
 from whence.model.codes import Codes
 from whence.model.errors import ExpiredError
+from whence.model.types import Type
+from whence.model.word_marks import WordMarks
 from whence.plan.streams.model import Retention
 
 _CHUNK = 16_384  # tids whose rows are an array of an image: those that stay are written once (`state/chain.py`)
@@ -194,6 +197,10 @@ class ConnectionPoint:
         self._ages.clear()
 
     # -- images ------------------------------------------------------------------------------------------------------
+
+    def mark_words(self, marks: WordMarks, types: Sequence[Type]) -> None:
+        """Mark the words that the retained rows, of columns of these types, refer to."""
+        marks.rows(self.rows, types)
 
     def image(self) -> Image:
         """Return the image, between epochs."""

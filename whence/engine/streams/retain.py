@@ -13,6 +13,7 @@ from whence.engine.streams.replay.checkpoints import checkpoints_of
 from whence.engine.streams.stream import StreamOperator
 from whence.engine.streams.stream_scan import RetainingOperator, StreamScan
 from whence.model.codes import Codes
+from whence.model.word_marks import WordMarks
 from whence.plan.streams.model import Retention
 
 
@@ -43,6 +44,11 @@ class Retain(RetainingOperator, StreamOperator):
         if self.checkpoints is not None:
             self.checkpoints.restore(inside("checkpoints", image))
         super().restore(image)
+
+    def mark_words(self, marks: WordMarks) -> None:
+        super().mark_words(marks)
+        if self.checkpoints is not None:
+            self.checkpoints.mark_words(marks)
 
     @property
     def state_bytes(self) -> int:

@@ -17,6 +17,7 @@ from whence.engine.streams.kernels import heap as hk
 from whence.engine.streams.order import below, greatest
 from whence.engine.streams.stream import Late, StreamOperator
 from whence.model.codes import NULL, Codes
+from whence.model.word_marks import WordMarks
 
 _ALL = 1 << 62  # rows: more than there are
 _GREATEST = 2**63 - 1
@@ -118,6 +119,10 @@ class BSort(StreamOperator):
     def _image_words(self) -> int:
         """Words of `_meta` in an image: the last value emitted and, if rows leave by value, REACH."""
         return 1 if self.slack is not None else 2
+
+    def mark_words(self, marks: WordMarks) -> None:
+        marks.rows(self._arrivals.rows[: self._arrivals.end], self.schema.types)
+        self.late.mark_words(marks, self.schema.types)
 
     def restore(self, image: Image) -> None:
         kept, own = self._arrivals, data(image)

@@ -10,11 +10,15 @@ with `ann/` (as `Tracer.image` gives them), and an image without these restores 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from whence.engine.core.image import StaleImage
 from whence.engine.core.operator import Batch, Operator
 from whence.model.codes import NULL, Codes
+from whence.model.types import Type
+from whence.model.word_marks import WordMarks
 
 ANN = "ann/"  # begins the names of annotations in images
 
@@ -73,6 +77,10 @@ class Late:
 
     def clear(self) -> None:
         self.count, self.rows, self._before, self.first = 0, self.rows[:0], None, None
+
+    def mark_words(self, marks: WordMarks, types: Sequence[Type]) -> None:
+        """Mark the words that late rows refer to; `types` are the columns that they came with."""
+        marks.rows(self.rows, types[: self.rows.shape[1]])
 
     def image(self) -> dict[str, np.ndarray]:
         return {"late": self.rows, "late_count": np.array([self.count], np.int64)}

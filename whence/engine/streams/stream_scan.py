@@ -16,6 +16,7 @@ from whence.engine.relational.scan import Scan
 from whence.engine.streams.connection_point import ConnectionPoint
 from whence.model.codes import Codes
 from whence.model.types import Schema
+from whence.model.word_marks import WordMarks
 from whence.plan.streams.model import Retention, with_at, without_at
 
 
@@ -63,6 +64,9 @@ class RetainingOperator(Operator):
 
     def restore(self, image: Image) -> None:
         self.kept.restore(image)
+
+    def mark_words(self, marks: WordMarks) -> None:
+        self.kept.mark_words(marks, self.schema.types)
 
     @property
     def recalls(self) -> bool:

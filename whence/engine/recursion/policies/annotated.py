@@ -51,6 +51,7 @@ from whence.engine.recursion.rule_plans import KINDS
 from whence.engine.recursion.rule_runner import LimitReached, RuleRunner
 from whence.model.codes import Codes
 from whence.model.errors import DataError
+from whence.model.word_marks import WordMarks
 from whence.plan.recursion.settings import Maintain
 
 _ROUNDS = 25_000
@@ -363,6 +364,9 @@ class AnnotatedPolicy(Policy):
 
     def image(self) -> Image:
         return {**self.state.image(), "flushed": self._flushed}
+
+    def mark_words(self, marks: WordMarks) -> None:
+        self.state.mark_words(marks)
 
     def restore(self, image: Image) -> None:
         try:

@@ -20,6 +20,7 @@ from whence.engine.recursion.kernels import store as st
 from whence.engine.recursion.mailbox import Mailbox
 from whence.engine.recursion.rule_runner import RuleRunner
 from whence.model.codes import Codes
+from whence.model.word_marks import WordMarks
 
 REMOVE, DERIVE, TIDY = range(3)
 PEER_ROUNDS = 5_000  # each a superstep of all partitions
@@ -110,6 +111,10 @@ class Policy:
     def restore(self, image: Image) -> None:
         """Take the state from an image; StaleImage, and no change, if it does not fit."""
         raise NotImplementedError
+
+    def mark_words(self, marks: WordMarks) -> None:
+        """Mark the words that the state refers to, between two epochs."""
+        self.runner.store.mark_words(marks, dead=False)
 
     @property
     def state_bytes(self) -> int:

@@ -26,6 +26,7 @@ from whence.engine.relational.select import Select
 from whence.engine.streams.generate import Generate
 from whence.engine.streams.stream import ANN
 from whence.model.codes import Codes
+from whence.model.word_marks import WordMarks
 from whence.plan.streams.model import FIRST
 
 if TYPE_CHECKING:
@@ -88,6 +89,13 @@ class Checkpoints:
     @property
     def nbytes(self) -> int:
         return sum(array.nbytes for c in self.kept for image in c.images.values() for array in image.values())
+
+    def mark_words(self, marks: WordMarks) -> None:
+        """Mark every word that the images may refer to: of what was, only the operators know the layout."""
+        for checkpoint in self.kept:
+            for image in checkpoint.images.values():
+                for array in image.values():
+                    marks.anything(array)
 
     def image(self) -> Image:
         found: Image = {

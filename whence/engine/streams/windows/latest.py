@@ -17,6 +17,7 @@ from whence.engine.streams.windows.kernels import recent as rk
 from whence.engine.streams.windows.recent import KeyNumbers, Recent
 from whence.model.codes import Codes
 from whence.model.types import Schema
+from whence.model.word_marks import WordMarks
 from whence.plan.streams.model import Span
 
 
@@ -76,6 +77,11 @@ class Latest(StreamOperator):
 
     def image(self) -> Image:
         return {"keys": self._keys.image(), **self._window.image("rows")}
+
+    def mark_words(self, marks: WordMarks) -> None:
+        types = self.inputs[0].schema.types
+        self._keys.mark_words(marks, [types[column] for column in self.span.by])
+        self._window.mark_words(marks, types)
 
     def restore(self, image: Image) -> None:
         own = data(image)

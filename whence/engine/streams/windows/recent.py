@@ -8,6 +8,8 @@ row; rows that left are dropped when they outnumber those in the window.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from whence.annotate.tracing import Tracer
@@ -19,7 +21,8 @@ from whence.engine.streams.stream import Late
 from whence.engine.streams.windows.kernels import recent as rk
 from whence.model.codes import NULL, Codes
 from whence.model.record import KernelRecord
-from whence.model.types import Schema
+from whence.model.types import Schema, Type
+from whence.model.word_marks import WordMarks
 from whence.plan.streams.model import Span
 
 _EVERYTHING = 1 << 62
@@ -68,6 +71,10 @@ class KeyNumbers:
         if len(self) > self._committed:
             self._meta[0] = self._committed
             self._fill(len(self._slots))
+
+    def mark_words(self, marks: WordMarks, types: Sequence[Type]) -> None:
+        """Mark the words that the keys, of columns of these types, refer to."""
+        marks.rows(self._keys[: len(self)], types)
 
     def image(self) -> Codes:
         return self._keys[: len(self)]
@@ -228,6 +235,11 @@ class Recent:
         self.side.meta[rk.EPOCH] += 1
 
     # -- images ------------------------------------------------------------------------------------------------------
+
+    def mark_words(self, marks: WordMarks, types: Sequence[Type]) -> None:
+        """Mark the words that the rows, of columns of these types, and late ones refer to."""
+        marks.rows(self.arrivals.rows[: self.arrivals.end], types)
+        self.late.mark_words(marks, types)
 
     def image(self, name: str) -> Image:
         end, count = self.arrivals.end, len(self.keys)

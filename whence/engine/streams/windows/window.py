@@ -17,10 +17,11 @@ from whence.engine.core.image import Image, StaleImage, inside, nested
 from whence.engine.core.operator import Batch, Operator
 from whence.engine.streams.stream import ANN, Late, StreamOperator
 from whence.engine.streams.windows.kernels import window as wk
+from whence.engine.streams.windows.kernels import window_acc as acc
 from whence.engine.streams.windows.kernels import window_state as st
 from whence.engine.streams.windows.kernels.window_check import is_consistent
-from whence.engine.streams.windows.kernels.window_distinct import E_FIELDS
-from whence.engine.streams.windows.kernels.window_order import N_FIELDS
+from whence.engine.streams.windows.kernels.window_distinct import E_FIELDS, E_VALUE
+from whence.engine.streams.windows.kernels.window_order import N_FIELDS, N_VALUE
 from whence.engine.streams.windows.window_lines import LineStore
 from whence.engine.streams.windows.window_plan import plan_window
 from whence.engine.streams.windows.window_trace import Carried, Chunks, NoTrace
@@ -29,6 +30,7 @@ from whence.model.codes import NULL, Codes, Dictionary, decode_value
 from whence.model.errors import DataError, EvaluationError
 from whence.model.record import KernelRecord
 from whence.model.types import Kind, Schema
+from whence.model.word_marks import WordMarks
 from whence.plan.algebra.logical import Agg
 from whence.plan.streams.model import Span
 
@@ -296,6 +298,22 @@ class Window(StreamOperator):
         annotations = {f"{ANN}{name}": array for name, array in self._annotations.image().items()}
         arrived = self._scalar[[st.S_ARRIVED, st.S_BATCH, st.S_PROMISED]]
         return {"arrived": arrived, **parts, **self.late.image(), **annotations}
+
+    def mark_words(self, marks: WordMarks) -> None:
+        """Mark the words in the lines of all stores; those that are free keep what they last had."""
+        types, plan = self.inputs[0].schema.types, self._plan
+        lines = {name: store.k.data[: store.used] for name, store in self._stores.items()}
+        marks.rows(lines["clocks"][:, st.C_FIELDS :], [types[column] for column in self.span.by])
+        marks.rows(lines["groups"][:, plan.plan[st.P_KEYS] :], [types[column] for column in self.keys])
+        for kept, column, word in plan.accs.tolist():
+            if kept in acc.CODES:
+                marks.column(lines["panes"][:, word], types[column])
+        columns = [types[column] for column in plan.columns.tolist()]
+        marks.rows(lines["kept"][:, 1:], columns)
+        for type in columns:
+            marks.column(lines["entries"][:, E_VALUE], type)
+            marks.column(lines["nodes"][:, N_VALUE], type)
+        self.late.mark_words(marks, types)
 
     def restore(self, image: Image) -> None:
         parts = [(store, inside(name, image)) for name, store in self._stores.items()]

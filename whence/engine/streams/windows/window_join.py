@@ -28,6 +28,7 @@ from whence.engine.streams.windows.recent import KeyNumbers, Recent
 from whence.model.codes import Codes, Dictionary
 from whence.model.errors import DataError, SqlError
 from whence.model.types import Schema
+from whence.model.word_marks import WordMarks
 from whence.plan.algebra.expressions import Expr
 from whence.plan.streams.model import Span, counterparts
 
@@ -158,6 +159,12 @@ class WindowJoin(StreamOperator):
         for name, keys, side in zip(_NAMES, self._keys, self._sides, strict=True):
             parts |= {f"keys_{name}": keys.image(), **side.image(name)}
         return parts
+
+    def mark_words(self, marks: WordMarks) -> None:
+        for by, keys, side, input in zip(self._by, self._keys, self._sides, self.inputs, strict=True):
+            types = input.schema.types
+            keys.mark_words(marks, [types[column] for column in by.tolist()])
+            side.mark_words(marks, types)
 
     def restore(self, image: Image) -> None:
         own = data(image)

@@ -285,9 +285,9 @@ class PartitionedBackend:
         lifetimes: Any = self.lifetimes
         return resolve_inputs(epoch, raw, self.plan.tables, tables, lifetimes, self.dictionary)
 
-    def forget_words(self, first: int) -> None:
+    def withdraw_words(self, first: int) -> None:
         if self.runner.jobs is None:  # else partitions elsewhere know them by these codes
-            self.dictionary.forget(first)
+            self.dictionary.withdraw(first)
 
     # -- queries that are not kept -----------------------------------------------------------------------------------
 

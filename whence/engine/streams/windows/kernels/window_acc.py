@@ -31,6 +31,7 @@ from whence.model.wide import INLINE
 
 COUNT, INT, FLOAT, MIN, MAX, LEAST, MOST, FIRST, LAST, INT_SPREAD, FLOAT_SPREAD, LOWEST, HIGHEST, WIDE = range(14)
 WIDTH = (1, 3, 4, 1, 1, 1, 1, 2, 2, 6, 6, 1, 1, 6)
+CODES = (MIN, MAX, LEAST, MOST, FIRST, LAST, LOWEST, HIGHEST)  # whose first word is a code of the column
 A_KIND, A_COLUMN, A_WORD = range(3)
 
 _NULL = -(2**63)
