@@ -24,7 +24,7 @@ import threading
 from collections.abc import Hashable, Iterable
 from decimal import Decimal
 from itertools import compress
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakSet
 
 import numpy as np
@@ -33,6 +33,9 @@ from numpy.typing import NDArray
 from whence.model import wide
 from whence.model.errors import DataError, EvaluationError, WhenceError
 from whence.model.types import Kind, Type
+
+if TYPE_CHECKING:
+    from whence.model.word_marks import WordMarks
 
 NULL = -(2**63)
 _FLIP = np.int64(0x7FFFFFFFFFFFFFFF)
@@ -134,6 +137,7 @@ class Dictionary:
         self._value: list[Any] = []
         self._constants: WeakSet[Constant] = WeakSet()
         self.holes = 0  # codes whose values were forgotten
+        self.kept = 0  # values that were there when some that are not in use were last looked for
         self._adding = threading.Lock()  # held while a code or a label is assigned; a lookup needs no lock
         # Sparse order labels, kept only once something asks for order: sorted (key, code) and label by code.
         self._sorted: list[tuple[Any, int]] = []
@@ -206,17 +210,19 @@ class Dictionary:
                     self._code[value] = code
             return True
 
+    def unused(self, marks: WordMarks) -> Codes:
+        """Return the codes of the values that are not marked and that no constant keeps."""
+        with self._adding:
+            marks.anything(np.array([constant.code for constant in self._constants], np.int64))
+            codes = np.fromiter(self._code.values(), np.int64, len(self._code))
+        return np.sort(codes[~marks.used[codes]])
+
     def constant(self, code: int) -> Constant:
         """Return an object that keeps the value of a code from being forgotten for as long as it lives."""
         constant = Constant(code)
         with self._adding:
             self._constants.add(constant)
         return constant
-
-    def constants(self) -> Codes:
-        """Return the codes that constants keep; of values of any type, NULL included."""
-        with self._adding:
-            return np.array([constant.code for constant in self._constants], np.int64)
 
     def frozen(self) -> Dictionary:
         """Return a dictionary that decodes what this one does now, whatever this one forgets; nothing may be added.
@@ -237,15 +243,15 @@ class Dictionary:
             live = np.zeros(len(self._value), bool)
             live[np.fromiter(self._code.values(), np.int64, len(self._code))] = True
             live[codes] = False
-            values = self._value.copy()  # frozen dictionaries have the list there was
+            values = self._value.copy()  # frozen dictionaries have the list and the dict there were
             for code in codes.tolist():
                 values[code] = FORGOTTEN
             kept = np.flatnonzero(live)
-            self._value = values
             self._code = dict(zip(compress(values, live), kept.tolist(), strict=True))
-            self.holes = len(values) - len(kept)
-            self.forgotten += 1
+            self._value, self.holes = values, len(values) - len(kept)
             self._sorted = [item for item in self._sorted if live[item[1]]]
+            self.kept = self.words
+            self.forgotten += 1
 
     def withdraw(self, first: int) -> None:
         """Withdraw the codes from `first` on, which no row has any more and no reader has seen.
@@ -361,9 +367,7 @@ class _Frozen(Dictionary):
 
 
 def _lost() -> WhenceError:
-    return WhenceError(
-        "a value was forgotten that something still refers to: this is a fault of Whence, please report it"
-    )
+    return WhenceError("a value was forgotten that is still in use: this is a fault of Whence, please report it")
 
 
 def _check_text(value: str) -> None:

@@ -22,13 +22,13 @@ class WordMarks:
     """The words in use, of a dictionary with `length` codes.
 
     >>> from whence.model.types import BIGINT, TEXT
-    >>> marks = WordMarks(5); marks.rows(np.array([[1, 0], [NULL, 3]]), (TEXT, BIGINT)); marks.anything(np.array([4, 9]))
-    >>> marks.unused().tolist()
-    [0, 2, 3]
+    >>> marks = WordMarks(5); marks.rows(np.array([[1, 0], [NULL, 3]]), (TEXT, BIGINT))
+    >>> marks.anything(np.array([4, 9])); np.flatnonzero(marks.used).tolist()
+    [1, 4]
     """
 
     def __init__(self, length: int) -> None:
-        self._used = np.zeros(length, bool)
+        self.used = np.zeros(length, bool)
 
     def column(self, codes: Codes, type: Type) -> None:
         """Mark the words of a column of a type."""
@@ -56,13 +56,9 @@ class WordMarks:
 
     def _small(self, codes: Codes) -> None:
         """Mark the words of codes that are positions; NULL, and what a free line may hold, are none."""
-        self._used[codes[codes.view(np.uint64) < len(self._used)]] = True
+        self.used[codes[codes.view(np.uint64) < len(self.used)]] = True
 
     def _large(self, codes: Codes) -> None:
         """Mark the words of codes as wide decimals have them (`wide.py`)."""
         words = np.abs(codes[(codes >= INLINE) | ((codes <= -INLINE) & (codes != NULL))]) - INLINE
-        self._used[words[words < len(self._used)]] = True
-
-    def unused(self) -> Codes:
-        """Return the codes that are not marked."""
-        return np.flatnonzero(~self._used)
+        self.used[words[words < len(self.used)]] = True

@@ -33,6 +33,7 @@ from whence.runtime.epoch_result import EpochResult
 from whence.runtime.reading.changes import Feeds
 from whence.runtime.reading.reader import DatabaseReader
 from whence.runtime.schema_changes import SchemaChanges
+from whence.runtime.word_collector import WordCollector
 from whence.runtime.writing.expiry import Clock, Expiry, gather
 from whence.runtime.writing.stream_writes import StreamWriteSet
 from whence.runtime.writing.tables import WriteSet
@@ -92,6 +93,7 @@ class Coordinator:
         self.sinks: list[EpochSink] = []
         self.expiry = Expiry(self)
         self.reader = DatabaseReader(self)
+        self.words = WordCollector(self)
         self.definitions = SchemaChanges(self)
         self.driver: SparkDriver | None = deployment.driver(self)
 
@@ -446,6 +448,7 @@ class TransactionScope:
                     coordinator.commit(self._writes)
             finally:
                 coordinator.open_transaction = None
+            coordinator.words.consider()
             written = coordinator.storage.last
         finally:
             coordinator.writer.release()

@@ -243,9 +243,9 @@ class Database:
         if on_error != "fail":
             raise WhenceError("on_error beside op is for Spark's DataFrames: leave out the rows that do not fit")
         schema = operations.with_operation(table.schema, op, data)
-        codes = self._codes(data, schema, name, missing)
-        signs = operations.signs(codes[:, -1], schema, coordinator.dictionary, name, bool(table.key))
         with coordinator.transaction() as writes:
+            codes = self._codes(data, schema, name, missing)
+            signs = operations.signs(codes[:, -1], schema, coordinator.dictionary, name, bool(table.key))
             writes.table(name).take(np.ascontiguousarray(codes[:, :-1]), signs, chosen)
         return len(codes)
 
@@ -367,12 +367,12 @@ class Database:
         if self._by_jobs(data):
             return frames.write(coordinator, name, data, on_error=on_error, missing=missing)
         schema = coordinator.table_of(name).schema
-        if isinstance(data, Path):
-            codes, refused = rejects.encode_file(data, schema, coordinator.dictionary, name, missing)
-        else:
-            rows = frames.to_arrow(data) if frames.is_frame(data) else data
-            codes, refused = rejects.encode_each(rows, schema, coordinator.dictionary, name, missing)
         with coordinator.transaction() as writes:
+            if isinstance(data, Path):
+                codes, refused = rejects.encode_file(data, schema, coordinator.dictionary, name, missing)
+            else:
+                rows = frames.to_arrow(data) if frames.is_frame(data) else data
+                codes, refused = rejects.encode_each(rows, schema, coordinator.dictionary, name, missing)
             if on_error == "reject" and refused:
                 rejected = rejects.encode_rejects(refused, name, None, coordinator.dictionary)
                 writes.table(rejects.TABLE).insert(rejected)

@@ -98,8 +98,8 @@ class Contents:
         return ""
 
     def since(self, before: Contents) -> Batch:
-        """The change from `before` to these contents. Codes of words mean the same then and now: the dictionary only
-        grows."""
+        """The change from `before` to these contents. Codes of words mean the same then and now: none
+        is forgotten in between."""
         both = Batch(np.concatenate([self.rows, before.rows]), np.concatenate([self.counts, -before.counts]))
         return consolidate(both)
 

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from whence.engine.core.epoch import Epoch
 from whence.engine.core.operator import Batch
-from whence.model.codes import Codes, Interval
+from whence.model.codes import FORGOTTEN, Codes, Interval
 from whence.state.kernels.planes import join_planes
 
 Bytes = bytes | memoryview
@@ -39,6 +39,8 @@ _HEAD = struct.Struct("<BHQIII")
 _TABLE = struct.Struct("<HHBII")
 _TEXTS = struct.Struct("<II")
 _SAID = struct.Struct("<I")
+_FORGOTTEN = struct.Struct("<QQ")
+_HOLE = -(2**31)  # in place of a length: there is no word any more
 _DELTA, _UNIQUE, _REFRESHED = 1, 2, 4  # flags of a table
 _PLAIN, _PLANES = 0, 1  # how the cells are kept
 _BYTES = pa.schema([("planes", pa.uint8())])
@@ -171,13 +173,13 @@ def _rows(columns: Codes, rows: int, width: int) -> Codes:
 
 
 def pack_words(words: Sequence[Any]) -> dict[str, NDArray[Any]]:
-    """Encode a whole dictionary as an image. It only grows, and so do these arrays: a patch holds their ends."""
+    """Encode values of a dictionary, and where there are none any more, as an image."""
     lengths, text = _pack_texts(words)
     return {"lengths": np.frombuffer(lengths, np.int32), "text": np.frombuffer(text, np.uint8)}
 
 
 def unpack_words(image: dict[str, NDArray[Any]]) -> list[Any]:
-    """Decode the values of a dictionary, in the order of their codes.
+    """Decode the values of a dictionary, in the order of their codes; FORGOTTEN where there is none any more.
 
     >>> unpack_words(pack_words(["a", Interval(1, 2, 3), "bc"]))
     ['a', Interval(months=1, days=2, micros=3), 'bc']
@@ -186,6 +188,28 @@ def unpack_words(image: dict[str, NDArray[Any]]) -> list[Any]:
     if lengths.dtype != np.int32 or text.dtype != np.uint8 or lengths.ndim != 1 or text.ndim != 1:
         raise ValueError("words that are not kept as lengths and text")
     return _texts(lengths.tolist(), bytes(text))
+
+
+def pack_forgotten(codes: Codes) -> bytes:
+    """Encode the codes of words that were forgotten, ascending: the first, and a bit for each code from there on."""
+    first = int(codes[0])
+    bits = np.zeros(int(codes[-1]) - first + 1, bool)
+    bits[codes - first] = True
+    raw = np.packbits(bits).tobytes()
+    return _FORGOTTEN.pack(first, len(raw)) + _squeeze(raw)
+
+
+def unpack_forgotten(payload: memoryview) -> Codes:
+    """Decode the codes of words that were forgotten.
+
+    >>> unpack_forgotten(memoryview(pack_forgotten(np.array([3, 4, 17])))).tolist()
+    [3, 4, 17]
+    """
+    if len(payload) < _FORGOTTEN.size:
+        raise ValueError("truncated record of forgotten words: incomplete header")
+    first, size = _FORGOTTEN.unpack_from(payload)
+    raw = _expand(payload[_FORGOTTEN.size :], len(payload) - _FORGOTTEN.size, size)
+    return first + np.flatnonzero(np.unpackbits(np.frombuffer(raw, np.uint8)))
 
 
 def pack_statements(statements: Sequence[str]) -> bytes:
@@ -229,11 +253,15 @@ def unpack_schema(payload: memoryview) -> tuple[list[str], int, list[Any]]:
 
 
 def _pack_texts(words: Sequence[Any]) -> tuple[bytes, bytes]:
-    """Encode values: the length of each in characters, inverted where it is an interval, and all of their text."""
+    """Encode values: the length of each in characters, inverted where it is an interval, and all of their text. Where a
+    word was forgotten there is no text."""
     if set(map(type, words)) <= {str}:
         return np.fromiter(map(len, words), np.int32, len(words)).tobytes(), "".join(words).encode()
-    texts = [word if isinstance(word, str) else _interval_text(word) for word in words]
-    lengths = [len(t) if isinstance(word, str) else ~len(t) for word, t in zip(words, texts, strict=True)]
+    texts, lengths = [], []
+    for word in words:
+        text = word if isinstance(word, str) else "" if word is FORGOTTEN else _interval_text(word)
+        texts.append(text)
+        lengths.append(len(text) if isinstance(word, str) else _HOLE if word is FORGOTTEN else ~len(text))
     return np.array(lengths, np.int32).tobytes(), "".join(texts).encode()
 
 
@@ -262,6 +290,8 @@ def _texts(lengths: list[int], raw: Bytes) -> list[Any]:
         if length >= 0:
             words.append(text[at : at + length])
             at += length
+        elif length == _HOLE:
+            words.append(FORGOTTEN)
         else:
             words.append(_interval(text[at : at + ~length]))
             at += ~length

@@ -30,6 +30,7 @@ from whence.state.segment import (
     EPOCH,
     EPOCHS,
     FILE_HEADER,
+    FORGET,
     INPUT,
     RECORD_HEADER,
     SCHEMA,
@@ -42,7 +43,19 @@ from whence.state.segment import (
     segment_path,
 )
 
-__all__ = ["DURABILITIES", "EPOCH", "EPOCHS", "INPUT", "SCHEMA", "Durability", "Log", "Reader", "Record", "Torn"]
+__all__ = [
+    "DURABILITIES",
+    "EPOCH",
+    "EPOCHS",
+    "FORGET",
+    "INPUT",
+    "SCHEMA",
+    "Durability",
+    "Log",
+    "Reader",
+    "Record",
+    "Torn",
+]
 
 Durability = Literal["commit", "interval", "none"]
 DURABILITIES: tuple[Durability, ...] = ("commit", "interval", "none")

@@ -15,18 +15,18 @@ from pathlib import Path
 from typing import Any, Literal
 
 from whence.engine.core.epoch import Epoch
-from whence.model.codes import Dictionary
+from whence.model.codes import Codes, Dictionary
 from whence.model.errors import StorageError
 from whence.sql.options import duration
 from whence.state import manifest as manifest_
 from whence.state.chain import Writer
-from whence.state.codec import pack_epoch, pack_schema
+from whence.state.codec import pack_epoch, pack_forgotten, pack_schema
 from whence.state.directory import Directory
 from whence.state.disk import UNFINISHED, Disk
 from whence.state.folder import MAIN, WORDS, Folder, RecoveryPoint, chain_name, snapshot_of
 from whence.state.inputs import epoch_of, pack_inputs
 from whence.state.lock import Lock
-from whence.state.log import DURABILITIES, EPOCH, EPOCHS, INPUT, SCHEMA, Durability, Log
+from whence.state.log import DURABILITIES, EPOCH, EPOCHS, FORGET, INPUT, SCHEMA, Durability, Log
 from whence.state.manifest import INPUTS, LOG, STATE, Link
 
 __all__ = ["MAIN", "WORDS", "Folder", "HistoryRetention", "RecoveryPoint", "Store", "chain_name", "read_retention"]
@@ -181,6 +181,11 @@ class Store:
         """Append statements that have changed the catalog after an epoch; return the ticket to wait for."""
         words = dictionary.since(self._words)
         return self._append(SCHEMA, epoch, now, pack_schema(statements, words, self._words), len(words))
+
+    def write_forgotten(self, codes: Codes, epoch: int, now: int, dictionary: Dictionary) -> int:
+        """Append that the words of some codes are forgotten after an epoch; return the ticket to wait for."""
+        self.write_words(dictionary, epoch, now)
+        return self._append(FORGET, epoch, now, [pack_forgotten(codes)], 0)
 
     def write_words(self, dictionary: Dictionary, epoch: int, now: int) -> None:
         """Append the words that the dictionary has and the log has not, for a replay from further back."""

@@ -182,7 +182,7 @@ class GraphBuilder:
             start=start,
             body=body,
             roots=roots,
-            dictionary=self.dictionary,
+            dictionary=self.dictionary.frozen(),
             tallies=self.tallies,
             copies=self.copies,
             exact=not self.caveats,

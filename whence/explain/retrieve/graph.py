@@ -72,7 +72,7 @@ def _graph(
         start=start,
         body=body,
         roots=np.arange(sizes[0], dtype=np.int32),
-        dictionary=site.dictionary,
+        dictionary=site.dictionary.frozen(),
         exact=not count,
         caveat=CAVEAT if count else "",
     )

@@ -74,12 +74,12 @@ def export(
     """Write tables and views of the last committed epoch to a folder."""
     from whence import __version__  # not above: that module is made of this one
 
-    epoch, statements, tables = coordinator.reader.read_tables()
+    epoch, statements, tables, dictionary = coordinator.reader.read_tables()
     return archive.write(
         path,
         statements,
         {name: TableRows(*found) for name, found in tables.items()},
-        coordinator.dictionary,
+        dictionary,
         epoch=epoch,
         views=coordinator.reader.views(),
         version=__version__,

@@ -7,6 +7,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from whence.engine.core.epoch import Epoch
+from whence.model.codes import Codes
 from whence.model.errors import StorageError, WhenceError
 from whence.model.progress import Progress
 from whence.plan.algebra.program import Program
@@ -101,6 +102,9 @@ class Follower:
         raise WhenceError(_READ_ONLY)
 
     def write_statements(self, statements: list[str]) -> None:
+        raise WhenceError(_READ_ONLY)
+
+    def write_forgotten(self, codes: Codes) -> None:
         raise WhenceError(_READ_ONLY)
 
     def snapshot(self) -> bool:

@@ -19,7 +19,10 @@ from typing import TYPE_CHECKING, Any
 from whence.engine.core.dataflow import Dataflow
 from whence.engine.core.image import Image
 from whence.engine.core.operator import Operator
+from whence.model.codes import Dictionary
+from whence.state.chain import Writer
 from whence.state.codec import pack_words
+from whence.state.directory import Directory
 from whence.state.store import WORDS, Store
 
 if TYPE_CHECKING:
@@ -83,17 +86,15 @@ def write_image(coordinator: Coordinator, flow: Dataflow, store: Store, broken: 
         known = before.parts if before is not None else ()
         capture = Capture(flow, known)
         meta: dict[str, Any] = {"epoch": epoch, "time": coordinator.time}
-        meta |= {"statements": coordinator.catalog.statements(), "words": len(words)}
+        meta |= {"statements": coordinator.catalog.statements(), **words_meta(words)}
         meta["marks"] = dict(coordinator.source_positions)
     kept = False
     try:
-        for key in [*capture.kept, *(key for key in known if key.startswith(WORDS))]:
+        for key in capture.kept:
             writer.keep_unchanged(key)
         while (part := _next(coordinator, capture)) is not None:
             writer.add(*part)
-        first = before.meta["words"] if before is not None else 0
-        if meta["words"] > first:
-            writer.add(f"{WORDS}{first}", pack_words(words.since(first)[: meta["words"] - first]))
+        write_words(writer, before, words, meta)
         store.publish(writer, meta, coordinator.epoch, coordinator.time)
         kept = True
     finally:
@@ -102,6 +103,23 @@ def write_image(coordinator: Coordinator, flow: Dataflow, store: Store, broken: 
         if not kept:
             writer.abort()
     return epoch
+
+
+def words_meta(words: Dictionary) -> dict[str, int]:
+    """Return what an image says of the dictionary: its length, forgotten words, and what was kept last time."""
+    return {"words": len(words), "holes": words.holes, "kept_words": words.kept}
+
+
+def write_words(writer: Writer, before: Directory | None, words: Dictionary, meta: dict[str, Any]) -> None:
+    """Write the dictionary as of `meta`: what is new since the image before, or all of it if words were forgotten."""
+    first = 0
+    if before is not None and before.meta.get("holes", 0) == meta["holes"]:
+        first = before.meta["words"]
+        for key in before.parts:
+            if key.startswith(WORDS):
+                writer.keep_unchanged(key)
+    if meta["words"] > first:
+        writer.add(f"{WORDS}{first}", pack_words(words.since(first)[: meta["words"] - first]))
 
 
 def _next(coordinator: Coordinator, capture: Capture) -> tuple[str, Image] | None:

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import logging
 import weakref
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from whence.engine.core.epoch import Epoch
+from whence.model.codes import Codes
 from whence.model.errors import StorageError
 from whence.model.progress import Progress
 from whence.runtime.durable.recovery import Recovery, recover
@@ -71,18 +73,31 @@ class Journal:
 
     def write_epoch(self, epoch: Epoch) -> None:
         """Append an epoch, which an error undoes; `epoch_done` must follow."""
+        with self._doubted():
+            ticket = self.store.write_epoch(epoch, self._coordinator.dictionary)
+        self.last = ticket
+
+    def write_forgotten(self, codes: Codes) -> None:
+        """Append which words are forgotten, which an error withdraws; `epoch_done` must follow."""
+        coordinator = self._coordinator
+        with self._doubted():
+            ticket = self.store.write_forgotten(codes, coordinator.epoch, coordinator.time, coordinator.dictionary)
+        self.last = ticket
+
+    @contextmanager
+    def _doubted(self) -> Iterator[None]:
+        """Append something that is in doubt until `epoch_done`."""
         self._doubt = self.store.log.written
         try:
             with self.store.appending():
-                ticket = self.store.write_epoch(epoch, self._coordinator.dictionary)
+                yield
         except BaseException:
             if self.store.log.written == self._doubt:
                 self._doubt = None
             raise
-        self.last = ticket
 
     def epoch_done(self) -> None:
-        """Note that the epoch is committed, too. Without it (Ctrl-C), the log and the state may differ."""
+        """Note that what was appended is done, too. Without it (Ctrl-C), the log and the state may differ."""
         self._doubt = None
 
     def write_statements(self, statements: list[str]) -> None:
@@ -107,7 +122,7 @@ class Journal:
     def snapshot(self) -> bool:
         """Write an image of all state now."""
         self.refresh()
-        return self.snapshots.take()
+        return self.snapshots.take(asked=True)
 
     def metrics(self) -> dict[str, Any]:
         """Return what `metrics` says of the disk."""

@@ -21,10 +21,10 @@ from whence.model.progress import Progress
 from whence.runtime.durable.uniting import United
 from whence.runtime.writing.inputs import read_rows
 from whence.sql.parse import parse_stored
-from whence.state.codec import unpack_epoch, unpack_schema, unpack_words
+from whence.state.codec import unpack_epoch, unpack_forgotten, unpack_schema, unpack_words
 from whence.state.folder import WORDS, Folder, RecoveryPoint
 from whence.state.inputs import unpack_inputs
-from whence.state.log import EPOCHS, INPUT, SCHEMA, Reader, Record, Torn
+from whence.state.log import EPOCHS, FORGET, INPUT, SCHEMA, Reader, Record, Torn
 
 if TYPE_CHECKING:
     from whence.runtime.coordinator import Coordinator
@@ -139,6 +139,7 @@ def load_image(
     words = {int(key.removeprefix(WORDS)): key for key in chain.parts if key.startswith(WORDS)}
     for first in sorted(words):
         learn(coordinator, first, unpack_words(chain.image(words[first])))
+    coordinator.dictionary.kept = meta.get("kept_words", 0)
     parts: Images = chain
     if start.partitions:
         shares = [folder.chain(folder.partition_chain(p, start)) for p in range(start.partitions)]
@@ -165,6 +166,8 @@ def replay(coordinator: Coordinator, record: Record, folder: Folder) -> int:
             statements, first, words = unpack_schema(record.payload)
             learn(coordinator, first, words)
             coordinator.definitions.redo(statements)
+        elif record.kind == FORGET:
+            coordinator.words.forget(unpack_forgotten(record.payload))
     except ValueError as error:
         raise CorruptionError(record.path, record.offset, str(error)) from None
     except StorageError:

@@ -63,9 +63,13 @@ class Snapshots:
         if thread is not None:
             thread.join()
 
-    def take(self) -> bool:
-        """Take a snapshot now; return False if there is nothing that the last one does not have."""
+    def take(self, asked: bool = False) -> bool:
+        """Take a snapshot now; return False if there is nothing that the last one does not have.
+
+        Words that nothing refers to any more are forgotten before: when they may be many, or if it was `asked` for."""
         with self._one:
+            if self._store.tail_records and not self._broken():
+                self._coordinator.words.collect(asked)
             return self._take()
 
     def last(self) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 from whence.engine.core.epoch import Epoch
+from whence.model.codes import Codes
 from whence.model.errors import StorageError, WhenceError
 from whence.state.store import Folder
 
@@ -43,10 +44,13 @@ class Storage(Protocol):
         """Write an epoch that has run but is not committed yet; an error here undoes it."""
 
     def epoch_done(self) -> None:
-        """Note that an epoch that was written is committed, too."""
+        """Note that what was written is done, too: the epoch is committed, or the words are forgotten."""
 
     def write_statements(self, statements: list[str]) -> None:
         """Write what has changed the catalog; an error here changes it back."""
+
+    def write_forgotten(self, codes: Codes) -> None:
+        """Write which words are about to be forgotten; `epoch_done` must follow when they are."""
 
     def wait_durable(self, ticket: int) -> None:
         """Wait, without a lock, until what was written up to a ticket is stable."""
@@ -83,6 +87,8 @@ class InMemory:
     def epoch_done(self) -> None: ...
 
     def write_statements(self, statements: list[str]) -> None: ...
+
+    def write_forgotten(self, codes: Codes) -> None: ...
 
     def wait_durable(self, ticket: int) -> None: ...
 

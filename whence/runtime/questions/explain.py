@@ -258,7 +258,8 @@ def _counters(coordinator: Coordinator) -> dict[str, Any]:
         "views": {name: sizes[name] for name in coordinator.reader.views()},
         "operators": len(flow.order),
         "state_bytes": flow.state_bytes + sum(life.nbytes for life in lifetimes.values()),
-        "dictionary": len(coordinator.dictionary),
+        "dictionary": coordinator.dictionary.words,
+        "words_forgotten": coordinator.dictionary.holes,
         "provenance": {op.name: provenance(policy, measure(op)) for op, policy in annotated if measure},
     }
 

@@ -71,6 +71,7 @@ class Changes:
         self._dictionary, self._stable, self._poll = dictionary, stable, poll
         self._waiting: deque[tuple[int, Codes, Codes]] = deque()
         self._ready: deque[Change] = deque()
+        self._early: deque[Change] = deque()  # before those that wait: decoded because their words were forgotten
         self._news = threading.Condition()
         self._end: str | None = None
 
@@ -79,7 +80,7 @@ class Changes:
             until = self._stable() if self._end is None else None
             while (change := self._next(until)) is not None:
                 yield change
-            if not self._waiting:
+            if not self._waiting and not self._early:
                 return
 
     def follow(self, timeout: float | None = None) -> Iterator[Change]:
@@ -96,7 +97,7 @@ class Changes:
                 yield change
                 quiet_since = time.monotonic()
             with self._news:
-                if self._waiting:
+                if self._waiting or self._early:
                     continue
                 if self._end is not None:
                     return
@@ -109,6 +110,8 @@ class Changes:
     def _next(self, until: int | None) -> Change | None:
         with self._news:
             if not self._ready:
+                if self._early:
+                    return None if until is not None and self._early[0].epoch > until else self._early.popleft()
                 if not self._waiting:
                     if self._end:
                         raise CatalogError(self._end)
@@ -126,13 +129,20 @@ class Changes:
         signs = np.repeat(np.sign(counts), np.abs(counts)).tolist()
         return (Change(epoch, row, sign) for row, sign in zip(values, signs, strict=True))
 
+    def decode(self) -> None:
+        """Decode what has not been read yet: its words may be forgotten afterwards."""
+        with self._news:
+            while self._waiting:
+                self._early.extend(self._decode(*self._waiting.popleft()))
+
     def _repr_html_(self) -> str:
         """Show the changes that the next iteration yields first, and how many there are; they stay to be yielded."""
         until = self._stable() if self._end is None else None
         with self._news:
-            shown = list(islice(self._ready, SHOWN))
+            ready = [*self._ready, *(c for c in self._early if until is None or c.epoch <= until)]
+            shown = ready[:SHOWN]
             waiting = [w for w in self._waiting if until is None or w[0] <= until]
-            total = len(self._ready) + sum(int(np.abs(counts).sum()) for _, _, counts in waiting)
+            total = len(ready) + sum(int(np.abs(counts).sum()) for _, _, counts in waiting)
             for epoch, rows, counts in waiting if len(shown) < SHOWN else ():
                 order = np.argsort(counts > 0, kind="stable")[: SHOWN - len(shown)]
                 shown += islice(self._decode(epoch, rows[order], counts[order]), SHOWN - len(shown))
@@ -160,6 +170,7 @@ class Changes:
             self._end = why
             if forget:
                 self._waiting.clear()
+                self._early.clear()
             self._news.notify_all()
 
 
@@ -193,6 +204,13 @@ class Feeds:
                 self._by_name.pop(name, None)
         for feed in feeds:
             feed.push(epoch, rows, counts)
+
+    def decode(self) -> None:
+        """Let every feed decode what has not been read from it yet."""
+        with self._guard:
+            for feeds in self._by_name.values():
+                for feed in feeds:
+                    feed.decode()
 
     def end(self, names: list[str] | None = None, why: str = "", forget: bool = False) -> None:
         with self._guard:

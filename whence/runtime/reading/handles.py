@@ -197,7 +197,7 @@ class Handle:
         with coordinator.reading():
             reader = coordinator.reader
             found = reader.contents(self.name) if self._values is None else reader.find(self.name, self._values)
-            return *found, reader.schema(self.name), coordinator.dictionary
+            return *found, reader.schema(self.name), coordinator.dictionary.frozen()
 
     @property
     def rows(self) -> list[Row]:

@@ -18,7 +18,7 @@ from whence.connect import rows as rows_
 from whence.engine.core.batch import consolidate
 from whence.engine.core.operator import Batch
 from whence.engine.streams.retain import is_stream
-from whence.model.codes import Codes
+from whence.model.codes import Codes, Dictionary
 from whence.model.errors import CatalogError
 from whence.model.types import Schema
 from whence.plan.algebra.logical import Node, TopK
@@ -152,9 +152,9 @@ class DatabaseReader:
             )
         return kept
 
-    def read_tables(self) -> tuple[int, list[str], dict[str, tuple[Schema, Codes, Codes]]]:
-        """Return everything there is at one epoch: its number, the statements that declare it, and the tables' rows;
-        those of a stream in their order and with `$at`."""
+    def read_tables(self) -> tuple[int, list[str], dict[str, tuple[Schema, Codes, Codes]], Dictionary]:
+        """Return everything there is at one epoch: its number, the statements that declare it, the tables' rows, those
+        of a stream in their order and with `$at`, and the dictionary that decodes them."""
         with self._coordinator.reading():
             tables: dict[str, tuple[Schema, Codes, Codes]] = {}
             for name, table in self._coordinator.program.tables.items():
@@ -163,7 +163,8 @@ class DatabaseReader:
                 else:
                     batch = self._relation(name).contents()
                     tables[name] = (with_at(table.schema), batch.rows.copy(), batch.ann)
-            return self._coordinator.epoch, self._coordinator.catalog.statements(), tables
+            coordinator = self._coordinator
+            return coordinator.epoch, coordinator.catalog.statements(), tables, coordinator.dictionary.frozen()
 
     def _read_all(
         self, names: Iterable[str], calls: list[TableFunctionCall], narrow: Narrow, pinned: Mapping[str, Pins]

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from whence.state.codec import pack_words
-from whence.state.folder import WORDS, chain_name
+from whence.runtime.durable.images import words_meta, write_words
+from whence.state.folder import chain_name
 from whence.state.store import Store
 
 if TYPE_CHECKING:
@@ -41,15 +41,11 @@ def write_image(
         store.rotate()
         writer, before = store.begin_image(epoch)
         try:
-            for key in before.parts if before is not None else ():
-                if key.startswith(WORDS):
-                    writer.keep_unchanged(key)
-            first = before.meta["words"] if before is not None else 0
-            if len(words) > first:
-                writer.add(f"{WORDS}{first}", pack_words(words.since(first)))
+            meta: dict[str, Any] = {"epoch": epoch, "time": now, "statements": catalog.statements()}
+            meta |= words_meta(words)
+            write_words(writer, before, words, meta)
             files = {p: store.partition_image(p, epoch) for p in range(backend.partitions)}
             chains = runner.save(files, epoch)
-            meta = {"epoch": epoch, "time": now, "statements": catalog.statements(), "words": len(words)}
             meta["marks"] = dict(coordinator.source_positions)
             plan = backend.plan
             meta["partitions"] = {

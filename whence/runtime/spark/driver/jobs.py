@@ -65,6 +65,7 @@ class SparkJobBackend:
             runner.partitions,
             self._words,
             len(runner.dictionary),
+            runner.dictionary.forgotten,
             self._memory,
             run,
             runner.replaying,

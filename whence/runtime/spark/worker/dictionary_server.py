@@ -30,7 +30,7 @@ from typing import Any
 
 import numpy as np
 
-from whence.model.codes import NULL, Codes, Dictionary
+from whence.model.codes import FORGOTTEN, NULL, Codes, Dictionary
 from whence.model.errors import DataError, StorageError
 from whence.state.codec import pack_words, unpack_words
 
@@ -107,7 +107,9 @@ class RemoteDictionary(Dictionary):
         self._process = os.getpid()
         self._adding, self._asking = threading.Lock(), threading.Lock()
         self._connection: socket.socket | None = None
-        if self._value:  # a thread of the parent may have stopped between a word and its code
+        if (
+            self._value and self._value[-1] is not FORGOTTEN
+        ):  # a thread of the parent may have stopped between a word and its code
             self._code.setdefault(self._value[-1], len(self._value) - 1)
 
     def close(self) -> None:
@@ -149,6 +151,14 @@ class RemoteDictionary(Dictionary):
     def _know(self, codes: Codes) -> None:
         if len(codes):
             self.catch_up(int(codes.max()) + 1)
+
+    def follow(self, forgotten: int) -> None:
+        """Begin anew if the driver has forgotten words since: those that are left have the same codes."""
+        if self.forgotten != forgotten:
+            with self._asking, self._adding:
+                self._code, self._value, self.holes = {}, [], 0
+                self._sorted, self._labelled = [], 0
+                self.order_version, self.forgotten = self.order_version + 1, forgotten
 
     def catch_up(self, length: int) -> None:
         """Have at least the first `length` words of the driver."""

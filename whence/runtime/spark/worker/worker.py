@@ -37,6 +37,7 @@ class Setup:
     partitions: int
     words: Address
     length: int  # how many words there are
+    forgotten: int  # a number that rises when some are forgotten
     memory: int | None
     run: int | None  # the one that is under way
     replaying: bool = False  # rows that are derived have been derived before
@@ -64,6 +65,7 @@ class PartitionCache:
 
     def answer(self, setup: Setup, request: Request) -> Any:
         """Bring a partition to the present and let it do its work."""
+        self._dictionary.follow(setup.forgotten)
         if setup.length > len(self._dictionary):
             self._dictionary.catch_up(setup.length)
         work = request.work
