@@ -107,6 +107,7 @@ def _described(found: Info) -> Table:
         "last snapshot": f"{image}; {found.records:,} records, {in_bytes(found.tail_bytes)} of log after it",
         "log": f"{in_bytes(found.log_bytes)} in {count_of(found.segments, 'segment')}",
         "images": f"{in_bytes(found.image_bytes)} in {count_of(found.images, 'file')}",
+        "words": f"{found.words:,} in the last snapshot, {found.words_forgotten:,} forgotten so far",
         "on disk": in_bytes(found.log_bytes + found.image_bytes),
         "written to by": found.writer or "nobody",
     }

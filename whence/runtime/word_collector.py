@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("whence")
 FEW = 16_384
 """New words that are not worth a look."""
-_BYTES = 1024  # of state, that are looked through for each new word
+_BYTES = 4096  # of state, that are looked through at most for each new word
 _SHARE = 8  # of the words that must be unused, as a divisor, for forgetting them to be worth it
 
 
@@ -51,7 +51,7 @@ class WordCollector:
             backend, words = coordinator.catalog.backend, coordinator.dictionary
             if coordinator.open_transaction is not None or not backend.at_hand:
                 return 0
-            if words.words == words.kept or not (asked or self._is_due()):
+            if not (asked or self._is_due()):
                 return 0
             start, marks = time.perf_counter(), WordMarks(len(words))
             backend.flow.mark_words(marks)

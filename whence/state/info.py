@@ -11,12 +11,13 @@ from whence.state.disk import Disk, size_of
 from whence.state.lock import writer_of
 from whence.state.manifest import LOG
 from whence.state.segment import EPOCHS
-from whence.state.store import Folder
+from whence.state.store import Folder, RecoveryPoint
 
 
 @dataclass(frozen=True)
 class Info:
-    """Times are in microseconds since 1970; `records` and `tail_bytes` are those of the log after the last image."""
+    """Times are in microseconds since 1970; `records` and `tail_bytes` are those of the log after the last image, words
+    those of the last image."""
 
     path: Path
     format: int
@@ -38,6 +39,8 @@ class Info:
     partitions: int = 0
     inputs: int = 0
     input_bytes: int = 0
+    words: int = 0
+    words_forgotten: int = 0
 
 
 def look(path: Path, disk: Disk, progress: Progress | None = None) -> Info:
@@ -68,6 +71,7 @@ def _look(folder: Folder, progress: Progress | None) -> Info:
     images = [size for file, size in sizes.items() if file.parent.name != LOG]
     inputs = [size_of(file) for file in folder.inputs()]
     last = start.links[-1] if start.links else None
+    words, forgotten = _words(folder, start) if start.links else (0, 0)
     return Info(
         path=folder.path,
         format=manifest.format,
@@ -89,4 +93,13 @@ def _look(folder: Folder, progress: Progress | None) -> Info:
         partitions=start.partitions,
         inputs=len(inputs),
         input_bytes=sum(inputs),
+        words=words,
+        words_forgotten=forgotten,
     )
+
+
+def _words(folder: Folder, start: RecoveryPoint) -> tuple[int, int]:
+    """Return how many words an image has, and how many have been forgotten."""
+    with folder.chain(start.links) as chain:
+        forgotten = int(chain.meta.get("holes", 0))
+        return int(chain.meta["words"]) - forgotten, forgotten

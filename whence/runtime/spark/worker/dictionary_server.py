@@ -107,9 +107,8 @@ class RemoteDictionary(Dictionary):
         self._process = os.getpid()
         self._adding, self._asking = threading.Lock(), threading.Lock()
         self._connection: socket.socket | None = None
-        if (
-            self._value and self._value[-1] is not FORGOTTEN
-        ):  # a thread of the parent may have stopped between a word and its code
+        # A thread of the parent may have stopped between a word and its code.
+        if self._value and self._value[-1] is not FORGOTTEN:
             self._code.setdefault(self._value[-1], len(self._value) - 1)
 
     def close(self) -> None:
