@@ -52,6 +52,7 @@ ORDER = ("Databases", "Reading", "Answers", "Folders", "Spark", "Errors")
 INTERNAL = {
     "Archive.check",
     "Archive.read",
+    "Changes.decode",
     "Changes.end",
     "Changes.push",
     "Difference.lines",

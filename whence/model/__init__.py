@@ -7,6 +7,7 @@ Every SQL value is one int64 code, so rows are rows of int64 and kernels compile
 | `types`    | SQL types, columns and schemas |
 | `codes`    | values as int64 codes, and the dictionary of interned ones |
 | `wide`     | codes of DECIMALs of 19 to 38 digits |
+| `word_marks` | marks the words of a dictionary that are in use |
 | `text`     | CAST to and from TEXT |
 | `zones`    | time zones: local times and instants |
 | `errors`   | the errors that users see |

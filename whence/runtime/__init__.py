@@ -18,6 +18,7 @@ them in its partitions, which own tables, lifetimes and a dataflow; embedded the
 | `definitions`    | definitions of tables and views, compared |
 | `following`      | files, folders and streams, taken in epoch by epoch |
 | `statements`     | scripts, statement by statement |
+| `word_collector` | forgets words that nothing refers to |
 | `warm`           | compiles every kernel |
 | `writing`        | transactions and writes to tables and streams |
 | `reading`        | handles, ad-hoc queries and change feeds |

@@ -209,7 +209,8 @@ def unpack_forgotten(payload: memoryview) -> Codes:
         raise ValueError("truncated record of forgotten words: incomplete header")
     first, size = _FORGOTTEN.unpack_from(payload)
     raw = _expand(payload[_FORGOTTEN.size :], len(payload) - _FORGOTTEN.size, size)
-    return first + np.flatnonzero(np.unpackbits(np.frombuffer(raw, np.uint8)))
+    codes: Codes = first + np.flatnonzero(np.unpackbits(np.frombuffer(raw, np.uint8)))
+    return codes
 
 
 def pack_statements(statements: Sequence[str]) -> bytes:
