@@ -150,6 +150,16 @@ def test_values_are_shown_as_in_the_text(db: whence.Database) -> None:
     assert shown(db.query("SELECT * FROM v ORDER BY i")).tables == Parsed(text).tables
 
 
+def test_the_text_of_a_thing_displays_nothing_in_a_notebook(db: whence.Database, monkeypatch: Any) -> None:
+    import rich.console
+
+    monkeypatch.setattr(rich.console, "_is_jupyter", lambda: True)
+    assert "6 rows" in repr(db["reachable"])
+    assert "6 rows" in repr(db.query("SELECT * FROM reachable"))
+    assert "base rows" in repr(db.critical("reachable"))
+    assert "1 gone" in repr(db.what_if(delete={"link": ("C", "D")}))
+
+
 def test_a_result_without_rows_shows_its_message_and_warnings(db: whence.Database) -> None:
     result = db.execute("CREATE TABLE IF NOT EXISTS link (src TEXT)")
     found = shown(result)
@@ -160,7 +170,7 @@ def test_a_result_without_rows_shows_its_message_and_warnings(db: whence.Databas
 
 def test_a_feed_shows_what_waits_and_keeps_it(db: whence.Database) -> None:
     changes = db.changes("reachable")
-    assert "no change waits" in shown(changes).text
+    assert "0 changes to be read" in shown(changes).text
     with db.transaction():
         db.delete("link", ("C", "D"))
         db.insert("link", [("D", f"E{i}") for i in range(30)])
@@ -172,7 +182,7 @@ def test_a_feed_shows_what_waits_and_keeps_it(db: whence.Database) -> None:
     assert "20 of 32 changes" in shown(changes).text
     assert [str(first.epoch), "−", *first.row] == before.tables[0][1]
     assert len(list(changes)) == 32
-    assert "no change waits" in shown(changes).text
+    assert "0 changes to be read" in shown(changes).text
     assert f"({', '.join(first.row)})" in shown(first).text
 
 

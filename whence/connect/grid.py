@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,7 @@ class Grid:
     types    the types of the columns, shown where there is room
     right    whether each column is aligned to the right; if not given, those that only have numbers
     signs    of each row "+" or "-", if rows come and go
+    longest  how much of a long text a notebook shows
 
     >>> print(Grid(["x"], [(1,), (None,)], 7).html_table().replace("><", ">\\n<"))
     <div class="scroll">
@@ -62,6 +64,7 @@ class Grid:
     types: Sequence[str] = ()
     right: Sequence[bool] | None = None
     signs: Sequence[str] = ()
+    longest: int = html.LONGEST
 
     @property
     def note(self) -> str:
@@ -113,7 +116,7 @@ class Grid:
         lines = "".join(
             f"<tr{_attribute('class', _KIND.get(sign, ''))}>"
             + "".join(
-                f"<td{_attribute('class', 'num' * right)}>{_cell(v)}</td>"
+                f"<td{_attribute('class', 'num' * right)}>{self._cell(v)}</td>"
                 for v, right in zip(row, aligned, strict=True)
             )
             + "</tr>"
@@ -121,6 +124,18 @@ class Grid:
         )
         table = f"<table><thead><tr>{heads}</tr></thead><tbody>{lines}</tbody></table>"
         return f'<div class="scroll">{table}</div>{html.line(self.note, "dim") if self.note else ""}'
+
+    def _cell(self, value: Any) -> str:
+        return '<span class="dim">NULL</span>' if value is None else html.escape(text_of(value), self.longest)
+
+
+def plain(renderable: Any) -> str:
+    """Write what rich can show as plain text; in a notebook, too, where rich would display it."""
+    import rich.console
+
+    out = io.StringIO()
+    rich.console.Console(file=out, width=120, no_color=True, force_jupyter=False).print(renderable)
+    return "\n".join(line.rstrip() for line in out.getvalue().rstrip().splitlines())
 
 
 def text_of(value: Any) -> str:
@@ -136,12 +151,12 @@ def text_of(value: Any) -> str:
     return duration(value) if isinstance(value, Interval) else str(value)
 
 
-def count_rows(shown: int, total: int) -> str:
+def count_rows(shown: int, total: int, what: str = "row") -> str:
     """
     >>> count_rows(1, 1), count_rows(20, 5000)
     ('1 row', '20 of 5,000 rows')
     """
-    return f"{shown:,} of {total:,} rows" if shown < total else f"{total:,} row{'s' * (total != 1)}"
+    return f"{shown:,} of {total:,} {what}s" if shown < total else f"{total:,} {what}{'s' * (total != 1)}"
 
 
 def _is_number(value: Any) -> bool:
@@ -150,10 +165,6 @@ def _is_number(value: Any) -> bool:
 
 def _attribute(name: str, value: str) -> str:
     return f' {name}="{html.escape(value)}"' if value else ""
-
-
-def _cell(value: Any) -> str:
-    return '<span class="dim">NULL</span>' if value is None else html.escape(text_of(value))
 
 
 class FactSheet:
@@ -172,7 +183,7 @@ def _facts(value: Any) -> list[str]:
     """Write the value of a field, of several things each.
 
     >>> _facts(1000), _facts(()), _facts({"a": 1}), _facts(["x", Grid([], [], 7)])
-    (['1,000'], ['none'], ['a: 1'], ['x', '7'])
+    (['1,000'], ['none'], ['a: 1'], ['x', '7, 400'])
     """
     if isinstance(value, Mapping):
         return [f"{name}: {fact}" for name, one in value.items() for fact in _facts(one)] or ["none"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable, Iterator, Sequence
 
-_LONGEST = 400  # letters of a value
+LONGEST = 400  # letters of a value
 _KEPT = "\n\t\u200c\u200d\u00a0"  # not printable, but part of a text: lines, tabs, joiners, no-break spaces
 _LINE = "rgba(128,128,128,.35)"
 _STYLE = (
@@ -17,12 +17,12 @@ _STYLE = (
     "div.whence{color:inherit;font-size:13px;line-height:1.45;max-width:100%}"
     "div.whence .scroll{overflow:auto;max-width:100%;max-height:42em}"
     "div.whence table{border-collapse:collapse;margin:2px 0;border:0;color:inherit;background:none}"
-    f"div.whence th{{text-align:left;font-weight:600;border:0;border-bottom:1px solid {_LINE};padding:2px 10px 2px 0;"
-    "vertical-align:bottom;white-space:nowrap}"
-    f"div.whence td{{text-align:left;border:0;border-bottom:1px solid rgba(128,128,128,.15);padding:2px 10px 2px 0;"
-    "vertical-align:top;white-space:pre-wrap;overflow-wrap:anywhere;min-width:3ch;max-width:60ch;unicode-bidi:isolate}"
+    "div.whence th,div.whence td{text-align:left!important;padding:2px 10px 2px 0;border:0}"
+    f"div.whence th{{font-weight:600;border-bottom:1px solid {_LINE};vertical-align:bottom;white-space:nowrap}}"
+    "div.whence td{border-bottom:1px solid rgba(128,128,128,.15);vertical-align:top;white-space:pre-wrap;"
+    "overflow-wrap:anywhere;min-width:3ch;max-width:60ch;unicode-bidi:isolate}"
     "div.whence tr,div.whence tr:hover{background:none}"
-    "div.whence .num{text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums}"
+    "div.whence .num{text-align:right!important;white-space:nowrap;font-variant-numeric:tabular-nums}"
     "div.whence .dim{opacity:.6}div.whence .title{font-weight:600}"
     "div.whence .new,div.whence .base{color:#2f9e5b}div.whence .gone,div.whence .critical{color:#d9534f}"
     "div.whence .step{color:#3b8fc4}div.whence .warn,div.whence .absence{color:#b8860b}"
@@ -39,7 +39,7 @@ def fragment(*parts: str) -> str:
     return f'<div class="whence">{_STYLE}{"".join(parts)}</div>'
 
 
-def escape(text: object, longest: int = _LONGEST) -> str:
+def escape(text: object, longest: int = LONGEST) -> str:
     r"""Escape text for HTML. What is not printable, marks of direction among it, is shown as Python writes it. Of a
     long text the beginning is shown, and its length.
 
@@ -55,9 +55,9 @@ def escape(text: object, longest: int = _LONGEST) -> str:
     return html.escape(some)
 
 
-def line(text: object, kind: str = "") -> str:
+def line(text: object, kind: str = "", longest: int = LONGEST) -> str:
     """Write a line of text."""
-    return f'<div class="{kind}">{escape(text)}</div>' if kind else f"<div>{escape(text)}</div>"
+    return f'<div class="{kind}">{escape(text, longest)}</div>' if kind else f"<div>{escape(text, longest)}</div>"
 
 
 def items(texts: Iterable[object], kind: str = "ul") -> str:

@@ -6,7 +6,6 @@ was sampled, or if losing rows could bring about what the derivations do not hav
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from whence.connect import html
-from whence.connect.grid import SHOWN, Grid
+from whence.connect.grid import SHOWN, Grid, plain
 from whence.explain.graph import Derivations, Ints
 from whence.explain.show.tree import printable
 from whence.model.codes import Codes
@@ -115,11 +114,7 @@ class Answer:
         return self.__rich__().html()
 
     def __repr__(self) -> str:
-        import rich.console
-
-        out = io.StringIO()
-        rich.console.Console(file=out, width=120, no_color=True).print(self)
-        return "\n".join(line.rstrip() for line in out.getvalue().rstrip().splitlines())
+        return plain(self)
 
 
 class Critical(Answer):

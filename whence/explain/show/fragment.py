@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _MARKS = 60  # rows and steps of a graph that is drawn
 _ROWS = 12  # base rows of a witness, and critical rows, that are shown
+_LONGEST = 5000  # letters of these together
 _DIRECTIONS = dict.fromkeys([0x61C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)], "\ufffd")
 _STYLE = (
     "<style>div.whence svg text{font:12px ui-monospace,Menlo,Consolas,monospace;fill:currentColor}"
@@ -48,12 +49,12 @@ def _needed(why: Explanation) -> Iterator[str]:
         order = ", smallest first" if found.smallest else ""
         yield html.folded(
             f"minimal witnesses: {count}{order}",
-            Grid(["rows", "base rows"], shown, found.count, caption="", right=[True, False]).html_table(),
+            Grid(["rows", "base rows"], shown, found.count, caption="", longest=_LONGEST).html_table(),
             opened=len(shown) <= _ROWS,
         )
     lost = why._critical.tolist()
     if lost:
-        yield html.line(f"critical: {_labels(why, lost)}", "critical")
+        yield html.line(f"critical: {_labels(why, lost)}", "critical", _LONGEST)
 
 
 def _graph(why: Explanation) -> str:

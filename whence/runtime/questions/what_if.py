@@ -21,14 +21,14 @@ import pyarrow as pa
 
 from whence.connect import html
 from whence.connect.arrow import arrow_schema
-from whence.connect.grid import SHOWN, Grid, text_of
+from whence.connect.grid import SHOWN, Grid, plain, text_of
 from whence.connect.rows import Missing, to_arrow
 from whence.engine.core.operator import Batch
 from whence.model.codes import Codes, format_value
 from whence.model.errors import CatalogError, DataError
 from whence.model.types import Schema
 from whence.runtime import statements
-from whence.runtime.reading.handles import Row, plain, python_rows
+from whence.runtime.reading.handles import Row, python_rows
 from whence.runtime.writing import row_selection as writing
 from whence.runtime.writing.tables import early_choice
 from whence.runtime.writing.transaction import Transaction

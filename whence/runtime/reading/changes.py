@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from whence.connect import html
-from whence.connect.grid import SHOWN, Grid, text_of
+from whence.connect.grid import SHOWN, Grid, count_rows, text_of
 from whence.connect.rows import expand, to_tuples
 from whence.model.codes import Codes, Dictionary
 from whence.model.errors import CatalogError
@@ -151,7 +151,7 @@ class Changes:
             [(change.epoch, "+" if change.sign > 0 else "−", *change.row) for change in shown],
             total,
             f"changes of {self.name}",
-            f"{len(shown):,} of {total:,} changes that wait" if total else "no change waits",
+            count_rows(len(shown), total, "change") + " to be read",
             ["", "", *map(str, self.schema.types)],
             signs=["+" if change.sign > 0 else "-" for change in shown],
         ).html()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from whence.connect import files, html, rows
-from whence.connect.grid import SHOWN, Grid
+from whence.connect.grid import SHOWN, Grid, plain
 from whence.model.codes import Codes, Dictionary, Interval, format_value
 from whence.model.errors import DataError, EvaluationError, WhenceError
 from whence.model.types import Kind, Schema
@@ -318,14 +318,3 @@ def python_rows(table: pa.Table) -> list[Row]:
             values = [None if v is None else Interval(v[0], v[1], v[2] // 1000) for v in values]
         columns.append(values)
     return list(zip(*columns, strict=True)) if columns else []
-
-
-def plain(renderable: Any) -> str:
-    """Anything rich can show, as plain text."""
-    import io
-
-    import rich.console
-
-    out = io.StringIO()
-    rich.console.Console(file=out, width=120, no_color=True).print(renderable)
-    return "\n".join(line.rstrip() for line in out.getvalue().rstrip().splitlines())
