@@ -14,6 +14,7 @@ Every SQL value is one int64 code, so rows are rows of int64 and kernels compile
 | `paths`    | paths of files, distinguished from URLs |
 | `progress` | the callback that reports progress |
 | `sizes`    | sizes in bytes, as people read them |
+| `budget`   | reports the progress of a long task, and ends it |
 | `jit`      | compiles kernels, and caches them |
 | `record`   | records of arrays that kernels take by address |
 """

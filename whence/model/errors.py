@@ -204,3 +204,16 @@ class ExpiredError(WhenceError):
     ... except whence.ExpiredError as error: print(error)
     stream s no longer has tid 1: tid 2 is the first it still keeps (retain = '2 rows')
     """
+
+
+class QuestionTimeout(WhenceError, TimeoutError):  # noqa: N818  # as TimeoutError
+    """A question that was not answered within its `timeout`. The message says how far it came: `reached`, `done` of
+    `total`."""
+
+    def __init__(self, seconds: float, reached: str, done: int, total: int):
+        self.seconds, self.reached, self.done, self.total = seconds, reached, done, total
+        part = f" ({done:,} of {total:,})" if total else ""
+        came = f"it came to: {reached}{part}" if reached else "it had not begun"
+        super().__init__(
+            f"not answered within {seconds:g} s; {came}. Ask about fewer rows, or allow more time with timeout="
+        )

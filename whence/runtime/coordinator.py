@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from whence.engine.core.epoch import Epoch
 from whence.engine.core.operator import Batch
+from whence.model.budget import held, shielded
 from whence.model.codes import Dictionary
 from whence.model.errors import CatalogError, OutOfMemoryError, SparkError, WhenceError
 from whence.model.progress import Progress
@@ -264,7 +265,8 @@ class Coordinator:
                 if record:
                     self.storage.write_epoch(epoch)
             except BaseException as error:
-                backend.undo()
+                with shielded():
+                    backend.undo()
                 if isinstance(error, MemoryError) and not isinstance(error, WhenceError):
                     raise self._out_of_memory(epoch) from error
                 raise
@@ -355,11 +357,12 @@ class Coordinator:
         last epoch.
         """
         self.check_not_writing("what_if")
-        with self.writer:
+        with held(self.writer, "waiting for the end of a transaction"):
             self.check_open()
             now = self.clock.now()
-            self.before_reading()
-            with self.state:
+            with shielded():
+                self.before_reading()
+            with held(self.state, "waiting for readers"):
                 found = self._dry_run(write, names, tell, self.time if self.storage.read_only else now)
                 seen = self.storage.last
         self.storage.wait_durable(seen)

@@ -18,6 +18,7 @@ from whence.connect.archive import Archive
 from whence.connect.grid import Grid
 from whence.connect.rejects import OnError
 from whence.connect.rows import Missing
+from whence.model.budget import Timeout, within
 from whence.model.codes import Codes, format_value
 from whence.model.errors import CatalogError, DataError, SqlError, WhenceError
 from whence.model.paths import local_path
@@ -486,6 +487,8 @@ class Database:
         views: Iterable[str] | None = None,
         strict: bool = False,
         missing: Missing = "error",
+        progress: Progress | None = None,
+        timeout: Timeout = None,
     ) -> WhatIf:
         """Return what one epoch of these writes would change, exactly, in the tables and in every view (or those of
         `views`). Change nothing.
@@ -498,7 +501,7 @@ class Database:
         insert  per table, the rows to insert, of any kind that `insert` takes, with `missing` as there
 
         Writers and readers wait for it as for an epoch. It works on a read-only database and on `at(epoch)`, too. It
-        raises what committing the writes would have raised.
+        raises what committing the writes would have raised. `progress` and `timeout` are as in `why`.
 
         >>> db = whence.open()
         >>> _ = db.execute("CREATE TABLE a (x INT); CREATE VIEW b AS SELECT SUM(x) AS s FROM a")
@@ -507,7 +510,8 @@ class Database:
         ([(1,)], [(3,)])
         """
         writes = supposing.Writes(sql, params, insert, delete, update, strict, missing)
-        return supposing.suppose(self._now, writes, self._codes, self._parts, views)
+        with within(progress, timeout):
+            return supposing.suppose(self._now, writes, self._codes, self._parts, views)
 
     # -- what lasts --------------------------------------------------------------------------------------------------
 
@@ -719,11 +723,25 @@ class Database:
 
     # -- asking why: what answers is loaded with the first question ---------------------------------------------------
 
-    def why(self, view: str, /, row: Row = None, *, limit: int = 2_000_000, **columns: Any) -> Explanation:
+    def why(
+        self,
+        view: str,
+        /,
+        row: Row = None,
+        *,
+        limit: int = 2_000_000,
+        progress: Progress | None = None,
+        timeout: Timeout = None,
+        **columns: Any,
+    ) -> Explanation:
         """Explain a row of a view: its base rows, minimal witnesses and derivations; or why it is not there.
 
         Identify the row by any columns that match it alone, or by `row`: a tuple, or a mapping of columns to values,
         which also allows columns named `row` or `limit`. More than `limit` derivations are an error.
+
+        Every question takes `progress`, which is called with what is being done, how much of it is done, and of how
+        much (0 if that is not known): what it raises cancels the question. And `timeout`, in seconds or as in '30 s':
+        beyond it the question is a `QuestionTimeout`. Nothing is changed by either.
 
         >>> db = whence.open()
         >>> _ = db.execute('''
@@ -750,9 +768,20 @@ class Database:
         """
         from whence.runtime.questions import provenance_queries as asking
 
-        return asking.why(self._now, _name(view), row, columns, limit)
+        with within(progress, timeout):
+            return asking.why(self._now, _name(view), row, columns, limit)
 
-    def trace(self, stream: str, tid: int | None = None, /, row: Row = None, **columns: Any) -> Trace:
+    def trace(
+        self,
+        stream: str,
+        tid: int | None = None,
+        /,
+        row: Row = None,
+        *,
+        progress: Progress | None = None,
+        timeout: Timeout = None,
+        **columns: Any,
+    ) -> Trace:
         """Return the results that a row of a stream reached, in every view traced from it (`provenance` of
         `CREATE VIEW`). Identify the row by its tid, or as in `why`.
 
@@ -765,9 +794,12 @@ class Database:
         """
         from whence.runtime.questions import provenance_queries as asking
 
-        return asking.trace(self._now, _name(stream), tid, row, columns)
+        with within(progress, timeout):
+            return asking.trace(self._now, _name(stream), tid, row, columns)
 
-    def provenance(self, view: str, source: str | None = None) -> Result:
+    def provenance(
+        self, view: str, source: str | None = None, *, progress: Progress | None = None, timeout: Timeout = None
+    ) -> Result:
         """Return each result of a traced stream view beside each of its inputs from a source (optional if there is
         only one), as `SELECT * FROM provenance(view, source)` does.
 
@@ -780,7 +812,8 @@ class Database:
         """
         from whence.runtime.questions import provenance_queries as asking
 
-        return Result(asking.provenance(self._now, _name(view), None if source is None else _name(source)))
+        with within(progress, timeout):
+            return Result(asking.provenance(self._now, _name(view), None if source is None else _name(source)))
 
     def annotation(self, view: str, /, row: Row = None, *, limit: int = 100, **columns: Any) -> Annotation:
         """Return the annotation of a row of a view with `maintain`: at most `limit` witnesses, smallest first.
@@ -805,6 +838,8 @@ class Database:
         *,
         where: Mapping[str, Any] | None = None,
         limit: int = 2_000_000,
+        progress: Progress | None = None,
+        timeout: Timeout = None,
         **columns: Any,
     ) -> Critical:
         """Return the base rows whose loss alone removes a row (identified as in `why`). If the columns match several
@@ -822,9 +857,19 @@ class Database:
         """
         from whence.runtime.questions import provenance_queries as asking
 
-        return asking.critical(self._now, _name(view), row, asking.both(where, columns), limit)
+        with within(progress, timeout):
+            return asking.critical(self._now, _name(view), row, asking.both(where, columns), limit)
 
-    def resilience(self, view: str, /, row: Row = None, **columns: Any) -> Resilience:
+    def resilience(
+        self,
+        view: str,
+        /,
+        row: Row = None,
+        *,
+        progress: Progress | None = None,
+        timeout: Timeout = None,
+        **columns: Any,
+    ) -> Resilience:
         """Return the fewest base rows whose loss removes a row (identified as in `why`): how many, and one such set.
 
         >>> db = whence.open()
@@ -835,10 +880,20 @@ class Database:
         """
         from whence.runtime.questions import provenance_queries as asking
 
-        return asking.resilience(self._now, _name(view), row, columns)
+        with within(progress, timeout):
+            return asking.resilience(self._now, _name(view), row, columns)
 
     def contribution(
-        self, view: str, /, row: Row = None, *, samples: int | None = None, seed: int = 0, **columns: Any
+        self,
+        view: str,
+        /,
+        row: Row = None,
+        *,
+        samples: int | None = None,
+        seed: int = 0,
+        progress: Progress | None = None,
+        timeout: Timeout = None,
+        **columns: Any,
     ) -> Contribution:
         """Return how much each base row matters to a row (identified as in `why`): Shapley and Banzhaf values, exact
         where the decision diagram fits, else from `samples` (20,000, or fewer where there are very many base rows).
@@ -851,7 +906,8 @@ class Database:
         """
         from whence.runtime.questions import provenance_queries as asking
 
-        return asking.contribution(self._now, _name(view), row, columns, samples=samples, seed=seed)
+        with within(progress, timeout):
+            return asking.contribution(self._now, _name(view), row, columns, samples=samples, seed=seed)
 
     def reliability(
         self,
@@ -863,6 +919,8 @@ class Database:
         samples: int = 100_000,
         confidence: float = 0.99,
         seed: int = 0,
+        progress: Progress | None = None,
+        timeout: Timeout = None,
         **columns: Any,
     ) -> Reliability:
         """Return the probability of a row (identified as in `why`), if base rows are there independently of each other.
@@ -884,7 +942,8 @@ class Database:
         from whence.runtime.questions import provenance_queries as asking
 
         options = {"samples": samples, "confidence": confidence, "seed": seed}
-        return asking.reliability(self._now, _name(view), row, columns, given, **options)
+        with within(progress, timeout):
+            return asking.reliability(self._now, _name(view), row, columns, given, **options)
 
     # -- Spark -------------------------------------------------------------------------------------------------------
 

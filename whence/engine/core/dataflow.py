@@ -46,6 +46,7 @@ from whence.engine.streams.sort import BSort
 from whence.engine.streams.stream import StreamOperator
 from whence.engine.streams.stream_scan import StreamScan
 from whence.engine.streams.windows.window import Window
+from whence.model.budget import has_budget, reach
 from whence.model.errors import WhenceError
 from whence.model.progress import Progress
 from whence.model.types import Schema
@@ -369,7 +370,10 @@ class Dataflow:
         """Run the operators, in their order, that have something to do. Batches that nothing will take are let go of,
         unless they are to be `kept`."""
         ran, outs, promise = self._ran, self._outs, self._promise
+        watched = has_budget()
         for op, sources, through, done in steps:
+            if watched:
+                reach(f"running the epoch: {len(ran)} operators")
             ins = [outs.get(id(i)) for i in sources]
             if through is not None:
                 ins = [

@@ -11,6 +11,7 @@ from whence.engine.recursion.kernels import annotations as an
 from whence.engine.recursion.kernels import gather as ga
 from whence.engine.recursion.kernels import store as st
 from whence.engine.recursion.rule_plans import CompiledRules
+from whence.model.budget import reach
 from whence.model.codes import Codes
 from whence.model.record import KernelRecord
 from whence.model.word_marks import WordMarks
@@ -19,6 +20,7 @@ from whence.plan.recursion.support import can_support
 _COUNTERS = (st.S_ROWS, st.S_DEAD, st.S_KEYS_USED, st.S_WORK)  # all of `scalar` that outlives an epoch
 _LAYOUT = (st.S_META, st.S_BODY, st.S_ATOMS, st.S_CHAIN, st.S_HEAP, st.S_FORGETS, st.S_POLICY)
 _PROGRESS = 100_000  # rows from which growth is reported
+_SLICE = 1 << 22  # rows and derivations that a kernel looks at before it comes back: some 0.1 s
 
 
 class SlotStore:
@@ -59,16 +61,27 @@ class SlotStore:
     def nbytes(self) -> int:
         return self.k.nbytes
 
-    def drive(self, kernel: Callable[..., None], *args: object, watch: Callable[[str], None] | None = None) -> int:
-        """Call a kernel until it neither needs room nor is interrupted by anything the driver can mend."""
+    def drive(
+        self,
+        kernel: Callable[..., None],
+        *args: object,
+        watch: Callable[[str], None] | None = None,
+        pause: Callable[[], None] = reach,
+    ) -> int:
+        """Call a kernel until it neither needs room nor is interrupted by anything the driver can mend; `pause` is
+        called between its slices."""
         scalar = self.k.scalar
         while True:
             scalar[st.S_STATUS] = st.OK
+            scalar[st.S_PAUSE] = scalar[st.S_WORK] + _SLICE
             kernel(self.k.address, *args)
             status = int(scalar[st.S_STATUS])
-            if status not in (st.GROW, st.FOREIGN_FULL):
+            if status == st.PAUSED:
+                pause()
+            elif status in (st.GROW, st.FOREIGN_FULL):
+                self.grow()
+            else:
                 return status
-            self.grow()
             if watch is not None and (rows := int(scalar[st.S_ROWS])) >= _PROGRESS:
                 watch(f"{rows:,} rows")
 

@@ -24,6 +24,7 @@ from whence.explain.ask.intervals import normal_quantile
 from whence.explain.ask.simplify import Floats
 from whence.explain.ask.witnesses import find_support
 from whence.explain.graph import Derivations, Ints
+from whence.model.budget import reach
 
 SAMPLES = 20_000  # unless told otherwise; fewer, but no less than a thousand, of so many base rows that this makes more
 WORK = 10_000_000  # of base rows times samples
@@ -66,7 +67,9 @@ def _shapley(found: DecisionDiagram, rows: int, many: int) -> Floats:
     """Compute Shapley values: the mean slope. Half as many points as base rows are exact; of many rows a slope changes
     over a range of 1/√n, so that some √n points leave an error far below that of rounding."""
     total = np.zeros(rows)
-    for x, w in zip(*_gauss(min(many // 2 + 1, 128 + math.isqrt(64 * many))), strict=True):
+    points = list(zip(*_gauss(min(many // 2 + 1, 128 + math.isqrt(64 * many))), strict=True))
+    for i, (x, w) in enumerate(points):
+        reach("Shapley values", i, len(points))
         total += w * found.slopes(np.full(rows, x))
     return total
 
@@ -109,6 +112,7 @@ def _sampled(evaluator: Evaluator, below: Ints, samples: int, confidence: float,
     shapley = np.zeros(rows)
     chunk = max(64, min(CHUNK, CELLS // max(rows, 1)))
     for done in range(0, samples, chunk):
+        reach("samples", done, samples)
         cases = min(chunk, samples - done)
         alive = np.zeros((rows, cases), bool)
         alive[below] = rng.random((len(below), cases)) < 0.5
@@ -146,6 +150,7 @@ def _deciding(evaluator: Evaluator, below: Ints, cases: int, rng: np.random.Gene
         return found
     before = evaluator.root(place < 0)
     for step in range(many):
+        reach()
         now = evaluator.root(place < step + 1)
         np.add.at(found, below[orders[step]], now.astype(float) - before)
         before = now

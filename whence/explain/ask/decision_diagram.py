@@ -29,7 +29,8 @@ from whence.explain.ask.simplify import Body, Floats, System, build_system, simp
 from whence.explain.ask.tally import Scale
 from whence.explain.graph import Ints
 from whence.explain.kernels import diagram
-from whence.explain.kernels.frontier import frontier
+from whence.explain.kernels.frontier import decide
+from whence.model.budget import reach
 from whence.model.codes import Codes
 from whence.model.errors import WhenceError
 from whence.plan.recursion.scc import strongly_connected
@@ -97,12 +98,34 @@ def _network(equations: System, limit: int) -> DecisionDiagram:
     found = plan_frontier(equations, WIDEST)
     if found is None:
         raise DiagramTooLarge(f"the frontier of the row's derivations is more than {WIDEST} nodes wide")
-    level, low, high = frontier(
-        found.starts, found.tails, found.tops, found.slot, found.begin, found.always, found.width, limit
-    )
-    if not len(level):
-        raise DiagramTooLarge(f"the row's function has more than {limit:,} nodes")
+    level, low, high = _decide_all(found, limit)
     return _finish(equations, _variables(level, found), low, high)
+
+
+def _decide_all(plan: FrontierPlan, limit: int) -> tuple[Ints, Codes, Codes]:
+    """Decide one step after another; return the diagram as (step, low, high), parents before children."""
+    shape = (plan.starts, plan.tails, plan.tops, plan.slot, plan.begin, plan.always)
+    states, after = np.zeros((16, plan.width), np.uint64), np.zeros((16, plan.width), np.uint64)
+    now, onward = np.zeros(plan.width, np.uint64), np.zeros(plan.width, np.uint64)
+    level, low, high = np.zeros(1024, np.int32), np.empty(1024, np.int64), np.empty(1024, np.int64)
+    made, count, steps = 3, 1, len(plan.starts) - 1
+    for k in range(steps):
+        reach("decision diagram", k, steps)
+        if len(after) < 2 * count:
+            after = np.zeros((2 * count + 16, plan.width), np.uint64)
+        table = np.empty(max(64, 1 << (4 * count - 1).bit_length()), np.int64)
+        more = decide(k, made - count, made, count, states, after, now, onward, table, low, high, *shape)
+        if made + more > limit:
+            raise DiagramTooLarge(f"the row's function has more than {limit:,} nodes")
+        if made + more > len(level):
+            wanted = 2 * (made + more)
+            level, low, high = (np.resize(array, wanted) for array in (level, low, high))
+        level[made : made + more] = k + 1
+        made, count = made + more, more
+        states, after = after, states
+        if not count:
+            break
+    return level[:made], low[:made], high[:made]
 
 
 def _variables(level: Ints, found: FrontierPlan) -> Ints:
@@ -138,7 +161,9 @@ class _Diagrams:
         manager.add_vars(max(len(self.order), 1))
         self.known: dict[int, Any] = {v: manager.var(i) for i, v in enumerate(self.order)}
         self.true, self.false = manager.true(), manager.false()
-        for component in _components(self.equations):
+        components = _components(self.equations)
+        for i, component in enumerate(components):
+            reach("decision diagram", i, len(components))
             if len(component) == 1 and component[0] in self.equations.tallied:
                 self.known[~component[0]] = self._tally(component[0])
                 continue
@@ -165,6 +190,7 @@ class _Diagrams:
             n = todo.pop(0)
             found = self.known[~n]
             for b in self.equations.bodies[n]:
+                reach()
                 found = found | self._all(b)
             if found != self.known[~n]:
                 self.known[~n] = found
@@ -187,6 +213,7 @@ class _Diagrams:
                 raise DiagramTooLarge(f"an aggregate over {len(elements)} rows has too many results to tell apart")
         below = {s: self.true if scale.final(s) else self.false for s in layers[-1]}
         for e in reversed(range(len(elements))):
+            reach()
             there = self._value(elements[e])
             below = {s: there.ite(below[scale.step(s, e)], below[s]) for s in layers[e]}
         return below[layers[0][0]]

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from whence.explain.ask.tally import Scale, eliminate_tallies
 from whence.explain.graph import Derivations, Ints
 from whence.explain.kernels import spread
+from whence.model.budget import reach
 from whence.model.codes import Codes
 from whence.model.errors import EvaluationError
 
@@ -52,6 +53,7 @@ class Evaluator:
 
     def derive(self, alive: Bools) -> tuple[Ints, Ints]:
         """Order and chosen derivations when these variables are there; tallies want their whole body."""
+        reach()
         leaf = self.absences.copy()
         leaf[self.graph.base[alive]] = True
         return spread.derive(leaf, self.graph.head, self.graph.start, *self.uses)
@@ -81,6 +83,7 @@ class Evaluator:
 
     def words(self, alive: Words) -> Words:
         """Return 64 cases of each node, given those of each variable."""
+        reach()
         graph = self.graph
         found = np.zeros(len(graph), np.uint64)
         found[self.absences] = ~np.uint64(0)

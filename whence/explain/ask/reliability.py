@@ -20,6 +20,7 @@ from whence.explain.ask.simplify import Floats
 from whence.explain.ask.witnesses import find_support, find_witness
 from whence.explain.graph import Derivations
 from whence.explain.kernels import spread
+from whence.model.budget import reach
 from whence.model.errors import DataError
 
 SAMPLES = 100_000
@@ -77,6 +78,7 @@ def sample_reliability(
     chances[below] = probabilities[below]
     hits, state = 0, int(rng.integers(1 << 62))
     for done in range(0, samples, CHUNK):
+        reach("samples", done, samples)
         cases = min(CHUNK, samples - done)
         words = np.zeros((len(graph.base), -(-cases // 64)), np.uint64)
         state = int(spread.draw(chances, words, state))

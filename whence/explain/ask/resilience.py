@@ -27,8 +27,10 @@ from whence.explain.ask.simplify import System, build_system, simplify
 from whence.explain.ask.witnesses import find_support, find_witness
 from whence.explain.graph import Derivations, Ints
 from whence.explain.kernels.flow import least_cut
+from whence.model.budget import reach
 
 BUDGET = 200_000  # sets tried
+TOLD = 1_000  # sets tried between two reports
 CELLS = 10_000_000  # of base rows times sets tried at once
 NEVER = 1 << 40  # the capacity of an arc that cannot be lost
 
@@ -53,6 +55,7 @@ class SmallestLoss:
 
 def find_smallest_loss(graph: Derivations, budget: int = BUDGET) -> SmallestLoss:
     """Find a smallest set of base rows whose loss removes the first root."""
+    reach("smallest loss")
     evaluator = Evaluator(graph)
     if evaluator.holds(np.zeros(len(graph.base), bool)) and not evaluator.graph.tallies:
         return SmallestLoss(None, 0)
@@ -136,6 +139,7 @@ def _meet_all(evaluator: Evaluator, budget: int) -> SmallestLoss:
             lost.update(witness.tolist())
         if len(lost) == len(met):
             return SmallestLoss(evaluator.graph.base[sorted(met)], len(met))
+        reach(f"smallest loss: at least {low:,} rows, {len(known):,} witnesses")
         enough = _spare_losses(evaluator, lost)
         best = enough if best is None or len(enough) < len(best) else best
         found, low, budget = _least_meeting(known, low, budget)
@@ -171,6 +175,8 @@ def _least_meeting(known: list[int], low: int, budget: int) -> tuple[list[int] |
             budget -= 1
             if budget <= 0:
                 return None, size, 0
+            if budget % TOLD == 0:
+                reach(f"smallest loss: at least {size:,} rows, {len(known):,} witnesses")
             chosen, bits, out = stack.pop()
             open_sets = sorted((w & ~out for w in known if not w & bits), key=int.bit_count)
             if not open_sets:
@@ -214,6 +220,7 @@ def _all_losses(evaluator: Evaluator, budget: int) -> SmallestLoss:
             if budget <= 0:
                 return SmallestLoss(None if best is None else graph.base[sorted(best)], size)
             budget -= len(chunk)
+            reach(f"smallest loss: trying sets of {size:,} rows")
             alive = np.ones((len(graph.base), len(chunk)), bool)
             alive[np.array(chunk).T, np.arange(len(chunk))] = False
             lost = np.flatnonzero(~evaluator.root(alive))

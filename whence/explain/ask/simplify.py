@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from whence.explain.ask.evaluate import Evaluator
 from whence.explain.graph import Ints
 from whence.explain.kernels import diagram
+from whence.model.budget import reach
 from whence.model.codes import Codes
 
 Body = frozenset[int]
@@ -144,10 +145,12 @@ def simplify(given: System, pair: Floats | None = None) -> System:
     _absorb(given)
     while before != (now := _size(given)):
         before = now
+        reach(f"simplifying: {now[1]:,} derivations of {now[0]:,} rows")
         _go_round(given)
         if pair is not None:
             _pair(given, pair)
         for rewrite in (_eliminate, _together, _side_by_side):
+            reach()
             if rewrite(given):
                 _absorb(given)
     return given
@@ -161,7 +164,9 @@ def _size(given: System) -> tuple[int, int, int, int]:
 def _absorb(given: System) -> None:
     """Drop bodies that include another, and nodes that cannot be derived or do not matter."""
     root = given.root
-    for n, bodies in given.bodies.items():
+    for i, (n, bodies) in enumerate(given.bodies.items()):
+        if i % 256 == 0:
+            reach()
         given.bodies[n] = _least([b for b in bodies if ~n not in b and ~root not in b])
     _derivable(given)
     seen, todo = {root}, [root]
@@ -255,6 +260,7 @@ def _dominators(source: int, arcs: dict[int, set[int]]) -> Callable[[int, int], 
     above = {source: source}
     changed = True
     while changed:
+        reach()
         changed = False
         for n in reversed(order[:-1]):
             found: int | None = None
@@ -299,7 +305,9 @@ def _eliminate(given: System) -> bool:
                 if v < 0:
                     uses[~v].add((n, b))
     any_gone = False
-    for z in sorted(given.bodies, key=lambda n: len(given.bodies[n]) * len(uses[n])):
+    for i, z in enumerate(sorted(given.bodies, key=lambda n: len(given.bodies[n]) * len(uses[n]))):
+        if i % 256 == 0:
+            reach()
         own = [b for b in given.bodies[z] if ~z not in b]
         old = [(n, b) for n, b in uses[z] if n != z]
         spare = sum(map(len, given.bodies[z])) + sum(len(b) for _, b in old)

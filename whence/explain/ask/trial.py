@@ -23,6 +23,7 @@ from whence.explain.ask.resilience import SmallestLoss
 from whence.explain.ask.simplify import Floats
 from whence.explain.derive.graph_builder import GraphBuilder
 from whence.explain.graph import Derivations, Ints
+from whence.model.budget import reach
 from whence.model.codes import Codes, Dictionary
 from whence.model.types import Schema
 from whence.plan.algebra.program import is_owed
@@ -52,6 +53,7 @@ class Trial:
         """Return whether each of the rows is there when only these base rows are: one column per case."""
         found = np.empty((len(self._rows), alive.shape[1]), bool)
         for case in range(alive.shape[1]):
+            reach("trials", case, alive.shape[1])
             found[:, case] = self._left(alive[:, case])
         return found
 

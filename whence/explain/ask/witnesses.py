@@ -19,6 +19,7 @@ import numpy as np
 from whence.explain.ask.evaluate import Bools, Evaluator
 from whence.explain.graph import Derivations, Ints
 from whence.explain.kernels import best_first, spread
+from whence.model.budget import reach
 from whence.model.codes import Codes
 
 BUDGET = 5_000_000  # steps to find `limit` witnesses in: some 50 ms
@@ -39,6 +40,7 @@ class WitnessList:
 
 def find_witnesses(graph: Derivations, limit: int = 10, budget: int = BUDGET, extra: int = EXTRA) -> WitnessList:
     """Find minimal witnesses of the first root."""
+    reach("witnesses")
     evaluator = Evaluator(graph)
     if evaluator.graph.tallies:
         return _with_tallies(evaluator, limit, budget, extra)

@@ -20,6 +20,7 @@ from whence.engine.recursion.slot_store import SlotStore
 from whence.explain.derive.graph_builder import GraphBuilder
 from whence.explain.graph import Ints
 from whence.explain.kernels import cone as ck
+from whence.model.budget import reach
 from whence.model.codes import Codes
 from whence.model.errors import EvaluationError
 
@@ -160,9 +161,11 @@ class Cone:
         store = self.fixpoint.store
         scalar = store.k.scalar
         budget, work = int(scalar[st.S_BUDGET]), int(scalar[st.S_WORK])
-        scalar[st.S_BUDGET], scalar[st.S_KNOWN] = _NO_LIMIT, 0  # what is not there now may fail
-        _, found, status = store.gather(rows, GATHER, False)
-        scalar[st.S_BUDGET], scalar[st.S_WORK] = budget, work
+        try:
+            scalar[st.S_BUDGET], scalar[st.S_KNOWN] = _NO_LIMIT, 0  # what is not there now may fail
+            _, found, status = store.gather(rows, GATHER, False)
+        finally:
+            scalar[st.S_BUDGET], scalar[st.S_WORK], scalar[st.S_FOREIGN] = budget, work, 0
         if len(self._a.mark) < int(scalar[st.S_ROWS]):
             self._make_room(ck.ROWS)
         return found, status
@@ -170,13 +173,14 @@ class Cone:
     def _run(self) -> None:
         store, a, state = self.fixpoint.store, self._a, self._state
         scalar = store.k.scalar
-        if len(a.out) < (guess := _EACH * int(state[ck.QUEUED] - state[ck.DONE])):
+        guess = min(_EACH * int(state[ck.QUEUED] - state[ck.DONE]), self.builder.limit + _FEW)
+        if len(a.out) < guess:
             a.out = np.empty((guess, 1 + self._atoms), np.int32)
         budget, work = int(scalar[st.S_BUDGET]), int(scalar[st.S_WORK])
-        scalar[st.S_BUDGET], scalar[st.S_KNOWN] = _NO_LIMIT, 1
         try:
+            scalar[st.S_BUDGET], scalar[st.S_KNOWN] = _NO_LIMIT, 1
             while True:
-                status = store.drive(ck.cone, a.slots, a.mark, a.counts, a.out, state)
+                status = store.drive(ck.cone, a.slots, a.mark, a.counts, a.out, state, pause=self._pause)
                 if status != st.OK:
                     raise EvaluationError(
                         f"a number went out of its range while looking for derivations in {self.fixpoint.name}"
@@ -186,6 +190,12 @@ class Cone:
                 self._make_room(int(state[ck.FULL]))
         finally:
             scalar[st.S_BUDGET], scalar[st.S_WORK], scalar[st.S_FOREIGN] = budget, work, 0
+
+    def _pause(self) -> None:
+        """Say how far it is, and refuse what is too much already."""
+        found = int(self._state[ck.FOUND])
+        self.builder.check_room(found)
+        reach(f"derivations: {self.builder.derivations + found:,}, of {int(self._state[ck.DONE]):,} rows")
 
     def _make_room(self, what: int, rows: int = 0) -> None:
         """Make room for `rows` rows more, or for what there was no room for."""
@@ -199,6 +209,5 @@ class Cone:
                 a.slots = np.concatenate([a.slots, np.empty(more, np.int64)])
                 a.counts = np.concatenate([a.counts, np.empty(more, np.int64)])
             return
-        if len(a.out) > self.builder.limit:
-            self.builder.refuse()
+        self.builder.check_room(len(a.out))
         a.out = np.concatenate([a.out, np.empty((4 * len(a.out), 1 + self._atoms), np.int32)])

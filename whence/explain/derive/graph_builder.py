@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
-from typing import NoReturn
 
 import numpy as np
 
@@ -18,6 +17,7 @@ from whence.engine.core.relation import Relation as Table
 from whence.engine.streams.replay.ragged import ranges
 from whence.explain.derive.contract import contract
 from whence.explain.graph import DerivationRule, Derivations, GraphRelation, Ints, Kind, Tally
+from whence.model.budget import reach
 from whence.model.codes import Codes, Dictionary
 from whence.model.errors import WhenceError
 from whence.model.types import Schema
@@ -134,6 +134,7 @@ class GraphBuilder:
             return
         self._count(len(heads))
         self._blocks.append((heads, steps, bodies))
+        reach(f"derivations: {self.derivations:,}")
 
     def tally(self, head: int, step: int, body: Ints, tally: Tally) -> None:
         """Add a node whose aggregates are over its body."""
@@ -142,14 +143,15 @@ class GraphBuilder:
         self.tallies[head] = tally
 
     def _count(self, more: int) -> None:
+        self.check_room(more)
         self.derivations += more
-        if self.derivations > self.limit:
-            self.refuse()
 
-    def refuse(self) -> NoReturn:
-        raise WhenceError(
-            f"more than {self.limit:,} derivations are behind these rows; ask about fewer rows, or raise `limit`"
-        )
+    def check_room(self, more: int) -> None:
+        """Refuse derivations beyond the limit."""
+        if self.derivations + more > self.limit:
+            raise WhenceError(
+                f"more than {self.limit:,} derivations are behind these rows; ask about fewer rows, or raise `limit`"
+            )
 
     def doubt(self, why: str) -> None:
         """Record why the graph is no longer exact."""

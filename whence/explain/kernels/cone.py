@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from whence.engine.recursion.kernels.search import GATHER_SAME, run
 from whence.engine.recursion.kernels.store import (
     ALIVE,
+    PAUSED,
     R_BACKWARD,
     R_BACKWARDS,
     R_KEYS,
@@ -20,8 +21,11 @@ from whence.engine.recursion.kernels.store import (
     S_ATOMS,
     S_FOREIGN,
     S_META,
+    S_PAUSE,
     S_ROWS,
     S_SCRATCH,
+    S_STATUS,
+    S_WORK,
     SET,
     Ints,
     find,
@@ -47,6 +51,10 @@ def cone(address: int, slots: Ints, mark: Small, counts: Ints, out: Small, state
         if i >= state[QUEUED]:
             return
         state[DONE] = i
+        scalar[S_PAUSE] -= 1
+        if scalar[S_WORK] > scalar[S_PAUSE]:
+            scalar[S_STATUS] = PAUSED
+            return
         counts[i] = 0
         scalar[S_FOREIGN] = 0
         relation = k.meta[slots[i], m] & RELATION

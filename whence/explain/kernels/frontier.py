@@ -10,10 +10,12 @@ to, if no arc to come leads on from it; where it leads, if no arc to come leads 
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
-from whence.explain.graph import Ints
 from whence.model.codes import Codes
-from whence.model.jit import allocating, kernel
+from whence.model.jit import kernel
+
+Words = NDArray[np.uint64]
 
 
 @kernel
@@ -60,103 +62,87 @@ def hash_rows(rows, width):
     return found
 
 
-@allocating
-def frontier(
-    starts: Codes, tails: Codes, tops: Codes, slot: Codes, begin: Codes, always: Codes, width: int, limit: int
-) -> tuple[Ints, Codes, Codes]:
-    """Build the diagram as (step, low, high), parents before children; 0 is false, 1 is true. Empty if it has more than
-    `limit` nodes. Step k decides its arcs `starts[k] : starts[k + 1]`, which are there in any case if it is `always`.
-    Node v has its slot from step `begin[v]` until its last arc is decided."""
+@kernel
+def decide(
+    k: int,
+    base: int,
+    made: int,
+    count: int,
+    states: Words,
+    after: Words,
+    now: Words,
+    onward: Words,
+    table: Codes,
+    low: Codes,
+    high: Codes,
+    starts: Codes,
+    tails: Codes,
+    tops: Codes,
+    slot: Codes,
+    begin: Codes,
+    always: Codes,
+) -> int:
+    """Decide the arcs `starts[k] : starts[k + 1]` of step k, which are there in any case if it is `always`, in each of
+    the `count` states, which are the nodes `base` and on: write where they lead, and the states after it, which are the
+    nodes `made` and on; return how many these are. Node 0 is false, 1 is true. Vertex v has its slot from step
+    `begin[v]` until its last arc is decided. `table` has a power of two of places, at least twice what may come."""
     one = np.uint64(1)
-    steps = len(starts) - 1
-    room = 1024
-    level = np.empty(room, np.int32)
-    low = np.empty(room, np.int64)
-    high = np.empty(room, np.int64)
-    states = np.zeros((16, width), np.uint64)
-    after = np.zeros((16, width), np.uint64)
-    now = np.zeros(width, np.uint64)
-    count = 1
-    table = np.empty(64, np.int64)
-    level[:3] = 0
-    made = 3
-    onward = np.zeros(width, np.uint64)
-    for k in range(steps):
-        if len(after) < 2 * count:
-            after = np.zeros((2 * count + 16, width), np.uint64)
-        size = 64
-        while size < 4 * count:
-            size *= 2
-        if len(table) < size:
-            table = np.empty(size, np.int64)
+    width = len(now)
+    for i in range(len(table)):
+        table[i] = -1
+    mask = np.uint64(len(table) - 1)
+    next_count = 0
+    for i in range(width):
+        onward[i] = 0
+    outward, inward = np.uint64(0), np.uint64(0)
+    for a in range(starts[k + 1], len(tails)):
+        x, y = one << np.uint64(slot[tails[a]]), one << np.uint64(slot[tops[a]])
+        if begin[tails[a]] > k:
+            inward |= y if begin[tops[a]] <= k else np.uint64(0)
+        elif begin[tops[a]] > k:
+            outward |= x
         else:
-            size = len(table)
-        table[:size] = -1
-        mask = np.uint64(size - 1)
-        base = made - count  # the nodes of this step are base .. made - 1
-        next_count = 0
-        onward[:] = 0
-        outward, inward = np.uint64(0), np.uint64(0)
-        for a in range(starts[k + 1], len(tails)):
-            x, y = one << np.uint64(slot[tails[a]]), one << np.uint64(slot[tops[a]])
-            if begin[tails[a]] > k:
-                inward |= y if begin[tops[a]] <= k else np.uint64(0)
-            elif begin[tops[a]] > k:
-                outward |= x
+            onward[slot[tails[a]]] |= y
+    for s in range(count):
+        for side in range(2):
+            if side == 0 and always[k]:
+                low[base + s] = -1
+                continue
+            for i in range(width):
+                now[i] = states[s, i]
+            if side == 1:
+                for a in range(starts[k], starts[k + 1]):
+                    x, y = np.uint64(slot[tails[a]]), np.uint64(slot[tops[a]])
+                    gain = now[y] | one << y
+                    for i in range(width):
+                        if np.uint64(i) == x or now[i] >> x & one:
+                            now[i] |= gain
+                            now[i] &= ~(one << np.uint64(i))
+            target = settle(now, width, onward, outward, inward)
+            if target == 2:
+                at = hash_rows(now, width) & mask
+                while True:
+                    t = table[at]
+                    if t < 0:
+                        table[at] = next_count
+                        for i in range(width):
+                            after[next_count, i] = now[i]
+                        target = made + next_count
+                        next_count += 1
+                        break
+                    same = True
+                    for i in range(width):
+                        if after[t, i] != now[i]:
+                            same = False
+                            break
+                    if same:
+                        target = made + t
+                        break
+                    at = (at + one) & mask
+            if side == 0:
+                low[base + s] = target
             else:
-                onward[slot[tails[a]]] |= y
-        for s in range(count):
-            for side in range(2):
-                if side == 0 and always[k]:
-                    low[base + s] = -1
-                    continue
-                for i in range(width):
-                    now[i] = states[s, i]
-                if side == 1:
-                    for a in range(starts[k], starts[k + 1]):
-                        x, y = np.uint64(slot[tails[a]]), np.uint64(slot[tops[a]])
-                        gain = now[y] | one << y
-                        for i in range(width):
-                            if np.uint64(i) == x or now[i] >> x & one:
-                                now[i] |= gain
-                                now[i] &= ~(one << np.uint64(i))
-                target = settle(now, width, onward, outward, inward)
-                if target == 2:
-                    at = hash_rows(now, width) & mask
-                    while True:
-                        t = table[at]
-                        if t < 0:
-                            table[at] = next_count
-                            after[next_count, :] = now
-                            target = made + next_count
-                            next_count += 1
-                            break
-                        same = True
-                        for i in range(width):
-                            if after[t, i] != now[i]:
-                                same = False
-                                break
-                        if same:
-                            target = made + t
-                            break
-                        at = (at + one) & mask
-                if side == 0:
-                    low[base + s] = target
-                else:
-                    high[base + s] = target
-            if always[k]:
-                low[base + s] = high[base + s]
-        if made + next_count > limit:
-            return level[:0], low[:0], high[:0]
-        while made + next_count > room:
-            level = np.append(level, np.empty(room, np.int32))
-            low = np.append(low, np.empty(room, np.int64))
-            high = np.append(high, np.empty(room, np.int64))
-            room *= 2
-        level[made : made + next_count] = k + 1
-        made += next_count
-        count = next_count
-        states, after = after, states
-        if count == 0:
-            break
-    return level[:made], low[:made], high[:made]
+                high[base + s] = target
+        if always[k]:
+            low[base + s] = high[base + s]
+    return next_count

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from whence.explain.graph import Ints
 from whence.model.codes import Codes
 from whence.model.jit import allocating, kernel
+
+Bytes = NDArray[np.uint8]
 
 
 @kernel
@@ -19,25 +22,8 @@ def _stays(d, start, body, doubt):
 
 
 @allocating
-def losses(
-    order: Ints,
-    chosen: Ints,
-    base: Ints,
-    asked: Codes,
-    first: Codes,
-    head: Ints,
-    start: Codes,
-    body: Ints,
-    begin: Codes,
-    user: Ints,
-) -> Codes:
-    """Count of each variable how many of the nodes that are `asked` for go with it.
-
-    Only nodes whose chosen derivation goes back to the base row can go with it. Of these a node stays that has a
-    derivation all of whose body stays, which spreads. Cost: over all base rows, the derivations of as many nodes as
-    there are base rows in all chosen derivations.
-    """
-    nodes = len(asked)
+def followers(nodes: int, order: Ints, chosen: Ints, start: Codes, body: Ints) -> tuple[Codes, Ints]:
+    """Return the nodes in whose chosen derivation each node is: those of n are `kid[kids[n] : kids[n + 1]]`."""
     kids = np.zeros(nodes + 1, np.int64)
     for i in range(len(order)):
         d = chosen[order[i]]
@@ -54,11 +40,36 @@ def losses(
             for j in range(start[d], start[d + 1]):
                 kid[fill[body[j]]] = order[i]
                 fill[body[j]] += 1
-    counts = np.zeros(len(base), np.int64)
-    doubt = np.zeros(nodes, np.uint8)
-    below = np.empty(nodes, np.int32)
-    stays = np.empty(nodes, np.int32)
-    for v in range(len(base)):
+    return kids, kid
+
+
+@kernel
+def losses(
+    v: int,
+    work: int,
+    counts: Codes,
+    doubt: Bytes,
+    below: Ints,
+    stays: Ints,
+    kids: Codes,
+    kid: Ints,
+    base: Ints,
+    asked: Codes,
+    first: Codes,
+    head: Ints,
+    start: Codes,
+    body: Ints,
+    begin: Codes,
+    user: Ints,
+) -> int:
+    """Count of each variable from `v` on how many of the nodes that are `asked` for go with it; return the first that
+    is left when `work` nodes have been looked at. `doubt` is zero, before and after.
+
+    Only nodes whose chosen derivation goes back to the base row can go with it. Of these a node stays that has a
+    derivation all of whose body stays, which spreads. Cost: over all base rows, the derivations of as many nodes as
+    there are base rows in all chosen derivations.
+    """
+    while v < len(base) and work > 0:
         below[0] = base[v]
         doubt[base[v]] = 1
         many, at, kept = 1, 0, 0
@@ -95,4 +106,6 @@ def losses(
             if doubt[n]:
                 counts[v] += asked[n]
                 doubt[n] = 0
-    return counts
+        work -= many + kept
+        v += 1
+    return v

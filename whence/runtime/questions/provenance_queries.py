@@ -30,6 +30,7 @@ from whence.explain.derive.graph_builder import LIMIT
 from whence.explain.derive.why_not import why_not
 from whence.explain.graph import Derivations, Ints
 from whence.explain.show.answers import Contribution, Critical, Question, Reliability, Resilience
+from whence.model.budget import held, shielded
 from whence.model.codes import Codes, Dictionary, decode_value, encode_value, format_value
 from whence.model.errors import CatalogError, DataError
 from whence.model.types import Schema
@@ -448,6 +449,11 @@ _TWINS: weakref.WeakKeyDictionary[Coordinator, _Twin] = weakref.WeakKeyDictionar
 @contextmanager
 def looking_into(coordinator: Coordinator, name: str) -> Iterator[Catalog]:
     """Open the catalog to look into, at the last committed epoch, which stands still meanwhile."""
+    with shielded():
+        coordinator.check_open()
+        coordinator.before_reading()
+    with held(coordinator.state, "waiting for the end of an epoch"):
+        pass  # so that waiting for it can be cancelled
     with coordinator.reading():
         coordinator.reader.schema(name)  # or it is an error
         catalog = coordinator.catalog

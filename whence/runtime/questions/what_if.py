@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from whence.connect import html
 from whence.connect.arrow import arrow_schema
@@ -75,12 +76,20 @@ class Difference:
     @cached_property
     def inserted(self) -> list[Row]:
         """The rows that would come, sorted."""
-        return _sorted(python_rows(self.coming))
+        return python_rows(self._inserted)
 
     @cached_property
     def deleted(self) -> list[Row]:
         """The rows that would go, sorted."""
-        return _sorted(python_rows(self.going))
+        return python_rows(self._deleted)
+
+    @cached_property
+    def _inserted(self) -> pa.Table:
+        return _sorted(self.coming)
+
+    @cached_property
+    def _deleted(self) -> pa.Table:
+        return _sorted(self.going)
 
     def __len__(self) -> int:
         """Count the rows that would come or go."""
@@ -108,27 +117,32 @@ class Difference:
 
         from whence.explain.show.tree import printable
 
-        counts = f"  {len(self.deleted):,} gone, {len(self.inserted):,} new"
+        counts = f"  {self.going.num_rows:,} gone, {self.coming.num_rows:,} new"
         yield rich.text.Text.assemble((self.name, "bold"), (counts, "dim"))
-        rows = [("-", "red", row) for row in self.deleted] + [("+", "green", row) for row in self.inserted]
-        for mark, style, row in rows[:limit]:
-            yield rich.text.Text(printable(f"  {mark} " + "  ".join(text_of(v) for v in row)), style=style)
-        if len(rows) > limit:
-            yield rich.text.Text(f"  … {len(rows) - limit:,} more", style="dim")
+        for sign, row in self.first(limit):
+            text = printable(f"  {sign} " + "  ".join(text_of(v) for v in row))
+            yield rich.text.Text(text, style="red" if sign == "-" else "green")
+        if len(self) > limit:
+            yield rich.text.Text(f"  … {len(self) - limit:,} more", style="dim")
+
+    def first(self, limit: int) -> Iterator[tuple[str, Row]]:
+        """Yield the first rows, those that would go before those that would come, each with its sign."""
+        gone = self._deleted.slice(0, limit)
+        for sign, rows in (("-", gone), ("+", self._inserted.slice(0, limit - gone.num_rows))):
+            yield from ((sign, row) for row in python_rows(rows))
 
     def _repr_html_(self) -> str:
         return html.fragment(self._html())
 
     def _html(self) -> str:
         """Write a table of the rows that would go and come, as a part of something larger."""
-        rows = [("-", row) for row in self.deleted] + [("+", row) for row in self.inserted]
-        some = rows[:SHOWN]
-        more = f"; the first {SHOWN:,} are shown" if len(rows) > SHOWN else ""
+        some = list(self.first(SHOWN))
+        more = f"; the first {SHOWN:,} are shown" if len(self) > SHOWN else ""
         grid = Grid(
             ["", *self.columns],
             [("−" if sign == "-" else sign, *row) for sign, row in some],
-            len(rows),
-            caption=f"{len(self.deleted):,} gone, {len(self.inserted):,} new{more}",
+            len(self),
+            caption=f"{self.going.num_rows:,} gone, {self.coming.num_rows:,} new{more}",
             types=["", *(str(kind) for kind in self.coming.schema.types)],
             signs=[sign for sign, _ in some],
         )
@@ -342,6 +356,12 @@ def _name(name: object) -> str:
     return name.lower()
 
 
-def _sorted(rows: list[Row]) -> list[Row]:
+def _sorted(rows: pa.Table) -> pa.Table:
     """Sort rows by their values, NULLs last."""
-    return sorted(rows, key=lambda row: [(value is None, 0 if value is None else value) for value in row])
+    keys = [(name, "ascending") for name in rows.column_names]
+    try:
+        return rows.take(pc.sort_indices(rows, sort_keys=keys))
+    except (pa.ArrowNotImplementedError, pa.ArrowTypeError):  # intervals
+        values = python_rows(rows)
+        by = sorted(range(len(values)), key=lambda i: [(v is None, 0 if v is None else v) for v in values[i]])
+        return rows.take(pa.array(by, pa.int64()))

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from whence.engine.core.epoch import Epoch
 from whence.engine.core.lifetimes import NEVER, Lifetimes
 from whence.engine.core.operator import Batch
+from whence.model.budget import shielded
 from whence.model.codes import DAY, FIRST_DAY, LAST_DAY, Codes
 from whence.model.errors import StorageError, WhenceError
 from whence.runtime.writing.transaction import Transaction
@@ -140,7 +141,8 @@ class Expiry:
             if coordinator.open_transaction is None and not coordinator.closed:
                 writes = coordinator.begin()
                 try:
-                    coordinator.commit(writes)
+                    with shielded():
+                        coordinator.commit(writes)
                 finally:
                     coordinator.open_transaction = None
         except Exception as error:

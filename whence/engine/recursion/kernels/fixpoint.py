@@ -15,7 +15,8 @@ No row is ever revived by a row that is itself about to die, so a region cut off
 DRED withdraws forward instead: whatever has *some* derivation through a dead row dies, then 2 and 3.
 
 A kernel that meets a full array returns GROW; the driver doubles it and calls again; the interrupted item is done anew,
-which is safe because deriving a live row again changes nothing.
+which is safe because deriving a live row again changes nothing. One that has worked for long returns PAUSED between two
+items, so that the driver can be interrupted.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from whence.engine.recursion.kernels.store import (
     DRED,
     FOREIGN_FULL,
     GROW,
+    PAUSED,
     R_FORWARD,
     R_FORWARDS,
     R_KEYS,
@@ -61,6 +63,7 @@ from whence.engine.recursion.kernels.store import (
     S_HOPES,
     S_MAXRANK,
     S_META,
+    S_PAUSE,
     S_POLICY,
     S_SCRATCH,
     S_STATUS,
@@ -69,6 +72,7 @@ from whence.engine.recursion.kernels.store import (
     S_VALUE,
     S_WANTED,
     S_WITHDRAWN,
+    S_WORK,
     SET,
     TOUCHED,
     WITHDRAWN,
@@ -115,6 +119,10 @@ def withdraw(address: int) -> None:
                 return
             scalar[S_HEAD] += 1
     while scalar[S_BUCKET] <= scalar[S_MAXRANK]:
+        scalar[S_PAUSE] -= 1
+        if scalar[S_WORK] > scalar[S_PAUSE]:
+            scalar[S_STATUS] = PAUSED
+            return
         row = buckets[scalar[S_BUCKET]]
         if row < 0:
             scalar[S_BUCKET] += 1
@@ -168,6 +176,10 @@ def overdelete(address: int, sent: Ints) -> None:
     k = store(address)
     scalar = k.scalar
     while scalar[S_HEAD] < scalar[S_TAIL]:
+        scalar[S_PAUSE] -= 1
+        if scalar[S_WORK] > scalar[S_PAUSE]:
+            scalar[S_STATUS] = PAUSED
+            return
         heap = scalar[S_HEAP] != 0
         row = k.queue[0, 1] if heap else k.queue[scalar[S_HEAD] & (len(k.queue) - 1), 1]
         relation = k.meta[row, scalar[S_META]] & RELATION
@@ -196,6 +208,10 @@ def rederive(address: int) -> None:
             meta[k.hopes[i, 1], m] |= RETRY
     scalar[S_HOPES] = 0
     while scalar[S_CURSOR] < scalar[S_TOUCHED]:
+        scalar[S_PAUSE] -= 1
+        if scalar[S_WORK] > scalar[S_PAUSE]:
+            scalar[S_STATUS] = PAUSED
+            return
         row = k.touched[scalar[S_CURSOR], 0] >> 1
         tag = meta[row, m]
         relation = tag & RELATION
@@ -226,6 +242,10 @@ def propagate(address: int, sent: Ints) -> None:
     scalar, meta = k.scalar, k.meta
     m = scalar[S_META]
     while scalar[S_HEAD] < scalar[S_TAIL]:
+        scalar[S_PAUSE] -= 1
+        if scalar[S_WORK] > scalar[S_PAUSE]:
+            scalar[S_STATUS] = PAUSED
+            return
         heap = scalar[S_HEAP] != 0
         row = k.queue[0, 1] if heap else k.queue[scalar[S_HEAD] & (len(k.queue) - 1), 1]
         tag = meta[row, m]

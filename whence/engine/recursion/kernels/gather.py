@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from whence.engine.recursion.kernels.search import run
 from whence.engine.recursion.kernels.store import (
+    PAUSED,
     R_BACKWARD,
     R_BACKWARDS,
     R_FORWARD,
@@ -16,6 +17,9 @@ from whence.engine.recursion.kernels.store import (
     S_CURSOR,
     S_FOREIGN,
     S_META,
+    S_PAUSE,
+    S_STATUS,
+    S_WORK,
     Ints,
     store,
 )
@@ -36,6 +40,10 @@ def gather(address: int, rows: Ints, counts: Ints, mode: int, backward: bool) ->
     count = R_BACKWARDS if backward else R_FORWARDS
     for i in range(scalar[S_CURSOR], len(rows)):
         scalar[S_CURSOR] = i
+        scalar[S_PAUSE] -= 1
+        if scalar[S_WORK] > scalar[S_PAUSE]:
+            scalar[S_STATUS] = PAUSED
+            return
         start = scalar[S_FOREIGN]
         relation = k.meta[rows[i], m] & RELATION
         first = k.relations[relation, at]

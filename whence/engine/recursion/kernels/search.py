@@ -36,6 +36,7 @@ from whence.engine.recursion.kernels.store import (
     S_HEAP,
     S_HOPES,
     S_META,
+    S_PAUSE,
     S_SCRATCH,
     S_STACK,
     S_STATUS,
@@ -184,13 +185,16 @@ def run(k, plan, mode, row):
             current = meta[scalar[S_STACK + depth], plans[step + 4]]
         else:
             current = -1
+        looked = 1
         if kind == PROBE:
             while current >= 0 and not (_usable(k, current, mode, rank) and bind(k, rule, current, step + 6 + n)):
                 current = meta[current, plans[step + 4]]
+                looked += 1
         elif current >= 0:
             usable = kind == ABSENT or _usable(k, current, mode, rank)
             if not (usable and bind(k, rule, current, step + 6 + n)):
                 current = -1
+        scalar[S_PAUSE] -= looked
         if scalar[S_STATUS]:
             return False
         if current < 0:

@@ -99,13 +99,14 @@ S_SCRATCH = 32  # key under construction
 S_STACK = 96  # rows bound at each step of the running plan
 S_BODIES = 112  # body rows of the running derivation, by atom
 S_CHOSEN = 128  # body rows of the best derivation found by a search
+S_PAUSE = 144  # the S_WORK at which a long kernel comes back, to be called again; less by one for each row looked at
 S_FIELDS = 160
 MAX_ATOMS = 16
 MAX_COPIES = 1 << 31  # of an external row: its multiplicity stands in an int32
 MAX_INDEXES = 1 << 15
 MAX_COLUMNS = 63
 
-OK, GROW, LIMIT, FOREIGN_FULL, OVERFLOW, MISSING = range(6)
+OK, GROW, LIMIT, FOREIGN_FULL, OVERFLOW, MISSING, PAUSED = range(7)
 SUPPORT, DRED = range(2)
 
 _MULTIPLIER = -7046029254386353131  # 2**64 / golden ratio, as a signed number
