@@ -462,8 +462,11 @@ def test_constants_are_always_there() -> None:
 
 def test_too_many_derivations_are_refused() -> None:
     db = opened(NETWORK, link=LINKS)
-    with pytest.raises(WhenceError, match="more than 3 derivations"):
+    rows = len(db["reachable"])
+    with pytest.raises(WhenceError, match=f"reachable has {rows} rows .* more than the limit of 3: .* src, dst"):
         graph_of(db, "reachable", limit=3)
+    with pytest.raises(WhenceError, match=f"derivations are behind these rows, more than the limit of {rows}: ask"):
+        graph_of(db, "reachable", limit=rows)
 
 
 def test_asking_adds_nothing_to_the_dictionary() -> None:

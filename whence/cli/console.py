@@ -64,7 +64,7 @@ class Bar:
         self._begin = threading.Timer(patience, self._bar.start) if console.is_terminal else None
 
     def __call__(self, what: str, done: int, total: int) -> None:
-        self._bar.update(self._task, description=what, completed=done, total=total)
+        self._bar.update(self._task, description=what, completed=done, total=total or None)
 
     def __enter__(self) -> Self:
         if self._begin is not None:

@@ -20,6 +20,7 @@ import whence
 from whence.cli.console import Bar, err, out, reported
 from whence.cli.database_options import Functions, Missing, MissingColumns, Params, declare, find_functions
 from whence.cli.row_arguments import row_of, tables_of
+from whence.model.budget import within
 from whence.model.paths import local_path
 
 if TYPE_CHECKING:
@@ -37,6 +38,9 @@ Html = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 At = Annotated[int | None, typer.Option("--at", metavar="EPOCH", help="Ask about a retained past epoch.")]
 T = TypeVar("T")
+Patience = Annotated[
+    str | None, typer.Option("--timeout", metavar="TIME", help="Give up after this time: 30 s, 2 min.")
+]
 Limit = Annotated[int, typer.Option("--limit", min=1, help="How many rows or witnesses to show.")]
 
 
@@ -50,6 +54,7 @@ def why(
     as_json: Json = False,
     at: At = None,
     limit: Limit = 10,
+    timeout: Patience = None,
     functions: Functions = None,
 ) -> None:
     """Explain why a row is in a view, or why not: its derivations, down to rows of tables.
@@ -69,9 +74,9 @@ def why(
         whence why mydb alarm tid=3
     """
     with _opened(database, functions, at) as db:
-        found = _answered("looking for derivations", lambda: db.why(view, row_of(db, view, row)))
+        found = _answered("looking for derivations", timeout, lambda: db.why(view, row_of(db, view, row)))
     found.limit = limit
-    with Bar("looking for witnesses"):
+    with Bar("looking for witnesses") as bar, within(bar):
         if as_json:
             print(found.to_json())
         else:
@@ -96,6 +101,7 @@ def trace(
     as_json: Json = False,
     at: At = None,
     limit: Limit = 10,
+    timeout: Patience = None,
     functions: Functions = None,
 ) -> None:
     """List the results that a row of a stream reached, in every view traced from it.
@@ -109,7 +115,7 @@ def trace(
         whence trace mydb reading time=12 loc=3 --json
     """
     with _opened(database, functions, at) as db:
-        found = _answered("following it", lambda: db.trace(stream, row=row_of(db, stream, row)))
+        found = _answered("following it", timeout, lambda: db.trace(stream, row=row_of(db, stream, row)))
     if as_json:
         print(found.to_json())
     else:
@@ -138,6 +144,7 @@ def what_if(
     as_json: Json = False,
     at: At = None,
     limit: Limit = 20,
+    timeout: Patience = None,
     functions: Functions = None,
 ) -> None:
     """Show what would change in every view if rows were inserted and deleted. Changes nothing.
@@ -170,6 +177,7 @@ def what_if(
         gone, new = tables_of(db, "--delete", delete), tables_of(db, "--insert", insert)
         found = _answered(
             "supposing",
+            timeout,
             lambda: db.what_if(
                 sql, params, insert=new, delete=gone, views=view or None, strict=strict, missing=missing.value
             ),
@@ -192,6 +200,7 @@ def critical(
     as_json: Json = False,
     at: At = None,
     limit: Limit = 20,
+    timeout: Patience = None,
     functions: Functions = None,
 ) -> None:
     """List the critical rows of tables: losing any one of them removes the row.
@@ -209,7 +218,7 @@ def critical(
         whence critical mydb reachable --limit 5
     """
     with _opened(database, functions, at) as db:
-        found = _answered("looking for derivations", lambda: db.critical(view, where=row_of(db, view, row)))
+        found = _answered("looking for derivations", timeout, lambda: db.critical(view, where=row_of(db, view, row)))
     counts = [] if found.row is not None else [(f"takes along, of {found.of:,}", found.counts.tolist())]
     answer = {"where": found.where, "of": found.of, "critical": found.to_dicts()} if as_json else None
     _show(found, f"critical for {_asked(view, found.row, found.where)}", counts, limit, html, answer, found.of)
@@ -224,6 +233,7 @@ def resilience(
     as_json: Json = False,
     at: At = None,
     limit: Limit = 20,
+    timeout: Patience = None,
     functions: Functions = None,
 ) -> None:
     """Find the fewest rows of tables whose loss removes a row.
@@ -233,7 +243,7 @@ def resilience(
         whence resilience mydb reachable src=A dst=C
     """
     with _opened(database, functions, at) as db:
-        found = _answered("looking for a smallest set", lambda: db.resilience(view, row_of(db, view, row)))
+        found = _answered("looking for a smallest set", timeout, lambda: db.resilience(view, row_of(db, view, row)))
     rows = [{"table": table, "row": values} for table, values in found]
     answer = {"count": found.count, "rows": rows} if as_json else None
     _show(found, f"a smallest loss that removes {_asked(view, found.row)}", [], limit, html, answer)
@@ -254,6 +264,7 @@ def contribution(
     as_json: Json = False,
     at: At = None,
     limit: Limit = 20,
+    timeout: Patience = None,
     functions: Functions = None,
 ) -> None:
     """Compute how much each row of a table matters to a row: Shapley and Banzhaf values.
@@ -263,7 +274,9 @@ def contribution(
         whence contribution mydb reachable src=A dst=C
     """
     with _opened(database, functions, at) as db:
-        found = _answered("weighing base rows", lambda: db.contribution(view, row_of(db, view, row), samples=samples))
+        found = _answered(
+            "weighing base rows", timeout, lambda: db.contribution(view, row_of(db, view, row), samples=samples)
+        )
     values = [("Shapley", found.shapley), ("Banzhaf", found.banzhaf)]
     columns = [(name, some.round(4).tolist()) for name, some in values]
     how = "exact" if found.method == "exact" else f"from {found.samples:,} samples, within {found.error:.2g}"
@@ -285,12 +298,16 @@ def reliability(
         ),
     ] = None,
     samples: Annotated[
-        int, typer.Option("--samples", min=1, help="Samples to draw where the answer cannot be exact.")
-    ] = 100_000,
+        int | None,
+        typer.Option(
+            "--samples", min=1, help="Samples to draw where the answer cannot be exact (default: up to 100,000)."
+        ),
+    ] = None,
     confidence: Annotated[float, typer.Option("--confidence", help="Confidence of the interval, if sampled.")] = 0.99,
     html: Html = None,
     as_json: Json = False,
     at: At = None,
+    timeout: Patience = None,
     functions: Functions = None,
 ) -> None:
     """Compute the probability of a row, if rows of tables are there independently of each other.
@@ -307,6 +324,7 @@ def reliability(
     with _opened(database, functions, at) as db:
         found = _answered(
             "weighing derivations",
+            timeout,
             lambda: db.reliability(view, row_of(db, view, row), given=chances, samples=samples, confidence=confidence),
         )
     if as_json:
@@ -344,9 +362,9 @@ def _opened(path: Path, functions: str | None, at: int | None) -> Iterator[whenc
         yield db
 
 
-def _answered(what: str, ask: Callable[[], T]) -> T:
-    """Compute an answer, with a progress bar."""
-    with Bar(what):
+def _answered(what: str, timeout: str | None, ask: Callable[[], T]) -> T:
+    """Compute an answer, with a progress bar, within a time if one is given."""
+    with Bar(what) as bar, within(bar, timeout):
         return ask()
 
 

@@ -916,7 +916,7 @@ class Database:
         row: Row = None,
         *,
         given: Mapping[str, float | str],
-        samples: int = 100_000,
+        samples: int | None = None,
         confidence: float = 0.99,
         seed: int = 0,
         progress: Progress | None = None,
@@ -927,7 +927,8 @@ class Database:
 
         given       per table, the probability of its rows, or the column that has that of each; other tables are
                     certain
-        samples     how many samples to draw where the decision diagram does not fit; then the answer has an interval
+        samples     how many samples to draw where the decision diagram does not fit; then the answer has an interval;
+                    100,000, or fewer where cases are expensive
         confidence  the probability that the interval contains the truth
         seed        seed of the samples
 

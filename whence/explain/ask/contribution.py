@@ -56,8 +56,11 @@ def compute_contribution(
     try:
         found = build_diagram(evaluator, limit)
     except DiagramTooLarge:
-        many = max(1_000, min(SAMPLES, WORK // max(len(below), 1))) if samples is None else samples
-        return _sampled(evaluator, below, many, confidence, seed)
+        if samples is None:
+            samples = max(1_000, min(SAMPLES, WORK // max(len(below), 1)))
+            if evaluator.graph.tallies:
+                samples = max(100, min(samples, evaluator.affordable // (len(below) + 1)))
+        return _sampled(evaluator, below, samples, confidence, seed)
     rows = len(graph.base)
     banzhaf = found.slopes(np.full(rows, 0.5))
     return sort_values(graph, below, _shapley(found, rows, len(below)), banzhaf, "exact", len(found), None, 0.0, 1.0)

@@ -24,6 +24,7 @@ from whence.model.errors import EvaluationError
 
 Bools = NDArray[np.bool_]
 Words = NDArray[np.uint64]
+STEPS = 4_000_000  # elements of tested aggregates that are gone through for one question: some 10 s
 
 
 @dataclass
@@ -76,6 +77,12 @@ class Evaluator:
             ([n for n in graph.tallies if level[n] == at], plain_nodes[level[plain_nodes] == at])
             for at in range(int(level.max()) + 1)
         ]
+
+    @property
+    def affordable(self) -> int:
+        """Return how many cases can be evaluated in seconds: tests of aggregates (HAVING) take each by itself."""
+        tested = sum(len(t.values) for t in self.graph.tallies.values() if t.test is not None)
+        return STEPS // tested if tested else STEPS
 
     @cached_property
     def _scales(self) -> dict[int, Scale]:

@@ -14,6 +14,7 @@ import numpy as np
 
 from whence.explain.ask.simplify import System
 from whence.explain.graph import Ints
+from whence.model.budget import reach
 from whence.model.codes import Codes
 
 ROOT, GROUND = 0, 1
@@ -87,6 +88,7 @@ def _starts(arcs: dict[int, list[tuple[int, int]]], vertices: list[int]) -> list
 
 def _grow(start: int, near: dict[int, set[int]], vertices: list[int], widest: int) -> list[int] | None:
     """Order the vertices; None if some frontier is too wide."""
+    reach()
     order: list[int] = []
     placed: set[int] = set()
     open_near = {v: len(near[v]) for v in vertices}  # neighbours not placed

@@ -23,7 +23,7 @@ from whence.explain.kernels import spread
 from whence.model.budget import reach
 from whence.model.errors import DataError
 
-SAMPLES = 100_000
+SAMPLES = 100_000  # unless told otherwise; fewer where cases are expensive
 CHUNK = 4096  # cases drawn at a time
 
 
@@ -44,7 +44,7 @@ def compute_reliability(
     graph: Derivations,
     probabilities: Floats,
     limit: int = LIMIT,
-    samples: int = SAMPLES,
+    samples: int | None = None,
     confidence: float = 0.99,
     seed: int = 0,
 ) -> Probability:
@@ -56,6 +56,7 @@ def compute_reliability(
     try:
         found = build_diagram(evaluator, limit, pair=probabilities)
     except DiagramTooLarge:
+        samples = max(1_000, min(SAMPLES, evaluator.affordable)) if samples is None else samples
         return sample_reliability(evaluator, probabilities, samples, confidence, seed)
     value = min(1.0, max(0.0, found.probability(probabilities)))
     return Probability(value, value, value, "exact", len(found), None, 1.0)

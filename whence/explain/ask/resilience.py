@@ -65,7 +65,7 @@ def find_smallest_loss(graph: Derivations, budget: int = BUDGET) -> SmallestLoss
     if len(alone):
         return SmallestLoss(alone[:1], 1)
     if evaluator.graph.tallies:
-        return _all_losses(evaluator, budget)
+        return _all_losses(evaluator, min(budget, evaluator.affordable))
     equations = build_system(evaluator)
     cut = _cut(equations) if equations.linear else None
     if cut is None and len(evaluator.graph.head) <= MOST:

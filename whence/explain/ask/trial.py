@@ -23,12 +23,13 @@ from whence.explain.ask.resilience import SmallestLoss
 from whence.explain.ask.simplify import Floats
 from whence.explain.derive.graph_builder import GraphBuilder
 from whence.explain.graph import Derivations, Ints
-from whence.model.budget import reach
+from whence.model.budget import reach, shielded
 from whence.model.codes import Codes, Dictionary
 from whence.model.types import Schema
 from whence.plan.algebra.program import is_owed
 
 MOST = 5_000  # base rows, and trials, of a question
+MOST_ORDERED = 250  # base rows of which some orders can be tried, for contributions
 FEW = 10  # base rows of which all sets are tried
 
 
@@ -65,11 +66,12 @@ class Trial:
             at += len(rows)
             if gone.any():
                 lost[name] = Batch(np.ascontiguousarray(rows[gone]), -copies[gone], True)
-        try:
-            self._flow.run(lost)
-            counts: Codes = self._flow.views[self._view].count_of(self._rows)
-        finally:
-            self._flow.undo()
+        with shielded():  # it is short, and what it does must be undone
+            try:
+                self._flow.run(lost)
+                counts: Codes = self._flow.views[self._view].count_of(self._rows)
+            finally:
+                self._flow.undo()
         there: Bools = counts > 0
         return there
 
@@ -108,7 +110,7 @@ def try_resilience(trial: Trial, budget: int = MOST) -> SmallestLoss:
 
 
 def try_reliability(
-    trial: Trial, probabilities: Floats, samples: int, confidence: float = 0.99, seed: int = 0
+    trial: Trial, probabilities: Floats, samples: int | None = None, confidence: float = 0.99, seed: int = 0
 ) -> Probability:
     """Compute the probability over all cases if few rows are uncertain, else by sampling."""
     unsure = np.flatnonzero((probabilities > 0) & (probabilities < 1))
@@ -116,7 +118,7 @@ def try_reliability(
         alive, weights = _cases(unsure, probabilities)
         chance = float(weights[trial.holds(alive)].sum())
         return Probability(chance, chance, chance, "exact", None, None, 1.0)
-    samples = min(samples, MOST)
+    samples = min(samples or MOST, MOST)
     rng = np.random.default_rng(seed)
     alive = rng.random((trial.variables, samples)) < probabilities[:, None]
     there = int(trial.holds(alive).sum())

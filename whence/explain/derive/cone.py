@@ -81,6 +81,7 @@ class Cone:
 
     def ask(self, relation: int, rows: Codes) -> Codes:
         """Return the numbers of live rows of a relation."""
+        self.builder.check_room(len(rows))
         numbers, address = np.empty(len(rows), np.int64), self.fixpoint.store.k.address
         ck.slots_of(address, relation, np.ascontiguousarray(rows), numbers)
         self._make_room(ck.ROWS, len(rows))

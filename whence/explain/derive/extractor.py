@@ -16,7 +16,7 @@ from functools import lru_cache
 import numpy as np
 
 from whence.engine.core.dataflow import Dataflow
-from whence.engine.recursion.fixpoint import Fixpoint
+from whence.engine.recursion.fixpoint import Fixpoint, Port
 from whence.explain.derive.cone import Cone, Outside
 from whence.explain.derive.graph_builder import LIMIT, GraphBuilder, GraphRows
 from whence.explain.derive.parts import Wanted
@@ -24,6 +24,7 @@ from whence.explain.derive.plan_evaluator import PlanEvaluator, is_monotone
 from whence.explain.derive.stream_tables import StreamTables
 from whence.explain.graph import Derivations, Ints, Kind
 from whence.model.codes import Codes, Dictionary
+from whence.model.errors import WhenceError
 from whence.plan.algebra.constructors import names_read
 from whence.plan.algebra.logical import Node, Ref, Scan, walk
 from whence.plan.algebra.program import Program, View
@@ -48,6 +49,11 @@ def extract(
     `program` is as users wrote it and `planned` as it runs. The dataflow must not change meanwhile."""
     found = Extractor(flow, program, planned, dictionary, limit)
     if rows is None:
+        if name not in program.tables and (count := found.count(name)) > limit:
+            raise WhenceError(
+                f"{name} has {count:,} rows with a derivation each, more than the limit of {limit:,}: ask about a part "
+                f"of it, by values of {', '.join(program.views[name].schema.names)}, or raise limit="
+            )
         rows = found.contents(name)[0]
         if rows.shape[1]:  # what has the last value in common is derived from much the same rows
             rows = rows[np.argsort(rows[:, -1], kind="stable")]
@@ -114,6 +120,11 @@ class Extractor:
         batch = op.contents()
         return batch.rows, batch.ann
 
+    def count(self, name: str) -> int:
+        """Return at most how many distinct rows a view has, without reading them where that is known."""
+        op = self.flow.views.get(name)
+        return op.fixpoint.count(op.relation) if isinstance(op, Port) else len(self.contents(name)[0])
+
     def rows_of(self, name: str, wanted: Wanted) -> Codes:
         """Return rows of a view, among them all that are wanted."""
         op = self.flow.views.get(name)
@@ -176,6 +187,7 @@ class Extractor:
         nodes, fresh = self.builder.intern(self.relation(name), rows)
         if len(fresh):
             self._open.setdefault(name, []).append(rows[fresh])
+            self.builder.check_room(sum(len(chunk) for chunks in self._open.values() for chunk in chunks))
         return nodes
 
     def _expand(self, name: str, rows: Codes) -> None:

@@ -147,10 +147,11 @@ class GraphBuilder:
         self.derivations += more
 
     def check_room(self, more: int) -> None:
-        """Refuse derivations beyond the limit."""
-        if self.derivations + more > self.limit:
+        """Refuse derivations beyond the limit: those there are and `more`."""
+        if (count := self.derivations + more) > self.limit:
             raise WhenceError(
-                f"more than {self.limit:,} derivations are behind these rows; ask about fewer rows, or raise `limit`"
+                f"at least {count:,} derivations are behind these rows, more than the limit of {self.limit:,}: ask "
+                "about fewer rows, or raise limit="
             )
 
     def doubt(self, why: str) -> None:

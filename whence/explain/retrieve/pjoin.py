@@ -13,10 +13,13 @@ from whence.engine.streams.replay.provenance_join import join_inputs
 from whence.engine.streams.replay.ragged import Ragged
 from whence.explain.retrieve.backward import backward_tids
 from whence.explain.retrieve.site import Site
+from whence.model.budget import reach
 from whence.model.codes import Codes
 from whence.model.errors import ExpiredError
 from whence.model.types import BIGINT, Column, Schema
 from whence.sql.stream_functions import traced_schema
+
+CHUNK = 1 << 20  # results that are joined at a time
 
 
 def provenance_schema(site: Site, view: str, source: str) -> Schema:
@@ -37,11 +40,15 @@ def p_join(site: Site, view: str, source: str, wanted: Codes | None = None) -> C
     kept = site.kept(view)
     if wanted is None:
         wanted = np.arange(kept.first, kept.next)
-    results = kept.at(wanted)[:, :-1]
-    found = backward_tids(site, view, wanted, source)[source]
-    return join_inputs(
-        wanted, results, found.offsets, found.tids, read_inputs(site, view, source, wanted, found)[:, :-1]
-    )
+    parts = []
+    for done in range(0, max(len(wanted), 1), CHUNK):
+        reach("inputs of results", done, len(wanted))
+        some = wanted[done : done + CHUNK]
+        results = kept.at(some)[:, :-1]
+        found = backward_tids(site, view, some, source)[source]
+        inputs = read_inputs(site, view, source, some, found)[:, :-1]
+        parts.append(join_inputs(some, results, found.offsets, found.tids, inputs))
+    return np.concatenate(parts) if len(parts) > 1 else parts[0]
 
 
 def read_inputs(site: Site, view: str, source: str, wanted: Codes, found: Ragged) -> Codes:

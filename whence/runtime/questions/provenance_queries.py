@@ -30,7 +30,7 @@ from whence.explain.derive.graph_builder import LIMIT
 from whence.explain.derive.why_not import why_not
 from whence.explain.graph import Derivations, Ints
 from whence.explain.show.answers import Contribution, Critical, Question, Reliability, Resilience
-from whence.model.budget import held, shielded
+from whence.model.budget import held, reach, shielded
 from whence.model.codes import Codes, Dictionary, decode_value, encode_value, format_value
 from whence.model.errors import CatalogError, DataError
 from whence.model.types import Schema
@@ -147,7 +147,7 @@ def contribution(
     from whence.explain.ask.contribution import compute_contribution as compute
 
     _check_samples(**options)
-    asked, trial = _asked(coordinator, name, row, columns)
+    asked, trial = _asked(coordinator, name, row, columns, ordered=True)
     found = compute(asked.graph, **options) if trial is None else trying.try_contribution(trial, **options)
     return Contribution(asked, found)
 
@@ -178,9 +178,11 @@ def _asked(
     columns: Mapping[str, Any],
     limit: int = LIMIT,
     several: bool = False,
+    ordered: bool = False,
 ) -> tuple[Question, Trial | None]:
     """Find a row that must be there, or, if `several` rows are fine, all that match, with what is behind them; and a
-    trial, where that does not say everything and the tables are small enough to be tried."""
+    trial, where that does not say everything and the tables are small enough to be tried, in several orders if
+    `ordered`."""
     with looking_into(coordinator, name) as catalog:
         if tracing.is_stream(catalog, name):
             if several and not columns:
@@ -200,7 +202,8 @@ def _asked(
         views, tables = _around(coordinator.program, name)
         if any(coordinator.program.tables[table].stream is not None for table in tables):
             return asked, None  # what is lost of a stream would have to be lost from the beginning
-        if sum(coordinator.catalog.backend.sizes()[table] for table in tables) > trying.MOST:
+        most = min(trying.MOST, trying.MOST_ORDERED) if ordered else trying.MOST
+        if sum(coordinator.catalog.backend.sizes()[table] for table in tables) > most:
             return asked, None
         copy = _copy(coordinator, views, tables)
         rows = copy.flow.views[name].contents().rows if codes is None else codes
@@ -361,6 +364,7 @@ def _find(
             return Found(whole, matching, [])
     reasons = []
     if explain:
+        reach("what is missing")
         reasons = why_not(catalog.flow, catalog.program, catalog.planned, catalog.dictionary, name, given)
     return Found(given, None, reasons)
 

@@ -20,6 +20,7 @@ from whence.explain.retrieve.graph import build_graph
 from whence.explain.retrieve.pjoin import p_join, provenance_schema, rows_with_tids
 from whence.explain.retrieve.site import Site
 from whence.explain.show.trace import Reached, Trace
+from whence.model.budget import reach
 from whence.model.codes import Codes, decode_value
 from whence.model.errors import CatalogError, DataError
 from whence.model.types import Schema
@@ -125,6 +126,7 @@ def _row(codes: Codes, schema: Schema, site: Site) -> dict[str, Any]:
 
 def lineage(catalog: Catalog, name: str, tid: int, limit: int = LIMIT) -> Derivations:
     """Return the derivations of a row of a stream: the inputs it came from, all of them at once."""
+    reach("inputs that it came from")
     return build_graph(site_of(catalog), name, np.array([tid], np.int64), limit)
 
 
@@ -139,7 +141,8 @@ def trace(catalog: Catalog, stream: str, asked: TracedRow, epoch: int) -> Trace:
             "found when it is asked for"
         )
     found = {}
-    for view in views:
+    for i, view in enumerate(views):
+        reach("results that it reached", i, len(views))
         tids = forward_tids(site, view, stream, asked.tid)
         schema = site.schema(view)
         columns = to_columns(np.ascontiguousarray(site.kept(view).at(tids)[:, :-1]), schema, site.dictionary)
