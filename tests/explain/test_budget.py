@@ -93,9 +93,10 @@ def test_question_cancelled_at_any_point_leaves_everything_as_it_was(db: whence.
 
         try:
             ask(db, stop)
-            assert last > len(steps) // 2, "undoing an epoch may leave other derivations, and so other steps, but few"
         except Cancelled:
             pass
+        else:  # undoing an epoch may leave other chosen derivations, and so some steps fewer
+            assert last > len(steps) // 2
         assert_unlocked(db)
     assert str(ask(db, lambda *step: None)) == answer
     assert (contents(db), db.epoch) == (before, epoch)

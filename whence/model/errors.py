@@ -208,7 +208,15 @@ class ExpiredError(WhenceError):
 
 class QuestionTimeout(WhenceError, TimeoutError):  # noqa: N818  # as TimeoutError
     """A question that was not answered within its `timeout`. The message says how far it came: `reached`, `done` of
-    `total`."""
+    `total`. Ask about fewer rows, or allow more time.
+
+    >>> db = whence.open()
+    >>> _ = db.execute("CREATE TABLE t (x INT); CREATE VIEW v AS SELECT x FROM t WHERE x > 0")
+    >>> _ = db.insert("t", [(1,)])
+    >>> try: db.why("v", x=1, timeout=0)
+    ... except whence.QuestionTimeout as error: print(error.seconds)
+    0.0
+    """
 
     def __init__(self, seconds: float, reached: str, done: int, total: int):
         self.seconds, self.reached, self.done, self.total = seconds, reached, done, total

@@ -265,8 +265,7 @@ class Coordinator:
                 if record:
                     self.storage.write_epoch(epoch)
             except BaseException as error:
-                with shielded():
-                    backend.undo()
+                backend.undo()
                 if isinstance(error, MemoryError) and not isinstance(error, WhenceError):
                     raise self._out_of_memory(epoch) from error
                 raise

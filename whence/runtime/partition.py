@@ -23,6 +23,7 @@ from whence.engine.recursion.components import build_fixpoint, build_outputs
 from whence.engine.relational.scan import Scan
 from whence.engine.streams.promise import promise_in
 from whence.engine.streams.retain import is_stream
+from whence.model.budget import shielded
 from whence.model.codes import Codes, Dictionary
 from whence.model.progress import Progress
 from whence.plan.algebra.program import Table, is_owed, owner_of, with_debts
@@ -132,7 +133,8 @@ class Partition:
         """Undo the epoch that is being run, or the plan that is being taken up, however far it has come."""
         moved, self._moved = self._moved, []
         try:
-            self.flow.undo()
+            with shielded():
+                self.flow.undo()
         finally:
             for life in moved:
                 life.undo()
