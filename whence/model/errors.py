@@ -207,8 +207,12 @@ class ExpiredError(WhenceError):
 
 
 class QuestionTimeout(WhenceError, TimeoutError):  # noqa: N818  # as TimeoutError
-    """A question that was not answered within its `timeout`. The message says how far it came: `reached`, `done` of
-    `total`. Ask about fewer rows, or allow more time.
+    """A question that was not answered within its `timeout`. Ask about fewer rows, or allow more time.
+
+    seconds  the timeout
+    reached  what was being done when the time was up
+    done     how much of that was done
+    total    of how much, or 0 if that is not known
 
     >>> db = whence.open()
     >>> _ = db.execute("CREATE TABLE t (x INT); CREATE VIEW v AS SELECT x FROM t WHERE x > 0")

@@ -45,13 +45,13 @@ def _by_followers(evaluator: Evaluator) -> Codes:
     graph = evaluator.graph
     asked = np.bincount(graph.roots, minlength=len(graph)).astype(np.int64)
     counts, doubt = np.zeros(len(graph.base), np.int64), np.zeros(len(graph), np.uint8)
-    room = np.empty(len(graph), np.int32), np.empty(len(graph), np.int32)
-    kids = losses.followers(len(graph), *evaluator.full, graph.start, graph.body)
+    below, stays = np.empty(len(graph), np.int32), np.empty(len(graph), np.int32)
+    kids, kid = losses.followers(len(graph), *evaluator.full, graph.start, graph.body)
     shape = (graph.base, asked, graph.first, graph.head, graph.start, graph.body, *evaluator.uses)
     done = 0
     while done < len(graph.base):
         reach("losses of base rows", done, len(graph.base))
-        done = losses.losses(done, SLICE, counts, doubt, *room, *kids, *shape)
+        done = losses.losses(done, SLICE, counts, doubt, below, stays, kids, kid, *shape)
     return counts
 
 

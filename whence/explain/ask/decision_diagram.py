@@ -119,7 +119,9 @@ def _decide_all(plan: FrontierPlan, limit: int) -> tuple[Ints, Codes, Codes]:
             raise DiagramTooLarge(f"the row's function has more than {limit:,} nodes")
         if made + more > len(level):
             wanted = 2 * (made + more)
-            level, low, high = (np.resize(array, wanted) for array in (level, low, high))
+            level.resize(wanted, refcheck=False)
+            low.resize(wanted, refcheck=False)
+            high.resize(wanted, refcheck=False)
         level[made : made + more] = k + 1
         made, count = made + more, more
         states, after = after, states

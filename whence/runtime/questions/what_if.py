@@ -119,13 +119,13 @@ class Difference:
 
         counts = f"  {self.going.num_rows:,} gone, {self.coming.num_rows:,} new"
         yield rich.text.Text.assemble((self.name, "bold"), (counts, "dim"))
-        for sign, row in self.first(limit):
+        for sign, row in self._first(limit):
             text = printable(f"  {sign} " + "  ".join(text_of(v) for v in row))
             yield rich.text.Text(text, style="red" if sign == "-" else "green")
         if len(self) > limit:
             yield rich.text.Text(f"  … {len(self) - limit:,} more", style="dim")
 
-    def first(self, limit: int) -> Iterator[tuple[str, Row]]:
+    def _first(self, limit: int) -> Iterator[tuple[str, Row]]:
         """Yield the first rows, those that would go before those that would come, each with its sign."""
         gone = self._deleted.slice(0, limit)
         for sign, rows in (("-", gone), ("+", self._inserted.slice(0, limit - gone.num_rows))):
@@ -136,7 +136,7 @@ class Difference:
 
     def _html(self) -> str:
         """Write a table of the rows that would go and come, as a part of something larger."""
-        some = list(self.first(SHOWN))
+        some = list(self._first(SHOWN))
         more = f"; the first {SHOWN:,} are shown" if len(self) > SHOWN else ""
         grid = Grid(
             ["", *self.columns],
