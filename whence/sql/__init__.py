@@ -8,6 +8,7 @@ Parsing is sqlglot's; binding resolves names and types, and refuses what it does
 | `reader`           | sqlglot, restricted: tokens, and expressions from runs of them |
 | `parameter_tokens` | parameters in the text: `?`, `$1`, `:name`, `$name` |
 | `parameters`       | values for the parameters of statements |
+| `parameter_values` | the literals of Python values |
 | `statements`       | the statements |
 | `bind`             | the binder's interface: statements against a program |
 | `tables`           | CREATE TABLE |
