@@ -27,6 +27,7 @@ from whence.runtime.reading.calls import conditions, conjuncts
 Pins = dict[str, Any]  # columns and the values they are pinned to, as `where` takes them: None is NULL, a list is IN
 COUNT_STAR = "count_star()"
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
+_TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d{1,6})?", re.ASCII)
 _BOUNDS = {Kind.INTEGER: 2**31, Kind.BIGINT: 2**63 - 1}
 _SIMPLE = {"expressions", "from_", "where"}
 
@@ -194,11 +195,16 @@ def _constant(node: exp.Expr, type: Type) -> Any:
             if isinstance(digits, exp.Literal) and not digits.is_string and digits.name.isdecimal():
                 number = -int(digits.name) if negative else int(digits.name)
                 return number if -_BOUNDS[kind] <= number < _BOUNDS[kind] else None
-        case Kind.DATE, exp.Cast() if node.to.this is exp.DType.DATE and not isinstance(node, exp.TryCast):
-            return _constant(node.this, type)
+        case (Kind.DATE | Kind.TIMESTAMP) as kind, exp.Cast() if not isinstance(node, exp.TryCast):
+            return _constant(node.this, type) if node.to.this is exp.DType[kind.name] else None
         case Kind.DATE, exp.Literal(is_string=True) if _DATE.fullmatch(node.name):
             try:
                 return dt.date.fromisoformat(node.name)
+            except ValueError:
+                return None
+        case Kind.TIMESTAMP, exp.Literal(is_string=True) if _TIMESTAMP.fullmatch(node.name):
+            try:
+                return dt.datetime.fromisoformat(node.name)
             except ValueError:
                 return None
     return None
