@@ -6,6 +6,7 @@
 | section | what is measured |
 |---|---|
 | `lookups` | rows of a view of 5.6 million (`authorization`) found by key, by a prefix of it, by another column |
+| `fills` | time and memory of loading the facts and filling that view, views first or tables first (`fills`) |
 
 A look-up is timed alone, and right after a commit that changes the view. The peers have the view's rows as a table,
 with an index for each look-up, and get its changes; every answer is compared.
@@ -35,7 +36,7 @@ from rich.console import Console
 from rich.table import Table
 
 import whence
-from benchmarks import authorization, report
+from benchmarks import authorization, fills, report
 from benchmarks.authorization import Facts
 from benchmarks.ledger import DisagreementError
 from benchmarks.peers.common import installed
@@ -56,9 +57,10 @@ class Sizes:
     slow: int = 200  # of each kind, by a peer that scans
     commits: int = 50  # after each of which there is one look-up of each kind
     warm: int = 5  # not counted
+    fills: int = 3  # in each order, and by each peer
 
 
-QUICK = Sizes(rows=20_000, lookups=50, slow=10, commits=5)
+QUICK = Sizes(rows=20_000, lookups=50, slow=10, commits=5, fills=1)
 
 
 @dataclass
@@ -291,7 +293,12 @@ def promises(figures: Sequence[Figure]) -> list[Check]:
     return checks
 
 
-SECTIONS: dict[str, Callable[[Sizes, Console], Section]] = {"lookups": lookups}
+def bulk_fills(sizes: Sizes, console: Console) -> Section:
+    """Load the facts and fill the view, in either order."""
+    return Section(*fills.measure(sizes.rows, sizes.fills, console))
+
+
+SECTIONS: dict[str, Callable[[Sizes, Console], Section]] = {"lookups": lookups, "fills": bulk_fills}
 
 
 def show(figures: Sequence[Figure], console: Console) -> None:
