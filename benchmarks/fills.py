@@ -166,7 +166,7 @@ def _forget_peak() -> None:
 
 
 def _memory(what: str) -> float:
-    """Return the MB that this process takes (VmRSS), or took at most (VmHWM); the latter on other systems than Linux."""
+    """Return the MB that this process takes (VmRSS) or took at most (VmHWM); without /proc the latter."""
     status = Path("/proc/self/status")
     if status.exists():
         found = next(line for line in status.read_text().splitlines() if line.startswith(f"{what}:"))
