@@ -194,23 +194,24 @@ def test_what_if_shows_each_change(db: whence.Database) -> None:
     assert shown(db.what_if(insert={"link": [("D", "E")]}).tables["link"]).tables[0][1:] == [["+", "D", "E"]]
 
 
+def says_its_text(why: whence.Explanation) -> Parsed:
+    """Check that every line of the text is shown; numbers of witnesses and a heading aside."""
+    found = shown(why)
+    for line in re.sub(r"[├└│─]", " ", str(why)).splitlines():
+        wanted = re.sub(r"^\d+  |^minimal.*:$", "", line.strip())
+        assert wanted in found.text, wanted
+    return found
+
+
 def test_an_explanation_shows_what_its_text_says(db: whence.Database) -> None:
     why = db.why("reachable", src="A", dst="D")
-    found = shown(why)
-    words = re.sub(r"[├└│─]", " ", str(why))
-    for line in (line.strip() for line in words.splitlines()):
-        wanted = re.sub(r"^\d+  |^minimal.*:$", "", line)
-        assert wanted in found.text, wanted
+    found = says_its_text(why)
     assert found.tables[0][1:] == [["2", "link(A, C), link(C, D)"], ["3", "link(A, B), link(B, C), link(C, D)"]]
     assert "<svg" in why._repr_html_()
 
 
-def test_an_explanation_of_a_missing_row_shows_the_reasons(db: whence.Database) -> None:
-    why = db.why("reachable", src="D", dst="A")
-    found = shown(why)
-    assert not found.tables
-    assert why.summary in found.text
-    assert all(reason in found.text for reason in why.reasons)
+def test_an_explanation_of_a_missing_row_shows_what_its_text_says(db: whence.Database) -> None:
+    assert not says_its_text(db.why("reachable", src="D", dst="A")).tables
 
 
 def test_a_large_explanation_is_short(db: whence.Database) -> None:
@@ -284,9 +285,7 @@ def test_no_text_is_taken_for_markup(texts: list[str]) -> None:
 
 @given(st.text(st.characters(), max_size=20) | st.just(HOSTILE))
 def test_no_name_or_row_is_taken_for_markup(text: str) -> None:
-    whole = html.fragment(
-        html.line(text, "dim"), html.items([text]), html.folded(text, ""), html.tree([(0, text, "x")])
-    )
+    whole = html.fragment(html.line(text, "dim"), html.folded(text, ""), html.tree([(0, text, "x")]))
     Parsed(whole)
     assert "<script" not in whole
     assert "\u202e" not in whole

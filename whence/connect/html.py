@@ -7,7 +7,7 @@ the notebook: text inherits its colour, and lines and marks are half transparent
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 LONGEST = 400  # letters of a value
 _KEPT = "\n\t\u200c\u200d\u00a0"  # not printable, but part of a text: lines, tabs, joiners, no-break spaces
@@ -28,7 +28,7 @@ _STYLE = (
     "div.whence .step{color:#3b8fc4}div.whence .warn,div.whence .absence{color:#b8860b}"
     "div.whence .tree,div.whence .code{font-family:ui-monospace,Menlo,Consolas,monospace;overflow-wrap:anywhere}"
     f"div.whence .tree details,div.whence .tree div{{margin-left:14px;padding-left:6px;border-left:1px solid {_LINE}}}"
-    "div.whence summary{cursor:pointer}div.whence ul,div.whence ol{margin:2px 0;padding-left:26px}"
+    "div.whence summary{cursor:pointer}"
     "div.whence svg{max-width:100%;height:auto;max-height:42em}"
     "</style>"
 )
@@ -58,11 +58,6 @@ def escape(text: object, longest: int = LONGEST) -> str:
 def line(text: object, kind: str = "", longest: int = LONGEST) -> str:
     """Write a line of text."""
     return f'<div class="{kind}">{escape(text, longest)}</div>' if kind else f"<div>{escape(text, longest)}</div>"
-
-
-def items(texts: Iterable[object], kind: str = "ul") -> str:
-    """Write a list: `ul`, or `ol` with numbers."""
-    return f"<{kind}>{''.join(f'<li>{escape(text)}</li>' for text in texts)}</{kind}>"
 
 
 def folded(summary: object, inside: str, opened: bool = True) -> str:

@@ -33,7 +33,7 @@ def explanation_html(why: Explanation, losses: bool = True) -> str:
     """Write an explanation as a fragment of HTML, with what its row needs, unless it is not asked about `losses`."""
     head = html.line(printable(why.summary), "title")
     if not why.holds:
-        return html.fragment(head, html.items(map(printable, why.reasons)))
+        return html.fragment(head, tree_html(list(why.lines())[1:]))
     inexact = "" if why.exact or not losses else html.line(f"not exact under every loss: {why.caveat}", "warn")
     tree = tree_html(Tree(why._ways, TreeLimits()).lines(why.root))
     return html.fragment(head, inexact, tree, *(_needed(why) if losses else ()), _graph(why))
