@@ -56,6 +56,7 @@ class Sizes:
     lookups: int = 2_000  # of each kind
     slow: int = 200  # of each kind, by a peer that scans
     commits: int = 50  # after each of which there is one look-up of each kind
+    turn: int = 50  # look-ups of a reader before it is the next one's turn
     warm: int = 5  # not counted
     fills: int = 3  # in each order, and by each peer
 
@@ -230,14 +231,17 @@ def lookups(sizes: Sizes, console: Console) -> Section:
 def _alone(kind: Lookup, readers: Sequence[Reader], some: Sequence[Row], sizes: Sizes) -> Figure:
     """Let the readers take turns with the same keys."""
     figure = Figure(f"{kind.what} look-up", "µs")
-    for place, row in enumerate(some):
-        answers = {}
+    for first in range(0, len(some), sizes.turn):
+        turn, answers = some[first : first + sizes.turn], dict[str, list[list[Row]]]()
         for reader in readers:
-            if place < sizes.warm + (sizes.slow if reader.slow else sizes.lookups):
-                seconds, answers[reader.name] = _timed(reader, kind, kind.key(row))
-                if place >= sizes.warm:
-                    figure.samples.setdefault(reader.name, []).append(MICRO * seconds)
-        _agree(kind, row, answers)
+            for place, row in enumerate(turn, first):
+                if place < sizes.warm + (sizes.slow if reader.slow else sizes.lookups):
+                    seconds, found = _timed(reader, kind, kind.key(row))
+                    answers.setdefault(reader.name, []).append(found)
+                    if place >= sizes.warm:
+                        figure.samples.setdefault(reader.name, []).append(MICRO * seconds)
+        for place, row in enumerate(turn):
+            _agree(kind, row, {name: found[place] for name, found in answers.items() if place < len(found)})
     return figure
 
 

@@ -212,7 +212,10 @@ def _without(text: str, there: set[str]) -> str:
         return text
     kept = ""
     for statement in parse(text):
-        if not isinstance(statement, (st.CreateTable, st.CreateView)) or _normalize_space(statement.sql) not in there:
+        if (
+            not isinstance(statement, (st.CreateTable, st.CreateView, st.CreateIndex))
+            or _normalize_space(statement.sql) not in there
+        ):
             lines = statement.line - 1 - kept.count("\n")
             kept += "\n" * lines + " " * (statement.column - 1) * (lines > 0) + statement.sql + ";"
     return kept

@@ -39,7 +39,7 @@ from whence.runtime.backend import PartitionBackend
 from whence.runtime.durable.uniting import check_recomputable
 from whence.runtime.partition_plan import NOTHING, PartitionPlan, Planner
 from whence.sql import statements as st
-from whence.sql.bind import bind_table, bind_views
+from whence.sql.bind import bind_index, bind_table, bind_views, keep_indexes
 from whence.sql.parse import with_view_option
 from whence.sql.position import did_you_mean
 from whence.sql.reader import deep_stack
@@ -92,6 +92,36 @@ class Catalog:
         self._install(program)
         return True
 
+    def create_index(self, create: st.CreateIndex) -> bool:
+        """Add an index, until `stay` or `go_back`; return False if it is there already and IF NOT EXISTS is said."""
+        if not self.backend.at_hand:
+            raise CatalogError(
+                "CREATE INDEX is for a database without partitions; in partitions the second look-up by the same "
+                "columns builds the index that it needs"
+            )
+        program = bind_index(create, self.program)
+        if program is self.program:
+            return False
+        self.program = program
+        self.declare_indexes()
+        return True
+
+    def redo_index(self, create: st.CreateIndex) -> None:
+        """Add an index that was made before, perhaps without partitions."""
+        self.program = bind_index(create, self.program)
+        self.declare_indexes()
+
+    def declare_indexes(self) -> None:
+        """Let the dataflow have the indexes that the program has; where rows are elsewhere, look-ups build them."""
+        if not self.backend.at_hand:
+            return
+        wanted: dict[str, set[tuple[int, ...]]] = {}
+        for index in self.program.indexes.values():
+            relation = self.program.tables.get(index.relation) or self.program.views[index.relation]
+            columns = tuple(sorted(relation.schema.names.index(name) for name in index.columns))
+            wanted.setdefault(index.relation, set()).add(columns)
+        self.flow.declare_indexes(wanted)
+
     def register(self, function: ScalarFunction | TableFunction) -> None:
         """Make a function known. One that a view uses is not replaced: its rows would no longer be right."""
         name = function.name
@@ -125,6 +155,7 @@ class Catalog:
     def _install(self, bound: Program, progress: Progress | None = None) -> None:
         """Plan a program, and let the partitions build and fill what is new, until `stay` or `go_back`; on an error
         nothing changes."""
+        bound = keep_indexes(bound)
         planned = self._as_it_runs(bound)
         ordered = components(planned)
         new = changed_views(self.planned, planned)
@@ -166,6 +197,9 @@ class Catalog:
             if isinstance(create, st.CreateTable):
                 self.program = bind_table(create, self.program)
         bound = bind_views([c for c in creates if isinstance(c, st.CreateView)], self.program)
+        for create in creates:
+            if isinstance(create, st.CreateIndex):
+                bound = bind_index(create, bound)
         planned = self._as_it_runs(bound)
         ordered = components(planned)
         self.plan = plan(bound, planned, ordered)
@@ -192,6 +226,7 @@ class Catalog:
         self.declare(creates, planned)
         self.backend.restore(self.plan, images, progress)
         self._check_recomputed(lost)
+        self.declare_indexes()
 
     def _check_recomputed(self, lost: Callable[[str], None] | None) -> None:
         """Find the views over streams that were computed but that only their images could have brought back."""
@@ -256,6 +291,8 @@ class Catalog:
         """Remove a table, stream or view and, with CASCADE, what depends on it; the names that are gone."""
         kinds = {table: table_kind(found) for table, found in self.program.tables.items()}
         kinds |= dict.fromkeys(self._visible(), "view")
+        if kind == "index":
+            return self._drop_index(name, if_exists)
         known = [other for other in kinds if kinds[other] == kind]
         if name not in known:
             if name in kinds:
@@ -273,12 +310,22 @@ class Catalog:
         self._install(keep_selections(self.program, program))
         return gone
 
+    def _drop_index(self, name: str, if_exists: bool) -> list[str]:
+        if name not in self.program.indexes:
+            if if_exists:
+                return []
+            raise CatalogError(f'there is no index "{name}"{did_you_mean(name, self.program.indexes)}')
+        self.program = self.program.copy()
+        del self.program.indexes[name]
+        return [name]
+
     # -- the whole of it ---------------------------------------------------------------------------------------------
 
     def statements(self) -> list[str]:
-        """Return what makes these tables and views of an empty catalog."""
+        """Return what makes these tables, views and indexes of an empty catalog."""
         views = (view.sql for view in self.program.views.values() if not view.hidden)
-        return [*(table.sql for table in self.program.tables.values()), *views]
+        indexes = (index.sql for index in self.program.indexes.values())
+        return [*(table.sql for table in self.program.tables.values()), *views, *indexes]
 
     def save(self) -> Saved:
         """Return what `go_back` needs."""
@@ -287,11 +334,13 @@ class Catalog:
     def stay(self) -> None:
         """Commit the last change."""
         self.backend.commit()
+        self.declare_indexes()
 
     def go_back(self, saved: Saved) -> None:
         """Undo the last change; views that it dropped or replaced are as they were."""
         self.program, self.planned, self.components, self.plan = saved
         self.backend.undo()
+        self.declare_indexes()
 
     # -- helpers -----------------------------------------------------------------------------------------------------
 

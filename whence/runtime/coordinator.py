@@ -132,7 +132,7 @@ class Coordinator:
         functions = self.program
         self.catalog.backend.close()
         self.catalog = self.deployment.open(self.recursion_limit, self.storage.recomputed)
-        self.catalog.program = replace(functions, tables={}, views={})
+        self.catalog.program = replace(functions, tables={}, views={}, indexes={})
         self.dictionary = self.catalog.dictionary
 
     def close(self) -> None:

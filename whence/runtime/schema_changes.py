@@ -70,6 +70,16 @@ class SchemaChanges:
                 log.info("%s %s created", table_kind(create.table), create.table.name)
             return made
 
+    def create_index(self, create: st.CreateIndex) -> bool:
+        """Declare an index and build it; return False if it is there already and that is allowed."""
+        with self._declaring() as catalog:
+            before = catalog.save()
+            made = catalog.create_index(create)
+            if made:
+                self._log([create.sql], before)
+                log.info("index %s created on %s (%s)", create.name, create.relation, ", ".join(create.columns))
+            return made
+
     def create_views(self, creates: list[st.CreateView], progress: Progress | None = None) -> list[str]:
         """Declare views, which may refer to each other in any order, and fill them."""
         coordinator = self._coordinator
@@ -107,7 +117,8 @@ class SchemaChanges:
                 quoted = name.replace('"', '""')
                 self._log([f'DROP {kind} "{quoted}" CASCADE'], before)
                 log.info("dropped %s", ", ".join(gone))
-            self._forget(gone, "was dropped")
+            if kind != "index":
+                self._forget(gone, "was dropped")
             return gone
 
     def redo(self, statements: list[str]) -> None:
@@ -119,10 +130,13 @@ class SchemaChanges:
                 if isinstance(statement, st.CreateTable):
                     catalog.create_table(statement)
                     catalog.stay()
+                elif isinstance(statement, st.CreateIndex):
+                    catalog.redo_index(statement)
                 elif isinstance(statement, st.Drop):
                     gone = catalog.drop(statement.kind, statement.name, statement.cascade)
                     catalog.stay()
-                    self._forget(gone, "was dropped")
+                    if statement.kind != "index":
+                        self._forget(gone, "was dropped")
             views = [s for s in found if isinstance(s, st.CreateView)]
             if views:
                 followed = self._followed(views)

@@ -69,6 +69,9 @@ def _run(coordinator: Coordinator, group: list[st.Statement], progress: Progress
             made = coordinator.definitions.create_table(create)
             named = f"{table_kind(create.table)} {create.table.name}"
             return _declared(coordinator, [create], f"{named} created" if made else "", f"{named} exists already")
+        case st.CreateIndex() as index:
+            made = coordinator.definitions.create_index(index)
+            return Result(message=f"index {index.name} {'created' if made else 'exists already'}")
         case st.Drop() as drop:
             gone = coordinator.definitions.drop(drop.kind, drop.name, cascade=drop.cascade, if_exists=drop.if_exists)
             return Result(message=f"dropped {', '.join(gone)}" if gone else "nothing to drop")

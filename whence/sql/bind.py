@@ -14,7 +14,7 @@ from whence.model.types import Kind, Type
 from whence.plan.algebra.constructors import columns
 from whence.plan.algebra.expressions import Col, Expr, Lit
 from whence.plan.algebra.logical import Node, Project, Values
-from whence.plan.algebra.program import Program, Table, View
+from whence.plan.algebra.program import IndexDefinition, Program, Table, View
 from whence.plan.rewrite.fold_constants import fold
 from whence.sql import statements as st
 from whence.sql.expressions import ExpressionBinder
@@ -52,6 +52,50 @@ def bind_table(create: st.CreateTable, program: Program) -> Program:
     found = program.copy()
     found.tables[name] = create.table
     return found
+
+
+def bind_index(create: st.CreateIndex, program: Program) -> Program:
+    """Return a copy of the program with the index added (the same program, if it exists and IF NOT EXISTS is said)."""
+    there = program.indexes.get(create.name)
+    if there is not None:
+        if create.if_not_exists:
+            return program
+        raise CatalogError(f'index "{create.name}" exists already, on {there.relation} ({", ".join(there.columns)})')
+    found = program.copy()
+    found.indexes[create.name] = index = IndexDefinition(create.name, create.relation, create.columns, create.sql)
+    _check_index(index, found)
+    return found
+
+
+def keep_indexes(program: Program) -> Program:
+    """Return the program without the indexes of tables and views that are gone; CatalogError if one has lost a column
+    of its index."""
+    if not program.indexes:
+        return program
+    found = program.copy()
+    for name, index in program.indexes.items():
+        if index.relation not in program.tables and index.relation not in program.views:
+            del found.indexes[name]
+        else:
+            _check_index(index, program)
+    return found
+
+
+def _check_index(index: IndexDefinition, program: Program) -> None:
+    relation = program.tables.get(index.relation) or program.views.get(index.relation)
+    if relation is None or (isinstance(relation, View) and relation.hidden):
+        known = [*program.tables, *(name for name, view in program.views.items() if not view.hidden)]
+        hint = did_you_mean(index.relation, known)
+        raise CatalogError(f'index "{index.name}": there is no table or view "{index.relation}"{hint}')
+    if isinstance(relation, Table) and relation.stream is not None:
+        raise CatalogError(f'index "{index.name}": "{index.relation}" is a stream, whose only index is its order')
+    for column in index.columns:
+        if column not in relation.schema.names:
+            hint = did_you_mean(column, relation.schema.names)
+            raise CatalogError(
+                f'index "{index.name}": no column "{column}" in {index.relation} {relation.schema}{hint}; '
+                f"drop the index first if the column is to go"
+            )
 
 
 def _kind(table: Table) -> str:

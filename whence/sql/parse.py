@@ -297,8 +297,10 @@ class _Reader:
         is_replace = self.accept("OR", "REPLACE")
         if self.peek() in ("TABLE", "STREAM"):
             return self._create_table("table" if self.peek() == "TABLE" else "stream", is_replace)
+        if self.peek() in ("INDEX", "UNIQUE"):
+            return self._create_index(is_replace)
         if not (self.accept("RECURSIVE", "VIEW") or self.accept("MATERIALIZED", "VIEW") or self.accept("VIEW")):
-            raise self.error("expected TABLE, STREAM or VIEW")
+            raise self.error("expected TABLE, STREAM, VIEW or INDEX")
         exists = self.accept("IF", "NOT", "EXISTS")
         name = self.name("view")
         columns_named = self.names("column") if self.peek() == "(" else None
@@ -312,6 +314,38 @@ class _Reader:
             replace=is_replace,
             if_not_exists=exists,
         )
+
+    def _create_index(self, is_replace: bool) -> st.Statement:
+        if is_replace:
+            raise self.error("CREATE OR REPLACE is for views; drop the index first")
+        if self.peek() == "UNIQUE":
+            raise self.error("an index does not make rows unique; declare a PRIMARY KEY in CREATE TABLE")
+        self.expect("INDEX")
+        exists = self.accept("IF", "NOT", "EXISTS")
+        name = self.name("index")
+        self.expect("ON")
+        relation = self.name("table or view")
+        if self.peek() == "USING":
+            raise self.error("there is one kind of index: leave USING out")
+        if self.peek() != "(":
+            raise self.error("expected the columns of the index in parentheses")
+        self.at += 1
+        columns: list[str] = []
+        while True:
+            columns.append(self.name("column"))
+            if self.peek() in ("ASC", "DESC", "NULLS", "COLLATE"):
+                raise self.error("an index has no order: it finds rows by the values of its columns")
+            if self.peek() not in (",", ")"):
+                raise self.error("an index is on columns, not on expressions; index a view that computes them")
+            self.at += 1
+            if self.tokens[self.at - 1].text == ")":
+                break
+        if self.peek() == "WHERE":
+            raise self.error("an index has all rows; index a view that selects some")
+        self.done()
+        if len(set(columns)) < len(columns):
+            raise SqlError(f'index "{name}": a column is named twice')
+        return st.CreateIndex(name=name, relation=relation, columns=tuple(columns), if_not_exists=exists)
 
     def _create_table(self, kind: Literal["table", "stream"], is_replace: bool) -> st.Statement:
         what = self.tokens[self.at]
@@ -378,15 +412,17 @@ class _Reader:
 
     def _drop(self) -> st.Statement:
         self.expect("DROP")
-        kind: Literal["table", "stream", "view"]
+        kind: Literal["table", "stream", "view", "index"]
         if self.accept("TABLE"):
             kind = "table"
+        elif self.accept("INDEX"):
+            kind = "index"
         elif self.accept("STREAM"):
             kind = "stream"
         elif self.accept("VIEW") or self.accept("MATERIALIZED", "VIEW"):
             kind = "view"
         else:
-            raise self.error("expected TABLE, STREAM or VIEW")
+            raise self.error("expected TABLE, STREAM, VIEW or INDEX")
         exists = self.accept("IF", "EXISTS")
         name = self.name(kind)
         cascade = self.accept("CASCADE")
@@ -483,8 +519,10 @@ class _Reader:
             shown = st.Show(what="views")
         elif what == "FUNCTIONS":
             shown = st.Show(what="functions")
+        elif what == "INDEXES":
+            shown = st.Show(what="indexes")
         else:
             self.at -= 1
-            raise self.error("expected TABLES, STREAMS, VIEWS or FUNCTIONS")
+            raise self.error("expected TABLES, STREAMS, VIEWS, INDEXES or FUNCTIONS")
         self.done()
         return shown

@@ -48,8 +48,18 @@ class CreateView(Statement):
 
 
 @dataclass(frozen=True, kw_only=True)
+class CreateIndex(Statement):
+    """CREATE INDEX name ON relation (columns)."""
+
+    name: str
+    relation: str
+    columns: tuple[str, ...]
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class Drop(Statement):
-    kind: Literal["table", "stream", "view"]
+    kind: Literal["table", "stream", "view", "index"]
     name: str
     cascade: bool = False
     if_exists: bool = False
@@ -94,4 +104,4 @@ class Describe(Statement):
 
 @dataclass(frozen=True, kw_only=True)
 class Show(Statement):
-    what: Literal["tables", "streams", "views", "functions"]
+    what: Literal["tables", "streams", "views", "functions", "indexes"]

@@ -9,6 +9,8 @@ first time, and arranged when it is asked by the same columns again. Such a rela
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from whence.engine.core.batch import consolidate
 from whence.engine.core.key_lookup import SMALL, among_rows, in_order
 from whence.engine.core.operator import Batch, Operator
@@ -34,6 +36,23 @@ def arranged_for_lookups(op: Operator) -> Relation:
         arrangement(op).for_lookups = True
     assert op.arranged is not None
     return op.arranged
+
+
+def declare_indexes(op: Operator, wanted: Collection[tuple[int, ...]]) -> None:
+    """Have exactly these indexes declared on an operator's output; the whole row needs none."""
+    arranged = op.arranged.lookups if op.arranged is not None else None
+    for lookups in (op.own_lookups, arranged):
+        if lookups is None:
+            continue
+        for cols in [cols for cols in lookups.declared if cols not in wanted]:
+            lookups.retract(cols)
+    for cols in wanted:
+        if len(cols) == len(op.schema):
+            continue
+        own = op.own_lookups
+        if op.arranged is not None or own is None or not own.takes(cols):
+            own = arranged_for_lookups(op).lookups
+        own.declare(cols)
 
 
 def find_rows(op: Operator, cols: tuple[int, ...], keys: Codes) -> Batch:

@@ -28,6 +28,7 @@ from typing import NamedTuple
 import numpy as np
 
 from whence.annotate.tracing import Tracer
+from whence.engine.core.arrangement import declare_indexes
 from whence.engine.core.batch import consolidate
 from whence.engine.core.epoch_context import EpochContext
 from whence.engine.core.image import Image, Images
@@ -238,6 +239,15 @@ class Dataflow:
         self._iterative = [op for op in self.order if has_peers(op)]
         used = {id(op.tracer) for op in self.order}
         self.tracers = {tracing: tracer for tracing, tracer in self.tracers.items() if id(tracer) in used}
+
+    def declare_indexes(self, wanted: Mapping[str, Collection[tuple[int, ...]]]) -> None:
+        """Have exactly these indexes declared, by the names of tables and views; between two epochs."""
+        ops = {**self.tables, **self.views}
+        columns: dict[int, set[tuple[int, ...]]] = {}
+        for name, op in ops.items():  # two views may have one operator
+            columns.setdefault(id(op), set()).update(wanted.get(name, ()))
+        for op in ops.values():
+            declare_indexes(op, columns[id(op)])
 
     # -- epochs ------------------------------------------------------------------------------------------------------
 

@@ -94,18 +94,20 @@ class Lookups:
             found = Batch(found.rows[hit], found.ann[hit], True)
         return found
 
+    def takes(self, cols: tuple[int, ...]) -> bool:
+        """Return whether these columns can be indexed."""
+        return max(cols) < self._relation.indexable
+
     def declare(self, cols: tuple[int, ...]) -> None:
-        """Build an index that stays until it is retracted."""
-        cols = tuple(sorted(cols))
+        """Build an index, of columns in ascending order, that stays until it is retracted."""
         self._relation.build_index(cols)
+        self.release(cols)
         self.declared.add(cols)
 
     def retract(self, cols: tuple[int, ...]) -> None:
         """Let a declared index go as others do that lookups have built."""
-        cols = tuple(sorted(cols))
-        if cols in self.declared:
-            self.declared.remove(cols)
-            self._built(cols)
+        self.declared.remove(cols)
+        self._built(cols)
 
     def release(self, cols: tuple[int, ...]) -> None:
         """Leave an index to an operator that needs it from now on, so that it is not dropped here."""

@@ -24,6 +24,7 @@ from whence.model.types import Schema
 from whence.model.word_marks import WordMarks
 
 if TYPE_CHECKING:
+    from whence.engine.core.key_lookup import Lookups
     from whence.engine.core.relation import Relation
 
 
@@ -112,6 +113,11 @@ class Operator:
         """The rows of the output whose `cols` equal one of the distinct `keys`; asked of views only, as `count_of`."""
         assert self.arranged is not None
         return self.arranged.find(cols, keys)
+
+    @property
+    def own_lookups(self) -> Lookups | None:
+        """The lookups in its own state, if it can be indexed."""
+        return None
 
     @property
     def size(self) -> int:

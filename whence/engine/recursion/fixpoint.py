@@ -25,6 +25,7 @@ from whence.engine.core.batch import consolidate
 from whence.engine.core.epoch_context import EpochContext
 from whence.engine.core.fill import is_fill
 from whence.engine.core.image import Image
+from whence.engine.core.key_lookup import Lookups
 from whence.engine.core.operator import Batch, Operator
 from whence.engine.exchange.messages import PartitionMessage
 from whence.engine.recursion.iterative import IterativeOperator
@@ -319,6 +320,10 @@ class Port(Operator):
         if self.arranged is not None or min(cols) >= self.slots.indexable:
             return find_rows(self, cols, keys)
         return self.slots.lookups.find(cols, keys)
+
+    @property
+    def own_lookups(self) -> Lookups:
+        return self.slots.lookups
 
     @property
     def state_bytes(self) -> int:

@@ -93,6 +93,16 @@ def with_debts(tables: Mapping[str, Table]) -> dict[str, Table]:
 
 
 @dataclass(frozen=True)
+class IndexDefinition:
+    """An index that was declared on columns of a table or view (CREATE INDEX), and the SQL it came from."""
+
+    name: str
+    relation: str
+    columns: tuple[str, ...]
+    sql: str = ""
+
+
+@dataclass(frozen=True)
 class View:
     """A view: its bound query, its options (`WITH (policy = 'dred')`), and the SQL it came from.
 
@@ -153,6 +163,8 @@ class Program:
     views: dict[str, View] = field(default_factory=dict)
     scalars: dict[str, ScalarFunction] = field(default_factory=dict)
     table_functions: dict[str, TableFunction] = field(default_factory=dict)
+    indexes: dict[str, IndexDefinition] = field(default_factory=dict)
 
     def copy(self) -> Program:
-        return Program(dict(self.tables), dict(self.views), dict(self.scalars), dict(self.table_functions))
+        parts = (self.tables, self.views, self.scalars, self.table_functions, self.indexes)
+        return Program(*map(dict, parts))  # type: ignore[arg-type]  # each is copied as it is

@@ -188,7 +188,7 @@ def _derive(coordinator: Coordinator, progress: Progress | None) -> Catalog:
     Its dictionary begins as a copy, so that the codes of the two may be compared.
     """
     catalog = InlineDeployment().open(NO_LIMIT)
-    catalog.program = replace(coordinator.program, tables={}, views={})
+    catalog.program = replace(coordinator.program, tables={}, views={}, indexes={})
     catalog.dictionary.extend(0, coordinator.dictionary.since(0))
     creates = [parse_stored(sql) for sql in coordinator.catalog.statements()]
     for create in creates:

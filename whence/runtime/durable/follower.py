@@ -33,7 +33,7 @@ def follow(
     """Return a database that reads a folder, at its last epoch or `until` an earlier one, and has the functions of a
     program."""
     coordinator = Coordinator(InlineDeployment(), recursion_limit)
-    coordinator.catalog.program = replace(functions, tables={}, views={})
+    coordinator.catalog.program = replace(functions, tables={}, views={}, indexes={})
     coordinator.keep(Follower(coordinator, folder, until), progress)
     return coordinator
 

@@ -85,7 +85,8 @@ def import_database(
             if isinstance(create, st.CreateTable):
                 db.execute(create.sql)
         _fill(db, archive, progress)
-        db.execute(";\n".join(create.sql for create in creates if isinstance(create, st.CreateView)), progress=progress)
+        later = [create.sql for create in creates if isinstance(create, (st.CreateView, st.CreateIndex))]
+        db.execute(";\n".join(later), progress=progress)
         tables = {name: len(db[name]) for name in (*db.tables, *db.streams)}
         _compare(db, archive, tables)
         return Imported(path, db.epoch, tables, db.views)
@@ -96,9 +97,9 @@ def _rehearse(archive: Archive, setup: Callable[[Database], object] | None) -> l
     where = archive.path / SCHEMA
     try:
         statements = parse(archive.schema)
-        others = [s for s in statements if not isinstance(s, (st.CreateTable, st.CreateView))]
+        others = [s for s in statements if not isinstance(s, (st.CreateTable, st.CreateView, st.CreateIndex))]
         if others:
-            raise DataError(f"line {others[0].line}: only CREATE TABLE, STREAM and VIEW may stand here")
+            raise DataError(f"line {others[0].line}: only CREATE TABLE, STREAM, VIEW and INDEX may stand here")
         with open(setup=setup) as db:
             db.execute(archive.schema)
             known = {*db.tables, *db.streams}

@@ -51,6 +51,9 @@ def explain_view(coordinator: Coordinator, name: str) -> str:
     soft = [f"{t} ({life})" for t in _tables_under(op) if (life := program.tables[t].lifetime) is not None]
     if soft:
         lines.append(f"rows expire: {', '.join(soft)}")
+    for index in program.indexes.values():
+        if index.relation == name:
+            lines.append(f"index {index.name} ({', '.join(index.columns)})")
     lines.append(f"algebra {op.annotation}")
     for found, policy in _annotated(upwards([op])):
         if name not in found.name.split(", "):
@@ -277,6 +280,9 @@ def describe(coordinator: Coordinator, name: str) -> pa.Table:
     }
     if table is not None and table.lifetime is not None:
         columns["ttl"] = [str(table.lifetime)] * len(schema)
+    indexes = [index for index in coordinator.program.indexes.values() if index.relation == name]
+    if indexes:
+        columns["indexes"] = [", ".join(i.name for i in indexes if column in i.columns) for column in schema.names]
     kept = _retention(coordinator, name)
     if kept is not None:
         columns["retain"] = [kept] * len(schema)
@@ -294,8 +300,8 @@ def _retention(coordinator: Coordinator, name: str) -> str | None:
 
 
 def listing(coordinator: Coordinator, what: str) -> pa.Table:
-    """List what SHOW TABLES, STREAMS, VIEWS and FUNCTIONS say; of tables the time-to-live, if any has one, and of
-    functions whether they are deterministic, if any is not."""
+    """List what SHOW TABLES, STREAMS, VIEWS, INDEXES and FUNCTIONS say; of tables the time-to-live, if any has one, and
+    of functions whether they are deterministic, if any is not."""
     program, text = coordinator.program, pa.string()
     if what == "functions":
         found: list[Any] = [*program.scalars.values(), *program.table_functions.values()]
@@ -306,6 +312,10 @@ def listing(coordinator: Coordinator, what: str) -> pa.Table:
         return table if all(known) else table.append_column("deterministic", pa.array(known, pa.bool_()))
     if what == "streams":
         return _streams(coordinator)
+    if what == "indexes":
+        found = list(program.indexes.values())
+        columns = [[i.name for i in found], [i.relation for i in found], [", ".join(i.columns) for i in found]]
+        return pa.table([pa.array(c, text) for c in columns], names=["index", "relation", "columns"])
     base = [name for name, table in program.tables.items() if table.stream is None]
     names = base if what == "tables" else coordinator.reader.views()
     rows = pa.array([coordinator.reader.size(name) for name in names], pa.int64())

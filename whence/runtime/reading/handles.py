@@ -155,7 +155,8 @@ class Handle:
     def where(self, values: Mapping[str, Any] | None = None, /, **columns: Any) -> Handle:
         """Return a handle of the rows that have these values: None is IS NULL, a list, tuple or set is IN.
 
-        They are found by an index from the second look-up by the same columns on.
+        They are found by an index from the second look-up by the same columns on, or from the first if CREATE INDEX
+        made one.
 
         >>> db = whence.open(); _ = db.execute("CREATE TABLE may_read (who TEXT, doc TEXT)")
         >>> _ = db.insert("may_read", [("ada", "plan"), ("ada", "notes"), ("bob", "plan")])
