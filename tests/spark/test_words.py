@@ -237,3 +237,14 @@ def test_hostile_bytes_cost_only_their_connection(driver: Dictionary, server: Di
     assert honest.since(0) == driver.since(0)
     if not greeted:
         assert driver.since(0) == ["a", "still there"]
+
+
+def test_worker_begins_anew_when_the_driver_has_forgotten_words(driver: Dictionary, server: DictionaryServer) -> None:
+    worker = RemoteDictionary(server.address)
+    assert worker.intern_all(["a", "b", "c"]).tolist() == [0, 1, 2]
+    driver.forget(np.array([0, 2]))
+    worker.follow(driver.forgotten)
+    assert worker.intern_all(["b", "a", "c"]).tolist() == [1, 3, 4]
+    assert (worker.words, worker.holes) == (driver.words, driver.holes) == (3, 2)
+    worker.follow(driver.forgotten)
+    assert len(worker) == 5

@@ -42,6 +42,7 @@ _FLIP = np.int64(0x7FFFFFFFFFFFFFFF)
 _EPOCH_DAY = dt.date(1970, 1, 1)
 _EPOCH = dt.datetime(1970, 1, 1)
 _ORDER_SPAN = 1 << 61  # labels are between minus this and this
+_NO_LABELS = np.empty(0, np.int64)
 _CLASS = type  # where a parameter has that name
 
 DAY = 86_400_000_000  # microseconds
@@ -141,7 +142,7 @@ class Dictionary:
         self._adding = threading.Lock()  # held while a code or a label is assigned; a lookup needs no lock
         # Sparse order labels, kept only once something asks for order: sorted (key, code) and label by code.
         self._sorted: list[tuple[Any, int]] = []
-        self._label: NDArray[np.int64] = np.empty(0, np.int64)
+        self._label: NDArray[np.int64] = _NO_LABELS
         self._labelled = 0
         self.order_version = 0  # rises when labels in use have changed
         self.forgotten = 0  # rises when codes are withdrawn or values forgotten
@@ -354,10 +355,12 @@ class Dictionary:
 class _Frozen(Dictionary):
     """What a dictionary had when this was made, to decode codes of that time."""
 
-    def __init__(self, other: Dictionary) -> None:
-        super().__init__()
+    def __init__(self, other: Dictionary) -> None:  # not that of a dictionary: every look-up makes one of these
+        self._adding, self._constants = other._adding, other._constants
         with other._adding:
             self._value, self._code, self.holes = other._value, other._code, other.holes
+        self._sorted, self._label, self._labelled = [], _NO_LABELS, 0
+        self.order_version = self.forgotten = self.kept = 0
 
     def _assign_code(self, value: Hashable) -> int:
         code = self._code.get(value)
