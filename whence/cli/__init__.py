@@ -13,7 +13,10 @@
 | `change_printer` | the changes of each epoch, printed |
 | `file_streams` | folders of files as streams of Spark |
 | `epoch_lines` | the lines printed per epoch on Spark |
-| `shell` | the interactive SQL shell |
+| `shell` | the interactive SQL shell and its meta commands |
+| `line_editor` | history and Tab, by readline |
+| `completion` | what Tab offers |
+| `copying` | `\\copy` between tables and files |
 | `demo` | the programs behind `whence demo` |
 """
 

@@ -211,7 +211,8 @@ def sql(
 ) -> None:
     r"""Open an interactive SQL shell, or run SQL with -c.
 
-    Statements may span lines and end with ; -- \q leaves, \d lists tables and views, \d NAME describes one.
+    Statements may span lines and end with ; -- Tab completes, help lists the commands (\d lists tables and views,
+    \copy reads and writes files), exit leaves. SQL on standard input runs without prompts.
 
     Examples:
 
@@ -241,7 +242,7 @@ def sql(
         elif sys.stdin.isatty():
             shell.interact(database, out, err, format.value, params)
         else:
-            shell.run_script(database, sys.stdin.read(), out, format.value, params)
+            shell.run_input(database, sys.stdin.read(), out, format.value, params)
 
 
 @reported

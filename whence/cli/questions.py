@@ -20,7 +20,6 @@ import whence
 from whence.cli.console import Bar, err, out, reported
 from whence.cli.database_options import Functions, Missing, MissingColumns, Params, declare, find_functions
 from whence.cli.row_arguments import row_of, tables_of
-from whence.model.budget import within
 from whence.model.paths import local_path
 
 if TYPE_CHECKING:
@@ -73,6 +72,8 @@ def why(
 
         whence why mydb alarm tid=3
     """
+    from whence.model.budget import within
+
     with _opened(database, functions, at) as db:
         found = _answered("looking for derivations", timeout, lambda: db.why(view, row_of(db, view, row)))
     found.limit = limit
@@ -364,6 +365,8 @@ def _opened(path: Path, functions: str | None, at: int | None) -> Iterator[whenc
 
 def _answered(what: str, timeout: str | None, ask: Callable[[], T]) -> T:
     """Compute an answer, with a progress bar, within a time if one is given."""
+    from whence.model.budget import within
+
     with Bar(what) as bar, within(bar, timeout):
         return ask()
 
