@@ -233,7 +233,7 @@ def change(path: Path, old: str, new: str) -> None:
         ("export.json", "{", "", "not what an export writes"),
         ("schema.sql", "CREATE TABLE a", "CREATE TABLE b", "schema.sql: "),
         ("schema.sql", "COUNT(*)", "COUNTED(*)", "schema.sql: line 3"),
-        ("schema.sql", "CREATE VIEW n", "DROP TABLE a; CREATE VIEW n", "only CREATE TABLE, STREAM and VIEW"),
+        ("schema.sql", "CREATE VIEW n", "DROP TABLE a; CREATE VIEW n", "only CREATE TABLE, STREAM, VIEW and INDEX"),
         ("schema.sql", "x INT", "y INT", "no column x"),
         ("schema.sql", "x INT", "x INT PRIMARY KEY, y INT NOT NULL", "y"),
     ],

@@ -142,7 +142,8 @@ def test_the_other_statements() -> None:
         ("create table t (a int, primary key (b))", 1, 37, "b"),
         ("select a b c from t", 1, 12, "c"),
         ("select 1)", 1, 9, ")"),
-        ("drop index x", 1, 6, "index"),
+        ("drop trigger x", 1, 6, "trigger"),
+        ("create index i on t (a desc)", 1, 24, "desc"),
         ("/* open", 1, 1, "/* open"),
     ],
 )
