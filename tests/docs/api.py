@@ -58,7 +58,7 @@ INTERNAL = {
     "Difference.lines",
     "Explanation.drawn",
     "Explanation.lines",
-    "Explanation.missing",
+    "Explanation.of_missing",
     "Explanation.root",
     "Interval.fits",
     "Origins.lines",

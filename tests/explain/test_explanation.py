@@ -120,8 +120,9 @@ def test_a_row_that_is_not_there() -> None:
     assert str(found).splitlines()[0] == "reachable(D, A) is not in the view at epoch 1"
     assert json.loads(found.to_json())["holds"] is False
     with pytest.raises(WhenceError, match="no derivations"):
-        found.to_dot()
-    told = Explanation.missing("v", {"x": None, "y": "<i>"}, 3, ["because of <b>"])
+        _ = found.graph
+    assert "no reachable(D, A)" in found.to_dot()
+    told = Explanation.of_missing("v", {"x": None, "y": "<i>"}, 3, ["because of <b>"])
     assert str(told).splitlines() == ["v(NULL, <i>) is not in the view at epoch 3", "  because of <b>"]
     assert "because of &lt;b&gt;" in told.to_html()
     assert "<i>" not in told.to_html().split("<style>")[0]

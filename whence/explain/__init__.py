@@ -6,6 +6,7 @@ over them, `show` writes the answer. `retrieve` does the first for rows of strea
 | module or room | what it holds |
 |---|---|
 | `graph` | the derivations behind some rows, in arrays: what every question is asked of |
+| `missing` | a row that is not there, and what stands in its way, as data |
 | `derive` | from rows of a view to the derivations behind them; why a row is missing |
 | `ask` | witnesses, formulas, critical rows, resilience, contributions and probabilities |
 | `show` | answers as text, JSON, Graphviz and HTML |

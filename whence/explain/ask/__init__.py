@@ -12,6 +12,7 @@ whose aggregates are over its body: with it the function of a row is not monoton
 | `resilience` | the fewest base rows whose loss removes a row |
 | `contribution` | Shapley and Banzhaf values of base rows |
 | `reliability` | the probability of a row when base rows are there independently |
+| `remedies` | changes of one base row that make a missing row appear |
 | `trial` | the same questions, answered by losing rows in a copy of the database |
 | `simplify` | `System`: the equations of a row, made smaller |
 | `decision_diagram` | `DecisionDiagram`: the exact function of a row, if it fits |

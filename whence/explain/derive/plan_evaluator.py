@@ -43,7 +43,6 @@ from whence.explain.derive.sql_text import write_expr
 from whence.explain.graph import Ints
 from whence.model.codes import Codes, Dictionary
 from whence.model.types import Schema
-from whence.plan.algebra.constructors import names_read
 from whence.plan.algebra.expressions import Col, Expr, Lit, conjuncts, may_fail
 from whence.plan.algebra.expressions import walk as walk_expr
 from whence.plan.algebra.logical import (
@@ -60,6 +59,7 @@ from whence.plan.algebra.logical import (
     TopK,
     Union,
     Values,
+    walk,
 )
 from whence.plan.recursion.conjunctive import Body, Flattener
 
@@ -369,7 +369,8 @@ class PlanEvaluator:
         at = self.source_of(node)
         if at.label or isinstance(at, (Scan, Ref)):
             return at.label or self.owner.name_of(*at.names)
-        return " joined with ".join(map(self.owner.name_of, names_read(node))) or "values"
+        read = [name for n in walk(node) if isinstance(n, (Scan, Ref)) for name in n.names]
+        return " joined with ".join(map(self.owner.name_of, read)) or "values"
 
     def condition_of(self, node: Node) -> str:
         """Return the conditions under which a query selects rows of its source, in SQL."""

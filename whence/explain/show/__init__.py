@@ -12,6 +12,7 @@
 | `dot` | derivations for Graphviz |
 | `layout` | where rows and steps are drawn |
 | `fragment` | an explanation in a notebook |
+| `missing_tree` | a missing row as text, JSON and DOT |
 | `page` | the HTML page of an explanation |
 | `table_page` | HTML pages of tables |
 """

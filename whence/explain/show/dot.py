@@ -20,9 +20,9 @@ def to_dot(graph: Derivations, chosen: Chosen, root: int) -> str:
         lines.append("  // only a part of the graph: what the smallest derivations need")
     for n, label in zip(chosen.nodes, graph.labels(chosen.nodes), strict=True):
         more = ", penwidth=2.5" if n == root else ""
-        lines.append(f"  n{n} [label={_quoted(label)}, {_LOOK[graph.kind(n)]}{more}];")
+        lines.append(f"  n{n} [label={quote(label)}, {_LOOK[graph.kind(n)]}{more}];")
     for d, body in chosen.derivations.items():
-        text = _quoted(graph.steps[graph.step[d]].text)
+        text = quote(graph.steps[graph.step[d]].text)
         lines.append(
             f'  d{d} [shape=diamond, width=0.25, height=0.25, fixedsize=true, label="", xlabel={text}, '
             f'fontsize=9, style=filled, fillcolor="#b5a2d8", tooltip={text}];'
@@ -32,9 +32,10 @@ def to_dot(graph: Derivations, chosen: Chosen, root: int) -> str:
     return "\n".join([*lines, "}", ""])
 
 
-def _quoted(text: str) -> str:
-    r"""
-    >>> print(_quoted('a "b" \\ c'))
+def quote(text: str) -> str:
+    r"""Write a string of Graphviz.
+
+    >>> print(quote('a "b" \\ c'))
     "a \"b\" \\ c"
     """
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\0", "") + '"'

@@ -21,9 +21,11 @@ from whence.connect.rows import encode, list_names, to_tuples
 from whence.explain.ask.critical import find_critical
 from whence.explain.ask.evaluate import Evaluator
 from whence.explain.ask.formula import write_formula
+from whence.explain.ask.remedies import find_blockers
 from whence.explain.ask.witnesses import WitnessList, find_witnesses, order_by_derivation
 from whence.explain.graph import Derivations, Ints
-from whence.explain.show import layout, page
+from whence.explain.missing import MissingRows, Remedy, write_partial
+from whence.explain.show import layout, missing_tree, page
 from whence.explain.show.choose import Chosen, Ways, behind, choose
 from whence.explain.show.dot import to_dot
 from whence.explain.show.fragment import explanation_html
@@ -70,6 +72,10 @@ class Explanation:
     view, row, epoch  what was asked, and when
     holds             whether the row is in the view; if not, `reasons` say why and the rest is empty
     reasons           sentences that say why the row is not there
+    missing           of a row that is not there: what it lacks and what excludes it, level by level (`MissingRows`)
+    blockers          of a row that is not there: base rows whose deletion alone removes what excludes it
+    lacking           of a row that is not there: rows that are missing, as (table or view, known columns)
+    remedies          of a row that is not there: changes of one base row after which it is there
     base              the base rows behind it
     witnesses         minimal sets of base rows that suffice for it, smallest first, at most `limit` of them; the rows
                       of each in the order of a derivation, so those of a path in its order
@@ -106,8 +112,13 @@ class Explanation:
     ('reach(1, 3)', True)
     >>> sorted(why.to_dict()["witnesses"]), why.to_html("why.html")[:15], why.to_dot()[:11]
     (['complete', 'count', 'found'], '<!doctype html>', 'digraph why')
-    >>> db.why("reach", a=3, b=1).reasons[0]
-    'way 1 of 2, by link: link has no row with a = 3'
+    >>> why = db.why("reach", a=3, b=1)
+    >>> why.reasons[0]
+    'reach <- link: there is no link(3, 1): link has no row with a = 3; link has no row with b = 1'
+    >>> why.lacking[0], why.blockers
+    (('link', {'a': 3, 'b': 1}), [])
+    >>> str(why.remedies[0]), why.missing.label
+    ('inserting link(3, 1) would let it in', 'reach(3, 1)')
     """
 
     def __init__(
@@ -124,13 +135,24 @@ class Explanation:
         self._tables = tables
         self.view, self.row, self.epoch, self.limit = view, dict(row), epoch, limit
         self.reasons: list[str] = []
+        self.missing: MissingRows | None = None
+        self.remedies: list[Remedy] = []
 
     @classmethod
-    def missing(cls, view: str, row: Mapping[str, Any], epoch: int, reasons: Sequence[str] = ()) -> Self:
+    def of_missing(
+        cls,
+        view: str,
+        row: Mapping[str, Any],
+        epoch: int,
+        reasons: Sequence[str] = (),
+        missing: MissingRows | None = None,
+        remedies: Sequence[Remedy] = (),
+    ) -> Self:
         """Return the explanation of a row that is not in the view, and why, as far as that is known."""
         found = cls.__new__(cls)
         found._graph, found.view, found.row, found.epoch, found.limit = None, view, dict(row), epoch, LIMIT
-        found.reasons = list(reasons)
+        found.missing, found.remedies = missing, list(remedies)
+        found.reasons = list(reasons) if missing is None else missing_tree.write_reasons(missing)
         return found
 
     # -- what it says ------------------------------------------------------------------------------------------------
@@ -208,6 +230,25 @@ class Explanation:
     @property
     def caveat(self) -> str:
         return "" if self._graph is None else self._graph.caveat
+
+    @cached_property
+    def blockers(self) -> list[BaseRow]:
+        """Return, of a row that is not there, the base rows whose deletion alone removes what excludes it."""
+        found: dict[str, BaseRow] = {}
+        for goal in self.missing.walk() if self.missing is not None else ():
+            for exclusion in (e for way in goal.ways for e in way.exclusions):
+                nodes = find_blockers(exclusion)
+                found |= dict(zip(exclusion.graph.labels(nodes), exclusion.graph.rows(nodes), strict=True))
+        return list(found.values())
+
+    @cached_property
+    def lacking(self) -> list[BaseRow]:
+        """Return, of a row that is not there, the rows that are missing: (table or view, known columns)."""
+        found: dict[str, BaseRow] = {}
+        for goal in self.missing.walk() if self.missing is not None else ():
+            if goal is not self.missing or goal.is_table:
+                found |= {write_partial(goal.relation, goal.columns, row): (goal.relation, row) for row in goal.rows}
+        return list(found.values())
 
     @cached_property
     def contributing(self) -> list[Contributing]:
@@ -296,7 +337,10 @@ class Explanation:
         """Yield the text, line by line."""
         yield Line("", self.summary, "bold")
         if not self.holds:
-            yield from (Line("  ", reason) for reason in self.reasons)
+            if self.missing is None or not (self.missing.ways or self.missing.note):
+                yield from (Line("  ", reason) for reason in self.reasons)
+            if self.missing is not None:
+                yield from missing_tree.write_lines(self.missing, self.remedies, limits)
             return
         if not self.exact:
             yield Line("  ", f"not exact under every loss: {self.caveat}", "yellow")
@@ -340,7 +384,13 @@ class Explanation:
         """Return everything, as `to_json` has it."""
         head = {"view": self.view, "row": self.row, "epoch": self.epoch, "holds": self.holds, "reasons": self.reasons}
         if not self.holds:
-            return head
+            return {
+                **head,
+                "missing": None if self.missing is None else missing_tree.to_dict(self.missing),
+                "blockers": [{"table": table, "row": row} for table, row in self.blockers],
+                "lacking": [{"relation": name, "row": row} for name, row in self.lacking],
+                "remedies": [{"action": r.action, "table": r.table, "row": r.row} for r in self.remedies],
+            }
         graph, found = self.graph, self._witnesses
         place = {int(n): i for i, n in enumerate(graph.base)}
         copies = [graph.copies.get(int(n), 1) for n in graph.base]
@@ -376,7 +426,13 @@ class Explanation:
     def to_json(self, path: str | Path | None = None) -> str:
         """Write JSON, to `path` if that is given:
 
-            view, row, epoch, holds   what was asked; `reasons` if it does not hold, and then nothing else
+            view, row, epoch, holds   what was asked; if it does not hold `reasons`, and then only these:
+            missing                   {relation, table, rows, count, where, nearest, note, ways}, and each way
+                                      {rule, reason, excluded_by: [{relation, row}], lacking: [missing …], any_of}
+            blockers, lacking         [{table, row}] and [{relation, row}], as the attributes
+            remedies                  [{action, table, row}]
+
+            and of a row that is there:
             exact, caveat             whether the graph says all about every loss of rows, and if not why
             base                      [{table, row, copies}]
             witnesses                 {count, complete, found: [[places in base]]}, smallest first
@@ -407,6 +463,8 @@ class Explanation:
 
     def to_dot(self, path: str | Path | None = None) -> str:
         """Write the graph for Graphviz; of one that is too large to be drawn, what the smallest derivations need."""
+        if self.missing is not None:
+            return page.write_out(missing_tree.to_dot(self.missing), path)
         return page.write_out(to_dot(self.graph, self.drawn, self.root), path)
 
     def to_html(self, path: str | Path | None = None) -> str:

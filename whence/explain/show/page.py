@@ -73,6 +73,7 @@ def explanation_page(why: Explanation) -> str:
             f'<h1>Why not <span class="row">{esc(printable(why.label))}</span>?</h1>',
             f'<p class="sub">It is not in the view <code>{esc(why.view)}</code> at epoch {why.epoch:,}.</p>',
             f"<section><h2>What is missing</h2><ul>{''.join(reasons)}</ul></section>" if reasons else "",
+            f"<section><h2>Down to base rows</h2><pre>{esc(_text(why.lines()))}</pre></section>" if why.missing else "",
         ]
         return fill_template(f"Why not {printable(why.label)}?", body, {"witnesses": []})
     graph, chosen = why.graph, why.drawn

@@ -24,11 +24,13 @@ from whence.engine.core.operator import Batch
 from whence.engine.relational.scan import Scan as TableScan
 from whence.explain.ask import critical as algorithms
 from whence.explain.ask import trial as trying
+from whence.explain.ask.remedies import find_remedies
 from whence.explain.ask.trial import Trial
 from whence.explain.derive.extractor import extract
 from whence.explain.derive.graph_builder import LIMIT
 from whence.explain.derive.why_not import why_not
 from whence.explain.graph import Derivations, Ints
+from whence.explain.missing import MissingRows
 from whence.explain.show.answers import Contribution, Critical, Question, Reliability, Resilience
 from whence.model.budget import held, reach, shielded
 from whence.model.codes import Codes, Dictionary, decode_value, encode_value, format_value
@@ -61,7 +63,7 @@ class Found:
 
     row: dict[str, Any]
     codes: Codes | None
-    reasons: list[str]
+    missing: MissingRows | None = None
 
     @property
     def several(self) -> bool:
@@ -79,8 +81,10 @@ def why(coordinator: Coordinator, name: str, row: Row, columns: Mapping[str, Any
         if tracing.is_stream(catalog, name):
             return _why_stream(coordinator, catalog, name, row, columns, limit)
         found = _find(catalog, name, row, columns, explain=True)
-        if found.codes is None:
-            return Explanation.missing(name, found.row, coordinator.epoch, found.reasons)
+        if found.missing is not None:
+            remedies = find_remedies(found.missing)
+            return Explanation.of_missing(name, found.row, coordinator.epoch, (), found.missing, remedies)
+        assert found.codes is not None
         graph = _extract(catalog, name, found.codes, limit)
         epoch = coordinator.epoch
         tables = {table: known.schema for table, known in coordinator.program.tables.items()}
@@ -96,7 +100,7 @@ def _why_stream(
     asked = _find_in_stream(catalog, name, row, columns)
     if asked.tid is None:
         reason = f"{name} keeps no row with {_text(asked.row)}"
-        return Origins.missing(name, asked.row, coordinator.epoch, [reason])
+        return Origins.of_missing(name, asked.row, coordinator.epoch, [reason])
     graph = tracing.lineage(catalog, name, asked.tid, limit)
     found = Origins(graph, name, asked.row, coordinator.epoch)
     found.tid = asked.tid
@@ -357,16 +361,16 @@ def _find(
         if len(matching) > 1 and not several:
             raise DataError(_several(catalog, name, matching, codes))
         if len(matching) > 1:
-            return Found(given, matching, [])
+            return Found(given, matching)
         if len(matching) == 1:
             types = zip(schema.names, schema.types, matching[0].tolist(), strict=True)
             whole = {n: decode_value(c, t, catalog.dictionary) for n, t, c in types}
-            return Found(whole, matching, [])
-    reasons = []
-    if explain:
-        reach("what is missing")
-        reasons = why_not(catalog.flow, catalog.program, catalog.planned, catalog.dictionary, name, given)
-    return Found(given, None, reasons)
+            return Found(whole, matching)
+    if not explain:
+        return Found(given, None)
+    reach("what is missing")
+    planned, dictionary = catalog.planned, catalog.dictionary
+    return Found(given, None, why_not(catalog.flow, catalog.program, planned, dictionary, name, given))
 
 
 def _given(name: str, schema: Schema, row: Row, columns: Mapping[str, Any]) -> dict[str, Any]:
