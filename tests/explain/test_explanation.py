@@ -94,7 +94,8 @@ def test_the_tree_has_the_smallest_way_first_and_ends_in_circles() -> None:
     ]
 
 
-def test_much_is_counted_in_place_of_being_shown() -> None:
+def test_much_is_counted_in_place_of_being_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("whence.explain.show.layout.MOST", 160)
     arcs = [("A", f"m{i}") for i in range(60)] + [(f"m{i}", "D") for i in range(60)]
     found = why(*arcs)
     text = str(found)

@@ -1,8 +1,8 @@
 """Choose the part of a graph that is shown, when it is too large to be read.
 
-The law: the smallest derivation of the row that was asked for comes first, whole unless it is `_LONG` times the room:
-then the part near the row. After it come other ways, the smallest and those near the row first, each with all that it
-needs, as long as there is room.
+The law: the smallest derivation of the row that was asked for comes first, whole unless it is `_LONG` times the room,
+or `_LONGEST`: then the part near the row. After it come other ways, the smallest and those near the row first, each
+with all that it needs, as long as there is room.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from whence.explain.kernels import least, spread
 from whence.model.codes import Codes
 
 _SHARE = 5  # a body may fill one part in so many of the room
-_LONG = 10  # so many times the room is the most of one derivation
+_LONG = 10  # so many times the room is the most of one derivation,
+_LONGEST = 2_400  # and no more than this
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ def choose(ways: Ways, root: int, room: int, each: int | None = None) -> Chosen:
         _, depth, node, done = heapq.heappop(waiting)
         if done >= len(ways.of(node)):
             continue
-        new_nodes, new = _closed(ways, ways.of(node)[done], nodes, max(8, room // _SHARE), _LONG * room)
+        new_nodes, new = _closed(ways, ways.of(node)[done], nodes, max(8, room // _SHARE), min(_LONG * room, _LONGEST))
         if taken and (done == each or len(nodes) + len(taken) + len(new_nodes) + len(new) > room):
             whole = False
             continue
@@ -94,7 +95,7 @@ def behind(graph: Derivations, root: int, witnesses: Iterable[Ints], room: int) 
         while todo:
             n = todo.popleft()
             nodes[n] = None
-            if len(nodes) + len(taken) > _LONG * room:
+            if len(nodes) + len(taken) > min(_LONG * room, _LONGEST):
                 continue
             if by[n] >= 0:
                 body = taken[int(by[n])] = list(dict.fromkeys(graph.bodies(int(by[n])).tolist()))

@@ -15,7 +15,7 @@ from itertools import islice, pairwise
 from whence.explain.graph import Derivations
 from whence.explain.show.choose import Chosen
 
-MOST = 160  # marks in the drawing of a whole graph
+MOST = 1_200  # marks in the drawing of a whole graph; a page folds most of them at first
 _SWEEPS = 12
 _WIDTH = 7.2  # of a letter, at the page's size of text
 _GAP = 18.0  # between two marks of a layer

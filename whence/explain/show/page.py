@@ -91,7 +91,7 @@ def explanation_page(why: Explanation) -> str:
         _base_section(why),
         f"<section><details><summary>As text</summary><pre>{esc(_text(why.lines()))}</pre></details></section>",
     ]
-    return fill_template(f"Why {printable(why.label)}?", body, {"witnesses": lit})
+    return fill_template(f"Why {printable(why.label)}?", body, {"witnesses": lit, "marks": _told(why, drawing, lit)})
 
 
 def _caveat(caveat: str) -> str:
@@ -139,12 +139,58 @@ def _graph_section(why: Explanation, drawing: Drawing) -> str:
     )
     return (
         '<section aria-labelledby="graph"><div class="bar"><h2 id="graph" style="margin:0">How it follows</h2>'
-        f'<ul class="legend">{legend}</ul><button id="size" type="button">Actual size</button></div>'
-        f'<div class="canvas fit">{_svg(why, drawing)}</div>{part}'
-        '<p class="note">A row follows if everything below one of its steps does. Hover over a row to see what it is '
-        "next to; choose a witness below, or a base row, to light up what it suffices for. Escape ends it.</p>"
-        "</section>"
+        f'<ul class="legend">{legend}</ul></div>'
+        f'<div class="bar tools" role="toolbar" aria-label="Drawing">{_TOOLS}</div>'
+        '<div class="graph"><div class="canvas" tabindex="0" '
+        'aria-label="Drawing: arrows move it, + and - zoom, 0 fits, / searches">'
+        f'{_svg(why, drawing)}</div><aside id="details" aria-live="polite"></aside></div>{part}'
+        '<p class="note">A row follows if everything below one of its steps does. Drag to move, turn the wheel to '
+        "zoom. Choose a row to see its columns and a witness through it; a double click, or Space, folds what is below "
+        "it or unfolds it (dashed: folded). Escape ends a choice.</p></section>"
     )
+
+
+_TOOLS = (
+    '<input id="search" type="search" placeholder="Search rows and steps" aria-label="Search rows and steps">'
+    '<button id="previous" type="button" aria-label="previous hit">↑</button>'
+    '<button id="next" type="button" aria-label="next hit">↓</button>'
+    '<span id="hits" class="note" aria-live="polite"></span>'
+    '<button id="out" type="button" aria-label="zoom out">−</button>'
+    '<button id="in" type="button" aria-label="zoom in">+</button><button id="fit" type="button">Fit</button>'
+    '<button id="reset" type="button">Reset</button><button id="unfold" type="button">Expand all</button>'
+    '<button id="fold" type="button">Collapse all</button><span id="state" class="note" aria-live="polite"></span>'
+)
+
+
+def _told(why: Explanation, drawing: Drawing, lit: list[list[int]]) -> dict[int, dict[str, Any]]:
+    """Return what there is to say of each mark: label, kind, columns, facts, and the witnesses that it is part of."""
+    graph, lost = why.graph, set(why._critical.tolist())
+    rows = [m.item for m in drawing.marks if m.kind not in ("step", "bend")]
+    labels, values = dict(zip(rows, graph.labels(rows), strict=True)), dict(zip(rows, graph.rows(rows), strict=True))
+    parts = [set(some) for some in lit]
+    told = {}
+    for i, mark in enumerate(drawing.marks):
+        if mark.kind == "bend":
+            continue
+        within = [w for w, some in enumerate(parts) if i in some]
+        facts = [f"in {len(within):,} of the {len(lit):,} witnesses shown"]
+        row: list[tuple[str, str]] = []
+        if mark.kind != "step":
+            row = [
+                (name, "NULL" if value is None else printable(str(value)))
+                for name, value in values[mark.item][1].items()
+            ]
+            steps = {graph.steps[graph.step[d]].text for d in graph.derivations_of(mark.item)}
+            ways = len(graph.derivations_of(mark.item))
+            facts = [
+                *([f"{ways:,} way{'s' * (ways != 1)}: {'; '.join(sorted(steps))}"] if ways else []),
+                *([f"{graph.copies[mark.item]:,} copies"] if graph.copies.get(mark.item, 1) > 1 else []),
+                *facts,
+                *(["critical: without it the row is gone"] if mark.item in lost else []),
+            ]
+        label = printable(mark.label if mark.kind == "step" else labels[mark.item])
+        told[i] = {"label": label, "kind": _KINDS[mark.kind], "row": row, "facts": facts, "witnesses": within}
+    return told
 
 
 def _svg(why: Explanation, drawing: Drawing) -> str:
@@ -165,7 +211,7 @@ def _svg(why: Explanation, drawing: Drawing) -> str:
     name = f"Derivations of {printable(why.label)}: {len(drawing.edges)} edges, told in words under As text."
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{wide:.0f}" height="{high:.0f}" '
-        f'viewBox="0 0 {wide:.0f} {high:.0f}" style="--least: {0.6 * wide:.0f}px" '
+        f'viewBox="0 0 {wide:.0f} {high:.0f}" '
         f'role="group" aria-label="{esc(name)}"><defs><marker id="arrow" '
         'viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto-start-reverse">'
         f'<path d="M0 0L8 4L0 8z"/></marker></defs>{edges}{marks}</svg>'
@@ -334,7 +380,7 @@ def _base_section(why: Explanation) -> str:
         for n, label in zip(nodes[:ROWS], graph.labels(nodes[:ROWS]), strict=True)
     )
     return (
-        f"<section><details{' open' if len(nodes) <= _FEW else ''}><summary>Base rows</summary><table>"
+        f'<section><details{" open" if len(nodes) <= _FEW else ""}><summary>Base rows</summary><table class="find">'
         f"<caption>{_shown(len(nodes))} behind it.</caption><thead><tr>"
         '<th scope="col">row</th><th scope="col" class="num">copies</th><th scope="col">if it is lost</th></tr></thead>'
         f"<tbody>{rows}</tbody></table></details></section>"

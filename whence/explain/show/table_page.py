@@ -40,7 +40,8 @@ def _change_section(
     what = "table" if is_table else "view"
     more = f" The first {ROWS:,} are shown." if len(rows) > ROWS else ""
     return (
-        f"<section><h2>{esc(name)}</h2><table><caption>{what}: {len(gone):,} gone, {len(new):,} new.{more}</caption>"
+        f'<section><h2>{esc(name)}</h2><table class="find">'
+        f"<caption>{what}: {len(gone):,} gone, {len(new):,} new.{more}</caption>"
         f"<thead><tr>{heads}</tr></thead><tbody>{lines}</tbody></table></section>"
     )
 
@@ -52,7 +53,9 @@ def answer_page(
     heads = "".join(f'<th scope="col">{esc(column)}</th>' for column in columns)
     lines = "".join(f"<tr>{''.join(_cell(value, whole) for value in row)}</tr>" for row in rows[:ROWS])
     more = f"<caption>The first {ROWS:,} of {len(rows):,} rows.</caption>" if len(rows) > ROWS else ""
-    table = f"<section><table>{more}<thead><tr>{heads}</tr></thead><tbody>{lines}</tbody></table></section>"
+    table = (
+        f'<section><table class="find">{more}<thead><tr>{heads}</tr></thead><tbody>{lines}</tbody></table></section>'
+    )
     body = [
         f"<h1>{esc(printable(title[:1].upper() + title[1:]))}</h1>",
         f'<p class="sub">{esc(note)}</p>',
@@ -64,5 +67,5 @@ def answer_page(
 
 def _cell(value: Any, whole: float) -> str:
     if isinstance(value, (int, float)):
-        return f"<td>{meter(value / whole if whole else None)}{value:,}</td>"
+        return f'<td data-value="{value}">{meter(value / whole if whole else None)}{value:,}</td>'
     return f'<td class="row">{esc(printable(str(value)))}</td>'
