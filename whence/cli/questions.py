@@ -56,7 +56,8 @@ def why(
     timeout: Patience = None,
     functions: Functions = None,
 ) -> None:
-    """Explain why a row is in a view, or why not: its derivations, down to rows of tables.
+    """Explain why a row is in a view, or why not: its derivations, or what it lacks and what excludes it, down to rows
+    of tables.
 
     Exit code 1 says that the row is not there.
 
