@@ -18,7 +18,7 @@ from rich.text import Text
 
 from whence.cli import line_editor
 from whence.cli.completion import candidates
-from whence.cli.console import count_of
+from whence.cli.console import Bar, count_of
 from whence.cli.copying import copy
 from whence.cli.row_arguments import row_of
 from whence.cli.variables import set_variable, unset_variable, used_params
@@ -290,15 +290,21 @@ class Shell:
 
     def _why(self, text: str) -> None:
         view, row = self._read_row(_needed(text, "\\why VIEW COLUMN=VALUE …"))
-        self.out.print(self.db.why(view, row), soft_wrap=True)
+        with Bar("looking for derivations", self.err) as bar:
+            found = self.db.why(view, row, progress=bar)
+        self.out.print(found, soft_wrap=True)
 
     def _trace(self, text: str) -> None:
         stream, row = self._read_row(_needed(text, "\\trace STREAM tid=N"))
-        self.out.print(self.db.trace(stream, row=row), soft_wrap=True)
+        with Bar("following it", self.err) as bar:
+            found = self.db.trace(stream, row=row, progress=bar)
+        self.out.print(found, soft_wrap=True)
 
     def _what_if(self, text: str) -> None:
         sql = _needed(text, "\\what-if STATEMENTS")
-        self.out.print(self.db.what_if(sql, used_params(sql, self.variables)), soft_wrap=True)
+        with Bar("supposing", self.err) as bar:
+            found = self.db.what_if(sql, used_params(sql, self.variables), progress=bar)
+        self.out.print(found, soft_wrap=True)
 
     def _read_row(self, text: str) -> tuple[str, dict[str, Any]]:
         """Parse a view or stream, and a row of it, as they were typed."""
