@@ -7,6 +7,7 @@
 |---|---|
 | `lookups` | rows of a view of 5.6 million (`authorization`) found by key, by a prefix of it, by another column |
 | `fills` | time and memory of loading the facts and filling that view, views first or tables first (`fills`) |
+| `startup` | time of `whence --help` and other commands that only answer (`startup`) |
 
 A look-up is timed alone, and right after a commit that changes the view. The peers have the view's rows as a table,
 with an index for each look-up, and get its changes; every answer is compared.
@@ -36,7 +37,7 @@ from rich.console import Console
 from rich.table import Table
 
 import whence
-from benchmarks import authorization, fills, report
+from benchmarks import authorization, fills, report, startup
 from benchmarks.authorization import Facts
 from benchmarks.ledger import DisagreementError
 from benchmarks.peers.common import installed
@@ -59,9 +60,10 @@ class Sizes:
     turn: int = 50  # look-ups of a reader before it is the next one's turn
     warm: int = 5  # not counted
     fills: int = 3  # in each order, and by each peer
+    starts: int = 10  # of each command
 
 
-QUICK = Sizes(rows=20_000, lookups=50, slow=10, commits=5, fills=1)
+QUICK = Sizes(rows=20_000, lookups=50, slow=10, commits=5, fills=1, starts=1)
 
 
 @dataclass
@@ -302,7 +304,16 @@ def bulk_fills(sizes: Sizes, console: Console) -> Section:
     return Section(*fills.measure(sizes.rows, sizes.fills, console))
 
 
-SECTIONS: dict[str, Callable[[Sizes, Console], Section]] = {"lookups": lookups, "fills": bulk_fills}
+def start_up(sizes: Sizes, console: Console) -> Section:
+    """Start commands that only answer."""
+    return Section(*startup.measure(sizes.starts, console))
+
+
+SECTIONS: dict[str, Callable[[Sizes, Console], Section]] = {
+    "lookups": lookups,
+    "fills": bulk_fills,
+    "startup": start_up,
+}
 
 
 def show(figures: Sequence[Figure], console: Console) -> None:

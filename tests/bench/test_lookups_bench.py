@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from benchmarks import authorization, lookups
+from benchmarks import authorization, lookups, startup
 from benchmarks.ledger import DisagreementError
 from benchmarks.lookups import DUCKDB, KINDS, PARAMETERS, QUERY, QUICK, SQLITE, Lookup, Row, SqliteReader
 from benchmarks.report import WHENCE, Figure
@@ -43,3 +43,9 @@ def test_a_wrong_answer_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_promises_compare_medians() -> None:
     figures = [Figure("point look-up", "µs", {WHENCE: [10.0, 60.0, 20.0], QUERY: [2_000.0]})]
     assert [(check.measured, check.kept) for check in lookups.promises(figures)] == [(20.0, True), (2_000.0, False)]
+
+
+def test_start_up_measures_every_command() -> None:
+    section = lookups.start_up(replace(TINY, starts=1), Console(quiet=True))
+    assert [check.what for check in section.checks] == [f"{figure.what}: ms" for figure in section.figures[:-1]]
+    assert all({WHENCE, startup.PYTHON, startup.DUCKDB} == {*figure.samples} for figure in section.figures)
