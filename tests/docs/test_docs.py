@@ -39,7 +39,8 @@ TEXTS = [
     ROOT / "benchmarks/README.md",
     ROOT / "tests/sql/README.md",
 ]
-_BLOCK = re.compile(r"(?:^<!-- (skip|error: [^\n]*?) -->\n)?^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_NOTE = r"skip|exit code \d+|error: [^\n]*?"
+_BLOCK = re.compile(rf"(?:^<!-- ({_NOTE}) -->\n)?^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 _LINES = re.MULTILINE | re.DOTALL
 _TIME = re.compile(r"[\d.]+ ms")
