@@ -39,6 +39,7 @@ INSIDE = {
     "explain.kernels": ".",
     "explain.retrieve": ". derive",
     "explain.show": ". ask kernels",
+    "explain.why_not": ". derive",
     "plan.algebra": "streams",
     "plan.partitions": "algebra recursion rewrite streams",
     "plan.recursion": "algebra rewrite",

@@ -6,7 +6,6 @@ to matter. A **caveat** says why the graph may not be exact when base rows are l
 | module | what it holds |
 |---|---|
 | `extractor` | `extract`: the derivations behind rows of a view, view by view down to base rows |
-| `gaps` | matches of a rule body with one part left out |
 | `cone` | `Cone`: the rows of a recursive component, and their derivations by its own rules |
 | `plan_evaluator` | `PlanEvaluator`: the rows of every other query, each with the rows it came from |
 | `body_matcher` | `BodyMatcher`: rows of the sources of a rule body that fit together |
@@ -17,6 +16,5 @@ to matter. A **caveat** says why the graph may not be exact when base rows are l
 | `stream_tables` | streams under relations, as tables of base rows |
 | `graph_builder` | `GraphBuilder`: rows become nodes, once each |
 | `contract` | skips rows in between that say nothing of their own |
-| `why_not` | why a row is not in a view: what it lacks and what excludes it, level by level |
 | `sql_text` | conditions and values in SQL |
 """

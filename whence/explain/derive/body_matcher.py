@@ -215,18 +215,32 @@ class BodyMatcher:
 
     def blocked(self, absence: Absence, rows: Codes) -> tuple[Mask, Codes]:
         """Return which matches an absence excludes, and the values it compares."""
+        hit, values = np.zeros(len(rows), bool), self._compared(absence, rows)
+        for _, at, _ in self._pairs(absence, values):
+            hit[at] = True
+        return hit, values
+
+    def excluding(self, absence: Absence, rows: Codes) -> Codes:
+        """Return the rows because of which an absence excludes one of the matches."""
+        pairs = self._pairs(absence, self._compared(absence, rows))
+        found = [np.empty((0, len(absence.node.schema)), np.int64), *(part.rows[at] for part, _, at in pairs)]
+        return drop_duplicates(np.concatenate(found))
+
+    def _compared(self, absence: Absence, rows: Codes) -> Codes:
+        return self.query.values((*(e for e, _ in absence.keys), *absence.given), rows)
+
+    def _pairs(self, absence: Absence, values: Codes) -> Iterator[tuple[Part, Codes, Codes]]:
+        """Yield the rows that must not be there, with the positions of a match and of a row that excludes it."""
         query, cols = self.query, tuple(c for _, c in absence.keys)
-        values = query.values((*(e for e, _ in absence.keys), *absence.given), rows)
         keys, given = values[:, : len(cols)], values[:, len(cols) :]
-        few = bool(cols) and len(rows) <= SIDEWAYS
-        hit = np.zeros(len(rows), bool)
+        few = bool(cols) and len(keys) <= SIDEWAYS
         for part in query.parts(absence.node, ((cols, drop_duplicates(keys)),) if few else ()):
             i, j = pair_keys(keys, part.rows[:, list(cols)], [absence.null_safe] * len(cols))
             if absence.residual is not None:
                 both = np.concatenate([part.rows[j], given[i]], axis=1)
-                i = i[query.value(absence.residual, both) == 1]
-            hit[i] = True
-        return hit, values
+                true = query.value(absence.residual, both) == 1
+                i, j = i[true], j[true]
+            yield part, i, j
 
     def _exclude(self, absence: Absence, wanted: Wanted, outer: bool) -> None:
         """Keep the matches that an absence does not exclude, which stand on it."""

@@ -28,10 +28,10 @@ from whence.explain.ask.remedies import find_remedies
 from whence.explain.ask.trial import Trial
 from whence.explain.derive.extractor import extract
 from whence.explain.derive.graph_builder import LIMIT
-from whence.explain.derive.why_not import why_not
 from whence.explain.graph import Derivations, Ints
 from whence.explain.missing import MissingRows
 from whence.explain.show.answers import Contribution, Critical, Question, Reliability, Resilience
+from whence.explain.why_not.search import explain_missing
 from whence.model.budget import held, reach, shielded
 from whence.model.codes import Codes, Dictionary, decode_value, encode_value, format_value
 from whence.model.errors import CatalogError, DataError
@@ -370,7 +370,7 @@ def _find(
         return Found(given, None)
     reach("what is missing")
     planned, dictionary = catalog.planned, catalog.dictionary
-    return Found(given, None, why_not(catalog.flow, catalog.program, planned, dictionary, name, given))
+    return Found(given, None, explain_missing(catalog.flow, catalog.program, planned, dictionary, name, given))
 
 
 def _given(name: str, schema: Schema, row: Row, columns: Mapping[str, Any]) -> dict[str, Any]:

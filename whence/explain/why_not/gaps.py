@@ -1,11 +1,12 @@
-"""Match a rule body with one part left out: what the other parts ask of it.
+"""Match a rule body without one of its sources: what the others ask of it.
 
 Law: `match_without(body, i, goals)` gives the matches of all sources but the i-th with the tests over them, for the
 rows that are asked for; the columns of the i-th that equalities determine are filled in. So if the body has no match,
 each match without i names a row of i that is all this body lacks, unless a test that could not be decided forbids it.
+`find_demand` returns those rows as goals.
 
-What is left when a source is taken out may fall into parts that nothing joins any more. Each part is matched alone, and
-no more than `MOST` combinations are looked at: which ones is a matter of order, how many there are is only a bound.
+Without a source the others may fall into parts that nothing joins. Each part is matched alone, and at most `MOST`
+combinations are looked at, the first ones.
 """
 
 from __future__ import annotations
@@ -16,27 +17,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from whence.explain.derive.body_matcher import BodyMatcher, find_constant
-from whence.explain.derive.parts import Mask, Wanted, drop_duplicates, pair_equal
+from whence.explain.derive.parts import Mask, drop_duplicates, pair_equal
 from whence.explain.derive.plan_evaluator import PlanEvaluator
-from whence.model.codes import NULL, Codes, encode_value
+from whence.explain.why_not.goals import Goals, is_unknown
+from whence.model.codes import Codes, encode_value
 from whence.model.errors import DataError, WhenceError
 from whence.plan.algebra.expressions import Call, Col, Expr, Lit, columns_of, may_fail, substitute
 from whence.plan.recursion.conjunctive import Body, Source, columns
 
 MOST = 2_000  # combinations that are looked at
-UNKNOWN = -(2**61)  # codes from here down, of dictionary types, are values that no row has
-
-
-@dataclass(frozen=True)
-class Goals:
-    """Rows that are asked for: the values of some columns of a query, a row each."""
-
-    cols: tuple[int, ...]
-    values: Codes
-
-    @property
-    def wanted(self) -> Wanted:
-        return ((self.cols, self.values),) if self.cols else ()
 
 
 @dataclass(frozen=True)
@@ -47,7 +36,16 @@ class Match:
     filled: frozenset[int]
     goal: Codes
     undecided: tuple[Expr, ...]
-    cut: bool  # whether there may be more
+
+
+@dataclass(frozen=True)
+class Demand:
+    """The rows that the other sources of a body ask of one of them, any of which would do, and the tests that such a
+    row would still have to pass. If it is `sound`, each of them gives a match of the body."""
+
+    goals: Goals
+    undecided: tuple[Expr, ...]
+    sound: bool
 
 
 def find_classes(body: Body) -> list[int]:
@@ -85,8 +83,32 @@ def match_without(
     return work.result(undecided) if len(work.rows) else None
 
 
+def find_demand(query: PlanEvaluator, body: Body, number: int, goals: Goals) -> Demand | None:
+    """Return what the other sources of a body ask of one; None if they have no match themselves.
+
+    Rows that an absence would exclude are left out, as long as there are others."""
+    match = match_without(query, body, number, goals)
+    if match is None:
+        return None
+    rows, sound = match.rows, not match.undecided and all(isinstance(body.out[c], Col) for c in goals.cols)
+    for absence in body.absences:
+        read = {c for e in (*(e for e, _ in absence.keys), *absence.given) for c in columns_of(e)}
+        if not read <= match.filled or is_unknown(rows[:, sorted(read)]).any():
+            sound = False
+            continue
+        blocked, _ = BodyMatcher(query, body).blocked(absence, rows)
+        if blocked.all():
+            sound = False
+        else:
+            rows = rows[~blocked]
+    start = body.offsets()[number]
+    cols = tuple(c for c in range(len(body.sources[number].schema)) if start + c in match.filled)
+    asked = Goals(cols, drop_duplicates(rows[:, [start + c for c in cols]]))
+    return Demand(asked, match.undecided, sound)
+
+
 class _Work:
-    """Combinations in the making."""
+    """Combinations of rows, while sources are joined to them."""
 
     def __init__(self, query: PlanEvaluator, body: Body, goals: Goals):
         self.query, self.body, self.goals = query, body, goals
@@ -96,7 +118,6 @@ class _Work:
         self.goal: Codes = np.arange(len(goals.values))
         self.known: dict[int, int] = {}  # class -> a column of `rows` that has its value
         self.filled: set[int] = set()
-        self.cut = False
 
     def columns(self, number: int) -> range:
         return range(self.starts[number], self.starts[number] + len(self.body.sources[number].schema))
@@ -146,7 +167,6 @@ class _Work:
         theirs = np.concatenate(found) if found else np.empty((0, len(at)), np.int64)
         if not len(theirs):
             return False
-        self.cut = self.cut or (len(theirs) > MOST and not shared)
         theirs = theirs if shared else theirs[:MOST]
         i, j = self._pairs(mine, theirs[:, [place[c] for c in shared.values()]])
         self._keep(i)
@@ -161,9 +181,7 @@ class _Work:
             i, j = pair_equal(mine, theirs)
         else:
             few = max(1, MOST // len(theirs))
-            self.cut = self.cut or len(mine) > few
             i, j = np.divmod(np.arange(min(len(mine), few) * len(theirs)), len(theirs))
-        self.cut = self.cut or len(i) > MOST
         return i[:MOST], j[:MOST]
 
     def fill(self, own: set[int]) -> None:
@@ -196,13 +214,7 @@ class _Work:
         return any(types[c].needs_dictionary and is_unknown(self.rows[:, c]).any() for c in read)
 
     def result(self, undecided: list[Expr]) -> Match:
-        return Match(self.rows, frozenset(self.filled), self.goal, tuple(undecided), self.cut)
-
-
-def is_unknown(codes: Codes) -> Mask:
-    """Test which codes of a dictionary type are no values of the dictionary, nor NULL."""
-    found: Mask = (codes <= UNKNOWN) & (codes != NULL)
-    return found
+        return Match(self.rows, frozenset(self.filled), self.goal, tuple(undecided))
 
 
 def columns_over(sources: Sequence[Source]) -> tuple[Expr, ...]:
