@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -252,3 +253,24 @@ def test_value_that_no_row_has_is_no_error() -> None:
     why = access().why("may_read", who="nobody", doc="nothing")
     assert ("member", {"who": "nobody"}) in why.lacking
     assert "nobody" in str(why)
+
+
+def test_follower_past_epoch_and_reopened_folder_answer_the_same(tmp_path: Path) -> None:
+    """Each takes the answer from other state: the follower's replayed one, the past rebuilt, and the one restored."""
+    with access(path=tmp_path, retain=10) as db, whence.open(tmp_path, read_only=True) as follower:
+        before = db.why("may_read", who="ada", doc="plan")
+        assert before.remedies
+        assert str(follower.why("may_read", who="ada", doc="plan")) == str(before)
+        db.delete("deny", [("contractors", "plan")])
+        assert db.why("may_read", who="ada", doc="plan").holds
+        assert follower.why("may_read", who="ada", doc="plan").holds
+        for past in (db.at(before.epoch), follower.at(before.epoch)):
+            why = past.why("may_read", who="ada", doc="plan")
+            assert (str(why), why.remedies, why.blockers) == (str(before), before.remedies, before.blockers)
+        empty = db.at(2).why("may_read", who="ada", doc="plan")
+        assert ("granted", {"grp": "staff", "doc": "plan"}) in empty.lacking
+        db.insert("deny", [("contractors", "plan")])
+    with whence.open(tmp_path) as db:
+        why = db.why("may_read", who="ada", doc="plan")
+        assert why.remedies == before.remedies
+        assert str(why).replace("epoch 6", "epoch 4") == str(before)
