@@ -73,10 +73,12 @@ def test_why_of_a_database_and_of_its_past(db: Path) -> None:
 
 
 def test_a_row_that_is_not_there_is_an_answer_with_exit_code_1(db: Path, tmp_path: Path) -> None:
-    result = call("why", db, "reachable", "src=E", "dst=A", "--html", tmp_path / "not.html")
+    files = ("--html", tmp_path / "not.html", "--dot", tmp_path / "not.dot")
+    result = call("why", db, "reachable", "src=E", "dst=A", *files)
     assert result.exit_code == 1
     assert result.stdout.splitlines()[0] == "reachable(E, A) is not in the view at epoch 2"
     assert "is not in the view" in (tmp_path / "not.html").read_text(encoding="utf-8")
+    assert (tmp_path / "not.dot").read_text(encoding="utf-8").startswith("digraph")
     told = call("why", db, "reachable", "src=E", "dst=A", "--json")
     assert told.exit_code == 1
     assert json.loads(told.stdout)["holds"] is False

@@ -85,9 +85,9 @@ def why(
             out.print(found, soft_wrap=True)
         if html is not None:
             found.to_html(html)
-        if dot is not None and found.holds:
+        if dot is not None:
             found.to_dot(dot)
-    _say_written(html, dot if found.holds else None)
+    _say_written(html, dot)
     if not found.holds:
         raise typer.Exit(1)
 
