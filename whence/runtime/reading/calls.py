@@ -130,12 +130,17 @@ def _is_safe(table: exp.Table, select: exp.Select) -> bool:
 
 
 def conjuncts(node: exp.Expr) -> list[exp.Expr]:
-    """The terms of a condition that must all be true."""
-    while isinstance(node, exp.Paren):
-        node = node.this
-    if isinstance(node, exp.And):
-        return [*conjuncts(node.left), *conjuncts(node.right)]
-    return [node]
+    """The terms of a condition that must all be true, of which there may be thousands."""
+    found, waiting = [], [node]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, exp.Paren):
+            waiting.append(node.this)
+        elif isinstance(node, exp.And):
+            waiting += (node.right, node.left)
+        else:
+            found.append(node)
+    return found
 
 
 def _reads_only(node: exp.Expr, alias: str, alone: bool) -> bool:
