@@ -254,16 +254,18 @@ def decode_column(codes: Codes, type: Type, dictionary: Dictionary) -> pa.Array:
 def _decode_text(codes: Codes, null: NDArray[np.bool_], dictionary: Dictionary) -> pa.Array:
     if len(codes) <= _FEW:
         return pa.array(dictionary.values(codes), pa.string())
+    mask = null if null.any() else None
     if len(dictionary) <= 4 * len(codes):  # mark the codes that occur: linear, where sorting them would not be
         used = np.zeros(len(dictionary), bool)
-        used[codes[~null]] = True
+        used[codes if mask is None else codes[~null]] = True
         unique = np.flatnonzero(used)
-        place = np.cumsum(used) - 1
-        indices = place[np.where(null, 0, codes)] if len(place) else np.zeros(len(codes), np.int64)
+        place = np.cumsum(used, dtype=np.int32) - 1  # strings of more would not fit into one array
+        known = codes if mask is None else np.where(null, 0, codes)
+        indices = place[known] if len(place) else np.zeros(len(codes), np.int32)
     else:
         unique, indices = np.unique(codes, return_inverse=True)
     values = pa.array(dictionary.values(unique), pa.string())
-    return pa.DictionaryArray.from_arrays(pa.array(indices, mask=null), values).cast(pa.string())
+    return pa.DictionaryArray.from_arrays(pa.array(indices, mask=mask), values).cast(pa.string())
 
 
 def _decode_decimal(codes: Codes, null: NDArray[np.bool_], type: Type, dictionary: Dictionary) -> pa.Array:
