@@ -261,7 +261,7 @@ def _decode_text(codes: Codes, null: NDArray[np.bool_], dictionary: Dictionary) 
         unique = np.flatnonzero(used)
         place = np.cumsum(used, dtype=np.int32) - 1  # strings of more would not fit into one array
         known = codes if mask is None else np.where(null, 0, codes)
-        indices = place[known] if len(place) else np.zeros(len(codes), np.int32)
+        indices: NDArray[np.signedinteger] = place[known] if len(place) else np.zeros(len(codes), np.int32)
     else:
         unique, indices = np.unique(codes, return_inverse=True)
     values = pa.array(dictionary.values(unique), pa.string())
