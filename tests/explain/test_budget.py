@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import whence
+from tests import inside
 from whence.engine.recursion import slot_store
 from whence.model import budget
 from whence.model.errors import DataError, QuestionTimeout, WhenceError
@@ -109,7 +110,7 @@ def assert_unlocked(db: whence.Database) -> None:
     taken: list[bool] = []
 
     def take() -> None:
-        for lock in (db._coordinator.writer, db._coordinator.state):
+        for lock in (inside.coordinator(db).writer, inside.coordinator(db).state):
             taken.append(lock.acquire(timeout=5))
             lock.release()
 
@@ -149,7 +150,7 @@ def test_waiting_for_a_writer_can_be_cancelled(db: whence.Database) -> None:
     begun, end = threading.Event(), threading.Event()
 
     def write() -> None:
-        with db._coordinator.paused():
+        with inside.coordinator(db).paused():
             begun.set()
             end.wait(60)
 

@@ -52,7 +52,7 @@ def matches(row: tuple[Any, ...], names: list[str], known: dict[str, Any]) -> bo
 
 def filled(db: whence.Database, remedy: Remedy) -> tuple[Any, ...]:
     """The row of a remedy; columns that may be anything are something."""
-    types = {str(c.name): str(c.type) for c in db._coordinator.program.tables[remedy.table].schema.columns}
+    types = {str(c.name): str(c.type) for c in db[remedy.table].schema.columns}
     return tuple(
         remedy.row[c] if c in remedy.row else next((v for v in DOMAIN.get(t, [7]) if v is not None), 7)
         for c, t in types.items()
@@ -90,7 +90,7 @@ def apply(db: whence.Database, remedy: Remedy) -> None:
     (db.insert if remedy.action == "insert" else db.delete)(remedy.table, [filled(db, remedy)])
 
 
-@profile(60)
+@profile(12)
 @given(_PAIRS, _PAIRS, _PAIRS, st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=2))
 def test_denials(member: list[Any], nested: list[Any], granted: list[Any], deny: list[Any]) -> None:
     db = whence.open()
@@ -117,7 +117,7 @@ def test_random_programs(case: Case, data: st.DataObject) -> None:
     except WhenceError:
         return
     for view in db.views:
-        types = [str(c.type) for c in db._coordinator.program.views[view].schema.columns]
+        types = [str(c.type) for c in db[view].schema.columns]
         for _ in range(3):
             row = tuple(data.draw(st.sampled_from(DOMAIN.get(t, [None, 1]))) for t in types)
             try:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 import whence
+from tests.depth import examples
 from whence.engine.core import key_lookup
 from whence.model.errors import WhenceError
 from whence.runtime.reading import adhoc, reader
@@ -163,7 +164,7 @@ def answer(db: whence.Database, sql: str) -> Any:
     return found.schema, sorted(map(repr, found.to_pylist())), found.num_rows
 
 
-@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(sql=st.one_of(queries(), lookups()))
 def test_answers_are_those_of_duckdb(db: whence.Database, sql: str) -> None:
     with all_by_duckdb():

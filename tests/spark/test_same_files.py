@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import whence
-from whence.cli.file_streams import FollowedFolder
+from whence.cli.file_streams import SparkFolder
 
 TABLE = """CREATE TABLE t (k INT, i INT, n BIGINT, d DOUBLE, m DECIMAL(9, 3), b BOOLEAN, s TEXT, day DATE,
                            at TIMESTAMP, span INTERVAL)"""
@@ -122,7 +122,7 @@ def test_same_file_gives_the_same_rows_with_and_without_spark(spark: Any, tmp_pa
         for each in (plain, db):
             each.execute(TABLE)
         plain.insert("t", next(folder.iterdir()), on_error="reject", missing="null")
-        FollowedFolder("t", folder, "", format).attach(db, None, 1, "reject", "null")
+        SparkFolder("t", folder, "", format).attach(db, None, 1, "reject", "null")
         db.start(trigger="availableNow").awaitTermination()
         assert seen(db) == seen(plain)
         assert len(plain["t"]) > 1
