@@ -31,7 +31,7 @@ from whence.runtime.reading.calls import Narrow, TableFunctionCall
 from whence.runtime.reading.changes import Changes
 from whence.runtime.reading.late_rows import late_rows
 from whence.runtime.reading.pinned_rows import Pins, SimpleQuery, simple_query
-from whence.runtime.writing.conditions import by_values
+from whence.runtime.writing.conditions import keys_of
 from whence.sql import statements as st
 from whence.sql.bind import bind_query_views, bind_views
 from whence.sql.position import did_you_mean
@@ -111,8 +111,7 @@ class DatabaseReader:
     def find(self, name: str, values: Mapping[str, Any]) -> tuple[Codes, Codes]:
         """Return as `contents` does the rows that have some values, which may build an index. Called while
         `reading`."""
-        condition = by_values(values, self.relation(name), self._coordinator.dictionary)
-        return self.find_keys(name, condition.cols, condition.wanted)
+        return self.find_keys(name, *keys_of(values, self.relation(name), self._coordinator.dictionary))
 
     def find_keys(self, name: str, cols: tuple[int, ...], keys: Codes) -> tuple[Codes, Codes]:
         """Return as `contents` does the rows that have one of some distinct keys. Called while `reading`."""
@@ -124,8 +123,8 @@ class DatabaseReader:
 
     def meets(self, name: str, values: Mapping[str, Any], row: Codes) -> bool:
         """Return whether a row has some values."""
-        condition = by_values(values, self.relation(name), self._coordinator.dictionary)
-        return bool((condition.wanted == row[list(condition.cols)]).all(axis=1).any())
+        cols, keys = keys_of(values, self.relation(name), self._coordinator.dictionary)
+        return bool((keys == row[list(cols)]).all(axis=1).any())
 
     def count(self, name: str, wanted: Codes) -> Codes:
         """Return how often each of these rows is there."""

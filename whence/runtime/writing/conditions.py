@@ -107,6 +107,18 @@ def by_values(where: Values, table: Table | View, dictionary: Dictionary) -> Con
     return _by_rows([where], table, dictionary)
 
 
+def keys_of(values: Values, table: Table | View, dictionary: Dictionary) -> tuple[tuple[int, ...], Codes]:
+    """Return the columns of checked values (`check_condition`), and the distinct keys of them that a row may have."""
+    schema, key = table.schema, list[int | None]()
+    cols = tuple([schema.names.index(name) for name in values])
+    for column, value in zip(cols, values.values(), strict=True):
+        if value.__class__ is not str or schema.types[column].kind is not Kind.TEXT:
+            condition = by_values(values, table, dictionary)
+            return condition.cols, condition.wanted
+        key.append(dictionary.find(value))
+    return cols, np.array([] if None in key else [key], np.int64).reshape(-1, len(cols))
+
+
 def by_literals(pins: PinnedKeys, table: Table, dictionary: Dictionary) -> Condition | None:
     """Make the condition of what a SQL predicate restricts columns to; None if a constant is not of a column's type."""
     types = [table.schema.types[c] for c in pins.cols]
