@@ -493,12 +493,12 @@ class Database:
         """Return what one epoch of these writes would change, exactly, in the tables and in every view (or those of
         `views`). Change nothing.
 
-        params  values for the parameters of `sql`, as in `execute`; those by name are for conditions in SQL, too
         sql     a script of INSERT, DELETE and UPDATE; then come the others, in this order:
         delete  per table, the rows to delete, whole or by some of their columns as in `delete`, or a condition in SQL;
                 missing rows are skipped, or under `strict` an error
         update  per table, a pair of new values and where (as `update` takes them), or a list of such pairs
         insert  per table, the rows to insert, of any kind that `insert` takes, with `missing` as there
+        params  values for the parameters of `sql`, as in `execute`; those by name are for conditions in SQL, too
 
         Writers and readers wait for it as for an epoch. It works on a read-only database and on `at(epoch)`, too. It
         raises what committing the writes would have raised. `progress` and `timeout` are as in `why`.

@@ -62,7 +62,7 @@ def _graph(why: Explanation) -> str:
     chosen = choose(why._ways, why.root, _MARKS)
     if not chosen.whole or not chosen.derivations:
         return ""
-    drawn = page._svg(why, draw(why.graph, chosen)).translate(_DIRECTIONS)
+    drawn = page.draw_svg(why, draw(why.graph, chosen)).translate(_DIRECTIONS)
     return html.folded("graph", _STYLE + drawn, opened=False)
 
 

@@ -143,7 +143,7 @@ def _graph_section(why: Explanation, drawing: Drawing) -> str:
         f'<div class="bar tools" role="toolbar" aria-label="Drawing">{_TOOLS}</div>'
         '<div class="graph"><div class="canvas" tabindex="0" '
         'aria-label="Drawing: arrows move it, + and - zoom, 0 fits, / searches">'
-        f'{_svg(why, drawing)}</div><aside id="details" aria-live="polite"></aside></div>{part}'
+        f'{draw_svg(why, drawing)}</div><aside id="details" aria-live="polite"></aside></div>{part}'
         '<p class="note">A row follows if everything below one of its steps does. Drag to move, turn the wheel to '
         "zoom. Choose a row to see its columns and a witness through it; a double click, or Space, folds what is below "
         "it or unfolds it (dashed: folded). Escape ends a choice.</p></section>"
@@ -193,7 +193,7 @@ def _told(why: Explanation, drawing: Drawing, lit: list[list[int]]) -> dict[int,
     return told
 
 
-def _svg(why: Explanation, drawing: Drawing) -> str:
+def draw_svg(why: Explanation, drawing: Drawing) -> str:
     across, along = drawing.width + 10, len(drawing.layers) * _LAYER
     if drawing.sideways:
         depths = _columns(drawing)
