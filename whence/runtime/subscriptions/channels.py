@@ -1,0 +1,140 @@
+"""Relations that are followed, and channels: what equal subscriptions share.
+
+A `FollowedRelation` is a feed of the coordinator that keeps the last changes of one relation. A `Channel` is one or
+more of them whose changes are told together. A `Snapshot` is the rows of a channel at one epoch, shared by all who need
+the state while it is of use.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sqlglot import exp
+
+from whence.engine.core.operator import Batch
+from whence.model.codes import Codes, Dictionary
+from whence.model.types import Schema
+from whence.model.word_marks import WordMarks
+from whence.subscribe.recent import RecentChanges
+
+if TYPE_CHECKING:
+    from whence.runtime.coordinator import Coordinator
+
+
+class FollowedRelation:
+    """The recent changes of a table, stream or view. A feed (`reading/changes.py`)."""
+
+    def __init__(
+        self, coordinator: Coordinator, name: str, limit: int, news: Callable[[FollowedRelation], None]
+    ) -> None:
+        """Follow a relation from now on. Called with the state lock held; `news` is called with every change."""
+        self.name, self._coordinator, self._news = name, coordinator, news
+        self.schema: Schema = coordinator.reader.schema(name)
+        self.is_stream = coordinator.reader.is_stream(name)
+        self.recent = RecentChanges(self.is_stream, coordinator.epoch, limit)
+        self.ended: str | None = None  # why no more changes come
+        self.users = 0
+        coordinator.feeds.add(self)
+
+    def push(self, epoch: int, rows: Codes, counts: Codes) -> None:
+        """Add what an epoch changed."""
+        self.recent.push(epoch, self._coordinator.time, rows, counts)
+        self._news(self)
+
+    def end(self, why: str = "", forget: bool = False) -> None:
+        """Note that no more changes come; with `forget`, that changes which came were never stable."""
+        self.ended = why or "the database was closed"
+        if forget:
+            self.recent.forget(self._coordinator.epoch)
+        self._news(self)
+
+    def mark_words(self, marks: WordMarks) -> None:
+        """Mark the words that the recent changes refer to."""
+        self.recent.mark_words(marks, self.schema)
+
+    def decode(self, codes: Codes) -> None:
+        """Let go of changes that refer to words which are about to be forgotten, as they may be by a follower."""
+        marks = WordMarks(len(self._coordinator.dictionary))
+        self.mark_words(marks)
+        if marks.used[codes].any():
+            self.recent.forget(self._coordinator.epoch)
+
+
+@dataclass(eq=False)
+class Snapshot:
+    """The distinct rows of a channel's parts at an epoch, and how often each is there.
+
+    `dictionary` decodes them, whatever is forgotten meanwhile. `cache` is for the encoded chunks of it, which
+    those who are sent it share."""
+
+    epoch: int
+    time: int
+    parts: list[tuple[Codes, Codes]]
+    dictionary: Dictionary
+    cache: dict[Any, Any] = field(default_factory=dict)
+
+    @property
+    def bytes(self) -> int:
+        return sum(int(rows.nbytes + counts.nbytes) for rows, counts in self.parts)
+
+
+class Channel:
+    """Queries that are followed together; equal subscriptions have the same one."""
+
+    def __init__(self, key: tuple[str, ...], queries: Sequence[exp.Expr], parts: list[FollowedRelation]) -> None:
+        self.key, self.queries, self.parts = key, list(queries), parts
+        self.recents = [part.recent for part in parts]
+        self.users = 0
+        self.idle_since = 0.0
+        self._snapshot: weakref.ref[Snapshot] | None = None
+        self._guard = threading.Lock()
+
+    @property
+    def ended(self) -> str | None:
+        """Why it tells no more: a part was dropped, redefined, or read again from the disk; None while it runs."""
+        return next((part.ended for part in self.parts if part.ended is not None), None)
+
+    @property
+    def schemas(self) -> list[Schema]:
+        """The columns of each part."""
+        return [part.schema for part in self.parts]
+
+    def difference(self, since: int, upto: int) -> list[Batch] | None:
+        """Return the net change of each part after `since` and up to `upto`; None if it is not known any more."""
+        found = [part.recent.difference(since, upto) for part in self.parts]
+        known = [batch for batch in found if batch is not None]
+        return known if len(known) == len(found) else None
+
+    def snapshot(self, coordinator: Coordinator) -> Snapshot:
+        """Return the state: that which others are being sent, while the changes since are known; else a new one.
+
+        It waits for epochs to end and to be stable: not for an event loop."""
+        with self._guard:
+            shared = self._snapshot() if self._snapshot is not None else None
+            if shared is not None and all(recent.reaches(shared.epoch) for recent in self.recents):
+                return shared
+            with coordinator.reading():
+                reader = coordinator.reader
+                contents = [reader.contents(part.name) for part in self.parts if part.ended is None]
+                made = Snapshot(coordinator.epoch, coordinator.time, contents, coordinator.dictionary.frozen())
+            self._snapshot = weakref.ref(made)
+            return made
+
+
+def signs_of(batch: Batch) -> tuple[Codes, Codes]:
+    """Return the rows that went and those that came, each as often as it did."""
+    went, came = batch.ann < 0, batch.ann > 0
+    if not went.any():
+        return batch.rows[:0], _repeated(batch.rows, batch.ann) if came.all() else _repeated(
+            batch.rows[came], batch.ann[came]
+        )
+    return _repeated(batch.rows[went], -batch.ann[went]), _repeated(batch.rows[came], batch.ann[came])
+
+
+def _repeated(rows: Codes, counts: Codes) -> Codes:
+    return rows if not len(counts) or int(counts.max()) == 1 else np.repeat(rows, counts, axis=0)

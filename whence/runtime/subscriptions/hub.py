@@ -1,0 +1,266 @@
+"""The hub: everything that is subscribed to in one database.
+
+It opens channels (a query that is not a whole relation gets a transient view), shares them between equal subscriptions,
+lets go of them a while after the last, and says up to which epoch subscribers may be told: what is on stable storage.
+
+The law: a subscriber that has the rows of a channel at epoch `since` and is given `difference(since, upto)` has the
+rows at `upto`, for every `upto <= told`. Nothing after `told` is given out, so no crash can take back what was told.
+
+Cost: an epoch costs each followed relation that changed one entry in its ring, however many subscribers there are.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from whence.model.errors import DataError, WhenceError
+from whence.runtime.subscriptions.channels import Channel, FollowedRelation, Snapshot
+from whence.runtime.subscriptions.queries import followed_name, identity, text_of_query
+from whence.subscribe.positions import Position
+from whence.subscribe.recent import RING_BYTES
+
+if TYPE_CHECKING:
+    from whence.runtime.coordinator import Coordinator
+
+log = logging.getLogger("whence")
+Listener = Callable[[set[Channel]], None]
+
+
+class SubscriptionHub:
+    """The subscriptions of one coordinator. Any thread may call it."""
+
+    def __init__(self, coordinator: Coordinator) -> None:
+        self._coordinator = coordinator
+        self.linger = 0.0  # seconds that a channel stays after its last subscriber
+        self.ring_bytes = RING_BYTES
+        self._guard = threading.RLock()  # taken after the coordinator's locks, never before
+        self._opening = threading.Lock()  # held while channels are opened and let go of
+        self._relations: dict[str, FollowedRelation] = {}
+        self._transient: dict[str, str] = {}  # the view of a query, by the query's identity
+        self._channels: dict[tuple[str, ...], Channel] = {}
+        self._channels_of: dict[FollowedRelation, set[Channel]] = {}
+        self._news: set[FollowedRelation] = set()  # that changed since listeners were last called
+        self._listeners: list[Listener] = []
+        coordinator.on_durable(self._stable, self._stable)
+
+    # -- what may be told --------------------------------------------------------------------------------------------
+
+    @property
+    def told(self) -> int:
+        """The last epoch that may be told of."""
+        return self._coordinator.durable_epoch
+
+    def catch_up(self) -> int:
+        """Make everything that is committed stable, whatever the durability; return the last epoch."""
+        coordinator = self._coordinator
+        coordinator.before_reading()
+        if coordinator.durable_epoch < coordinator.epoch:
+            coordinator.sync()
+        return self.told
+
+    def position(self, epoch: int) -> Position:
+        """Return the position of an epoch."""
+        return self._coordinator.lineage.at(epoch)
+
+    def since(self, position: Position | str) -> int | None:
+        """Return the epoch of a position, or None if it is not part of this history: then the state must be told."""
+        found = Position.parse(position) if not isinstance(position, Position) else position
+        return found.epoch if self._coordinator.lineage.knows(found, self.told) else None
+
+    def epoch_to_wait_for(self, position: Position | str) -> int:
+        """Return the epoch of a position that is to be reached; DataError if it is of another history."""
+        found = Position.parse(position) if not isinstance(position, Position) else position
+        lineage = self._coordinator.lineage
+        if lineage.knows(found, self.told) or (found.history, found.era) == (lineage.history, lineage.era.id):
+            return found.epoch
+        raise DataError(f"{found} is a position of another history than this database has: it was replaced")
+
+    # -- channels ----------------------------------------------------------------------------------------------------
+
+    def open(self, queries: Sequence[exp.Expr]) -> Channel:
+        """Return the channel of some queries, opened if it is new; `release` it in the end.
+
+        It may make views, and waits for epochs to end: not for an event loop."""
+        if not queries:
+            raise DataError("a subscription has at least one query")
+        key = tuple(identity(query) for query in queries)
+        with self._opening:
+            channel = self._channels.get(key)
+            if channel is None or channel.ended is not None:
+                channel = self._make(key, queries)
+            channel.users += 1
+            return channel
+
+    def open_again(self, channel: Channel) -> Channel:
+        """Open the queries of a channel that has ended again, and release that one."""
+        try:
+            return self.open(channel.queries)
+        finally:
+            self.release(channel)
+
+    def release(self, channel: Channel) -> None:
+        """Note that one subscriber of a channel is gone."""
+        with self._opening:
+            channel.users -= 1
+            channel.idle_since = time.monotonic()
+        self.sweep()
+
+    def sweep(self, linger: float | None = None) -> None:
+        """Let go of channels that have had no subscriber for a while, and of the views behind them."""
+        now, linger = time.monotonic(), self.linger if linger is None else linger
+        with self._opening:
+            for channel in list(self._channels.values()):
+                if channel.users <= 0 and (channel.ended is not None or now - channel.idle_since >= linger):
+                    self._close(channel)
+
+    def close(self) -> None:
+        """Let go of everything."""
+        self._coordinator.off_durable(self._stable)
+        with self._opening:
+            for channel in list(self._channels.values()):
+                self._close(channel)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How much there is, for metrics."""
+        return {
+            "channels": len(self._channels),
+            "definitions": len(self._transient),
+            "ring_bytes": sum(relation.recent.bytes for relation in list(self._relations.values())),
+        }
+
+    def _make(self, key: tuple[str, ...], queries: Sequence[exp.Expr]) -> Channel:
+        parts = list[FollowedRelation]()
+        try:
+            for query in queries:
+                parts.append(self._follow(query))
+        except BaseException:
+            for part in parts:
+                self._unfollow(part)
+            raise
+        channel = Channel(key, queries, parts)
+        former = self._channels.get(key)
+        if former is not None:
+            self._close(former)
+        with self._guard:
+            self._channels[key] = channel
+            for part in parts:
+                self._channels_of.setdefault(part, set()).add(channel)
+        log.info("subscription to %s opened", "; ".join(key)[:300])
+        return channel
+
+    def _follow(self, query: exp.Expr) -> FollowedRelation:
+        """Return what follows the rows of a query."""
+        name = followed_name(query)
+        if name is None:
+            known = identity(query)
+            name = self._transient.get(known)
+            if name is not None and self._relations[name].ended is not None:
+                self._forget(self._relations[name])
+                name = None
+            if name is None:
+                name = self._coordinator.definitions.create_transient(text_of_query(query))
+                try:
+                    relation = self._attach(name)
+                except BaseException:
+                    self._drop(name)
+                    raise
+                self._transient[known] = name
+                return relation
+        return self._attach(name)
+
+    def _attach(self, name: str) -> FollowedRelation:
+        coordinator = self._coordinator
+        coordinator.before_reading()
+        with coordinator.looking():
+            relation = self._relations.get(name)
+            if relation is None or relation.ended is not None:
+                relation = FollowedRelation(coordinator, name, self.ring_bytes, self._changed)
+                self._relations[name] = relation
+            relation.users += 1
+            return relation
+
+    def _unfollow(self, relation: FollowedRelation) -> None:
+        relation.users -= 1
+        if relation.users <= 0:
+            self._forget(relation)
+
+    def _forget(self, relation: FollowedRelation) -> None:
+        """Stop following a relation; drop it if it is a transient view."""
+        with self._guard:
+            if self._relations.get(relation.name) is relation:
+                del self._relations[relation.name]
+            self._channels_of.pop(relation, None)
+            self._news.discard(relation)
+        known = next((known for known, name in self._transient.items() if name == relation.name), None)
+        if known is not None:
+            del self._transient[known]
+            if relation.ended is None:
+                self._drop(relation.name)
+        self._coordinator.feeds.remove(relation)
+
+    def _drop(self, name: str) -> None:
+        try:
+            self._coordinator.definitions.drop_transient(name)
+        except WhenceError as error:  # closed, or gone already
+            log.debug("the view of a subscription was not dropped: %s", error)
+
+    def _close(self, channel: Channel) -> None:
+        with self._guard:
+            if self._channels.get(channel.key) is channel:
+                del self._channels[channel.key]
+            for part in channel.parts:
+                self._channels_of.get(part, set()).discard(channel)
+        for part in channel.parts:
+            self._unfollow(part)
+        log.info("subscription to %s closed", "; ".join(channel.key)[:300])
+
+    # -- reading -----------------------------------------------------------------------------------------------------
+
+    def snapshot(self, channel: Channel) -> Snapshot:
+        """Return the state of a channel at a stable epoch; see `Channel.snapshot`."""
+        return channel.snapshot(self._coordinator)
+
+    # -- news --------------------------------------------------------------------------------------------------------
+
+    def listen(self, listener: Listener) -> None:
+        """Call a function, in whatever thread, whenever there is more to tell: with the channels that changed or
+        ended, often none. It must be quick and not raise."""
+        with self._guard:
+            self._listeners.append(listener)
+
+    def unlisten(self, listener: Listener) -> None:
+        """Call a function no more."""
+        with self._guard:
+            if listener in self._listeners:
+                self._listeners.remove(listener)
+
+    def _changed(self, relation: FollowedRelation) -> None:
+        with self._guard:
+            self._news.add(relation)
+        if relation.ended is not None:
+            self._stable(self.told)
+
+    def _stable(self, epoch: int) -> None:
+        """Tell listeners what changed up to an epoch that is stable now."""
+        with self._guard:
+            if not self._listeners:
+                self._news.clear()
+                return
+            ready = {
+                relation
+                for relation in self._news
+                if relation.ended is not None or relation.recent.next_change(-1, epoch) is not None
+            }
+            later = {r for r in self._news if (last := r.recent.last_change(2**62)) is not None and last[0] > epoch}
+            self._news = later
+            changed = {channel for relation in ready for channel in self._channels_of.get(relation, ())}
+            listeners = list(self._listeners)
+        for listener in listeners:
+            listener(changed)

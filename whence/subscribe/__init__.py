@@ -1,0 +1,17 @@
+"""What subscriptions are made of, without input or output: it can be simulated, and tested without a server.
+
+A **position** says which epoch of which history a subscriber has; a **history** is one database's, and each opening of
+its folder for writing begins an **era** of it. A **state** is all rows of a query at a position; an **update** is the
+net difference between two positions: rows that **went** and rows that **came**. A subscriber is a **cursor**, the
+position it has reached, not a queue: whoever falls behind is given the difference from its position, or the state.
+Only what is on stable storage is ever sent.
+
+| module      | what it is for |
+|-------------|-----------------|
+| `positions` | which epoch of which history a client has reached |
+| `plain`     | values of rows as JSON and msgpack have them |
+| `messages`  | what a server and its clients send each other |
+| `recent`    | the last changes of a relation, shared by all who follow it |
+| `cursor`    | what to tell one subscriber next |
+| `updates`   | what a subscriber iterates over |
+"""

@@ -1,0 +1,263 @@
+"""Messages between a server and its clients, in JSON (text frames) and msgpack (binary frames) from one definition.
+
+A client speaks first: `Hello`. The kind of that frame is the kind of all frames on the connection. A subscription, an
+insert and a call have numbers that the client chooses; every answer has the number it answers. docs/serving.md has the
+protocol as a reader meets it.
+
+The law: `decode_up` gives a message that has the fields and types written here, or raises MessageError; nothing that a
+client sends reaches the server in any other form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta, Struct, field
+
+from whence.model.errors import WhenceError
+
+VERSION = 1
+Format = Literal["json", "msgpack"]
+PlainColumns = list[list[Any]]
+ClientNumber = Annotated[int, Meta(ge=0, lt=2**53)]
+"""A number that a client chooses; one that JavaScript can hold."""
+
+
+class MessageError(WhenceError):
+    """A message that cannot be read."""
+
+
+# -- from a client ---------------------------------------------------------------------------------------------------
+
+
+class Hello(Struct, tag="hello", omit_defaults=True):
+    """The first message. `publisher` names who numbers inserts, for inserts that may be sent again."""
+
+    version: int = VERSION
+    token: str | None = None
+    publisher: str | None = None
+
+
+class Subscribe(Struct, tag="subscribe", omit_defaults=True):
+    """Follow queries, which move together. `have` is the position of the rows that the client has already."""
+
+    id: ClientNumber
+    queries: list[str]
+    params: list[Any] | dict[str, Any] | None = None
+    have: str | None = None
+    every: float | None = None  # seconds at least between two updates
+    why: bool = False
+    every_change: bool = False
+
+
+class Unsubscribe(Struct, tag="unsubscribe"):
+    """End a subscription."""
+
+    id: ClientNumber
+
+
+class Wait(Struct, tag="wait"):
+    """Ask for an update, even an empty one, as soon as the subscription has reached a position."""
+
+    id: ClientNumber
+    at: str
+
+
+class InsertMessage(Struct, tag="insert", omit_defaults=True):
+    """Insert rows: lists of plain values in the order of the table, or of `columns`; or an Arrow stream.
+
+    A publisher counts its inserts by `number`, and says which is the lowest that it still awaits an answer of; and by
+    `after`, which one it has sent before this one on the connection, so that the server notices if that is missing."""
+
+    seq: ClientNumber
+    table: str
+    rows: list[list[Any]] | None = None
+    columns: list[str] | None = None
+    arrow: bytes | None = None
+    number: Annotated[int, Meta(ge=0, le=2**63 - 1)] | None = None
+    awaiting: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0
+    after: Annotated[int, Meta(ge=0, le=2**63 - 1)] | None = None
+    missing: Literal["error", "null"] = "error"
+
+
+class CallMessage(Struct, tag="call", omit_defaults=True):
+    """Call a verb of the server (`server/calls.py`)."""
+
+    seq: ClientNumber
+    verb: str
+    args: dict[str, Any] = field(default_factory=dict)
+
+
+class Cancel(Struct, tag="cancel"):
+    """Give up on a call."""
+
+    seq: ClientNumber
+
+
+class Renew(Struct, tag="renew"):
+    """Go on with another token of the same user."""
+
+    token: str
+
+
+Up = Hello | Subscribe | Unsubscribe | Wait | InsertMessage | CallMessage | Cancel | Renew
+
+
+# -- from the server -------------------------------------------------------------------------------------------------
+
+
+class Welcome(Struct, tag="welcome"):
+    """The answer to `Hello`."""
+
+    version: int
+    position: str
+    who: str
+    limits: dict[str, Any]
+
+
+class Subscribed(Struct, tag="subscribed"):
+    """A subscription stands, or has other columns now: per query its columns, each a name and a type."""
+
+    id: int
+    at: str
+    parts: list[list[tuple[str, str]]]
+
+
+class State(Struct, tag="state", omit_defaults=True):
+    """Rows of one query at a position: a chunk of its state. It takes the place of what the client has when the last
+    chunk is there; `chunk` counts them from 0, so that one that is missing is seen. `reason` says why it is sent:
+    begin, behind, redefined, restarted (another history) or rights."""
+
+    id: int
+    at: str
+    part: int
+    columns: PlainColumns | None = None
+    arrow: bytes | None = None
+    first: bool = False
+    last: bool = False
+    reason: str = "begin"
+    time: int = 0
+    why: list[Any] | None = None
+    chunk: int = 0
+
+
+class PartChange(Struct, omit_defaults=True):
+    """What went from and came to one query, as columns of plain values; a row that came twice is there twice."""
+
+    went: PlainColumns | None = None
+    came: PlainColumns | None = None
+    why: list[Any] | None = None  # of each row that came, its witnesses
+
+
+class UpdateMessage(Struct, tag="update", omit_defaults=True):
+    """After `since` and up to `at`, the queries changed by exactly this; None for one that did not. `time` is that of
+    the epoch, in microseconds since 1970."""
+
+    id: int
+    since: str
+    at: str
+    time: int
+    parts: Sequence[PartChange | None]
+
+
+class Lost(Struct, tag="lost"):
+    """Changes after `since` and up to `at` cannot be told one by one any more; a state follows."""
+
+    id: int
+    since: str
+    at: str
+
+
+class Done(Struct, tag="done", omit_defaults=True):
+    """A write is on stable storage, at a position. `repeated` if it had been done before."""
+
+    seq: int
+    count: int
+    at: str
+    repeated: bool = False
+
+
+class ResultMessage(Struct, tag="result"):
+    """The answer to a call."""
+
+    seq: int
+    value: Any
+
+
+class ProgressMessage(Struct, tag="progress"):
+    """How far a call is."""
+
+    seq: int
+    what: str
+    done: int
+    total: int
+
+
+class ErrorMessage(Struct, tag="error", omit_defaults=True):
+    """What went wrong: `code` is the name of the error's class. If it is `final`, the subscription `id` has ended."""
+
+    code: str
+    message: str
+    seq: int | None = None
+    id: int | None = None
+    final: bool = False
+    details: dict[str, Any] = field(default_factory=dict)
+
+
+class Expiring(Struct, tag="expiring"):
+    """The token expires at a time, in seconds since 1970: `Renew` it."""
+
+    at: float
+
+
+Down = (
+    Welcome
+    | Subscribed
+    | State
+    | UpdateMessage
+    | Lost
+    | Done
+    | ResultMessage
+    | ProgressMessage
+    | ErrorMessage
+    | Expiring
+)
+
+_JSON, _MSGPACK = msgspec.json.Encoder(), msgspec.msgpack.Encoder()
+_JSON_UP, _MSGPACK_UP = msgspec.json.Decoder(Up), msgspec.msgpack.Decoder(Up)
+_JSON_DOWN, _MSGPACK_DOWN = msgspec.json.Decoder(Down), msgspec.msgpack.Decoder(Down)
+
+
+def encode_message(message: Any, format: Format) -> bytes:
+    """Return a message as bytes. In JSON, bytes are base64.
+
+    >>> encode_message(Wait(1, "a.b.7"), "json")
+    b'{"type":"wait","id":1,"at":"a.b.7"}'
+    """
+    return _JSON.encode(message) if format == "json" else _MSGPACK.encode(message)
+
+
+def decode_up(data: bytes | str, format: Format) -> Any:
+    """Read a message of a client.
+
+    >>> decode_up(b'{"type":"unsubscribe","id":7}', "json")
+    Unsubscribe(id=7)
+    >>> decode_up(b'{"type":"unsubscribe","id":"x"}', "json")
+    Traceback (most recent call last):
+    whence.subscribe.messages.MessageError: Expected `int`, got `str` - at `$.id`
+    """
+    return _decode(_JSON_UP if format == "json" else _MSGPACK_UP, data)
+
+
+def decode_down(data: bytes | str, format: Format) -> Any:
+    """Read a message of a server."""
+    return _decode(_JSON_DOWN if format == "json" else _MSGPACK_DOWN, data)
+
+
+def _decode(decoder: Any, data: bytes | str) -> Any:
+    try:
+        return decoder.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
+        raise MessageError(f"{error!s:.300}") from None
