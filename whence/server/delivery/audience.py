@@ -1,0 +1,251 @@
+"""All who follow one channel, and the frames that they share.
+
+The law: a frame is a function of the format, the subscription's number and the positions that it leads from and to. So
+it is encoded once for all clients that are at the same position, however many there are; those that fell behind are at
+other positions, and what is encoded for them is kept until the next epoch is told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from whence.engine.core.operator import Batch
+from whence.model.codes import Dictionary
+from whence.model.types import Schema
+from whence.runtime.coordinator import Coordinator
+from whence.runtime.subscriptions.channels import Channel, Snapshot, signs_of
+from whence.server.delivery.frames import Kind, format_of, message_frame
+from whence.server.delivery.states import StateChunks
+from whence.server.worker_threads import WorkerThreads
+from whence.subscribe.messages import Format, PartChange, UpdateMessage, encode_message
+from whence.subscribe.plain import to_plain
+
+if TYPE_CHECKING:
+    from whence.server.delivery.subscriber import Subscriber
+
+LARGE_CHANGE = 2_000
+"""Rows of changes above which a difference is made by another thread than the event loop's."""
+
+KEPT_SNAPSHOT = 8 << 20
+"""Bytes of rows up to which a snapshot is kept a moment for the next who needs it."""
+
+MOST_ROWS = 10_000
+"""Rows of an update: those with more are told in several, if they span several epochs."""
+
+MOST_BODIES, MOST_FRAMES, MOST_LARGE = 64, 256, 16
+"""What is kept at most until the next epoch is told."""
+
+Body = msgspec.Raw | None
+"""The parts of an update, encoded; None if nothing has changed."""
+
+
+class MovedOnError(Exception):
+    """The recent changes do not reach back as far any more."""
+
+
+class Audience:
+    """The subscribers of one channel."""
+
+    def __init__(self, coordinator: Coordinator, channel: Channel) -> None:
+        self.channel, self._coordinator = channel, coordinator
+        self.members: dict[Subscriber, None] = {}
+        self.frames: dict[tuple[Kind, int, int, int, int], bytes] = {}
+        self.direct: dict[tuple[int, tuple[Kind, int]], tuple[bytes, bool] | None] = {}
+        """What a subscriber that is told all changes at once gets next, by where it is, and its kind and number; and
+        whether that is of several epochs. None if it must be looked at."""
+
+        self.told = -1  # the epoch that frames lead to
+        self.snapshot: Snapshot | None = None
+        self.snapshot_at = 0.0
+        self._fetching: asyncio.Future[Snapshot] | None = None
+        self._bodies: dict[tuple[Format, int, int], Body] = {}
+        self._making: dict[tuple[Format, int, int], asyncio.Future[tuple[int, Body]]] = {}
+        self._large: dict[tuple[Kind, int, int, int, int], bytes] = {}
+        self._heavy = -1  # up to this epoch, net changes are known to be too much for one message
+
+    def turn_to(self, told: int) -> None:
+        """Forget the frames that lead to an earlier epoch."""
+        if told != self.told:
+            self.told = told
+            self.frames.clear()
+            self.direct.clear()
+            self._bodies.clear()
+
+    def next_frame(self, known: int, key: tuple[Kind, int]) -> tuple[bytes, bool] | None:
+        """Find out what subscribers at an epoch get next, who are told all changes at once, and note it in `direct`."""
+        found, recents = None, self.channel.recents
+        if self.channel.ended is None and all(recent.reaches(known) for recent in recents):
+            changed = any(recent.next_change(known, self.told) is not None for recent in recents)
+            if changed and not self.is_large(known, self.told):
+                frame = self.update_frame(*key, known, known, self.told, empty=False)
+                found = None if frame is None else (frame, self.spans_epochs(known, self.told))
+        self.direct[known, key] = found
+        return found
+
+    def sweep(self, now: float) -> None:
+        """Let go of what is of no more use to others."""
+        if now - self.snapshot_at > 1.0:
+            self.snapshot = None
+        self._large.clear()
+
+    # -- updates -----------------------------------------------------------------------------------------------------
+
+    def spans_epochs(self, since: int, upto: int) -> bool:
+        """Return whether there were changes in more than one epoch after `since`."""
+        recents = self.channel.recents
+        first = [epoch for recent in recents if (epoch := recent.next_change(since, upto)) is not None]
+        last = [found[0] for recent in recents if (found := recent.last_change(upto)) is not None]
+        return bool(first) and min(first) < max(last)
+
+    def is_large(self, since: int, upto: int) -> bool:
+        """Return whether the changes between two epochs are so many that the event loop should not go through them."""
+        return sum(recent.rows_between(since, upto) for recent in self.channel.recents) > LARGE_CHANGE
+
+    def update_frame(self, kind: Kind, id: int, known: int, since: int, upto: int, *, empty: bool) -> bytes | None:
+        """Return the net change after `since` as a frame; None if there is none, unless that is to be told, too."""
+        key = kind, id, known, since, upto
+        found = self.frames.get(key)
+        if found is None:
+            format = format_of(kind)
+            place = format, since, upto
+            if place not in self._bodies:
+                if len(self._bodies) >= MOST_BODIES:
+                    self._bodies.clear()
+                self._bodies[place] = self._make_body(format, since, upto, self._difference(since, upto))
+            body = self._bodies[place]
+            if body is None:
+                if not empty:
+                    return None
+                body = msgspec.Raw(encode_message([None] * len(self.channel.parts), format))
+            if len(self.frames) >= MOST_FRAMES:
+                self.frames.clear()
+            found = self.frames[key] = self._frame(kind, id, known, upto, body)
+        return found
+
+    async def large_update(
+        self, workers: WorkerThreads, kind: Kind, id: int, known: int, since: int, upto: int
+    ) -> tuple[int, bytes | None]:
+        """Have a large change made by another thread, once for all who wait for it; return up to which epoch it leads,
+        which may be an earlier one, and its frame, if anything has changed."""
+        place = format_of(kind), since, upto
+        making = self._making.get(place)
+        if making is None:
+            making = self._making[place] = workers.run(self._make_large, *place)
+            making.add_done_callback(lambda _: self._making.pop(place, None))
+        reached, body = await asyncio.shield(making)
+        if body is None:
+            return reached, None
+        key = kind, id, known, since, reached
+        frame = self._large.get(key)
+        if frame is None:
+            frame = self._large[key] = self._frame(kind, id, known, reached, body)
+            if len(self._large) > MOST_LARGE:
+                del self._large[next(iter(self._large))]
+        return reached, frame
+
+    def _make_large(self, format: Format, since: int, upto: int) -> tuple[int, Body]:
+        """Encode the net change up to an epoch, or to an earlier one if it is too much for one message."""
+        found = None
+        if upto > self._heavy:
+            found = self._difference(since, upto)
+            if sum(len(batch.ann) for batch in found[1]) > MOST_ROWS and upto > since + 1:
+                self._heavy, found = upto, None
+        if found is None:
+            upto = self._cut(since, upto)
+            found = self._difference(since, upto)
+        return upto, self._make_body(format, since, upto, found)
+
+    def _cut(self, since: int, upto: int) -> int:
+        """Return the last epoch up to which not too many rows changed; the next one at least."""
+        low, high = since + 1, upto
+        while low < high:
+            middle = (low + high + 1) // 2
+            if sum(recent.rows_between(since, middle) for recent in self.channel.recents) <= MOST_ROWS:
+                low = middle
+            else:
+                high = middle - 1
+        return low
+
+    def _difference(self, since: int, upto: int) -> tuple[Dictionary, list[Batch]]:
+        dictionary = self._coordinator.dictionary.frozen()  # first: what is forgotten from now on is still in it
+        batches = self.channel.difference(since, upto)
+        if batches is None:
+            raise MovedOnError
+        return dictionary, batches
+
+    def _make_body(self, format: Format, since: int, upto: int, found: tuple[Dictionary, list[Batch]]) -> Body:
+        """Encode the net changes of all parts."""
+        while True:
+            dictionary, batches = found
+            try:
+                parts = [
+                    _part_change(batch, schema, dictionary)
+                    for batch, schema in zip(batches, self.channel.schemas, strict=True)
+                ]
+            except IndexError:  # a word came after others were forgotten, in between: it is in a newer dictionary
+                found = self._difference(since, upto)
+                continue
+            return msgspec.Raw(encode_message(parts, format)) if any(parts) else None
+
+    def _frame(self, kind: Kind, id: int, known: int, upto: int, body: msgspec.Raw) -> bytes:
+        at = self._coordinator.lineage.at
+        message = UpdateMessage(id, str(at(known)), str(at(upto)), self.time_of(upto), body)  # type: ignore[arg-type]  # encoded already
+        return message_frame(message, kind)
+
+    def time_of(self, epoch: int) -> int:
+        """Return the time of the last change up to an epoch."""
+        found = [last[1] for recent in self.channel.recents if (last := recent.last_change(epoch)) is not None]
+        return max(found, default=self._coordinator.time)
+
+    # -- states ------------------------------------------------------------------------------------------------------
+
+    async def fetch_snapshot(self, workers: WorkerThreads, read: Callable[[], Snapshot]) -> Snapshot:
+        """Have the state read by another thread, once for all who wait for it."""
+        if self._fetching is None:
+            self._fetching = workers.run(read)
+            self._fetching.add_done_callback(self._fetched)
+        return await asyncio.shield(self._fetching)
+
+    def _fetched(self, fetching: asyncio.Future[Snapshot]) -> None:
+        self._fetching = None
+
+    def usable_snapshot(self, told: int) -> Snapshot | None:
+        """Return the snapshot that others were sent, if it is still the state as of `told`."""
+        found = self.snapshot
+        if found is None or found.epoch > told:
+            return None
+        changed = any(recent.next_change(found.epoch, told) is not None for recent in self.channel.recents)
+        if changed or not self.reaches(found):
+            self.snapshot = None  # or the next who reads the state would be given it again
+        return self.snapshot
+
+    def keep_snapshot(self, snapshot: Snapshot, now: float) -> None:
+        """Keep a snapshot a moment, if it is small."""
+        if snapshot.bytes <= KEPT_SNAPSHOT:
+            self.snapshot, self.snapshot_at = snapshot, now
+
+    def reaches(self, snapshot: Snapshot) -> bool:
+        """Return whether all changes since a snapshot are known."""
+        return all(recent.reaches(snapshot.epoch) for recent in self.channel.recents)
+
+    def chunks(self, snapshot: Snapshot, format: Format) -> StateChunks:
+        """Return a snapshot in chunks, which all who are sent it share."""
+        found = snapshot.cache.get(format)
+        if found is None:
+            found = snapshot.cache[format] = StateChunks(snapshot, self.channel.schemas, format)
+        assert isinstance(found, StateChunks)
+        return found
+
+
+def _part_change(batch: Batch, schema: Schema, dictionary: Dictionary) -> PartChange | None:
+    if not len(batch.ann):
+        return None
+    went, came = signs_of(batch)
+    return PartChange(
+        to_plain(went, schema, dictionary) if len(went) else None,
+        to_plain(came, schema, dictionary) if len(came) else None,
+    )

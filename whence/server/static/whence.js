@@ -1,0 +1,527 @@
+// Whence for JavaScript: read, write and subscribe to a served database. No build step, no dependencies.
+//
+//   import { connect } from "http://127.0.0.1:8080/whence.js";
+//   const client = connect("http://127.0.0.1:8080", { token });
+//   await client.insert("trade", [{ issue: "A", price: 12.5 }]);              // when it is on stable storage
+//   for await (const update of client.subscribe("SELECT issue, high FROM hourly", { key: "issue" }))
+//     draw(update.rows);                                                      // also came, went, changed, position
+//
+// A connection that is lost comes back by itself: subscriptions go on from their positions, inserts that were not
+// acknowledged are sent again under their numbers, and happen once. Rows are objects by column. BIGINT values beyond
+// 2^53 are BigInt; DECIMAL, DATE, TIMESTAMP and INTERVAL are text.
+
+const VERSION = 1;
+const SOON = 10_000; // milliseconds after a loss in which connecting is tried again quickly
+
+export class WhenceError extends Error {
+  constructor(message, code = "WhenceError", details = {}) {
+    super(message);
+    Object.assign(this, { name: code, code, details });
+  }
+}
+
+/** Connect to a served database. `token` is text, or a function (async, too) that gives one. */
+export function connect(url, options = {}) {
+  return new Client(url, options);
+}
+
+export class Client {
+  constructor(url, { token = null, publisher = crypto.randomUUID(), onState = () => {}, WebSocket: Socket } = {}) {
+    this.url = new URL("/v1/ws", url).href.replace(/^http/, "ws");
+    Object.assign(this, { token, publisher, onState, position: null, who: null, limits: null });
+    this._Socket = Socket ?? globalThis.WebSocket;
+    this._seq = this._number = this._ids = 0;
+    this._calls = new Map(); // what awaits an answer, by seq, in the order of sending
+    this._subscriptions = new Map();
+    this._closed = false;
+    this._lostAt = Date.now();
+    this._connect();
+  }
+
+  // -- verbs ---------------------------------------------------------------------------------------------------------
+
+  /** Insert rows, arrays or objects by column; resolves to {count, position} when they are on stable storage. */
+  insert(table, rows, { missing = "error" } = {}) {
+    const list = Array.isArray(rows) && (rows.length === 0 || typeof rows[0] === "object") ? rows : [rows];
+    const message = { type: "insert", table, missing, number: ++this._number };
+    if (list.length && !Array.isArray(list[0])) {
+      message.columns = [...new Set(list.flatMap(Object.keys))];
+      message.rows = list.map((row) => message.columns.map((name) => plain(row[name])));
+    } else {
+      message.rows = list.map((row) => row.map(plain));
+    }
+    return this._ask(message, { again: true });
+  }
+
+  /** Answer a SELECT; resolves to rows. `atLeast` is a position that must have been reached. */
+  async query(sql, params = null, { atLeast = null } = {}) {
+    const args = { sql };
+    if (params !== null) args.params = params;
+    if (atLeast !== null) args.at_least = atLeast;
+    return rowsOf(await this.call("query", args));
+  }
+
+  /** Read a table or view, or the rows with some values. */
+  async read(name, where = {}, { atLeast = null } = {}) {
+    const args = { name, where };
+    if (atLeast !== null) args.at_least = atLeast;
+    return rowsOf(await this.call("read", args));
+  }
+
+  /** Call any verb of the server, such as why, what_if, delete, update, transaction or execute. */
+  call(verb, args = {}, { onProgress = null, signal = null } = {}) {
+    const reads = !["execute", "delete", "update", "transaction", "insert", "advance", "flush"].includes(verb);
+    const answer = this._ask({ type: "call", verb, args }, { again: reads, onProgress });
+    const seq = this._seq;
+    signal?.addEventListener("abort", () => {
+      if (this._calls.has(seq)) this._send({ type: "cancel", seq });
+    });
+    return answer;
+  }
+
+  /** Follow a query, a name of a view, or an object of names and queries that move together. Iterate over the updates
+   *  with `for await`, or give `onUpdate`. Options: params, have, key, every (seconds), why, everyChange. */
+  subscribe(queries, options = {}) {
+    const subscription = new Subscription(this, ++this._ids, queries, options);
+    this._subscriptions.set(subscription.id, subscription);
+    if (this._ready) this._send(subscription.message());
+    return subscription;
+  }
+
+  /** Go on with another token of the same user, without connecting again. */
+  renew(token) {
+    this.token = token;
+    this._send({ type: "renew", token });
+  }
+
+  close() {
+    this._closed = true;
+    clearTimeout(this._timer);
+    this._socket?.close(1000);
+    this._fail(new WhenceError("the client was closed", "DisconnectedError"));
+    for (const subscription of [...this._subscriptions.values()]) subscription.close();
+  }
+
+  // -- the connection ------------------------------------------------------------------------------------------------
+
+  async _connect() {
+    this._ready = false;
+    this._lastInsert = null;
+    const socket = (this._socket = new this._Socket(this.url));
+    socket.onmessage = ({ data }) => this._receive(JSON.parse(data));
+    let over = false;
+    const end = (code, reason) => {
+      if (!over && socket === this._socket) this._lost(code, reason);
+      over = true;
+    };
+    socket.onclose = ({ code, reason }) => end(code, reason);
+    socket.onerror = () => socket.readyState === 1 || setTimeout(end, 0, 1006, ""); // some tell of no close then
+    socket.onopen = async () => {
+      try {
+        const token = typeof this.token === "function" ? await this.token() : this.token;
+        socket.send(JSON.stringify({ type: "hello", version: VERSION, token, publisher: this.publisher }));
+      } catch (error) {
+        socket.close(1000);
+      }
+    };
+  }
+
+  _lost(code, reason) {
+    const was = this._ready;
+    this._ready = false;
+    if (this._closed) return;
+    if (code === 4401 || code === 1008) {
+      this._closed = true;
+      const error = new WhenceError(reason || "refused", code === 4401 ? "AuthenticationError" : "ForbiddenError");
+      this._fail(error);
+      for (const subscription of [...this._subscriptions.values()]) subscription._end(error);
+      this.onState("refused", error);
+      return;
+    }
+    if (was) this._lostAt = Date.now();
+    for (const [seq, call] of this._calls) {
+      if (call.sent && !call.again) {
+        this._calls.delete(seq);
+        call.reject(new WhenceError("the connection was lost; the outcome is not known", "DisconnectedError"));
+      }
+    }
+    this.onState("lost", reason);
+    const pause = was ? 0 : Date.now() - this._lostAt < SOON ? 250 : 5000;
+    this._timer = setTimeout(() => this._connect(), 20 + Math.random() * pause);
+  }
+
+  _ask(message, { again, onProgress = null }) {
+    message.seq = ++this._seq;
+    return new Promise((resolve, reject) => {
+      if (this._closed) return reject(new WhenceError("the client was closed", "DisconnectedError"));
+      this._calls.set(message.seq, { message, resolve, reject, again, onProgress, sent: this._ready });
+      if (this._ready) this._send(message);
+    });
+  }
+
+  _send(message) {
+    if (this._socket.readyState !== 1) return;
+    if (message.type === "insert") {
+      message.awaiting = Math.min(...[...this._calls.values()].map((c) => c.message.number ?? Infinity));
+      message.after = this._lastInsert; // so that the server sees if one is missing
+      this._lastInsert = message.number;
+    }
+    this._socket.send(JSON.stringify(message));
+  }
+
+  _fail(error) {
+    for (const call of this._calls.values()) call.reject(error);
+    this._calls.clear();
+  }
+
+  _receive(message) {
+    const subscription = this._subscriptions.get(message.id);
+    const call = this._calls.get(message.seq);
+    switch (message.type) {
+      case "welcome":
+        this._ready = true;
+        Object.assign(this, { who: message.who, limits: message.limits });
+        for (const waiting of this._calls.values()) {
+          waiting.sent = true;
+          this._send(waiting.message);
+        }
+        for (const each of this._subscriptions.values()) this._send(each.message());
+        this.onState("connected", message.who);
+        break;
+      case "done":
+        this.position = message.at;
+        this._answer(message.seq, { count: message.count, position: message.at, repeated: message.repeated ?? false });
+        break;
+      case "result":
+        this._answer(message.seq, message.value);
+        break;
+      case "progress":
+        call?.onProgress?.(message.what, message.done, message.total);
+        break;
+      case "error": {
+        const error = new WhenceError(message.message, message.code, message.details);
+        if (call) {
+          this._calls.delete(message.seq);
+          call.reject(error);
+        }
+        if (subscription && message.final) subscription._end(error);
+        else if (subscription) for (const { reject } of subscription._wanted.splice(0)) reject(error);
+        break;
+      }
+      case "expiring":
+        if (typeof this.token === "function") {
+          Promise.resolve(this.token()).then((token) => this._send({ type: "renew", token }), () => {});
+        }
+        this.onState("expiring", message.at);
+        break;
+      default:
+        subscription?._receive(message);
+    }
+  }
+
+  _answer(seq, value) {
+    const call = this._calls.get(seq);
+    this._calls.delete(seq);
+    call?.resolve(value);
+  }
+}
+
+/** The updates of a subscription: net changes, each true at its position. An update that is not fetched yet takes in
+ *  those that follow it, unless `everyChange` is asked for. */
+export class Subscription {
+  constructor(client, id, queries, options) {
+    const texts = typeof queries === "string" ? { rows: queries } : queries;
+    Object.assign(this, { client, id, names: Object.keys(texts), queries: Object.values(texts), options });
+    this.position = options.have ?? null;
+    this.parts = this.names.map(() => new Rows(options.have == null));
+    this._pending = [];
+    this._waiting = [];
+    this._lostRange = null;
+    this._wanted = [];
+  }
+
+  message() {
+    const { params = null, every = null, why = false, everyChange = false } = this.options;
+    const { id, queries, position } = this;
+    return { type: "subscribe", id, queries, params, have: position, every, why, every_change: everyChange };
+  }
+
+  /** The rows as of the last update, of the first query. */
+  get rows() {
+    return this.parts[0].list();
+  }
+
+  /** Resolves when the rows are as of a position, such as that of an insert, or later. */
+  waitFor(position) {
+    // A position of another era is asked for: an older copy of the folder may have taken its place.
+    const isReached = this.position !== null && eraOf(this.position) === eraOf(position);
+    if (isReached && epochOf(this.position) >= epochOf(position)) return Promise.resolve();
+    return new Promise((resolve, reject) => {
+      this._wanted.push({ position, resolve, reject });
+      this.client._send({ type: "wait", id: this.id, at: position });
+    });
+  }
+
+  close() {
+    if (this.client._subscriptions.delete(this.id)) this.client._send({ type: "unsubscribe", id: this.id });
+    this._end(null);
+  }
+
+  [Symbol.asyncIterator]() {
+    return {
+      next: () => this._next(),
+      return: async () => {
+        this.close();
+        return { done: true, value: undefined };
+      },
+    };
+  }
+
+  _next() {
+    if (this._pending.length) return Promise.resolve({ done: false, value: this._pending.shift() });
+    if (this._error) return Promise.reject(this._error);
+    if (this._ended) return Promise.resolve({ done: true, value: undefined });
+    return new Promise((resolve, reject) => this._waiting.push({ resolve, reject }));
+  }
+
+  _receive(message) {
+    if (message.type === "subscribed") {
+      this.schemas = message.parts;
+      for (const { position } of this._wanted) this.client._send({ type: "wait", id: this.id, at: position });
+    } else if (message.type === "lost") {
+      this._lostRange = [this._lostRange?.[0] ?? message.since, message.at];
+    } else if (message.type === "state") {
+      if (message.first) [this._chunks, this._chunkCount] = [this.names.map(() => []), 0];
+      if (!this._chunks) return;
+      if ((message.chunk ?? 0) !== this._chunkCount++) {
+        this._chunks = null; // one is missing, or came twice: ask for the state
+        this._askAgain();
+        return;
+      }
+      if (message.columns) this._chunks[message.part].push(...this._read(message.part, message.columns));
+      if (message.last) {
+        const changes = this.parts.map((part, i) => part.replace(this._chunks[i]));
+        this._chunks = null;
+        this._tell(message, changes, message.reason ?? "begin");
+      }
+    } else if (message.type === "update") {
+      if (this.position === null || placeOf(message.since) !== placeOf(this.position)) {
+        this._askAgain(); // a message is missing
+        return;
+      }
+      if (message.since === message.at) {
+        this._reached(message.at); // the answer to a wait for what was told already
+        return;
+      }
+      const changes = message.parts.map((change, i) => {
+        const went = change?.went ? this._read(i, change.went) : [];
+        const came = change?.came ? this._read(i, change.came) : [];
+        this.parts[i].apply(went, came);
+        return { went, came };
+      });
+      this._tell(message, changes, "");
+    }
+  }
+
+  _reached(at, update) {
+    this._wanted = this._wanted.filter(({ position, resolve }) => {
+      if (epochOf(at) < epochOf(position)) return true;
+      resolve(update);
+      return false;
+    });
+  }
+
+  _askAgain() {
+    this.position = null;
+    this.client._send({ type: "unsubscribe", id: this.id });
+    this.client._send(this.message());
+  }
+
+  _read(part, columns) {
+    const schema = this.schemas[part];
+    return Array.from({ length: columns[0]?.length ?? 0 }, (_, row) => {
+      const found = {};
+      schema.forEach(([name, type], i) => (found[name] = value(columns[i][row], type)));
+      return found;
+    });
+  }
+
+  _tell(message, changes, restarted) {
+    this.position = message.at;
+    const update = new Update(this, message, changes, restarted);
+    this._lostRange = null;
+    this._reached(message.at, update);
+    this.options.onUpdate?.(update);
+    const waiting = this._waiting.shift();
+    if (waiting) {
+      waiting.resolve({ done: false, value: update });
+    } else if (!this.options.onUpdate) {
+      const last = this._pending.at(-1);
+      if (last && !this.options.everyChange) last._takeIn(update);
+      else this._pending.push(update);
+    }
+  }
+
+  _end(error) {
+    this.client._subscriptions.delete(this.id);
+    this._ended = true;
+    this._error ??= error;
+    for (const { resolve, reject } of this._waiting.splice(0)) {
+      error ? reject(error) : resolve({ done: true, value: undefined });
+    }
+    for (const { reject } of this._wanted.splice(0)) reject(error ?? new WhenceError("closed", "DisconnectedError"));
+    if (error) this.options.onError?.(error);
+  }
+}
+
+class Update {
+  constructor(subscription, { at, time = 0 }, changes, restarted) {
+    const parts = changes.map(
+      (change, i) => new Part(subscription.parts[i], change, [subscription.options.key ?? []].flat()),
+    );
+    this.position = at;
+    this.time = time;
+    this.restarted = restarted;
+    this.lost = subscription._lostRange;
+    this.columns = subscription.schemas[0].map(([name]) => name);
+    this.parts = Object.fromEntries(subscription.names.map((name, i) => [name, parts[i]]));
+  }
+
+  get _first() {
+    return Object.values(this.parts)[0];
+  }
+  get came() {
+    return this._first.came;
+  }
+  get went() {
+    return this._first.went;
+  }
+  get rows() {
+    return this._first.rows;
+  }
+  get changed() {
+    return this._first.changed;
+  }
+
+  /** Become the net change of this update and one that follows it. */
+  _takeIn(later) {
+    for (const [name, part] of Object.entries(later.parts)) this.parts[name]._takeIn(part);
+    this.position = later.position;
+    this.time = later.time;
+    this.restarted ||= later.restarted;
+    this.lost ??= later.lost;
+    this.columns = later.columns;
+  }
+}
+
+class Part {
+  constructor(rows, { went, came }, key) {
+    Object.assign(this, { went, came, _rows: rows, _key: key, _later: null });
+    if (rows.last) rows.last._later = this;
+    rows.last = this;
+  }
+
+  /** The state that the update leaves, also when later ones have come. */
+  get rows() {
+    const rows = this._rows.copy();
+    const later = [];
+    for (let at = this._later; at; at = at._later) later.push(at);
+    for (const { went, came } of later.reverse()) rows.apply(came, went);
+    return rows.list();
+  }
+
+  /** With `key`: per key that changed, {key, old, new}. */
+  get changed() {
+    const found = new Map();
+    const of = (row) => JSON.stringify(this._key.map((name) => String(row[name])));
+    const note = (row, side) => {
+      const key = this._key.length === 1 ? row[this._key[0]] : this._key.map((name) => row[name]);
+      found.set(of(row), { key, old: null, new: null, ...found.get(of(row)), [side]: row });
+    };
+    for (const row of this.went) note(row, "old");
+    for (const row of this.came) note(row, "new");
+    return [...found.values()];
+  }
+
+  _takeIn(later) {
+    const net = new Rows(false);
+    net.apply([], this.came);
+    net.apply(this.went, []);
+    net.apply(later.went, later.came);
+    this.came = net.list();
+    this.went = net.list(-1);
+    this._later = later._later;
+    if (this._rows.last === later) this._rows.last = this;
+  }
+}
+
+/** Rows with counts. Those below zero are allowed where the rows at the beginning are not known. */
+class Rows {
+  constructor(known) {
+    this.known = known;
+    this.counts = new Map();
+    this.last = null;
+  }
+
+  apply(went, came) {
+    for (const row of came) this._add(row, 1);
+    for (const row of went) this._add(row, -1);
+  }
+
+  _add(row, sign) {
+    const key = keyOf(row);
+    const count = (this.counts.get(key)?.count ?? 0) + sign;
+    if (count === 0) this.counts.delete(key);
+    else this.counts.set(key, { row, count });
+  }
+
+  replace(rows) {
+    const before = this.counts;
+    this.counts = new Map();
+    this.known = true;
+    this.apply([], rows);
+    const net = new Rows(false);
+    for (const { row, count } of this.counts.values()) for (let i = 0; i < count; i++) net._add(row, 1);
+    for (const { row, count } of before.values()) for (let i = 0; i < count; i++) net._add(row, -1);
+    return { came: net.list(), went: net.list(-1) };
+  }
+
+  list(sign = 1) {
+    const found = [];
+    for (const { row, count } of this.counts.values()) for (let i = 0; i < count * sign; i++) found.push(row);
+    return found;
+  }
+
+  copy() {
+    const found = new Rows(this.known);
+    found.counts = new Map(this.counts);
+    return found;
+  }
+}
+
+const keyOf = (row) => JSON.stringify(Object.values(row), (_, v) => (typeof v === "bigint" ? `${v}n` : Number.isNaN(v) ? "NaN" : v));
+const epochOf = (position) => Number(position.split(".").at(-1));
+const eraOf = (position) => position.split(".").slice(0, 2).join(".");
+/** The history and the epoch: an era may have ended there, and the next begun. */
+const placeOf = (position) => `${position.split(".")[0]} ${epochOf(position)}`;
+const SPECIAL = { NaN: NaN, Infinity: Infinity, "-Infinity": -Infinity };
+
+/** A plain value as JavaScript has it. */
+function value(given, type) {
+  if (typeof given !== "string") return given;
+  if (type === "BIGINT" || type === "INTEGER") return BigInt(given);
+  return type === "DOUBLE" ? SPECIAL[given] : given;
+}
+
+/** A JavaScript value as a plain value. */
+function plain(given) {
+  if (given === undefined) return null;
+  if (typeof given === "bigint") return given.toString();
+  if (typeof given === "number" && !Number.isFinite(given)) return String(given);
+  return given instanceof Date ? given.toISOString().replace("Z", "") : given;
+}
+
+/** The rows of an answer, as objects by column. */
+function rowsOf({ columns, rows }) {
+  return rows.map((row) => Object.fromEntries(columns.map(([name, type], i) => [name, value(row[i], type)])));
+}
