@@ -41,12 +41,19 @@ import whence
 HEADINGS = {
     "Errors": ("whence.model.errors",),
     "Databases": ("whence.runtime.database", "whence.runtime.following"),
-    "Reading": ("whence.runtime.reading", "whence.model"),
+    "Reading": (
+        "whence.runtime.reading",
+        "whence.runtime.subscriptions",
+        "whence.subscribe",
+        "whence.model",
+        "whence.io.results",
+    ),
     "Answers": ("whence.explain", "whence.runtime.questions"),
-    "Folders": ("whence.runtime.durable", "whence.connect", "whence.state"),
+    "Folders": ("whence.runtime.durable", "whence.io", "whence.state"),
+    "Serving": ("whence.server", "whence.client"),
     "Spark": ("whence.runtime.spark",),
 }
-ORDER = ("Databases", "Reading", "Answers", "Folders", "Spark", "Errors")
+ORDER = ("Databases", "Reading", "Answers", "Folders", "Serving", "Spark", "Errors")
 
 # What other modules of Whence call, and users do not.
 INTERNAL = {
@@ -54,6 +61,7 @@ INTERNAL = {
     "Archive.read",
     "Changes.decode",
     "Changes.end",
+    "Changes.mark_words",
     "Changes.push",
     "Difference.lines",
     "Explanation.drawn",
@@ -69,6 +77,7 @@ INTERNAL = {
     "Sink.end",
     "Sink.redefine",
     "Trace.lines",
+    "WhenceError.transient",
 }
 
 

@@ -13,7 +13,21 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/architecture.md"
-ORDER = ("model", "annotate", "plan", "sql", "engine", "state", "connect", "explain", "runtime", "cli")
+ORDER = (
+    "model",
+    "annotate",
+    "plan",
+    "sql",
+    "engine",
+    "state",
+    "io",
+    "explain",
+    "subscribe",
+    "runtime",
+    "server",
+    "client",
+    "cli",
+)
 _TABLES = re.compile(r"(?<=<!-- modules -->\n).*?(?=<!-- end -->)", re.DOTALL)
 
 

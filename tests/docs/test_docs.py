@@ -207,7 +207,9 @@ def test_commands_exist(path: Path) -> None:
 
 def _is_command(line: str) -> bool:
     """Whether there is such a command, and it has these options."""
-    _, name, *words = shlex.split(line, comments=True)
-    command = typer.main.get_command(app).commands.get(name)  # type: ignore[attr-defined]  # a group has commands
+    _, *words = shlex.split(line, comments=True)
+    command = typer.main.get_command(app)
+    while command is not None and hasattr(command, "commands"):
+        command = command.commands.get(words.pop(0))
     options = {option for parameter in command.params for option in parameter.opts} if command else set()
     return command is not None and all(word in options for word in words if word.startswith("-"))
