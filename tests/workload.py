@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import whence
 from tests import inside
 from tests.oracle import Recompute, assert_rows, view_text
-from whence.connect.rows import to_tuples
+from whence.io.rows import to_tuples
 from whence.plan.recursion.settings import DEPTH_LIMIT
 from whence.runtime.coordinator import Coordinator
 from whence.runtime.deployment import InlineDeployment

@@ -14,11 +14,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from whence.model.errors import (
+    AuthenticationError,
     CatalogError,
     CorruptionError,
     DataError,
+    DisconnectedError,
     EvaluationError,
     ExpiredError,
+    ForbiddenError,
+    LimitError,
     LockedError,
     MissingRowError,
     NotStratifiable,
@@ -33,11 +37,15 @@ from whence.model.errors import (
 )
 
 if TYPE_CHECKING:
-    from whence.connect.archive import Archive
+    from whence.client.blocking import Client, connect
+    from whence.client.client import AsyncClient, connect_async
+    from whence.client.subscriptions import Subscription
     from whence.explain.show.answers import Answer, Contribution, Critical, Reliability, Resilience
     from whence.explain.show.explanation import Contributing, Explanation
     from whence.explain.show.origins import Origins
     from whence.explain.show.trace import Reached, Trace
+    from whence.io.archive import Archive
+    from whence.io.results import Result
     from whence.model.codes import Interval
     from whence.runtime.database import Database, open
     from whence.runtime.durable.checking import CheckedView, Report
@@ -49,24 +57,31 @@ if TYPE_CHECKING:
     from whence.runtime.questions.annotated import Annotation
     from whence.runtime.questions.what_if import Difference, WhatIf
     from whence.runtime.reading.changes import Change, Changes
-    from whence.runtime.reading.handles import Handle, Result
+    from whence.runtime.reading.handles import Handle
     from whence.runtime.reading.late_rows import LateRows
     from whence.runtime.spark.frames.sinks import Sink
     from whence.runtime.spark.frames.streams import Running
     from whence.runtime.spark.session.session import session as spark_session
+    from whence.runtime.subscriptions.local import LocalSubscription
+    from whence.server.app import Server, serve
     from whence.state.check import CheckedFile
+    from whence.subscribe.positions import Position
+    from whence.subscribe.updates import PartUpdate, Update
 
 __version__ = "0.1.0"
 __all__ = [
     "Annotation",
     "Answer",
     "Archive",
+    "AsyncClient",
+    "AuthenticationError",
     "Backup",
     "CatalogError",
     "Change",
     "Changes",
     "CheckedFile",
     "CheckedView",
+    "Client",
     "Contributing",
     "Contribution",
     "CorruptionError",
@@ -74,19 +89,25 @@ __all__ = [
     "DataError",
     "Database",
     "Difference",
+    "DisconnectedError",
     "EvaluationError",
     "ExpiredError",
     "Explanation",
     "FollowedEpoch",
+    "ForbiddenError",
     "Handle",
     "Imported",
     "Interval",
     "LateRows",
+    "LimitError",
+    "LocalSubscription",
     "LockedError",
     "MissingRowError",
     "NotStratifiable",
     "Origins",
     "OutOfMemoryError",
+    "PartUpdate",
+    "Position",
     "QuestionTimeout",
     "Reached",
     "Recovery",
@@ -97,18 +118,24 @@ __all__ = [
     "Resilience",
     "Result",
     "Running",
+    "Server",
     "Sink",
     "SparkError",
     "SqlError",
     "StorageError",
+    "Subscription",
     "Trace",
+    "Update",
     "WhatIf",
     "WhenceError",
     "__version__",
     "backup",
     "check",
+    "connect",
+    "connect_async",
     "import_database",
     "open",
+    "serve",
     "spark_session",
 ]
 
@@ -116,12 +143,14 @@ __all__ = [
 _MODULES = {
     "Annotation": "whence.runtime.questions.annotated",
     "Answer": "whence.explain.show.answers",
-    "Archive": "whence.connect.archive",
+    "Archive": "whence.io.archive",
+    "AsyncClient": "whence.client.client",
     "Backup": "whence.runtime.durable.copying",
     "Change": "whence.runtime.reading.changes",
     "Changes": "whence.runtime.reading.changes",
     "CheckedFile": "whence.state.check",
     "CheckedView": "whence.runtime.durable.checking",
+    "Client": "whence.client.blocking",
     "Contributing": "whence.explain.show.explanation",
     "Contribution": "whence.explain.show.answers",
     "Critical": "whence.explain.show.answers",
@@ -133,21 +162,30 @@ _MODULES = {
     "Imported": "whence.runtime.durable.importing",
     "Interval": "whence.model.codes",
     "LateRows": "whence.runtime.reading.late_rows",
+    "LocalSubscription": "whence.runtime.subscriptions.local",
     "Origins": "whence.explain.show.origins",
+    "PartUpdate": "whence.subscribe.updates",
+    "Position": "whence.subscribe.positions",
     "Reached": "whence.explain.show.trace",
     "Recovery": "whence.runtime.durable.recovery",
     "Reliability": "whence.explain.show.answers",
     "Report": "whence.runtime.durable.checking",
     "Resilience": "whence.explain.show.answers",
-    "Result": "whence.runtime.reading.handles",
+    "Result": "whence.io.results",
     "Running": "whence.runtime.spark.frames.streams",
+    "Server": "whence.server.app",
     "Sink": "whence.runtime.spark.frames.sinks",
+    "Subscription": "whence.client.subscriptions",
     "Trace": "whence.explain.show.trace",
+    "Update": "whence.subscribe.updates",
     "WhatIf": "whence.runtime.questions.what_if",
     "backup": "whence.runtime.durable.upkeep",
     "check": "whence.runtime.durable.upkeep",
+    "connect": "whence.client.blocking",
+    "connect_async": "whence.client.client",
     "import_database": "whence.runtime.durable.importing",
     "open": "whence.runtime.database",
+    "serve": "whence.server.app",
     "spark_session": "whence.runtime.spark.session.session",
 }
 _NAMES = {"spark_session": "session"}  # in their modules, where they differ

@@ -17,7 +17,7 @@ from typer.testing import CliRunner, Result
 
 import whence
 from whence.cli import app
-from whence.connect import tails
+from whence.io import tails
 
 PROGRAM = """
 CREATE TABLE link (src TEXT, dst TEXT);

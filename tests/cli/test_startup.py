@@ -12,7 +12,7 @@ import pytest
 
 import whence
 from whence.cli.storage import Compression
-from whence.connect.archive import COMPRESSIONS
+from whence.io.archive import COMPRESSIONS
 
 LARGE = {"numpy", "numba", "pyarrow", "duckdb", "sqlglot", "pyspark"}
 PROGRAM = """
@@ -33,8 +33,8 @@ def run(folder: Path, *arguments: str) -> tuple[int, str, set[str]]:
     return done.returncode, done.stdout + done.stderr, LARGE & set(modules.read_text().split())
 
 
-COMMANDS = ("run", "sql", "demo", "why", "trace", "what-if", "critical", "resilience", "contribution", "reliability",
-            "info", "check", "backup", "export", "import")  # fmt: skip
+COMMANDS = ("run", "sql", "demo", "serve", "why", "trace", "what-if", "critical", "resilience", "contribution",
+            "reliability", "info", "check", "backup", "export", "import")  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_every_command_is_in_a_panel_and_has_examples() -> None:
     from whence.cli import app
 
     said = CliRunner().invoke(app, ["--help"]).output
-    assert all(panel in said for panel in ("Programs", "Questions", "Storage"))
+    assert all(panel in said for panel in ("Programs", "Questions", "Serving", "Storage"))
     assert "Commands" not in said
     for command in COMMANDS:
         assert f" {command} " in said

@@ -35,7 +35,7 @@ def graph_of(db: whence.Database, view: str, rows: list[Row] | None = None, **op
     catalog = runtime.catalog
     codes = None
     if rows is not None:
-        from whence.connect.rows import encode
+        from whence.io.rows import encode
 
         codes = encode(rows, runtime.reader.schema(view), runtime.dictionary, view)
     return extract(catalog.flow, catalog.program, catalog.planned, runtime.dictionary, view, codes, **options)

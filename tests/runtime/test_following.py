@@ -13,7 +13,7 @@ import pytest
 
 import whence
 from tests.faults import Mortal, dies, points
-from whence.connect import tails
+from whence.io import tails
 from whence.state.disk import Disk
 
 PROGRAM = """

@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import whence
-from whence.connect import html
-from whence.connect.grid import Grid
+from whence.io import html
+from whence.io.grid import Grid
 
 VOID = {"br", "meta", "hr", "img", "link", "input"}
 TAGS = set(

@@ -65,8 +65,16 @@ def test_difference_is_told_in_an_epoch_of_its_own(db: whence.Database) -> None:
 
 def test_new_views_make_no_epoch(db: whence.Database) -> None:
     before = db.epoch
-    db.execute("CREATE VIEW more AS SELECT k FROM t; CREATE OR REPLACE VIEW other AS SELECT x FROM t; DROP VIEW more")
+    db.execute("CREATE VIEW more AS SELECT k FROM t; CREATE OR REPLACE VIEW other AS SELECT x FROM t")
     assert db.epoch == before
+
+
+def test_dropping_is_an_epoch(db: whence.Database) -> None:
+    """What is created in its place has another position."""
+    db.execute("CREATE VIEW more AS SELECT k FROM t")
+    before = db.epoch
+    db.execute("DROP VIEW more; DROP VIEW IF EXISTS more")
+    assert db.epoch == before + 1
 
 
 @pytest.mark.parametrize(

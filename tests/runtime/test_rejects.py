@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import whence
-from whence.connect.rejects import isolate
+from whence.io.rejects import isolate
 from whence.model.errors import CatalogError, DataError
 
 LINK = "CREATE TABLE link (src TEXT NOT NULL, cost INT)"

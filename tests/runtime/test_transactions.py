@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Iterator
 
 import pytest
 
 import whence
+from tests.inside import coordinator
 from whence.model.errors import CatalogError, DataError, EvaluationError, MissingRowError, WhenceError
 
 
@@ -222,3 +225,19 @@ def test_a_closed_database_says_so(db: whence.Database) -> None:
     for action in (lambda: db.insert("sale", ("x", 1)), lambda: db["sale"], lambda: db.query("SELECT 1")):
         with pytest.raises(WhenceError, match="closed"):
             action()
+
+
+def test_the_rows_of_a_transaction_do_not_wait_for_the_garbage_collector() -> None:
+    """A server that writes all day must not hold batches that nothing needs any more."""
+    db = whence.open()
+    db.execute("CREATE TABLE a (x INT PRIMARY KEY, y INT)")
+    gc.collect()
+    gc.disable()
+    try:
+        with db.transaction():
+            db.insert("a", [(1, 1)])
+            held = weakref.ref(coordinator(db).open_transaction)
+        db.delete("a", (7, 7), early="hold")
+        assert held() is None
+    finally:
+        gc.enable()

@@ -200,7 +200,7 @@ def test_answer_is_readable_after_its_words_are_forgotten() -> None:
 
 
 def test_reader_without_a_lock_decodes_rows_of_its_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
-    from whence.connect import rows
+    from whence.io import rows
 
     db = whence.open()
     db.execute("CREATE TABLE t (x TEXT)")

@@ -9,10 +9,10 @@ from typing import Any
 
 import whence
 from tests import inside
-from whence.connect import files
 from whence.engine.core.epoch import InputSection
 from whence.engine.core.operator import Batch
 from whence.engine.exchange.kernels.routing import route
+from whence.io import files
 from whence.plan.partitions.distribute import Distribution
 from whence.runtime.spark.frames import frames
 from whence.runtime.spark.frames.routing import EVERY, Routing

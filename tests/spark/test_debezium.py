@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.spark.pretend import Pretend
-from whence.connect.rejects import OnError
+from whence.io.rejects import OnError
 from whence.model.codes import Interval
 from whence.model.errors import DataError
 from whence.runtime.spark.frames.columns import SIGN, Faults

@@ -81,11 +81,10 @@ def test_sinks_follow_a_redefinition(spark: Any, tmp_path: Path, caplog: pytest.
         db.execute("DROP VIEW v")
         assert "was dropped" in str(again.error)
         db.execute(OTHER.replace("MIN", "MAX"))
-        with pytest.raises(WhenceError, match="v was dropped and created again since epoch 9"):
-            db.changes_to("v", fresh, name="again")
+        db.changes_to("v", fresh, name="again")  # dropping is an epoch: the difference to what was dropped is known
+        assert fresh.equals(db["v"])
         db.insert("t", (4, 4))
-        with pytest.raises(WhenceError, match="v was dropped and created again since epoch 9"):
-            db.changes_to("v", fresh, name="again")
+        assert fresh.equals(db["v"])
 
 
 def test_sink_killed_before_it_was_told_of_a_redefinition(spark: Any, tmp_path: Path) -> None:

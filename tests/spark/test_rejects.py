@@ -163,5 +163,5 @@ def test_wrong_choice_is_refused(spark: Any, tmp_path: Path, folder: Path) -> No
 
 
 def test_lines_of_other_files_stay_unknown(spark: Any) -> None:
-    rejects = [whence.connect.files.Reject("data.parquet", None, "bad", "{}")]
+    rejects = [whence.io.files.Reject("data.parquet", None, "bad", "{}")]
     assert numbered(spark, rejects) == rejects

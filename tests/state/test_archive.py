@@ -15,7 +15,7 @@ from hypothesis import strategies as some
 
 import whence
 from tests.depth import examples
-from whence.connect.archive import file_name
+from whence.io.archive import file_name
 from whence.sql.parse import parse
 from whence.state.disk import Disk
 

@@ -193,7 +193,7 @@ def test_power_lost_under_commit(folder: Path, seed: int) -> None:
 
 
 @pytest.mark.parametrize("durability", ["interval", "none"])
-@pytest.mark.parametrize("seed", [20, 25])
+@pytest.mark.parametrize("seed", [20, 21])
 def test_power_lost_when_epochs_are_not_synced(folder: Path, seed: int, durability: str) -> None:
     """Some prefix of the epochs is there, and all that `sync`, a snapshot or closing had made stable."""
     ops, states = known(seed, 14, 2)

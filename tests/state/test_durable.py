@@ -716,11 +716,11 @@ def test_closing_twice(db: whence.Database, path: Path) -> None:
 
 
 ENDINGS = {
-    "the end": "",
-    "exit": "sys.exit(3)",
-    "error": "raise ValueError('oops')",
-    "_exit": "os._exit(1)",
-    "dropped": "db = None; gc.collect(); os._exit(0)",
+    "the end": ("", 0),
+    "exit": ("sys.exit(3)", 3),
+    "error": ("raise ValueError('oops')", 1),
+    "_exit": ("os._exit(4)", 4),
+    "dropped": ("db = None; gc.collect(); os._exit(5)", 5),
 }
 UNCLOSED = """
     import gc, os, sys, whence
@@ -735,12 +735,12 @@ UNCLOSED = """
 def test_processes_that_do_not_close(tmp_path: Path) -> None:
     programs = {
         name: [sys.executable, "-c", textwrap.dedent(UNCLOSED.format(ending)), str(tmp_path / name)]
-        for name, ending in ENDINGS.items()
+        for name, (ending, _) in ENDINGS.items()
     }
-    running = [subprocess.Popen(command, stderr=subprocess.DEVNULL) for command in programs.values()]
-    for process in running:
-        process.wait(timeout=120)
-    for name in ENDINGS:
+    running = {name: subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for name, command in programs.items()}
+    for name, process in running.items():
+        _, said = process.communicate(timeout=600)  # it takes long on a busy machine
+        assert process.returncode == ENDINGS[name][1], f"{name}: {said}"
         with whence.open(tmp_path / name, read_only=True) as db:
             assert sorted(db["a"]) == [(x, str(x)) for x in range(5)], name
 

@@ -9,7 +9,7 @@ import random
 import shutil
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -400,6 +400,40 @@ def test_a_reader_notices_that_the_writer_went_back(db: whence.Database, disk: N
         disk.broken = False
         db.insert("a", [(4, "seven")])
         assert sorted(reader["b"]) == [("one", 1), ("seven", 4), ("two", 2)]
+
+
+@pytest.mark.parametrize("partitions", [None, 2])
+def test_a_snapshot_that_waits_while_the_database_goes_back(
+    tmp_path: Path, disk: NoSync, monkeypatch: pytest.MonkeyPatch, partitions: int | None
+) -> None:
+    """It is of the state that took the place of the one before, not of that, which has what was refused."""
+    db = whence.open(tmp_path / "db", disk=disk, partitions=partitions)
+    db.execute("CREATE TABLE a (x INT, y TEXT); CREATE VIEW b AS SELECT y, COUNT(*) AS n FROM a GROUP BY y")
+    db.insert("a", [(1, "one"), (2, "two")])
+    disk.broken = True
+    with pytest.raises(StorageError):
+        db.insert("a", [(3, "three")])
+    disk.broken = False
+    coordinator = inside.coordinator(db)
+
+    @contextmanager
+    def paused_by_another() -> Iterator[None]:
+        monkeypatch.undo()
+        coordinator.refresh()  # who held the locks until now
+        db.insert("a", [(4, "four")])  # in an epoch with the number of the lost one
+        with coordinator.paused():
+            yield
+
+    monkeypatch.setattr(coordinator, "paused", paused_by_another)
+    assert inside.snapshots(db).take()
+    expected = [("four", 1), ("one", 1), ("two", 1)]
+    assert sorted(db["b"]) == expected
+    abandon(db)
+    with whence.open(tmp_path / "db", partitions=partitions) as db:
+        assert db.recovery is not None
+        assert (db.recovery.image_epoch, db.recovery.replayed) == (2, 0)
+        assert sorted(db["a"]) == [(1, "one"), (2, "two"), (4, "four")]
+        assert sorted(db["b"]) == expected
 
 
 def test_many_writers_on_a_disk_that_fails_now_and_then(tmp_path: Path) -> None:

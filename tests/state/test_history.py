@@ -200,7 +200,9 @@ def test_statements_are_part_of_the_past(db: whence.Database) -> None:
         (["a"], ["b"]),
         (["a", "c"], ["b", "d"]),
         (["a", "c"], ["b", "d"]),
-        (["a", "c"], ["d"]),  # the replacement is an epoch
+        (["a", "c"], ["b", "d"]),  # the replacement is an epoch
+        (["a", "c"], ["d"]),  # and so is each DROP
+        (["a", "c"], ["d"]),
         (["a"], []),
         (["a"], []),
     ]
@@ -220,9 +222,10 @@ def test_a_table_of_the_same_name_is_another_one(db: whence.Database) -> None:
     db.snapshot()
     db.insert("a", [("2024-01-02 10:00:00", "newer")])
     assert db.at(1)["a"].rows == [(1, "x")]
-    assert (db.at(2)["a"].columns, db.at(2)["a"].rows) == (["when_", "id"], []), "statements belong to the epoch before"
-    assert [row[1] for row in db.at(3)["a"].rows] == ["new"]
-    assert len(db.at(4)["a"]) == 2
+    assert sorted(db.at(2)["a"].rows) == [(1, "x"), (2, "y")], "dropping is an epoch"
+    assert (db.at(3)["a"].columns, db.at(3)["a"].rows) == (["when_", "id"], []), "statements belong to the epoch before"
+    assert [row[1] for row in db.at(4)["a"].rows] == ["new"]
+    assert len(db.at(5)["a"]) == 2
 
 
 def test_words_of_transactions_that_failed(db: whence.Database, path: Path) -> None:

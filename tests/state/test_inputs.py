@@ -19,10 +19,10 @@ import whence
 from tests import inside
 from tests.faults import Failing, Mortal, Unplugged, dies, points
 from tests.workload import abandon, open_small
-from whence.connect.rows import encode
 from whence.engine.core.epoch import Epoch, InputSection
 from whence.engine.core.operator import Batch
 from whence.engine.exchange.kernels.routing import route
+from whence.io.rows import encode
 from whence.model.codes import Codes
 from whence.model.errors import CorruptionError, StorageError
 from whence.runtime.database import Database

@@ -54,7 +54,7 @@ def test_people_can_read_it(tmp_path: Path) -> None:
     text = (tmp_path / MANIFEST).read_text()
     assert '"file": "main-0000000057.patch"' in text
     assert "größe" in text
-    assert list(json.loads(text)) == ["checksum", "format", "id", "segments", "chains", "created", "options"]
+    assert list(json.loads(text)) == ["checksum", "format", "id", "segments", "chains", "created", "options", "eras"]
 
 
 def test_every_flipped_byte_is_noticed(tmp_path: Path) -> None:

@@ -80,12 +80,14 @@ def test_a_reader_follows_it(written: Written) -> None:
 def test_life_goes_on_as_without_a_restart(written: Written) -> None:
     clock, unbroken_clock = Clock(written.now), Clock()
     with written.open(clock) as db, whence.open(clock=unbroken_clock, setup=with_functions) as unbroken:
-        past = dict[int, dict[str, list[str]]]()
+        past, drops = dict[int, dict[str, list[str]]](), 0
         for epoch in written.done:
             perform(unbroken, unbroken_clock, epoch)
-            if "retain" in written.options and unbroken.epoch in (db.retained[0], db.retained[-6]):
-                past[unbroken.epoch] = contents(unbroken)
-        assert unbroken.epoch == db.epoch
+            drops += str(epoch).count("DROP ")  # when these folders were written it was no epoch
+            number = unbroken.epoch - drops
+            if "retain" in written.options and number in (db.retained[0], db.retained[-6]):
+                past[number] = contents(unbroken)
+        assert unbroken.epoch - drops == db.epoch
         for number, expected in past.items():
             assert_contents(contents(db.at(number)), expected, f"at epoch {number}")
         for number, epoch in enumerate(written.later):

@@ -97,9 +97,9 @@ def test_changes(text: str, message: str, program: Program) -> None:
 
 def _bind(statement: st.Statement, program: Program) -> None:
     match statement:
-        case st.Insert():
+        case st.InsertRows():
             bind_insert(statement, program)
-        case st.Update():
+        case st.UpdateRows():
             bind_assignments(statement, program)
-        case st.Delete():
+        case st.DeleteRows():
             bind_predicate(statement.where, statement.table, program)

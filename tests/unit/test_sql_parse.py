@@ -113,11 +113,11 @@ def test_the_other_statements() -> None:
     assert drop == st.Drop(
         kind="view", name="v", cascade=True, if_exists=True, sql="drop view if exists v cascade", line=1, column=1
     )
-    assert isinstance(insert, st.Insert)
+    assert isinstance(insert, st.InsertRows)
     assert (insert.table, insert.columns) == ("t", ("a",))
-    assert isinstance(delete, st.Delete)
+    assert isinstance(delete, st.DeleteRows)
     assert delete.where is not None
-    assert isinstance(update, st.Update)
+    assert isinstance(update, st.UpdateRows)
     assert update.assignments[0][0] == "a"
     assert isinstance(query, st.Query)
     assert isinstance(by_name, st.Explain)

@@ -166,7 +166,7 @@ def test_min_inside_recursion_is_monotone_enough() -> None:
 def test_insert_casts_to_the_table() -> None:
     program = run("create table t (a int, d date, s text)")
     insert = parse("insert into t (s, a) values (1, '2'), ('x', 1 + 2)")[0]
-    assert isinstance(insert, st.Insert)
+    assert isinstance(insert, st.InsertRows)
     plan = bind_insert(insert, program)
     assert plan.rows == ((2, None, "1"), (3, None, "x"))  # type: ignore[attr-defined]  # Values
     assert plan.schema == program.tables["t"].schema

@@ -18,14 +18,27 @@ from whence.plan.algebra.logical import Node
 PACKAGE = Path(whence.__file__).parent
 
 # A room may import from itself and from rooms above it in this list, inside functions, too.
-ORDER = ("model", "plan", "annotate", "sql", "engine", "state", "connect", "explain", "runtime", "cli")
+ORDER = (
+    "model",
+    "plan",
+    "annotate",
+    "sql",
+    "engine",
+    "state",
+    "io",
+    "explain",
+    "subscribe",
+    "runtime",
+    "server",
+    "client",
+    "cli",
+)
 
 # What the packages of a room import from each other, inside functions, too; "." are the modules beside the packages.
 INSIDE = {
     "annotate.": "kernels",
     "cli.": "demo",
     "cli.demo": ".",
-    "connect.": "kernels",
     "engine.": "core exchange expressions recursion relational streams",
     "engine.core": "exchange recursion relational streams",
     "engine.exchange": "core recursion",
@@ -40,12 +53,13 @@ INSIDE = {
     "explain.retrieve": ". derive",
     "explain.show": ". ask kernels",
     "explain.why_not": ". derive",
+    "io.": "kernels",
     "plan.algebra": "streams",
     "plan.partitions": "algebra recursion rewrite streams",
     "plan.recursion": "algebra rewrite",
     "plan.rewrite": "algebra recursion streams",
     "plan.streams": "algebra recursion rewrite",
-    "runtime.": "durable questions reading spark.driver spark.frames writing",
+    "runtime.": "durable questions reading spark.driver spark.frames subscriptions writing",
     "runtime.durable": ". writing",
     "runtime.questions": ". durable reading writing",
     "runtime.reading": ". questions spark.driver spark.frames writing",
@@ -54,6 +68,13 @@ INSIDE = {
     "runtime.spark.frames": ". spark.session spark.worker writing",
     "runtime.spark.session": ".",
     "runtime.spark.worker": ". reading",
+    "runtime.subscriptions": ". questions",
+    "server.": "access sockets verbs web writing",
+    "server.access": "writing",
+    "server.delivery": ". access",
+    "server.sockets": ". access delivery verbs web writing",
+    "server.verbs": ". access web writing",
+    "server.web": ". access delivery sockets verbs",
     "state.": "kernels",
 }
 

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from whence.connect import tails
-from whence.connect.records import Records, Target
-from whence.connect.tails import ALL, FolderTail, GrowingFile, InputTail, Lines, Tail, open_file
+from whence.io import tails
+from whence.io.records import Records, Target
+from whence.io.tails import ALL, FolderTail, GrowingFile, InputTail, Lines, Tail, open_file
 from whence.model.errors import DataError
 from whence.model.types import INTEGER, TEXT, Column, Schema
 

@@ -5,6 +5,8 @@
 | `programs` | `run`, `sql`, `demo` |
 | `storage` | `info`, `check`, `backup`, `export`, `import` |
 | `questions` | `why`, `trace`, `what-if`, `critical`, `resilience`, `contribution`, `reliability` |
+| `serving` | `serve`, `token add`, `token list`, `token remove` |
+| `subscribing` | `subscribe` |
 | `console` | shared output, errors, progress bars |
 | `row_arguments` | rows typed as arguments |
 | `variables` | values for parameters of SQL, typed as options or in the shell |
@@ -32,7 +34,7 @@ from typing import Annotated
 import typer
 
 import whence
-from whence.cli import programs, questions, storage
+from whence.cli import programs, questions, serving, storage, subscribing
 from whence.cli.console import out
 
 __all__ = ["app", "main"]
@@ -54,11 +56,13 @@ _PANELS = {
         questions.contribution,
         questions.reliability,
     ),
+    "Serving": (serving.serve, subscribing.subscribe),
     "Storage": (storage.info, storage.check, storage.backup, storage.export, storage.import_),
 }
 for _panel, _commands in _PANELS.items():
     for _command in _commands:
         app.command(_command.__name__.strip("_").replace("_", "-"), rich_help_panel=_panel)(_command)
+app.add_typer(serving.token, name="token", rich_help_panel="Serving")
 _LIBRARIES = ("numpy", "numba", "pyarrow", "duckdb", "sqlglot", "pyspark")
 
 

@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.text import Text
 
 from whence.cli.console import Format, out
-from whence.connect import files
-from whence.connect.grid import text_of
+from whence.io import files
+from whence.io.grid import text_of
 from whence.runtime.reading.changes import Change, Changes
 
 

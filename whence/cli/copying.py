@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from whence.cli.console import Bar, count_of
 from whence.cli.variables import used_params
-from whence.connect import files
+from whence.io import files
 from whence.model.errors import WhenceError
 from whence.model.paths import local_path
 

@@ -17,7 +17,7 @@ from rich.text import Text
 
 import whence
 from whence.cli.console import count_of, err
-from whence.connect.files import format_of
+from whence.io.files import format_of
 from whence.model.text import from_text
 from whence.model.types import INTERVAL
 from whence.runtime.following import is_pattern, parse_place

@@ -15,9 +15,9 @@ from rich.status import Status
 import whence
 from whence.cli import epoch_lines
 from whence.cli.console import count_of, err
-from whence.connect import files
-from whence.connect.rejects import OnError
-from whence.connect.rows import Missing
+from whence.io import files
+from whence.io.rejects import OnError
+from whence.io.rows import Missing
 from whence.model.errors import DataError
 from whence.model.paths import local_path
 from whence.model.types import Schema

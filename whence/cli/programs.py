@@ -154,8 +154,8 @@ def run(
 
     from whence.cli import file_epochs, file_streams
     from whence.cli.change_printer import ChangePrinter
-    from whence.connect import rejects
-    from whence.connect.grid import Grid
+    from whence.io import rejects
+    from whence.io.grid import Grid
 
     inputs = [file_epochs.parse_source(text) for text in source or []]
     folders = {}
@@ -274,7 +274,7 @@ def demo(
     from whence.cli import shell
     from whence.cli.change_printer import print_changes
     from whence.cli.demo import DEMOS
-    from whence.connect.grid import Grid
+    from whence.io.grid import Grid
 
     if name is DemoName.pipeline:
         _pipeline(master, partitions, quick, keep)

@@ -408,7 +408,7 @@ def _show(
 ) -> None:
     """Print base rows, one per line, with a note on each, or the `answer` in JSON; write all of them to a page, if
     one is asked for."""
-    from whence.connect.grid import Grid
+    from whence.io.grid import Grid
 
     names = ["base row", *(name for name, _ in columns)]
     rows = [
@@ -430,7 +430,7 @@ def _show(
 
 
 def _print_json(answer: dict[str, Any]) -> None:
-    from whence.connect.files import json_line
+    from whence.io.files import json_line
 
     print(json_line(answer))
 

@@ -79,7 +79,7 @@ def rows_of(text: str, schema: Schema, table: str) -> list[Any]:
     ([('A', 3)], [['A', 3]], [{'src': 'A'}])
     """
     if text.startswith("@"):
-        from whence.connect.files import read
+        from whence.io.files import read
 
         return [row for part in read(local_path(text[1:]), schema, by_columns=True) for row in part.to_pylist()]
     if text.startswith(("[", "{")):

@@ -22,8 +22,9 @@ from whence.cli.console import Bar, count_of
 from whence.cli.copying import copy
 from whence.cli.row_arguments import row_of
 from whence.cli.variables import set_variable, unset_variable, used_params
-from whence.connect.files import json_line
-from whence.connect.grid import Grid, text_of
+from whence.io.files import json_line
+from whence.io.grid import Grid, text_of
+from whence.model.budget import within
 from whence.model.errors import SqlError, WhenceError
 from whence.runtime.reading.handles import Result
 
@@ -33,6 +34,10 @@ if TYPE_CHECKING:
 HISTORY = Path("~/.whence_history").expanduser()
 _WORDS = {"help": "\\?", "exit": "\\q", "quit": "\\q"}
 _LIMIT = 1000  # rows that are shown
+
+
+def _pass_over(what: str, done: int, total: int) -> None:
+    """Show no progress."""
 
 
 def run_script(
@@ -194,8 +199,9 @@ class Shell:
             self.pending = ""
 
     def run(self, text: str) -> None:
-        """Run statements with those of the variables that they use."""
-        run_script(self.db, text, self.out, self.format, used_params(text, self.variables), self.expanded)
+        """Run statements with those of the variables that they use. Under a budget, Ctrl-C ends a query at once."""
+        with within(_pass_over):
+            run_script(self.db, text, self.out, self.format, used_params(text, self.variables), self.expanded)
 
     def _guarded(self, action: Callable[[], None], text: str, timed: bool) -> None:
         start = time.perf_counter()

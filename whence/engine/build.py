@@ -7,7 +7,7 @@ that a view has dropped is never taken up again: its state stood still.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from whence.engine.core.dataflow import Dataflow
@@ -84,7 +84,10 @@ def factory(node: type[Node]) -> Factory:
 
 
 class Builder:
-    """Builds plans on one dataflow. `resolve` gives the operator behind a view's name."""
+    """Builds plans on one dataflow. `resolve` gives the operator behind a view's name.
+
+    A `transient` builder shares nothing with another one but tables and whole views: its operators have fingerprints of
+    their own. A view that is kept must not begin from the state of one that no log knows."""
 
     dataflow: Dataflow
     dictionary: Dictionary
@@ -98,9 +101,10 @@ class Builder:
         resolve: Callable[[str], Operator],
         partition: int = 0,
         partitions: int = 1,
+        transient: bool = False,
     ):
         self.dataflow, self.dictionary, self.resolve = dataflow, dictionary, resolve
-        self.partition, self.partitions = partition, partitions
+        self.partition, self.partitions, self.transient = partition, partitions, transient
         self._built: dict[tuple[object, ...], Operator] = {}
 
     def build(self, node: Node) -> Operator:
@@ -111,12 +115,12 @@ class Builder:
         inputs = [self.build(i) for i in node.inputs]
         # Not by the fingerprint alone: a transaction's stand-in for a table has that of the table.
         beside = [self.kept_of(name) for name in node.fetches]
-        own = fingerprint(node.shape(), [i.fingerprint for i in inputs])
+        own = self.fingerprint(node.shape(), inputs)
         key = (own, *(id(i) for i in (*inputs, *beside)))
         found = self._built.get(key)
         if found is None or found.dropped:
             found = factory(type(node))(node, inputs, self)
-            _name(found, own)
+            self.name(found, own)
             self._built[key] = found
         return found
 
@@ -134,24 +138,27 @@ class Builder:
 
     def _as_relation(self, stream: Operator, node: logical.Node) -> Operator:
         """A stream that a plan reads as a relation without saying so."""
-        own = fingerprint("relate", [stream.fingerprint])
+        own = self.fingerprint("relate", [stream])
         found = self._built.get((own, id(stream)))
         if found is None or found.dropped:
             from whence.engine.streams.generate import StreamToRelation
 
             found = StreamToRelation(stream, node.schema)
-            _name(found, own)
+            self.name(found, own)
             self._built[own, id(stream)] = found
         return found
+
+    def fingerprint(self, shape: object, inputs: Sequence[Operator]) -> str:
+        """Return the fingerprint of an operator over others."""
+        return fingerprint(("transient", shape) if self.transient else shape, [i.fingerprint for i in inputs])
+
+    def name(self, op: Operator, own: str) -> None:
+        """Set an operator's fingerprint, and those of the operators that were made together with it, under it."""
+        op.fingerprint, op.transient = own, self.transient
+        for number, under in enumerate(op.inputs):
+            if not under.fingerprint:
+                self.name(under, fingerprint(("part", number), [own]))
 
     def forget(self) -> None:
         """Let go of operators that were dropped, and of those that were built for a view that then failed."""
         self._built = {k: op for k, op in self._built.items() if op.primed and not op.dropped}
-
-
-def _name(op: Operator, own: str) -> None:
-    """Set an operator's fingerprint, and those of the operators that were made together with it, under it."""
-    op.fingerprint = own
-    for number, under in enumerate(op.inputs):
-        if not under.fingerprint:
-            _name(under, fingerprint(("part", number), [own]))

@@ -25,7 +25,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from whence.connect.rows import to_columns, to_tuples
+from whence.io.rows import to_columns, to_tuples
 from whence.model.codes import Codes, Dictionary, decode_value
 from whence.model.types import Schema
 

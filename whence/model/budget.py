@@ -17,8 +17,9 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 from whence.model.codes import format_value
-from whence.model.errors import DataError, QuestionTimeout
+from whence.model.errors import DataError, LimitError, QuestionTimeout
 from whence.model.progress import Progress
+from whence.model.sizes import in_bytes
 from whence.model.text import read_interval
 
 clock = time.monotonic
@@ -82,6 +83,36 @@ def reach(what: str = "", done: int = 0, total: int = 0) -> None:
     budget = _CURRENT.get()
     if budget is not None:
         budget.reach(what, done, total)
+
+
+_MEMORY: ContextVar[int | None] = ContextVar("memory", default=None)
+
+
+@contextmanager
+def memory_limit(size: int | None) -> Iterator[None]:
+    """Let nothing that runs inside make more than so many bytes at a time, where that is known beforehand."""
+    token = _MEMORY.set(size)
+    try:
+        yield
+    finally:
+        _MEMORY.reset(token)
+
+
+def claim(size: int) -> None:
+    """Raise LimitError if so many bytes, which are about to be made, are more than the task may take.
+
+    >>> with memory_limit(1_000_000):
+    ...     claim(2_000_000)
+    Traceback (most recent call last):
+    whence.model.errors.LimitError: 2.0 MB are needed at a time, and a query may take 1.0 MB of memory: ask for fewer \
+rows, or filter them first
+    """
+    limit = _MEMORY.get()
+    if limit is not None and size > limit:
+        raise LimitError(
+            f"{in_bytes(size)} are needed at a time, and a query may take {in_bytes(limit)} of memory: ask for fewer "
+            "rows, or filter them first"
+        )
 
 
 def has_budget() -> bool:

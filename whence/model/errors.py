@@ -13,6 +13,8 @@ class WhenceError(Exception):
     there is no table "ghost"
     """
 
+    transient: str = ""  # the fingerprint of the operator that failed, if only views of subscriptions need it
+
     def __reduce__(self) -> tuple[object, ...]:
         return _again, (type(self), self.args, dict(self.__dict__))
 
@@ -162,6 +164,56 @@ class OutOfMemoryError(MemoryError, WhenceError):
     ...     except whence.OutOfMemoryError: return load(db, rows[::2]) + load(db, rows[1::2])
     >>> db = whence.open(); _ = db.execute("CREATE TABLE a (x INT)"); load(db, [(1,), (2,)])
     2
+    """
+
+
+class LimitError(WhenceError):
+    """More than a limit of a server or of a query allows: writes that wait, rows, bytes, memory. The message names the
+    limit. Nothing has happened: send less at a time, ask for less, or try again later.
+
+    >>> from whence.server.writing.write_queue import WriteQueue
+    >>> with whence.open() as db:
+    ...     queue = WriteQueue(db, most_writes=0)
+    ...     try: queue.submit(lambda db: db.insert("a", (1,)), print)
+    ...     except whence.LimitError as error: print(error)
+    ...     queue.close()
+    0 writes wait already, and no more than 0 may: try again later
+    """
+
+
+class AuthenticationError(WhenceError):
+    """A server knows no valid token of the caller: there is none, or it is wrong, expired or revoked; the message does
+    not say which. Ask who runs the server for a token.
+
+    >>> from whence.server.access.tokens import Tokens
+    >>> try: Tokens(None).check("guessed")
+    ... except whence.AuthenticationError as error: print(error)
+    the token is missing, wrong or expired
+    """
+
+
+class ForbiddenError(WhenceError):
+    """Something that the caller has no right to (docs/serving.md). A table or view that one may not read at all is not
+    forbidden: it looks as if it did not exist.
+
+    >>> from whence.server.access.rights import Rights
+    >>> db = whence.open()
+    >>> _ = db.execute("CREATE TABLE sale (item TEXT); CREATE TABLE allowed (who TEXT, name TEXT, what TEXT)")
+    >>> _ = db.insert("allowed", ("ann", "sale", "read"))
+    >>> try: Rights(db).check("ann", "sale", "insert")
+    ... except whence.ForbiddenError as error: print(error)
+    you may not insert into "sale"
+    """
+
+
+class DisconnectedError(WhenceError):
+    """A served database that cannot be reached, or was lost before it answered. A read may be asked again. The message
+    says so if the outcome of a write is not known; those that a client numbers are sent again by itself, once the
+    server is back.
+
+    >>> try: whence.connect("http://127.0.0.1:9", timeout=0)
+    ... except whence.DisconnectedError as error: print(str(error).partition(": ")[0])
+    no connection to ws://127.0.0.1:9/v1/ws within 0 s
     """
 
 

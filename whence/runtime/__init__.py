@@ -15,6 +15,7 @@ them in its partitions, which own tables, lifetimes and a dataflow; embedded the
 | `epoch_result`   | what came of an epoch |
 | `catalog`        | names, and the plan behind them |
 | `schema_changes` | CREATE and DROP, between two epochs |
+| `transient_views` | views of SELECTs while somebody subscribes to them |
 | `definitions`    | definitions of tables and views, compared |
 | `following`      | files, folders and streams, taken in epoch by epoch |
 | `statements`     | scripts, statement by statement |
@@ -23,6 +24,7 @@ them in its partitions, which own tables, lifetimes and a dataflow; embedded the
 | `writing`        | transactions and writes to tables and streams |
 | `reading`        | handles, ad-hoc queries and change feeds |
 | `questions`      | why, what-if, tracing and EXPLAIN |
+| `subscriptions`  | relations and queries that are followed |
 | `durable`        | journal, snapshots, recovery, checks and copies |
 | `spark`          | partitions on Spark |
 """

@@ -111,8 +111,8 @@ class PartitionBackend(Protocol):
     def is_image_due(self, store: Store) -> bool:
         """Return whether replaying the log of a store would take longer than an image is worth."""
 
-    def write_image(self, coordinator: Coordinator, store: Store, broken: Callable[[], bool]) -> int | None:
-        """Write an image of the database to its store; return its epoch, or None if there was nothing to write."""
+    def begin_image(self, coordinator: Coordinator, store: Store) -> Callable[[], int]:
+        """Begin an image of the database, under both locks; return what ends it, without them, and has its epoch."""
 
     def close(self) -> None:
         """Let go of the partitions."""
@@ -208,10 +208,10 @@ class InlineBackend:
     def is_image_due(self, store: Store) -> bool:
         return store.tail_is_long
 
-    def write_image(self, coordinator: Coordinator, store: Store, broken: Callable[[], bool]) -> int | None:
-        from whence.runtime.durable.images import write_image
+    def begin_image(self, coordinator: Coordinator, store: Store) -> Callable[[], int]:
+        from whence.runtime.durable.images import begin_image
 
-        return write_image(coordinator, self.flow, store, broken)
+        return begin_image(coordinator, self.flow, store)
 
     def close(self) -> None:
         pass

@@ -7,22 +7,24 @@ same change, everything that depends on it.
 
 from __future__ import annotations
 
+import copy
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
+from sqlglot import exp
 
-from whence.connect.rows import encode
 from whence.engine.core.image import Images
 from whence.engine.core.operator import Batch, upwards
 from whence.engine.expressions.evaluate import compile_expr
 from whence.engine.relational.scan import Scan
 from whence.engine.streams.stream import StreamOperator
 from whence.engine.streams.stream_scan import StreamScan
+from whence.io.rows import encode
 from whence.model.codes import Codes, Dictionary
-from whence.model.errors import CatalogError
+from whence.model.errors import CatalogError, WhenceError
 from whence.model.progress import Progress
 from whence.plan.algebra import logical
 from whence.plan.algebra.functions import check_recomputed, check_volatile, functions_of
@@ -38,6 +40,7 @@ from whence.plan.streams.replay import with_copies
 from whence.runtime.backend import PartitionBackend
 from whence.runtime.durable.uniting import check_recomputable
 from whence.runtime.partition_plan import NOTHING, PartitionPlan, Planner
+from whence.runtime.transient_views import TransientView, anonymous, beside, plan_transient, untouched
 from whence.sql import statements as st
 from whence.sql.bind import bind_index, bind_table, bind_views, keep_indexes
 from whence.sql.parse import with_view_option
@@ -56,6 +59,7 @@ class Saved(NamedTuple):
     planned: Program
     components: list[Component]
     plan: PartitionPlan
+    transient: Mapping[str, TransientView]
 
 
 class Catalog:
@@ -76,6 +80,7 @@ class Catalog:
         self.planned = Program()  # as it runs, see plan/rewrite/select_aggregates.py
         self.components: list[Component] = []
         self.plan = NOTHING
+        self.transient: Mapping[str, TransientView] = {}  # beside the program: only their subscribers see them
 
     @property
     def flow(self) -> Any:
@@ -160,9 +165,69 @@ class Catalog:
         ordered = components(planned)
         new = changed_views(self.planned, planned)
         self._check_copies(new, planned)
-        plan = self.planner.plan(self.plan, bound, planned, ordered, new)
+        transient = untouched(self.transient, self.planned, planned, new)
+        self._take_up(bound, planned, ordered, new, transient, progress)
+
+    def _take_up(
+        self,
+        bound: Program,
+        planned: Program,
+        ordered: list[Component],
+        new: set[str],
+        transient: Mapping[str, TransientView],
+        progress: Progress | None = None,
+    ) -> None:
+        """Let the partitions run a program, as it is planned, and transient views beside it."""
+        if not transient:
+            plan = self.planner.plan(self.plan, bound, planned, ordered, new)
+        else:
+            plan = self.planner.plan(self.plan, bound, *beside(planned, ordered, transient), new)
+            plan = replace(plan, transient=frozenset(name for each in transient.values() for name in each.planned))
         self.backend.install(plan, progress)
         self.program, self.planned, self.components, self.plan = bound, planned, ordered, plan
+        self.transient = transient
+
+    # -- transient views ---------------------------------------------------------------------------------------------
+
+    @deep_stack()
+    def create_transient(self, name: str, query: exp.Expr, sql: str, progress: Progress | None = None) -> None:
+        """Add a view of a SELECT that only its subscribers see, until `stay` or `go_back`; `sql` is its text."""
+        with anonymous(name):
+            made = plan_transient(name, query, sql, self.program, self._planned_now())
+            both, _ = beside(self.planned, (), {name: made})
+            if self.recomputed:
+                check_recomputed(Program(views=dict(made.planned)), self.recomputed)
+            self._check_copies({*made.planned}, both)
+            self._run_beside({**self.transient, name: made}, {*made.planned}, progress)
+
+    def drop_transient(self, names: Collection[str]) -> None:
+        """Remove transient views, until `stay` or `go_back`."""
+        self._run_beside({name: each for name, each in self.transient.items() if name not in names}, set())
+
+    def _run_beside(
+        self, transient: Mapping[str, TransientView], new: set[str], progress: Progress | None = None
+    ) -> None:
+        self._take_up(self.program, self.planned, self.components, new, transient, progress)
+
+    def with_transient(self, name: str) -> Catalog:
+        """Return this catalog as if a transient view were one of its views, to be looked into only."""
+        found, own = copy.copy(self), self.transient[name]
+        found.program, found.planned = self.program.copy(), self.planned.copy()
+        found.program.views |= own.bound
+        found.planned.views |= own.planned
+        return found
+
+    def blamed(self, error: WhenceError) -> list[str]:
+        """Return the transient views that need the operator which an error says has failed."""
+        if not error.transient:
+            return []
+        return [
+            name
+            for name in self.transient
+            if any(op.fingerprint == error.transient for op in upwards([self.backend.operator(name)]))
+        ]
+
+    # -- planning ----------------------------------------------------------------------------------------------------
 
     def _as_it_runs(self, bound: Program) -> Program:
         """Plan a program; SqlError if it cannot run here."""
@@ -329,7 +394,7 @@ class Catalog:
 
     def save(self) -> Saved:
         """Return what `go_back` needs."""
-        return Saved(self.program, self.planned, self.components, self.plan)
+        return Saved(self.program, self.planned, self.components, self.plan, self.transient)
 
     def stay(self) -> None:
         """Commit the last change."""
@@ -338,7 +403,7 @@ class Catalog:
 
     def go_back(self, saved: Saved) -> None:
         """Undo the last change; views that it dropped or replaced are as they were."""
-        self.program, self.planned, self.components, self.plan = saved
+        self.program, self.planned, self.components, self.plan, self.transient = saved
         self.backend.undo()
         self.declare_indexes()
 
@@ -390,6 +455,23 @@ def keep_selections(before: Program, after: Program) -> Program:
                 sql = with_view_option(view.sql, OPTION, text)
                 kept.views[name] = replace(view, options=(*options, (OPTION, text)), sql=sql)
     return kept
+
+
+def reselected(before: Saved, after: Saved) -> list[str]:
+    """Return the views that a change has not touched, but that are cut down to other rows than before, or whole."""
+    old, new = _cut_down(before), _cut_down(after)
+    changed = [name for name in {*old, *new} if old.get(name) != new.get(name)]
+    had, has = before.program.views, after.program.views
+    return [name for name in changed if name in had and not had[name].hidden and had[name] == has.get(name)]
+
+
+def _cut_down(saved: Saved) -> dict[str, dict[str, Node]]:
+    """Return the views of best values by the views that they stand for."""
+    found: dict[str, dict[str, Node]] = {}
+    for name, view in saved.planned.views.items():
+        if view.owner is not None and name not in saved.program.views:
+            found.setdefault(view.owner, {})[name] = view.query
+    return found
 
 
 def table_kind(table: Table) -> str:

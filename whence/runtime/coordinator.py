@@ -15,20 +15,22 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from whence.engine.core.epoch import Epoch
 from whence.engine.core.operator import Batch
-from whence.model.budget import held, shielded
+from whence.model.budget import has_budget, held, shielded
 from whence.model.codes import Dictionary
 from whence.model.errors import CatalogError, OutOfMemoryError, SparkError, WhenceError
 from whence.model.progress import Progress
 from whence.model.sizes import in_bytes
-from whence.plan.algebra.program import Program, Table, is_owed, owed_name, owner_of
+from whence.plan.algebra.program import Program, Table, is_owed, is_transient, owed_name, owner_of
 from whence.runtime.catalog import Catalog
+from whence.runtime.durable.durable_epochs import DurableEpochs
 from whence.runtime.durable.storage import InMemory, Storage, at, retained
 from whence.runtime.epoch_result import EpochResult
 from whence.runtime.reading.changes import Feeds
@@ -40,10 +42,12 @@ from whence.runtime.writing.stream_writes import StreamWriteSet
 from whence.runtime.writing.tables import WriteSet
 from whence.runtime.writing.transaction import Transaction
 from whence.sql.position import did_you_mean
+from whence.subscribe.positions import HistoryLineage, Position
 
 if TYPE_CHECKING:
     from whence.runtime.deployment import Deployment
     from whence.runtime.spark.driver.driver import SparkDriver
+    from whence.runtime.subscriptions.hub import SubscriptionHub
 
 log = logging.getLogger("whence")
 T = TypeVar("T")
@@ -86,10 +90,12 @@ class Coordinator:
         self.rows_in = self.rows_out = self.expired = self.last_rows_out = 0
         self.changed: dict[str, int] = {}  # the epoch in which tables and views last did
         self.closed = False
+        self.restarts = 0  # how often the state was forgotten, to be recovered from the storage
         self.writer = threading.RLock()  # held from a transaction's first write to its end
         self.state = threading.RLock()  # held while the committed state changes or is read
         self.open_transaction: Transaction | None = None
         self._thread = 0  # whose transaction it is
+        self.durable = DurableEpochs(self.storage.lineage)
         self.feeds = Feeds()
         self.sinks: list[EpochSink] = []
         self.expiry = Expiry(self)
@@ -116,10 +122,12 @@ class Coordinator:
             except BaseException:
                 storage.close()
                 raise
+        self.durable.report()
 
     def start_anew(self, why: str) -> None:
         """Forget everything but the Python functions, to be recovered from the storage; feeds end and say why."""
         with self.paused():
+            self.restarts += 1
             self.renew_catalog()
             self.epoch = self.time = 0
             self.source_positions = {}
@@ -189,7 +197,8 @@ class Coordinator:
     def reading(self) -> Iterator[None]:
         """Read the last committed epoch, without what is due by then; what was read is stable when this ends."""
         self.check_open()
-        self.before_reading()
+        with shielded() if has_budget() else nullcontext():
+            self.before_reading()
         with self.state:
             yield
             seen = self.storage.last
@@ -197,9 +206,13 @@ class Coordinator:
 
     # -- writing -----------------------------------------------------------------------------------------------------
 
-    def transaction(self) -> TransactionScope:
-        """Make all writes inside one epoch when the outermost block ends, or none if it raises."""
-        return TransactionScope(self)
+    def transaction(self, *, wait: bool = True) -> TransactionScope:
+        """Make all writes inside one epoch when the outermost block ends, or none if it raises.
+
+        Without `wait` it ends before the epoch is stable: the caller must ask `storage.make_durable` for the ticket
+        `storage.last`, read under the writer's lock, before it tells of the epoch.
+        """
+        return TransactionScope(self, wait)
 
     def begin(self) -> Transaction:
         """Open the outermost transaction. Called with the writer's lock held."""
@@ -261,7 +274,7 @@ class Coordinator:
         number, start, backend = epoch.number, time.perf_counter(), self.catalog.backend
         with self.state:
             try:
-                result = backend.run(epoch, self.followed() if self.feeds or self.sinks else ())
+                result = self._run(epoch, self.followed() if self.feeds or self.sinks else ())
                 if record:
                     self.storage.write_epoch(epoch)
             except BaseException as error:
@@ -279,6 +292,8 @@ class Coordinator:
             self.expiry.look_ahead()
             self.seconds += time.perf_counter() - start
             self.storage.epoch_done()
+        if record:
+            self.note_committed()
         if record and self.sinks:
             self.hand_over(number, result.changes)
         if log.isEnabledFor(logging.DEBUG):
@@ -286,13 +301,26 @@ class Coordinator:
             log.debug("epoch %d committed in %.3f ms: %s", number, (time.perf_counter() - start) * 1000, what)
         return result
 
+    def _run(self, epoch: Epoch, wanted: Collection[str]) -> EpochResult:
+        """Run an epoch until `commit` or `undo`; report the changes of `wanted`. Views of subscriptions that fail on it
+        are dropped: a writer does not wait for those who only look."""
+        while True:
+            try:
+                return self.catalog.backend.run(epoch, wanted)
+            except WhenceError as error:
+                if not error.transient:
+                    raise
+                self.catalog.backend.undo()
+                if not self.definitions.drop_failed(error):
+                    raise
+
     def _count(self, result: EpochResult, number: int) -> None:
         changed, tables, rows_out = self.changed, self.program.tables, 0
         for name, rows in result.changed.items():
             changed[name] = number
             if name in tables:
                 self.rows_in += rows
-            elif not is_owed(name):
+            elif not is_owed(name) and not is_transient(name):
                 rows_out += rows
         self.last_rows_out = rows_out
         self.rows_out += rows_out
@@ -314,12 +342,50 @@ class Coordinator:
         self.epoch, self.time = epoch.number, epoch.time
         self.storage.epoch_done()
 
+    def note_committed(self) -> None:
+        """Note that the last epoch is complete, with all records that belong to it: it is durable when those are."""
+        self.durable.commit(self.epoch, self.storage.last)
+        self.durable.settle(self.storage.synced)
+
     def stand_at(self, epoch: int, time: int) -> None:
         """Go on from an epoch whose tables, views and lifetimes have just been restored."""
         with self.paused():
             self.epoch, self.time = epoch, time
             self.clock.reach(time)
             self.expiry.look_ahead()
+
+    # -- what is stable ----------------------------------------------------------------------------------------------
+
+    @property
+    def durable_epoch(self) -> int:
+        """The last epoch on stable storage: in memory the last committed one, of a follower the last replayed one."""
+        return self.durable.epoch
+
+    @property
+    def lineage(self) -> HistoryLineage:
+        """Names the epochs that listeners are given: `lineage.at(epoch)`."""
+        return self.durable.lineage
+
+    @property
+    def position(self) -> Position:
+        """The position of the last epoch on stable storage."""
+        return self.durable.position
+
+    def on_durable(self, listener: Callable[[int], object], restarted: Callable[[int], object] | None = None) -> None:
+        """Call a listener with `durable_epoch` each time it rises, after the epoch's changes were passed to feeds.
+
+        Epochs that become stable together are one call. When the database has begun anew from its storage, because a
+        sync failed or what a follower had read was cut off, `restarted` is called instead, with the epoch it is at:
+        numbers go on from there, perhaps below those before. Feeds and transient views have ended then.
+
+        Calls come one at a time, from any thread, which may hold locks of the database: a listener notes the number,
+        wakes somebody up, and neither waits nor calls the database.
+        """
+        self.durable.add(listener, restarted)
+
+    def off_durable(self, listener: Callable[[int], object]) -> None:
+        """Do not call a listener any more. A call may still be under way in another thread."""
+        self.durable.remove(listener)
 
     # -- followers ---------------------------------------------------------------------------------------------------
 
@@ -344,6 +410,13 @@ class Coordinator:
                 failures.append(error)
         if failures:
             raise failures[0]
+
+    @cached_property
+    def hub(self) -> SubscriptionHub:
+        """What is subscribed to."""
+        from whence.runtime.subscriptions.hub import SubscriptionHub  # loaded with the first subscription
+
+        return SubscriptionHub(self)
 
     # -- dry runs ----------------------------------------------------------------------------------------------------
 
@@ -379,7 +452,7 @@ class Coordinator:
         try:
             write(writes)
             epoch = gather(writes, backend.lifetimes, self.epoch + 1, now)
-            return tell(backend.run(epoch, names).changes if epoch.deltas or epoch.refreshed else {})
+            return tell(self._run(epoch, names).changes if epoch.deltas or epoch.refreshed else {})
         finally:
             backend.undo()
             backend.withdraw_words(words)
@@ -415,10 +488,10 @@ class Coordinator:
 class TransactionScope:
     """A block of writes: the outermost one is a transaction, and one inside it a savepoint."""
 
-    __slots__ = ("_coordinator", "_savepoint", "_writes")
+    __slots__ = ("_coordinator", "_savepoint", "_wait", "_writes")
 
-    def __init__(self, coordinator: Coordinator) -> None:
-        self._coordinator = coordinator
+    def __init__(self, coordinator: Coordinator, wait: bool = True) -> None:
+        self._coordinator, self._wait = coordinator, wait
 
     def __enter__(self) -> Transaction:
         coordinator = self._coordinator
@@ -454,5 +527,5 @@ class TransactionScope:
             written = coordinator.storage.last
         finally:
             coordinator.writer.release()
-        if kind is None:
+        if kind is None and self._wait:
             coordinator.storage.wait_durable(written)

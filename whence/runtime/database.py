@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import pyarrow as pa
 
-from whence.connect import files, operations, rejects
-from whence.connect import rows as rows_
-from whence.connect.archive import Archive
-from whence.connect.grid import Grid
-from whence.connect.rejects import OnError
-from whence.connect.rows import Missing
+from whence.io import files, operations, rejects
+from whence.io import rows as rows_
+from whence.io.archive import Archive
+from whence.io.grid import Grid
+from whence.io.rejects import OnError
+from whence.io.rows import Missing
 from whence.model.budget import Timeout, within
 from whence.model.codes import Codes, format_value
 from whence.model.errors import CatalogError, DataError, SqlError, WhenceError
@@ -60,6 +60,8 @@ if TYPE_CHECKING:
     from whence.runtime.questions.annotated import Annotation
     from whence.runtime.questions.provenance_queries import Row
     from whence.runtime.spark.driver.driver import SparkDriver
+    from whence.runtime.subscriptions.local import LocalSubscription
+    from whence.subscribe.positions import Position
 
 
 def open(
@@ -171,15 +173,19 @@ class Database:
         """
         return statements.execute(self._now, sql, params, progress)
 
-    def query(self, sql: str, params: Params | None = None) -> Result:
+    def query(self, sql: str, params: Params | None = None, *, timeout: Timeout = None) -> Result:
         """Answer a SELECT over tables and views as of the last committed epoch; `params` as in `execute`.
+
+        timeout  seconds, or a text such as '30 s'; a query that takes longer is stopped with a QuestionTimeout
 
         >>> db = whence.open()
         >>> db.query("SELECT 1 + ? AS two", [1]).rows, db.query("SELECT :x || 's' AS y", {"x": "it'"}).rows
         ([(2,)], [("it's",)])
         """
         [statement] = bind_parameters([parse_query(sql)], params)
-        return Result(self._now.reader.query(statement.query))
+        coordinator = self._now
+        with within(None, timeout):
+            return Result(coordinator.reader.query(statement.query))
 
     # -- writing -----------------------------------------------------------------------------------------------------
 
@@ -620,6 +626,18 @@ class Database:
         return self._now.epoch
 
     @property
+    def position(self) -> Position:
+        """The position of the last epoch on stable storage: with `epoch` it names the history, which a backup does not
+        share.
+
+        >>> db = whence.open(); _ = db.execute("CREATE TABLE a (x INT)"); before = db.position
+        >>> _ = db.insert("a", [(1,), (2,)])
+        >>> db.position.epoch, db.position.reaches(before), before.reaches(db.position)
+        (1, True, False)
+        """
+        return self._now.position
+
+    @property
     def tables(self) -> list[str]:
         """The names of the tables.
 
@@ -683,6 +701,46 @@ class Database:
         [Change(epoch=1, row=(1,), sign=1), Change(epoch=2, row=(1,), sign=-1)]
         """
         return self._now.reader.changes(_name(name), snapshot)
+
+    def subscribe(
+        self,
+        queries: str | Mapping[str, str] | Sequence[str],
+        params: Params | None = None,
+        *,
+        have: Position | str | None = None,
+        rows: Sequence[Any] | None = None,
+        key: str | Sequence[str] | None = None,
+        every: Timeout = None,
+        why: bool = False,
+        every_change: bool = False,
+    ) -> LocalSubscription:
+        """Follow queries, with the updates that clients of a server get: the state first, then net changes.
+
+        queries       a SELECT, or the name of a table or view; or a dict of names and such, which move together: one
+                      update for all, as of one epoch
+        params        values for the parameters of a query, as in `execute`
+        have          go on from a position (`Update.position`): the first update is the difference to it, or the state
+                      if that is not known any more
+        rows          the rows at that position, so that `Update.rows` is known; of several queries, a list for each
+        key           columns that identify a row, for `Update.changed`
+        every         a time, such as '5 s', that lies at least between two updates
+        why           give the witnesses of rows, as of the epoch that is told (`Update.why`): few rows, few witnesses
+        every_change  one update per epoch that changed anything; else several are told as their net change
+
+        Iterating ends when it has caught up. Only epochs that are on stable storage are told of. A query that is not
+        a whole table or view is maintained like a view, as long as it is subscribed to.
+
+        >>> db = whence.open(); _ = db.execute("CREATE TABLE sale (item TEXT, price INT)")
+        >>> subscription = db.subscribe("SELECT item, SUM(price) AS price FROM sale GROUP BY item", key="item")
+        >>> _ = list(subscription); _ = db.insert("sale", [("tea", 3)]); _ = db.insert("sale", [("tea", 4)])
+        >>> [update] = subscription; update.position.epoch, update.came, update.went, update.rows
+        (2, [('tea', 7)], [], [('tea', 7)])
+        """
+        from whence.runtime.subscriptions.local import LocalSubscription
+
+        return LocalSubscription(
+            self._now, queries, params, have=have, rows=rows, key=key, every=every, why=why, every_change=every_change
+        )
 
     def advance(self, stream: str | Sequence[str], value: Any, *, on: str | None = None) -> None:
         """Promise that no row of a stream with a smaller value of a column will follow, and close windows up to it.

@@ -61,10 +61,10 @@ def same_view(view: View, create: st.CreateView) -> bool:
     if not isinstance(before, st.CreateView):
         return False
     options = dict(view.options) == dict(create.options)
-    return options and before.columns == create.columns and _canonical(before.query) == _canonical(create.query)
+    return options and before.columns == create.columns and canonical(before.query) == canonical(create.query)
 
 
-def _canonical(query: exp.Expr) -> exp.Expr:
+def canonical(query: exp.Expr) -> exp.Expr:
     """The query with its names as they are kept, in lower case."""
     query = query.copy()
     for name in query.find_all(exp.Identifier):

@@ -1,6 +1,6 @@
 """Follow sources: files that grow, folders that files appear in, streams of bytes. Each batch of records is an epoch.
 
-The law: an epoch holds the rows of a batch, its rejects, and the positions of its source after it (`connect/tails.py`),
+The law: an epoch holds the rows of a batch, its rejects, and the positions of its source after it (`io/tails.py`),
 in one record of the log. So whatever kills the process, each record of a file is in exactly once.
 """
 
@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import pyarrow as pa
 
-from whence.connect import rejects
-from whence.connect.files import Reject, format_of
-from whence.connect.records import Records, Target, UpdateLine
-from whence.connect.rejects import OnError
-from whence.connect.rows import Missing
-from whence.connect.tails import FolderTail, GrowingFile, InputTail, Tail, open_file
+from whence.io import rejects
+from whence.io.files import Reject, format_of
+from whence.io.records import Records, Target, UpdateLine
+from whence.io.rejects import OnError
+from whence.io.rows import Missing
+from whence.io.tails import FolderTail, GrowingFile, InputTail, Tail, open_file
 from whence.model.errors import DataError, MissingRowError, WhenceError
 from whence.model.paths import local_path
 from whence.runtime.statements import ensure_rejects

@@ -53,7 +53,11 @@ class Partition:
         self._former: tuple[PartitionPlan, dict[str, Scan], dict[str, Lifetimes]] | None = None  # before a new plan
         self._moved: list[Lifetimes] = []  # by the epoch that is being run
         self._making: dict[str, Operator] = {}
-        self._builder = Builder(self.flow, dictionary, lambda name: self._making[name], number, of)
+
+        def builder(transient: bool) -> Builder:
+            return Builder(self.flow, dictionary, lambda name: self._making[name], number, of, transient)
+
+        self._builder, self._transient_builder = builder(transient=False), builder(transient=True)
 
     def operator(self, name: str) -> Operator:
         """The operator behind a table or view."""
@@ -127,7 +131,7 @@ class Partition:
         self._moved = []
         if self._former is not None:
             self._former = None
-            self._builder.forget()
+            self._forget_built()
 
     def undo(self) -> None:
         """Undo the epoch that is being run, or the plan that is being taken up, however far it has come."""
@@ -141,7 +145,7 @@ class Partition:
             if self._former is not None:
                 self.plan, self.flow.tables, self.lifetimes = self._former
                 self._former = None
-                self._builder.forget()
+                self._forget_built()
                 self._retain_shares()
 
     def _before_run(
@@ -205,7 +209,7 @@ class Partition:
         cannot be taken, or what has no image cannot be computed here."""
         self._declare(plan, images, progress)
         self.flow.install(self._built(plan), images, progress, alone=self.of == 1)
-        self._builder.forget()
+        self._forget_built()
         self._take_up(plan)
 
     @deep_stack()
@@ -214,7 +218,7 @@ class Partition:
         self._declare(plan, None)
         self.flow.install(self._built(plan))
         self.flow.pretend()
-        self._builder.forget()
+        self._forget_built()
         self._take_up(plan)
 
     @deep_stack()
@@ -287,13 +291,13 @@ class Partition:
                 if had.get(piece.views) == plan.since[piece.views]:
                     made |= {name: views[name] for name in piece.views}
                 else:
-                    made |= self._build(piece)
+                    made |= self._build(piece, piece.views[0] in plan.transient)
             return made
         finally:
             self._making = {}
 
-    def _build(self, piece: PlannedComponent) -> dict[str, Operator]:
-        builder = self._builder
+    def _build(self, piece: PlannedComponent, transient: bool = False) -> dict[str, Operator]:
+        builder = self._transient_builder if transient else self._builder
         if piece.node is not None:
             (name,) = piece.views
             return {name: builder.build(piece.node)}
@@ -301,6 +305,11 @@ class Partition:
         assert piece.settings is not None
         fixpoint = build_fixpoint(piece.rules, builder, piece.views, piece.settings, piece.exchange)
         return build_outputs(fixpoint, piece.views, piece.after, builder)
+
+    def _forget_built(self) -> None:
+        """Let go of operators that no view needs."""
+        self._builder.forget()
+        self._transient_builder.forget()
 
     # -- how it stands -----------------------------------------------------------------------------------------------
 

@@ -25,6 +25,7 @@ class PartitionPlan:
     since: Mapping[tuple[str, ...], int]
     views: Mapping[str, View] = field(default_factory=dict)  # as they are planned
     small: frozenset[str] = frozenset()  # the tables that were held to be so
+    transient: frozenset[str] = frozenset()  # the views that belong to subscriptions
 
 
 NOTHING = PartitionPlan(0, {}, Distributed(0, {}, {}, ()), {})

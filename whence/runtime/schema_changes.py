@@ -2,6 +2,9 @@
 
 A change is carried out by the partitions, then its statements are written to the log, and only then is it committed; an
 error undoes it. Feeds and sinks of a view that is redefined are given how its contents differ, or end.
+
+Transient views (`transient_views.py`) are neither in the log nor in an epoch of their own, and never in the way: a
+change of what one reads drops it first, and its feeds end.
 """
 
 from __future__ import annotations
@@ -13,13 +16,14 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from whence.engine.core.operator import Batch
-from whence.model.errors import WhenceError
+from whence.model.errors import CatalogError, WhenceError
 from whence.model.progress import Progress
-from whence.plan.algebra.program import ScalarFunction, TableFunction
-from whence.runtime.catalog import Catalog, Saved, table_kind
+from whence.plan.algebra.program import ScalarFunction, TableFunction, is_transient, transient_name
+from whence.runtime.catalog import Catalog, Saved, reselected, table_kind
 from whence.runtime.definitions import Contents
+from whence.runtime.transient_views import QUERY, reason_of_end, without_name
 from whence.sql import statements as st
-from whence.sql.parse import parse_stored
+from whence.sql.parse import parse_query, parse_stored
 
 if TYPE_CHECKING:
     from whence.runtime.coordinator import Coordinator
@@ -32,6 +36,7 @@ class SchemaChanges:
 
     def __init__(self, coordinator: Coordinator) -> None:
         self._coordinator = coordinator
+        self._transient = 0  # the number of the last transient view
 
     @contextmanager
     def _declaring(self) -> Iterator[Catalog]:
@@ -43,25 +48,35 @@ class SchemaChanges:
             if coordinator.open_transaction is not None:
                 raise WhenceError("CREATE and DROP cannot stand inside a transaction: end it first")
             with coordinator.state:
-                yield coordinator.catalog
+                before = coordinator.catalog.save()
+                try:
+                    yield coordinator.catalog
+                finally:  # an error may come after the change has been committed
+                    self._end_transient(before)
+                    self._end_reselected(before)
                 coordinator.expiry.look_ahead()
+            coordinator.note_committed()
             written = coordinator.storage.last
         coordinator.storage.wait_durable(written)
 
     def _log(self, statements: list[str], before: Saved, epoch: bool = False) -> None:
         """Write down what has changed the catalog and commit it, or undo it; with `epoch` in an epoch of its own."""
         coordinator = self._coordinator
+        last = coordinator.epoch, coordinator.time
         try:
-            if epoch:
-                coordinator.advance()
-            coordinator.storage.write_statements(statements)
+            with coordinator.storage.appending():
+                if epoch:
+                    coordinator.advance()
+                coordinator.storage.write_statements(statements)
         except BaseException:
+            coordinator.epoch, coordinator.time = last
             coordinator.catalog.go_back(before)
             raise
         coordinator.catalog.stay()
 
     def create_table(self, create: st.CreateTable) -> bool:
         """Declare a table; return False if it is there already and that is allowed."""
+        _check_name(create.table.name)
         with self._declaring() as catalog:
             before = catalog.save()
             made = catalog.create_table(create)
@@ -82,6 +97,8 @@ class SchemaChanges:
 
     def create_views(self, creates: list[st.CreateView], progress: Progress | None = None) -> list[str]:
         """Declare views, which may refer to each other in any order, and fill them."""
+        for create in creates:
+            _check_name(create.name)
         coordinator = self._coordinator
         with coordinator.writer:  # so that sinks get the differences before the next epoch begins
             before = coordinator.epoch
@@ -108,14 +125,24 @@ class SchemaChanges:
             return [*made, *remade], differences
 
     def drop(self, kind: str, name: str, cascade: bool = False, if_exists: bool = False) -> list[str]:
-        """Remove a table or view, with CASCADE also the views that depend on it; return the names that are
-        gone."""
+        """Remove a table or view, with CASCADE also the views that depend on it; return the names that are gone.
+
+        It is an epoch of its own, so that no position means both what was dropped and what is created in its place."""
+        coordinator = self._coordinator
+        with coordinator.writer:  # so that sinks note the epoch before the next one begins
+            last = coordinator.epoch
+            gone = self._drop(kind, name, cascade, if_exists)
+            if coordinator.epoch > last:
+                coordinator.hand_over(coordinator.epoch, {})
+            return gone
+
+    def _drop(self, kind: str, name: str, cascade: bool, if_exists: bool) -> list[str]:
         with self._declaring() as catalog:
             before = catalog.save()
             gone = catalog.drop(kind, name, cascade, if_exists)
             if gone:
                 quoted = name.replace('"', '""')
-                self._log([f'DROP {kind} "{quoted}" CASCADE'], before)
+                self._log([f'DROP {kind} "{quoted}" CASCADE'], before, epoch=kind != "index")
                 log.info("dropped %s", ", ".join(gone))
             if kind != "index":
                 self._forget(gone, "was dropped")
@@ -150,7 +177,87 @@ class SchemaChanges:
         coordinator = self._coordinator
         with coordinator.paused():
             coordinator.check_open()
-            coordinator.catalog.register(function)
+            catalog = coordinator.catalog
+            calling = [name for name, each in catalog.transient.items() if each.calls(function.name)]
+            if calling:
+                catalog.drop_transient(calling)
+                catalog.stay()
+                why = f'the function "{function.name}", which {QUERY} calls, was redefined: its changes have ended'
+                self._forget_transient(calling, why)
+            catalog.register(function)
+
+    # -- transient views ---------------------------------------------------------------------------------------------
+
+    def create_transient(self, sql: str, progress: Progress | None = None) -> str:
+        """Make and fill a view of one SELECT, for as long as somebody subscribes to it; return its name.
+
+        It is in no log and no image, and only its name leads to it. It is gone when `drop_transient` says so, when what
+        it reads is dropped or redefined, when it fails on new rows, and when the database begins again after a failed
+        sync: then its feeds end, and say why."""
+        coordinator, query = self._coordinator, parse_query(sql).query.copy()
+        with coordinator.writer:
+            coordinator.check_open()
+            if coordinator.storage.read_only:
+                raise WhenceError(
+                    "this database is open for reading only, and keeps no view of a query up to date: subscribe where "
+                    "it is written to, or read it again"
+                )
+            coordinator.storage.ready_to_write()
+            if coordinator.open_transaction is not None:
+                raise WhenceError("a subscription cannot begin inside a transaction: end it first")
+            with coordinator.state:
+                catalog, start = coordinator.catalog, time.perf_counter()
+                self._transient += 1
+                name = transient_name(self._transient)
+                catalog.create_transient(name, query, sql, _named(progress, name))
+                catalog.stay()
+        log.debug("view %s of a subscription filled in %.1f ms", name, (time.perf_counter() - start) * 1000)
+        return name
+
+    def drop_transient(self, *names: str) -> None:
+        """Remove transient views; those that are gone already are no error. Their feeds end without one."""
+        coordinator = self._coordinator
+        with coordinator.paused():
+            there = [name for name in names if name in coordinator.catalog.transient]
+            if there and not coordinator.closed:
+                coordinator.catalog.drop_transient(there)
+                coordinator.catalog.stay()
+                self._forget_transient(there, "")
+
+    def drop_failed(self, error: WhenceError) -> bool:
+        """Remove the transient views for which an epoch failed: it is theirs to fail, not a writer's. Return whether
+        there were any. Both locks are held, and what was run has been undone."""
+        catalog = self._coordinator.catalog
+        failed = catalog.blamed(error)
+        if failed:
+            catalog.drop_transient(failed)
+            catalog.stay()
+            for name in failed:
+                log.warning("a query that is subscribed to failed on new rows: %s", without_name(str(error), name))
+                self._forget_transient([name], f"{QUERY} failed on new rows: {without_name(str(error), name)}")
+        return bool(failed)
+
+    def _end_transient(self, before: Saved) -> None:
+        """End the feeds of transient views that a change of the catalog has dropped."""
+        catalog = self._coordinator.catalog
+        for name in before.transient.keys() - catalog.transient.keys():
+            self._forget_transient([name], reason_of_end(before.transient[name], before.program, catalog.program))
+
+    def _forget_transient(self, names: list[str], why: str) -> None:
+        coordinator = self._coordinator
+        for name in names:
+            coordinator.reader.forget(name)
+            coordinator.changed.pop(name, None)
+        coordinator.feeds.end(names, why)
+
+    # -- followers of views that are dropped, or run otherwise -------------------------------------------------------
+
+    def _end_reselected(self, before: Saved) -> None:
+        """End the feeds of views that show other rows since another view that reads them came or went."""
+        catalog = self._coordinator.catalog
+        if before.planned is not catalog.planned:
+            names = reselected(before, catalog.save())
+            self._forget(names, "is cut down to other rows since a view that reads it came or went")
 
     def _forget(self, names: list[str], why: str) -> None:
         for name in names:
@@ -192,3 +299,16 @@ class SchemaChanges:
         self._coordinator.feeds.end([name], why)
         for sink in [sink for sink in self._coordinator.sinks if sink.view == name]:
             sink.end(why)
+
+
+def _check_name(name: str) -> None:
+    """Refuse a name that only views of subscriptions may have."""
+    if is_transient(name):
+        raise CatalogError(f'"{name}" begins as only names of subscriptions do: choose another name')
+
+
+def _named(progress: Progress | None, name: str) -> Progress | None:
+    """Return what is told of the progress of a transient view, without its name."""
+    if progress is None:
+        return None
+    return lambda what, done, total: progress(without_name(what, name), done, total)

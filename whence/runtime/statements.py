@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from whence.connect import rejects
-from whence.connect.rows import expand
+from whence.io import rejects
+from whence.io.rows import expand
 from whence.model.errors import CatalogError, WhenceError
 from whence.model.progress import Progress
 from whence.plan.algebra.expressions import Expr
@@ -33,18 +33,19 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("whence")
 Write = Callable[[Transaction], int]
-_DONE = {st.Insert: "inserted", st.Delete: "deleted", st.Update: "updated"}
+_DONE = {st.InsertRows: "inserted", st.DeleteRows: "deleted", st.UpdateRows: "updated"}
 
 
 def execute(
     coordinator: Coordinator, sql: str, params: Params | None = None, progress: Progress | None = None
 ) -> Iterator[Result]:
     """Carry out a script; yields the result of each statement when it is done (of each group of CREATE VIEWs)."""
-    for group in _together(bind_parameters(parse(sql), params)):
-        yield _run(coordinator, group, progress)
+    for group in in_groups(bind_parameters(parse(sql), params)):
+        yield run_group(coordinator, group, progress)
 
 
-def _together(found: list[st.Statement]) -> Iterator[list[st.Statement]]:
+def in_groups(found: list[st.Statement]) -> Iterator[list[st.Statement]]:
+    """Yield the statements of a script as they are carried out: one by one, but consecutive CREATE VIEWs together."""
     views: list[st.Statement] = []
     for statement in found:
         if isinstance(statement, st.CreateView):
@@ -58,7 +59,8 @@ def _together(found: list[st.Statement]) -> Iterator[list[st.Statement]]:
         yield views
 
 
-def _run(coordinator: Coordinator, group: list[st.Statement], progress: Progress | None) -> Result:
+def run_group(coordinator: Coordinator, group: list[st.Statement], progress: Progress | None) -> Result:
+    """Carry out one of the groups of a script."""
     match group[0]:
         case st.CreateView():
             views = [s for s in group if isinstance(s, st.CreateView)]
@@ -75,8 +77,8 @@ def _run(coordinator: Coordinator, group: list[st.Statement], progress: Progress
         case st.Drop() as drop:
             gone = coordinator.definitions.drop(drop.kind, drop.name, cascade=drop.cascade, if_exists=drop.if_exists)
             return Result(message=f"dropped {', '.join(gone)}" if gone else "nothing to drop")
-        case st.Insert() | st.Delete() | st.Update() as statement:
-            write = _write(coordinator, statement)
+        case st.InsertRows() | st.DeleteRows() | st.UpdateRows() as statement:
+            write = write_of(coordinator, statement)
             with coordinator.transaction() as writes:
                 count = write(writes)
             return _counted(count, _DONE[type(statement)])
@@ -114,19 +116,19 @@ def _lines(column: str, text: str) -> Result:
 
 def writes_of(coordinator: Coordinator, sql: str, params: Params | None = None) -> list[Write]:
     """The INSERT, DELETE and UPDATE statements of a script, each as what it does in a transaction."""
-    return [_write(coordinator, statement) for statement in bind_parameters(parse(sql), params)]
+    return [write_of(coordinator, statement) for statement in bind_parameters(parse(sql), params)]
 
 
-def _write(coordinator: Coordinator, statement: st.Statement) -> Write:
-    """What a statement does in a transaction: how many rows it wrote."""
+def write_of(coordinator: Coordinator, statement: st.Statement) -> Write:
+    """Return what an INSERT, DELETE or UPDATE does in a transaction; it returns how many rows it wrote."""
     match statement:
-        case st.Insert() as insert:
+        case st.InsertRows() as insert:
             return partial(_insert, coordinator, insert.table, bind_insert(insert, coordinator.program))
-        case st.Delete() as delete:
+        case st.DeleteRows() as delete:
             return partial(
                 _delete, coordinator, delete, bind_predicate(delete.where, delete.table, coordinator.program)
             )
-        case st.Update() as update:
+        case st.UpdateRows() as update:
             predicate = bind_predicate(update.where, update.table, coordinator.program)
             return partial(_update, coordinator, update, predicate, bind_assignments(update, coordinator.program))
     raise WhenceError(f"what_if takes INSERT, DELETE and UPDATE, not {type(statement).__name__}")
@@ -141,13 +143,13 @@ def _insert(coordinator: Coordinator, table: str, plan: Node, writes: Transactio
     return pending.insert(expand(*coordinator.reader.evaluate(plan, writes=writes)))
 
 
-def _delete(coordinator: Coordinator, delete: st.Delete, predicate: Expr, writes: Transaction) -> int:
+def _delete(coordinator: Coordinator, delete: st.DeleteRows, predicate: Expr, writes: Transaction) -> int:
     pending = writes.table(delete.table)
     return pending.remove(*selected(pending, predicate, coordinator))
 
 
 def _update(
-    coordinator: Coordinator, update: st.Update, predicate: Expr, exprs: tuple[Expr, ...], writes: Transaction
+    coordinator: Coordinator, update: st.UpdateRows, predicate: Expr, exprs: tuple[Expr, ...], writes: Transaction
 ) -> int:
     pending = writes.table(update.table)
     rows, counts = selected(pending, predicate, coordinator)

@@ -14,9 +14,9 @@ from multiprocessing import get_context
 
 import numpy as np
 
-from whence.connect.kernels import columns, texts
 from whence.engine.warm import PARTS as OPERATORS
 from whence.explain.warm import warm as _questions
+from whence.io.kernels import columns, texts
 from whence.runtime.writing.kernels import signs
 from whence.state.kernels import planes
 

@@ -2,7 +2,7 @@
 
 The law: forgetting changes no answer. Only what is in no state and no compiled constant is forgotten, while no
 transaction is open and both locks are held. Whoever decodes without a lock has a frozen dictionary, and feeds decode
-what is not read yet before. Codes are not used again: a word that comes again gets a new one.
+what is not read yet before, or mark what they keep. Codes are not used again: a word that comes again gets a new one.
 
 With a folder, the log says which words were forgotten, so that every replay gives later words the same codes; it is
 done before a snapshot, whose image then lacks them. In memory it is done after a transaction.
@@ -55,6 +55,7 @@ class WordCollector:
                 return 0
             start, marks = time.perf_counter(), WordMarks(len(words))
             backend.flow.mark_words(marks)
+            coordinator.feeds.mark_words(marks)
             unused = words.unused(marks)
             if not len(unused) or (not asked and len(unused) * _SHARE < words.words):
                 words.kept = words.words
@@ -68,7 +69,7 @@ class WordCollector:
 
     def forget(self, codes: Codes) -> None:
         """Forget the words of these codes, as a record of the log says. Both locks are held."""
-        self._coordinator.feeds.decode()
+        self._coordinator.feeds.decode(codes)
         self._coordinator.dictionary.forget(codes)
 
     def _is_due(self) -> bool:

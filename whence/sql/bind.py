@@ -102,14 +102,16 @@ def _kind(table: Table) -> str:
     return "table" if table.stream is None else "stream"
 
 
-def bind_query_views(query: exp.Expr, program: Program, name: str = "query") -> tuple[Node, dict[str, View]]:
+def bind_query_views(
+    query: exp.Expr, program: Program, name: str = "query", keep_order: bool = True
+) -> tuple[Node, dict[str, View]]:
     """Bind a query to its plan and the hidden views of its recursive CTEs, to which the plan refers. Rows keep their
-    ORDER BY."""
+    ORDER BY, unless they need not."""
     session = Session()
     binder = QueryBinder(program, session, name)
     with _limit_depth():
         if query.find(exp.With) is None:
-            found = type_nulls(without_zones(binder.query(query, None, keep_order=True)))
+            found = type_nulls(without_zones(binder.query(query, None, keep_order)))
             binder.check_read(query)
             return found, {}
         session.provisional = True
@@ -120,7 +122,7 @@ def bind_query_views(query: exp.Expr, program: Program, name: str = "query") -> 
         while True:
             if len(plans) < len(session.pending):
                 plans = resolve(session)
-            plan = known_first(session, lambda: binder.query(query, None, keep_order=True))
+            plan = known_first(session, lambda: binder.query(query, None, keep_order))
             plan = type_nulls(without_zones(plan))
             if len(plans) == len(session.pending):
                 break
@@ -154,7 +156,7 @@ def bind_predicate(where: exp.Expr | None, table: str | Table, program: Program)
     return predicate
 
 
-def bind_assignments(update: st.Update, program: Program) -> tuple[Expr, ...]:
+def bind_assignments(update: st.UpdateRows, program: Program) -> tuple[Expr, ...]:
     """Bind the new value of every column of the table, over its old ones."""
     table = _table(update.table, program)
     scope = Scope(fields_of(table.schema, table.name))
@@ -175,7 +177,7 @@ def bind_assignments(update: st.Update, program: Program) -> tuple[Expr, ...]:
     return tuple(found)
 
 
-def bind_insert(insert: st.Insert, program: Program) -> Node:
+def bind_insert(insert: st.InsertRows, program: Program) -> Node:
     """Bind the rows to insert, with the table's columns in its order; columns that are not named are NULL."""
     table = _table(insert.table, program)
     named = insert.columns if insert.columns is not None else table.schema.names
@@ -196,7 +198,7 @@ def bind_insert(insert: st.Insert, program: Program) -> Node:
     return Project(table.schema, source, tuple(exprs))
 
 
-def _constant_rows(insert: st.Insert, table: Table, places: list[int], program: Program) -> Node | None:
+def _constant_rows(insert: st.InsertRows, table: Table, places: list[int], program: Program) -> Node | None:
     """Return the rows of a plain VALUES, each value read as one of its column's type; None if some value is no
     constant."""
     if not isinstance(insert.source, exp.Values) or insert.source.args.get("with_"):

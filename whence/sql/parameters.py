@@ -137,11 +137,11 @@ def _bound(statement: S, params: Params | None) -> S:
     match statement:
         case st.Query():
             changed["query"] = binder.bind(statement.query, named=True)
-        case st.Insert():
+        case st.InsertRows():
             changed["source"] = binder.bind(statement.source)
-        case st.Delete():
+        case st.DeleteRows():
             changed["where"] = binder.bind(statement.where)
-        case st.Update():
+        case st.UpdateRows():
             changed["where"] = binder.bind(statement.where)
             changed["assignments"] = tuple((name, binder.bind(value)) for name, value in statement.assignments)
         case st.Explain() if not isinstance(statement.what, str):

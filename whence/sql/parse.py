@@ -453,7 +453,7 @@ class _Reader:
             raise self.source.error("syntax error: expected VALUES or a query", self.tokens[-1])
         if tree.args.get("with_") is not None:
             source.set("with_", tree.args["with_"])
-        return st.Insert(table=self._target(target), columns=columns, source=source)
+        return st.InsertRows(table=self._target(target), columns=columns, source=source)
 
     def _only(self, tree: exp.Expr, args: tuple[str, ...], message: str) -> None:
         """Refuse a statement that says more than these arguments."""
@@ -477,7 +477,7 @@ class _Reader:
             raise self.source.error(message, self.tokens[0])
         self._only(tree, ("this", "where"), message)
         where = tree.args.get("where")
-        return st.Delete(table=self._target(tree.this), where=where.this if where else None)
+        return st.DeleteRows(table=self._target(tree.this), where=where.this if where else None)
 
     def _update(self) -> st.Statement:
         tree = self.rest()
@@ -492,7 +492,9 @@ class _Reader:
                 raise self.source.error("only SET column = expression is supported", self.tokens[0])
             refuse_others(pair.this, "this")
             pairs.append((pair.this.name.lower(), pair.expression))
-        return st.Update(table=self._target(tree.this), assignments=tuple(pairs), where=where.this if where else None)
+        return st.UpdateRows(
+            table=self._target(tree.this), assignments=tuple(pairs), where=where.this if where else None
+        )
 
     def _explain(self) -> st.Statement:
         self.expect("EXPLAIN")

@@ -61,10 +61,31 @@ def error(message: str, node: exp.Expr | None = None, kind: type[SqlError] = Sql
     """Return the error to raise about a piece of SQL."""
     line, column = position(node)
     try:
-        text = shorten(write_sql(node)) if node is not None else None
+        text = shorten(write_sql(as_written(node))) if node is not None else None
     except Exception:  # too deep, or nothing that can be written: the message does without
         text = None
     return kind(shorten(message, _MESSAGE_LIMIT), line=line, column=column, text=text)
+
+
+WRITTEN = "written"
+"""The mark of a node that has taken the place of another, which it names: messages show that one."""
+
+_AROUND = ("joins", "laterals", "pivots", "sample")  # of an item of FROM, beside what it is
+
+
+def as_written(node: exp.Expr) -> exp.Expr:
+    """Return a tree as its author wrote it, where a server has put conditions of its own into it."""
+    if not any(n._meta and WRITTEN in n._meta for n in node.walk()):
+        return node
+    root = exp.Paren(this=node.copy())
+    while (changed := next((n for n in root.this.walk() if n._meta and WRITTEN in n._meta), None)) is not None:
+        before = changed.meta[WRITTEN].copy()
+        for arg in _AROUND:
+            if changed.args.get(arg):
+                before.set(arg, changed.args[arg])
+        changed.replace(before)
+    found: exp.Expr = root.this
+    return found
 
 
 def write_sql(node: exp.Expr) -> str:

@@ -169,7 +169,8 @@ class QueryBinder:
         if name in self.program.tables:
             return Scan(self.program.tables[name].schema, name)
         views = [n for n, v in self.program.views.items() if not v.hidden]
-        known = [*self.ctes, *self.program.tables, *views, *self.session.pending]
+        pending = [n for n, p in self.session.pending.items() if p.owner is None]
+        known = [*self.ctes, *self.program.tables, *views, *pending]
         raise error(f'unknown table or view "{name}"{did_you_mean(name, known)}', node)
 
     def options_of(self, view: str) -> tuple[tuple[str, str], ...]:

@@ -66,20 +66,20 @@ class Drop(Statement):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Insert(Statement):
+class InsertRows(Statement):
     table: str
     source: exp.Expr = field(repr=False)
     columns: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
-class Delete(Statement):
+class DeleteRows(Statement):
     table: str
     where: exp.Expr | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Update(Statement):
+class UpdateRows(Statement):
     table: str
     assignments: tuple[tuple[str, exp.Expr], ...] = field(repr=False)
     where: exp.Expr | None = field(default=None, repr=False)

@@ -143,7 +143,7 @@ def _find_schemas(session: Session) -> None:
     missing = [n for n, s in session.schemas.items() if s is None]
     if missing:
         first = session.pending[missing[0]]
-        shown = ", ".join(f'"{m.partition("$")[2] or m}"' for m in missing)
+        shown = ", ".join(f'"{m.rpartition("$")[2] or m}"' for m in missing)
         raise error(
             f"{shown} has no branch that does not refer to itself, so it has no columns and no rows", first.query
         )

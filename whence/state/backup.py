@@ -4,7 +4,8 @@ The law: a copy holds exactly the files of one manifest, so it is the database a
 none after it. The writer need not stop. Files that a manifest names do not change, but for the last segment of the log,
 which grows: a copy of it that ends in the middle of a record is torn like after a crash, and opening cuts that off. A
 file that the writer removes meanwhile means that there is a newer manifest to copy. Files of inputs are copied after
-the log, those that the records of the copy name.
+the log, those that the records of the copy name. A copy is a database of its own, with its own id: the two go on in
+different ways, and a client of one must not take the other for it.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ def copy(source: Folder, to: Path, progress: Progress | None = None) -> int:
     named = {to / path.relative_to(source.path) for path in [*source.files(), *inputs]}
     for stale in set(done) - named:
         disk.remove(stale)
-    manifest_.save(disk, to, source.manifest)  # last: what has no manifest is no database
+    manifest_.save(disk, to, manifest_.new_identity(source.manifest))  # last: what has no manifest is no database
     return last + sum(size for path, size in done.items() if path in named) + (to / MANIFEST).stat().st_size
 
 

@@ -10,6 +10,7 @@ records that name them.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +22,7 @@ from whence.state.chain import ImageChain
 from whence.state.disk import UNFINISHED, Disk
 from whence.state.inputs import epoch_of, sections_of
 from whence.state.log import INPUT, Reader, Record
-from whence.state.manifest import INPUTS, LOG, STATE, Link
+from whence.state.manifest import INPUTS, LOG, MANIFEST, STATE, Link
 from whence.state.segment import FILE_HEADER, segment_path
 
 MAIN = "main"  # the one chain of an embedded database
@@ -67,14 +68,29 @@ class Folder:
 
     def __init__(self, path: Path, disk: Disk):
         self.path, self.disk = path.absolute(), disk  # wherever the process goes meanwhile
+        self._manifest_path = str(self.path / MANIFEST)
         self.reload()
 
     def reload(self) -> None:
         """Look again at what the folder holds."""
+        self._seen = self._stamp()  # before it is read: if it is replaced meanwhile, it is read once more
         found = manifest_.load(self.disk, self.path)
         if found is None:
             raise StorageError(f"{self.path}: there is no database here")
         self.manifest = found
+
+    def _stamp(self) -> tuple[int, int, int] | None:
+        """Return what changes whenever the manifest is replaced."""
+        try:
+            found = os.stat(self._manifest_path)
+        except OSError:
+            return None
+        return found.st_ino, found.st_mtime_ns, found.st_size
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether the manifest was replaced since it was read."""
+        return self._stamp() != self._seen
 
     @property
     def chains(self) -> tuple[tuple[Link, ...], ...]:

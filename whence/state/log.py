@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -107,6 +107,7 @@ class Log:
             self._file, self._written = self._begin(1), _Mark(0, FILE_HEADER, -1)
         self._synced = self._written
         self._before: _Mark | None = None  # where the record began that may be withdrawn
+        self.on_synced: Callable[[int], None] | None = None  # is called with `synced` whenever that may have moved
         self._stop = threading.Event()
         self._ticker = threading.Thread(target=self._tick, args=(interval,), name="whence log", daemon=True)
         if durability == "interval":
@@ -218,13 +219,13 @@ class Log:
     def sync(self, ticket: int) -> None:
         """Wait until the record is stable; return at once unless the durability is "commit"."""
         if self.durability == "commit":
-            self._make_stable(ticket)
+            self.make_stable(ticket)
         else:
             self._refuse_if_failed()
 
     def flush(self) -> None:
         """Make everything written so far stable, whatever the durability."""
-        self._make_stable(self._written.ticket)
+        self.make_stable(self._written.ticket)
 
     def recover_to_synced(self) -> None:
         """Cut the log back to what is stable, after a failed sync; `sync` then raises for the records behind."""
@@ -245,7 +246,17 @@ class Log:
             self._failure, self._dirty = None, False
             self._turn.notify_all()
 
-    def _make_stable(self, ticket: int) -> None:
+    def make_stable(self, ticket: int) -> None:
+        """Return when the record is stable, whatever the durability; StorageError if it was cut off."""
+        self._wait_stable(ticket)
+        self._report_synced()
+
+    def _report_synced(self) -> None:
+        """Tell how far the log is stable, without our lock: by whichever thread has synced it or waited for that."""
+        if self.on_synced is not None:
+            self.on_synced(self._synced.ticket)
+
+    def _wait_stable(self, ticket: int) -> None:
         with self._turn:
             while True:
                 if any(low < ticket <= high for low, high in self._lost):
@@ -286,6 +297,7 @@ class Log:
                 if behind and not self._syncing and self._failure is None:
                     with suppress(StorageError):  # the next append reports it
                         self._lead_group_commit()
+            self._report_synced()
 
     def _wait_until_idle(self) -> None:
         while self._syncing:
@@ -311,7 +323,7 @@ class Log:
         """
         self._refuse_if_failed()
         self._clean()
-        self._make_stable(self._written.ticket)
+        self.make_stable(self._written.ticket)
         number = self._number + 1
         file = self._begin(number)
         with self._turn:
@@ -341,7 +353,7 @@ class Log:
         try:
             with suppress(StorageError):  # what a failed append left is torn, and will be cut on opening
                 self._clean()
-            self._make_stable(self._written.ticket)
+            self.make_stable(self._written.ticket)
         finally:
             with self._turn:
                 self._wait_until_idle()

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -29,6 +29,9 @@ MANIFEST = "MANIFEST"
 LOG, STATE, INPUTS, EXCHANGE, STREAMS = "log", "state", "inputs", "exchange", "streams"
 """The folders of segments, of image files, of inputs that records name, of what is passed between partitions until the
 next image, and of how far streams and sinks have come."""
+
+MAX_ERAS = 1_000
+_ERA_DIGITS = 8
 
 LinkKind = Literal["base", "patch"]
 KINDS: tuple[LinkKind, ...] = ("base", "patch")
@@ -62,7 +65,12 @@ Chains = Mapping[str, tuple[Chain, ...]]
 
 @dataclass(frozen=True)
 class Manifest:
-    """The segments of the log and each partition's chains, oldest first: several chains if history is kept."""
+    """The segments of the log and each partition's chains, oldest first: several chains if history is kept.
+
+    `eras` has the openings for writing, oldest first: a random id for each, and the last epoch that it found. Each is
+    there before the first record that it appends, so a folder that was copied and written to on both sides can be told
+    from the other (`whence/subscribe/positions.py`).
+    """
 
     format: int
     id: str
@@ -70,12 +78,27 @@ class Manifest:
     chains: Chains
     created: str
     options: Mapping[str, str] = field(default_factory=dict)
+    eras: Mapping[str, int] = field(default_factory=dict)
 
 
 def new_manifest(segments: Iterable[int], options: Mapping[str, str] | None = None) -> Manifest:
     """Return the first manifest of a database."""
     created = datetime.now(UTC).isoformat(timespec="seconds")
-    return Manifest(FORMAT, uuid.uuid4().hex, tuple(segments), {}, created, dict(options or {}))
+    return Manifest(FORMAT, _new_id(), tuple(segments), {}, created, dict(options or {}))
+
+
+def new_identity(manifest: Manifest) -> Manifest:
+    """Return the manifest of a copy that is a database of its own: another id, and a past without eras."""
+    return replace(manifest, id=_new_id(), eras={})
+
+
+def add_era(eras: Mapping[str, int], epoch: int) -> dict[str, int]:
+    """Return the eras with a new one that begins after an epoch, without those that are too old to be listed."""
+    return dict([*eras.items(), (_new_id()[:_ERA_DIGITS], epoch)][-MAX_ERAS:])
+
+
+def _new_id() -> str:
+    return uuid.uuid4().hex
 
 
 def save(disk: Disk, folder: Path, manifest: Manifest) -> None:

@@ -99,6 +99,8 @@ class Store:
         self.tail_bytes = 0
         self._rotated = (0, 0)  # what of that stood before the last rotation
         self._image_segment = 0  # the one that it began
+        self._era: Mapping[str, int] | None = None  # the eras with ours, until the manifest has it
+        self._is_new = False  # the folder was made by us, and its first manifest has our era
         manifest_.load(disk, path)  # or an error: this is no place for a database
         disk.make_folder(path)
         self.lock = Lock(disk, path)
@@ -121,13 +123,15 @@ class Store:
     def _open_folder(self, settings: dict[str, int | str | None]) -> None:
         """Open the folder: settings that are given are stored with the database, others are read from it."""
         self.disk.make_folder(self.path / STATE)
+        given = {name: str(value) for name, value in settings.items() if value is not None}
         if manifest_.load(self.disk, self.path) is None:
-            manifest_.save(self.disk, self.path, manifest_.new_manifest(self.log.segments))
+            first = replace(manifest_.new_manifest(self.log.segments, given), eras=manifest_.add_era({}, 0))
+            manifest_.save(self.disk, self.path, first)
+            self._is_new = True
         self.folder = Folder(self.path, self.disk)
         options = self.folder.manifest.options
-        wanted = dict(options) | {name: str(value) for name, value in settings.items() if value is not None}
-        if wanted != options:
-            self._change(options=wanted)
+        if options != {**options, **given}:
+            self._change(options={**options, **given})
         self.retention = read_retention(self.folder.manifest.options.get("retain", 0))
         self._sweep()
         self._sweep_inputs(self._last_epoch())
@@ -155,6 +159,23 @@ class Store:
         two."""
         self.tail_records, self.tail_bytes, self._words = records, size, words
         self._resumed = True
+
+    def begin_era(self, epoch: int) -> Mapping[str, int]:
+        """Begin an era after the last epoch that was recovered; return all eras, the new one last.
+
+        A disk that is full or read-only does not keep a database from being read: then nothing is appended until the
+        manifest has the era."""
+        if self._is_new:
+            self._is_new = False
+            return self.folder.manifest.eras
+        eras = self._era = manifest_.add_era(self.folder.manifest.eras, epoch)
+        with suppress(StorageError):
+            self._name_era()
+        return eras
+
+    def _name_era(self) -> None:
+        self._change(eras=self._era)
+        self._era = None
 
     @property
     def failed(self) -> bool:
@@ -196,6 +217,8 @@ class Store:
         self._check_ours()
         if self._manifest_due:
             self._name_segments()
+        if self._era is not None:
+            self._name_era()
         size = self.log.segment_size
         ticket = self.log.append(kind, epoch, now, parts)
         self._words += words

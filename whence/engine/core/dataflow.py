@@ -23,6 +23,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import numpy as np
@@ -48,7 +49,7 @@ from whence.engine.streams.stream import StreamOperator
 from whence.engine.streams.stream_scan import StreamScan
 from whence.engine.streams.windows.window import Window
 from whence.model.budget import has_budget, reach
-from whence.model.errors import WhenceError
+from whence.model.errors import QuestionTimeout, StorageError, WhenceError
 from whence.model.progress import Progress
 from whence.model.types import Schema
 from whence.model.word_marks import WordMarks
@@ -186,8 +187,9 @@ class Dataflow:
         install.undo()
         self.sweep()
 
-    def parts(self) -> Iterator[tuple[str, Operator, Callable[[], Image]]]:
-        """All state there is: the key of each part, the operator that changes it, and what gives its image.
+    def parts(self, transient: bool = True) -> Iterator[tuple[str, Operator, Callable[[], Image]]]:
+        """All state there is: the key of each part, the operator that changes it, and what gives its image; what only
+        views of subscriptions need is `transient`.
 
         A table is `table/<name>`; of other operators `op/<fingerprint>` is the state of its own, and
         `arranged/<fingerprint>` the relation of its output. `before` is called with the operator before either changes.
@@ -195,6 +197,8 @@ class Dataflow:
         for name, scan in self.tables.items():
             yield f"table/{name}", scan, scan.image
         for op in self.order:
+            if op.transient and not transient:
+                continue
             if op.image():
                 yield f"op/{op.fingerprint}", op, op.image
             if op.arranged is not None and not op.arranged.for_lookups:
@@ -317,10 +321,12 @@ class Dataflow:
         if promise is not None:
             self._arrive(promise)
         for ship, batch in self._for_ships(received):
-            self._deliver(ship, batch)
+            with blamed(ship):
+                self._deliver(ship, batch)
         for op in self._iterative:
             if op.stage + op.delay == stage and op in ran:
-                op.finish()
+                with blamed(op):
+                    op.finish()
         self._follow([_Step(op, op.inputs) for op in self.order if op.stage == stage and op not in ran])
         sent = self._shipped(list(ran)[before:], stage)
         for op in self._iterative:
@@ -329,7 +335,8 @@ class Dataflow:
                 if op not in ran:
                     self.touch(op)
                     ran[op] = None
-                sent += self._sent(op, stage, op.work(phase, mail))
+                with blamed(op):
+                    sent += self._sent(op, stage, op.work(phase, mail))
         return sent
 
     def waits(self, stage: int) -> int | None:
@@ -386,9 +393,14 @@ class Dataflow:
                 reach(f"running the epoch: {len(ran)} operators")
             ins = [outs.get(id(i)) for i in sources]
             if through is not None:
-                ins = [
-                    _passed(batch, way) if batch is not None else None for batch, way in zip(ins, through, strict=True)
-                ]
+                try:
+                    ins = [
+                        _passed(batch, way) if batch is not None else None
+                        for batch, way in zip(ins, through, strict=True)
+                    ]
+                except WhenceError as error:
+                    blame(error, op)
+                    raise
             if promise is not None and reaches(promise, op):
                 pass
             elif op.follows:
@@ -396,9 +408,13 @@ class Dataflow:
                     continue
             elif ins.count(None) == len(ins):
                 continue
-            self._step(
-                op, [Batch.empty(len(i.schema)) if d is None else d for i, d in zip(op.inputs, ins, strict=True)]
-            )
+            try:
+                self._step(
+                    op, [Batch.empty(len(i.schema)) if d is None else d for i, d in zip(op.inputs, ins, strict=True)]
+                )
+            except WhenceError as error:
+                blame(error, op)
+                raise
             for source in done:
                 if source not in kept:
                     outs.pop(source, None)
@@ -438,7 +454,7 @@ class Dataflow:
             self._end_install(self._installing)
         for op in self._ran:
             op.commit()
-            if self.warns and isinstance(op, StreamOperator):
+            if self.warns and isinstance(op, StreamOperator) and not op.transient:
                 warn_of_late_rows(self.views, op)
         for relation in self._changed:
             relation.commit()
@@ -528,6 +544,22 @@ class Dataflow:
             traffic = counted(message, self.partition, self.partitions)
             self._traffic[op.fingerprint] = self._traffic.get(op.fingerprint, Traffic()).plus(traffic)
         return [message._replace(stage=stage) for message in messages]
+
+
+def blame(error: WhenceError, op: Operator) -> None:
+    """Note in an error that an operator which only views of subscriptions need failed on the rows."""
+    if op.transient and not isinstance(error, (StorageError, QuestionTimeout)):
+        error.transient = op.fingerprint
+
+
+@contextmanager
+def blamed(op: Operator) -> Iterator[None]:
+    """Let an operator be blamed for what fails inside."""
+    try:
+        yield
+    except WhenceError as error:
+        blame(error, op)
+        raise
 
 
 def _mail(op: IterativeOperator, received: Mapping[str, Batch]) -> dict[str, Batch]:

@@ -19,6 +19,7 @@ from whence.engine.exchange.ship import Ship
 from whence.engine.recursion.iterative import has_peers
 from whence.engine.relational.scan import Scan
 from whence.engine.streams.stream import StreamOperator
+from whence.model.budget import reach
 from whence.model.errors import DataError
 from whence.model.progress import Progress
 
@@ -58,7 +59,8 @@ class Installation:
     def fill(self, stage: int) -> list[Operator]:
         """Fill the operators of a stage; return them."""
         now = [op for op in self.fresh if op.stage == stage and not op.primed]
-        for op in now:
+        for done, op in enumerate(now):
+            reach("filling operators", done, len(now))
             self._begin(op)
             for i in op.inputs:
                 if isinstance(i, Ship) and id(i) in self._new:

@@ -72,6 +72,7 @@ class Operator:
     context: EpochContext = EpochContext()  # of the dataflow it is installed in
     linear: bool = False  # keeps nothing, and maps its input's batch as it is: may run as a part of what reads it
     scanned: frozenset[tuple[int, ...]] = frozenset()  # columns by which its own state was looked up, row by row
+    transient: bool = False  # only views of subscriptions need it: other views never share it, and images may lack it
     follows: bool = False  # runs exactly when an input ran (not: when an input's delta is not empty)
 
     def apply(self, deltas: list[Batch]) -> Batch:
@@ -160,6 +161,11 @@ class Operator:
     def annotation(self) -> str:
         """Say what annotates the output: counts or a tracer's provenance; inside recursion the policy."""
         return "counting" if self.tracer is None else self.tracer.name
+
+    @property
+    def only_adds(self) -> bool:
+        """Whether its batches take no row away, ever: a stream as a relation, and what maps one row by row."""
+        return self.linear and all(one.only_adds for one in self.inputs)
 
     def describe(self) -> str:
         """One line for EXPLAIN's physical plan."""

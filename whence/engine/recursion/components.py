@@ -41,7 +41,7 @@ def build_fixpoint(
     else:
         crossing = relations, rules.rules, spec.required, spec.copies
         shape = ("exchange", views, settings.maintain, builder.partitions, *crossing)
-    own = fingerprint(shape, [i.fingerprint for i in inputs])
+    own = builder.fingerprint(shape, inputs)
     share = (builder.partition, builder.partitions) if spec is not None else (0, 1)
     fixpoint = Fixpoint(
         rules,
@@ -54,7 +54,7 @@ def build_fixpoint(
         row_limit=settings.row_limit,
         mailbox=Mailbox(rules, spec, *share, channel=own),
     )
-    fixpoint.fingerprint = own
+    fixpoint.fingerprint, fixpoint.transient = own, builder.transient
     return fixpoint
 
 
@@ -66,6 +66,7 @@ def build_outputs(
     for name, relation in fixpoint.program.outputs.items():
         ports[name] = port = Port(fixpoint, relation)
         port.fingerprint = fingerprint(("port", name), [fixpoint.fingerprint])
+        port.transient = fixpoint.transient
     outside = builder.resolve
     builder.resolve = lambda name: ports[name] if name in ports else outside(name)
     try:

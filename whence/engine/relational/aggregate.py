@@ -1,12 +1,13 @@
 """Aggregate: one row a group, kept up to date without looking at the group's other rows.
 
 Law: COUNT and SUM are linear, so a group's accumulators move by the delta's own sums; AVG is a function of both. MIN
-and MAX are not: an ordered index of (group, value) gives the next one when the best leaves. DISTINCT counts each
-(group, value) and passes on only its coming and going. A group's row changes from f(old accumulators) to f(new ones).
-Accumulators are whole numbers, those of DOUBLE too (`kernels/float_sum.py`): the order of a delta's rows does not
-matter, and counts and sums may be out of range on the way. State: a relation of groups with accumulators, plus the
-index or the counts where needed. Cost: O(1) a row of the delta, O(log n) for MIN and MAX, and two rows out for each
-group whose values changed; all groups once when sums of DOUBLE need more words.
+and MAX are not: an ordered index of (group, value) gives the next one when the best leaves; where rows never go, over a
+stream, the best so far is enough. DISTINCT counts each (group, value) and passes on only its coming and going. A
+group's row changes from f(old accumulators) to f(new ones). Accumulators are whole numbers, those of DOUBLE too
+(`kernels/float_sum.py`): the order of a delta's rows does not matter, and counts and sums may be out of range on the
+way. State: a relation of groups with accumulators, plus the index or the counts where needed. Cost: O(1) a row of the
+delta, O(log n) for MIN and MAX with an index, and two rows out for each group whose values changed; all groups once
+when sums of DOUBLE need more words.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from whence.engine.core.arrangement import find_rows
 from whence.engine.core.batch import consolidate
 from whence.engine.core.image import Image, StaleImage, inside, nested
 from whence.engine.core.kernels.batches import add_up
-from whence.engine.core.kernels.relation import IDS, NEW, settle
+from whence.engine.core.kernels.relation import IDS, NEW, OLD, settle
 from whence.engine.core.key_lookup import in_order
 from whence.engine.core.operator import Batch, Operator
 from whence.engine.core.ordered import Ordered, Rank
@@ -52,7 +53,9 @@ class Aggregate(Operator):
         distinct = [n for n, a in enumerate(aggs) if a.distinct and a.function not in ("min", "max")]
         self._direct_aggs = [n for n in range(len(aggs)) if n not in distinct]
         self._distinct = [(n, aggs[n].column, Relation(2)) for n in distinct]
-        self._best = [(n, self._order(n)) for n in self._direct_aggs if aggs[n].function in ("min", "max")]
+        best = [n for n in self._direct_aggs if aggs[n].function in ("min", "max")]
+        self._running = [n for n in best if input.only_adds and not self._argument(n).needs_dictionary]
+        self._best = [(n, self._order(n)) for n in best if n not in self._running]
         self._doubles = np.flatnonzero(self._specs[:, 0] == ak.FLOAT)
         self._wide = np.flatnonzero(np.isin(self._specs[:, 3], (ak.SHOW_INT_WIDE, ak.SHOW_WIDE)))
         self._specs[self._wide, 6] = len(schema) + np.arange(len(self._wide))
@@ -66,7 +69,7 @@ class Aggregate(Operator):
         if not keys:
             always = np.empty((1, 0), np.int64)
             ids, _, _ = self.groups.apply(Batch(always, np.ones(1, np.int64), True))
-            for number, _ in self._best:
+            for number in best:
                 self.groups.acc[ids, self._specs[number, 2]] = NULL
             self.groups.commit()
 
@@ -110,10 +113,14 @@ class Aggregate(Operator):
         self.groups.lay_out(moved)
 
     def _order(self, number: int) -> Ordered:
-        agg = self.aggs[number]
-        assert agg.column is not None
-        type = self.inputs[0].schema.types[agg.column]
-        return Ordered([Rank(0), Rank(1, type, agg.function == "max", agg.function != "max")], self.dictionary)
+        is_max = self.aggs[number].function == "max"
+        return Ordered([Rank(0), Rank(1, self._argument(number), is_max, not is_max)], self.dictionary)
+
+    def _argument(self, number: int) -> Type:
+        """The type of the column that an aggregate is of."""
+        column = self.aggs[number].column
+        assert column is not None
+        return self.inputs[0].schema.types[column]
 
     def apply(self, deltas: list[Batch]) -> Batch:
         (delta,) = deltas
@@ -127,7 +134,7 @@ class Aggregate(Operator):
         out, ann = np.empty((2 * n, self._width), np.int64), np.empty(2 * n, np.int64)
         entering = groups.address, self._direct, specs, self._key_cols, rows, mult, keys, change, before, gids
         groups.log(keys, change, before)
-        if not self._distinct and not self._best:
+        if not self._distinct and not self._best and not self._running:
             many = ak.update(*entering, out, ann, self._where)
             return self._shown(keys, out, ann, many)
         address, direct, _, *rest = entering
@@ -137,6 +144,9 @@ class Aggregate(Operator):
         ids = change[IDS, 1 : 1 + int(change[4, 0])]
         for aggregate, ordered in self._best:
             self._keep_best(specs[aggregate], ordered, delta.rows, mult, gids, ids)
+        for aggregate in self._running:
+            fresh = ids[change[OLD, 1 : 1 + len(ids)] == 0] if self.keys else ids[:0]
+            self._run_best(specs[aggregate], self.aggs[aggregate].function == "max", delta.rows, gids, fresh)
         many = ak.emit(address, specs, keys, change, before, out, ann, self._where)
         shown = self._shown(keys, out, ann, many)
         settle(address, change)
@@ -236,6 +246,18 @@ class Aggregate(Operator):
         there = lines >= 0
         best[there] = ordered.column_at(lines[there], 1)
         self.groups.acc[ids, spec[2]] = best
+
+    def _run_best(self, spec: Codes, is_max: bool, rows: Codes, gids: Codes, fresh: Codes) -> None:
+        """Move the best so far of each row's group; `fresh` groups have none. NULL, the smallest code, is no value."""
+        best, values = self.groups.acc[:, spec[2]], rows[:, spec[1]]
+        best[fresh] = NULL
+        if is_max:
+            np.maximum.at(best, gids, values)
+            return
+        known = values != NULL
+        gids, values = gids[known], values[known]
+        best[gids[best[gids] == NULL]] = np.iinfo(np.int64).max
+        np.minimum.at(best, gids, values)
 
     def _too_large(self, number: int, key: Codes) -> EvaluationError:
         agg, type = self.aggs[number], self.schema.types[len(self.keys) + number]

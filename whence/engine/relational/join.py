@@ -24,6 +24,7 @@ from whence.engine.core.kernels.index import join_rows, pair_rows
 from whence.engine.core.operator import Batch, Operator
 from whence.engine.core.relation import Index, Relation
 from whence.engine.expressions.evaluate import compile_expr
+from whence.model.budget import claim, reach
 from whence.model.codes import Codes, Dictionary
 from whence.model.errors import EvaluationError
 from whence.plan.algebra.expressions import Col, Expr, columns_of, may_fail, substitute
@@ -153,6 +154,9 @@ class Join(Operator):
             if not len(batch.ann):
                 break
             relation, index, cols = step.relation, step.index, step.taken if decide else step.whole
+            if not len(step.known):  # every pair, which may be more than there is room for
+                claim(len(batch.ann) * len(relation) * (len(cols) + 3) * 8)
+                reach()
             longer = _joined(
                 join_rows(
                     batch.rows, batch.ann, step.known,

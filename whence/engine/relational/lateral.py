@@ -16,10 +16,13 @@ import numpy as np
 from whence.engine.core.batch import carefully
 from whence.engine.core.operator import Batch, Operator
 from whence.engine.expressions.evaluate import compile_expr
+from whence.model.budget import claim, has_budget, reach
 from whence.model.codes import Codes, Dictionary, decode_value, encode_value
 from whence.model.errors import DataError, EvaluationError, WhenceError
 from whence.model.types import Schema
 from whence.plan.algebra.expressions import Expr, Volatile
+
+_LOOK = 64  # calls between two looks at the budget
 
 
 class Lateral(Operator):
@@ -67,7 +70,11 @@ class TableCall:
         at: list[int] = []
         out: list[tuple[int, ...]] = []
         distinct = not isinstance(self.function, Volatile)
+        watched = has_budget()
         for i, codes in enumerate(tuples):
+            if watched and not i % _LOOK:
+                reach(f"calling {self.name}", i, len(rows))
+                claim(len(out) * 8 * (2 + len(self.returns)))
             yielded = memo.get(codes) if distinct else None
             if yielded is None:
                 yielded = memo[codes] = self._rows(codes)

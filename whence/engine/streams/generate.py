@@ -87,6 +87,8 @@ class DropProvenance(StreamOperator):
 class StreamToRelation(StreamOperator):
     """The relation of all rows of a stream so far."""
 
+    only_adds = True
+
     def __init__(self, input: Operator, schema: Schema) -> None:
         self.schema, self.inputs = schema, [input]
 

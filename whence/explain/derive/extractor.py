@@ -27,7 +27,7 @@ from whence.model.codes import Codes, Dictionary
 from whence.model.errors import WhenceError
 from whence.plan.algebra.constructors import names_read
 from whence.plan.algebra.logical import Node, Ref, Scan, walk
-from whence.plan.algebra.program import Program, View
+from whence.plan.algebra.program import Program, View, is_transient
 from whence.plan.recursion.rule_model import Rule, RuleRelation
 from whence.plan.rewrite import optimize
 
@@ -331,7 +331,7 @@ class Extractor:
         view = self.planned.views.get(source.view)
         if view is None or not view.hidden or source.view in self.program.views:
             return False
-        return source.view.partition("$")[2].rstrip("0123456789") in ("min", "max")
+        return source.view.rpartition("$")[2].rstrip("0123456789") in ("min", "max")
 
     def is_selected(self, name: str) -> bool:
         """Return whether a recursive view was cut down to the rows of best values."""
@@ -417,6 +417,8 @@ _SELECTED = {"rank": "fewest steps", "step": "last steps", "first": "first of th
 def _readable(name: str, selected: View | None) -> str:
     """Return a name for a hidden view: the best values of one that is cut down to them, or a part of a query that had a
     name there."""
+    if is_transient(name):
+        name = name[1:].partition("$")[2] or "the query"
     owner, _, own = name.partition("$")
     if selected is not None:
         what = own.rstrip("0123456789_")

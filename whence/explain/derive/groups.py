@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from whence.connect.rows import to_tuples
 from whence.explain.derive.graph_builder import number_distinct
 from whence.explain.derive.grouped_query import find_same_code, peel_groups
 from whence.explain.derive.parts import Part, Wanted, is_ambiguous, keep_wanted, match_wanted, pair_equal
 from whence.explain.derive.sources import MadeRows
 from whence.explain.derive.sql_text import write_expr
 from whence.explain.graph import Ints, Tally
+from whence.io.rows import to_tuples
 from whence.model.codes import NULL, Codes, encode_value
 from whence.model.types import Schema
 from whence.plan.algebra.expressions import Col, Expr, columns_of, substitute

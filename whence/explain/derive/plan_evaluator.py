@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from whence.connect.rows import encode
 from whence.engine.build import Builder as Plans
 from whence.engine.core.dataflow import Dataflow
 from whence.engine.core.operator import Batch
@@ -41,6 +40,7 @@ from whence.explain.derive.parts import (
 from whence.explain.derive.sources import Between, Given, StoredRows
 from whence.explain.derive.sql_text import write_expr
 from whence.explain.graph import Ints
+from whence.io.rows import encode
 from whence.model.codes import Codes, Dictionary
 from whence.model.types import Schema
 from whence.plan.algebra.expressions import Col, Expr, Lit, conjuncts, may_fail

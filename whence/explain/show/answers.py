@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from whence.connect import html
-from whence.connect.grid import SHOWN, Grid, plain
 from whence.explain.graph import Derivations, Ints
 from whence.explain.show.tree import printable
+from whence.io import html
+from whence.io.grid import SHOWN, Grid, plain
 from whence.model.codes import Codes
 
 if TYPE_CHECKING:

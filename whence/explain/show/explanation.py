@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from whence.connect.files import json_line
-from whence.connect.rows import encode, list_names, to_tuples
 from whence.explain.ask.critical import find_critical
 from whence.explain.ask.evaluate import Evaluator
 from whence.explain.ask.formula import write_formula
@@ -31,6 +29,8 @@ from whence.explain.show.dot import to_dot
 from whence.explain.show.fragment import explanation_html
 from whence.explain.show.shares import AggregateShare, shares
 from whence.explain.show.tree import Line, Tree, TreeLimits, printable, text_of
+from whence.io.files import json_line
+from whence.io.rows import encode, list_names, to_tuples
 from whence.model.codes import Dictionary
 from whence.model.errors import CatalogError, WhenceError
 from whence.model.types import Schema

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from whence.connect import html
-from whence.connect.grid import Grid
 from whence.explain.show import page
 from whence.explain.show.choose import choose
 from whence.explain.show.layout import draw
 from whence.explain.show.tree import Tree, TreeLimits, printable, tree_html
+from whence.io import html
+from whence.io.grid import Grid
 
 if TYPE_CHECKING:
     from whence.explain.show.explanation import Explanation

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from whence.connect import html
-from whence.connect.files import json_line
 from whence.explain.show.page import write_out
 from whence.explain.show.tree import Line, printable, text_of, tree_html
+from whence.io import html
+from whence.io.files import json_line
 from whence.model.codes import Codes
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from whence.connect import html
 from whence.explain.show.choose import Chosen, Ways, choose
 from whence.explain.show.shares import shares_of
+from whence.io import html
 
 if TYPE_CHECKING:
     import rich.text

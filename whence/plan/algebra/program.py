@@ -13,6 +13,7 @@ from whence.plan.algebra.logical import Node
 from whence.plan.streams.model import DEFAULT_RETENTION, Retention
 
 STREAM_FUNCTIONS = ("slide", "latest", "bsort", "provenance", "late", "numbered", "owed")  # in FROM, built in
+_TRANSIENT = "$subscription_"  # begins the names of views of subscriptions
 _OWED = "\0owed"  # ends the names of relations that users reach by `owed(table)` only
 
 
@@ -81,6 +82,20 @@ def owner_of(name: str) -> str:
 def is_owed(name: str) -> bool:
     """Return whether a relation holds the debts of a table."""
     return name.endswith(_OWED)
+
+
+def is_transient(name: str) -> bool:
+    """Return whether a view belongs to a subscription. Nothing that users name may begin so.
+
+    >>> is_transient(transient_name(7)), is_transient("hourly")
+    (True, False)
+    """
+    return name.startswith(_TRANSIENT)
+
+
+def transient_name(number: int) -> str:
+    """Return the name of the view of a subscription."""
+    return f"{_TRANSIENT}{number}"
 
 
 def with_debts(tables: Mapping[str, Table]) -> dict[str, Table]:

@@ -36,6 +36,9 @@ from whence.plan.rewrite import optimize
 from whence.plan.streams.model import Retain, Stream
 
 log = logging.getLogger("whence")
+Optimized = dict[int, tuple[Node, Node]]
+"""Queries by their ids, each with its plan."""
+
 __all__ = ["Distributed", "Distribution", "PlannedComponent", "describe_distribution", "distribute"]
 
 
@@ -77,10 +80,17 @@ def distribute(
     small: Callable[[str], bool],
     depth_limit: int,
     kept: Distributed | None = None,
+    optimized: Optimized | None = None,
 ) -> Distributed:
     """Plan for `partitions` partitions. `fixed` are tables that stay where they are, `small` says of a table
-    whether every partition may have a copy of it. The pieces of `kept` are taken as they are."""
-    drafts = [_draft(component, planned, depth_limit) for component in ordered]
+    whether every partition may have a copy of it. The pieces of `kept` are taken as they are. `optimized` has plans of
+    the time before and is left with those of this one."""
+    known = dict(optimized) if optimized is not None else {}
+    drafts = [_draft(component, planned, depth_limit, known) for component in ordered]
+    if optimized is not None:
+        queries = (planned.views[name].query for component in ordered for name in component.views)
+        optimized.clear()
+        optimized |= {id(query): known[id(query)] for query in queries if id(query) in known}
     under = _tables_under(drafts)
     if partitions > 1:
         for draft in drafts:
@@ -181,10 +191,16 @@ class _Draft:
         return [*([self.node] if self.node is not None else []), *sources, *(node for _, node in self.after)]
 
 
-def _draft(component: Component, program: Program, depth_limit: int) -> _Draft:
+def _draft(component: Component, program: Program, depth_limit: int, optimized: Optimized | None = None) -> _Draft:
     if not component.recursive and not is_maintained(component.views, program):
         (name,) = component.views
-        return _Draft(component.views, node=optimize(program.views[name].query))
+        query = program.views[name].query
+        known = optimized.get(id(query)) if optimized is not None else None
+        if known is None:
+            known = query, optimize(query)
+            if optimized is not None:
+                optimized[id(query)] = known
+        return _Draft(component.views, node=known[1])
     rules = compile_rules(component.views, program, whole=not component.recursive)
     after = [(name, optimize(node)) for name, node in rules.after]
     own = settings(component.views, program, rules, depth_limit)

@@ -318,7 +318,7 @@ class _Compiler:
                     self._refuse_value(expr, name)
 
     def _refuse_value(self, expr: Expr, name: str) -> None:
-        view, _, agg = name.partition("$")
+        view, _, agg = name.rpartition("$")
         function = "MIN" if agg.startswith("min") else "MAX"
         raise NotStratifiable(
             f"the recursion {' -> '.join((*self.views, self.views[0]))} uses the value of {function} in {view} where a "

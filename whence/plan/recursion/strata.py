@@ -108,4 +108,4 @@ def _path(graph: dict[str, list[str]], start: str, goal: str, members: set[str])
 
 def _shown(name: str) -> str:
     """Return a hidden view by the name its author gave it."""
-    return name.partition("$")[2] or name
+    return name.rpartition("$")[2] or name

@@ -20,7 +20,7 @@ a function of the base rows, whatever the order in which they came.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from itertools import accumulate
 
@@ -36,10 +36,10 @@ from whence.plan.rewrite.select_aggregates import OPTION, Selection, bodies_of, 
 _STEP = Lit(BIGINT, 1)
 
 
-def select_aggregates(program: Program) -> Program:
-    """Add hidden views for every recursive view that aggregate selection can cut down."""
+def select_aggregates(program: Program, only: Collection[str] | None = None) -> Program:
+    """Add hidden views for every recursive view, of these `only`, that aggregate selection can cut down."""
     planned = program.copy()
-    for view in program.views.values():
+    for view in program.views.values() if only is None else [program.views[name] for name in only]:
         found = selections(view, program)
         if found:
             # What was decided is in the queries: a view whose option changes but not its plan goes on as it is.

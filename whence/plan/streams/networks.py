@@ -84,12 +84,27 @@ def plan_query(plan: Node, hidden: dict[str, View], planned: Program, name: str)
     if is_stream_node(query):
         query = Retain(query.schema, query, Retention(), name)
     found[name] = View(name, query.schema, query)
+    return _reading_networks(found, planned)
+
+
+def plan_beside(views: dict[str, View], planned: Program) -> dict[str, View]:
+    """Turn views into networks over a program of networks, which stays as it is."""
+    known = streams_of(planned)
+    if not known:
+        for view in views.values():
+            _check_relation(view)
+        return dict(views)
+    return _reading_networks(flow_views(views, planned, known), planned)
+
+
+def _reading_networks(views: dict[str, View], planned: Program) -> dict[str, View]:
+    """Let networks read those of a program: without provenance that they do not ask for."""
 
     def traced(view: str) -> bool:
         return view in planned.views and planned.views[view].option("provenance") in TRACED
 
     return {
-        n: replace(view, query=with_copies(drop_provenance(view.query, traced), planned)) for n, view in found.items()
+        n: replace(view, query=with_copies(drop_provenance(view.query, traced), planned)) for n, view in views.items()
     }
 
 
@@ -238,7 +253,7 @@ class _Flow:
             case Scan():
                 which, kind = f'"{node.table}"', "table"
             case Ref():
-                which, kind = f'"{node.view.partition("$")[2] or node.view}"', "relation"
+                which, kind = f'"{node.view.rpartition("$")[2] or node.view}"', "relation"
             case _:
                 which, kind = "its query", "relation"
         raise self.error(f"{what} needs a stream, and {which} is a {kind}: rows of a {kind} come in no order")

@@ -16,8 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from whence.connect.grid import FactSheet
-from whence.connect.rows import expand, to_tuples
 from whence.engine.core.batch import consolidate
 from whence.engine.core.operator import Batch, Operator, upwards
 from whence.engine.relational.scan import Scan
@@ -27,6 +25,8 @@ from whence.engine.streams.retain import Retain
 from whence.engine.streams.sort import BSort
 from whence.engine.streams.stream_scan import StreamScan
 from whence.engine.streams.windows.window import Window
+from whence.io.grid import FactSheet
+from whence.io.rows import expand, to_tuples
 from whence.model.codes import NULL, Codes, Dictionary, codes_to_floats
 from whence.model.errors import StorageError, WhenceError
 from whence.model.progress import Progress

@@ -6,9 +6,9 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from whence.connect import archive
-from whence.connect.archive import Archive, TableRows
-from whence.connect.grid import FactSheet
+from whence.io import archive
+from whence.io.archive import Archive, TableRows
+from whence.io.grid import FactSheet
 from whence.model.errors import StorageError, WhenceError
 from whence.model.progress import Progress
 from whence.plan.algebra.program import Program

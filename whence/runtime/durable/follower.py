@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -14,7 +15,7 @@ from whence.plan.algebra.program import Program
 from whence.runtime.coordinator import Coordinator
 from whence.runtime.deployment import InlineDeployment
 from whence.runtime.durable.recovery import Recovered, Recovery, recover, replay, replaying
-from whence.runtime.durable.storage import RECOMPUTED
+from whence.runtime.durable.storage import RECOMPUTED, lineage_of
 from whence.state.log import Reader
 from whence.state.store import Folder
 
@@ -48,12 +49,13 @@ class Follower:
     read_only = True
     poll: float | None = _POLL
     recomputed = RECOMPUTED
-    last = 0
+    last = synced = 0
     recovery: Recovery | None = None
 
     def __init__(self, coordinator: Coordinator, folder: Folder, until: int | None = None) -> None:
         self._coordinator, self.folder, self._until = coordinator, folder, until
         self._at: Recovered | None = None  # where it is; None if it must begin anew
+        self._known, self.lineage = folder.manifest, lineage_of(folder.manifest)
 
     def recover(self, progress: Progress | None = None) -> None:
         """Read everything, for the first time."""
@@ -64,8 +66,12 @@ class Follower:
         while True:
             seen = self.folder.manifest
             try:
-                self._at = recover(self._coordinator, self.folder, until=self._until, progress=progress)
-                return self._at
+                found = recover(self._coordinator, self.folder, until=self._until, progress=progress)
+                self._known, self.lineage = seen, lineage_of(seen)
+                self._take_up_eras()
+                self._coordinator.durable.restart(self.lineage, self._coordinator.epoch)
+                self._at = found
+                return found
             except StorageError:
                 self._coordinator.start_anew("the writer went ahead")
                 self.folder.reload()
@@ -77,26 +83,53 @@ class Follower:
         if self.recovery is None or (self._until is not None and self._at is not None):
             return
         with self._coordinator.paused():
-            at, self._at = self._at, None
-            if at is not None:
-                try:
-                    self._go_on(at.reader)
-                    self._at = at
-                    return
-                except StorageError as error:
-                    log.info("reading %s again from the start: %s", self.folder.path, error)
-            self._coordinator.start_anew("the database had to be read again")
-            self.folder.reload()
-            self._begin()
+            self._refresh()
+        self._coordinator.durable.settle(self.synced)
+        self._coordinator.durable.report()
+
+    def _refresh(self) -> None:
+        at, self._at = self._at, None
+        if at is not None:
+            try:
+                self._go_on(at.reader)
+                self._at = at
+                return
+            except StorageError as error:
+                log.info("reading %s again from the start: %s", self.folder.path, error)
+        self._coordinator.start_anew("the database had to be read again")
+        self.folder.reload()
+        self._begin()
 
     def _go_on(self, reader: Reader) -> None:
+        coordinator, before = self._coordinator, self._coordinator.epoch
         self.folder.look_again(reader)
-        with replaying(self._coordinator):
+        self._take_up_eras()
+        with replaying(coordinator):
             for record in self.folder.read(reader):
-                replay(self._coordinator, record, self.folder)
+                replay(coordinator, record, self.folder)
+        if coordinator.epoch > before:
+            self._take_up_eras()
+            coordinator.durable.commit(coordinator.epoch, self.last)
+
+    def _take_up_eras(self) -> None:
+        """Take up the eras that have begun; StorageError if one began before the epoch that has been read.
+
+        Before records are read and once more after that, so that it is known which era each of them is of."""
+        if self.folder.has_changed:
+            self.folder.reload()
+        if self.folder.manifest is self._known:
+            return
+        lineage = lineage_of(self.folder.manifest)
+        if not lineage.continues(self.lineage, self._coordinator.epoch):
+            raise StorageError(f"{self.folder.path}: its history was cut back or replaced")
+        self._known, self.lineage = self.folder.manifest, lineage
+        self._coordinator.durable.extend(lineage)
 
     def ready_to_write(self) -> None:
         raise WhenceError(_READ_ONLY)
+
+    def appending(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def write_epoch(self, epoch: Epoch) -> None:
         raise WhenceError(_READ_ONLY)
@@ -113,6 +146,8 @@ class Follower:
     def epoch_done(self) -> None: ...
 
     def wait_durable(self, ticket: int) -> None: ...
+
+    def make_durable(self, ticket: int) -> None: ...
 
     def sync(self) -> None: ...
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from whence.engine.core.dataflow import Dataflow
@@ -41,7 +42,7 @@ class Capture:
         self._copied: deque[tuple[str, Image]] = deque()
         self._changed: set[Operator] = set()  # since then
         self.kept: list[str] = []
-        for key, op, image in flow.parts():
+        for key, op, image in flow.parts(transient=False):
             if key in known and not op.changed:
                 self.kept.append(key)
             else:
@@ -73,21 +74,31 @@ class Capture:
                 op.changed = op in self._changed
 
 
-def write_image(coordinator: Coordinator, flow: Dataflow, store: Store, broken: Callable[[], bool]) -> int | None:
-    """Write an image of a database whose one dataflow is here; return its epoch, or None if there was nothing to
-    write: the newest image has everything, or the state and the log may differ (`broken`)."""
-    with coordinator.paused():
-        if not store.tail_records or broken():
-            return None
-        words, epoch = coordinator.dictionary, coordinator.epoch
-        store.write_words(words, epoch, coordinator.time)
-        store.rotate()
-        writer, before = store.begin_image(epoch)
-        known = before.parts if before is not None else ()
-        capture = Capture(flow, known)
-        meta: dict[str, Any] = {"epoch": epoch, "time": coordinator.time}
-        meta |= {"statements": coordinator.catalog.statements(), **words_meta(words)}
-        meta["marks"] = dict(coordinator.source_positions)
+def begin_image(coordinator: Coordinator, flow: Dataflow, store: Store) -> Callable[[], int]:
+    """Begin an image of a database whose one dataflow is here, under both locks; return what writes it, without."""
+    words, epoch = coordinator.dictionary, coordinator.epoch
+    store.write_words(words, epoch, coordinator.time)
+    store.rotate()
+    writer, before = store.begin_image(epoch)
+    known = before.parts if before is not None else ()
+    capture = Capture(flow, known)
+    meta: dict[str, Any] = {"epoch": epoch, "time": coordinator.time}
+    meta |= {"statements": coordinator.catalog.statements(), **words_meta(words)}
+    meta["marks"] = dict(coordinator.source_positions)
+    return partial(_write_image, coordinator, store, capture, writer, before, words, meta)
+
+
+def _write_image(
+    coordinator: Coordinator,
+    store: Store,
+    capture: Capture,
+    writer: Writer,
+    before: Directory | None,
+    words: Dictionary,
+    meta: dict[str, Any],
+) -> int:
+    """Write what was captured; return the epoch. The database may meanwhile begin anew from its storage: what was
+    captured was stable, and stands still then."""
     kept = False
     try:
         for key in capture.kept:
@@ -102,7 +113,7 @@ def write_image(coordinator: Coordinator, flow: Dataflow, store: Store, broken: 
             capture.end(kept)
         if not kept:
             writer.abort()
-    return epoch
+    return int(meta["epoch"])
 
 
 def words_meta(words: Dictionary) -> dict[str, int]:

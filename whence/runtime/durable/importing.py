@@ -1,4 +1,4 @@
-"""Making a database of an export (`connect/archive.py`).
+"""Making a database of an export (`io/archive.py`).
 
 The law: the database is there when all of it is: same tables, as many rows, the views. What can be refused is refused
 before anything is written; tables are filled before the views are made, so that each view is computed once.
@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from whence.connect import archive as archive_
-from whence.connect.archive import SCHEMA, Archive
-from whence.connect.grid import FactSheet
-from whence.connect.rows import encode
+from whence.io import archive as archive_
+from whence.io.archive import SCHEMA, Archive
+from whence.io.grid import FactSheet
+from whence.io.rows import encode
 from whence.model.errors import DataError, WhenceError
 from whence.model.paths import local_path
 from whence.model.progress import Progress

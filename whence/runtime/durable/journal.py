@@ -21,7 +21,7 @@ from whence.model.errors import StorageError
 from whence.model.progress import Progress
 from whence.runtime.durable.recovery import Recovery, recover
 from whence.runtime.durable.snapshots import Snapshots
-from whence.runtime.durable.storage import RECOMPUTED
+from whence.runtime.durable.storage import RECOMPUTED, lineage_of
 from whence.state.store import Store
 
 if TYPE_CHECKING:
@@ -43,7 +43,25 @@ class Journal:
         self.snapshots = Snapshots(coordinator, store, lambda: self.broken)
         self.last = 0
         self._doubt: int | None = None  # the ticket before the last, until the coordinator has committed that
+        self.lineage = lineage_of(store.folder.manifest)
+        self._report_syncs()
         weakref.finalize(coordinator, store.close)  # should the database never be closed
+
+    def _report_syncs(self) -> None:
+        """Let the log report how far it is stable. It must not hold the coordinator, which may be left unclosed."""
+        durable = weakref.ref(self._coordinator.durable)
+
+        def settle(ticket: int) -> None:
+            found = durable()
+            if found is not None:
+                found.settle(ticket)
+
+        self.store.log.on_synced = settle
+
+    @property
+    def synced(self) -> int:
+        """The ticket of all that is stable."""
+        return self.store.log.synced
 
     def recover(self, progress: Progress | None = None) -> None:
         """Bring the coordinator, which is empty, to where the store is."""
@@ -63,13 +81,26 @@ class Journal:
                 if store.folder.manifest == seen:
                     raise
                 self._coordinator.start_anew("a snapshot took the place of another")  # and what that stood on is gone
-        store.resume(found.report.replayed, found.log_bytes, found.words)
+        self.lineage = lineage_of(store.folder.manifest, store.begin_era(self._coordinator.epoch))
+        self._coordinator.durable.restart(self.lineage, self._coordinator.epoch)
+        store.resume(found.report.replayed, found.log_bytes, found.words)  # last: now it is whole again
         if found.report.damaged:
             store.distrust_images()
         self.recovery = found.report
         log.info("%s opened: %s", store.path, found.report)
 
     # -- writing -----------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def appending(self) -> Iterator[None]:
+        """Withdraw the record that was written inside the block if it raises."""
+        last = self.last
+        try:
+            with self.store.appending():
+                yield
+        except BaseException:
+            self.last = last
+            raise
 
     def write_epoch(self, epoch: Epoch) -> None:
         """Append an epoch, which an error undoes; `epoch_done` must follow."""
@@ -114,6 +145,12 @@ class Journal:
         self.store.sync(ticket)
         self.snapshots.consider()
 
+    def make_durable(self, ticket: int) -> None:
+        """Make what was written up to a ticket stable, whatever the durability. No lock may be held."""
+        if ticket:
+            self.store.log.make_stable(ticket)
+        self.snapshots.consider()
+
     def sync(self) -> None:
         """Make everything stable."""
         self.refresh()
@@ -130,7 +167,7 @@ class Journal:
         links = [link for of in self.folder.manifest.chains.values() for chain in of for link in chain]
         return {
             "recovery": asdict(recovery) if recovery is not None else None,
-            "synced_epoch": max(store.log.synced_epoch, recovery.epoch if recovery is not None else 0),
+            "synced_epoch": self._coordinator.durable.epoch,
             "log_bytes": store.log.size,
             "log_bytes_since_snapshot": store.tail_bytes,
             "image_bytes": sum(link.bytes for link in links),
@@ -159,6 +196,7 @@ class Journal:
         with coordinator.paused():
             if self._is_broken() and coordinator.open_transaction is None:
                 self._mend()
+        coordinator.durable.report()
 
     ready_to_write = refresh
 

@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from whence.connect.grid import FactSheet
 from whence.engine.core.epoch import Epoch
 from whence.engine.core.image import Images, SoundImages
+from whence.io.grid import FactSheet
 from whence.model.errors import CorruptionError, SqlError, StorageError, WhenceError
 from whence.model.progress import Progress
 from whence.runtime.durable.uniting import United

@@ -1,7 +1,8 @@
 """Take snapshots of a database: in a thread of its own when the log has grown, or when asked.
 
 What an image is, and how long others wait for it, is the backend's matter (`images.py`, `spark/driver/images.py`). When
-the image stands, the log before it is no longer needed.
+the image stands, the log before it is no longer needed. The law: an image has what the log says up to its epoch, so it
+is begun under both locks, of the state as it is then, and only when the two cannot differ.
 """
 
 from __future__ import annotations
@@ -82,9 +83,12 @@ class Snapshots:
 
     def _take(self) -> bool:
         start, coordinator = time.perf_counter(), self._coordinator
-        epoch = coordinator.catalog.backend.write_image(coordinator, self._store, self._broken)
-        if epoch is None:
-            return False
+        with coordinator.paused():
+            if not self._store.tail_records or self._broken():
+                return False
+            backend = coordinator.catalog.backend  # not before: whoever had the locks may have begun anew from the log
+            write = backend.begin_image(coordinator, self._store)
+        epoch = write()
         self.taken += 1
         self.seconds = time.perf_counter() - start
         log.info("snapshot of epoch %d taken in %.1f ms", epoch, self.seconds * 1000)

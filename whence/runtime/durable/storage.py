@@ -6,12 +6,16 @@ a database in memory has neither. None is a base class of the coordinator: each 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Protocol
 
 from whence.engine.core.epoch import Epoch
 from whence.model.codes import Codes
 from whence.model.errors import StorageError, WhenceError
+from whence.state.manifest import Manifest
 from whence.state.store import Folder
+from whence.subscribe.positions import HISTORY_DIGITS, Era, HistoryLineage
 
 if TYPE_CHECKING:
     from whence.runtime.coordinator import Coordinator
@@ -29,16 +33,24 @@ class Storage(Protocol):
     recovery: Recovery | None
     recomputed: str  # why rows may be computed again, if they may
     last: int  # the ticket of all that has been written so far
+    lineage: HistoryLineage  # whose epochs these are
 
     @property
     def folder(self) -> Folder | None:
         """The folder of the database."""
+
+    @property
+    def synced(self) -> int:
+        """The ticket of all that is stable."""
 
     def ready_to_write(self) -> None:
         """Make sure that writing is possible. Called with the writer's lock held, before anything is written."""
 
     def refresh(self) -> None:
         """Move to the last epoch that is safe to read: replay new records, or undo what a failed sync left."""
+
+    def appending(self) -> AbstractContextManager[None]:
+        """Withdraw the record that was written inside the block if it raises."""
 
     def write_epoch(self, epoch: Epoch) -> None:
         """Write an epoch that has run but is not committed yet; an error here undoes it."""
@@ -54,6 +66,9 @@ class Storage(Protocol):
 
     def wait_durable(self, ticket: int) -> None:
         """Wait, without a lock, until what was written up to a ticket is stable."""
+
+    def make_durable(self, ticket: int) -> None:
+        """Make what was written up to a ticket stable, whatever the durability; StorageError if it was lost."""
 
     def sync(self) -> None:
         """Make everything stable."""
@@ -76,11 +91,17 @@ class InMemory:
     folder: Folder | None = None
     recovery: Recovery | None = None
     recomputed = ""
-    last = 0
+    last = synced = 0
+
+    def __init__(self) -> None:
+        self.lineage = HistoryLineage.fresh()
 
     def ready_to_write(self) -> None: ...
 
     def refresh(self) -> None: ...
+
+    def appending(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def write_epoch(self, epoch: Epoch) -> None: ...
 
@@ -92,6 +113,8 @@ class InMemory:
 
     def wait_durable(self, ticket: int) -> None: ...
 
+    def make_durable(self, ticket: int) -> None: ...
+
     def sync(self) -> None: ...
 
     def snapshot(self) -> bool:
@@ -101,6 +124,12 @@ class InMemory:
         return {}
 
     def close(self) -> None: ...
+
+
+def lineage_of(manifest: Manifest, eras: Mapping[str, int] | None = None) -> HistoryLineage:
+    """Return the lineage of a folder: as its manifest has it, or with other eras."""
+    found = manifest.eras if eras is None else eras
+    return HistoryLineage(manifest.id[:HISTORY_DIGITS], tuple(Era(*era) for era in found.items()))
 
 
 def retained(coordinator: Coordinator) -> range:

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from whence.connect.grid import SHOWN, Grid
 from whence.engine.core.operator import upwards
 from whence.engine.recursion.fixpoint import Port, annotated_policy
 from whence.engine.recursion.policies.annotated import AnnotatedPolicy
+from whence.io.grid import SHOWN, Grid
 from whence.model.codes import Codes, Dictionary, decode_value
 from whence.model.errors import CatalogError
 from whence.plan.recursion.rule_model import RuleRelation

@@ -22,6 +22,7 @@ from whence.plan.streams import model as streams
 from whence.plan.streams.instrument import traces_of
 from whence.plan.streams.networks import is_stream_node
 from whence.runtime.reading.late_rows import late_count
+from whence.runtime.transient_views import SUBSCRIPTION, without_name
 
 T = TypeVar("T")
 
@@ -219,6 +220,7 @@ def _state(coordinator: Coordinator) -> list[dict[str, Any]]:
         kind = "owed" if is_owed(name) else "table"
         out.append({"relation": owner_of(name), "operator": kind, "rows": size.rows, "bytes": size.bytes + beside})
     seen: set[int] = {id(scan) for scan in tables}
+    owner = {name: own for own, each in catalog.transient.items() for name in each.planned}
     for name in catalog.flow.views:
         stack = [catalog.backend.operator(name)]
         while stack:
@@ -228,7 +230,10 @@ def _state(coordinator: Coordinator) -> list[dict[str, Any]]:
             seen.add(id(op))
             size = measure(op)
             rows, held = max(size.rows, size.kept_rows), size.bytes + size.kept_bytes
-            out.append({"relation": name, "operator": op.describe(), "rows": rows, "bytes": held})
+            what, relation = op.describe(), name
+            if name in owner:  # whose text and name are none of anyone's business
+                what, relation = without_name(what, owner[name]), SUBSCRIPTION
+            out.append({"relation": relation, "operator": what, "rows": rows, "bytes": held})
             stack.extend(op.inputs)
     return out
 

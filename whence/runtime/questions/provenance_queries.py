@@ -19,7 +19,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from whence.connect.rows import to_tuples
 from whence.engine.core.operator import Batch
 from whence.engine.relational.scan import Scan as TableScan
 from whence.explain.ask import critical as algorithms
@@ -32,6 +31,7 @@ from whence.explain.graph import Derivations, Ints
 from whence.explain.missing import MissingRows
 from whence.explain.show.answers import Contribution, Critical, Question, Reliability, Resilience
 from whence.explain.why_not.search import explain_missing
+from whence.io.rows import to_tuples
 from whence.model.budget import held, reach, shielded
 from whence.model.codes import Codes, Dictionary, decode_value, encode_value, format_value
 from whence.model.errors import CatalogError, DataError
@@ -44,7 +44,7 @@ from whence.runtime.deployment import InlineDeployment
 from whence.runtime.durable.uniting import check_recomputable, stream_image
 from whence.runtime.questions import tracing
 from whence.sql import statements as st
-from whence.sql.parse import parse_stored
+from whence.sql.parse import parse_query, parse_stored
 from whence.sql.position import did_you_mean
 
 if TYPE_CHECKING:
@@ -203,7 +203,7 @@ def _asked(
             asked = replace(asked, where=found.row) if found.several else replace(asked, row=found.row)
         if asked.graph.exact or name in coordinator.program.tables:
             return asked, None
-        views, tables = _around(coordinator.program, name)
+        views, tables = _around(catalog.program, name)
         if any(coordinator.program.tables[table].stream is not None for table in tables):
             return asked, None  # what is lost of a stream would have to be lost from the beginning
         most = min(trying.MOST, trying.MOST_ORDERED) if ordered else trying.MOST
@@ -466,7 +466,8 @@ def looking_into(coordinator: Coordinator, name: str) -> Iterator[Catalog]:
         coordinator.reader.schema(name)  # or it is an error
         catalog = coordinator.catalog
         here = catalog.backend.at_hand or coordinator.reader.is_stream(name)  # streams are asked where they are
-        yield catalog if here else _twin(coordinator, name)
+        found = catalog if here else _twin(coordinator, name)
+        yield found.with_transient(name) if name in found.transient else found
 
 
 def _twin(coordinator: Coordinator, name: str) -> Catalog:
@@ -475,7 +476,7 @@ def _twin(coordinator: Coordinator, name: str) -> Catalog:
     kept, program = _TWINS.get(coordinator), coordinator.program
     if kept is None or kept.epoch != coordinator.epoch or kept.program is not program:
         kept = _TWINS[coordinator] = _Twin(coordinator.epoch, program, {})
-    views, tables = _around(program, name)
+    views, tables = _around(_program_around(coordinator, name), name)
     key = frozenset((*views, *tables))
     found = kept.catalogs.get(key)
     if found is None:
@@ -501,13 +502,25 @@ def _copy(coordinator: Coordinator, views: list[str], tables: list[str]) -> Cata
         relation = found.flow.tables[table].relation
         relation.apply(Batch(*coordinator.reader.contents(table), True))
         relation.commit()
-    creates = [parse_stored(program.views[view].sql) for view in views if not program.views[view].hidden]
+    kept_views = [program.views[view] for view in views if view in program.views]
+    creates = [parse_stored(view.sql) for view in kept_views if not view.hidden]
     if creates:
         found.create_views([c for c in creates if isinstance(c, st.CreateView)])
         found.stay()
+    for name in views:
+        if name in coordinator.catalog.transient:
+            sql = coordinator.catalog.transient[name].view.sql
+            found.create_transient(name, parse_query(sql).query.copy(), sql)
+            found.stay()
     advice = "so it cannot be asked about on partitions: open the database without them"
     check_recomputable(found.planned, {name: stream.kept for name, stream in found.flow.streams.items()}, advice)
     return found
+
+
+def _program_around(coordinator: Coordinator, name: str) -> Program:
+    """Return the program that a table or view is part of, also of a transient view."""
+    catalog = coordinator.catalog
+    return catalog.with_transient(name).program if name in catalog.transient else catalog.program
 
 
 def _around(program: Program, name: str) -> tuple[list[str], list[str]]:

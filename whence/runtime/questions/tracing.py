@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from whence.connect.rows import to_arrow, to_columns
 from whence.explain.derive.graph_builder import LIMIT
 from whence.explain.retrieve.forward import forward_tids, list_traced
 from whence.explain.retrieve.graph import build_graph
 from whence.explain.retrieve.pjoin import p_join, provenance_schema, rows_with_tids
 from whence.explain.retrieve.site import Site
 from whence.explain.show.trace import Reached, Trace
+from whence.io.rows import to_arrow, to_columns
 from whence.model.budget import reach
 from whence.model.codes import Codes, decode_value
 from whence.model.errors import CatalogError, DataError

@@ -20,11 +20,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from whence.connect import html
-from whence.connect.arrow import arrow_schema
-from whence.connect.grid import SHOWN, Grid, plain, text_of
-from whence.connect.rows import Missing, to_arrow
 from whence.engine.core.operator import Batch
+from whence.io import html
+from whence.io.arrow import arrow_schema
+from whence.io.grid import SHOWN, Grid, plain, text_of
+from whence.io.rows import Missing, to_arrow
 from whence.model.codes import Codes, format_value
 from whence.model.errors import CatalogError, DataError
 from whence.model.types import Schema

@@ -6,6 +6,9 @@
 | `partition_reader` | reads a partition |
 | `handles`          | handles on tables and views, and results |
 | `adhoc`            | SELECT over tables and views, by DuckDB |
+| `duckdb_engine`    | DuckDB in this process, with queries that can be stopped |
+| `query_process`    | strangers' queries, in processes that can be killed |
+| `query_worker`     | what runs in such a process, and DuckDB's settings |
 | `calls`            | the table functions of ad-hoc SQL |
 | `zoned_queries`    | AT TIME ZONE in ad-hoc SQL |
 | `changes`          | change feeds |

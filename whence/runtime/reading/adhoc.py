@@ -7,48 +7,38 @@ no files, no Python variables. What it says when it refuses a query becomes our 
 
 from __future__ import annotations
 
-import contextlib
-import inspect
-import os
 import re
-import threading
-import weakref
 from collections.abc import Callable, Container, Iterable, Mapping
-from typing import Any
+from functools import partial
 
 import duckdb
-import duckdb.func
 import numpy as np
 import pyarrow as pa
 from sqlglot import ErrorLevel, exp
 from sqlglot.errors import UnsupportedError
 
+from whence.model.budget import within
 from whence.model.codes import NULL, Codes, Dictionary
-from whence.model.errors import EvaluationError, SqlError, WhenceError
-from whence.model.types import Kind, Type
-from whence.plan.algebra.expressions import Volatile
+from whence.model.errors import EvaluationError, LimitError, SqlError, WhenceError
 from whence.plan.algebra.logical import Order, TopK
 from whence.plan.algebra.program import STREAM_FUNCTIONS, Program, ScalarFunction
-from whence.runtime.reading.calls import FUNCTIONS, Narrow, TableFunctionCall, as_relations
+from whence.runtime.reading.calls import FUNCTIONS, OURS, Narrow, TableFunctionCall, as_relations
+from whence.runtime.reading.duckdb_engine import DuckDbEngine, EnginePool, QueryEngine, QueryFailure
 from whence.runtime.reading.pinned_rows import Pins, pinned_relations
-from whence.runtime.reading.zoned_queries import COPIES, register_shift, uses_zones, with_our_zones
+from whence.runtime.reading.zoned_queries import COPIES, uses_zones, with_our_zones
 from whence.sql.bind import bind_query_views
 from whence.sql.ordering import check_limit
 from whence.sql.position import did_you_mean, error
 from whence.sql.reader import WhenceDialect, deep_stack
 
-_OURS = "whence_"  # begins the names our functions have in DuckDB
 _TABLE_FUNCTIONS = ("range", "generate_series", "unnest", "repeat", "repeat_row")  # others reach beyond the query
-_REFUSED = ("getenv", "current_setting", "getvariable", "write_log", "nextval", "currval", "sleep_ms")
+_REFUSED = frozenset((
+    *("getenv", "current_setting", "getvariable", "write_log", "nextval", "currval", "setval", "sleep_ms", "pg_sleep"),
+    *("current_query", "json_serialize_plan", "stats"),  # they show what a server has put around a caller's query
+))  # fmt: skip
 _COPYING = {"nullif": 2, "fmod": 2, "split_part": 2, "array_to_string": 2, "array_pop_back": 2, "format_pg_type": 20}
+_NARROWING = 2.0  # seconds
 _COPIES = 100_000  # what DuckDB writes out again and again may grow a query by
-_CONFIG: dict[str, Any] = {
-    "enable_external_access": "false",
-    "autoinstall_known_extensions": "false",
-    "autoload_known_extensions": "false",
-    "python_enable_replacements": "false",
-    "max_expression_depth": "500",  # what a thread with a stack of 1 MB can bear
-}
 
 
 def relations_of(query: exp.Expr, known: Container[str] = ()) -> list[exp.Table]:
@@ -101,80 +91,51 @@ def _placed(query: exp.Expr, program: Program) -> SqlError | None:
     return None
 
 
-_INHERITED: list[duckdb.DuckDBPyConnection] = []
-
-
-def _close(connection: duckdb.DuckDBPyConnection, process: int) -> None:
-    """Close a connection, or keep it for ever in a child that has it from its parent: DuckDB's threads were not forked
-    with it, and to close it without them crashes."""
-    if process == os.getpid():
-        connection.close()
-    else:
-        _INHERITED.append(connection)
+ReadRelations = Callable[[Iterable[str], list[TableFunctionCall], Narrow, Mapping[str, Pins]], dict[str, pa.Table]]
+"""Reads the relations of one epoch as Arrow, and those that calls stand for."""
 
 
 class Adhoc:
-    """The DuckDB connection of one database."""
+    """Answers ad-hoc queries, some at a time."""
 
-    def __init__(
-        self, read: Callable[[Iterable[str], list[TableFunctionCall], Narrow, Mapping[str, Pins]], dict[str, pa.Table]]
-    ) -> None:
-        self._read = read  # the relations of one epoch as Arrow, and those that calls stand for
-        self._connection: duckdb.DuckDBPyConnection | None = None
-        self._process = os.getpid()  # whose connection it is
-        self._functions: dict[str, ScalarFunction] = {}
-        self._has_zones = False  # whether the connection has the function of AT TIME ZONE
-        self._failed: list[tuple[str, Exception]] = []
-        self._guard = threading.Lock()
+    memory: int | None = None  # bytes that a query may take
 
-    def run(self, query: exp.Expr, program: Program) -> pa.Table:
+    def __init__(self, make: Callable[[], QueryEngine] = DuckDbEngine, most: int = 2, idle: int | None = None) -> None:
+        """`make` makes an engine of the up to `most` that queries run on."""
+        self._engines = EnginePool(make, most, idle)
+
+    def run(self, query: exp.Expr, program: Program, read: ReadRelations) -> pa.Table:
         """The query's answer; names are checked before anything runs."""
         asked, calls = as_relations(query)
-        names = self._check(asked, program, {call.relation for call in calls})
-        with self._guard:
+        names = self.check_query(asked, program, {call.relation for call in calls})
+        with self._engines.engine() as engine:
             ours, called = _with_our_functions(asked, program)
             zoned = uses_zones(ours)
             ours = with_our_zones(ours) if zoned else ours
-            tables = self._read(names, calls, self._narrow, pinned_relations(asked, program))
-            self._failed.clear()
+            tables = read(names, calls, partial(_narrow, engine), pinned_relations(asked, program))
+            engine.failed.clear()
             try:
-                return self._answer(_text(ours), self._connect(called, zoned), tables)
-            except WhenceError:
-                raise
-            except Exception as failure:  # DuckDB's own, and what its bindings and Arrow raise beside
-                if self._failed:
-                    name, cause = self._failed[0]
-                    if isinstance(cause, WhenceError):
-                        raise cause from None
-                    raise EvaluationError(f"function {name} failed: {cause!r}") from cause
-                raise _placed(query, program) or self._ours(failure) from None
+                return engine.answer(_text(ours), tables, called, zoned)
+            except QueryFailure as found:
+                failure = found.failure
+            if isinstance(failure, WhenceError):
+                raise failure
+            if engine.failed:
+                name, cause = engine.failed[0]
+                if isinstance(cause, WhenceError):
+                    raise cause from None
+                raise EvaluationError(f"function {name} failed: {cause!r}") from cause
+            if isinstance(failure, (duckdb.OutOfMemoryException, MemoryError)):
+                raise _out_of_memory(failure)
+            raise _placed(query, program) or self._ours(failure)
 
     def close(self) -> None:
-        with self._guard:
-            if self._connection is not None:
-                _close(self._connection, self._process)
-                self._connection = None
+        self._engines.close()
 
     @staticmethod
-    def _answer(sql: str, connection: duckdb.DuckDBPyConnection, tables: dict[str, pa.Table]) -> pa.Table:
-        try:
-            for name, table in tables.items():
-                connection.register(name, table)
-            relation = connection.sql(sql)
-            if relation is None:
-                raise SqlError("this statement has no result")
-            return _plain(relation)
-        finally:
-            for name in tables:
-                connection.unregister(name)
-
-    def _narrow(self, rows: pa.Table, name: str, condition: str) -> pa.Table:
-        """Those of some rows, called by a name, for which a condition holds."""
-        connection, quoted = self._connect(()), name.replace('"', '""')
-        return self._answer(f'SELECT * FROM "{quoted}" WHERE {condition}', connection, {name: rows})
-
-    @staticmethod
-    def _check(query: exp.Expr, program: Program, made: Container[str] = ()) -> set[str]:
+    def check_query(query: exp.Expr, program: Program, made: Container[str] = ()) -> set[str]:
+        """Return the names that a query reads, lower-cased in it; SqlError if one is unknown, or it does more than
+        read."""
         known = {**program.tables, **{n: v for n, v in program.views.items() if not v.hidden}}
         for node in query.find_all(exp.DML, exp.Into):
             what = "SELECT INTO" if isinstance(node, exp.Into) else f"{node.key.upper()} inside a query"
@@ -196,35 +157,9 @@ class Adhoc:
             check_limit(fetch)
         return names
 
-    def _connect(self, functions: Iterable[ScalarFunction], zoned: bool = False) -> duckdb.DuckDBPyConnection:
-        if self._connection is not None and self._process != os.getpid():
-            _close(self._connection, self._process)
-            self._connection = None
-        if self._connection is None:
-            self._connection, self._process = _new_connection(), os.getpid()
-            weakref.finalize(self, _close, self._connection, self._process)  # or DuckDB complains of functions at exit
-            self._functions, self._has_zones = {}, False
-        if zoned and not self._has_zones:
-            register_shift(self._connection, self._failed)
-            self._has_zones = True
-        for function in functions:
-            if self._functions.get(function.name) is not function:
-                if function.name in self._functions:
-                    self._connection.remove_function(_OURS + function.name)
-                self._connection.create_function(
-                    _OURS + function.name,
-                    _watched(function, self._failed),
-                    [_duck_type(t) for t in function.args],
-                    _duck_type(function.returns),
-                    null_handling=duckdb.func.SPECIAL,
-                    side_effects=isinstance(function.function, Volatile),
-                )
-                self._functions[function.name] = function
-        return self._connection
-
     @staticmethod
     def _ours(failure: Exception) -> SqlError | EvaluationError:
-        text = str(failure).replace(_OURS, "")
+        text = str(failure).replace(OURS, "")
         if isinstance(failure, RecursionError) or "Max expression depth" in text:
             return SqlError("the query is nested too deeply")
         said = re.sub(r"^\w+(?: \w+)? Error: ", "", text.splitlines()[0]) if text else type(failure).__name__
@@ -236,13 +171,20 @@ class Adhoc:
         return SqlError(said + hint)
 
 
-def _new_connection() -> duckdb.DuckDBPyConnection:
-    """Return a connection that reads nothing but what it is handed, and whose instants are in UTC."""
-    connection = duckdb.connect(":memory:", config=_CONFIG)
-    with contextlib.suppress(duckdb.Error):  # a build of DuckDB without ICU has no time zones at all
-        connection.execute("SET TimeZone = 'UTC'")
-    connection.execute("SET lock_configuration = true")
-    return connection
+def _out_of_memory(failure: Exception) -> LimitError:
+    used = re.search(r"/([\d.]+ \w+) used", str(failure))
+    limit = f" than the {used[1]} that it may take" if used else " than there is"
+    return LimitError(f"the query needs more memory{limit}: ask for fewer rows, or filter them first")
+
+
+def _narrow(engine: QueryEngine, rows: pa.Table, name: str, condition: str) -> pa.Table:
+    """Those of some rows, called by a name, for which a condition holds.
+
+    Writers wait for it, so it must be quick, or it fails.
+    """
+    quoted = name.replace('"', '""')
+    with within(timeout=_NARROWING):
+        return engine.answer(f'SELECT * FROM "{quoted}" WHERE {condition}', {name: rows})
 
 
 def _text(query: exp.Expr) -> str:
@@ -313,43 +255,5 @@ def _with_our_functions(query: exp.Expr, program: Program) -> tuple[exp.Expr, li
                 item.replace(exp.alias_(item.copy(), item.sql(dialect="duckdb"), quoted=True))
     for call in query.find_all(exp.Anonymous):
         if call.name.lower() in called:
-            call.set("this", _OURS + call.name.lower())
+            call.set("this", OURS + call.name.lower())
     return query, [program.scalars[name] for name in sorted(called)]
-
-
-def _watched(function: ScalarFunction, failed: list[tuple[str, Exception]]) -> Callable[..., Any]:
-    """The function, remembering what it raised: DuckDB only passes the text on.
-
-    It must not hold the connection, which holds it: DuckDB's half of such a cycle is hidden from the collector.
-    """
-
-    def call(*args: Any) -> Any:
-        try:
-            return function.function(*args)
-        except Exception as failure:
-            failed.append((function.name, failure))
-            raise
-
-    named = [inspect.Parameter(f"a{i}", inspect.Parameter.POSITIONAL_ONLY) for i in range(len(function.args))]
-    call.__signature__ = inspect.Signature(named)  # type: ignore[attr-defined]  # DuckDB counts the parameters
-    return call
-
-
-def _duck_type(type: Type) -> Any:
-    names = {Kind.TEXT: "VARCHAR", Kind.DECIMAL: str(type)}
-    return duckdb.sqltype(names.get(type.kind, type.kind.value))
-
-
-def _plain(relation: duckdb.DuckDBPyRelation) -> pa.Table:
-    """The answer as Arrow, with DuckDB's 128-bit sums as BIGINT where they fit, and instants as TIMESTAMPs in UTC."""
-    types = [str(t) for t in relation.types]
-    table = relation.to_arrow_table()
-    for i, kind in enumerate(types):
-        if kind == "TIMESTAMP WITH TIME ZONE":
-            table = table.set_column(i, table.schema.field(i).name, table.column(i).cast(pa.timestamp("us")))
-        if kind in ("HUGEINT", "UHUGEINT"):
-            try:
-                table = table.set_column(i, table.schema.field(i).name, table.column(i).cast(pa.int64()))
-            except pa.ArrowInvalid:
-                continue
-    return table

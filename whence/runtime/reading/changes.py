@@ -12,16 +12,35 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from whence.connect import html
-from whence.connect.grid import SHOWN, Grid, count_rows, text_of
-from whence.connect.rows import expand, to_tuples
+from whence.io import html
+from whence.io.grid import SHOWN, Grid, count_rows, text_of
+from whence.io.rows import expand, to_tuples
 from whence.model.codes import Codes, Dictionary
 from whence.model.errors import CatalogError
 from whence.model.types import Schema
+from whence.model.word_marks import WordMarks
+
+
+class Feed(Protocol):
+    """Is given the changes of a relation with every epoch, before that is stable."""
+
+    name: str
+
+    def push(self, epoch: int, rows: Codes, counts: Codes) -> None:
+        """Add what an epoch changed; the rows are not to be written to afterwards."""
+
+    def mark_words(self, marks: WordMarks) -> None:
+        """Mark the words that must not be forgotten."""
+
+    def decode(self, codes: Codes) -> None:
+        """Do without the words of these codes: they are about to be forgotten."""
+
+    def end(self, why: str = "", forget: bool = False) -> None:
+        """No more will come."""
 
 
 class Change(NamedTuple):
@@ -129,7 +148,10 @@ class Changes:
         signs = np.repeat(np.sign(counts), np.abs(counts)).tolist()
         return (Change(epoch, row, sign) for row, sign in zip(values, signs, strict=True))
 
-    def decode(self) -> None:
+    def mark_words(self, marks: WordMarks) -> None:
+        """Mark nothing: what has not been read is decoded before words are forgotten."""
+
+    def decode(self, codes: Codes) -> None:
         """Decode what has not been read yet: its words may be forgotten afterwards."""
         with self._news:
             while self._waiting:
@@ -178,7 +200,7 @@ class Feeds:
     """Who listens to which relation. A feed nobody holds any more is forgotten."""
 
     def __init__(self) -> None:
-        self._by_name: dict[str, weakref.WeakSet[Changes]] = {}
+        self._by_name: dict[str, weakref.WeakSet[Feed]] = {}
         self._guard = threading.Lock()
 
     def __contains__(self, name: str) -> bool:
@@ -193,24 +215,39 @@ class Feeds:
         with self._guard:
             return list(self._by_name)
 
-    def add(self, feed: Changes) -> None:
+    def add(self, feed: Feed) -> None:
         with self._guard:
             self._by_name.setdefault(feed.name, weakref.WeakSet()).add(feed)
 
+    def remove(self, feed: Feed) -> None:
+        with self._guard:
+            feeds = self._by_name.get(feed.name)
+            if feeds is not None:
+                feeds.discard(feed)
+                if not feeds:
+                    del self._by_name[feed.name]
+
     def push(self, name: str, epoch: int, rows: Codes, counts: Codes) -> None:
-        feeds = list(self._by_name[name])
+        feeds = list(self._by_name.get(name, ()))
         if not feeds:
             with self._guard:
                 self._by_name.pop(name, None)
         for feed in feeds:
             feed.push(epoch, rows, counts)
 
-    def decode(self) -> None:
-        """Let every feed decode what has not been read from it yet."""
+    def mark_words(self, marks: WordMarks) -> None:
+        """Mark the words that feeds cannot do without."""
+        for feed in self._all():
+            feed.mark_words(marks)
+
+    def decode(self, codes: Codes) -> None:
+        """Let every feed do without the words of these codes."""
+        for feed in self._all():
+            feed.decode(codes)
+
+    def _all(self) -> list[Feed]:
         with self._guard:
-            for feeds in self._by_name.values():
-                for feed in feeds:
-                    feed.decode()
+            return [feed for feeds in self._by_name.values() for feed in feeds]
 
     def end(self, names: list[str] | None = None, why: str = "", forget: bool = False) -> None:
         with self._guard:

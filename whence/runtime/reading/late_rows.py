@@ -12,16 +12,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from whence.connect.arrow import arrow_schema
-from whence.connect.rows import to_arrow
 from whence.engine.core.dataflow import Dataflow
 from whence.engine.core.operator import Operator
 from whence.engine.streams.late import late_stores, operators_of
 from whence.engine.streams.retain import Retain
 from whence.engine.streams.stream import Late
 from whence.engine.streams.stream_scan import StreamScan
+from whence.io.arrow import arrow_schema
+from whence.io.rows import to_arrow
 from whence.model.errors import CatalogError
 from whence.model.types import Schema
+from whence.plan.algebra.program import is_transient
 from whence.plan.streams.model import without_at
 from whence.runtime.reading.handles import Result
 
@@ -101,7 +102,9 @@ def metrics(coordinator: Coordinator) -> dict[str, Any]:
 def _metrics(coordinator: Coordinator) -> dict[str, Any]:
     hidden = [name for name, view in coordinator.program.views.items() if view.hidden]
     streams = {
-        name: found for name, found in coordinator.catalog.backend.stream_figures().items() if name not in hidden
+        name: found
+        for name, found in coordinator.catalog.backend.stream_figures().items()
+        if name not in hidden and not is_transient(name)
     }
     if not streams:
         return {}

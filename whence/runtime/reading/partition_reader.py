@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from whence.connect import files
-from whence.connect.rows import to_arrow
 from whence.engine.core.operator import Batch
 from whence.engine.core.operator_stats import OperatorStats, measure
 from whence.engine.streams.retain import is_stream
+from whence.io import files
+from whence.io.rows import to_arrow
 from whence.model.codes import Codes
 from whence.plan.algebra.program import Program, is_owed
 from whence.plan.streams.model import without_at

@@ -14,10 +14,11 @@ import numpy as np
 import pyarrow as pa
 from sqlglot import exp
 
-from whence.connect import rows as rows_
 from whence.engine.core.batch import consolidate
 from whence.engine.core.operator import Batch
 from whence.engine.streams.retain import is_stream
+from whence.io import rows as rows_
+from whence.model.budget import held, memory_limit
 from whence.model.codes import Codes, Dictionary
 from whence.model.errors import CatalogError
 from whence.model.types import Schema
@@ -50,7 +51,7 @@ class DatabaseReader:
     def __init__(self, coordinator: Coordinator) -> None:
         self._coordinator = coordinator
         self._arrow: dict[str, tuple[int, pa.Table]] = {}
-        self._adhoc = Adhoc(self._read_all)
+        self._adhoc = Adhoc()
 
     def close(self) -> None:
         self._adhoc.close()
@@ -75,6 +76,8 @@ class DatabaseReader:
         if found is not None:
             return found
         view = self._coordinator.program.views.get(name)
+        if view is None and name in self._coordinator.catalog.transient:
+            return self._coordinator.catalog.transient[name].view
         if view is None or view.hidden:
             known = [*self._coordinator.program.tables, *self.views()]
             raise CatalogError(f'there is no table or view "{name:.100}"{did_you_mean(name, known)}')
@@ -139,9 +142,10 @@ class DatabaseReader:
     def read_arrow(self, name: str) -> tuple[int, pa.Table]:
         """Return the rows as Arrow, kept until they change, and the epoch in which they last did."""
         with self._coordinator.reading():
-            return self._read_arrow(name)
+            return self.arrow_contents(name)
 
-    def _read_arrow(self, name: str) -> tuple[int, pa.Table]:
+    def arrow_contents(self, name: str) -> tuple[int, pa.Table]:
+        """Return as `read_arrow` does. Called while `reading`."""
         schema, changed = self.schema(name), self._coordinator.changed.get(name, 0)
         kept = self._arrow.get(name)
         if kept is None or kept[0] != changed:
@@ -165,27 +169,27 @@ class DatabaseReader:
             coordinator = self._coordinator
             return coordinator.epoch, coordinator.catalog.statements(), tables, coordinator.dictionary.frozen()
 
-    def _read_all(
+    def _arrow_of(
         self, names: Iterable[str], calls: list[TableFunctionCall], narrow: Narrow, pinned: Mapping[str, Pins]
     ) -> dict[str, pa.Table]:
-        with self._coordinator.reading():
-            found = {name: self._read_pinned(name, pinned.get(name)) for name in names}
-            if calls:
-                from whence.runtime.questions.tracing import answer  # loaded with the first question
+        """Return what a query needs as Arrow. Called while `reading`."""
+        found = {name: self._read_pinned(name, pinned.get(name)) for name in names}
+        if calls:
+            from whence.runtime.questions.tracing import answer  # loaded with the first question
 
-                found |= {call.relation: answer(self._coordinator, call, narrow) for call in calls}
-            return found
+            found |= {call.relation: answer(self._coordinator, call, narrow) for call in calls}
+        return found
 
     def _read_pinned(self, name: str, pins: Pins | None) -> pa.Table:
         """Return at least the rows that have some values, as Arrow: those, unless they are many."""
         if pins is None:
-            return self._read_arrow(name)[1]
+            return self.arrow_contents(name)[1]
         rows, counts = self.find(name, pins)
         if len(rows) > _FEW:
             kept = self._arrow.get(name)
             at_hand = kept is not None and kept[0] == self._coordinator.changed.get(name, 0)
             if at_hand or 2 * len(rows) > self._relation(name).size:
-                return self._read_arrow(name)[1]
+                return self.arrow_contents(name)[1]
         return rows_.to_arrow(rows, counts, self.schema(name), self._coordinator.dictionary)
 
     def late(self, name: str) -> pa.Table:
@@ -203,28 +207,43 @@ class DatabaseReader:
             debts = self._coordinator.catalog.flow.tables[owed_name(name)].contents()
             return rows_.to_arrow(debts.rows, debts.ann, table.debts.schema, self._coordinator.dictionary)
 
-    def query(self, query: exp.Expr) -> pa.Table:
+    def query(self, query: exp.Expr, adhoc: Adhoc | None = None) -> pa.Table:
         """Answer an ad-hoc query over the last committed epoch; the query is not changed.
 
         A simple look-up is answered here. DuckDB does not know our table functions: a query that uses one runs on our
-        own operators, once. DuckDB answers all others.
+        own operators, once. DuckDB answers all others, or `adhoc` does, which may have engines of its own.
         """
-        self._coordinator.check_open()
-        simple = simple_query(query, self._coordinator.program)
+        return self.query_at(query, adhoc)[1]
+
+    def query_at(self, query: exp.Expr, adhoc: Adhoc | None = None) -> tuple[int, pa.Table]:
+        """Answer a query as `query` does; return the epoch that the answer is of, too."""
+        coordinator, epoch = self._coordinator, 0
+        coordinator.check_open()
+        simple = simple_query(query, coordinator.program)
         if simple is not None:
-            with self._coordinator.reading():
+            with coordinator.reading():
                 if self.relation(simple.relation.name) is simple.relation:
-                    return self._look_up(simple)
+                    return coordinator.epoch, self._look_up(simple)
         query = query.copy()
-        if not uses_table_function(query, self._coordinator.program):
-            return self._adhoc.run(query, self._coordinator.program)
-        with self._coordinator.writer, self._coordinator.reading():  # it may add to the dictionary, as only writers do
-            plan, hidden = bind_query_views(query, self._coordinator.program)
+        if not uses_table_function(query, coordinator.program):
+
+            def read(*what: Any) -> dict[str, pa.Table]:
+                nonlocal epoch
+                with coordinator.reading():
+                    epoch = coordinator.epoch
+                    return self._arrow_of(*what)
+
+            found = (adhoc or self._adhoc).run(query, coordinator.program, read)
+            return epoch, found
+        writer = held(coordinator.writer, "waiting for the end of a transaction")
+        limit = memory_limit(adhoc.memory if adhoc is not None else None)
+        with writer, coordinator.reading(), limit:  # it may add to the dictionary, as only writers do
+            plan, hidden = bind_query_views(query, coordinator.program)
             rows, counts = self.evaluate(plan, hidden)
             if isinstance(plan, TopK):
-                order = sort_order(rows, plan, self._coordinator.dictionary)
+                order = sort_order(rows, plan, coordinator.dictionary)
                 rows, counts = rows[order], counts[order]
-            return rows_.to_arrow(rows, counts, plan.schema, self._coordinator.dictionary)
+            return coordinator.epoch, rows_.to_arrow(rows, counts, plan.schema, coordinator.dictionary)
 
     def _look_up(self, asked: SimpleQuery) -> pa.Table:
         """Answer a simple query, while `reading`."""

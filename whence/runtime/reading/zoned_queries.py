@@ -55,13 +55,18 @@ def register_shift(connection: duckdb.DuckDBPyConnection, failed: list[tuple[str
 
     def shift(micros: Any, type: Any, zone: Any) -> Any:
         try:
-            return pa.array(_shift(micros.to_numpy(), type[0].as_py(), zone[0].as_py()))
+            return shift_column(micros, type, zone)
         except Exception as failure:
             failed.append(("AT TIME ZONE", failure))
             raise
 
     number, text = duckdb.sqltype("BIGINT"), duckdb.sqltype("VARCHAR")
     connection.create_function(SHIFT, shift, [number, text, text], number, type=duckdb.func.ARROW)
+
+
+def shift_column(micros: Any, type: Any, zone: Any) -> pa.Array:
+    """Return by how many microseconds AT TIME ZONE moves each of some times; all have one type and one zone."""
+    return pa.array(_shift(micros.to_numpy(), type[0].as_py(), zone[0].as_py()))
 
 
 def _shift(micros: Any, type: str, zone: str) -> Any:

@@ -17,9 +17,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from whence.connect.rows import as_arrow, encode, folded, unknown_columns
 from whence.engine.core.kernels.batches import number_rows
 from whence.engine.core.key_lookup import among
+from whence.io.rows import as_arrow, encode, folded, unknown_columns
 from whence.model.codes import NULL, Codes, Dictionary, Interval, encode_value, format_value
 from whence.model.errors import DataError, MissingRowError
 from whence.model.types import Kind, Schema

@@ -14,7 +14,7 @@ from whence.model.errors import DataError, MissingRowError, SqlError
 from whence.model.types import BOOLEAN
 from whence.plan.algebra.expressions import Col, Expr, Lit
 from whence.plan.algebra.pinned import pinned
-from whence.plan.algebra.program import Table
+from whence.plan.algebra.program import Program, Table
 from whence.plan.rewrite.fold_constants import fold
 from whence.runtime.writing.conditions import Condition, by_columns, by_key, by_literals, by_values, deletions
 from whence.runtime.writing.stream_writes import StreamWriteSet
@@ -41,7 +41,7 @@ def matching(
         raise DataError("give key=… or where=…, not both")
     table = _changed(pending).table
     if isinstance(where, str):
-        return selected(pending, condition_of(where, table, coordinator, params), coordinator)
+        return selected(pending, condition_of(where, table, coordinator.program, params), coordinator)
     refuse_params(params)
     if where is None and key is None:
         return _changed(pending).contents()
@@ -51,16 +51,16 @@ def matching(
     )
 
 
-def condition_of(where: str, table: Table, coordinator: Coordinator, params: Params | None = None) -> Expr:
+def condition_of(where: str, table: Table, program: Program, params: Params | None = None) -> Expr:
     """Bind a condition that is given as SQL; an error in it has the position in the condition."""
     name = exp.to_identifier(table.name, quoted=True).sql(dialect="duckdb")
     before = f"DELETE FROM {name} WHERE "
     try:
         statement = parse_one(before + where)
-        if not isinstance(statement, st.Delete) or statement.where is None:
+        if not isinstance(statement, st.DeleteRows) or statement.where is None:
             raise DataError(f"{where!r} is not a condition")
         [statement] = bind_parameters([statement], params)
-        return bind_predicate(statement.where, table, coordinator.program)
+        return bind_predicate(statement.where, table, program)
     except SqlError as error:
         if error.line != 1 or error.column is None or error.column <= len(before):
             raise

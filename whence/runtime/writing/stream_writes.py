@@ -13,9 +13,9 @@ from typing import NoReturn
 
 import numpy as np
 
-from whence.connect.rows import check_not_null
 from whence.engine.core.operator import Batch
 from whence.engine.streams.connection_point import ConnectionPoint
+from whence.io.rows import check_not_null
 from whence.model.codes import Codes
 from whence.model.errors import DataError
 from whence.plan.algebra.program import Table
@@ -82,8 +82,12 @@ class StreamWriteSet:
 
     def contents(self) -> tuple[Codes, Codes]:
         """The rows that are kept, and behind them those of this transaction, all with `$at`."""
+        return self.everything()
+
+    def everything(self, until: int | None = None) -> tuple[Codes, Codes]:
+        """The rows that are kept, and behind them those of this transaction, up to a savepoint, all with `$at`."""
         at, parts = self.last_at, [self._committed.rows]
-        for turn, rows in self._parts:
+        for turn, rows in self._parts[:until]:
             parts.append(rows.copy())
             at = at if turn == _NUMBERED else _number(parts[-1], at)
         found = np.concatenate(parts)
@@ -101,6 +105,14 @@ class StreamWriteSet:
     def rollback_to(self, savepoint: int) -> None:
         """Forget the writes since a savepoint."""
         del self._parts[savepoint:]
+
+    def written_since(self, savepoint: int) -> Batch:
+        """Return the rows that were written since a savepoint, without `$at`."""
+        rows = [np.ascontiguousarray(rows[:, :-1]) for _, rows in self._parts[savepoint:]]
+        if not rows:
+            return Batch.empty(len(self.table.schema))
+        found = np.concatenate(rows)
+        return Batch(found, np.ones(len(found), np.int64))
 
     @property
     def parts(self) -> list[tuple[int, Codes]]:

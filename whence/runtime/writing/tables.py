@@ -21,12 +21,12 @@ from typing import Literal, NamedTuple, Protocol, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from whence.connect.rows import check_not_null, to_tuples
 from whence.engine.core.batch import codes2d, concat, consolidate
 from whence.engine.core.kernels.batches import number_rows
 from whence.engine.core.operator import Batch
 from whence.engine.core.relation import Relation
 from whence.engine.exchange.kernels.routing import split
+from whence.io.rows import check_not_null, to_tuples
 from whence.model.codes import NULL, Codes, Dictionary, format_value
 from whence.model.errors import DataError, MissingRowError, WhenceError
 from whence.plan.algebra.program import Table
@@ -46,6 +46,10 @@ def early_choice(early: str | None, strict: bool = False, default: Early = "igno
                 raise WhenceError(f"strict=True makes early deletions an error, and early={early!r} does not: give one")
             return choice  # type: ignore[no-any-return]  # one of Early's own
     raise WhenceError(f"early is 'ignore', 'hold' or 'error', not {early!r:.100}")
+
+
+Sees = Callable[[Codes], NDArray[np.bool_]]
+"""Which of some rows a writer may see."""
 
 
 class Unmatched(NamedTuple):
@@ -100,6 +104,8 @@ class WriteSet:
         self._owed = owed
         self.debts: Callable[[], WriteSet] | None = None  # of the same transaction, see the module's law
         self._debts: WriteSet | None = None  # once they are asked for
+        self.sees: Sees | None = None
+        """Which rows there are for the writer, who finds, changes and deletes no others. All rows have their keys."""
 
     # -- writing -----------------------------------------------------------------------------------------------------
 
@@ -227,7 +233,8 @@ class WriteSet:
             taken = self._at_keys(new)
             if len(taken) or len(_last_by_key(new, table.key)) != len(new):
                 self.rollback_to(savepoint)
-                what = to_tuples((taken if len(taken) else new)[:1], table.schema, self._dictionary)[0]
+                twice = taken if len(taken) and self.sees is None else new
+                what = to_tuples(twice[:1], table.schema, self._dictionary)[0]
                 raise DataError(f"table {table.name}: the update gives two rows one primary key: {format_value(what)}")
         self._put(new, counts)
         return int(counts.sum())
@@ -308,7 +315,8 @@ class WriteSet:
         """How often each of these distinct rows is there now."""
         out = self._committed.counts(rows)
         overlay = self._over()
-        return out if overlay is None else out + overlay.counts(rows)
+        out = out if overlay is None else out + overlay.counts(rows)
+        return out if self.sees is None else np.where(self.sees(rows), out, 0)
 
     def found(self, rows: Codes) -> tuple[Codes, Codes]:
         """Those of some rows that are there now, each once, and how often each is."""
@@ -317,7 +325,15 @@ class WriteSet:
         return distinct[counts > 0], counts[counts > 0]
 
     def contents(self) -> tuple[Codes, Codes]:
-        """Every distinct row that is there now, and how often."""
+        """Every distinct row that is there now for the writer, and how often."""
+        return self._seen(*self.everything())
+
+    def everything(self, until: int | None = None) -> tuple[Codes, Codes]:
+        """Every distinct row that is there now, or was at a savepoint, and how often."""
+        if until is not None:
+            parts = [self._committed.scan(), *self._parts[: max(until, self._begin)]]
+            total = consolidate(concat(parts, len(self.table.schema)))
+            return total.rows, total.ann
         committed, overlay = self._committed.scan(), self._over()
         if overlay is None:
             return committed.rows, committed.ann
@@ -326,12 +342,19 @@ class WriteSet:
         total = consolidate(both)
         return total.rows, total.ann
 
+    def _seen(self, rows: Codes, counts: Codes) -> tuple[Codes, Codes]:
+        """Return those of some rows that the writer may see, and their counts."""
+        if self.sees is None or not len(rows):
+            return rows, counts
+        seen = self.sees(rows)
+        return rows[seen], counts[seen]
+
     def find(self, cols: tuple[int, ...], keys: Codes) -> tuple[Codes, Codes]:
         """Return the distinct rows whose `cols` equal one of the distinct `keys`, and how often each is there now."""
         found, overlay = self._committed.find(cols, keys), self._over()
         if overlay is not None:
             found = consolidate(concat([found, overlay.find(cols, keys)], len(self.table.schema)))
-        return found.rows, found.ann
+        return self._seen(found.rows, found.ann)
 
     def _at_keys(self, rows: Codes) -> Codes:
         """The rows that now have the primary keys of these rows."""
@@ -365,6 +388,18 @@ class WriteSet:
         if savepoint < self._absorbed:
             self._overlay = None
         del self._parts[savepoint:]
+
+    def written_since(self, savepoint: int) -> Batch:
+        """Return every row that was written since a savepoint, once, and how much more often it is there than then;
+        which is 0 for a row that was replaced by itself."""
+        parts = self._parts[max(savepoint, self._begin) :]
+        if not parts:
+            return Batch.empty(len(self.table.schema))
+        rows, signs = np.concatenate([p.rows for p in parts]), np.concatenate([p.ann for p in parts])
+        number, first = number_rows(codes2d(rows))
+        change = np.zeros(len(first), np.int64)
+        np.add.at(change, number, signs)
+        return Batch(rows[first], change)
 
     def batch(self) -> Batch:
         """All writes as one batch."""

@@ -56,7 +56,7 @@ def _column(coordinator: Coordinator, name: str, on: str | None) -> int:
         if on not in schema.names:
             raise CatalogError(f'stream "{name}" has no column "{on}"{did_you_mean(on, schema.names)}')
         return schema.names.index(on)
-    order = coordinator.catalog.flow.order
+    order = [op for op in coordinator.catalog.flow.order if not op.transient]
     used = [c for c in range(len(schema)) if any(reaches(Promise({name: c}, 0, 0), op) for op in order)]
     if len(used) == 1:
         return used[0]

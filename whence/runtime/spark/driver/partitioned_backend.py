@@ -184,7 +184,8 @@ class PartitionedBackend:
     @property
     def digest(self) -> str:
         """A name for all that images of partitions depend on."""
-        views = sorted((name, op.fingerprint) for name, op in self._template.flow.views.items())
+        ops, transient = self._template.flow.views, self.plan.transient
+        views = sorted((name, op.fingerprint) for name, op in ops.items() if name not in transient)
         tables = sorted((name, dist) for name, dist in self.plan.distributed.tables.items())
         return fingerprint((self.partitions, views, tables))
 
@@ -397,6 +398,8 @@ class PartitionedBackend:
         them."""
         found, seen = {}, set[int]()
         for name in self.flow.views:
+            if name in self.plan.transient:
+                continue
             mine = [op for op in upwards([self.operator(name)]) if id(op) not in seen]
             seen |= {id(op) for op in mine}
             found[name] = self._shipped_under(mine)
@@ -429,10 +432,11 @@ class PartitionedBackend:
 
         return is_image_due(self, store)
 
-    def write_image(self, coordinator: Coordinator, store: Store, broken: Callable[[], bool]) -> int | None:
+    def begin_image(self, coordinator: Coordinator, store: Store) -> Callable[[], int]:
         from whence.runtime.spark.driver.images import write_image
 
-        return write_image(coordinator, self, store, broken)
+        epoch = write_image(coordinator, self, store)
+        return lambda: epoch  # nothing is left to do
 
 
 def _fill(scan: Scan, relation: PartitionedRelation, wanted: bool) -> None:

@@ -10,7 +10,7 @@ from whence.plan.algebra import logical
 from whence.plan.algebra.distribution import Distribution
 from whence.plan.algebra.logical import Node
 from whence.plan.algebra.program import Program
-from whence.plan.partitions.distribute import PlannedComponent, distribute
+from whence.plan.partitions.distribute import Optimized, PlannedComponent, distribute
 from whence.plan.partitions.streams import MisplacedError
 from whence.plan.recursion.rule_model import RuleProgram
 from whence.plan.recursion.strata import Component, dependents
@@ -27,6 +27,7 @@ class PartitionPlanner:
     def __init__(self, backend: PartitionedBackend, recursion_limit: int, copied_rows: int) -> None:
         self._backend, self._recursion_limit, self.copied_rows = backend, recursion_limit, copied_rows
         self.pinned: set[str] = set()  # tables that stay where they are, even empty
+        self._optimized: Optimized = {}
         self._version = 0  # of the last plan, whether or not it was taken up: workers know plans by it
 
     def plan(
@@ -105,6 +106,7 @@ class PartitionPlanner:
             small=small.__contains__,
             depth_limit=self._recursion_limit,
             kept=replace(before, pieces=tuple(piece for piece in before.pieces if piece.views in kept)),
+            optimized=self._optimized,
         )
         since = {p.views: kept.get(p.views, stamps.get(p.views[0], self._version)) for p in placed.pieces}
         pieces = tuple(p if p.views in kept else _stamped(p, since[p.views]) for p in placed.pieces)

@@ -1,11 +1,11 @@
 """A DataFrame's columns as a table's: found by name and cast to its types, in Spark SQL.
 
-The law: what comes out encodes (`connect.rows.encode`) to the codes that the same values would have had if they had
+The law: what comes out encodes (`io.rows.encode`) to the codes that the same values would have had if they had
 been inserted without Spark, or Spark stops with an error of ours that names table, column and value. That holds whether
 or not the session is in ANSI mode, where a bad cast would otherwise be NULL.
 
 As there, a value has to be of its column's type: 1.5 is no INTEGER and 5 no TEXT. Only text is read as any type, since
-CSV files and messages are full of it; it stays text here and is read by `connect.reading`, as in files without Spark. A
+CSV files and messages are full of it; it stays text here and is read by `io.reading`, as in files without Spark. A
 TIMESTAMP is in UTC: that of an instant (Spark's `timestamp`, or text with a zone) is the time in UTC, and its DATE the
 day there, whatever the session's zone.
 """
@@ -19,9 +19,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql import types as T  # noqa: N812
 
-from whence.connect.operations import COMES, EITHER, GOES, KEYLESS, OPS
-from whence.connect.rejects import LONGEST
-from whence.connect.rows import list_names, unknown_columns
+from whence.io.operations import COMES, EITHER, GOES, KEYLESS, OPS
+from whence.io.rejects import LONGEST
+from whence.io.rows import list_names, unknown_columns
 from whence.model.errors import DataError
 from whence.model.types import Column, Kind, Schema, Type
 from whence.sql.position import did_you_mean

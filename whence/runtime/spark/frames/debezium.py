@@ -31,8 +31,8 @@ from typing import Any, Literal
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql import types as T  # noqa: N812
 
-from whence.connect.rejects import LONGEST
-from whence.connect.rows import list_names
+from whence.io.rejects import LONGEST
+from whence.io.rows import list_names
 from whence.model.errors import DataError
 from whence.model.types import Column, Kind, Schema
 from whence.runtime.spark.frames.columns import (

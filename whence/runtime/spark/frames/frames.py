@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from whence.connect import files
-from whence.connect.files import Reject
-from whence.connect.rejects import TABLE, OnError, encode_rejects, report
-from whence.connect.rows import Missing, check_columns, folded
 from whence.engine.core.operator import Batch
+from whence.io import files
+from whence.io.files import Reject
+from whence.io.rejects import TABLE, OnError, encode_rejects, report
+from whence.io.rows import Missing, check_columns, folded
 from whence.model.codes import Codes, Interval
 from whence.model.errors import WhenceError
 from whence.model.paths import local_path
@@ -181,7 +181,7 @@ def changes_frame(spark: Any, rows: Codes, counts: Codes, schema: Schema, dictio
     """Return the changes of an epoch as a DataFrame: the columns, then whence_op, whence_count and whence_epoch."""
     from pyspark.sql import types as T  # noqa: N812
 
-    from whence.connect.rows import to_arrow
+    from whence.io.rows import to_arrow
 
     order = np.argsort(counts > 0, kind="stable")  # what goes first, so that a row that is changed is there in the end
     rows, counts = rows[order], counts[order]

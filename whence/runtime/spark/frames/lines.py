@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
-from whence.connect.files import Reject
+from whence.io.files import Reject
 
 Key = str | tuple[tuple[str, str], ...]
 

@@ -24,14 +24,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from whence.connect import files
-from whence.connect import rows as rows_
-from whence.connect.files import Reject
-from whence.connect.reading import UnreadableError, read_texts
-from whence.connect.rejects import LONGEST, MOST, OnError, isolate, reason, record_of, too_many
 from whence.engine.core.epoch import InputSection
 from whence.engine.core.operator import Batch
 from whence.engine.exchange.kernels.routing import route, split
+from whence.io import files
+from whence.io import rows as rows_
+from whence.io.files import Reject
+from whence.io.reading import UnreadableError, read_texts
+from whence.io.rejects import LONGEST, MOST, OnError, isolate, reason, record_of, too_many
 from whence.model.codes import Codes, Dictionary
 from whence.model.errors import DataError, StorageError
 from whence.model.types import Schema

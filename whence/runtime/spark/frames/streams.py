@@ -28,8 +28,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from whence.connect.rejects import OnError, check_choice, report
-from whence.connect.rows import Missing, list_names
+from whence.io.rejects import OnError, check_choice, report
+from whence.io.rows import Missing, list_names
 from whence.model.errors import CatalogError, SparkError, WhenceError
 from whence.model.paths import spark_path
 from whence.model.types import Schema

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from whence.connect.texts import Texts, texts_of, worth_it
+from whence.io.texts import Texts, texts_of, worth_it
 from whence.model.codes import NULL, Dictionary, Interval
 
 WORDS = st.one_of(st.none(), st.sampled_from(["", "a", "b", "ab", "ä", "日本", "a\0", "\0"]), st.text(max_size=3))

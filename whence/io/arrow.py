@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from whence.connect.kernels.columns import put_floats, put_integers
-from whence.connect.texts import texts_of, worth_it
+from whence.io.kernels.columns import put_floats, put_integers
+from whence.io.texts import texts_of, worth_it
 from whence.model import wide
 from whence.model.codes import (
     DAY,

@@ -29,10 +29,12 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
-from whence.connect import operations
-from whence.connect.arrow import arrow_schema
-from whence.connect.reading import UnreadableError, read_column, read_texts, read_value
-from whence.connect.rows import Missing, check_columns, encode, folded, to_arrow, unknown_columns
+from whence.io import operations
+from whence.io.arrow import arrow_schema
+from whence.io.json_lines import duration as duration
+from whence.io.json_lines import json_line as json_line
+from whence.io.reading import UnreadableError, read_column, read_texts, read_value
+from whence.io.rows import Missing, check_columns, encode, folded, to_arrow, unknown_columns
 from whence.model.codes import Dictionary, Interval
 from whence.model.errors import DataError
 from whence.model.paths import local_path
@@ -137,21 +139,6 @@ def intervals_out(data: pa.Table) -> pa.Table:
             text = pa.array([None if v is None else duration(v) for v in spans], pa.string())
             data = data.set_column(i, field.name, text)
     return data
-
-
-def json_line(row: dict[str, Any]) -> str:
-    """Format a row as one line of JSON; dates, times and decimals become text that reads back.
-
-    >>> json_line({"a": Decimal("1.50"), "b": "é"})
-    '{"a": "1.50", "b": "é"}'
-    """
-    return json.dumps(row, default=_plain, ensure_ascii=False)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Interval):
-        return duration(value)
-    return value.isoformat() if hasattr(value, "isoformat") else str(value)
 
 
 def signed(item: dict[str, Any], op: str | None, keyed: bool) -> tuple[int, dict[str, Any]]:
@@ -361,15 +348,3 @@ def _with_position(message: str, header: list[str]) -> str:
     if "straddl" in message:
         message = f"a line has more than {_LINE:,} bytes"
     return "".join(f", {part}" for part in place) + f": {message}"
-
-
-def duration(span: Interval) -> str:
-    """Format an interval as an ISO 8601 duration.
-
-    >>> duration(Interval(1, 2, 3_500_000))
-    'P1M2DT3.5S'
-    """
-    date = (f"{span.months}M" if span.months else "") + (f"{span.days}D" if span.days else "")
-    seconds = (Decimal(span.micros) / 1_000_000).normalize()
-    time = f"T{seconds:f}S" if span.micros or not date else ""
-    return f"P{date}{time}"

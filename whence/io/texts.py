@@ -17,8 +17,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from whence.connect.kernels.texts import Utf8, add_texts, find_texts
 from whence.engine.core.kernels.table import rehash
+from whence.io.kernels.texts import Utf8, add_texts, find_texts
 from whence.model.codes import NULL, Codes, Dictionary
 
 _MANY = 1000  # texts from which on it is worth it

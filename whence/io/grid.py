@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from whence.connect import html
-from whence.connect.files import duration
+from whence.io import html
+from whence.io.json_lines import duration
 from whence.model.codes import Interval
 
 if TYPE_CHECKING:

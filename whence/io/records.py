@@ -16,11 +16,11 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.csv
 
-from whence.connect import operations
-from whence.connect.arrow import arrow_schema
-from whence.connect.files import parse_object, prepare, signed, without_intervals
-from whence.connect.reading import UnreadableError, read_texts
-from whence.connect.rows import Missing, check_columns
+from whence.io import operations
+from whence.io.arrow import arrow_schema
+from whence.io.files import parse_object, prepare, signed, without_intervals
+from whence.io.reading import UnreadableError, read_texts
+from whence.io.rows import Missing, check_columns
 from whence.model.errors import DataError
 from whence.model.types import TEXT, Column, Schema
 

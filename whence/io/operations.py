@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from whence.connect.rows import as_arrow
+from whence.io.rows import as_arrow
 from whence.model.codes import Codes, Dictionary, decode_value, format_value
 from whence.model.errors import DataError
 from whence.model.types import BIGINT, TEXT, Column, Schema

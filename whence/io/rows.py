@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import pyarrow as pa
 
-from whence.connect.arrow import arrow_schema, decode_column, encode_column, put_column
+from whence.io.arrow import arrow_schema, decode_column, encode_column, put_column
 from whence.model import wide
 from whence.model.codes import (
     NULL,

@@ -35,8 +35,8 @@ import pyarrow as pa
 import pyarrow.parquet
 from xxhash import xxh3_64_intdigest
 
-from whence.connect.files import check_file, format_of
-from whence.connect.records import Records
+from whence.io.files import check_file, format_of
+from whence.io.records import Records
 from whence.model.errors import DataError
 
 SETTLE = 1.0

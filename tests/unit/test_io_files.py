@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from whence.connect.files import duration, read, write
-from whence.connect.reading import parse_duration
-from whence.connect.rows import encode, to_arrow, to_tuples
+from whence.io.files import duration, read, write
+from whence.io.reading import parse_duration
+from whence.io.rows import encode, to_arrow, to_tuples
 from whence.model.codes import Dictionary, Interval
 from whence.model.errors import DataError
 from whence.model.types import (

@@ -25,9 +25,9 @@ import pyarrow as pa
 import pyarrow.parquet
 from xxhash import xxh3_128_hexdigest
 
-from whence.connect import files
-from whence.connect.grid import FactSheet
-from whence.connect.rows import to_arrow
+from whence.io import files
+from whence.io.grid import FactSheet
+from whence.io.rows import to_arrow
 from whence.model.codes import Codes, Dictionary
 from whence.model.errors import DataError, StorageError, WhenceError
 from whence.model.progress import Progress

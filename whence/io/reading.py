@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from whence.connect.arrow import arrow_type
+from whence.io.arrow import arrow_type
 from whence.model.codes import DAY, FIRST_DAY, LAST_DAY, Dictionary, Interval, decode_value, encode_value, format_value
 from whence.model.errors import DataError
 from whence.model.text import read_interval

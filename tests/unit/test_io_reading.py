@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import whence
-from whence.connect.reading import UnreadableError, read_column, read_value
+from whence.io.reading import UnreadableError, read_column, read_value
 from whence.model.codes import Interval
 from whence.model.errors import DataError
 from whence.model.types import BIGINT, BOOLEAN, DATE, DOUBLE, INTEGER, INTERVAL, TIMESTAMP, Type, decimal

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import whence
-from whence.connect.rows import check_not_null, encode, to_arrow, to_dicts, to_pandas, to_polars, to_tuples
+from whence.io.rows import check_not_null, encode, to_arrow, to_dicts, to_pandas, to_polars, to_tuples
 from whence.model.codes import Dictionary, Interval
 from whence.model.errors import DataError, EvaluationError
 from whence.model.types import (

@@ -16,9 +16,9 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from whence.connect import files
-from whence.connect.files import Reject
-from whence.connect.rows import Missing, as_list_or_arrow, check_columns, check_not_null, encode, index_names
+from whence.io import files
+from whence.io.files import Reject
+from whence.io.rows import Missing, as_list_or_arrow, check_columns, check_not_null, encode, index_names
 from whence.model.codes import Codes, Dictionary
 from whence.model.errors import DataError
 from whence.model.types import BIGINT, TEXT, Column, Schema
