@@ -40,8 +40,33 @@ class Hello(Struct, tag="hello", omit_defaults=True):
     publisher: str | None = None
 
 
+class WireBound(Struct, omit_defaults=True):
+    """Only rows whose column is at least a plain value, or at most, are delivered."""
+
+    column: str
+    value: Any
+    is_least: bool = True
+
+
+class WireFilter(Struct, omit_defaults=True):
+    """What of one query is delivered; a change that does not pass is silence.
+
+    `columns` are those that keys are of. With `keys`, as columns of plain values, only rows of these keys pass. Of
+    `quenched` keys only what changes in the `watched` columns passes."""
+
+    columns: list[str] = field(default_factory=list)
+    keys: PlainColumns | None = None
+    bound: WireBound | None = None
+    quenched: PlainColumns | None = None
+    watched: list[str] = field(default_factory=list)
+
+
 class Subscribe(Struct, tag="subscribe", omit_defaults=True):
-    """Follow queries, which move together. `have` is the position of the rows that the client has already."""
+    """Follow queries, which move together. `have` is the position of the rows that the client has already.
+
+    With `ticks` the subscriber is a broker: there is one query, `have` is the history and the ranges of ticks that it
+    reflects (`0123456789ab.00c0ffee.0-17,19-30`), messages say which ticks they cover, and silence is told. `reflects`
+    is what a client that comes from another broker has seen: nothing is told before this server reflects as much."""
 
     id: ClientNumber
     queries: list[str]
@@ -50,6 +75,30 @@ class Subscribe(Struct, tag="subscribe", omit_defaults=True):
     every: float | None = None  # seconds at least between two updates
     why: bool = False
     every_change: bool = False
+    ticks: bool = False
+    filter: WireFilter | None = None
+    reflects: dict[str, str] | None = None
+    bounds: bool | Literal["values"] = True
+
+
+class Want(Struct, tag="want"):
+    """Ask a subscription with ticks for ranges of ticks again, each after its first number and up to its second; for
+    none if only silence is wanted: where the publisher is by now, at once and often from then on."""
+
+    id: ClientNumber
+    ranges: list[tuple[int, int]]
+
+
+class Amend(Struct, tag="amend", omit_defaults=True):
+    """Change the filter of a subscription; `Amended` tells what comes and goes by that. `number` counts them."""
+
+    id: ClientNumber
+    number: ClientNumber
+    add: PlainColumns | None = None  # keys whose rows pass from now on
+    drop: PlainColumns | None = None
+    bound: WireBound | None = None
+    quench: PlainColumns | None = None
+    lift: PlainColumns | None = None  # keys that are quenched no more
 
 
 class Unsubscribe(Struct, tag="unsubscribe"):
@@ -102,7 +151,7 @@ class Renew(Struct, tag="renew"):
     token: str
 
 
-Up = Hello | Subscribe | Unsubscribe | Wait | InsertMessage | CallMessage | Cancel | Renew
+Up = Hello | Subscribe | Unsubscribe | Want | Amend | Wait | InsertMessage | CallMessage | Cancel | Renew
 
 
 # -- from the server -------------------------------------------------------------------------------------------------
@@ -117,12 +166,16 @@ class Welcome(Struct, tag="welcome"):
     limits: dict[str, Any]
 
 
-class Subscribed(Struct, tag="subscribed"):
-    """A subscription stands, or has other columns now: per query its columns, each a name and a type."""
+class Subscribed(Struct, tag="subscribed", omit_defaults=True):
+    """A subscription stands, or has other columns now: per query its columns, each a name and a type; and what each can
+    still become (`knowledge`). With ticks also the `definition` of the relation that is followed, as SQL, with its
+    kind, key and promises."""
 
     id: int
     at: str
     parts: list[list[tuple[str, str]]]
+    knowledge: list[Any] | None = None
+    definition: str | None = None
 
 
 class State(Struct, tag="state", omit_defaults=True):
@@ -141,6 +194,10 @@ class State(Struct, tag="state", omit_defaults=True):
     time: int = 0
     why: list[Any] | None = None
     chunk: int = 0
+    horizons: dict[str, Any] | None = None
+    reflects: dict[str, str] | None = None
+    waiting_for: dict[str, Any] | None = None
+    ranges: list[tuple[int, int]] | None = None  # with ticks: the ticks that the state reflects
 
 
 class PartChange(Struct, omit_defaults=True):
@@ -153,17 +210,45 @@ class PartChange(Struct, omit_defaults=True):
 
 class UpdateMessage(Struct, tag="update", omit_defaults=True):
     """After `since` and up to `at`, the queries changed by exactly this; None for one that did not. `time` is that of
-    the epoch, in microseconds since 1970."""
+    the epoch, in microseconds since 1970.
+
+    `horizons` are those that have moved by `at`. `reflects` are the ranges of ticks of each source that the rows
+    reflect, where there are sources, by their histories; `waiting_for` says which source is behind, and since when."""
 
     id: int
     since: str
     at: str
     time: int
     parts: Sequence[PartChange | None]
+    horizons: dict[str, Any] | None = None
+    reflects: dict[str, str] | None = None
+    waiting_for: dict[str, Any] | None = None
+
+
+class Silence(Struct, tag="silence", omit_defaults=True):
+    """Up to `at`, everything that passes the filter has been told; nothing more comes before `time`, in microseconds
+    since 1970."""
+
+    id: int
+    at: str
+    time: int
+    horizons: dict[str, Any] | None = None
+    waiting_for: dict[str, Any] | None = None
+
+
+class Amended(Struct, tag="amended", omit_defaults=True):
+    """The filter has changed as of `at`: everything up to there was told by the old one. `part` is what comes and goes
+    by that, at `at`."""
+
+    id: int
+    number: int
+    at: str
+    part: PartChange | None = None
 
 
 class Lost(Struct, tag="lost"):
-    """Changes after `since` and up to `at` cannot be told one by one any more; a state follows."""
+    """Changes after `since` and up to `at` cannot be told one by one any more; a state follows, unless the subscriber
+    has asked for ticks: to a broker, they are lost for good."""
 
     id: int
     since: str
@@ -217,6 +302,8 @@ Down = (
     | Subscribed
     | State
     | UpdateMessage
+    | Silence
+    | Amended
     | Lost
     | Done
     | ResultMessage
