@@ -65,8 +65,9 @@ class Subscribe(Struct, tag="subscribe", omit_defaults=True):
     """Follow queries, which move together. `have` is the position of the rows that the client has already.
 
     With `ticks` the subscriber is a broker: there is one query, `have` is the history and the ranges of ticks that it
-    reflects (`0123456789ab.00c0ffee.0-17,19-30`), messages say which ticks they cover, and silence is told. `reflects`
-    is what a client that comes from another broker has seen: nothing is told before this server reflects as much."""
+    reflects (`0123456789ab.00c0ffee.0-17,19-30`), messages say which ticks they cover, and silence is told. Of a stream
+    every row comes with its tick, in updates only, never in a state. `reflects` is what a client that comes from
+    another broker has seen: nothing is told before this server reflects as much."""
 
     id: ClientNumber
     queries: list[str]
@@ -168,14 +169,15 @@ class Welcome(Struct, tag="welcome"):
 
 class Subscribed(Struct, tag="subscribed", omit_defaults=True):
     """A subscription stands, or has other columns now: per query its columns, each a name and a type; and what each can
-    still become (`knowledge`). With ticks also the `definition` of the relation that is followed, as SQL, with its
-    kind, key and promises."""
+    still become (`knowledge`). With ticks also the `definition` of the relation that is followed, as SQL with its kind,
+    key and promises, and the `eras` of the history whose epochs are the ticks, each an id and a start."""
 
     id: int
     at: str
     parts: list[list[tuple[str, str]]]
     knowledge: list[Any] | None = None
     definition: str | None = None
+    eras: list[tuple[str, int]] | None = None
 
 
 class State(Struct, tag="state", omit_defaults=True):
@@ -197,7 +199,6 @@ class State(Struct, tag="state", omit_defaults=True):
     horizons: dict[str, Any] | None = None
     reflects: dict[str, str] | None = None
     waiting_for: dict[str, Any] | None = None
-    ranges: list[tuple[int, int]] | None = None  # with ticks: the ticks that the state reflects
 
 
 class PartChange(Struct, omit_defaults=True):
@@ -206,6 +207,7 @@ class PartChange(Struct, omit_defaults=True):
     went: PlainColumns | None = None
     came: PlainColumns | None = None
     why: list[Any] | None = None  # of each row that came, its witnesses
+    ticks: list[tuple[int, int, int]] | None = None  # of a stream: a tick, its time, and how many rows came in it
 
 
 class UpdateMessage(Struct, tag="update", omit_defaults=True):
@@ -226,10 +228,11 @@ class UpdateMessage(Struct, tag="update", omit_defaults=True):
 
 
 class Silence(Struct, tag="silence", omit_defaults=True):
-    """Up to `at`, everything that passes the filter has been told; nothing more comes before `time`, in microseconds
-    since 1970."""
+    """After `since` and up to `at` nothing passed the filter; nothing more comes before `time`, in microseconds since
+    1970."""
 
     id: int
+    since: str
     at: str
     time: int
     horizons: dict[str, Any] | None = None
