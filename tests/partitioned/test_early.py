@@ -124,5 +124,28 @@ def test_failed_files_count_no_deletions(tmp_path: Path) -> None:
         found = db.metrics()
         assert (found["missing_deletions"], found["held_deletions"], found["owed"]) == (0, 0, {})
         runtime.driver.take_in_files({"t": [Batch(rows[:1], signs[:1])]}, {}, "hold")
-        assert runtime.driver.take("t", rows[:1], -1, "hold") == 0
+        assert runtime.driver.take("t", lambda: rows[:1], -1, "hold") == 0
         assert (db.metrics()["held_deletions"], db.metrics()["owed"]) == (1, {"t": 2})
+
+
+def test_rows_are_encoded_when_the_database_is_ready_to_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a failed sync the dictionary is another one: codes from before it would be other texts."""
+    with database.open(tmp_path / "db", partitions=2) as db:
+        db.execute("CREATE TABLE t (x TEXT PRIMARY KEY); CREATE TABLE bag (x TEXT)")
+        db.insert("t", [("kept",)])
+        runtime: Any = inside.coordinator(db)
+        monkeypatch.setattr(runtime.driver, "left_to_jobs", lambda table, sign: True)
+        ready = runtime.storage.ready_to_write
+
+        def go_back_once() -> None:
+            monkeypatch.setattr(runtime.storage, "ready_to_write", ready)
+            runtime.storage._mend()
+
+        for table, rows in {"t": [("new",), ("newer",)], "bag": [("odd",), ("even",), ("odd",)]}.items():
+            monkeypatch.setattr(runtime.storage, "ready_to_write", go_back_once)
+            assert db.insert(table, rows) == len(rows)
+        assert sorted(db["t"]) == [("kept",), ("new",), ("newer",)]
+        monkeypatch.setattr(runtime.storage, "ready_to_write", go_back_once)
+        assert db.delete("bag", iter([("odd",), ("none",)])) == 1
+        assert db.delete("bag", iter([{"x": "even"}])) == 1
+        assert list(db["bag"]) == [("odd",)]

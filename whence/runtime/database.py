@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from threading import Event
 from types import TracebackType
@@ -234,7 +235,8 @@ class Database:
             return frames.write(coordinator, name, data, missing=missing)
         driver = coordinator.driver
         if driver is not None and driver.left_to_jobs(name, 1):
-            return driver.take(name, self._codes(data, coordinator.table_of(name).schema, name, missing), 1)
+            encode = partial(self._codes, data, coordinator.table_of(name).schema, name, missing)
+            return driver.take(name, encode, 1) or 0
         with coordinator.transaction() as writes:
             pending = writes.table(name)
             room = int(pending.table.stream is not None)
@@ -305,12 +307,11 @@ class Database:
             return frames.write(coordinator, name, data, sign=-1, early=chosen)
         driver = coordinator.driver
         if by_jobs and driver is not None and driver.left_to_jobs(name, -1):
-            parts = list(writing.read_deletions(self._parts(data, name), coordinator.table_of(name), coordinator))
-            whole = writing.whole_rows(parts)
-            if whole is not None:
-                return driver.take(name, whole, -1, chosen)
-            with coordinator.transaction() as writes:
-                return writing.delete(writes.table(name), parts, coordinator, chosen)
+            data = list(data) if isinstance(data, Iterator) else data  # it may be read twice
+            whole = partial(self._whole_deletions, data, name)
+            taken = driver.take(name, whole, -1, chosen)
+            if taken is not None:
+                return taken
         with coordinator.transaction() as writes:
             pending = writes.table(name)
             given = writing.read_deletions(self._parts(data, name), pending.table, coordinator)
@@ -403,6 +404,12 @@ class Database:
         elif frames.is_frame(data):
             data = frames.to_arrow(data)
         return rows_.encode(data, schema, self._coordinator.dictionary, name, room, missing)
+
+    def _whole_deletions(self, data: Any, name: str) -> Codes | None:
+        """Read rows to delete; None if there are conditions among them."""
+        coordinator = self._coordinator
+        found = writing.read_deletions(self._parts(data, name), coordinator.table_of(name), coordinator)
+        return writing.whole_rows(list(found))
 
     def _parts(self, data: Any, name: str) -> Iterator[Any]:
         """Read rows to delete that are in Spark or in a file; rows of a file with other columns are another part."""

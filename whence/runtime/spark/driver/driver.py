@@ -11,7 +11,7 @@ import secrets
 import shutil
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -89,14 +89,24 @@ class SparkDriver:
         self, parts: Mapping[str, Sequence[Part]], positions: Mapping[str, int], early: Early = "ignore"
     ) -> Unmatched:
         """Commit one epoch of what sources gave; return how many deletions found no row."""
+        return self._take_in(lambda: parts, positions, early)
+
+    def _take_in(
+        self, encode: Callable[[], Mapping[str, Sequence[Part]]], positions: Mapping[str, int], early: Early
+    ) -> Unmatched:
+        """Commit one epoch of what `encode` returns. It is called when the database is ready to write: codes of before
+        would be those of another dictionary, if it has just gone back after a failed sync."""
         coordinator = self._coordinator
-        raw = {name: [part for part in some if isinstance(part, Batch)] for name, some in parts.items()}
-        small = all(isinstance(part, Batch) for some in parts.values() for part in some)
         with coordinator.writer:
             coordinator.check_open()
             coordinator.storage.ready_to_write()
             if coordinator.open_transaction is not None:
                 raise WhenceError("rows of a stream cannot be taken in inside a transaction")
+            parts = encode()
+            if not parts and not positions:
+                return Unmatched()
+            raw = {name: [part for part in some if isinstance(part, Batch)] for name, some in parts.items()}
+            small = all(isinstance(part, Batch) for some in parts.values() for part in some)
             if small and self.runner.is_inline(sum(len(part) for some in raw.values() for part in some)):
                 missing = self._take_in_here(raw, positions, early)
             else:
@@ -117,11 +127,18 @@ class SparkDriver:
         owes = any(table in owed for owed in self.runner.owed)
         return bool(found.key or found.lifetime is not None or owes) if sign > 0 else not found.key
 
-    def take(self, table: str, rows: Codes, sign: int, early: Early = "ignore") -> int:
-        """Insert or delete rows in an epoch of their own, by one job; return how many were, or were there."""
-        if not len(rows):
-            return 0
-        return len(rows) - sum(self.take_in({table: [Batch(rows, np.full(len(rows), sign, np.int64))]}, {}, early))
+    def take(self, table: str, encode: Callable[[], Codes | None], sign: int, early: Early = "ignore") -> int | None:
+        """Insert or delete the rows that `encode` returns in an epoch of their own, by one job; return how many were,
+        or were there. If it returns None, nothing is done, and None returned."""
+        rows: Codes | None = None
+
+        def parts() -> Mapping[str, Sequence[Part]]:
+            nonlocal rows
+            rows = encode()
+            return {table: [Batch(rows, np.full(len(rows), sign, np.int64))]} if rows is not None and len(rows) else {}
+
+        missing = self._take_in(parts, {}, early)
+        return None if rows is None else len(rows) - sum(missing)
 
     def _take_in_here(
         self, parts: Mapping[str, Sequence[Batch]], positions: Mapping[str, int], early: Early
