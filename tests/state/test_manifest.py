@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import whence
 from tests.faults import Failing, Mortal, dies, points
 from whence.model.errors import CorruptionError, StorageError
 from whence.state.disk import Disk
@@ -74,9 +75,21 @@ def test_every_flipped_byte_is_noticed(tmp_path: Path) -> None:
 
 
 def test_a_newer_format_is_refused(tmp_path: Path) -> None:
-    save(Disk(), tmp_path, replace(FULL, format=2))
-    with pytest.raises(StorageError, match=r"newer version of Whence \(format 2; this one reads up to 1\)"):
+    save(Disk(), tmp_path, replace(FULL, format=FORMAT + 1))
+    with pytest.raises(StorageError, match=r"newer version of Whence \(format 3; this one reads up to 2\)"):
         load(Disk(), tmp_path)
+
+
+def test_a_manifest_without_eras_is_written_as_one_with_them(tmp_path: Path) -> None:
+    """An older Whence cannot read eras, and says so by the format."""
+    whence.open(tmp_path / "db").close()
+    manifest = load(Disk(), tmp_path / "db")
+    assert manifest is not None
+    save(Disk(), tmp_path / "db", replace(manifest, format=1, eras={}))
+    whence.open(tmp_path / "db").close()
+    manifest = load(Disk(), tmp_path / "db")
+    assert manifest is not None
+    assert (manifest.format, len(manifest.eras)) == (FORMAT, 1)
 
 
 def test_fields_of_a_newer_format_do_not_hide_its_number(tmp_path: Path) -> None:

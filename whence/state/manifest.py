@@ -24,7 +24,9 @@ from whence.state.disk import UNFINISHED, Disk, storage_errors
 from whence.state.lock import LOCK
 from whence.state.segment import FILE_HEADER
 
-FORMAT = 1
+FORMAT = 2
+"""2 since manifests name eras; those of format 1 have none."""
+
 MANIFEST = "MANIFEST"
 LOG, STATE, INPUTS, EXCHANGE, STREAMS = "log", "state", "inputs", "exchange", "streams"
 """The folders of segments, of image files, of inputs that records name, of what is passed between partitions until the

@@ -351,7 +351,7 @@ class Store:
         """Replace the manifest by one with other fields."""
         self.lock.check_place()
         with self._guard:
-            manifest = replace(self.folder.manifest, **fields)
+            manifest = replace(self.folder.manifest, format=manifest_.FORMAT, **fields)
             manifest_.save(self.disk, self.path, manifest)
             self.folder.manifest = manifest
             self._manifest_due = manifest.segments[-1] != self.log.segments[-1]
