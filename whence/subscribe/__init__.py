@@ -13,5 +13,7 @@ Only what is on stable storage is ever sent.
 | `messages`  | what a server and its clients send each other |
 | `recent`    | the last changes of a relation, shared by all who follow it |
 | `cursor`    | what to tell one subscriber next |
+| `horizons`  | what promises have established as of a position |
+| `open_rows` | which rows a horizon makes final, found without looking at all of them |
 | `updates`   | what a subscriber iterates over |
 """
