@@ -6,6 +6,7 @@ Times are kept one an update, so that any statistic can be taken again from the 
 from __future__ import annotations
 
 import json
+import math
 import os
 import platform
 import statistics
@@ -76,8 +77,13 @@ class Figure:
         return statistics.median(self.samples[peer])
 
     def times(self, peer: str, other: str) -> float:
-        """How many times more of the unit a peer has than another, round by round."""
-        return statistics.median(a / b for a, b in zip(self.samples[peer], self.samples[other], strict=True))
+        """How many times more of the unit a peer has than another, round by round; infinite times more than nothing.
+
+        >>> Figure("idle", "%", {"Whence": [0.4], "PostgreSQL": [0.0]}).times("Whence", "PostgreSQL")
+        inf
+        """
+        pairs = zip(self.samples[peer], self.samples[other], strict=True)
+        return statistics.median(a / b if b else math.inf if a else 1.0 for a, b in pairs)
 
 
 def ratio(every: Sequence[Series], workload: str, size: int, peer: str, load: bool = False) -> float | None:
