@@ -174,7 +174,7 @@ def test_partitions_together_change_what_the_whole_does(kind: str, steps: list[S
             vain = pending.take(rows[:cut], signs[:cut], early).plus(pending.take(rows[cut:], signs[cut:], early))
             assert vain == missed
             for table in ("t", OWED):
-                assert changes(writes.deltas().get(table)) == changes(epoch.deltas.get(table))
+                assert changes(writes.deltas(epoch.time).get(table)) == changes(epoch.deltas.get(table))
         whole.replay(epoch)
         for share, (part, _) in zip(shares, found, strict=True):
             share.replay(part)

@@ -210,7 +210,8 @@ def _values_of(row: Any, schema: Schema, table: str, number: int, missing: Missi
         raise DataError(f"table {table}, row {number}: {format_value(row)} is not a row {schema}{_path_hint(row)}")
     values = list(row)
     if len(values) != len(schema):
-        raise DataError(f"table {table}, row {number}: {len(values)} values for the {len(schema)} columns {schema}")
+        count = f"{len(values)} values for the {len(schema)} columns {schema}"
+        raise DataError(f"table {table}, row {number}: {count}{schema.advise() * (len(values) > len(schema))}")
     return tuple(values)
 
 
@@ -252,7 +253,8 @@ def check_columns(
 def unknown_columns(place: str, names: Sequence[str], schema: Schema) -> DataError:
     """Return the error for columns that a table does not have."""
     return DataError(
-        f"{place}: no column {list_names(names)} in {schema}{did_you_mean(names[0].lower(), schema.names)}"
+        f"{place}: no column {list_names(names)} in {schema}"
+        f"{schema.advise(names) or did_you_mean(names[0].lower(), schema.names)}"
     )
 
 

@@ -5,6 +5,7 @@ Every value of every type has one int64 *code* (see `codes.py`); equality of cod
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
@@ -147,5 +148,32 @@ class Schema:
         """The positions of columns that are NOT NULL."""
         return tuple(i for i, c in enumerate(self.columns) if not c.nullable)
 
+    def advise(self, names: Sequence[str] = ()) -> str:
+        """Return what an error about columns of these names, or about their number, should add."""
+        return ""
+
     def __str__(self) -> str:
         return "(" + ", ".join(f"{c.name} {c.type}" for c in self.columns) + ")"
+
+
+class WrittenSchema(Schema):
+    """The columns that writers of a stream give: without the one that is filled in when their transaction ends."""
+
+    filled: str
+
+    @classmethod
+    def without(cls, schema: Schema, column: int) -> WrittenSchema:
+        """Return a schema without one of its columns.
+
+        >>> found = WrittenSchema.without(Schema((Column("x", TEXT), Column("at", TIMESTAMP))), 1)
+        >>> print(found, found.advise(["at"]))
+        (x TEXT) ; at is tick_time(): it is filled in when the transaction ends, so leave it out
+        """
+        found = cls(schema.columns[:column] + schema.columns[column + 1 :])
+        object.__setattr__(found, "filled", schema.columns[column].name)
+        return found
+
+    def advise(self, names: Sequence[str] = ()) -> str:
+        if names and self.filled not in (name.lower() for name in names):
+            return ""
+        return f"; {self.filled} is tick_time(): it is filled in when the transaction ends, so leave it out"

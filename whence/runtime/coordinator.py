@@ -254,7 +254,8 @@ class Coordinator:
         if owed:
             table = table.debts
         if table.stream is not None:
-            return StreamWriteSet(table, flow.streams[name].kept, flow.last_at)
+            seen = 0 if table.tick is None else self.clock.now() if now is None else now
+            return StreamWriteSet(table, flow.streams[name].kept, flow.last_at, seen)
         lifetimes = backend.lifetimes.get(name)
         expired = None
         if lifetimes is not None:

@@ -231,7 +231,7 @@ class Database:
             raise WhenceError("early is for rows that may go: give op=, the column that says which do, or use delete")
         if on_error != "fail":
             return self._insert_what_fits(name, data, on_error, missing)
-        if self._by_jobs(data):
+        if self._by_jobs(data, name):
             return frames.write(coordinator, name, data, missing=missing)
         driver = coordinator.driver
         if driver is not None and driver.left_to_jobs(name, 1):
@@ -239,19 +239,19 @@ class Database:
             return driver.take(name, encode, 1) or 0
         with coordinator.transaction() as writes:
             pending = writes.table(name)
-            room = int(pending.table.stream is not None)
-            return pending.insert(self._codes(data, pending.table.schema, name, missing, room))
+            room = int(pending.table.stream is not None and pending.table.tick is None)
+            return pending.insert(self._codes(data, pending.table.written, name, missing, room))
 
     def _take(self, name: str, data: Any, op: str, early: Early | None, on_error: OnError, missing: Missing) -> int:
         """Apply the rows in order, as their operations say, in one epoch; return the row count."""
         coordinator = self._coordinator
         table = coordinator.table_of(name)
         chosen = early_choice(early, default="hold" if table.lifetime is None else "ignore")
-        if self._by_jobs(data):
+        if self._by_jobs(data, name):
             return frames.write(coordinator, name, data, op=op, early=chosen, on_error=on_error, missing=missing)
         if on_error != "fail":
             raise WhenceError("on_error beside op is for Spark's DataFrames: leave out the rows that do not fit")
-        schema = operations.with_operation(table.schema, op, data)
+        schema = operations.with_operation(table.written, op, data)
         with coordinator.transaction() as writes:
             codes = self._codes(data, schema, name, missing)
             signs = operations.signs(codes[:, -1], schema, coordinator.dictionary, name, bool(table.key))
@@ -303,7 +303,7 @@ class Database:
                 return writing.delete_where(writes.table(name), where, key, coordinator, chosen, params)
         writing.refuse_params(params)
         by_jobs = chosen != "error"
-        if by_jobs and self._by_jobs(data) and frames.has_all_columns(data, coordinator.table_of(name)):
+        if by_jobs and self._by_jobs(data, name) and frames.has_all_columns(data, coordinator.table_of(name)):
             return frames.write(coordinator, name, data, sign=-1, early=chosen)
         driver = coordinator.driver
         if by_jobs and driver is not None and driver.left_to_jobs(name, -1):
@@ -372,9 +372,9 @@ class Database:
         coordinator = self._coordinator
         if on_error == "reject":
             statements.ensure_rejects(coordinator)
-        if self._by_jobs(data):
+        if self._by_jobs(data, name):
             return frames.write(coordinator, name, data, on_error=on_error, missing=missing)
-        schema = coordinator.table_of(name).schema
+        schema = coordinator.table_of(name).written
         with coordinator.transaction() as writes:
             if isinstance(data, Path):
                 codes, refused = rejects.encode_file(data, schema, coordinator.dictionary, name, missing)
@@ -388,11 +388,12 @@ class Database:
         rejects.report(f"table {name}", len(refused), refused, on_error)
         return inserted
 
-    def _by_jobs(self, data: Any) -> bool:
-        """Say whether the rows stay in Spark; in a transaction they come to the driver."""
-        driver = self._coordinator.driver
-        on_spark = driver is not None and driver.spark is not None
-        return on_spark and frames.is_frame(data) and not self._coordinator.is_writing
+    def _by_jobs(self, data: Any, table: str) -> bool:
+        """Say whether the rows stay in Spark; in a transaction, and to get a tick time, they come to the driver."""
+        coordinator = self._coordinator
+        on_spark = coordinator.driver is not None and coordinator.driver.spark is not None
+        stay = on_spark and frames.is_frame(data) and not coordinator.is_writing
+        return stay and coordinator.table_of(table).tick is None
 
     def _codes(self, data: Any, schema: Schema, name: str, missing: Missing = "error", room: int = 0) -> Codes:
         if isinstance(data, Path):

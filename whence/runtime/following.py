@@ -165,13 +165,13 @@ def _open(db: Database, table: str, given: Place, options: FollowOptions) -> _So
     coordinator = db._coordinator
     found, stored = coordinator.table_of(table), coordinator.source_positions
     op = options.op
-    if op is not None and op.lower() in found.schema.names:
+    if op is not None and op.lower() in found.written.names:
         raise DataError(f"the column {op} is one of the table's: operations stand in a column of their own")
-    if op is None and "op" not in found.schema.names:
+    if op is None and "op" not in found.written.names:
         op = "op"
     format, place = parse_place(given)
     tail, batch = _open_tail(table, place, format, stored, options)
-    return _Source(table, Target(found.schema, bool(found.key), op, options.missing), tail, options.batch or batch)
+    return _Source(table, Target(found.written, bool(found.key), op, options.missing), tail, options.batch or batch)
 
 
 def _open_tail(

@@ -27,6 +27,7 @@ Parsing is sqlglot's; binding resolves names and types, and refuses what it does
 | `zones`            | AT TIME ZONE |
 | `aggregates`       | aggregate functions |
 | `stream_functions` | slide, latest, bsort and provenance in FROM |
+| `tick_time`        | which column is the tick time of a stream |
 | `subqueries`       | subqueries to joins |
 | `lift`             | correlation lifted out of a subquery |
 | `placeholders`     | expressions that exist only during binding |

@@ -178,10 +178,10 @@ def bind_assignments(update: st.UpdateRows, program: Program) -> tuple[Expr, ...
 
 
 def bind_insert(insert: st.InsertRows, program: Program) -> Node:
-    """Bind the rows to insert, with the table's columns in its order; columns that are not named are NULL."""
+    """Bind the rows to insert, with the columns that are written in their order; those that are not named are NULL."""
     table = _table(insert.table, program)
-    named = insert.columns if insert.columns is not None else table.schema.names
-    places = [_column(table, name, insert.source) for name in named]
+    named = insert.columns if insert.columns is not None else table.written.names
+    places = [_written_column(table, name, insert.source) for name in named]
     if len(set(places)) < len(places):
         raise error("a column is named twice", insert.source)
     constant = _constant_rows(insert, table, places, program)
@@ -192,10 +192,10 @@ def bind_insert(insert: st.InsertRows, program: Program) -> Node:
         raise error(f"{len(places)} columns are to be inserted, {len(source.schema)} are given", insert.source)
     given = dict(zip(places, columns(source), strict=True))
     exprs: list[Expr] = []
-    for i, column in enumerate(table.schema.columns):
+    for i, column in enumerate(table.written.columns):
         value = given.get(i, Lit(t.NULLTYPE, None))
         exprs.append(assign(value, column.type, column.name, insert.source))
-    return Project(table.schema, source, tuple(exprs))
+    return Project(table.written, source, tuple(exprs))
 
 
 def _constant_rows(insert: st.InsertRows, table: Table, places: list[int], program: Program) -> Node | None:
@@ -204,7 +204,7 @@ def _constant_rows(insert: st.InsertRows, table: Table, places: list[int], progr
     if not isinstance(insert.source, exp.Values) or insert.source.args.get("with_"):
         return None
     place = ExpressionBinder(QueryBinder(program, Session()), Scope(), "VALUES")
-    targets = [table.schema.columns[i] for i in places]
+    targets = [table.written.columns[i] for i in places]
     rows = []
     place.read(insert.source, "expressions")
     for source in insert.source.expressions:
@@ -212,7 +212,7 @@ def _constant_rows(insert: st.InsertRows, table: Table, places: list[int], progr
         given = source.expressions if isinstance(source, exp.Tuple) else [source]
         if len(given) != len(places):
             raise error(f"{len(places)} columns are to be inserted, {len(given)} are given", source)
-        row: list[Any] = [None] * len(table.schema)
+        row: list[Any] = [None] * len(table.written)
         for at, node, column in zip(places, given, targets, strict=True):
             with _limit_depth():
                 value = fold(assign(fold(place.bind(node)), column.type, column.name, node))
@@ -221,7 +221,7 @@ def _constant_rows(insert: st.InsertRows, table: Table, places: list[int], progr
             row[at] = value.value
         rows.append(tuple(row))
     place.queries.ledger.check(insert.source)
-    return Values(table.schema, tuple(rows))
+    return Values(table.written, tuple(rows))
 
 
 def assign(expr: Expr, type: Type, column: str, node: exp.Expr) -> Expr:
@@ -251,6 +251,14 @@ def _column(table: Table, name: str, node: exp.Expr) -> int:
     if name not in table.schema.names:
         raise error(f'table "{table.name}" has no column "{name}"{did_you_mean(name, table.schema.names)}', node)
     return table.schema.names.index(name)
+
+
+def _written_column(table: Table, name: str, node: exp.Expr) -> int:
+    """Return the place of a column among those that writers give."""
+    at = _column(table, name, node)
+    if at == table.tick:
+        raise error(f'column "{name}" cannot be given{table.written.advise()}', node)
+    return table.written.names.index(name)
 
 
 @contextmanager

@@ -28,6 +28,7 @@ from whence.sql.literals import read_literal
 from whence.sql.placeholders import AggRef, Sub, walk_expr
 from whence.sql.position import did_you_mean, error, position
 from whence.sql.scope import Scope, nullable
+from whence.sql.tables import is_tick_time
 from whence.sql.types import as_text, cast_type, coerce, is_text_literal
 from whence.sql.zones import at_time_zone, named_zone
 
@@ -280,6 +281,8 @@ class ExpressionBinder:
             return self._udf(name, node)
         if name in AGGREGATES:
             return self._aggregate(name, node, None)
+        if is_tick_time(node):
+            return self.scope.tick_time(node)
         if name in NONDETERMINISTIC:
             raise _nondeterministic(name, node)
         if name not in BUILTINS:

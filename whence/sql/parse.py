@@ -365,6 +365,8 @@ class _Reader:
             if table.key:
                 raise self.source.error("a stream has no PRIMARY KEY: rows are only ever appended", token)
             table = replace(table, stream=retain_option(options) or DEFAULT_RETENTION)
+        elif table.tick is not None:
+            raise self.source.error("only streams have tick_time(): a row of a table may change later", token)
         option = "ttl_column"
         try:
             lifetime = read_lifetime(options, table.schema)

@@ -23,6 +23,7 @@ from whence.sql.position import did_you_mean, error
 from whence.sql.scope import Field, Scope, as_nullable, fields_of, unique_names
 from whence.sql.stream_functions import bind_call, check_joined, is_stream_function, named_by
 from whence.sql.subqueries import filter_rows, has_subquery
+from whence.sql.tick_time import tick_column
 
 if TYPE_CHECKING:
     from whence.sql.queries import QueryBinder
@@ -109,7 +110,8 @@ class _From:
             raise error("LATERAL is supported for table functions, not for subqueries; use a join", node)
         else:
             raise error("this is not supported in FROM", node)
-        return self._nested_joins(Bound(plan, fields_of(_renamed(plan.schema, renamed, node), relation)), node)
+        tick = tick_column(plan, self.binder.program)
+        return self._nested_joins(Bound(plan, fields_of(_renamed(plan.schema, renamed, node), relation, tick)), node)
 
     def _nested_joins(self, bound: Bound, node: exp.Expr) -> Bound:
         """Bind the joins inside parentheses, which hang on their first item."""

@@ -15,13 +15,15 @@ from whence.sql.position import did_you_mean, error
 
 @dataclass(frozen=True)
 class Field:
-    """A column in scope. One that USING has merged into another is `merged`: only a qualified name finds it."""
+    """A column in scope. One that USING has merged into another is `merged`: only a qualified name finds it. `tick`
+    marks the tick time of a stream."""
 
     relation: str | None
     name: str
     type: Type
     nullable: bool = True
     merged: bool = False
+    tick: bool = False
 
     @property
     def column(self) -> Column:
@@ -73,6 +75,25 @@ class Scope:
             return [i for i, f in enumerate(self.fields) if f.name == name and not f.merged]
         return [i for i, f in enumerate(self.fields) if f.name == name and f.relation == relation]
 
+    def tick_time(self, node: exp.Expr) -> Expr:
+        """Resolve `tick_time()` to the column of the nearest query that has one."""
+        scope: Scope | None = self
+        level = 0
+        while scope is not None:
+            found = [i for i, f in enumerate(scope.fields) if f.tick]
+            if len(found) > 1:
+                owners = ", ".join(f"{scope.fields[i].relation}.{scope.fields[i].name}" for i in found)
+                raise error(f"tick_time() is ambiguous: name the column that is meant, {owners}", node)
+            if found:
+                type = scope.fields[found[0]].type
+                return Outer(type, found[0], level) if level else Col(type, found[0])
+            scope, level = scope.parent, level + 1
+        raise error(
+            "tick_time() is the time at which a row of a stream became known, and nothing in FROM has it; declare it, "
+            "CREATE STREAM s (…, at TIMESTAMP DEFAULT tick_time()); of a view, name the column that has it",
+            node,
+        )
+
     def star(self, relation: str | None, node: exp.Expr) -> list[int]:
         """Return the positions that `*` or `relation.*` stands for."""
         if relation is None:
@@ -110,9 +131,9 @@ def _aliased(expr: Expr, level: int, node: exp.Column) -> Expr:
     return push_in(expr, level) if level else expr
 
 
-def fields_of(schema: Schema, relation: str | None) -> tuple[Field, ...]:
-    """Return a relation's columns as fields."""
-    return tuple(Field(relation, c.name, c.type, c.nullable) for c in schema.columns)
+def fields_of(schema: Schema, relation: str | None, tick: int | None = None) -> tuple[Field, ...]:
+    """Return a relation's columns as fields; `tick` is the one with the tick time."""
+    return tuple(Field(relation, c.name, c.type, c.nullable, tick=i == tick) for i, c in enumerate(schema.columns))
 
 
 def as_nullable(fields: Iterable[Field]) -> tuple[Field, ...]:

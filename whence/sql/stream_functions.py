@@ -28,6 +28,8 @@ from whence.plan.streams.model import FIRST, BSort, Latest, ProvenanceJoin, Slid
 from whence.sql.expressions import ExpressionBinder
 from whence.sql.position import did_you_mean, error
 from whence.sql.scope import Scope, fields_of, unique_names
+from whence.sql.tables import is_tick_time
+from whence.sql.tick_time import tick_column
 from whence.sql.types import coerce
 
 if TYPE_CHECKING:
@@ -138,6 +140,12 @@ class _Given:
         while isinstance(node, exp.Paren):
             self.binder.ledger.read(node, "this")
             node = node.this
+        if is_tick_time(node):
+            self.binder.ledger.read(node, "this", "expressions")
+            tick = tick_column(self.input, self.binder.program)
+            found = Scope(fields_of(self.input.schema, named_by(self.call), tick)).tick_time(node)
+            assert isinstance(found, Col)
+            return found.index
         if not isinstance(node, exp.Column) or isinstance(node.this, exp.Star):
             advice = f"compute it before: {self.name}((SELECT … AS x, … FROM …), {arg} => x)"
             raise error(f"{arg} names a column of the stream; {advice}", node)

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from whence.model.types import Column, Schema
+from whence.model.types import TIMESTAMP, Column, Schema
 from whence.plan.algebra.program import Table
 from whence.sql.ledger import refuse_others
 from whence.sql.position import error
 from whence.sql.types import type_of
 
+TICK_TIME = "tick_time"  # the function that stands for the time of an epoch
+
 
 def read_table(name: str, tree: exp.Expr, options: tuple[tuple[str, str], ...] = ()) -> Table:
-    """Read the table that `CREATE TABLE name (…)` declares; only types, NULL, NOT NULL and PRIMARY KEY are
-    understood."""
+    """Read the table that `CREATE TABLE name (…)` declares; types, NULL, NOT NULL, PRIMARY KEY and
+    DEFAULT tick_time() are understood."""
     schema = tree.this
     columns: list[Column] = []
     inline_key: list[str] = []
     table_key: list[exp.Expr] = []
     keyed = 0
+    tick: int | None = None
     for item in schema.expressions:
         if isinstance(item, exp.Constraint) and len(item.expressions) == 1:
             item = item.expressions[0]
@@ -44,6 +47,10 @@ def read_table(name: str, tree: exp.Expr, options: tuple[tuple[str, str], ...] =
                     keyed, nullable = keyed + 1, False
                 case exp.NotNullColumnConstraint() as not_null:
                     nullable = nullable and bool(not_null.args.get("allow_null"))
+                case exp.DefaultColumnConstraint() as default:
+                    refuse_others(default, "this")
+                    _check_tick(item, default.this, tick)
+                    tick, nullable = len(columns), False
                 case _:
                     raise error("only NOT NULL and PRIMARY KEY are supported on a column", item)
         columns.append(Column(column, type_of(item.args["kind"]), nullable))
@@ -63,4 +70,21 @@ def read_table(name: str, tree: exp.Expr, options: tuple[tuple[str, str], ...] =
         key.append(names.index(column))
     for at in key:
         columns[at] = Column(columns[at].name, columns[at].type, nullable=False)
-    return Table(name, Schema(tuple(columns)), tuple(key), options)
+    if tick is not None and len(columns) == 1:
+        raise error("a stream needs a column besides its tick_time()", schema)
+    return Table(name, Schema(tuple(columns)), tuple(key), options, tick=tick)
+
+
+def _check_tick(column: exp.Expr, default: exp.Expr, before: int | None) -> None:
+    """Raise an error unless a DEFAULT is `tick_time()`, of a TIMESTAMP, and the first of its table."""
+    if not is_tick_time(default):
+        raise error("the only DEFAULT is tick_time(), the time of the epoch that brings the row", column)
+    if type_of(column.args["kind"]) != TIMESTAMP:
+        raise error(f"tick_time() is a TIMESTAMP, and the column is {type_of(column.args['kind'])}", column)
+    if before is not None:
+        raise error("one column of a stream is tick_time(); a second one would always be equal to it", column)
+
+
+def is_tick_time(node: exp.Expr) -> bool:
+    """Tell whether an expression is the call `tick_time()`."""
+    return isinstance(node, exp.Anonymous) and str(node.this).lower() == TICK_TIME and not node.expressions

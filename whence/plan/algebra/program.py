@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 from whence.model.errors import CatalogError
-from whence.model.types import Schema, Type
+from whence.model.types import Schema, Type, WrittenSchema
 from whence.plan.algebra.logical import Node
 from whence.plan.streams.model import DEFAULT_RETENTION, Retention
 
@@ -42,7 +42,8 @@ class Table:
     """A base relation. `key` lists the PRIMARY KEY's columns; an insert on an existing key replaces the row.
 
     With a `lifetime` it is a set: a row that is inserted again is not there twice, but lives anew.
-    With `stream` it is a stream, of which that much is kept; it has neither key nor lifetime.
+    With `stream` it is a stream, of which that much is kept; it has neither key nor lifetime. The column `tick` of a
+    stream is filled with the time of the epoch that brings the row.
     """
 
     name: str
@@ -53,6 +54,12 @@ class Table:
     lifetime: Lifetime | None = None
     placement: Placement | None = None
     stream: Retention | None = None
+    tick: int | None = None
+
+    @cached_property
+    def written(self) -> Schema:
+        """The columns that writers give."""
+        return self.schema if self.tick is None else WrittenSchema.without(self.schema, self.tick)
 
     @property
     def notes_arrivals(self) -> bool:

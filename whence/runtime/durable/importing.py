@@ -129,11 +129,15 @@ def _fill(db: Database, archive: Archive, progress: Progress | None) -> None:
 
 def _insert(db: Database, name: str, rows: pa.Table) -> None:
     coordinator = db._coordinator
-    schema = coordinator.table_of(name).schema
+    table = coordinator.table_of(name)
+    schema = table.schema
     with coordinator.transaction() as writes:
         pending = writes.table(name)
         if isinstance(pending, StreamWriteSet):
-            pending.put_back(encode(rows, with_at(schema), coordinator.dictionary, name, missing="null"))
+            codes = encode(rows, with_at(schema), coordinator.dictionary, name, missing="null")
+            pending.put_back(codes)
+            if table.tick is not None and len(codes):
+                coordinator.clock.reach(int(codes[-1, table.tick]))  # no later row may have an earlier time
         else:
             pending.insert(encode(rows, schema, coordinator.dictionary, name, missing="null"))
 

@@ -295,7 +295,7 @@ def suppose(
                 writing.update(pending, values, where, coordinator, None, values_of)
         for table, rows in (writes.insert or {}).items():
             pending = transaction.table(_name(table))
-            pending.insert(encode(rows, pending.table.schema, pending.table.name, writes.missing))
+            pending.insert(encode(rows, pending.table.written, pending.table.name, writes.missing))
 
     def tell(changes: Mapping[str, Batch]) -> WhatIf:
         found = {name: _change(coordinator, name, changes.get(name)) for name in (*coordinator.program.tables, *asked)}

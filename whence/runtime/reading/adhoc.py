@@ -30,6 +30,7 @@ from whence.sql.bind import bind_query_views
 from whence.sql.ordering import check_limit
 from whence.sql.position import did_you_mean, error
 from whence.sql.reader import WhenceDialect, deep_stack
+from whence.sql.tables import TICK_TIME, is_tick_time
 
 _TABLE_FUNCTIONS = ("range", "generate_series", "unnest", "repeat", "repeat_row")  # others reach beyond the query
 _REFUSED = frozenset((
@@ -56,7 +57,9 @@ def relations_of(query: exp.Expr, known: Container[str] = ()) -> list[exp.Table]
 
 
 def uses_table_function(query: exp.Expr, program: Program) -> bool:
-    """Whether a query calls one of our table functions, or makes windows of a stream."""
+    """Whether a query calls one of our table functions, makes windows of a stream, or reads its tick time."""
+    if TICK_TIME not in program.scalars and any(map(is_tick_time, query.find_all(exp.Anonymous))):
+        return True
     ours = {*program.table_functions, *(name for name in STREAM_FUNCTIONS if name not in FUNCTIONS)}
     calls = (t.this for t in query.find_all(exp.Table, exp.Lateral) if isinstance(t.this, exp.Func))
     return any(call.name.lower() in ours for call in calls)

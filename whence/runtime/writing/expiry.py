@@ -66,7 +66,7 @@ class Clock:
 
 def gather(writes: Transaction, tables: Mapping[str, Lifetimes], number: int, now: int) -> Epoch:
     """Return an epoch of what a transaction has written, and of what is due now in any table."""
-    deltas = writes.deltas()
+    deltas = writes.deltas(now)
     if not tables:
         return Epoch(number, now, deltas, {}, (), writes.source_positions)
     refreshed: dict[str, Codes] = {}

@@ -16,7 +16,7 @@ import numpy as np
 from whence.engine.core.operator import Batch
 from whence.engine.streams.connection_point import ConnectionPoint
 from whence.io.rows import check_not_null
-from whence.model.codes import Codes
+from whence.model.codes import NULL, Codes
 from whence.model.errors import DataError
 from whence.plan.algebra.program import Table
 from whence.plan.streams.model import AT
@@ -29,18 +29,21 @@ _turns = count()
 class StreamWriteSet:
     """What one transaction has written to one stream; it takes the place of a table's `Pending`."""
 
-    def __init__(self, table: Table, committed: ConnectionPoint, last_at: int) -> None:
-        """`last_at` is when the last row arrived that any stream has."""
-        self.table, self.last_at = table, last_at
+    def __init__(self, table: Table, committed: ConnectionPoint, last_at: int, now: int = 0) -> None:
+        """`last_at` is when the last row arrived that any stream has, `now` what the writer sees as tick time."""
+        self.table, self.last_at, self._now = table, last_at, now
         self._committed = committed
         self._parts: list[tuple[int, Codes]] = []  # whose turn it was, and the rows with room for their `$at`
 
     # -- writing -----------------------------------------------------------------------------------------------------
 
     def insert(self, rows: Codes) -> int:
-        """Append rows; those with room for one more column are taken as they are."""
+        """Append rows of the columns that are written; those with room for one more are taken as they are, unless the
+        stream has a tick time."""
         table, width = self.table, len(self.table.schema)
-        if rows.shape[1] == width:
+        if table.tick is not None:
+            rows = _with_tick(rows, table.tick, self._now)
+        elif rows.shape[1] == width:
             rows = with_room(rows)
         if table.schema.required:
             check_not_null(rows[:, :width], table.schema, table.name)
@@ -53,6 +56,9 @@ class StreamWriteSet:
         at = rows[:, -1]
         if len(rows) and (at[0] <= max(self._committed.last_at, 0) or (np.diff(at) <= 0).any()):
             raise DataError(f"stream {self.table.name}: the numbers in {AT} do not rise")
+        tick = self.table.tick
+        if tick is not None and len(rows) and (rows[0, tick] == NULL or (np.diff(rows[:, tick]) < 0).any()):
+            raise DataError(f"stream {self.table.name}: the times in {self.table.schema.names[tick]} fall")
         if len(rows):
             self._parts.append((_NUMBERED, rows))
         return len(rows)
@@ -132,11 +138,21 @@ class StreamWriteSet:
         """Rows that live anew: none, a stream has no time-to-live."""
         return delta.rows[:0]
 
+    def set_ticks(self, now: int) -> None:
+        """Fill the tick times of the rows that did not come with theirs."""
+        tick = self.table.tick
+        if tick is not None:
+            for turn, rows in self._parts:
+                if turn != _NUMBERED:
+                    rows[:, tick] = now
 
-def number_all(streams: Iterable[StreamWriteSet]) -> None:
-    """Give the rows of a transaction their `$at`s."""
+
+def number_all(streams: Iterable[StreamWriteSet], now: int) -> None:
+    """Give the rows of a transaction their `$at`s, and the time of their epoch."""
     streams = list(streams)
     at = streams[0].last_at if streams else 0
+    for stream in streams:
+        stream.set_ticks(now)
     for turn, rows in sorted((part for stream in streams for part in stream.parts), key=lambda part: part[0]):
         at = at if turn == _NUMBERED else _number(rows, at)
 
@@ -144,6 +160,13 @@ def number_all(streams: Iterable[StreamWriteSet]) -> None:
 def _number(rows: Codes, at: int) -> int:
     rows[:, -1] = np.arange(at + 1, at + 1 + len(rows))
     return at + len(rows)
+
+
+def _with_tick(rows: Codes, tick: int, now: int) -> Codes:
+    """A copy with the time as one more column, and another behind the last."""
+    out = np.empty((len(rows), rows.shape[1] + 2), np.int64)
+    out[:, :tick], out[:, tick], out[:, tick + 1 : -1] = rows[:, :tick], now, rows[:, tick:]
+    return out
 
 
 def with_room(rows: Codes) -> Codes:

@@ -84,12 +84,12 @@ class Transaction:
         for name, pending in self._pending.items():
             pending.rollback_to(savepoint.get(name, 0))
 
-    def deltas(self) -> dict[str, Batch]:
-        """What each table changes by, consolidated, and the rows of each stream in their order; tables that do not
-        change are left out."""
+    def deltas(self, now: int) -> dict[str, Batch]:
+        """What each table changes by in an epoch of this time, consolidated, and the rows of each stream in their
+        order; tables that do not change are left out."""
         streams = [pending for pending in self._pending.values() if isinstance(pending, StreamWriteSet)]
         if streams:
-            number_all(streams)
+            number_all(streams, now)
         found = {name: pending.delta() for name, pending in self._pending.items()}
         return {name: delta for name, delta in found.items() if len(delta.ann)}
 

@@ -21,7 +21,7 @@ def prepare_insert(service: Service, caller: Caller, message: InsertMessage) -> 
     no rows of the table."""
     table, rights, missing = message.table.lower(), service.rights, message.missing
     rights.check(caller.who, table, "insert")
-    schema = service.coordinator.table_of(table).schema
+    schema = service.coordinator.table_of(table).written
     if (message.rows is None) == (message.arrow is None):
         raise DataError("an insert has either rows or an Arrow stream")
     if message.rows is not None:

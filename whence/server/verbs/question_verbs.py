@@ -203,11 +203,12 @@ def what_if(call: VerbCall, args: WhatIfArguments) -> CallAnswer:
     seen = {name for name in sight.names if sight.reach(name, "read").every}
     shown = [view for view in (views or coordinator.reader.views()) if view in seen]
     schemas = {name: coordinator.reader.schema(name) for name in sight.names}
+    written = {name: table.written for name, table in coordinator.program.tables.items() if name in schemas}
     with call.within():
         found = db.what_if(
             args.sql,
             read_params(args.params),
-            insert=_typed(args.insert, schemas),
+            insert=_typed(args.insert, written),
             delete=_typed(args.delete, schemas),
             update=None if args.update is None else {t: _pairs(u, t, schemas) for t, u in args.update.items()},
             views=shown,

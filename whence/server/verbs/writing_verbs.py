@@ -136,7 +136,7 @@ def _prepare_operation(call: VerbCall, args: InsertOperation | DeleteOperation |
 def _prepare_insert(call: VerbCall, args: InsertArguments | InsertOperation) -> PreparedWrite:
     name = args.table.lower()
     call.rights.check(call.who, name, "insert")
-    schema = call.service.coordinator.table_of(name).schema
+    schema = call.service.coordinator.table_of(name).written
     csv = args.csv if isinstance(args, InsertArguments) else None
     op = args.op if isinstance(args, InsertArguments) else None
     if sum(given is not None for given in (args.rows, args.arrow, csv)) != 1:

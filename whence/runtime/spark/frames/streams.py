@@ -110,6 +110,10 @@ class AttachedStreams:
         known = self._coordinator.program.tables
         if table not in known:
             raise CatalogError(f'there is no table "{table:.100}"{did_you_mean(table, known)}')
+        if known[table].tick is not None:
+            raise WhenceError(
+                f"{table} has a tick_time(), which Spark's tasks do not know: insert its rows, or follow files"
+            )
         name = name or table
         if not _NAME.fullmatch(name):
             raise WhenceError(
