@@ -15,5 +15,8 @@ Only what is on stable storage is ever sent.
 | `cursor`    | what to tell one subscriber next |
 | `horizons`  | what promises have established as of a position |
 | `open_rows` | which rows a horizon makes final, found without looking at all of them |
+| `ranges`    | sets of ticks, and their gaps |
+| `publishing`| what to tell a broker: ranges of ticks through its filter, answers to what it asks |
+| `sources`   | what a broker has of a source: repeats, gaps, timers, amendments |
 | `updates`   | what a subscriber iterates over |
 """
