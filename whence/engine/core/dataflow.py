@@ -47,6 +47,7 @@ from whence.engine.streams.retain import Retain
 from whence.engine.streams.sort import BSort
 from whence.engine.streams.stream import StreamOperator
 from whence.engine.streams.stream_scan import StreamScan
+from whence.engine.streams.windows.latest import Latest
 from whence.engine.streams.windows.window import Window
 from whence.model.budget import has_budget, reach
 from whence.model.errors import QuestionTimeout, StorageError, WhenceError
@@ -432,8 +433,8 @@ class Dataflow:
         self._ran[op] = None
         out = op.apply(deltas)
         promise = self._promise
-        if promise is not None and isinstance(op, (Window, BSort)) and reaches(promise, op):
-            more = op.promise(promise.bound, promise.at)
+        if promise is not None and isinstance(op, (Window, BSort, Latest)) and reaches(promise, op):
+            more = op.promise(promise.bound, promise.at)  # type: ignore[arg-type]  # a flush does not reach Latest
             if len(out.ann):
                 more = Batch(np.concatenate((out.rows, more.rows)), np.concatenate((out.ann, more.ann)))
             out = more

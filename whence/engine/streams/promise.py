@@ -1,10 +1,11 @@
 """Promises (punctuations): that a stream brings nothing more below a value of a column, or nothing at all for now.
 
-Law: a promise is an event of the streams, at an `$at` of its own: it closes the windows, and releases the sorted rows,
-that the next row beyond it would, and changes nothing else. It reaches an operator if the column that the operator goes
-by is, in all rows that come to it, a promised column of a base stream. A promise without a bound, a flush, reaches an
-operator if all base streams below it are flushed; it closes every window that has rows. In partitions every one of them
-gets it in the first stage, and its operators in their own, when all rows for them have come.
+Law: a promise is an event of the streams, at an `$at` of its own: it closes the windows, releases the sorted rows, and
+lets the rows leave `latest`, that the next row beyond it would, and changes nothing else. It reaches an operator if the
+column that the operator goes by is, in all rows that come to it, a promised column of a base stream. A promise without
+a bound, a flush, reaches an operator if all base streams below it are flushed; it closes every window that has rows,
+and leaves `latest` alone. In partitions every one of them gets it in the first stage, and its operators in their own,
+when all rows for them have come.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from whence.engine.streams.replay.align import Align
 from whence.engine.streams.retain import Retain
 from whence.engine.streams.sort import BSort
 from whence.engine.streams.stream_scan import StreamScan
+from whence.engine.streams.windows.latest import Latest
 from whence.engine.streams.windows.window import Window
 from whence.plan.algebra.expressions import Col
 
@@ -56,11 +58,13 @@ def promise_in(marks: Mapping[str, int]) -> Promise | None:
 
 
 def reaches(promise: Promise, op: Operator) -> bool:
-    """Tell whether a promise concerns an operator that closes windows or sorts."""
-    column = op.span.on if isinstance(op, Window) else op.column if isinstance(op, BSort) else None
+    """Tell whether a promise concerns an operator: one that closes windows, sorts, or has what is in a window now."""
+    column = op.span.on if isinstance(op, (Window, Latest)) else op.column if isinstance(op, BSort) else None
     if column is None:
         return False
-    return _flushed(op, promise) if promise.bound is None else _promised(op.inputs[0], column, promise)
+    if promise.bound is not None:
+        return _promised(op.inputs[0], column, promise)
+    return not isinstance(op, Latest) and _flushed(op, promise)
 
 
 def _flushed(op: Operator, promise: Promise) -> bool:

@@ -74,6 +74,14 @@ class BSort(StreamOperator):
         rows[:, -1] = at
         return Batch(rows, kept.carried(out))
 
+    def next_due(self) -> int | None:
+        """Return the least bound of a promise by which a row would be emitted."""
+        return int(self._arrivals.rows[self._heap[0], self.column]) + 1 if self._meta[hk.HELD] else None
+
+    def due_after(self, value: int) -> int:
+        """Return the least bound by which a row could be emitted that comes with this value, or a greater one."""
+        return value + 1
+
     def _low(self, start: int) -> Codes:
         """Return, for each new row, the value up to which rows may leave, if they leave by value."""
         if self.slack is not None:

@@ -24,6 +24,7 @@ from whence.engine.streams.lookup import Lookup
 from whence.engine.streams.retain import Retain
 from whence.engine.streams.sort import BSort
 from whence.engine.streams.stream_scan import StreamScan
+from whence.engine.streams.windows.latest import Latest
 from whence.engine.streams.windows.window import Window
 from whence.io.grid import FactSheet
 from whence.io.rows import expand, to_tuples
@@ -213,14 +214,14 @@ def _derive(coordinator: Coordinator, progress: Progress | None) -> Catalog:
 def _past(top: Operator) -> str:
     """Why a view cannot be computed anew: what it was made of is no longer there. Empty if it can be."""
     below = upwards([top])
-    closes = any(isinstance(op, (Window, BSort)) for op in below)
+    closes = any(isinstance(op, (Window, BSort, Latest)) for op in below)
     for op in below:
         if isinstance(op, Lookup):
             return "it joined rows of a stream with a relation as that was then"
         if isinstance(op, (StreamScan, Retain)) and op is not top and not op.kept.complete:
             return f"stream {op.kept.name} has dropped rows"
         if isinstance(op, StreamScan) and op.kept.promised and closes:
-            return f"db.advance or db.flush closed windows over stream {op.kept.name}"
+            return f"db.advance, db.flush or silence moved windows over stream {op.kept.name}"
     return ""
 
 

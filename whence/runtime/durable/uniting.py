@@ -20,7 +20,7 @@ from whence.model.errors import StorageError
 from whence.plan.algebra.logical import Node, walk
 from whence.plan.algebra.program import Program, is_owed, owner_of
 from whence.plan.recursion.strata import dependents
-from whence.plan.streams.model import BSort, Lookup, Retention, Window
+from whence.plan.streams.model import BSort, Latest, Lookup, Retention, Window
 from whence.state.chain import ImageChain
 
 
@@ -121,8 +121,8 @@ _LOST = "and its state is not in the image, so it begins again with the rows tha
 
 
 def _hears_promises(node: Node) -> bool:
-    """Whether a node closes windows, or gives out sorted rows, by the values of a column."""
-    return isinstance(node, BSort) or (isinstance(node, Window) and node.span.on is not None)
+    """Whether a node closes windows, lets rows leave, or gives out sorted rows, by the values of a column."""
+    return isinstance(node, BSort) or (isinstance(node, (Window, Latest)) and node.span.on is not None)
 
 
 def check_recomputable(
@@ -143,7 +143,7 @@ def check_recomputable(
             elif any(isinstance(node, Lookup) for node in walk(planned.views[view].query)):
                 why = f"{view} has joined rows of {name} with a relation as it was when they came"
             elif kept.promised and any(map(_hears_promises, walk(planned.views[view].query))):
-                why = f"windows of {view} may have been closed by db.advance or db.flush, not by rows of {name}"
+                why = f"windows of {view} may have moved by db.advance, db.flush or silence, not by rows of {name}"
             else:
                 continue
             if lost is None:

@@ -1,8 +1,9 @@
 """Latest: the rows in a stream's window now, as a relation.
 
 Law: after every epoch the output is the last `size` rows of each key, or the rows of each key whose value is greater
-than its newest value less `size`. A row that comes and goes within an epoch is not seen. State: the window
-(`engine/streams/windows/recent.py`). Cost: a constant per row that enters or leaves.
+than its newest value less `size`; a promise that no smaller value is to come counts as such a value, for every key. A
+row that comes and goes within an epoch is not seen. State: the window (`engine/streams/windows/recent.py`). Cost: a
+constant per row that enters or leaves, and per key for a promise.
 """
 
 from __future__ import annotations
@@ -48,6 +49,20 @@ class Latest(StreamOperator):
         gone, came = rk.changes(window.address, start, end, left, entered)
         rows = self._rows(np.concatenate((left[:gone], entered[:came])))
         return Batch(rows, np.repeat(np.array([-1, 1], np.int64), (gone, came)))
+
+    def promise(self, bound: int, at: int) -> Batch:
+        """Let the rows leave that a row with the value `bound` would push out, whatever their key."""
+        rows = self._rows(self._window.promise(bound))
+        return Batch(rows, np.full(len(rows), -1, np.int64))
+
+    def next_due(self) -> int | None:
+        """Return the least bound of a promise by which a row would leave; of whole numbers and times only."""
+        oldest = self._window.oldest
+        return None if oldest is None else oldest + int(self.span.size or 0)
+
+    def due_after(self, value: int) -> int:
+        """Return the least bound by which a row could leave that comes with this value, or a greater one."""
+        return value + int(self.span.size or 0)
 
     def _rows(self, positions: Codes) -> Codes:
         return np.ascontiguousarray(self._window.arrivals.rows[positions, :-1])

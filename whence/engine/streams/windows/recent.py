@@ -1,9 +1,9 @@
 """Recent: the rows of a stream that are in the window now, per key.
 
 Laws: a window of n rows has the last n of each key. In a window by value, a row whose value is smaller than an earlier
-one of its key, or NULL, is late and never enters; the others are in until the operator removes them. An epoch is undone
-exactly. State: the rows, and per key that ever came the ends of its queue and its newest value. Cost: a constant per
-row; rows that left are dropped when they outnumber those in the window.
+one of its key, or than a promise, or NULL, is late and never enters; the others are in until the operator removes them.
+An epoch is undone exactly. State: the rows, and per key that ever came the ends of its queue and its newest value.
+Cost: a constant per row; rows that left are dropped when they outnumber those in the window.
 """
 
 from __future__ import annotations
@@ -128,6 +128,7 @@ class Recent:
         none = np.empty(0, np.int64)
         size = _EVERYTHING if self.span.size is None or self._type is not None else int(self.span.size)
         meta = np.array([0, 0, 0, size, -1 if self.span.on is None else self.span.on, 0], np.int64)
+        self.promised = self._promised_before = NULL  # no value below this code is to come
         self.side = KernelRecord(
             rk.SIDE, rows=self.arrivals.rows, group=none, following=none, low=none, log=np.empty((0, 6), np.int64),
             attrs=np.empty((0, rk.FIELDS), np.int64), meta=meta, slots=np.zeros(16, np.int64), after=none, prior=none,
@@ -150,9 +151,10 @@ class Recent:
         rows, ann = batch.rows, batch.ann
         if self._type is not None and len(rows):
             late = np.empty(len(rows), np.int64)
-            late = late[: rk.admit(self.address, rows, group, self._greatest, late)]
+            late = late[: rk.admit(self.address, rows, group, self.promised, self._greatest, late)]
             if len(late):
-                self.late.add(rows[late, :-1], int(self.side.attrs[group[late[0]], rk.NEWEST]))
+                newest = max(self.promised, int(self.side.attrs[group[late[0]], rk.NEWEST]))
+                self.late.add(rows[late, :-1], newest)
                 on_time = np.ones(len(rows), bool)
                 on_time[late] = False
                 rows, ann, group = rows[on_time], ann[on_time], group[on_time]
@@ -162,6 +164,23 @@ class Recent:
         self.side.group[start:end] = group
         self._set_low(start, end)
         return start, end
+
+    def promise(self, bound: int) -> Codes:
+        """Let rows leave that are below the window which ends with a value, and take none below that value any more;
+        return the positions of those that left. Only by value."""
+        assert self._type is not None
+        self.prepare()
+        self.promised = max(self.promised, bound)
+        low, left = below(np.array([bound]), self.width, self._type), np.empty(self.live, np.int64)
+        return left[: rk.let_go(self.address, len(self.keys), int(low[0]), left)]
+
+    @property
+    def oldest(self) -> int | None:
+        """The least value of a row that is in, if it is by value and has rows."""
+        if self._type is None or not self.live:
+            return None
+        self.prepare()
+        return int(rk.least_value(self.address, len(self.keys), self._greatest))
 
     def _set_low(self, start: int, end: int) -> None:
         if self._type is not None and self.span.on is not None:
@@ -195,6 +214,7 @@ class Recent:
         """Whether rows that left have been forgotten, and positions are others."""
         self.arrivals.commit()
         self.late.commit()
+        self._promised_before = self.promised
         meta = self.side.meta
         meta[rk.LOGGED] = 0
         meta[rk.EPOCH] += 1
@@ -231,6 +251,7 @@ class Recent:
         rk.undo(self.address)
         self.arrivals.undo()
         self.late.undo()
+        self.promised = self._promised_before
         self.side.meta[rk.LIVE] = self._live
         self.side.meta[rk.EPOCH] += 1
 
@@ -248,6 +269,8 @@ class Recent:
         attrs[: len(known)] = known
         late = {f"{name}_{part}": array for part, array in self.late.image().items()}
         own = {f"{name}_group": self.side.group[:end], f"{name}_attrs": attrs[:, : rk.STAMP]}
+        if self.promised != NULL:
+            own[f"{name}_promised"] = np.array([self.promised], np.int64)
         return {**self.arrivals.image(name), **own, **late}
 
     def check(self, image: Image, name: str, keys: int) -> None:
@@ -256,6 +279,8 @@ class Recent:
         own = {part: a for part, a in data(image).items() if part == name or part.startswith(f"{name}_")}
         rows = len(image[name])
         shapes: dict[str, tuple[int, ...]] = {"group": (rows,), "attrs": (keys, rk.STAMP), "late_count": (1,)}
+        if f"{name}_promised" in own:
+            shapes["promised"] = (1,)
         shapes["late"] = (len(own.get(f"{name}_late", ())), self.arrivals.columns - 1)
         expect(own, **{name: image[name].shape}, **{f"{name}_{part}": shape for part, shape in shapes.items()})
         self.late.check({part: own[f"{name}_{part}"] for part in ("late", "late_count")})
@@ -275,6 +300,7 @@ class Recent:
         self._set_low(0, end)
         self._thread()
         self.late.restore({part: image[f"{name}_{part}"] for part in ("late", "late_count")})
+        self.promised = self._promised_before = int(image.get(f"{name}_promised", np.array([NULL]))[0])
 
     @property
     def nbytes(self) -> int:

@@ -11,6 +11,8 @@ Traced: the annotations of the rows in open windows.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from whence.engine.core.image import Image, StaleImage, inside, nested
@@ -32,7 +34,7 @@ from whence.model.record import KernelRecord
 from whence.model.types import Kind, Schema
 from whence.model.word_marks import WordMarks
 from whence.plan.algebra.logical import Agg
-from whence.plan.streams.model import Span
+from whence.plan.streams.model import FIRST, Span
 
 _SLOTS = 256
 _RESTORED = (
@@ -211,6 +213,24 @@ class Window(StreamOperator):
                 raise self._stop_error(status, "a promise")
             room = max(2 * room, int(scalar[st.S_WANT]))
             out, info = _longer(out, room), _longer(info, room if traced else 0)
+
+    def next_due(self) -> int | None:
+        """Return a bound of a promise below which no window would close; of whole numbers and times only."""
+        clocks = self._stores["clocks"].k.data[: self._stores["clocks"].used]
+        clocks = clocks[clocks[:, st.C_LIVE] > 0]
+        if not len(clocks):
+            return None
+        reached = np.maximum(clocks[:, st.C_NEWEST] - int(self.span.lateness), self._scalar[st.S_PROMISED])
+        return int(self._next_end(reached, clocks[:, st.C_ORIGIN]).min())
+
+    def due_after(self, value: int) -> int:
+        """Return a bound below which no window closes for a row that comes with this value, or a greater one."""
+        return value + 1 if self.span.origin == FIRST else int(self._next_end(value, int(self._plan.plan[st.P_ORIGIN])))
+
+    def _next_end(self, values: Any, origins: Any) -> Any:
+        """Return the first end of a window behind each value."""
+        every, size = int(self.span.every or 1), int(self.span.size or 0)
+        return values + every - (values - origins - size) % every
 
     def _take_annotations(self, ann: Codes, first: int, end: int, owner: Codes, pane_of: Codes, info: Codes) -> Codes:
         """Return the annotations of the rows out since the last call, taking in those of rows[first:end]."""

@@ -78,8 +78,9 @@ def touch(side, g: int) -> None:
 
 
 @kernel
-def admit(address: int, batch: Codes, group: Codes, greatest: int, late: Codes) -> int:
-    """Write the positions of the rows that are late by the values of their groups so far; return how many."""
+def admit(address: int, batch: Codes, group: Codes, least: int, greatest: int, late: Codes) -> int:
+    """Write the positions of the rows that are late by the values of their groups so far, or below the least value that
+    may come; return how many."""
     side = side_at(address)
     column = side.meta[COLUMN]
     attrs = side.attrs
@@ -87,7 +88,7 @@ def admit(address: int, batch: Codes, group: Codes, greatest: int, late: Codes) 
     for i in range(batch.shape[0]):
         g = group[i]
         v = batch[i, column]
-        if v == _NULL or v > greatest or v < attrs[g, NEWEST]:
+        if v == _NULL or v > greatest or v < least or v < attrs[g, NEWEST]:
             late[n] = i
             n += 1
         elif v != attrs[g, NEWEST]:
@@ -137,6 +138,35 @@ def slide(address: int, start: int, end: int) -> None:
         else:
             while attrs[g, COUNT] > 0 and side.rows[attrs[g, HEAD], column] <= side.low[p]:
                 leave_group(side, g)
+
+
+@kernel
+def let_go(address: int, groups: int, low: int, left: Codes) -> int:
+    """Remove the rows of all groups whose values are not above `low`, and write their positions; return how many."""
+    side = side_at(address)
+    column = side.meta[COLUMN]
+    attrs = side.attrs
+    gone = 0
+    for g in range(groups):
+        while attrs[g, COUNT] > 0 and side.rows[attrs[g, HEAD], column] <= low:
+            touch(side, g)
+            left[gone] = attrs[g, HEAD]
+            gone += 1
+            leave_group(side, g)
+    return gone
+
+
+@kernel
+def least_value(address: int, groups: int, most: int) -> int:
+    """Return the least value of a row that is in, or `most` if there is none."""
+    side = side_at(address)
+    column = side.meta[COLUMN]
+    attrs = side.attrs
+    least = most
+    for g in range(groups):
+        if attrs[g, COUNT] > 0:
+            least = min(least, side.rows[attrs[g, HEAD], column])
+    return least
 
 
 @kernel
