@@ -32,6 +32,7 @@ Parsing is sqlglot's; binding resolves names and types, and refuses what it does
 | `lift`             | correlation lifted out of a subquery |
 | `placeholders`     | expressions that exist only during binding |
 | `options`          | the options of WITH (…) |
+| `plan_text`        | plans written back as SQL |
 | `ledger`           | the parts of a statement that binding has read |
 | `limits`           | the largest query |
 | `position`         | where an error stands in the text |
