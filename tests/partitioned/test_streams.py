@@ -512,7 +512,7 @@ def test_promises_in_the_log_are_done_again_by_any_runtime(tmp_path: Path) -> No
         assert all(one == goes_on[0] for one in goes_on)
         with database.open(path, partitions=before) as db:  # from the image
             assert promised_of(db, PROMISED) == held_then
-        with pytest.raises(StorageError, match=r"closed by db.advance or db.flush.* as many as it had"):
+        with pytest.raises(StorageError, match=r"moved by db.advance, db.flush or silence.* as many as it had"):
             database.open(path, partitions=2)
 
 
