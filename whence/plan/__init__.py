@@ -7,4 +7,5 @@
 | `recursion`  | strata, recursive components, and their rules |
 | `streams`    | stream networks, windows, and instrumented copies |
 | `partitions` | where rows live, and the moves that a plan takes |
+| `promises`   | what holds of every row that a table takes in |
 """

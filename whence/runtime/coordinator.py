@@ -28,7 +28,16 @@ from whence.model.codes import Dictionary
 from whence.model.errors import CatalogError, OutOfMemoryError, SparkError, WhenceError
 from whence.model.progress import Progress
 from whence.model.sizes import in_bytes
-from whence.plan.algebra.program import Program, Table, is_owed, is_transient, owed_name, owner_of
+from whence.plan.algebra.program import (
+    Program,
+    Table,
+    has_closed_keys,
+    is_beside,
+    is_owed,
+    is_transient,
+    owed_name,
+    owner_of,
+)
 from whence.runtime.catalog import Catalog
 from whence.runtime.durable.durable_epochs import DurableEpochs
 from whence.runtime.durable.storage import InMemory, Storage, at, retained
@@ -38,6 +47,8 @@ from whence.runtime.reading.reader import DatabaseReader
 from whence.runtime.schema_changes import SchemaChanges
 from whence.runtime.word_collector import WordCollector
 from whence.runtime.writing.expiry import Clock, Expiry, gather
+from whence.runtime.writing.horizons import HorizonHistory, Horizons
+from whence.runtime.writing.promise_guard import PromiseGuard
 from whence.runtime.writing.stream_writes import StreamWriteSet
 from whence.runtime.writing.tables import WriteSet
 from whence.runtime.writing.transaction import Transaction
@@ -86,6 +97,8 @@ class Coordinator:
         self.dictionary: Dictionary = self.catalog.dictionary
         self.epoch = self.time = 0  # of the last epoch: its number, and its microseconds since 1970
         self.source_positions: dict[str, int] = {}  # the number of the last batch of each source that is in
+        self.horizon_history = HorizonHistory()
+        self._guards: dict[str, PromiseGuard] = {}  # of tables with promises that were written to
         self.seconds = 0.0
         self.rows_in = self.rows_out = self.expired = self.last_rows_out = 0
         self.changed: dict[str, int] = {}  # the epoch in which tables and views last did
@@ -131,6 +144,7 @@ class Coordinator:
             self.renew_catalog()
             self.epoch = self.time = 0
             self.source_positions = {}
+            self.horizon_history = HorizonHistory()
             self.changed.clear()
             self.reader.forget_all()
             self.feeds.end(why=f"{why}: ask for the changes again", forget=True)
@@ -253,16 +267,31 @@ class Coordinator:
         flow = backend.flow
         if owed:
             table = table.debts
+        if has_closed_keys(name):
+            return WriteSet(table.closed_keys, flow.tables[name].relation, self.dictionary)
+        guard = self.guard_of(table, dry=now is not None) if table.promises else None
         if table.stream is not None:
             seen = 0 if table.tick is None else self.clock.now() if now is None else now
-            return StreamWriteSet(table, flow.streams[name].kept, flow.last_at, seen)
+            ordered, reached = table.promises.ordered, None
+            if ordered is not None:
+                reached = self.horizon_history.bound(name, ordered.column)
+            return StreamWriteSet(table, flow.streams[name].kept, flow.last_at, seen, guard, reached)
         lifetimes = backend.lifetimes.get(name)
         expired = None
         if lifetimes is not None:
             expired = lifetimes.due_rows(self.clock.now() if now is None else now)
         tables = flow.tables
         debts = None if owed else tables[owed_name(name)].relation
-        return WriteSet(table, tables[name].relation, self.dictionary, expired, debts)
+        return WriteSet(table, tables[name].relation, self.dictionary, expired, debts, guard)
+
+    def guard_of(self, table: Table, dry: bool = False) -> PromiseGuard:
+        """Return what enforces the promises of a table. What a dry run compiles is forgotten, for its words are."""
+        found = self._guards.get(table.name)
+        if found is None or found.table is not table or found.dictionary is not self.dictionary:
+            found = PromiseGuard(table, self.dictionary)
+            if not dry:
+                self._guards[table.name] = found
+        return found
 
     def replay(self, epoch: Epoch) -> None:
         """Do an epoch again, at its own time; what expired in it is part of its changes."""
@@ -287,6 +316,7 @@ class Coordinator:
             self.epoch, self.time = number, epoch.time
             if epoch.source_positions:
                 self.source_positions.update(epoch.source_positions)
+            self.horizon_history.note(epoch, self.program.tables)
             self._count(result, number)
             if self.feeds:
                 self._push(result.changes)
@@ -321,7 +351,7 @@ class Coordinator:
             changed[name] = number
             if name in tables:
                 self.rows_in += rows
-            elif not is_owed(name) and not is_transient(name):
+            elif not is_beside(name) and not is_transient(name):
                 rows_out += rows
         self.last_rows_out = rows_out
         self.rows_out += rows_out
@@ -354,6 +384,10 @@ class Coordinator:
             self.epoch, self.time = epoch, time
             self.clock.reach(time)
             self.expiry.look_ahead()
+
+    def horizons(self, epoch: int | None = None) -> Horizons:
+        """Return what promises have established about rows to come, as of the last epoch or an earlier one."""
+        return Horizons(self, self.epoch if epoch is None else epoch)
 
     # -- what is stable ----------------------------------------------------------------------------------------------
 

@@ -26,7 +26,7 @@ from whence.engine.streams.retain import is_stream
 from whence.model.budget import shielded
 from whence.model.codes import Codes, Dictionary
 from whence.model.progress import Progress
-from whence.plan.algebra.program import Table, is_owed, owner_of, with_debts
+from whence.plan.algebra.program import Table, is_beside, is_owed, owner_of, with_beside
 from whence.plan.partitions.distribute import PlannedComponent
 from whence.runtime.epoch_result import EpochResult
 from whence.runtime.partition_plan import NOTHING, PartitionPlan
@@ -241,7 +241,7 @@ class Partition:
 
     def _declare(self, plan: PartitionPlan, images: Images | None, progress: Progress | None = None) -> None:
         """Have the tables of a plan, with their rows if there are images of them."""
-        tables, flow = with_debts(plan.tables), self.flow
+        tables, flow = with_beside(plan.tables), self.flow
         for name in [name for name in flow.tables if name not in tables]:
             del flow.tables[name]
             self.lifetimes.pop(name, None)
@@ -249,7 +249,7 @@ class Partition:
         for name, table in tables.items():
             if name in flow.tables:
                 continue
-            if progress is not None and images is not None and not is_owed(name):
+            if progress is not None and images is not None and not is_beside(name):
                 progress(f"loading table {name}", names.index(name), len(names))
             scan = self._scan(name, table)
             if images is not None:

@@ -263,6 +263,7 @@ class SchemaChanges:
         for name in names:
             self._coordinator.reader.forget(name)
             self._coordinator.changed[name] = self._coordinator.epoch
+            self._coordinator.horizon_history.forget(name)
             self._end_followers(name, f'"{name}" {why}: its changes have ended')
 
     # -- followers of views that are redefined -----------------------------------------------------------------------

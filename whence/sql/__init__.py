@@ -12,6 +12,7 @@ Parsing is sqlglot's; binding resolves names and types, and refuses what it does
 | `statements`       | the statements |
 | `bind`             | the binder's interface: statements against a program |
 | `tables`           | CREATE TABLE |
+| `promises`         | CHECK, ordered and closes |
 | `views`            | CREATE VIEW: views bound together |
 | `queries`          | WITH, set operations and VALUES |
 | `select`           | one SELECT |

@@ -28,7 +28,7 @@ from whence.sql.literals import read_literal
 from whence.sql.placeholders import AggRef, Sub, walk_expr
 from whence.sql.position import did_you_mean, error, position
 from whence.sql.scope import Scope, nullable
-from whence.sql.tables import is_tick_time
+from whence.sql.tick_time import is_tick_time
 from whence.sql.types import as_text, cast_type, coerce, is_text_literal
 from whence.sql.zones import at_time_zone, named_zone
 

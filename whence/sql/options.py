@@ -30,7 +30,7 @@ class Option:
 
     name: str
     words: tuple[str, ...] = ()
-    kind: Literal["number", "duration", "column", "interval", "retention", "selection"] = "number"
+    kind: Literal["number", "duration", "column", "interval", "retention", "selection", "text"] = "number"
 
 
 _OPTIONS: dict[Target, tuple[Option, ...]] = {
@@ -42,6 +42,8 @@ _OPTIONS: dict[Target, tuple[Option, ...]] = {
     "stream": (
         Option("retain", kind="retention"),
         Option("partition_by", kind="column"),
+        Option("ordered", kind="column"),
+        Option("closes", kind="text"),
     ),
     "view": (
         Option("policy", ("support", "dred")),
@@ -99,7 +101,9 @@ def read_value(target: Target, name: str, text: str) -> str:
             raise ValueError(f"there is no {name} {text!r}; it is {listed}")
         return text.lower()
     if option.kind == "column":
-        return text.lower()
+        return " ".join(text.lower().split())
+    if option.kind == "text":
+        return text.strip()
     if option.kind == "interval":
         return _propagate(name, text)
     if option.kind == "retention":

@@ -16,11 +16,13 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from whence.model.errors import SqlError
+from whence.model.types import Schema
 from whence.plan.streams.model import DEFAULT_RETENTION
 from whence.sql import statements as st
 from whence.sql.ledger import is_given, refuse_others
 from whence.sql.options import Target, check_name, read_lifetime, read_placement, read_value, retain_option
 from whence.sql.parameter_tokens import Parameter, read_parameter
+from whence.sql.promises import read_closes, read_ordered
 from whence.sql.reader import Script
 from whence.sql.tables import read_table
 
@@ -131,6 +133,13 @@ def _begins_another(tokens: Sequence[Token], at: int, current: list[Token]) -> b
         and current[0].token_type in (TokenType.CREATE, TokenType.WITH)
         and any(t.token_type is TokenType.ALIAS for t in current)
     )
+
+
+def _required(schema: Schema, column: int) -> Schema:
+    """Return the schema with a column that is never NULL."""
+    columns = list(schema.columns)
+    columns[column] = replace(columns[column], nullable=False)
+    return Schema(tuple(columns))
 
 
 class _Reader:
@@ -367,14 +376,22 @@ class _Reader:
             table = replace(table, stream=retain_option(options) or DEFAULT_RETENTION)
         elif table.tick is not None:
             raise self.source.error("only streams have tick_time(): a row of a table may change later", token)
-        option = "ttl_column"
+        option, given = "ttl_column", dict(options)
         try:
             lifetime = read_lifetime(options, table.schema)
             option = "partition_by"
             placement = read_placement(options, table)
+            option = "ordered"
+            ordered = read_ordered(given, table.schema, table.tick)
+            option = "closes"
+            closes = read_closes(given, table.schema, name, table.tick)
         except ValueError as failure:
             raise self.source.error(str(failure), self.values[option]) from None
-        return st.CreateTable(table=replace(table, lifetime=lifetime, placement=placement), if_not_exists=exists)
+        promises = replace(table.promises, ordered=ordered, closes=closes)
+        if ordered is not None:
+            table = replace(table, schema=_required(table.schema, ordered.column))
+        table = replace(table, lifetime=lifetime, placement=placement, promises=promises)
+        return st.CreateTable(table=table, if_not_exists=exists)
 
     def _with(self) -> list[st.Statement]:
         """Parse WITH: with a SELECT it is a query; WITH RECURSIVE v AS (…) alone declares v, as in paper 000."""

@@ -28,8 +28,7 @@ from whence.plan.streams.model import FIRST, BSort, Latest, ProvenanceJoin, Slid
 from whence.sql.expressions import ExpressionBinder
 from whence.sql.position import did_you_mean, error
 from whence.sql.scope import Scope, fields_of, unique_names
-from whence.sql.tables import is_tick_time
-from whence.sql.tick_time import tick_column
+from whence.sql.tick_time import is_tick_time, tick_column
 from whence.sql.types import coerce
 
 if TYPE_CHECKING:

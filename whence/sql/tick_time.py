@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from sqlglot import exp
+
 from whence.plan.algebra.expressions import Col
 from whence.plan.algebra.logical import Node, Project, Scan, Select
 from whence.plan.algebra.program import Program
 from whence.plan.streams.model import BSort, Latest, Slide
+
+TICK_TIME = "tick_time"  # the function that stands for the time of an epoch
+
+
+def is_tick_time(node: exp.Expr) -> bool:
+    """Tell whether an expression is the call `tick_time()`."""
+    return isinstance(node, exp.Anonymous) and str(node.this).lower() == TICK_TIME and not node.expressions
 
 
 def tick_column(node: Node, program: Program) -> int | None:

@@ -26,7 +26,7 @@ from whence.explain.graph import Derivations, Ints
 from whence.model.budget import reach, shielded
 from whence.model.codes import Codes, Dictionary
 from whence.model.types import Schema
-from whence.plan.algebra.program import is_owed
+from whence.plan.algebra.program import is_beside
 
 MOST = 5_000  # base rows, and trials, of a question
 MOST_ORDERED = 250  # base rows of which some orders can be tried, for contributions
@@ -41,7 +41,7 @@ class Trial:
         builder = GraphBuilder(dictionary)
         self._tables: list[tuple[str, Codes, Codes]] = []
         for name, scan in flow.tables.items():
-            if is_owed(name):
+            if is_beside(name):
                 continue
             batch = scan.contents()
             nodes = builder.append(builder.relation(("base", name), name, "base", scan.schema), batch.rows)

@@ -10,11 +10,13 @@ from typing import Any, Literal
 from whence.model.errors import CatalogError
 from whence.model.types import Schema, Type, WrittenSchema
 from whence.plan.algebra.logical import Node
+from whence.plan.promises import NO_PROMISES, Domain, Promises, domain_of
 from whence.plan.streams.model import DEFAULT_RETENTION, Retention
 
 STREAM_FUNCTIONS = ("slide", "latest", "bsort", "provenance", "late", "numbered", "owed")  # in FROM, built in
 _TRANSIENT = "$subscription_"  # begins the names of views of subscriptions
 _OWED = "\0owed"  # ends the names of relations that users reach by `owed(table)` only
+_CLOSED = "\0closed"  # ends the names of relations of closed keys
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,7 @@ class Table:
     With a `lifetime` it is a set: a row that is inserted again is not there twice, but lives anew.
     With `stream` it is a stream, of which that much is kept; it has neither key nor lifetime. The column `tick` of a
     stream is filled with the time of the epoch that brings the row.
+    `promises` hold of all its rows.
     """
 
     name: str
@@ -55,6 +58,12 @@ class Table:
     placement: Placement | None = None
     stream: Retention | None = None
     tick: int | None = None
+    promises: Promises = NO_PROMISES
+
+    def domain(self, column: str | int) -> Domain:
+        """Return the lowest and the highest value that the CHECKs allow a column, None where there is no bound."""
+        at = self.schema.names.index(column) if isinstance(column, str) else column
+        return domain_of(self.promises.checks, at, self.schema.types[at])
 
     @cached_property
     def written(self) -> Schema:
@@ -75,20 +84,44 @@ class Table:
         free = tuple(replace(column, nullable=True) for column in self.schema.columns)
         return Table(owed_name(self.name), Schema(free), lifetime=self.lifetime)
 
+    @cached_property
+    def closed_keys(self) -> Table:
+        """The relation beside a stream that `closes` keys: the keys that are closed."""
+        closes = self.promises.closes
+        assert closes is not None
+        columns = tuple(replace(self.schema.columns[at], nullable=True) for at in closes.columns)
+        return Table(closed_name(self.name), Schema(columns))
+
 
 def owed_name(table: str) -> str:
     """Return the name of the relation that holds a table's debts."""
     return table + _OWED
 
 
+def closed_name(stream: str) -> str:
+    """Return the name of the relation that holds a stream's closed keys."""
+    return stream + _CLOSED
+
+
 def owner_of(name: str) -> str:
-    """Return the table that a relation belongs to: of debts the table that owes them, of any other itself."""
-    return name.removesuffix(_OWED)
+    """Return the table that a relation belongs to: of debts the table that owes them, of closed keys their stream, of
+    any other itself."""
+    return name.removesuffix(_OWED).removesuffix(_CLOSED)
 
 
 def is_owed(name: str) -> bool:
     """Return whether a relation holds the debts of a table."""
     return name.endswith(_OWED)
+
+
+def has_closed_keys(name: str) -> bool:
+    """Return whether a relation holds the closed keys of a stream."""
+    return name.endswith(_CLOSED)
+
+
+def is_beside(name: str) -> bool:
+    """Return whether a relation is kept beside a table or stream: its debts, or its closed keys."""
+    return name.endswith((_OWED, _CLOSED))
 
 
 def is_transient(name: str) -> bool:
@@ -105,12 +138,15 @@ def transient_name(number: int) -> str:
     return f"{_TRANSIENT}{number}"
 
 
-def with_debts(tables: Mapping[str, Table]) -> dict[str, Table]:
-    """Return the tables and streams of a database, and the debts of each table that is not a stream."""
+def with_beside(tables: Mapping[str, Table]) -> dict[str, Table]:
+    """Return the tables and streams of a database, the debts of each table that is not a stream, and the closed keys of
+    each stream that closes some."""
     found = dict(tables)
     for table in tables.values():
         if table.stream is None:
             found[owed_name(table.name)] = table.debts
+        elif table.promises.closes is not None:
+            found[closed_name(table.name)] = table.closed_keys
     return found
 
 

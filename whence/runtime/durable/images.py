@@ -85,6 +85,7 @@ def begin_image(coordinator: Coordinator, flow: Dataflow, store: Store) -> Calla
     meta: dict[str, Any] = {"epoch": epoch, "time": coordinator.time}
     meta |= {"statements": coordinator.catalog.statements(), **words_meta(words)}
     meta["marks"] = dict(coordinator.source_positions)
+    meta["horizons"] = coordinator.horizon_history.image()
     return partial(_write_image, coordinator, store, capture, writer, before, words, meta)
 
 

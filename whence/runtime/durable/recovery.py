@@ -148,6 +148,7 @@ def load_image(
     creates = [parse_stored(sql) for sql in meta["statements"]]
     coordinator.deployment.restore(coordinator, creates, images, folder, start, meta, progress)
     coordinator.source_positions = dict(meta.get("marks", {}))
+    coordinator.horizon_history.restore(meta.get("horizons", {}), meta["epoch"])
     coordinator.stand_at(meta["epoch"], meta["time"])
     return int(meta["words"]), tuple(images.damage)
 

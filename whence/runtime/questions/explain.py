@@ -16,7 +16,7 @@ from whence.model.sizes import in_bytes
 from whence.plan.algebra import logical
 from whence.plan.algebra.expressions import Volatile
 from whence.plan.algebra.logical import Node
-from whence.plan.algebra.program import Program, View, is_owed, owner_of, retention_of
+from whence.plan.algebra.program import Program, View, has_closed_keys, is_beside, is_owed, owner_of, retention_of
 from whence.plan.rewrite.select_aggregates import selections
 from whence.plan.streams import model as streams
 from whence.plan.streams.instrument import traces_of
@@ -214,10 +214,10 @@ def _state(coordinator: Coordinator) -> list[dict[str, Any]]:
     tables = [catalog.backend.operator(name) for name in catalog.flow.tables]
     for name, scan in zip(catalog.flow.tables, tables, strict=True):
         size = measure(scan)
-        if is_owed(name) and not size.rows:
+        if is_beside(name) and not size.rows:
             continue
         beside = catalog.backend.lifetimes[name].nbytes if name in catalog.backend.lifetimes else 0
-        kind = "owed" if is_owed(name) else "table"
+        kind = "owed" if is_owed(name) else "closed keys" if has_closed_keys(name) else "table"
         out.append({"relation": owner_of(name), "operator": kind, "rows": size.rows, "bytes": size.bytes + beside})
     seen: set[int] = {id(scan) for scan in tables}
     owner = {name: own for own, each in catalog.transient.items() for name in each.planned}
@@ -273,7 +273,8 @@ def _counters(coordinator: Coordinator) -> dict[str, Any]:
 
 
 def describe(coordinator: Coordinator, name: str) -> pa.Table:
-    """List a table or view's columns, one per row, and beside each the time-to-live if the table has one."""
+    """List a table or view's columns, one per row, and beside each the time-to-live and the promises if the table has
+    some."""
     schema = coordinator.reader.schema(name)
     table = coordinator.program.tables.get(name)
     key = table.key if table is not None else ()
@@ -285,6 +286,8 @@ def describe(coordinator: Coordinator, name: str) -> pa.Table:
     }
     if table is not None and table.lifetime is not None:
         columns["ttl"] = [str(table.lifetime)] * len(schema)
+    if table is not None and table.promises:
+        columns["promises"] = [", ".join(table.promises.of_column(at)) for at in range(len(schema))]
     indexes = [index for index in coordinator.program.indexes.values() if index.relation == name]
     if indexes:
         columns["indexes"] = [", ".join(i.name for i in indexes if column in i.columns) for column in schema.names]

@@ -30,7 +30,7 @@ from whence.sql.bind import bind_query_views
 from whence.sql.ordering import check_limit
 from whence.sql.position import did_you_mean, error
 from whence.sql.reader import WhenceDialect, deep_stack
-from whence.sql.tables import TICK_TIME, is_tick_time
+from whence.sql.tick_time import TICK_TIME, is_tick_time
 
 _TABLE_FUNCTIONS = ("range", "generate_series", "unnest", "repeat", "repeat_row")  # others reach beyond the query
 _REFUSED = frozenset((

@@ -9,6 +9,8 @@
 | `conditions`    | rows named by key, by columns or by SQL |
 | `row_selection` | the rows of a DELETE or UPDATE |
 | `expiry`        | time, lifetimes, and the thread that expires rows |
+| `promise_guard` | enforces CHECK, ordered and closes |
+| `horizons`      | what promises have established about rows to come |
 | `watermarks`    | watermarks that move without rows |
 | `kernels`       | the compiled part of the above |
 """

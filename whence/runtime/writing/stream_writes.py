@@ -2,16 +2,17 @@
 
 The law: rows of one transaction arrive in the order in which they were inserted, whatever streams they go to, and are
 numbered (`$at`) in that order when the transaction ends; so what was forgotten on the way leaves no gap. No row is
-looked at: rows are neither hashed nor compared.
+looked at: rows are neither hashed nor compared, except in a stream that promises an order, or closes keys.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import count
 from typing import NoReturn
 
 import numpy as np
+from numpy.typing import NDArray
 
 from whence.engine.core.operator import Batch
 from whence.engine.streams.connection_point import ConnectionPoint
@@ -20,7 +21,8 @@ from whence.model.codes import NULL, Codes
 from whence.model.errors import DataError
 from whence.plan.algebra.program import Table
 from whence.plan.streams.model import AT
-from whence.runtime.writing.tables import Early, Unmatched
+from whence.runtime.writing.promise_guard import PromiseGuard
+from whence.runtime.writing.tables import Early, Unmatched, WriteSet
 
 _NUMBERED = -1  # in place of a turn
 _turns = count()
@@ -29,10 +31,23 @@ _turns = count()
 class StreamWriteSet:
     """What one transaction has written to one stream; it takes the place of a table's `Pending`."""
 
-    def __init__(self, table: Table, committed: ConnectionPoint, last_at: int, now: int = 0) -> None:
-        """`last_at` is when the last row arrived that any stream has, `now` what the writer sees as tick time."""
+    def __init__(
+        self,
+        table: Table,
+        committed: ConnectionPoint,
+        last_at: int,
+        now: int = 0,
+        guard: PromiseGuard | None = None,
+        reached: int | None = None,
+    ) -> None:
+        """`last_at` is when the last row arrived that any stream has, `now` what the writer sees as tick time, and
+        `reached` the lowest code that may come in the ordered column, if there is one. Without a `guard` no promise is
+        enforced."""
         self.table, self.last_at, self._now = table, last_at, now
         self._committed = committed
+        self._guard = guard
+        self._reached = [reached]  # at first, and after each part
+        self.closed_keys: Callable[[], WriteSet] | None = None  # of the same transaction
         self._parts: list[tuple[int, Codes]] = []  # whose turn it was, and the rows with room for their `$at`
 
     # -- writing -----------------------------------------------------------------------------------------------------
@@ -48,8 +63,25 @@ class StreamWriteSet:
         if table.schema.required:
             check_not_null(rows[:, :width], table.schema, table.name)
         if len(rows):
-            self._parts.append((next(_turns), rows))
+            self._append(next(_turns), rows)
         return len(rows)
+
+    def _append(self, turn: int, rows: Codes) -> None:
+        if self._guard is not None:
+            reached, closing = self._guard.admit(rows, self._reached[-1], self._are_closed)
+            self._reached.append(reached)
+            if closing is not None:
+                self._closed().insert(closing)
+        self._parts.append((turn, rows))
+
+    def _closed(self) -> WriteSet:
+        """The stream's closed keys, as the transaction sees them."""
+        assert self.closed_keys is not None
+        return self.closed_keys()
+
+    def _are_closed(self, keys: Codes) -> NDArray[np.bool_]:
+        closed: NDArray[np.bool_] = self._closed().counts(keys) > 0
+        return closed
 
     def put_back(self, rows: Codes) -> int:
         """Append rows that have arrived before, with their `$at`s: those of an export."""
@@ -60,7 +92,7 @@ class StreamWriteSet:
         if tick is not None and len(rows) and (rows[0, tick] == NULL or (np.diff(rows[:, tick]) < 0).any()):
             raise DataError(f"stream {self.table.name}: the times in {self.table.schema.names[tick]} fall")
         if len(rows):
-            self._parts.append((_NUMBERED, rows))
+            self._append(_NUMBERED, rows)
         return len(rows)
 
     def take(self, rows: Codes, signs: Codes, early: Early = "ignore") -> Unmatched:
@@ -111,6 +143,7 @@ class StreamWriteSet:
     def rollback_to(self, savepoint: int) -> None:
         """Forget the writes since a savepoint."""
         del self._parts[savepoint:]
+        del self._reached[savepoint + 1 :]
 
     def written_since(self, savepoint: int) -> Batch:
         """Return the rows that were written since a savepoint, without `$at`."""

@@ -31,6 +31,7 @@ from whence.model.codes import NULL, Codes, Dictionary, format_value
 from whence.model.errors import DataError, MissingRowError, WhenceError
 from whence.plan.algebra.program import Table
 from whence.runtime.writing.kernels.signs import balance, follow_keys
+from whence.runtime.writing.promise_guard import PromiseGuard
 
 Early = Literal["ignore", "hold", "error"]
 """What becomes of a deletion whose row is not there: it is passed over, waits for the row, or is an error."""
@@ -92,8 +93,10 @@ class WriteSet:
         dictionary: Dictionary,
         expired: Codes | None = None,
         owed: Committed | None = None,
+        guard: PromiseGuard | None = None,
     ) -> None:
-        """`expired` are rows whose time is up, and `owed` what the table owes."""
+        """`expired` are rows whose time is up, and `owed` what the table owes. Without a `guard` no promise is
+        enforced."""
         self.table, self._committed, self._dictionary = table, committed, dictionary
         self._parts: list[Batch] = []
         if expired is not None and len(expired):
@@ -101,7 +104,7 @@ class WriteSet:
         self._begin = len(self._parts)
         self._overlay: Relation | None = None
         self._absorbed = 0
-        self._owed = owed
+        self._owed, self._guard = owed, guard
         self.debts: Callable[[], WriteSet] | None = None  # of the same transaction, see the module's law
         self._debts: WriteSet | None = None  # once they are asked for
         self.sees: Sees | None = None
@@ -117,6 +120,8 @@ class WriteSet:
             check_not_null(rows, table.schema, table.name)
         if not len(rows):
             return 0
+        if self._guard is not None:
+            self._guard.check(rows)
         count = len(rows)
         if table.key and self._owing() is not None:
             self._take_by_key(rows, np.ones(count, np.int64), "ignore")
@@ -159,6 +164,8 @@ class WriteSet:
             check_not_null(rows[signs > 0], table.schema, table.name)
         if not len(rows):
             return Unmatched()
+        if self._guard is not None:
+            self._guard.check(rows[signs > 0])
         if table.key:
             return self._take_by_key(rows, signs, early)
         debts = self._owing()
@@ -227,6 +234,8 @@ class WriteSet:
             check_not_null(new, table.schema, table.name)
         if not len(old):
             return 0
+        if self._guard is not None:
+            self._guard.check(new)
         savepoint = self.savepoint()
         self._add(old, -counts)
         if table.key:

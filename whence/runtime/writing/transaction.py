@@ -15,7 +15,7 @@ import numpy as np
 
 from whence.engine.core.operator import Batch
 from whence.model.codes import Codes
-from whence.plan.algebra.program import is_owed, owed_name, owner_of
+from whence.plan.algebra.program import closed_name, is_beside, owed_name, owner_of
 from whence.runtime.writing.stream_writes import StreamWriteSet, number_all
 from whence.runtime.writing.tables import Sees, WriteSet
 
@@ -39,8 +39,10 @@ class Transaction:
         found = self._pending.get(name)
         if found is None:
             found = self._pending[name] = self._open(name)
-            if isinstance(found, WriteSet) and not is_owed(name):
-                found.debts = partial(_debts, weakref.ref(self), owed_name(name))
+            if isinstance(found, StreamWriteSet):
+                found.closed_keys = partial(_beside, weakref.ref(self), closed_name(name))
+            elif not is_beside(name):
+                found.debts = partial(_beside, weakref.ref(self), owed_name(name))
         if self._sees is not None and isinstance(found, WriteSet):
             found.sees = self._sees(owner_of(name))
         return found
@@ -99,9 +101,9 @@ class Transaction:
         return pending.refreshed(delta) if pending is not None else np.empty((0, delta.rows.shape[1]), np.int64)
 
 
-def _debts(transaction: weakref.ref[Transaction], name: str) -> WriteSet:
-    """What a table owes, as a transaction sees it. A write set must not hold its transaction, which holds it: the rows
-    would stay until the garbage collector looks."""
+def _beside(transaction: weakref.ref[Transaction], name: str) -> WriteSet:
+    """What a table owes, or which keys of a stream are closed, as a transaction sees it. A write set must not hold its
+    transaction, which holds it: the rows would stay until the garbage collector looks."""
     writes = transaction()
     assert writes is not None
     found = writes.table(name)

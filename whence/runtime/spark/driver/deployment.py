@@ -23,7 +23,7 @@ from whence.model.codes import Codes, Dictionary
 from whence.model.errors import CorruptionError
 from whence.model.progress import Progress
 from whence.plan.algebra.distribution import Distribution
-from whence.plan.algebra.program import Program, Table, is_owed, owed_name, owner_of
+from whence.plan.algebra.program import Program, Table, closed_name, is_beside, owed_name, owner_of
 from whence.plan.recursion.strata import Component
 from whence.plan.streams.model import Retention
 from whence.runtime.catalog import Catalog
@@ -177,7 +177,7 @@ class PartitionedDeployment:
         """Take up tables and views as they were declared, with rows as images of whole tables have them."""
         whole = _whole_tables([c.table for c in creates if isinstance(c, st.CreateTable)], images, progress)
         few = self.planner.copied_rows
-        small = (n for n, held in whole.items() if isinstance(held, Relation) and not is_owed(n) and len(held) <= few)
+        small = (n for n, held in whole.items() if isinstance(held, Relation) and not is_beside(n) and len(held) <= few)
         self._declare(catalog, creates, {}, frozenset(small), {})
         streams = {name: kept for name, kept in whole.items() if isinstance(kept, ConnectionPoint)}
         check_recomputable(catalog.planned, streams, lost=lost)
@@ -207,7 +207,7 @@ class PartitionedDeployment:
 
 
 def _whole_tables(tables: Sequence[Table], images: Images, progress: Progress | None) -> _Whole:
-    """Return tables and their debts as images have them."""
+    """Return tables, their debts and their closed keys as images have them."""
     whole: dict[str, Relation | ConnectionPoint] = {}
     relation = partial(_restored, images=images)
     for done, table in enumerate(tables):
@@ -225,6 +225,11 @@ def _whole_tables(tables: Sequence[Table], images: Images, progress: Progress | 
             owed = relation(owed_name(table.name), Relation(len(table.schema), int(table.notes_arrivals)))
             if owed is not None:
                 whole[owed_name(table.name)] = owed
+        elif table.promises.closes is not None:
+            closed = relation(closed_name(table.name), Relation(len(table.closed_keys.schema)))
+            if closed is None:
+                raise StaleImage(f"there is no image of the closed keys of {table.name}")
+            whole[closed_name(table.name)] = closed
     return whole
 
 

@@ -44,6 +44,7 @@ def write_image(coordinator: Coordinator, backend: PartitionedBackend, store: St
         files = {p: store.partition_image(p, epoch) for p in range(backend.partitions)}
         chains = runner.save(files, epoch)
         meta["marks"] = dict(coordinator.source_positions)
+        meta["horizons"] = coordinator.horizon_history.image()
         plan = backend.plan
         meta["partitions"] = {
             "count": backend.partitions,

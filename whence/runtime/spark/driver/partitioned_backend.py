@@ -34,7 +34,7 @@ from whence.model.types import Schema
 from whence.plan.algebra import logical
 from whence.plan.algebra.distribution import Distribution, describe_distribution
 from whence.plan.algebra.logical import Node, bottom_up
-from whence.plan.algebra.program import Program, Table, View, owner_of, with_debts
+from whence.plan.algebra.program import Program, Table, View, has_closed_keys, owner_of, with_beside
 from whence.plan.streams.model import ProvenanceJoin, Retention, has_at, with_at, without_at
 from whence.runtime.backend import Scratch
 from whence.runtime.catalog import table_kind
@@ -112,7 +112,9 @@ class PartitionedBackend:
         self.runner.replaying = replaying
 
     def dist(self, name: str) -> Distribution:
-        """Return where the rows of a table or view live."""
+        """Return where the rows of a table or view live; the closed keys of a stream are all in one partition."""
+        if has_closed_keys(name):
+            return Distribution("one")
         placed = self.plan.distributed
         found = placed.tables.get(owner_of(name)) or placed.views.get(name)
         return found if found is not None else Distribution("spread")
@@ -158,7 +160,7 @@ class PartitionedBackend:
     def show(self, plan: PartitionPlan) -> None:
         """Let the tables and views of a plan be found by name."""
         self.plan = plan
-        tables = with_debts(plan.tables)
+        tables = with_beside(plan.tables)
         self.flow.tables = {name: self._relation(name, table) for name, table in tables.items()}
         self.flow.views = {name: self._relation(name, view) for name, view in plan.views.items()}
         streams = [name for name, table in plan.tables.items() if table.stream is not None]
