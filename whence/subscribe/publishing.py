@@ -20,7 +20,11 @@ Everything up to `at` is told by the filter before, also when it is asked for ag
 A `DeliveryFilter` looks at single rows: key sets (dynamic subscriptions), a bound (best-k), and quenched keys. Of a
 quenched key a change is told only if it touches a watched column, or if the row comes or goes. So the receiver's row
 may be old in the columns that are not watched, until the key is lifted. Therefore rows of a relation with a primary key
-are applied *by that key*: what went names the key of the row that goes, what came replaces the row of its key.
+are applied *by that key*: what went names the key of the row that goes, what came replaces the row of its key. A key
+is quenched only as long as nothing that is watched changes: the first change of it that is told lifts it. So a row
+that comes to matter again is current, and stays so, without a further question. And a key is quenched only if nothing
+that is watched has changed since the tick at which the subscriber decided that (`FilterChange.as_of`). To tell more of
+a quenched key than is needed is always right.
 
 There is no clock, no socket and no thread in here: a simulation drives it as a server does. Rows are arrays of codes.
 """
@@ -107,7 +111,7 @@ class FilterChange:
     """A change of a filter: keys that are added and dropped, another bound, keys that are quenched and lifted.
 
     `bound` is Ellipsis if it stays. Of a stream, rows of added keys after tick `since` come along; without one, only
-    those after the amendment do."""
+    those after the amendment do. Keys are quenched for what the subscriber knew `as_of` a tick: its horizon."""
 
     add: frozenset[Key] = frozenset()
     drop: frozenset[Key] = frozenset()
@@ -115,6 +119,7 @@ class FilterChange:
     quench: frozenset[Key] = frozenset()
     lift: frozenset[Key] = frozenset()
     since: int | None = None
+    as_of: int = 0
 
 
 @dataclass(frozen=True)
@@ -167,6 +172,14 @@ class DeliveryFilter:
             wanted = np.fromiter((key[0] for key in keys), np.int64, len(keys))
             return np.isin(rows[:, self.columns[0]], wanted)
         return np.fromiter((key in keys for key in map(tuple, rows[:, self.columns].tolist())), np.bool_, len(rows))
+
+    def keys_of(self, rows: Codes) -> frozenset[Key]:
+        """Return the keys of rows."""
+        return frozenset(map(tuple, rows[:, self.columns].tolist())) if len(rows) else frozenset()
+
+    def without(self, lifted: frozenset[Key]) -> DeliveryFilter:
+        """Return the filter with fewer keys quenched."""
+        return replace(self, quenched=self.quenched - lifted) if lifted & self.quenched else self
 
     def amended(self, change: FilterChange) -> DeliveryFilter:
         """Return the filter that a change leads to. A key that is dropped is no longer quenched.
@@ -223,9 +236,8 @@ class Publication:
         quenched = np.flatnonzero(filter.is_quenched(batch.rows))
         if not len(quenched):
             return batch
-        watched = sorted(
-            {*self.key, *filter.columns, *filter.watched, *((filter.bound.column,) if filter.bound else ())}
-        )
+        bound = (filter.bound.column,) if filter.bound else ()
+        watched = sorted({*self.key, *filter.columns, *filter.watched, *bound})
         net: dict[Key, int] = {}
         seen = list(map(tuple, batch.rows[quenched][:, watched].tolist()))
         for one, count in zip(seen, batch.ann[quenched].tolist(), strict=True):
@@ -233,6 +245,15 @@ class Publication:
         keep = np.ones(len(batch.ann), np.bool_)
         keep[quenched] = [net[one] != 0 for one in seen]
         return take(batch, np.flatnonzero(keep))
+
+    def without_touched(self, filter: DeliveryFilter, change: FilterChange, epoch: int) -> DeliveryFilter:
+        """Return a filter that is amended as of an epoch, without the keys that are not to be quenched after all:
+        something watched has changed since the subscriber decided that."""
+        fresh = filter.quenched & change.quench
+        if not fresh or change.as_of >= epoch:
+            return filter
+        batch = self.changes(change.as_of, epoch, replace(filter, quenched=fresh)) if self.key else None
+        return filter.without(fresh if batch is None else fresh & filter.keys_of(batch.rows))
 
     def state(self, filter: DeliveryFilter) -> tuple[int, Batch]:
         """Return the epoch of the state, and the rows of it that pass."""
@@ -243,8 +264,8 @@ class Publication:
         """Return the new filter, the epoch as of which it is in effect, and the rows that come and go by that.
 
         Rows of lifted keys come, too, as they are now: they take the place of the rows of their primary keys."""
-        after = before.amended(change)
         epoch, batch = self.read_state()
+        after = self.without_touched(before.amended(change), change, epoch)
         if self.append_only:  # rows that were told stay, and rows that were not are not told but from `since` on
             fresh = None
             if change.since is not None and change.since < epoch and change.add:
@@ -371,7 +392,14 @@ class PublishingSession:
         rows = self.publication.changes(since, upto, filter)
         if rows is None:
             return self._tell_lost(since, upto)
+        self._lift(rows, filter)
         return [RangeChange(since, upto, rows if len(rows.ann) else None, number)]
+
+    def _lift(self, rows: Batch, filter: DeliveryFilter) -> None:
+        """Quench the keys no more of which something is told."""
+        if filter.quenched and len(rows.ann):
+            told = filter.quenched & filter.keys_of(rows.rows)
+            self.filter, self._base = self.filter.without(told), self._base.without(told)
 
     def _tell_each(self, since: int, upto: int, filter: DeliveryFilter, number: int) -> list[Told]:
         """Return the change of each epoch by itself, each with the silence before it."""
@@ -393,6 +421,7 @@ class PublishingSession:
                 rows = self.publication.changes(change - 1, change, filter)
                 if rows is None:  # let go of meanwhile
                     return found + self._tell_lost(start, upto)
+                self._lift(rows, filter)
                 at = change
             found.append(RangeChange(start, at, rows, number))
             since = at

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from whence.model.errors import DataError
 
@@ -181,6 +181,18 @@ class RangeSet:
         '0-4,6-7'
         """
         return self if tick >= self._upto else RangeSet((since, min(last, tick)) for since, last in self)
+
+
+def reflects_as_much(mine: Mapping[str, RangeSet], seen: Mapping[str, RangeSet]) -> bool:
+    """Return whether a position over several histories reflects all that was seen elsewhere. Two positions of which
+    neither reflects as much as the other are not to be merged: whoever moves waits. A history that is not followed here
+    says nothing.
+
+    >>> here, there = {"a": RangeSet.parse("0-7"), "b": RangeSet.parse("0-2")}, {"a": RangeSet.parse("0-5")}
+    >>> reflects_as_much(here, there), reflects_as_much(here, there | {"b": RangeSet.parse("0-3")})
+    (True, False)
+    """
+    return all(mine[of].covers(*one) for of, ranges in seen.items() if of in mine for one in ranges)
 
 
 def _merge(ranges: Iterable[Range]) -> list[Range]:
