@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pytest
 
 import whence
-from whence.subscribe.pushdown import SourceAsk, curiosity
+from whence.subscribe.pushdown import SourceNeeds, curiosity
 
 _SCHEMA = """
 CREATE TABLE flight (id TEXT PRIMARY KEY, dest TEXT, seats INT, price INT, gate TEXT);
@@ -21,7 +21,7 @@ _CHEAPEST = f"{_AVAILABLE} AND f.dest = 'LHR' ORDER BY f.price LIMIT 3"
 _PLANNED = "SELECT f.id, f.price FROM flight f JOIN plan p ON p.flight = f.id"
 
 
-def asks(*views: str, sources: Iterable[str] = ("flight", "quote")) -> dict[str, SourceAsk]:
+def asks(*views: str, sources: Iterable[str] = ("flight", "quote")) -> dict[str, SourceNeeds]:
     db = whence.open()
     db.execute(_SCHEMA)
     for number, query in enumerate(views):
@@ -29,7 +29,7 @@ def asks(*views: str, sources: Iterable[str] = ("flight", "quote")) -> dict[str,
     return curiosity(db._now.catalog.planned, list(sources))
 
 
-def names(ask: SourceAsk, columns: Iterable[int]) -> set[str]:
+def names(ask: SourceNeeds, columns: Iterable[int]) -> set[str]:
     return {ask.table.schema.names[c] for c in columns}
 
 

@@ -12,9 +12,9 @@ says what the use needs of a row:
 | `decides`     | the columns that its conditions read; `live` is the plan of the primary keys for which they hold |
 | `best`        | if it ends in ORDER BY a column LIMIT k: rows beyond the k best are not seen |
 
-A source is asked for the union over all uses (`SourceAsk`): what one view can do without still comes for another.
+A source is asked for the union over all uses (`SourceNeeds`): what one view can do without still comes for another.
 
-The law: every view over the rows that a `SourceAsk` lets through equals the view over all rows, provided that
+The law: every view over the rows that a `SourceNeeds` lets through equals the view over all rows, provided that
   - rows pass for which the filter is true, and whose key column is among the values of the key plan;
   - for each use, the columns that decide are current in every row, and all its columns are in the rows that are live;
   - a bound is no tighter than leaves each use its k rows, or there are no rows beyond it.
@@ -118,7 +118,7 @@ class ResultAsk:
 
 
 @dataclass(frozen=True)
-class SourceAsk:
+class SourceNeeds:
     """What one source is asked for.
 
     columns  numbers of the columns that are needed, those of the primary key among them
@@ -199,7 +199,7 @@ def _plain(text: str) -> str:
 # -- all uses of all sources -------------------------------------------------------------------------------------------
 
 
-def curiosity(program: Program, sources: Collection[str], whole: Collection[str] = ()) -> dict[str, SourceAsk]:
+def curiosity(program: Program, sources: Collection[str], whole: Collection[str] = ()) -> dict[str, SourceNeeds]:
     """Return what each source is asked for, so that all views of a program, as it runs, have what they can use.
 
     `whole` names sources of which all rows are needed: they are subscribed to themselves. A source that no view reads
@@ -218,7 +218,7 @@ def curiosity(program: Program, sources: Collection[str], whole: Collection[str]
                 results[source].append(largest)
         for name in _fetched(query, uses):  # kept rows that an operator looks up beside its inputs
             uses[name].append(SourceUse(view.name, frozenset(range(len(program.tables[name].schema)))))
-    asked: dict[str, SourceAsk] = {}
+    asked: dict[str, SourceNeeds] = {}
     depends: dict[str, set[str]] = {}
 
     def preference(name: str) -> tuple[bool, int, str]:
@@ -228,7 +228,7 @@ def curiosity(program: Program, sources: Collection[str], whole: Collection[str]
     for name in sorted(sources, key=preference):
         table = program.tables[name]
         if name in whole or not uses[name]:
-            asked[name] = SourceAsk(table, tuple(range(len(table.schema))), readers=tuple(_readers(uses[name])))
+            asked[name] = SourceNeeds(table, tuple(range(len(table.schema))), readers=tuple(_readers(uses[name])))
         else:
             asked[name] = _union(table, uses[name], tuple(results[name]), program, sources, depends)
     return {name: asked[name] for name in sources}
@@ -272,11 +272,11 @@ def _union(
     program: Program,
     sources: Collection[str],
     depends: dict[str, set[str]],
-) -> SourceAsk:
+) -> SourceNeeds:
     """Return what all uses of a source need together; `depends` says which sources decide about which, so far."""
     needed = frozenset(table.key).union(*(use.columns for use in uses))
     shown = tuple(sorted(needed)) or (0,)
-    ask = SourceAsk(
+    ask = SourceNeeds(
         table, shown, _any_of([use.predicate for use in uses]), results=results, readers=tuple(_readers(uses))
     )
     for rule in _common_keys(table, uses):
@@ -292,7 +292,7 @@ def _union(
     return _with_quench(ask, uses)
 
 
-def _with_quench(ask: SourceAsk, uses: Sequence[SourceUse]) -> SourceAsk:
+def _with_quench(ask: SourceNeeds, uses: Sequence[SourceUse]) -> SourceNeeds:
     """Add which columns may be left out for which keys, over all uses."""
     if not ask.table.key or ask.table.stream is not None:
         return ask
