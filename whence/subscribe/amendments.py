@@ -48,6 +48,7 @@ class Amendment:
     quench, lift  keys of which only watched columns are asked for, and those of which everything is again
     bound         another bound, a value; None if it stays
     more          how many rows beyond the bound are asked for: a pull. The answer says the new bound
+    as_of         the tick as of which keys were found to be idle
     """
 
     add: frozenset[Key] = _NOTHING
@@ -57,6 +58,7 @@ class Amendment:
     lift: frozenset[Key] = _NOTHING
     bound: Any = None
     more: int = 0
+    as_of: int = 0
 
     def __bool__(self) -> bool:
         return bool(self.add or self.drop or self.quench or self.lift or self.bound is not None or self.more)
@@ -118,6 +120,8 @@ class FilterKeeper:
         self._stale: set[Key] = set()  # keys that are live and quenched
         self._found: list[list[Any]] = [[] for _ in best]
         self._tries = 0
+        self._reflected = 0
+        self._lifted: set[Key] = set()  # keys that are about to be quenched, and have changed meanwhile
         self._pending: Amendment | None = None
 
     # -- what happens ------------------------------------------------------------------------------------------------
@@ -132,6 +136,7 @@ class FilterKeeper:
 
     def change(self, change: RelationChange, now: float, reflected: int | None = None) -> None:
         """Take in what an epoch did; `reflected` is the last tick of the source that was applied by then."""
+        self._reflected = self._reflected if reflected is None else reflected
         came, went = change.keys
         for key in went:
             self._wanted.pop(key, None)
@@ -157,6 +162,10 @@ class FilterKeeper:
             return
         touched = dict[Key, None]()
         came, went = change.rows
+        for key in (*went, *came):  # the publisher has lifted a key of which it tells a change
+            self.quenched.discard(key)
+            if self._pending is not None and key in self._pending.quench:
+                self._lifted.add(key)
         for key in went:
             self._rows[key] = self._rows.get(key, 0) - 1
             touched[key] = None
@@ -181,7 +190,9 @@ class FilterKeeper:
                 self._stale.discard(key)
 
     def _is_quenched(self, key: Key) -> bool:
-        return key in self.quenched or (self._pending is not None and key in self._pending.quench)
+        if key in self.quenched:
+            return True
+        return self._pending is not None and key in self._pending.quench and key not in self._lifted
 
     def amended(self, bound: Any = None, at: int | None = None, now: float = 0.0) -> None:
         """Note that the amendment under way is in force, and its rows are applied; `bound` is the new one of a pull."""
@@ -189,7 +200,7 @@ class FilterKeeper:
         if done is None:
             return
         self.keys = (self.keys - done.drop) | done.add
-        self.quenched = (self.quenched | done.quench) - done.lift
+        self.quenched = (self.quenched | (done.quench - self._lifted)) - done.lift
         if done.more:
             self.bound = bound
             self._tries += 1
@@ -206,7 +217,10 @@ class FilterKeeper:
             if key not in self._wanted:
                 self._unwanted.setdefault(key, now)
         self._stale = {key for key in self._stale | done.quench if self._is_live(key) and key in self.quenched}
-        for key in done.lift:
+        for key in done.quench & self.quenched:
+            self._idle.pop(key, None)
+        lifted, self._lifted = done.lift | self._lifted, set()
+        for key in lifted:
             if key in self._rows and not self._is_live(key):
                 self._idle.setdefault(key, now)
 
@@ -215,7 +229,12 @@ class FilterKeeper:
 
     def rejected(self) -> None:
         """Note that the amendment under way never came to be in force: it is decided again."""
-        self._pending = None
+        given, self._pending, self._lifted = self._pending, None, set()
+        if given is not None:
+            self._unwanted.update(dict.fromkeys(given.drop - self._wanted.keys(), 0.0))
+            idle = {key: 0.0 for key in given.quench if key in self._rows and not self._is_live(key)}
+            self._idle = idle | self._idle
+            self._stale = {key for key in self._stale if key in self.quenched}
 
     # -- what to do about it -----------------------------------------------------------------------------------------
 
@@ -246,7 +265,7 @@ class FilterKeeper:
         drop = self._due(self._unwanted, now) if self.is_keyed else _NOTHING
         quench = self._due(self._idle, now) if self.quenches else _NOTHING
         bound = self._tighter() if not more else None
-        found = Amendment(add, drop, since if add else None, quench, lift, bound, more)
+        found = Amendment(add, drop, since if add else None, quench, lift, bound, more, self._reflected)
         if not found:
             return None
         for key in drop:

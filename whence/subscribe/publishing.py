@@ -87,11 +87,13 @@ class RangeLost:
 
 @dataclass(frozen=True)
 class FilterAmended:
-    """As of `at`, filter `number` is in effect. `rows` come and go by that (a `Batch`; None if there are none)."""
+    """As of `at`, filter `number` is in effect. `rows` come and go by that (a `Batch`; None if there are none). `bound`
+    is the one in effect: if rows beyond it were asked for, the publisher has moved it."""
 
     number: int
     at: int
     rows: Any | None = None
+    bound: Any | None = None
 
 
 Told = RangeChange | RangeState | RangeLost | FilterAmended
@@ -99,10 +101,11 @@ Told = RangeChange | RangeState | RangeLost | FilterAmended
 
 @dataclass(frozen=True)
 class DeliveryBound:
-    """Only rows whose column is at most (or, not `at_most`, at least) a code pass. NULL does not."""
+    """Only rows whose column is at most (or, not `at_most`, at least) a code pass. NULL does not; without a code,
+    nothing does."""
 
     column: int
-    code: int
+    code: int | None
     at_most: bool = True
 
 
@@ -110,8 +113,10 @@ class DeliveryBound:
 class FilterChange:
     """A change of a filter: keys that are added and dropped, another bound, keys that are quenched and lifted.
 
-    `bound` is Ellipsis if it stays. Of a stream, rows of added keys after tick `since` come along; without one, only
-    those after the amendment do. Keys are quenched for what the subscriber knew `as_of` a tick: its horizon."""
+    `bound` is Ellipsis if it stays; with `more` it moves so far that as many rows more pass (a pull), with all that are
+    equal to the last one, and goes if there are no others. Of a stream, rows of added keys after tick `since` come
+    along; without one, only those after the amendment do. Keys are quenched for what the subscriber knew `as_of` a
+    tick: its horizon."""
 
     add: frozenset[Key] = frozenset()
     drop: frozenset[Key] = frozenset()
@@ -120,6 +125,7 @@ class FilterChange:
     lift: frozenset[Key] = frozenset()
     since: int | None = None
     as_of: int = 0
+    more: int = 0
 
 
 @dataclass(frozen=True)
@@ -130,6 +136,7 @@ class DeliveryFilter:
     keys      only rows of these keys pass; None: of all keys
     bound     only rows within it pass
     quenched  keys of which only changes of watched columns are told; `watched` are these columns, by number
+    key       the columns that quenched keys are of, if they are others than `columns`
 
     >>> cheap = DeliveryFilter((0,), frozenset({(7,), (8,)}), DeliveryBound(1, 500))
     >>> cheap.passes(np.array([[7, 450], [7, 501], [9, 100], [8, 500]])).tolist()
@@ -141,6 +148,7 @@ class DeliveryFilter:
     bound: DeliveryBound | None = None
     quenched: frozenset[Key] = frozenset()
     watched: tuple[int, ...] = ()
+    key: tuple[int, ...] = ()
     comparable: Callable[[int, Codes], Codes] | None = field(default=None, compare=False)
     """Gives codes of a column that order like its values, where the codes themselves do not (text)."""
 
@@ -151,8 +159,10 @@ class DeliveryFilter:
 
     def passes(self, rows: Codes) -> Mask:
         """Return which rows pass."""
-        found = np.ones(len(rows), np.bool_) if self.keys is None else self._has_key(rows, self.keys)
+        found = np.ones(len(rows), np.bool_) if self.keys is None else _has_key(rows, self.columns, self.keys)
         bound = self.bound
+        if bound is not None and bound.code is None:
+            return np.zeros(len(rows), np.bool_)
         if bound is not None:
             codes, limit = rows[:, bound.column], np.array([bound.code], np.int64)
             known = codes != NULL
@@ -163,19 +173,11 @@ class DeliveryFilter:
 
     def is_quenched(self, rows: Codes) -> Mask:
         """Return which rows are of a quenched key."""
-        return self._has_key(rows, self.quenched)
-
-    def _has_key(self, rows: Codes, keys: frozenset[Key]) -> Mask:
-        if not keys or not len(rows):
-            return np.zeros(len(rows), np.bool_)
-        if len(rows) > 64 and len(self.columns) == 1:
-            wanted = np.fromiter((key[0] for key in keys), np.int64, len(keys))
-            return np.isin(rows[:, self.columns[0]], wanted)
-        return np.fromiter((key in keys for key in map(tuple, rows[:, self.columns].tolist())), np.bool_, len(rows))
+        return _has_key(rows, self.key or self.columns, self.quenched)
 
     def keys_of(self, rows: Codes) -> frozenset[Key]:
-        """Return the keys of rows."""
-        return frozenset(map(tuple, rows[:, self.columns].tolist())) if len(rows) else frozenset()
+        """Return the keys of rows by which they may be quenched."""
+        return frozenset(map(tuple, rows[:, self.key or self.columns].tolist())) if len(rows) else frozenset()
 
     def without(self, lifted: frozenset[Key]) -> DeliveryFilter:
         """Return the filter with fewer keys quenched."""
@@ -193,9 +195,20 @@ class DeliveryFilter:
             if keys is None:
                 raise WhenceError("a filter without keys cannot be given some: subscribe again")
             keys = (keys - change.drop) | change.add
-        quenched = (self.quenched | change.quench) - change.lift - (change.drop - change.add)
+        quenched = (self.quenched | change.quench) - change.lift
+        if not self.key or self.key == self.columns:
+            quenched -= change.drop - change.add
         bound = self.bound if change.bound is ... else change.bound
         return replace(self, keys=keys, bound=bound, quenched=quenched)
+
+
+def _has_key(rows: Codes, columns: tuple[int, ...], keys: frozenset[Key]) -> Mask:
+    """Return which rows have one of some keys in the columns."""
+    if not keys or not len(rows):
+        return np.zeros(len(rows), np.bool_)
+    if len(rows) > 64 and len(columns) == 1:
+        return np.isin(rows[:, columns[0]], np.fromiter((key[0] for key in keys), np.int64, len(keys)))
+    return np.fromiter((key in keys for key in map(tuple, rows[:, columns].tolist())), np.bool_, len(rows))
 
 
 class Publication:
@@ -274,6 +287,8 @@ class Publication:
                 if fresh is None:
                     raise RangeLostError(change.since, epoch)
             return after, epoch, fresh if fresh is not None and len(fresh.ann) else None
+        if change.more and after.bound is not None:
+            after = replace(after, bound=_further(after, after.bound, batch, change.more))
         had, has = before.passes(batch.rows), after.passes(batch.rows)
         comes = has & ~had
         lifted = before.quenched - after.quenched
@@ -284,7 +299,23 @@ class Publication:
         if not len(goes) and not len(came):
             return after, epoch, None
         rows = np.concatenate([batch.rows[goes], batch.rows[came]])
+        after = after.without(after.keys_of(rows) - change.quench)
         return after, epoch, Batch(rows, np.concatenate([-batch.ann[goes], batch.ann[came]]))
+
+
+def _further(filter: DeliveryFilter, bound: DeliveryBound, batch: Batch, more: int) -> DeliveryBound | None:
+    """Return the bound that lets so many rows more pass, and all that are equal to the last; None if there are none
+    beyond it."""
+    beyond = replace(filter, bound=None).passes(batch.rows) & ~filter.passes(batch.rows)
+    places = np.flatnonzero(beyond & (batch.rows[:, bound.column] != NULL))
+    codes = batch.rows[places, bound.column]
+    ordered = codes if filter.comparable is None else filter.comparable(bound.column, codes)
+    order = np.argsort(ordered, kind="stable")
+    order = order if bound.at_most else order[::-1]
+    last = int(np.searchsorted(np.cumsum(batch.ann[places[order]]), more))
+    if last >= len(order) or bool((ordered[order[last:]] == ordered[order[last]]).all()):
+        return None
+    return replace(bound, code=int(codes[order[last]]))
 
 
 class RangeLostError(WhenceError):
@@ -340,7 +371,7 @@ class PublishingSession:
         elif base != self._base_number:
             return False
         self.filter, self._from, rows = self.publication.amend(self._base, change)
-        self.number, self._amended = number, FilterAmended(number, self._from, rows)
+        self.number, self._amended = number, FilterAmended(number, self._from, rows, self.filter.bound)
         return True
 
     # -- what it is told ---------------------------------------------------------------------------------------------
@@ -374,6 +405,7 @@ class PublishingSession:
         return RangeChange(min(self.sent, told), told, number=self.number)
 
     def _tell_state(self) -> list[Told]:
+        self.filter, self._base = self.filter.without(self.filter.quenched), self._base.without(self._base.quenched)
         epoch, rows = self.publication.state(self.filter)
         self._needs_state, self._wanted, self.sent = False, [], max(self.sent, epoch)
         if self._amended is not None and self._from <= epoch:
