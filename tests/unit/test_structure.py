@@ -56,6 +56,7 @@ INSIDE = {
     "io.": "kernels",
     "plan.": "algebra",
     "plan.algebra": ". streams",
+    "plan.knowledge": "algebra recursion streams",
     "plan.partitions": "algebra recursion rewrite streams",
     "plan.recursion": "algebra rewrite",
     "plan.rewrite": "algebra recursion streams",

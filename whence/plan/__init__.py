@@ -6,6 +6,7 @@
 | `rewrite`    | pure functions from plan to plan, one per file |
 | `recursion`  | strata, recursive components, and their rules |
 | `streams`    | stream networks, windows, and instrumented copies |
+| `knowledge`  | what values of a view can still become |
 | `partitions` | where rows live, and the moves that a plan takes |
 | `promises`   | what holds of every row that a table takes in |
 """

@@ -14,6 +14,8 @@ Only what is on stable storage is ever sent.
 | `recent`    | the last changes of a relation, shared by all who follow it |
 | `cursor`    | what to tell one subscriber next |
 | `horizons`  | what promises have established as of a position |
+| `growth`    | which rows can still come, given horizons |
+| `cells`     | what the values of a row can still become |
 | `open_rows` | which rows a horizon makes final, found without looking at all of them |
 | `ranges`    | sets of ticks, and their gaps |
 | `publishing`| what to tell a broker: ranges of ticks through its filter, answers to what it asks |

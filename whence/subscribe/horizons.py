@@ -23,6 +23,10 @@ class HorizonView(Protocol):
     def bound(self, use: int) -> Bound | None:
         """Return the value of an ordered column that nothing more comes below; None if nothing is promised."""
 
+    def known_ranges(self, use: int) -> Sequence[tuple[Any, Any]]:
+        """Return the ranges of an ordered column, from a first to a last value, that are known beyond the bound: rows
+        with these values are here, or do not come."""
+
     def is_closed(self, use: int, key: Key) -> bool:
         """Return whether no more rows with a key come."""
 
@@ -38,15 +42,21 @@ class KnownHorizons:
     ((10, False), True, False, True)
     """
 
-    __slots__ = ("_bounds", "_closed")
+    __slots__ = ("_bounds", "_closed", "_ranges")
 
     def __init__(
-        self, bounds: Mapping[int, Bound] | None = None, closed: Mapping[int, tuple[ClosedKeys, int]] | None = None
+        self,
+        bounds: Mapping[int, Bound] | None = None,
+        closed: Mapping[int, tuple[ClosedKeys, int]] | None = None,
+        ranges: Mapping[int, Sequence[tuple[Any, Any]]] | None = None,
     ) -> None:
-        self._bounds, self._closed = bounds or {}, closed or {}
+        self._bounds, self._closed, self._ranges = bounds or {}, closed or {}, ranges or {}
 
     def bound(self, use: int) -> Bound | None:
         return self._bounds.get(use)
+
+    def known_ranges(self, use: int) -> Sequence[tuple[Any, Any]]:
+        return self._ranges.get(use, ())
 
     def is_closed(self, use: int, key: Key) -> bool:
         found = self._closed.get(use)
@@ -67,7 +77,7 @@ class KnownHorizons:
                 known = ClosedKeys(known.keys[:count])
             known.add(keys)
             both[use] = known, len(known.keys)
-        return KnownHorizons({**self._bounds, **bounds}, both)
+        return KnownHorizons({**self._bounds, **bounds}, both, self._ranges)
 
 
 class ClosedKeys:

@@ -10,6 +10,8 @@ from whence.plan.algebra.distribution import SPREAD, by
 from whence.plan.algebra.logical.node import Columns, Node, Unary
 
 if TYPE_CHECKING:
+    from whence.plan.knowledge.derive import KnowledgeDeriver
+    from whence.plan.knowledge.facts import Facts
     from whence.plan.partitions.enforce import DistributionEnforcer, Placed
 
 _SUMMED_DIGITS = 28  # so that 2**31 numbers, as many as an aggregate takes in, have a sum of 38 digits
@@ -65,6 +67,9 @@ class Aggregate(Unary):
             if agg.function not in ("min", "max"):
                 return agg.function.upper() + ("(DISTINCT)" if agg.distinct else "")
         return None if self.keys else "an aggregate without GROUP BY"
+
+    def knows(self, deriver: KnowledgeDeriver) -> Facts:
+        return deriver.grouped(self)
 
     def together(self) -> tuple[Columns | None, ...]:
         return (self.keys,)

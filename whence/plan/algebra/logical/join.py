@@ -16,6 +16,8 @@ from whence.plan.algebra.expressions import Expr
 from whence.plan.algebra.logical.node import Binary, Columns, Node
 
 if TYPE_CHECKING:
+    from whence.plan.knowledge.derive import KnowledgeDeriver
+    from whence.plan.knowledge.facts import Facts
     from whence.plan.partitions.enforce import DistributionEnforcer, Placed
 
 JoinKind = Literal["inner", "left", "right", "full", "semi", "anti", "mark"]
@@ -67,6 +69,9 @@ class Join(Binary):
         if self.kind == "right":
             return "a RIGHT JOIN" if side == 0 else None
         return _NEGATIVE_RIGHT.get(self.kind) if side == 1 else None
+
+    def knows(self, deriver: KnowledgeDeriver) -> Facts:
+        return deriver.joined(self)
 
     def together(self) -> tuple[Columns | None, ...]:
         pairs = routable_keys(self.left, self.right, self.keys)

@@ -10,6 +10,8 @@ from whence.plan.algebra.distribution import ALL
 from whence.plan.algebra.logical.node import SMALL, Node
 
 if TYPE_CHECKING:
+    from whence.plan.knowledge.derive import KnowledgeDeriver
+    from whence.plan.knowledge.facts import Facts
     from whence.plan.partitions.enforce import DistributionEnforcer, Placed
 
 
@@ -25,6 +27,9 @@ class Scan(Node):
 
     def describe(self) -> str:
         return f"scan {self.table}"
+
+    def knows(self, deriver: KnowledgeDeriver) -> Facts:
+        return deriver.table(self)
 
     def place(self, planner: DistributionEnforcer) -> Placed:
         return planner.at(self, planner.tables[self.table])
@@ -42,6 +47,9 @@ class Ref(Node):
 
     def describe(self) -> str:
         return f"view {self.view}"
+
+    def knows(self, deriver: KnowledgeDeriver) -> Facts:
+        return deriver.view(self)
 
     def place(self, planner: DistributionEnforcer) -> Placed:
         return planner.at(self, planner.views[self.view])
@@ -61,6 +69,9 @@ class Values(Node):
 
     def describe(self) -> str:
         return f"values, {len(self.rows)} row{'s' * (len(self.rows) != 1)}"
+
+    def knows(self, deriver: KnowledgeDeriver) -> Facts:
+        return deriver.constant(self)
 
     def place(self, planner: DistributionEnforcer) -> Placed:
         return planner.at(self, ALL)

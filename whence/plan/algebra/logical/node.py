@@ -6,7 +6,8 @@
 | `names`, `fetches` | what depends on what | reads nothing by name |
 | `shape` | fingerprints of operators | its class and all fields that are not inputs |
 | `describe` | EXPLAIN | its class |
-| `refuses_recursion` | stratification | may be part of a recursion |
+| `refuses_recursion` | stratification, knowledge | more rows never mean fewer |
+| `knows` | knowledge | its rows come and go |
 | `together` | partitioning | all rows of all inputs in one partition |
 | `origin`, `passes` | partitioning | no column of an input is found in its output |
 | `place` | partitioning | its inputs where `together` wants them |
@@ -28,6 +29,8 @@ from whence.plan.algebra.arrival import has_at
 from whence.plan.algebra.distribution import ALL, ONE
 
 if TYPE_CHECKING:
+    from whence.plan.knowledge.derive import KnowledgeDeriver
+    from whence.plan.knowledge.facts import Facts
     from whence.plan.partitions.enforce import DistributionEnforcer, Placed
 
 SMALL = 1000  # rows that may be copied to every partition without a thought
@@ -75,6 +78,10 @@ class Node:
     def refuses_recursion(self, side: int) -> str | None:
         """Name what makes more rows of an input mean fewer rows here; None if they never do."""
         return None
+
+    def knows(self, deriver: KnowledgeDeriver) -> Facts:
+        """Return what its rows can still become, given what those of its inputs can."""
+        return deriver.unsure(self)
 
     def together(self) -> tuple[Columns | None, ...]:
         """Return for each input the columns in which equal rows must meet in one partition.

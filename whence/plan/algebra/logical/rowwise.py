@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from whence.plan.algebra.arrival import AT, has_at
 from whence.plan.algebra.expressions import Col, Expr, strip_casts
 from whence.plan.algebra.logical.node import Unary
+
+if TYPE_CHECKING:
+    from whence.plan.knowledge.derive import KnowledgeDeriver
+    from whence.plan.knowledge.facts import Facts
 
 
 @dataclass(frozen=True)
@@ -25,6 +29,9 @@ class Select(Unary):
 
     def describe(self) -> str:
         return f"select {self.predicate}"
+
+    def knows(self, deriver: KnowledgeDeriver) -> Facts:
+        return deriver.selected(self)
 
     @property
     def is_small(self) -> bool:
@@ -46,6 +53,9 @@ class Project(Unary):
     def describe(self) -> str:
         named = zip(self.schema.names, self.exprs, strict=True)
         return "project " + ", ".join(f"{expr} AS {name}" for name, expr in named if name != AT)
+
+    def knows(self, deriver: KnowledgeDeriver) -> Facts:
+        return deriver.projected(self)
 
     def origin(self, side: int, column: int) -> int | None:
         expr = strip_casts(self.exprs[column])  # a cast may keep the code
@@ -71,6 +81,9 @@ class Lateral(Unary):
 
     def describe(self) -> str:
         return f"each row with {self.name}({', '.join(map(str, self.args))})"
+
+    def knows(self, deriver: KnowledgeDeriver) -> Facts:
+        return deriver.multiplied(self)
 
     def origin(self, side: int, column: int) -> int | None:
         below = self.input.schema

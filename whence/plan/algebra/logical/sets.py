@@ -13,6 +13,8 @@ from whence.plan.algebra.logical.moves import Ship
 from whence.plan.algebra.logical.node import Binary, Branching, Columns, Unary
 
 if TYPE_CHECKING:
+    from whence.plan.knowledge.derive import KnowledgeDeriver
+    from whence.plan.knowledge.facts import Facts
     from whence.plan.partitions.enforce import DistributionEnforcer, Placed
 
 
@@ -25,6 +27,9 @@ class Union(Branching):
 
     def describe(self) -> str:
         return "union all"
+
+    def knows(self, deriver: KnowledgeDeriver) -> Facts:
+        return deriver.united(self)
 
     def place(self, planner: DistributionEnforcer) -> Placed:
         branches = [planner.place(b) for b in self.branches]
@@ -43,6 +48,9 @@ class Distinct(Unary):
 
     def shape(self) -> object:
         return ("distinct",)
+
+    def knows(self, deriver: KnowledgeDeriver) -> Facts:
+        return deriver.compared(self)
 
     def together(self) -> tuple[Columns | None, ...]:
         return (tuple(range(len(self.schema))),)
@@ -75,6 +83,9 @@ class SetOp(Binary):
         if self.kind == "except" and side == 1:
             return "EXCEPT"
         return f"{self.kind.upper()} ALL" if self.all else None
+
+    def knows(self, deriver: KnowledgeDeriver) -> Facts:
+        return deriver.compared(self)
 
     def together(self) -> tuple[Columns | None, ...]:
         return (tuple(range(len(self.schema))),) * 2

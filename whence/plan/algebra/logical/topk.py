@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, ClassVar
 from whence.plan.algebra.logical.node import SMALL, Unary
 
 if TYPE_CHECKING:
+    from whence.plan.knowledge.derive import KnowledgeDeriver
+    from whence.plan.knowledge.facts import Facts
     from whence.plan.partitions.enforce import DistributionEnforcer, Placed
 
 
@@ -41,6 +43,9 @@ class TopK(Unary):
 
     def refuses_recursion(self, side: int) -> str | None:
         return "LIMIT"
+
+    def knows(self, deriver: KnowledgeDeriver) -> Facts:
+        return deriver.unsure(self) if self.limit is not None or self.offset else deriver.of(self.input)
 
     def origin(self, side: int, column: int) -> int | None:
         return column

@@ -13,6 +13,8 @@ from whence.plan.algebra.logical.node import Branching, Columns, Node, Unary
 from whence.plan.streams.model.spans import Retention
 
 if TYPE_CHECKING:
+    from whence.plan.knowledge.derive import KnowledgeDeriver
+    from whence.plan.knowledge.facts import Facts
     from whence.plan.partitions.enforce import DistributionEnforcer, Placed
 
 
@@ -29,6 +31,9 @@ class Stream(Node):
     def describe(self) -> str:
         return f"stream {self.stream}"
 
+    def knows(self, deriver: KnowledgeDeriver) -> Facts:
+        return deriver.stream(self)
+
     def place(self, planner: DistributionEnforcer) -> Placed:
         return planner.at(self, planner.tables[self.stream])
 
@@ -39,6 +44,9 @@ class Merge(Branching):
 
     def shape(self) -> object:
         return ("merge", self.schema.types)
+
+    def knows(self, deriver: KnowledgeDeriver) -> Facts:
+        return deriver.flowing(self)
 
     def place(self, planner: DistributionEnforcer) -> Placed:
         branches = [planner.place(b) for b in self.branches]
@@ -72,6 +80,9 @@ class Lookup(Node):
     def describe(self) -> str:
         return f"{self.kind} lookup on {describe_match(self.keys, self.residual)}"
 
+    def knows(self, deriver: KnowledgeDeriver) -> Facts:
+        return deriver.looked_up(self)
+
     def together(self) -> tuple[Columns | None, ...]:
         return None, tuple(b for _, b in routable_keys(self.input, self.relation, self.keys))
 
@@ -99,6 +110,9 @@ class StreamToRelation(Unary):
     def describe(self) -> str:
         return "all rows so far"
 
+    def knows(self, deriver: KnowledgeDeriver) -> Facts:
+        return deriver.related(self)
+
     def together(self) -> tuple[Columns | None, ...]:
         return (None,)
 
@@ -124,6 +138,9 @@ class Retain(Unary):
 
     def describe(self) -> str:
         return f"keep {self.retention.text}"
+
+    def knows(self, deriver: KnowledgeDeriver) -> Facts:
+        return deriver.flowing(self)
 
     def place(self, planner: DistributionEnforcer) -> Placed:
         below = planner.place(self.input)

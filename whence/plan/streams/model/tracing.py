@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from whence.plan.algebra.expressions import Expr
 from whence.plan.algebra.logical.node import Node, Unary, walk
 from whence.plan.streams.model.network import Stream
 from whence.plan.streams.model.spans import Tracing
+
+if TYPE_CHECKING:
+    from whence.plan.knowledge.derive import KnowledgeDeriver
+    from whence.plan.knowledge.facts import Facts
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,9 @@ class ProvenanceJoin(Unary):
         asked = f", of results with {self.where}" if self.where is not None else ""
         return f"provenance of {self.view} in {self.source}{', replayed' if self.copy is not None else ''}{asked}"
 
+    def knows(self, deriver: KnowledgeDeriver) -> Facts:
+        return deriver.flowing(self, delayed=True)
+
     def is_traced(self, views: Mapping[str, bool]) -> bool:
         return False
 
@@ -65,6 +72,9 @@ class Generate(Unary):
     def shape(self) -> object:
         return ("generate", self.source, self.tracing)
 
+    def knows(self, deriver: KnowledgeDeriver) -> Facts:
+        return deriver.flowing(self)
+
     def describe(self) -> str:
         return f"trace {self.source}" if self.source is not None else "traced from nothing"
 
@@ -80,6 +90,9 @@ class DropProvenance(Unary):
 
     def shape(self) -> object:
         return ("plain",)
+
+    def knows(self, deriver: KnowledgeDeriver) -> Facts:
+        return deriver.flowing(self)
 
     def describe(self) -> str:
         return "without provenance"
@@ -99,6 +112,9 @@ class Align(Unary):
 
     def shape(self) -> object:
         return ("align", self.before, self.after)
+
+    def knows(self, deriver: KnowledgeDeriver) -> Facts:
+        return deriver.flowing(self)
 
     def is_traced(self, views: Mapping[str, bool]) -> bool:
         return True

@@ -20,6 +20,8 @@ from whence.plan.streams.model.spans import ADDED, Span
 from whence.plan.streams.model.tracing import DropProvenance
 
 if TYPE_CHECKING:
+    from whence.plan.knowledge.derive import KnowledgeDeriver
+    from whence.plan.knowledge.facts import Facts
     from whence.plan.partitions.enforce import DistributionEnforcer, Placed
 
 
@@ -78,6 +80,9 @@ class Window(Unary):
     def describe(self) -> str:
         return f"window of {self.span.describe()}: {describe_groups(self.aggs, self.keys)}"
 
+    def knows(self, deriver: KnowledgeDeriver) -> Facts:
+        return deriver.flowing(self, delayed=True)
+
     def together(self) -> tuple[Columns | None, ...]:
         return (self.span.by,)
 
@@ -104,6 +109,9 @@ class WindowJoin(Binary):
     def describe(self) -> str:
         spans = f"{self.left_span.describe()} with {self.right_span.describe()}"
         return f"window join of {spans} on {describe_match(self.keys, self.residual)}"
+
+    def knows(self, deriver: KnowledgeDeriver) -> Facts:
+        return deriver.flowing(self, delayed=True)
 
     def _pairs(self) -> list[tuple[int, int]]:
         """Return the columns by which both sides can be routed: equal in pairs, and part of either's windows."""
@@ -148,6 +156,9 @@ class Latest(Unary):
     def describe(self) -> str:
         return f"rows in the window of {self.span.describe()} now"
 
+    def knows(self, deriver: KnowledgeDeriver) -> Facts:
+        return deriver.restless(self)
+
     def together(self) -> tuple[Columns | None, ...]:
         return (self.span.by,)
 
@@ -185,6 +196,9 @@ class BSort(Unary):
     def describe(self) -> str:
         held = f"within {self.within}" if self.slack is None else f"slack {self.slack}"
         return f"b-sort by #{self.column}, {held}"
+
+    def knows(self, deriver: KnowledgeDeriver) -> Facts:
+        return deriver.flowing(self, delayed=True)
 
     def together(self) -> tuple[Columns | None, ...]:
         return ((),)

@@ -1,0 +1,77 @@
+"""Say in words what each column of a relation knows: for DESCRIBE.
+
+| words | what they say |
+|---|---|
+| `=` | final as soon as it is there |
+| `≥`, `≤` | the final value is at least, at most the one shown |
+| `as of` | nothing is known of the final value |
+| `…, = once time passes` | it is final when the horizon of the column `time` has passed the row |
+| `…, = once game closes` | it is final when the key `game` is closed |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from whence.plan.knowledge.model import Branch, RelationKnowledge, SourceFacts, Term, Variable
+from whence.plan.knowledge.terms import Direction, growths_in, walk
+
+_WAYS = {"still": "=", "up": "≥", "down": "≤", "any": "as of"}
+
+
+def describe_cells(knowledge: RelationKnowledge, directions: Sequence[Direction], stays: bool) -> tuple[str, ...]:
+    """Return the words for each column; `directions` are theirs, and with `stays` rows never go."""
+    found = []
+    gone = _closing(knowledge, knowledge.presence)
+    for term, direction in zip(knowledge.cells, directions, strict=True):
+        if not stays:
+            found.append(_with(_WAYS["any"], _both(gone, _closing(knowledge, [term]))))
+        elif direction == "still":
+            found.append(_WAYS["still"])
+        else:
+            found.append(_with(_WAYS[direction], _closing(knowledge, [term])))
+    return tuple(found)
+
+
+def _with(words: str, closing: str | None) -> str:
+    return f"{words}, = once {closing}" if closing else words
+
+
+def _both(one: str | None, other: str | None) -> str | None:
+    if one is None or other is None:
+        return None
+    return " and ".join(dict.fromkeys([*one.split(" and "), *filter(None, other.split(" and "))]))
+
+
+def _closing(knowledge: RelationKnowledge, terms: Sequence[Term]) -> str | None:
+    """Return what closes everything that terms depend on; None if it may never be closed."""
+    words: list[str] = []
+    for growth in sorted({g for term in terms for g in growths_in(term)}):
+        for branch in knowledge.growths[growth].branches:
+            for base in branch.bases if branch.new is None else [branch.bases[n] for n in branch.new]:
+                closes = _closes(knowledge.sources[base], branch, branch.bases.index(base))
+                if closes is None:
+                    return None
+                words.append(closes)
+    return " and ".join(dict.fromkeys(words))
+
+
+def _closes(source: SourceFacts, branch: Branch, at: int) -> str | None:
+    read = set(_columns(branch, at))
+    if source.closes and set(source.closes) <= {
+        v.column for v in branch.keys if isinstance(v, Variable) and v.base == at
+    }:
+        return f"{source.name} closes"
+    if source.ordered is None:
+        return None
+    if source.ordered in read or source.columns[source.ordered].high is not None:
+        return f"{source.column_name} passes"
+    return None
+
+
+def _columns(branch: Branch, at: int) -> Iterator[int]:
+    """Yield the columns of a base that say whether its rows matter."""
+    for term in (*branch.keys, *branch.where):
+        for part in walk(term):
+            if isinstance(part, Variable) and part.base == at:
+                yield part.column

@@ -1,0 +1,643 @@
+"""Interval arithmetic: what an operation can give if its arguments are anything between their bounds.
+
+The law: if each argument lies in its bounds, so does the result, or the engine gives an error and no result. Smaller
+bounds of an argument never give larger bounds of the result. What an operation does that is not written here is
+unknown, which is sound.
+
+Numbers: rounding is monotone, so the ends of an interval are rounded outwards and hold for all in between. A DOUBLE
+without an upper bound may be NaN, which is above all numbers and makes most results NaN. Exact types that overflow give
+errors. NULL is a value beside the interval; AND, OR and NOT are three-valued.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from collections.abc import Callable, Sequence
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_UP, Context, Decimal
+from fractions import Fraction
+from typing import Any
+
+from whence.model.codes import Interval
+from whence.plan.knowledge.bounds import (
+    ANYTHING,
+    FALSE,
+    NULL_BOUNDS,
+    TRUE,
+    UNDECIDED,
+    Bounds,
+    BoundsError,
+    exactly,
+    is_less,
+)
+
+_WIDE = Context(prec=120)
+_EXACT = 2**53  # up to which a double has every integer
+_DAY = dt.timedelta(1)
+Arguments = Sequence[Bounds]
+Types = Sequence[str]
+
+
+def apply(op: str, type: str, args: Arguments, types: Types) -> Bounds:
+    """Return the bounds of an operation, given the bounds and types of its arguments.
+
+    >>> apply("-", "INTEGER", [exactly(10), Bounds(6, None, null=False)], ["INTEGER", "INTEGER"]).text()
+    '≤ 4'
+    """
+    name, _, part = op.partition(":")
+    whole, strict = _WHOLE.get(name), _STRICT.get(name)
+    try:
+        if whole is not None:
+            return ANYTHING if "INTERVAL" in types and name not in _ANY_TYPE else whole(args)
+        if strict is None:
+            return ANYTHING
+        if not all(a.some for a in args):
+            return NULL_BOUNDS
+        made = strict(args, type, types, part)
+    except (ArithmeticError, ValueError, TypeError, BoundsError):
+        return ANYTHING
+    return made.or_null() if any(a.null for a in args) else made
+
+
+# -- truth -----------------------------------------------------------------------------------------------------------
+
+
+def truths(bounds: Bounds) -> set[bool | None]:
+    """Return what a condition may be."""
+    found: set[bool | None] = {None} if bounds.null else set()
+    if bounds.some:
+        found |= {value for value in (False, True) if bounds.allows(value)}
+    return found
+
+
+def from_truths(found: set[bool | None]) -> Bounds:
+    """Return the bounds of a condition that may be these."""
+    known = found - {None}
+    if not known:
+        return NULL_BOUNDS
+    made = UNDECIDED if len(known) == 2 else TRUE if True in known else FALSE
+    return made.or_null() if None in found else made
+
+
+def may_be_true(bounds: Bounds) -> bool:
+    """Return whether a condition may become true."""
+    return bounds.some and bounds.high is not False
+
+
+def is_surely_true(bounds: Bounds) -> bool:
+    """Return whether a condition is true for good."""
+    return bounds.some and not bounds.null and bounds.low is True
+
+
+def _and(args: Arguments) -> Bounds:
+    found: set[bool | None] = {True}
+    for arg in args:
+        found = {
+            False if False in (a, b) else None if None in (a, b) else True for a in found for b in truths(_truth(arg))
+        }
+    return from_truths(found)
+
+
+def _or(args: Arguments) -> Bounds:
+    found: set[bool | None] = {False}
+    for arg in args:
+        found = {
+            True if True in (a, b) else None if None in (a, b) else False for a in found for b in truths(_truth(arg))
+        }
+    return from_truths(found)
+
+
+def _not(args: Arguments) -> Bounds:
+    return from_truths({None if value is None else not value for value in truths(_truth(args[0]))})
+
+
+def _truth(bounds: Bounds) -> Bounds:
+    """Return the bounds of a condition of which nothing else is known."""
+    return Bounds(bool(bounds.low), bounds.high is not False, bounds.null) if bounds.some else bounds
+
+
+def _is_null(args: Arguments) -> Bounds:
+    (arg,) = args
+    return TRUE if not arg.some else FALSE if not arg.null else UNDECIDED
+
+
+def _less(a: Bounds, b: Bounds, or_equal: bool) -> Bounds:
+    """Return the bounds of a < b, of values."""
+    above = a.high is None or b.low is None or is_less(b.low, a.high) or (not or_equal and not is_less(a.high, b.low))
+    if not above:
+        return TRUE
+    below = a.low is None or b.high is None or is_less(a.low, b.high) or (or_equal and not is_less(b.high, a.low))
+    if not below:
+        return FALSE
+    return UNDECIDED
+
+
+def _equal(a: Bounds, b: Bounds) -> Bounds:
+    ours, theirs = a.not_null(), b.not_null()
+    if ours is None or theirs is None or ours.common(theirs) is None:
+        return FALSE
+    return TRUE if ours.is_final and theirs.is_final else UNDECIDED
+
+
+def _comparison(op: str) -> Callable[..., Bounds]:
+    def compare(args: Arguments, type: str, types: Types, part: str) -> Bounds:
+        if "INTERVAL" in types:
+            return UNDECIDED
+        a, b = args
+        match op:
+            case "<":
+                return _less(a, b, or_equal=False)
+            case "<=":
+                return _less(a, b, or_equal=True)
+            case ">":
+                return _less(b, a, or_equal=False)
+            case ">=":
+                return _less(b, a, or_equal=True)
+            case "=":
+                return _equal(a, b)
+        return _not([_equal(a, b)])
+
+    return compare
+
+
+def _is_not_distinct(args: Arguments) -> Bounds:
+    a, b = args
+    found: set[bool | None] = truths(_equal(a, b)) if a.some and b.some else set()
+    if a.null and b.null:
+        found.add(True)
+    if (a.null and b.some) or (a.some and b.null):
+        found.add(False)
+    return from_truths(found)
+
+
+def _in(args: Arguments) -> Bounds:
+    value, *options = args
+    if not value.some:
+        return NULL_BOUNDS
+    tests = [_equal(value, o) if o.some else NULL_BOUNDS for o in options]
+    found = _or([t.or_null() if o.null else t for t, o in zip(tests, options, strict=True)])
+    return found.or_null() if value.null else found
+
+
+# -- choice ----------------------------------------------------------------------------------------------------------
+
+
+def _case(args: Arguments) -> Bounds:
+    """Return the bounds of CASE: conditions and values in turn, then the default."""
+    found: Bounds | None = None
+    for condition, value in zip(args[:-1:2], args[1:-1:2], strict=True):
+        condition = _truth(condition)
+        if may_be_true(condition):
+            found = value if found is None else found.hull(value)
+        if is_surely_true(condition):
+            break
+    else:
+        found = args[-1] if found is None else found.hull(args[-1])
+    assert found is not None
+    return found
+
+
+def _coalesce(args: Arguments) -> Bounds:
+    found: Bounds | None = None
+    for arg in args:
+        value = arg.not_null()
+        if value is not None:
+            found = value if found is None else found.hull(value)
+        if not arg.null:
+            break
+    else:
+        return NULL_BOUNDS if found is None else found.or_null()
+    assert found is not None
+    return found
+
+
+def _nullif(args: Arguments) -> Bounds:
+    return args[0].or_null()
+
+
+def _extreme(greatest: bool) -> Callable[[Arguments], Bounds]:
+    """Return LEAST or GREATEST, which skip NULLs."""
+
+    def compute(args: Arguments) -> Bounds:
+        values = [a for a in args if a.some]
+        if not values:
+            return NULL_BOUNDS
+        sure = [a for a in values if not a.null]
+        lows, highs = [a.low for a in values], [a.high for a in values]
+        if greatest:
+            high = None if None in highs else _most(highs, True)
+            known = [a.low for a in sure if a.low is not None]
+            low = _most(known, True) if known else None if sure or None in lows else _most(lows, False)
+        else:
+            low = None if None in lows else _most(lows, False)
+            known = [a.high for a in sure if a.high is not None]
+            high = _most(known, False) if known else None if sure or None in highs else _most(highs, True)
+        return Bounds(low, high, null=not sure)
+
+    return compute
+
+
+def _most(values: Sequence[Any], greatest: bool) -> Any:
+    found = values[0]
+    for value in values[1:]:
+        if is_less(found, value) == greatest and found != value:
+            found = value
+    return found
+
+
+# -- numbers ---------------------------------------------------------------------------------------------------------
+
+
+def _kind(type: str) -> str:
+    return type.partition("(")[0]
+
+
+def _scale(type: str) -> int:
+    return int(type.partition(",")[2].rstrip(")")) if type.startswith("DECIMAL") else 0
+
+
+def _number(low: Any, high: Any, type: str, may_be_nan: bool) -> Bounds:
+    """Return the bounds of a numeric result, rounded outwards to its type."""
+    if _kind(type) == "DOUBLE":
+        low, high = (None if end is None else float(end) for end in (low, high))
+        if any(end is not None and math.isnan(end) for end in (low, high)):
+            return Bounds(null=False)
+        low = None if low == -math.inf else low
+        high = None if high == math.inf or may_be_nan else high
+        return Bounds(low, high, null=False)
+    if may_be_nan:
+        return Bounds(null=False)
+    scale = _scale(type)
+    return Bounds(_fitted(low, type, scale, ROUND_FLOOR), _fitted(high, type, scale, ROUND_CEILING), null=False)
+
+
+def _fitted(end: Any, type: str, scale: int, rounding: str) -> Any:
+    if end is None:
+        return None
+    if isinstance(end, Fraction):
+        unit = end * 10**scale
+        whole = math.floor(unit) if rounding == ROUND_FLOOR else math.ceil(unit)
+        return Decimal(whole).scaleb(-scale, _WIDE) if _kind(type) == "DECIMAL" else whole
+    if _kind(type) == "DECIMAL":
+        return Decimal(end).quantize(Decimal(1).scaleb(-scale), rounding, _WIDE)
+    return int(Decimal(end).to_integral_value(rounding)) if isinstance(end, Decimal) else end
+
+
+def _nan(args: Arguments, types: Types) -> bool:
+    """Return whether an argument may be NaN or infinite."""
+    return any(
+        _kind(t) == "DOUBLE"
+        and (a.low is None or a.high is None or not math.isfinite(a.low) or not math.isfinite(a.high))
+        for a, t in zip(args, types, strict=True)
+    )
+
+
+def _add(args: Arguments, type: str, types: Types, part: str) -> Bounds:
+    if any(t in _MOMENTS or t == "INTERVAL" for t in types):
+        return _shift(args, type, types, 1)
+    a, b = args
+    low = None if a.low is None or b.low is None else _plus(a.low, b.low)
+    high = None if a.high is None or b.high is None else _plus(a.high, b.high)
+    return _number(low, high, type, _nan(args, types))
+
+
+def _subtract(args: Arguments, type: str, types: Types, part: str) -> Bounds:
+    if any(t in _MOMENTS or t == "INTERVAL" for t in types):
+        return _shift(args, type, types, -1)
+    a, b = args
+    low = None if a.low is None or b.high is None else _plus(a.low, -b.high)
+    high = None if a.high is None or b.low is None else _plus(a.high, -b.low)
+    return _number(low, high, type, _nan(args, types))
+
+
+def _plus(a: Any, b: Any) -> Any:
+    return _WIDE.add(Decimal(a), Decimal(b)) if isinstance(a, Decimal) or isinstance(b, Decimal) else a + b
+
+
+def _times(a: Any, b: Any) -> Any:
+    if isinstance(a, Decimal) or isinstance(b, Decimal):
+        return _WIDE.multiply(Decimal(a), Decimal(b))
+    return a * b
+
+
+def _negate(args: Arguments, type: str, types: Types, part: str) -> Bounds:
+    if type == "INTERVAL":
+        return ANYTHING
+    (a,) = args
+    low = None if a.high is None else -a.high
+    high = None if a.low is None else -a.low
+    return _number(low, high, type, _nan(args, types))
+
+
+def _multiply(args: Arguments, type: str, types: Types, part: str) -> Bounds:
+    if type == "INTERVAL":
+        return ANYTHING
+    a, b = args
+    ends = [_product(x, y, i, j) for i, x in enumerate(a.pair) for j, y in enumerate(b.pair)]
+    low = None if -math.inf in ends else min(ends)
+    high = None if math.inf in ends else max(ends)
+    return _number(low, high, type, _nan(args, types))
+
+
+def _product(x: Any, y: Any, x_is_high: int, y_is_high: int) -> Any:
+    """Return the product of two ends, where None is the infinity of its side; 0 times that is 0."""
+    if x is not None and y is not None:
+        return _times(x, y)
+    one = (1 if x_is_high else -1) if x is None else (x > 0) - (x < 0)
+    two = (1 if y_is_high else -1) if y is None else (y > 0) - (y < 0)
+    return 0 if not one * two else math.inf * (one * two)
+
+
+def _divide(args: Arguments, type: str, types: Types, part: str) -> Bounds:
+    a, b = args
+    if b.allows(0) or (b.low is None and b.high is None):
+        return ANYTHING  # an infinity, NaN or an error
+    exact = _kind(type) != "DOUBLE"
+    ends = list[Any]()
+    for i, x in enumerate(a.pair):
+        for y in b.pair:
+            if y is None:
+                ends += [0] if x is not None else [0, math.inf if i == (b.low is not None) else -math.inf]
+            elif x is None:
+                ends.append(math.inf if (i == 1) == (y > 0) else -math.inf)
+            else:
+                ends.append(Fraction(x) / Fraction(y) if exact else float(x) / float(y))
+    low = None if -math.inf in ends else min(ends)
+    high = None if math.inf in ends else max(ends)
+    if not exact and any(_kind(t) != "DOUBLE" and not _is_small(arg) for arg, t in zip(args, types, strict=True)):
+        low = None if low is None else math.nextafter(low, -math.inf)
+        high = None if high is None else math.nextafter(high, math.inf)
+    return _number(low, high, type, _nan(args, types))
+
+
+def _is_small(bounds: Bounds) -> bool:
+    """Return whether all ends are integers that a double has."""
+    return all(end is None or (isinstance(end, int) and abs(end) < _EXACT) for end in bounds.pair)
+
+
+def _quotient(args: Arguments, type: str, types: Types, part: str) -> Bounds:
+    """Return the bounds of //, which rounds towards zero, by a constant."""
+    a, b = args
+    if not b.is_final or b.low == 0 or _nan(args, types):
+        return ANYTHING
+    by = b.low
+
+    def one(x: Any) -> Any:
+        if x is None:
+            return None
+        return math.trunc(x / by) if _kind(type) == "DOUBLE" else Fraction(math.trunc(Fraction(x) / Fraction(by)))
+
+    low, high = (one(a.low), one(a.high)) if by > 0 else (one(a.high), one(a.low))
+    return _number(low, high, type, may_be_nan=False)
+
+
+def _remainder(args: Arguments, type: str, types: Types, part: str) -> Bounds:
+    """Return the bounds of %, which has the sign of the dividend, by a constant."""
+    a, b = args
+    if not b.is_final or b.low == 0 or _kind(type) == "DOUBLE":
+        return ANYTHING
+    by = abs(Fraction(b.low))
+    if a.low is not None and a.high is not None and Fraction(a.low) >= 0:
+        low, high = Fraction(a.low), Fraction(a.high)
+        if low // by == high // by:
+            return _number(low % by, high % by, type, may_be_nan=False)
+    unit = Fraction(1, 10 ** max(_scale(type), *map(_scale, types)))
+    low = Fraction(0) if a.low is not None and a.low >= 0 else unit - by
+    high = Fraction(0) if a.high is not None and a.high <= 0 else by - unit
+    return _number(low, high, type, may_be_nan=False)
+
+
+def _abs(args: Arguments, type: str, types: Types, part: str) -> Bounds:
+    (a,) = args
+    if a.low is not None and a.low >= 0:
+        return Bounds(a.low, a.high, null=False)
+    if a.high is not None and a.high <= 0:
+        return _negate(args, type, types, part)
+    zero = (a.low if a.low is not None else a.high if a.high is not None else 0) * 0
+    high = None if a.low is None or a.high is None else max(-a.low, a.high)
+    return _number(zero, high, type, _nan(args, types))
+
+
+def _sign(args: Arguments, type: str, types: Types, part: str) -> Bounds:
+    (a,) = args
+    if _nan(args, types):
+        return _number(-1, 1, type, may_be_nan=False)
+    low = -1 if a.low is None else (a.low > 0) - (a.low < 0)
+    high = 1 if a.high is None else (a.high > 0) - (a.high < 0)
+    return _number(low, high, type, may_be_nan=False)
+
+
+def _rounded(down: Callable[[Any], Any], up: Callable[[Any], Any]) -> Callable[..., Bounds]:
+    def compute(args: Arguments, type: str, types: Types, part: str) -> Bounds:
+        (a,) = args
+        if _nan(args, types):
+            low = None if a.low is None or not math.isfinite(a.low) else down(a.low)
+            return _number(low, None, type, may_be_nan=True) if _kind(type) == "DOUBLE" else ANYTHING
+        low, high = None if a.low is None else down(a.low), None if a.high is None else up(a.high)
+        return _number(low, high, type, may_be_nan=False)
+
+    return compute
+
+
+def _round(args: Arguments, type: str, types: Types, part: str) -> Bounds:
+    a, digits = args[0], args[1] if len(args) > 1 else exactly(0)
+    if not digits.is_final or _nan(args[:1], types[:1]) or abs(digits.low) > 30:
+        return ANYTHING
+    if _kind(types[0]) == "DOUBLE":
+        unit = float(10 ** abs(digits.low))
+
+        def cut(x: float, whole: Callable[[float], int]) -> float:
+            return float(whole(x * unit)) / unit if digits.low >= 0 else float(whole(x / unit)) * unit
+
+        low = None if a.low is None else cut(a.low, math.floor)
+        high = None if a.high is None else cut(a.high, math.ceil)
+        return _number(low, high, type, may_be_nan=False)
+    step = Decimal(1).scaleb(-min(digits.low, _scale(types[0])))
+    ends = [None if end is None else Decimal(end).quantize(step, ROUND_HALF_UP, _WIDE) for end in a.pair]
+    return _number(ends[0], ends[1], type, may_be_nan=False)
+
+
+def _floats(function: Callable[[float], float], above: float | None) -> Callable[..., Bounds]:
+    """Return an increasing function of a DOUBLE, defined above a number; numerically within two steps."""
+
+    def compute(args: Arguments, type: str, types: Types, part: str) -> Bounds:
+        (a,) = args
+        if above is not None and (a.low is None or a.low <= above):
+            return ANYTHING
+        low, high = (None if end is None else function(float(end)) for end in a.pair)
+        low = None if low is None else math.nextafter(math.nextafter(low, -math.inf), -math.inf)
+        high = None if high is None else math.nextafter(math.nextafter(high, math.inf), math.inf)
+        return _number(low, high, type, _nan(args, types))
+
+    return compute
+
+
+# -- dates -----------------------------------------------------------------------------------------------------------
+
+_MOMENTS = ("DATE", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE")
+
+
+def _shift(args: Arguments, type: str, types: Types, sign: int) -> Bounds:
+    """Return the bounds of a date or time with days or an interval added."""
+    a, b = args
+    if types[0] not in _MOMENTS:
+        a, b, types = b, a, (types[1], types[0])
+        if sign < 0:
+            return ANYTHING
+    if types[0] not in _MOMENTS or types[1] in _MOMENTS:
+        return _days_between(a, b) if sign < 0 and tuple(types) == ("DATE", "DATE") else ANYTHING
+    if types[1] == "INTERVAL":
+        if not b.is_final or b.low.months:
+            return ANYTHING
+        moved = [None if end is None else _moved(end, sign * _delta(b.low), type) for end in a.pair]
+        return Bounds(moved[0], moved[1], null=False)
+    near, far = (b.low, b.high) if sign > 0 else (b.high, b.low)
+    low = None if a.low is None or near is None else _moved(a.low, sign * near * _DAY, type)
+    high = None if a.high is None or far is None else _moved(a.high, sign * far * _DAY, type)
+    return Bounds(low, high, null=False)
+
+
+def _days_between(a: Bounds, b: Bounds) -> Bounds:
+    low = None if a.low is None or b.high is None else (a.low - b.high).days
+    high = None if a.high is None or b.low is None else (a.high - b.low).days
+    return Bounds(low, high, null=False)
+
+
+def _delta(interval: Interval) -> dt.timedelta:
+    return dt.timedelta(days=interval.days, microseconds=interval.micros)
+
+
+def _moved(end: Any, by: dt.timedelta, type: str) -> Any:
+    moved = _as_time(end) + by
+    return moved.date() if type == "DATE" else moved
+
+
+def _as_time(end: Any) -> dt.datetime:
+    return end if isinstance(end, dt.datetime) else dt.datetime.combine(end, dt.time())
+
+
+def _date_trunc(args: Arguments, type: str, types: Types, part: str) -> Bounds:
+    (a,) = args
+    if types[0] not in _MOMENTS:
+        return ANYTHING
+    low, high = (None if end is None else _truncated(_as_time(end), part.lower()) for end in a.pair)
+    if type == "DATE":
+        return Bounds(None if low is None else low.date(), None if high is None else high.date(), null=False)
+    return Bounds(low, high, null=False)
+
+
+_CLOCK = {"microsecond": 1, "millisecond": 1000, "second": 10**6, "minute": 60 * 10**6, "hour": 3600 * 10**6}
+_MONTHS = {"month": 1, "quarter": 3, "year": 12, "decade": 120}
+
+
+def _truncated(time: dt.datetime, part: str) -> dt.datetime:
+    midnight = time.replace(hour=0, minute=0, second=0, microsecond=0)
+    part = part.removesuffix("s")
+    if part in _CLOCK:
+        micros = (time - midnight) // dt.timedelta(microseconds=1)
+        return midnight + dt.timedelta(microseconds=micros // _CLOCK[part] * _CLOCK[part])
+    if part == "day":
+        return midnight
+    if part == "week":
+        return midnight - dt.timedelta(midnight.weekday())
+    if part in _MONTHS:
+        months = (time.year * 12 + time.month - 1) // _MONTHS[part] * _MONTHS[part]
+        return midnight.replace(year=months // 12, month=months % 12 + 1, day=1)
+    raise ValueError(part)
+
+
+_FIRST_BUCKET = dt.datetime(2000, 1, 3)
+
+
+def _time_bucket(args: Arguments, type: str, types: Types, part: str) -> Bounds:
+    width, moment = args[0], args[1]
+    start = args[2] if len(args) > 2 else exactly(_FIRST_BUCKET)
+    if not width.is_final or not start.is_final or width.low.months or types[1] not in _MOMENTS or type == "DATE":
+        return ANYTHING
+    step, origin = _delta(width.low), _as_time(start.low)
+    ends = [None if end is None else origin + (_as_time(end) - origin) // step * step for end in moment.pair]
+    return Bounds(ends[0], ends[1], null=False)
+
+
+def _extract(args: Arguments, type: str, types: Types, part: str) -> Bounds:
+    (a,) = args
+    if types[0] not in _MOMENTS or part.lower() != "year":
+        return ANYTHING
+    low, high = (None if end is None else end.year for end in a.pair)
+    return _number(low, high, type, may_be_nan=False)
+
+
+# -- casts -----------------------------------------------------------------------------------------------------------
+
+_NUMBERS = ("INTEGER", "BIGINT", "DECIMAL", "DOUBLE")
+
+
+def _cast(args: Arguments, type: str, types: Types, part: str) -> Bounds:
+    (a,), source, target = args, _kind(types[0]), _kind(type)
+    if types[0] == type or (source in _MOMENTS[1:] and target in _MOMENTS[1:] and source == target):
+        return Bounds(a.low, a.high, null=False)
+    if source in (*_NUMBERS, "BOOLEAN") and target in _NUMBERS:
+        low, high = (None if end is None else int(end) if source == "BOOLEAN" else end for end in a.pair)
+        if source == "DOUBLE" and target != "DOUBLE":
+            if _nan(args, types):  # the infinities and NaN have no cast
+                low, high = (None if end is None or not math.isfinite(end) else end for end in a.pair)
+            low, high = (None if end is None else Fraction(end) for end in (low, high))
+            return _number(low, high, type, may_be_nan=False)
+        if target == "DOUBLE" and source != "DOUBLE" and not _is_small(a):
+            low = None if low is None else math.nextafter(float(low), -math.inf)
+            high = None if high is None else math.nextafter(float(high), math.inf)
+        return _number(low, high, type, _nan(args, types))
+    if target == "BOOLEAN" and source in _NUMBERS:
+        return _not([_equal(a, exactly(0))])
+    if source == "DATE" and target == "TIMESTAMP":
+        low, high = (None if end is None else _as_time(end) for end in a.pair)
+        return Bounds(low, high, null=False)
+    if source == "TIMESTAMP" and target == "DATE":
+        low, high = (None if end is None else end.date() for end in a.pair)
+        return Bounds(low, high, null=False)
+    return ANYTHING
+
+
+def _try_cast(args: Arguments, type: str, types: Types, part: str) -> Bounds:
+    return _cast(args, type, types, part).or_null()
+
+
+_ANY_TYPE = ("and", "or", "not", "is_null")
+_WHOLE: dict[str, Callable[[Arguments], Bounds]] = {
+    "case": _case,
+    "and": _and,
+    "or": _or,
+    "not": _not,
+    "is_null": _is_null,
+    "is_not_distinct": _is_not_distinct,
+    "is_distinct": lambda args: _not([_is_not_distinct(args)]),
+    "in": _in,
+    "coalesce": _coalesce,
+    "nullif": _nullif,
+    "least": _extreme(greatest=False),
+    "greatest": _extreme(greatest=True),
+}
+_STRICT: dict[str, Callable[[Arguments, str, Types, str], Bounds]] = {
+    **{op: _comparison(op) for op in ("<", "<=", ">", ">=", "=", "<>")},
+    "+": _add,
+    "-": _subtract,
+    "*": _multiply,
+    "/": _divide,
+    "//": _quotient,
+    "%": _remainder,
+    "neg": _negate,
+    "abs": _abs,
+    "sign": _sign,
+    "round": _round,
+    "floor": _rounded(math.floor, math.floor),
+    "ceil": _rounded(math.ceil, math.ceil),
+    "sqrt": _floats(math.sqrt, 0.0),
+    "exp": _floats(math.exp, None),
+    "ln": _floats(math.log, 0.0),
+    "log10": _floats(math.log10, 0.0),
+    "cast": _cast,
+    "try_cast": _try_cast,
+    "date_trunc": _date_trunc,
+    "time_bucket": _time_bucket,
+    "extract": _extract,
+}
