@@ -34,6 +34,7 @@ Parsing is sqlglot's; binding resolves names and types, and refuses what it does
 | `placeholders`     | expressions that exist only during binding |
 | `options`          | the options of WITH (…) |
 | `plan_text`        | plans written back as SQL |
+| `addresses`        | the addresses of sources |
 | `ledger`           | the parts of a statement that binding has read |
 | `limits`           | the largest query |
 | `position`         | where an error stands in the text |

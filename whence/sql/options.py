@@ -17,7 +17,7 @@ from whence.plan.rewrite.select_aggregates import is_spelled_out
 from whence.plan.streams.model import Retention
 from whence.sql.position import did_you_mean
 
-Target = Literal["table", "stream", "view"]
+Target = Literal["table", "stream", "view", "source"]
 _DIGITS = 15  # of a whole number
 _LONGEST = 2**62  # microseconds, so that any time plus a duration fits a code
 _AMOUNT = re.compile(r"(\d+(?:\.\d+)?) ?([a-zA-Z]+)")
@@ -58,11 +58,20 @@ _OPTIONS: dict[Target, tuple[Option, ...]] = {
         Option("encoding", ("adaptive", "ids", "intervals", "deltas", "dictionary")),
         Option("retain", kind="retention"),
     ),
+    "source": (
+        Option("token_file", kind="text"),
+        Option("ca_file", kind="text"),
+        Option("ask", ("rows", "results", "all")),
+        Option("margin", kind="text"),
+        Option("quench_after", kind="duration"),
+        Option("wait", kind="duration"),
+    ),
 }
 _LATER: dict[Target, tuple[str, ...]] = {
     "table": (),
     "stream": (),
     "view": ("refresh", "respond_within", "memory"),
+    "source": (),
 }
 
 

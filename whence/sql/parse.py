@@ -17,8 +17,10 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from whence.model.errors import SqlError
 from whence.model.types import Schema
+from whence.plan.algebra.program import Source, Table
 from whence.plan.streams.model import DEFAULT_RETENTION
 from whence.sql import statements as st
+from whence.sql.addresses import source_address
 from whence.sql.ledger import is_given, refuse_others
 from whence.sql.options import Target, check_name, read_lifetime, read_placement, read_value, retain_option
 from whence.sql.parameter_tokens import Parameter, read_parameter
@@ -308,8 +310,10 @@ class _Reader:
             return self._create_table("table" if self.peek() == "TABLE" else "stream", is_replace)
         if self.peek() in ("INDEX", "UNIQUE"):
             return self._create_index(is_replace)
+        if self.peek() == "SOURCE":
+            return self._create_source(is_replace)
         if not (self.accept("RECURSIVE", "VIEW") or self.accept("MATERIALIZED", "VIEW") or self.accept("VIEW")):
-            raise self.error("expected TABLE, STREAM, VIEW or INDEX")
+            raise self.error("expected TABLE, STREAM, SOURCE, VIEW or INDEX")
         exists = self.accept("IF", "NOT", "EXISTS")
         name = self.name("view")
         columns_named = self.names("column") if self.peek() == "(" else None
@@ -363,7 +367,11 @@ class _Reader:
             raise self.source.error(f"CREATE OR REPLACE is for views; drop the {kind} first", self.tokens[1])
         exists = self.accept("IF", "NOT", "EXISTS")
         token = self.tokens[min(self.at, len(self.tokens) - 1)]
-        name = self.name(kind)
+        table = self._table(kind, what, token, self.name(kind))
+        return st.CreateTable(table=table, if_not_exists=exists)
+
+    def _table(self, kind: Literal["table", "stream"], what: Token, token: Token, name: str) -> Table:
+        """Read the columns and options of a table or stream; the tokens are those of its kind and its name."""
         # sqlglot reads the parenthesis after these tokens as column definitions
         as_table = Token(TokenType.TABLE, "TABLE", start=what.start, end=what.end)
         columns = self.source.parse([self.tokens[0], as_table, token, *self.balanced()])
@@ -391,7 +399,42 @@ class _Reader:
         if ordered is not None:
             table = replace(table, schema=_required(table.schema, ordered.column))
         table = replace(table, lifetime=lifetime, placement=placement, promises=promises)
-        return st.CreateTable(table=table, if_not_exists=exists)
+        return table
+
+    def _create_source(self, is_replace: bool) -> st.Statement:
+        """Parse CREATE SOURCE name FROM 'url', … WITH (…); and what it is, if it says so: AS STREAM (…) WITH (…)."""
+        if is_replace:
+            raise self.error("CREATE OR REPLACE is for views; drop the source first")
+        self.at += 1
+        exists = self.accept("IF", "NOT", "EXISTS")
+        token = self.tokens[min(self.at, len(self.tokens) - 1)]
+        name = self.name("source")
+        self.expect("FROM")
+        urls = [self._address(name)]
+        while self.accept(","):
+            urls.append(self._address(name))
+        source = Source(tuple(urls), self.options("source"))
+        if not self.accept("AS"):
+            self.done()
+            return st.CreateSource(name=name, source=source, if_not_exists=exists)
+        if self.peek() not in ("TABLE", "STREAM"):
+            raise self.error("expected STREAM or TABLE, and its columns")
+        what = self.tokens[self.at]
+        self.at += 1
+        table = self._table("table" if what.text.upper() == "TABLE" else "stream", what, token, name)
+        return st.CreateTable(table=replace(table, source=source), if_not_exists=exists)
+
+    def _address(self, name: str) -> str:
+        """Read where a source is: the address of a server, and behind it what is asked of it."""
+        token = self.tokens[self.at] if self.at < len(self.tokens) else None
+        if token is None or token.token_type is not TokenType.STRING:
+            raise self.error(f"expected the address of a source in quotes, such as 'ws://127.0.0.1:8080/{name}'")
+        try:
+            source_address(token.text)
+        except ValueError as failure:
+            raise self.source.error(str(failure), token) from None
+        self.at += 1
+        return token.text
 
     def _with(self) -> list[st.Statement]:
         """Parse WITH: with a SELECT it is a query; WITH RECURSIVE v AS (…) alone declares v, as in paper 000."""
@@ -431,17 +474,19 @@ class _Reader:
 
     def _drop(self) -> st.Statement:
         self.expect("DROP")
-        kind: Literal["table", "stream", "view", "index"]
+        kind: Literal["table", "stream", "source", "view", "index"]
         if self.accept("TABLE"):
             kind = "table"
         elif self.accept("INDEX"):
             kind = "index"
         elif self.accept("STREAM"):
             kind = "stream"
+        elif self.accept("SOURCE"):
+            kind = "source"
         elif self.accept("VIEW") or self.accept("MATERIALIZED", "VIEW"):
             kind = "view"
         else:
-            raise self.error("expected TABLE, STREAM, VIEW or INDEX")
+            raise self.error("expected TABLE, STREAM, SOURCE, VIEW or INDEX")
         exists = self.accept("IF", "EXISTS")
         name = self.name(kind)
         cascade = self.accept("CASCADE")
@@ -536,6 +581,8 @@ class _Reader:
             shown = st.Show(what="tables")
         elif what == "STREAMS":
             shown = st.Show(what="streams")
+        elif what == "SOURCES":
+            shown = st.Show(what="sources")
         elif what == "VIEWS":
             shown = st.Show(what="views")
         elif what == "FUNCTIONS":
@@ -544,6 +591,6 @@ class _Reader:
             shown = st.Show(what="indexes")
         else:
             self.at -= 1
-            raise self.error("expected TABLES, STREAMS, VIEWS, INDEXES or FUNCTIONS")
+            raise self.error("expected TABLES, STREAMS, SOURCES, VIEWS, INDEXES or FUNCTIONS")
         self.done()
         return shown

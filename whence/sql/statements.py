@@ -11,7 +11,7 @@ from typing import Literal
 
 from sqlglot import exp
 
-from whence.plan.algebra.program import Table
+from whence.plan.algebra.program import Source, Table
 from whence.sql.parameter_tokens import Parameter
 
 
@@ -30,6 +30,17 @@ class CreateTable(Statement):
     """CREATE TABLE, or CREATE STREAM, whose table says what of it is kept."""
 
     table: Table
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class CreateSource(Statement):
+    """CREATE SOURCE that does not say yet what it is: its columns, kind and promises come from its servers.
+
+    With `AS STREAM (…)` or `AS TABLE (…)`, as a database keeps it, it is a `CreateTable` whose table has a source."""
+
+    name: str
+    source: Source
     if_not_exists: bool = False
 
 
@@ -59,7 +70,7 @@ class CreateIndex(Statement):
 
 @dataclass(frozen=True, kw_only=True)
 class Drop(Statement):
-    kind: Literal["table", "stream", "view", "index"]
+    kind: Literal["table", "stream", "source", "view", "index"]
     name: str
     cascade: bool = False
     if_exists: bool = False
@@ -104,4 +115,4 @@ class Describe(Statement):
 
 @dataclass(frozen=True, kw_only=True)
 class Show(Statement):
-    what: Literal["tables", "streams", "views", "functions", "indexes"]
+    what: Literal["tables", "streams", "sources", "views", "functions", "indexes"]

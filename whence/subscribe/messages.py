@@ -91,15 +91,20 @@ class Want(Struct, tag="want"):
 
 
 class Amend(Struct, tag="amend", omit_defaults=True):
-    """Change the filter of a subscription; `Amended` tells what comes and goes by that. `number` counts them."""
+    """Change the filter of a subscription; `Amended` tells what comes and goes by that. `number` counts them, and
+    `base` is the number of the filter that is changed. Of a stream, rows of added keys after the tick `since` come
+    along."""
 
     id: ClientNumber
     number: ClientNumber
+    base: ClientNumber = 0
     add: PlainColumns | None = None  # keys whose rows pass from now on
     drop: PlainColumns | None = None
     bound: WireBound | None = None
     quench: PlainColumns | None = None
+    unbound: bool = False  # there is no bound any more
     lift: PlainColumns | None = None  # keys that are quenched no more
+    since: ClientNumber | None = None
 
 
 class Unsubscribe(Struct, tag="unsubscribe"):
@@ -199,6 +204,7 @@ class State(Struct, tag="state", omit_defaults=True):
     horizons: dict[str, Any] | None = None
     reflects: dict[str, str] | None = None
     waiting_for: dict[str, Any] | None = None
+    number: int = 0  # of the filter
 
 
 class PartChange(Struct, omit_defaults=True):
@@ -225,6 +231,7 @@ class UpdateMessage(Struct, tag="update", omit_defaults=True):
     horizons: dict[str, Any] | None = None
     reflects: dict[str, str] | None = None
     waiting_for: dict[str, Any] | None = None
+    number: int = 0  # of the filter
 
 
 class Silence(Struct, tag="silence", omit_defaults=True):
@@ -237,6 +244,7 @@ class Silence(Struct, tag="silence", omit_defaults=True):
     time: int
     horizons: dict[str, Any] | None = None
     waiting_for: dict[str, Any] | None = None
+    number: int = 0  # of the filter
 
 
 class Amended(Struct, tag="amended", omit_defaults=True):

@@ -40,6 +40,17 @@ class Placement:
 
 
 @dataclass(frozen=True)
+class Source:
+    """Where the rows of a table or stream come from: servers that have the same history, and how they are asked."""
+
+    urls: tuple[str, ...]
+    options: tuple[tuple[str, str], ...] = ()
+
+    def option(self, name: str, default: str | None = None) -> str | None:
+        return dict(self.options).get(name, default)
+
+
+@dataclass(frozen=True)
 class Table:
     """A base relation. `key` lists the PRIMARY KEY's columns; an insert on an existing key replaces the row.
 
@@ -47,6 +58,7 @@ class Table:
     With `stream` it is a stream, of which that much is kept; it has neither key nor lifetime. The column `tick` of a
     stream is filled with the time of the epoch that brings the row.
     `promises` hold of all its rows.
+    With a `source` its rows come from another database, and nobody else writes to it.
     """
 
     name: str
@@ -59,6 +71,7 @@ class Table:
     stream: Retention | None = None
     tick: int | None = None
     promises: Promises = NO_PROMISES
+    source: Source | None = None
 
     def domain(self, column: str | int) -> Domain:
         """Return the lowest and the highest value that the CHECKs allow a column, None where there is no bound."""
