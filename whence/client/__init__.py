@@ -5,14 +5,12 @@ makes and remakes the connection, and the blocking client runs that in a thread 
 
 | module          | what it is for |
 |-----------------|-----------------|
-| `urls`          | addresses of servers |
 | `failures`      | errors of a server, raised as what they are there |
 | `encoding`      | rows and values to send, and tables that come back |
 | `statements`    | which scripts may be sent again |
 | `feeds`         | what a subscription has received and its user has not taken |
 | `events`        | what is under way, and what happens to it |
 | `protocol`      | what to send on each connection, and what messages mean |
-| `retrying`      | when to try again |
 | `connection`    | the link to a server, made again when it is lost |
 | `transactions`  | writes that are gathered and sent as one |
 | `answers`       | answers of questions |

@@ -19,12 +19,12 @@ from whence.client.protocol import ClientProtocol
 from whence.client.statements import WRITES, first_words
 from whence.client.subscriptions import AsyncSubscription, make_request
 from whence.client.transactions import NOT_KNOWN, OpenTransaction, WriteBuffer, open_buffer
-from whence.client.urls import websocket_url
 from whence.io.results import Result
 from whence.model.budget import Timeout, seconds_of
 from whence.model.errors import DataError, WhenceError
 from whence.model.progress import Progress
 from whence.subscribe.positions import Position
+from whence.subscribe.urls import websocket_url
 
 _LONGEST_NAME = 100  # of a publisher
 

@@ -24,11 +24,11 @@ from whence.client.events import Answered, Event, FeedNews, Greeted, PendingCall
 from whence.client.failures import FAULTS, TOO_LARGE, UNAUTHENTICATED, closing_error, final_handshake_error
 from whence.client.feeds import SubscriptionFeed, SubscriptionRequest
 from whence.client.protocol import ClientProtocol
-from whence.client.retrying import retry_delay
-from whence.client.urls import is_loopback
 from whence.model.errors import AuthenticationError, DisconnectedError, LimitError, WhenceError
 from whence.model.progress import Progress
 from whence.subscribe.messages import Done, ResultMessage, decode_down, encode_message
+from whence.subscribe.retrying import retry_delay
+from whence.subscribe.urls import is_loopback
 
 log = logging.getLogger("whence")
 Token = str | Callable[[], str | Awaitable[str]] | None

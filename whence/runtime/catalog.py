@@ -475,6 +475,8 @@ def _cut_down(saved: Saved) -> dict[str, dict[str, Node]]:
 
 
 def table_kind(table: Table) -> str:
+    if table.source is not None:
+        return "source"
     return "table" if table.stream is None else "stream"
 
 

@@ -33,6 +33,7 @@ from whence.plan.algebra.program import (
     Table,
     has_closed_keys,
     is_beside,
+    is_internal,
     is_owed,
     is_transient,
     owed_name,
@@ -46,6 +47,7 @@ from whence.runtime.reading.changes import Feeds
 from whence.runtime.reading.reader import DatabaseReader
 from whence.runtime.schema_changes import SchemaChanges
 from whence.runtime.word_collector import WordCollector
+from whence.runtime.writing.arrivals import EpochArrivals
 from whence.runtime.writing.expiry import Clock, Expiry, gather
 from whence.runtime.writing.horizons import HorizonHistory, Horizons
 from whence.runtime.writing.promise_guard import PromiseGuard
@@ -57,6 +59,7 @@ from whence.subscribe.positions import HistoryLineage, Position
 
 if TYPE_CHECKING:
     from whence.runtime.deployment import Deployment
+    from whence.runtime.sources.broker import Broker
     from whence.runtime.spark.driver.driver import SparkDriver
     from whence.runtime.subscriptions.hub import SubscriptionHub
 
@@ -108,6 +111,9 @@ class Coordinator:
         self.state = threading.RLock()  # held while the committed state changes or is read
         self.open_transaction: Transaction | None = None
         self._thread = 0  # whose transaction it is
+        self._feeding = 0  # the thread that writes to sources
+        self.arrivals = EpochArrivals()
+        self.broker: Broker | None = None  # if there are sources
         self.durable = DurableEpochs(self.storage.lineage)
         self.feeds = Feeds()
         self.sinks: list[EpochSink] = []
@@ -136,6 +142,30 @@ class Coordinator:
                 storage.close()
                 raise
         self.durable.report()
+        self.look_after_sources()
+
+    def check_can_have_sources(self) -> None:
+        """Raise if this database cannot be a broker."""
+        if not self.catalog.backend.at_hand:
+            raise CatalogError("sources are for a database without partitions; let one have them, and serve it")
+
+    def look_after_sources(self) -> None:
+        """Let the sources that are declared be fed, and no others. Not called with a lock held."""
+        has_some = any(table.source is not None for table in self.program.tables.values())
+        if has_some and not self.storage.read_only:
+            self.make_broker()
+        if self.broker is not None:
+            self.broker.reconcile()
+
+    def make_broker(self) -> Broker:
+        """Return what feeds sources."""
+        if self.broker is None:
+            self.check_open()
+            self.storage.ready_to_write()
+            from whence.runtime.sources.broker import Broker  # loaded with the first source
+
+            self.broker = Broker(self)
+        return self.broker
 
     def start_anew(self, why: str) -> None:
         """Forget everything but the Python functions, to be recovered from the storage; feeds end and say why."""
@@ -145,6 +175,7 @@ class Coordinator:
             self.epoch = self.time = 0
             self.source_positions = {}
             self.horizon_history = HorizonHistory()
+            self.arrivals = EpochArrivals()
             self.changed.clear()
             self.reader.forget_all()
             self.feeds.end(why=f"{why}: ask for the changes again", forget=True)
@@ -159,6 +190,8 @@ class Coordinator:
 
     def close(self) -> None:
         self.check_not_writing("close")
+        if self.broker is not None:
+            self.broker.close()
         if self.driver is not None:
             self.driver.end_streams()
         try:
@@ -233,7 +266,7 @@ class Coordinator:
         self.check_open()
         self.storage.ready_to_write()
         self._thread = threading.get_ident()
-        self.open_transaction = writes = Transaction(self.open_table)
+        self.open_transaction = writes = Transaction(self._open_to_write)
         try:
             self.expiry.begin(writes)
         except BaseException:
@@ -293,6 +326,26 @@ class Coordinator:
                 self._guards[table.name] = found
         return found
 
+    def _open_to_write(self, name: str) -> WriteSet | StreamWriteSet:
+        """Return an empty write set for a table, which must be the writer's to write to."""
+        table = self.program.tables.get(owner_of(name))
+        if table is not None and self._feeding != threading.get_ident():
+            if table.source is not None:
+                raise CatalogError(f'"{table.name}" is a source: its rows come from {table.source.urls[0]} only')
+            if is_internal(name):
+                raise CatalogError(f'"{name}" is a table of the database\'s own: it is not for writing to')
+        return self.open_table(name)
+
+    @contextmanager
+    def feeding(self) -> Iterator[None]:
+        """Let this thread write to sources. It holds the writer's lock."""
+        with self.writer:
+            before, self._feeding = self._feeding, threading.get_ident()
+            try:
+                yield
+            finally:
+                self._feeding = before
+
     def replay(self, epoch: Epoch) -> None:
         """Do an epoch again, at its own time; what expired in it is part of its changes."""
         with self.writer:
@@ -314,6 +367,7 @@ class Coordinator:
                 raise
             backend.commit(epoch)
             self.epoch, self.time = number, epoch.time
+            self.arrivals.note(epoch, self.program.tables, backend)
             if epoch.source_positions:
                 self.source_positions.update(epoch.source_positions)
             self.horizon_history.note(epoch, self.program.tables)

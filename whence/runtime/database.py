@@ -26,8 +26,9 @@ from whence.model.paths import local_path
 from whence.model.progress import Progress
 from whence.model.types import Schema, Type
 from whence.plan.algebra.expressions import Volatile
-from whence.plan.algebra.program import ScalarFunction, TableFunction, owed_name
+from whence.plan.algebra.program import ScalarFunction, TableFunction, is_internal, owed_name
 from whence.runtime import following, statements
+from whence.runtime.catalog import table_kind
 from whence.runtime.coordinator import Coordinator
 from whence.runtime.durable import copying
 from whence.runtime.durable.copying import Backup
@@ -653,7 +654,8 @@ class Database:
         >>> db.tables, db.views
         (['a'], ['b'])
         """
-        return [name for name, table in self._now.program.tables.items() if table.stream is None]
+        tables = self._now.program.tables.items()
+        return [name for name, table in tables if table.stream is None and not is_internal(name)]
 
     @property
     def streams(self) -> list[str]:
@@ -662,7 +664,8 @@ class Database:
         >>> db = whence.open(); _ = db.execute("CREATE STREAM a (x INT)"); db.streams, db.tables
         (['a'], [])
         """
-        return [name for name, table in self._now.program.tables.items() if table.stream is not None]
+        tables = self._now.program.tables.items()
+        return [name for name, table in tables if table.stream is not None and not is_internal(name)]
 
     @property
     def views(self) -> list[str]:
@@ -1207,7 +1210,7 @@ class Database:
         coordinator = self._now
         with coordinator.reading():
             program, reader = coordinator.program, coordinator.reader
-            kinds = {name: "table" if table.stream is None else "stream" for name, table in program.tables.items()}
+            kinds = {name: table_kind(table) for name, table in program.tables.items() if not is_internal(name)}
             kinds |= {name: "stream view" if reader.is_stream(name) else "view" for name in reader.views()}
             rows = [(name, kind, str(reader.schema(name))[1:-1], reader.size(name)) for name, kind in kinds.items()]
             title = repr(self)[1:-1]

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from whence.engine.core.operator import Batch
 from whence.model.errors import CatalogError, WhenceError
 from whence.model.progress import Progress
-from whence.plan.algebra.program import ScalarFunction, TableFunction, is_transient, transient_name
+from whence.plan.algebra.program import ScalarFunction, TableFunction, is_internal, transient_name
 from whence.runtime.catalog import Catalog, Saved, reselected, table_kind
 from whence.runtime.definitions import Contents
 from whence.runtime.transient_views import QUERY, reason_of_end, without_name
@@ -74,9 +74,12 @@ class SchemaChanges:
             raise
         coordinator.catalog.stay()
 
-    def create_table(self, create: st.CreateTable) -> bool:
+    def create_table(self, create: st.CreateTable, internal: bool = False) -> bool:
         """Declare a table; return False if it is there already and that is allowed."""
-        _check_name(create.table.name)
+        if not internal:
+            _check_name(create.table.name)
+        if create.table.source is not None:
+            self._coordinator.check_can_have_sources()
         with self._declaring() as catalog:
             before = catalog.save()
             made = catalog.create_table(create)
@@ -147,6 +150,28 @@ class SchemaChanges:
             if kind != "index":
                 self._forget(gone, "was dropped")
             return gone
+
+    def begin_again(self, name: str) -> None:
+        """Have a stream without rows in place of one, and the views over it made anew: its publisher has another
+        past. One record of the log, so that it happens whole or not at all."""
+        coordinator = self._coordinator
+        with coordinator.writer:
+            with self._declaring() as catalog:
+                before, program = catalog.save(), catalog.program
+                depending = [program.views[each] for each in catalog.depending([name])]
+                create = parse_stored(program.tables[name].sql)
+                views = [parse_stored(view.sql) for view in depending]
+                assert isinstance(create, st.CreateTable)
+                gone = catalog.drop(table_kind(create.table), name, cascade=True)
+                catalog.stay()
+                catalog.create_table(create)
+                catalog.stay()
+                catalog.create_views([view for view in views if isinstance(view, st.CreateView)])
+                quoted = name.replace('"', '""')
+                drop = f'DROP {table_kind(create.table)} "{quoted}" CASCADE'
+                self._log([drop, create.table.sql, *(view.sql for view in depending)], before, epoch=True)
+                self._forget(gone, "was begun anew")
+            coordinator.hand_over(coordinator.epoch, {})
 
     def redo(self, statements: list[str]) -> None:
         """Change the catalog as it was changed before."""
@@ -303,9 +328,9 @@ class SchemaChanges:
 
 
 def _check_name(name: str) -> None:
-    """Refuse a name that only views of subscriptions may have."""
-    if is_transient(name):
-        raise CatalogError(f'"{name}" begins as only names of subscriptions do: choose another name')
+    """Refuse a name that only views of subscriptions and the database's own tables may have."""
+    if is_internal(name):
+        raise CatalogError(f'"{name}" begins as only names of the database\'s own do: choose another name')
 
 
 def _named(progress: Progress | None, name: str) -> Progress | None:

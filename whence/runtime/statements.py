@@ -70,12 +70,18 @@ def run_group(coordinator: Coordinator, group: list[st.Statement], progress: Pro
         case st.CreateTable() as create:
             made = coordinator.definitions.create_table(create)
             named = f"{table_kind(create.table)} {create.table.name}"
+            if create.table.source is not None:
+                coordinator.look_after_sources()
             return _declared(coordinator, [create], f"{named} created" if made else "", f"{named} exists already")
+        case st.CreateSource() as create_source:
+            return _create_source(coordinator, create_source)
         case st.CreateIndex() as index:
             made = coordinator.definitions.create_index(index)
             return Result(message=f"index {index.name} {'created' if made else 'exists already'}")
         case st.Drop() as drop:
             gone = coordinator.definitions.drop(drop.kind, drop.name, cascade=drop.cascade, if_exists=drop.if_exists)
+            if drop.kind == "source":
+                coordinator.look_after_sources()
             return Result(message=f"dropped {', '.join(gone)}" if gone else "nothing to drop")
         case st.InsertRows() | st.DeleteRows() | st.UpdateRows() as statement:
             write = write_of(coordinator, statement)
@@ -91,6 +97,20 @@ def run_group(coordinator: Coordinator, group: list[st.Statement], progress: Pro
         case st.Show() as show:
             return Result(explaining.listing(coordinator, show.what))
     raise WhenceError(f"{type(group[0]).__name__} statements are not supported")
+
+
+def _create_source(coordinator: Coordinator, create: st.CreateSource) -> Result:
+    """Ask the servers of a source what it is, declare it, and wait a while for the rows that are there."""
+    coordinator.check_can_have_sources()
+    coordinator.check_not_writing("CREATE SOURCE")
+    if create.name in coordinator.program.tables and create.if_not_exists:
+        return Result(message=f"source {create.name} exists already")
+    broker = coordinator.make_broker()
+    made = coordinator.definitions.create_table(broker.complete(create))
+    coordinator.look_after_sources()
+    if made:
+        broker.wait_until_caught_up(create.name)
+    return Result(message=f"source {create.name} {'created' if made else 'exists already'}")
 
 
 def _declared(

@@ -99,6 +99,8 @@ def _check_index(index: IndexDefinition, program: Program) -> None:
 
 
 def _kind(table: Table) -> str:
+    if table.source is not None:
+        return "source"
     return "table" if table.stream is None else "stream"
 
 

@@ -22,4 +22,6 @@ Only what is on stable storage is ever sent.
 | `sources`   | what a broker has of a source: repeats, gaps, timers, amendments |
 | `pushdown`  | which part of the views above is asked of each source |
 | `updates`   | what a subscriber iterates over |
+| `urls`      | addresses of servers |
+| `retrying`  | when to try again |
 """

@@ -146,6 +146,15 @@ def is_transient(name: str) -> bool:
     return name.startswith(_TRANSIENT)
 
 
+def is_internal(name: str) -> bool:
+    """Return whether a relation is for the database's own use: users neither list nor write it, nor name one so.
+
+    >>> is_internal("$reflects"), is_internal("quote")
+    (True, False)
+    """
+    return name.startswith("$")
+
+
 def transient_name(number: int) -> str:
     """Return the name of the view of a subscription."""
     return f"{_TRANSIENT}{number}"

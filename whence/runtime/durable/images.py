@@ -86,6 +86,7 @@ def begin_image(coordinator: Coordinator, flow: Dataflow, store: Store) -> Calla
     meta |= {"statements": coordinator.catalog.statements(), **words_meta(words)}
     meta["marks"] = dict(coordinator.source_positions)
     meta["horizons"] = coordinator.horizon_history.image()
+    meta["arrivals"] = coordinator.arrivals.image()
     return partial(_write_image, coordinator, store, capture, writer, before, words, meta)
 
 

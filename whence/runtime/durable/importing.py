@@ -131,7 +131,7 @@ def _insert(db: Database, name: str, rows: pa.Table) -> None:
     coordinator = db._coordinator
     table = coordinator.table_of(name)
     schema = table.schema
-    with coordinator.transaction() as writes:
+    with coordinator.feeding(), coordinator.transaction() as writes:
         pending = writes.table(name)
         if isinstance(pending, StreamWriteSet):
             codes = encode(rows, with_at(schema), coordinator.dictionary, name, missing="null")

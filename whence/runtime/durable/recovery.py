@@ -149,6 +149,7 @@ def load_image(
     coordinator.deployment.restore(coordinator, creates, images, folder, start, meta, progress)
     coordinator.source_positions = dict(meta.get("marks", {}))
     coordinator.horizon_history.restore(meta.get("horizons", {}), meta["epoch"])
+    coordinator.arrivals.restore(meta.get("arrivals", ()), meta["epoch"], coordinator.catalog.flow.last_at)
     coordinator.stand_at(meta["epoch"], meta["time"])
     return int(meta["words"]), tuple(images.damage)
 

@@ -16,7 +16,16 @@ from whence.model.sizes import in_bytes
 from whence.plan.algebra import logical
 from whence.plan.algebra.expressions import Volatile
 from whence.plan.algebra.logical import Node
-from whence.plan.algebra.program import Program, View, has_closed_keys, is_beside, is_owed, owner_of, retention_of
+from whence.plan.algebra.program import (
+    Program,
+    View,
+    has_closed_keys,
+    is_beside,
+    is_internal,
+    is_owed,
+    owner_of,
+    retention_of,
+)
 from whence.plan.rewrite.select_aggregates import selections
 from whence.plan.streams import model as streams
 from whence.plan.streams.instrument import traces_of
@@ -261,7 +270,7 @@ def _counters(coordinator: Coordinator) -> dict[str, Any]:
         "rows_out": coordinator.rows_out,
         "rows_expired": coordinator.expired,
         "expiry_error": str(coordinator.expiry.error) if coordinator.expiry.error is not None else None,
-        "tables": {name: sizes[name] for name in coordinator.program.tables},
+        "tables": {name: sizes[name] for name in coordinator.program.tables if not is_internal(name)},
         "owed": {owner_of(name): sizes[name] for name in flow.tables if is_owed(name) and sizes[name]},
         "views": {name: sizes[name] for name in coordinator.reader.views()},
         "operators": len(flow.order),
@@ -291,10 +300,17 @@ def describe(coordinator: Coordinator, name: str) -> pa.Table:
     indexes = [index for index in coordinator.program.indexes.values() if index.relation == name]
     if indexes:
         columns["indexes"] = [", ".join(i.name for i in indexes if column in i.columns) for column in schema.names]
+    if table is not None and table.source is not None:
+        columns["source"] = [", ".join(table.source.urls)] * len(schema)
     kept = _retention(coordinator, name)
     if kept is not None:
         columns["retain"] = [kept] * len(schema)
     return pa.table(columns)
+
+
+def _kind(program: Program, name: str) -> str:
+    table = program.tables.get(name)
+    return "view" if table is None else "stream" if table.source is None else "source"
 
 
 def _retention(coordinator: Coordinator, name: str) -> str | None:
@@ -308,8 +324,8 @@ def _retention(coordinator: Coordinator, name: str) -> str | None:
 
 
 def listing(coordinator: Coordinator, what: str) -> pa.Table:
-    """List what SHOW TABLES, STREAMS, VIEWS, INDEXES and FUNCTIONS say; of tables the time-to-live, if any has one, and
-    of functions whether they are deterministic, if any is not."""
+    """List what SHOW TABLES, STREAMS, SOURCES, VIEWS, INDEXES and FUNCTIONS say; of tables the time-to-live, if any has
+    one, and of functions whether they are deterministic, if any is not."""
     program, text = coordinator.program, pa.string()
     if what == "functions":
         found: list[Any] = [*program.scalars.values(), *program.table_functions.values()]
@@ -320,11 +336,15 @@ def listing(coordinator: Coordinator, what: str) -> pa.Table:
         return table if all(known) else table.append_column("deterministic", pa.array(known, pa.bool_()))
     if what == "streams":
         return _streams(coordinator)
+    if what == "sources":
+        from whence.runtime.sources.listing import list_sources  # loaded with the first source
+
+        return list_sources(coordinator)
     if what == "indexes":
         found = list(program.indexes.values())
         columns = [[i.name for i in found], [i.relation for i in found], [", ".join(i.columns) for i in found]]
         return pa.table([pa.array(c, text) for c in columns], names=["index", "relation", "columns"])
-    base = [name for name, table in program.tables.items() if table.stream is None]
+    base = [name for name, table in program.tables.items() if table.stream is None and not is_internal(name)]
     names = base if what == "tables" else coordinator.reader.views()
     rows = pa.array([coordinator.reader.size(name) for name in names], pa.int64())
     schemas = pa.array([str(coordinator.reader.schema(name)) for name in names], text)
@@ -340,13 +360,15 @@ def _streams(coordinator: Coordinator) -> pa.Table:
     """Answer SHOW STREAMS: base streams and views that are streams, with the tids of the rows that are kept."""
     program, catalog = coordinator.program, coordinator.catalog
     names = [
-        name for name in (*program.tables, *coordinator.reader.views()) if _retention(coordinator, name) is not None
+        name
+        for name in (*program.tables, *coordinator.reader.views())
+        if _retention(coordinator, name) is not None and not is_internal(name)
     ]
     figures = catalog.backend.stream_figures() if names else {}
     came, kept = [figures[name]["rows"] for name in names], [figures[name]["kept"] for name in names]
     columns = {
         "stream": pa.array(names, pa.string()),
-        "kind": pa.array(["stream" if name in program.tables else "view" for name in names], pa.string()),
+        "kind": pa.array([_kind(program, name) for name in names], pa.string()),
         "rows": pa.array(kept, pa.int64()),
         "first_tid": pa.array([n - k + 1 if k else None for n, k in zip(came, kept, strict=True)], pa.int64()),
         "last_tid": pa.array([n if k else None for n, k in zip(came, kept, strict=True)], pa.int64()),

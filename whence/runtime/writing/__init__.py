@@ -8,6 +8,7 @@
 | `inputs`        | rows as sources gave them, to deltas of tables |
 | `conditions`    | rows named by key, by columns or by SQL |
 | `row_selection` | the rows of a DELETE or UPDATE |
+| `arrivals`      | which rows of streams came in which epoch |
 | `expiry`        | time, lifetimes, and the thread that expires rows |
 | `promise_guard` | enforces CHECK, ordered and closes |
 | `horizons`      | what promises have established about rows to come |

@@ -16,7 +16,7 @@ from sqlglot import exp
 
 from whence.model.errors import CatalogError, ForbiddenError, WhenceError
 from whence.plan.algebra.logical import walk
-from whence.plan.algebra.program import Program, Table, View
+from whence.plan.algebra.program import Program, Table, View, is_internal
 from whence.server.access.grants import NOTHING, WHOLE, Extent, Grants, What
 from whence.server.access.row_conditions import any_of, bind_condition
 from whence.sql.position import did_you_mean
@@ -163,7 +163,8 @@ def known_relation(program: Program, name: str) -> Table | View | None:
 
 def known_names(program: Program) -> list[str]:
     """Return the tables and views that users see."""
-    return [*program.tables, *(name for name, view in program.views.items() if not view.hidden)]
+    tables = [name for name in program.tables if not is_internal(name)]
+    return [*tables, *(name for name, view in program.views.items() if not view.hidden)]
 
 
 def beneath(program: Program, name: str) -> list[str]:

@@ -45,6 +45,7 @@ def write_image(coordinator: Coordinator, backend: PartitionedBackend, store: St
         chains = runner.save(files, epoch)
         meta["marks"] = dict(coordinator.source_positions)
         meta["horizons"] = coordinator.horizon_history.image()
+        meta["arrivals"] = coordinator.arrivals.image()
         plan = backend.plan
         meta["partitions"] = {
             "count": backend.partitions,

@@ -1,0 +1,19 @@
+"""Sources: tables and streams whose rows come from other databases. A database that has some is a broker.
+
+What a publisher tells is applied in one transaction with the **ticks** that it covers, the epochs of the publisher's
+history. So what was told twice is applied once, what is missing is seen and asked for, and a broker that was killed
+knows what it has. Of streams, rows after a gap are applied at once; tables, and plans that depend on the order of rows,
+wait until every tick before is here. What decides is `subscribe/sources.py`, which knows no socket, clock or thread.
+
+| module         | what it is for |
+|----------------|-----------------|
+| `broker`       | all sources of one database, and the thread that their messages come in by |
+| `source_feed`  | one source: its subscription upstream, from message to action |
+| `connection`   | the WebSocket to one server |
+| `asking`       | what a source is asked for |
+| `definition`   | what a relation is, as SQL that goes to those who make a source of it |
+| `source_writer`| the thread that makes transactions of what has come |
+| `reflected`    | the ticks that are reflected, as rows |
+| `relayed`      | a relation in the ticks of a history: how a server tells brokers of it |
+| `listing`      | SHOW SOURCES |
+"""

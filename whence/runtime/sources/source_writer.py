@@ -1,0 +1,366 @@
+"""The thread that makes transactions of what sources have received.
+
+Everything that waits becomes one epoch, of all sources: so the faster rows come, the larger epochs are. A source whose
+rows do not fit fails alone, in a savepoint. What is committed is synced while the next epoch runs.
+
+The law: rows, and the ticks that they cover, are in one transaction.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from whence.engine.core.batch import consolidate
+from whence.engine.core.operator import Batch
+from whence.engine.streams.promise import Promise
+from whence.io.rows import encode, expand
+from whence.model.codes import NULL, Codes, encode_value
+from whence.model.errors import WhenceError
+from whence.model.types import Schema
+from whence.runtime.sources.reflected import write_ticks
+from whence.runtime.writing.tables import WriteSet
+from whence.runtime.writing.transaction import Transaction
+from whence.subscribe.messages import PartChange, PlainColumns, State
+from whence.subscribe.plain import column_from_plain, from_plain
+from whence.subscribe.positions import HistoryLineage
+from whence.subscribe.ranges import RangeSet
+from whence.subscribe.sources import Apply, ApplyState, LoseRange, StartOver
+
+if TYPE_CHECKING:
+    from whence.runtime.sources.broker import Broker
+    from whence.runtime.sources.source_feed import SourceFeed
+
+log = logging.getLogger("whence")
+MOST_ROWS = 50_000
+"""Rows of an epoch, and of what waits before connections are not read for a while."""
+
+PROMISES_EVERY = 0.1
+"""Seconds between two epochs that only bring promises of one source."""
+
+Work = Apply | ApplyState | LoseRange | StartOver | HistoryLineage
+
+
+@dataclass(frozen=True)
+class _Item:
+    feed: SourceFeed
+    generation: int
+    work: Work
+    rows: int
+
+
+class SourceWriter:
+    """Writes to the sources of one database."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker, self._coordinator = broker, broker.coordinator
+        self._turn = threading.Condition(threading.Lock())
+        self._waiting: deque[_Item | tuple[Callable[[], object], asyncio.AbstractEventLoop]] = deque()
+        self._rows = 0
+        self._busy = self._closing = False
+        self._unsynced = 0
+        self._thread = threading.Thread(target=self._run, name="whence sources: writer", daemon=True)
+        self._syncer = threading.Thread(target=self._sync, name="whence sources: sync", daemon=True)
+        self._thread.start()
+        self._syncer.start()
+
+    # -- for feeds ---------------------------------------------------------------------------------------------------
+
+    def submit(self, feed: SourceFeed, work: Work) -> None:
+        """Have something written, after all that was submitted before."""
+        rows = _size(work)
+        with self._turn:
+            self._waiting.append(_Item(feed, feed.generation, work, rows))
+            self._rows += rows
+            if self._rows > MOST_ROWS:
+                self._broker.hold()
+            self._turn.notify_all()
+
+    def then(self, call: Callable[[], object], loop: asyncio.AbstractEventLoop) -> None:
+        """Call a function in an event loop when all that was submitted before is written."""
+        with self._turn:
+            self._waiting.append((call, loop))
+            self._turn.notify_all()
+
+    def drain(self) -> None:
+        """Return when all that was submitted is written."""
+        with self._turn:
+            while (self._waiting or self._busy) and not self._closing:
+                self._turn.wait(0.1)
+
+    def close(self) -> None:
+        """Write nothing more."""
+        with self._turn:
+            self._closing = True
+            self._turn.notify_all()
+        if threading.current_thread() is not self._thread:
+            self._thread.join(10)
+            self._syncer.join(10)
+
+    # -- the threads -------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while True:
+            with self._turn:
+                self._busy = False
+                self._turn.notify_all()
+                while not self._waiting and not self._closing:
+                    self._turn.wait()
+                if self._closing:
+                    return
+                batch, calls = self._take()
+                self._busy = True
+            try:
+                if batch:
+                    self._write(batch)
+            except Exception as error:
+                if self._closing or self._coordinator.closed:
+                    return
+                log.error("sources: %s; they begin again from what is stored", error)
+                self._broker.reload_soon()
+            for call, loop in calls:
+                _call_soon(loop, call)
+
+    def _take(self) -> tuple[list[_Item], list[tuple[Callable[[], object], asyncio.AbstractEventLoop]]]:
+        """Return what the next epoch is made of, and what is to be called after it."""
+        batch, calls, rows = list[_Item](), list[Any](), 0
+        while self._waiting and rows <= MOST_ROWS:
+            first = self._waiting[0]
+            if isinstance(first, _Item):
+                if calls:
+                    break
+                if isinstance(first.work, StartOver) and batch:
+                    break
+                batch.append(first)
+                rows += first.rows
+                self._waiting.popleft()
+                if isinstance(first.work, StartOver):
+                    break
+            else:
+                calls.append(first)
+                self._waiting.popleft()
+        self._rows -= rows
+        if self._rows <= MOST_ROWS // 2:
+            self._broker.release()
+        return batch, calls
+
+    def _sync(self) -> None:
+        done = 0
+        while True:
+            with self._turn:
+                while self._unsynced <= done and not self._closing:
+                    self._turn.wait()
+                if self._closing:
+                    return
+                ticket = self._unsynced
+            try:
+                self._coordinator.storage.make_durable(ticket)
+            except Exception as error:
+                if self._closing or self._coordinator.closed:
+                    return
+                log.error("sources: what was written is lost: %s", error)
+                self._broker.reload_soon()
+            done = ticket
+
+    # -- one epoch ---------------------------------------------------------------------------------------------------
+
+    def _write(self, batch: list[_Item]) -> None:
+        batch = [item for item in batch if item.generation == item.feed.generation]
+        if not batch:
+            return
+        if isinstance(batch[0].work, StartOver):
+            self._start_over(batch[0].feed)
+            return
+        coordinator = self._coordinator
+        by_feed: dict[SourceFeed, list[_Item]] = {}
+        for item in batch:
+            by_feed.setdefault(item.feed, []).append(item)
+        changes = [_FeedEpoch(self, feed, [item.work for item in items]) for feed, items in by_feed.items()]
+        if any(change.has_rows for change in changes):
+            with coordinator.feeding():
+                with coordinator.transaction(wait=False) as writes:
+                    for change in changes:
+                        change.write(writes)
+                epoch, ticket = coordinator.epoch, coordinator.storage.last
+                for change in changes:
+                    change.committed(epoch)
+            with self._turn:
+                self._unsynced = max(self._unsynced, ticket)
+                self._turn.notify_all()
+        else:
+            for change in changes:
+                change.committed(coordinator.epoch)
+        for change in changes:
+            change.promise()
+        self._broker.told()
+
+    def promise(self, table: str, column: int, value: Any) -> None:
+        """Make an epoch that promises that nothing below a value of a column comes any more."""
+        coordinator = self._coordinator
+        with coordinator.feeding():
+            found = coordinator.program.tables.get(table)
+            if found is None:
+                return
+            bound = encode_value(value, found.schema.types[column], coordinator.dictionary)
+            if bound != NULL:
+                with coordinator.transaction(wait=False) as writes:
+                    at = coordinator.catalog.flow.last_at + 1
+                    writes.source_positions = Promise({table: column}, bound, at).marks()
+
+    def _start_over(self, feed: SourceFeed) -> None:
+        """Forget all rows and ticks of a source. If that is interrupted, it is done again (`Broker`)."""
+        coordinator, name = self._coordinator, feed.table.name
+        with coordinator.feeding():
+            with coordinator.transaction() as writes:
+                feed.record.forget(coordinator, writes)
+                feed.record.write_lineage(coordinator, writes, None)
+                if feed.table.stream is None:
+                    pending = writes.table(name)
+                    pending.remove(*pending.contents())
+            if feed.table.stream is not None:
+                coordinator.definitions.begin_again(name)
+            with coordinator.looking():
+                feed.record.load(coordinator)
+
+
+class _FeedEpoch:
+    """What one source does in an epoch."""
+
+    def __init__(self, writer: SourceWriter, feed: SourceFeed, works: Sequence[Work]) -> None:
+        self._writer, self._feed, self._works = writer, feed, works
+        self._coordinator, self._record = feed.broker.coordinator, feed.record
+        self._ranges: RangeSet | None = None
+        self._lost = self._record.lost
+        self._lineage: HistoryLineage | None = None
+        self._time: int | None = None
+        self._horizons: dict[str, Any] = {}
+        self._rows: set[Any] | None = None
+        for work in works:
+            match work:
+                case HistoryLineage():
+                    self._lineage = work
+                case Apply() | ApplyState():
+                    self._ranges = work.ranges
+                    self._time = work.time if work.time is not None else self._time
+                    self._horizons |= work.horizons or {}
+                case LoseRange():
+                    self._ranges, self._lost = work.ranges, self._lost.add(work.since, work.upto)
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether anything must be written."""
+        if self._lineage is not None and self._lineage != self._record.lineage:
+            return True
+        return any(
+            isinstance(work, (ApplyState, LoseRange)) or (isinstance(work, Apply) and work.rows is not None)
+            for work in self._works
+        )
+
+    def write(self, writes: Transaction) -> None:
+        """Write rows, ticks and ranges; if they do not fit, none of them."""
+        feed, coordinator = self._feed, self._coordinator
+        table = coordinator.program.tables.get(feed.table.name)
+        if table is None or table.source != feed.source:
+            return  # it was dropped meanwhile
+        try:
+            with coordinator.transaction():
+                if self._lineage is not None and self._lineage != self._record.lineage:
+                    self._record.write_lineage(coordinator, writes, self._lineage)
+                    self._record.lineage = self._lineage
+                for work in self._works:
+                    if isinstance(work, Apply) and work.rows is not None:
+                        self._apply(writes, work.rows)
+                    elif isinstance(work, ApplyState):
+                        self._replace(writes, work.rows)
+                if self._ranges is not None:
+                    self._rows = self._record.write_ranges(coordinator, writes, self._ranges, self._lost)
+        except WhenceError as error:
+            self._ranges = None
+            log.error("source %s: %s", feed.table.name, error)
+            feed.broker.fail(feed, str(error))
+
+    def _apply(self, writes: Transaction, part: PartChange) -> None:
+        table, pending = self._feed.table, writes.table(self._feed.table.name)
+        came = self._codes(part.came) if part.came is not None else None
+        if table.stream is not None:
+            if came is not None and len(came):
+                pending.insert(came)
+                write_ticks(self._coordinator, writes, table.name, part.ticks or [], len(came))
+            return
+        went = self._codes(part.went) if part.went is not None else None
+        parts = [(rows, sign) for rows, sign in ((went, -1), (came, 1)) if rows is not None and len(rows)]
+        if parts:
+            signs = np.concatenate([np.full(len(rows), sign, np.int64) for rows, sign in parts])
+            pending.take(np.concatenate([rows for rows, _ in parts]), signs)
+
+    def _replace(self, writes: Transaction, chunks: Sequence[State]) -> None:
+        """Have other rows than before: only those that differ are written."""
+        pending = writes.table(self._feed.table.name)
+        assert isinstance(pending, WriteSet)
+        found = [self._chunk(chunk) for chunk in chunks]
+        old, counts = pending.contents()
+        new = np.concatenate([old[:0], *found])
+        both = np.concatenate([old, new])
+        change = consolidate(Batch(both, np.concatenate([-counts, np.ones(len(new), np.int64)])))
+        goes, comes = change.ann < 0, change.ann > 0
+        if goes.any():
+            pending.remove(change.rows[goes], -change.ann[goes])
+        if comes.any():
+            pending.insert(expand(change.rows[comes], change.ann[comes]))
+
+    def _chunk(self, chunk: State) -> Codes:
+        if chunk.arrow is not None:
+            with pa.ipc.open_stream(chunk.arrow) as stream:
+                table = self._feed.table
+                return encode(stream.read_all(), table.schema, self._coordinator.dictionary, table.name, missing="null")
+        return self._codes(chunk.columns or [])
+
+    def _codes(self, columns: PlainColumns) -> Codes:
+        """Encode columns of plain values; columns that the query does not give are NULL."""
+        table, given = self._feed.table, self._feed.columns
+        schema: Schema = table.schema
+        if given is None:
+            rows = from_plain(columns, schema.types)
+        else:
+            count = len(columns[0]) if columns else 0
+            whole: list[Any] = [[None] * count] * len(schema)
+            for place, column in zip(given, columns, strict=True):
+                whole[place] = column_from_plain(column, schema.types[place])
+            rows = list(zip(*whole, strict=True))
+        return encode(rows, schema, self._coordinator.dictionary, table.name)
+
+    def committed(self, epoch: int) -> None:
+        """Note that it is in."""
+        if self._rows is not None:
+            self._record.wrote(self._rows)
+        if self._ranges is not None:
+            self._record.lost = self._lost
+            self._record.note(epoch, self._ranges, self._time)
+
+    def promise(self) -> None:
+        """Pass on the horizons of the publisher."""
+        for name, value in self._horizons.items():
+            self._feed.broker.promise(self._feed, name, value)
+
+
+def _size(work: Work) -> int:
+    if isinstance(work, Apply) and isinstance(work.rows, PartChange):
+        return sum(len(columns[0]) for columns in (work.rows.went, work.rows.came) if columns)
+    if isinstance(work, ApplyState):
+        return sum(len(chunk.columns[0]) if chunk.columns else 1_000 for chunk in work.rows)
+    return 0
+
+
+def _call_soon(loop: asyncio.AbstractEventLoop, call: Callable[[], object]) -> None:
+    try:
+        loop.call_soon_threadsafe(call)
+    except RuntimeError:  # the loop has ended
+        log.debug("a source was written to after the end of its broker")
