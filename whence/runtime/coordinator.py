@@ -425,7 +425,20 @@ class Coordinator:
         epoch = Epoch(self.epoch + 1, self.clock.now(), {})
         self.storage.write_epoch(epoch)
         self.epoch, self.time = epoch.number, epoch.time
+        self.arrivals.reach(epoch.number, epoch.time)
         self.storage.epoch_done()
+
+    def be_silent(self) -> None:
+        """Make an epoch in which nothing happens, so that its time is promised: nothing more comes before it."""
+        with self.writer:
+            self.check_open()
+            self.storage.ready_to_write()
+            if self.open_transaction is None:
+                with self.state, self.storage.appending():
+                    self.advance()
+                self.note_committed()
+            written = self.storage.last
+        self.storage.wait_durable(written)
 
     def note_committed(self) -> None:
         """Note that the last epoch is complete, with all records that belong to it: it is durable when those are."""

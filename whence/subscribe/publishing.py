@@ -376,6 +376,10 @@ class PublishingSession:
 
     # -- what it is told ---------------------------------------------------------------------------------------------
 
+    def has_news(self, told: int) -> bool:
+        """Return whether `next` has something to tell, given the last stable epoch."""
+        return self._needs_state or bool(self._wanted) or self._amended is not None or self.sent < told
+
     def next(self, told: int) -> list[Told]:
         """Return what to tell now, given the last stable epoch: answers first, then what is new.
 

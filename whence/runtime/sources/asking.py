@@ -12,7 +12,7 @@ from whence.subscribe.messages import WireFilter
 
 
 @dataclass(frozen=True)
-class SourceAsk:
+class UpstreamQuery:
     """A subscription upstream: a SELECT over the relation, or its name, and a filter of what is delivered.
 
     columns  the columns of the source that the query gives, in its order; the others are NULL here. None: all

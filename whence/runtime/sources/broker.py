@@ -199,6 +199,12 @@ class Broker:
         if not self._room.is_set():
             self.call(self._room.set)
 
+    def hurry(self, name: str) -> None:
+        """Ask the publisher of a source where it is by now."""
+        feed = self.feeds.get(name)
+        if feed is not None:
+            self.call(feed.hurry)
+
     def needs_every_change(self, name: str) -> bool:
         """Return whether a table's changes are to be told one by one, since something depends on their order."""
         return False

@@ -42,6 +42,8 @@ def define_table(table: Table) -> str:
     if promises is not None:
         parts += [f"CHECK ({check.text})" for check in promises.checks]
         options = [str(each) for each in (promises.ordered, promises.closes) if each is not None]
+    if table.tick is not None and not any(each.startswith("ordered") for each in options):
+        options.append(f"ordered = '{table.schema.names[table.tick]}'")
     made = f"{'TABLE' if table.stream is None else 'STREAM'} ({', '.join(parts)})"
     return f"{made} WITH ({', '.join(options)})" if options else made
 

@@ -417,7 +417,7 @@ def _key(coordinator: Coordinator, name: str) -> tuple[int, ...]:
 
 def _time_of(coordinator: Coordinator, epoch: int) -> int:
     """Return the time of an epoch, or an earlier one."""
-    return coordinator.time if epoch >= coordinator.epoch else 0
+    return coordinator.time if epoch >= coordinator.epoch else coordinator.arrivals.time_of(epoch)
 
 
 def _lineage_of(record: SourceRecord) -> HistoryLineage:

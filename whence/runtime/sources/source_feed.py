@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from whence.model.errors import WhenceError
 from whence.plan.algebra.program import Table
-from whence.runtime.sources.asking import SourceAsk
+from whence.runtime.sources.asking import UpstreamQuery
 from whence.runtime.sources.connection import ServerAddress, SourceConnection
 from whence.sql.addresses import source_address
 from whence.subscribe import messages as ms
@@ -57,7 +57,7 @@ class SourceFeed:
         assert table.source is not None
         self.source = table.source
         self.addresses = [source_address(url) for url in self.source.urls]
-        self.asked = SourceAsk(self.addresses[0].relation)
+        self.asked = UpstreamQuery(self.addresses[0].relation)
         self.generation = 0  # what was handed to the writer before is of no use
         self.error: str | None = None  # why nothing comes
         self.lineage = record.lineage  # as of what was received, perhaps ahead of what is written
@@ -121,7 +121,7 @@ class SourceFeed:
 
     # -- what is asked for -------------------------------------------------------------------------------------------
 
-    def ask(self, asked: SourceAsk) -> None:
+    def ask(self, asked: UpstreamQuery) -> None:
         """Ask for other rows or columns than before: the source begins anew with those."""
         if asked != self.asked:
             self.asked = asked
@@ -134,6 +134,11 @@ class SourceFeed:
     def amend(self, change: ms.Amend) -> None:
         """Move the filter of the subscription; its number and subscription are filled in."""
         self._do(self.state.amend(change, self._now))
+
+    def hurry(self) -> None:
+        """Ask where the publisher is by now."""
+        if self.state.is_open:
+            self._send(ms.Want(self._wire_id, []))
 
     # -- actions -----------------------------------------------------------------------------------------------------
 

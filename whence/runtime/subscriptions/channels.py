@@ -39,6 +39,7 @@ class FollowedRelation:
         self.recent = RecentChanges(self.is_stream, coordinator.epoch, limit)
         self.ended: str | None = None  # why no more changes come
         self.users = 0
+        self._kept_words: list[tuple[Codes, Schema]] = []
         coordinator.feeds.add(self)
 
     def push(self, epoch: int, rows: Codes, counts: Codes) -> None:
@@ -54,8 +55,14 @@ class FollowedRelation:
         self._news(self)
 
     def mark_words(self, marks: WordMarks) -> None:
-        """Mark the words that the recent changes refer to."""
+        """Mark the words that the recent changes, and those who filter them, refer to."""
         self.recent.mark_words(marks, self.schema)
+        for codes, schema in self._kept_words:
+            marks.rows(codes, schema.types)
+
+    def keep_words(self, codes: Codes, schema: Schema) -> None:
+        """Keep the words of rows that a filter has. Called with the state lock held."""
+        self._kept_words.append((codes, schema))
 
     def decode(self, codes: Codes) -> None:
         """Let go of changes that refer to words which are about to be forgotten, as they may be by a follower."""

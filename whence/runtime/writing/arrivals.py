@@ -12,6 +12,7 @@ last `KEPT` epochs are known, and those of them that an image has after a restar
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 
 KEPT = 100_000
 """Epochs that are known at least, if there were so many."""
+
+RECENT = 1_000
+"""Epochs whose times are known, whatever they brought."""
 
 IN_IMAGE = 10_000
 """Epochs that an image has."""
@@ -48,9 +52,19 @@ class EpochArrivals:
         self._times: list[int] = []
         self._numbers: list[int] = []
         self._arrays: tuple[Codes, Codes, Codes] | None = None
+        self._last: deque[tuple[int, int]] = deque(maxlen=RECENT)  # the last epochs of all, and their times
+
+    def time_of(self, epoch: int) -> int:
+        """Return the time of an epoch, or of an earlier one; 0 if that is too long ago."""
+        return next((time for number, time in reversed(self._last) if number <= epoch), 0)
+
+    def reach(self, epoch: int, time: int) -> None:
+        """Note the time of an epoch, whatever it brought."""
+        self._last.append((epoch, time))
 
     def note(self, epoch: Epoch, tables: Mapping[str, Table], backend: PartitionBackend) -> None:
         """Take in an epoch that is committed."""
+        self.reach(epoch.number, epoch.time)
         if (
             epoch.sections
             or epoch.source_positions

@@ -4,6 +4,7 @@
 |--------------|-----------------|
 | `delivery`   | what is new goes to all who subscribe |
 | `subscriber` | one subscription: its cursor, and what it is being sent |
+| `tick_subscriber` | one subscription of a broker: ranges of ticks, and silence |
 | `audience`   | all who follow one channel, and the frames they share |
 | `admissions` | which channel a caller's queries are, by their rights |
 | `states`     | the state of a subscription in chunks |

@@ -30,7 +30,7 @@ from whence.server.access.tokens import Caller
 from whence.server.delivery.explained import Allow
 from whence.server.limits import Limits
 from whence.server.worker_threads import WorkerThreads
-from whence.subscribe.messages import Subscribe
+from whence.subscribe.messages import Subscribe, WireFilter
 
 log = logging.getLogger("whence.server")
 
@@ -45,12 +45,25 @@ class RequestedQueries:
     every: float = 0.0
     why: bool = False
     every_change: bool = False
+    ticks: bool = False
+    filter: WireFilter | None = None
+    reflects: Any = None
 
     @classmethod
     def of(cls, message: Subscribe) -> RequestedQueries:
         """Return that of a message."""
         every = message.every or 0.0
-        return cls(tuple(message.queries), message.params, message.have, every, message.why, message.every_change)
+        return cls(
+            tuple(message.queries),
+            message.params,
+            message.have,
+            every,
+            message.why,
+            message.every_change,
+            message.ticks,
+            message.filter,
+            message.reflects,
+        )
 
     def key(self, caller: Caller) -> tuple[Any, ...]:
         """Return what requests share that one admission will do for."""

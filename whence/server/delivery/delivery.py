@@ -168,6 +168,12 @@ class Delivery:
                 self._reminder.cancel()
             self._reminder = self.loop.call_at(at, self._remind)
 
+    def remind_soonest(self, subscriber: Subscriber, at: float) -> None:
+        """Look at a subscriber at a time, or before."""
+        if subscriber.reminder > at or subscriber.reminder <= self.now():
+            subscriber.reminder = 0.0
+            self.remind(subscriber, at)
+
     def _remind(self) -> None:
         self._reminder, now = None, self.now()
         while self._reminders and (self._reminders[0][0] <= now or self._reminders[0][2].gone):

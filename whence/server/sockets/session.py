@@ -28,6 +28,7 @@ from whence.server.access.tokens import Caller
 from whence.server.delivery.admissions import RequestedQueries
 from whence.server.delivery.frames import message_frame
 from whence.server.delivery.subscriber import Subscriber
+from whence.server.delivery.tick_subscriber import TickSubscriber
 from whence.server.failures import describe_failure
 from whence.server.limits import RateLimit
 from whence.server.sockets.inserts import prepare_insert
@@ -131,6 +132,8 @@ class ClientSession:
                 self._call(message)
             case ms.Wait():
                 self._wait(message)
+            case ms.Want() | ms.Amend():
+                self._ask(message)
             case ms.Unsubscribe(id):
                 subscriber = self._subscribers.pop(id, None) if self._subscribers else None
                 if subscriber is not None:
@@ -238,7 +241,8 @@ class ClientSession:
         except WhenceError as error:
             self._fail(error, id=message.id, final=True)
             return
-        subscriber = known[message.id] = Subscriber(
+        kind = TickSubscriber if message.ticks else Subscriber
+        subscriber = known[message.id] = kind(
             self._gateway.delivery, self._connection, message.id, request, self.caller
         )
         subscriber.open()
@@ -247,6 +251,16 @@ class ClientSession:
         """Note that a subscription has ended by itself."""
         if self._subscribers is not None:
             self._subscribers.pop(subscriber.key[1], None)
+
+    def _ask(self, message: ms.Want | ms.Amend) -> None:
+        """Pass on what a broker asks for."""
+        subscriber = self._subscribers.get(message.id) if self._subscribers else None
+        if not isinstance(subscriber, TickSubscriber):
+            return
+        if isinstance(message, ms.Want):
+            subscriber.want(message.ranges)
+        else:
+            subscriber.amend(message)
 
     def _wait(self, message: ms.Wait) -> None:
         subscriber = self._subscribers.get(message.id) if self._subscribers else None

@@ -1,0 +1,337 @@
+"""One subscription of a broker: it is told ranges of ticks, and of silence; it asks for ranges again, and moves its
+filter.
+
+What to tell is decided by a `PublishingSession` (`subscribe/publishing.py`) over the relation in ticks
+(`runtime/sources/relayed.py`), in a worker thread, since rows of a stream are read under the state's lock. When there
+is nothing to tell, silence is: every second, and ten times as often for a while after somebody has asked for it.
+
+The law is that of `Subscriber`: nothing of an epoch is sent before `Delivery.told` has reached it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from whence.engine.core.operator import Batch
+from whence.io.rows import encode
+from whence.model.errors import DataError, WhenceError
+from whence.model.types import Schema
+from whence.runtime.sources.definition import define_relation
+from whence.runtime.sources.relayed import TickedRelation, source_beneath, ticked_relation
+from whence.runtime.subscriptions.channels import signs_of
+from whence.server.delivery.admissions import Admission
+from whence.server.delivery.frames import message_frame
+from whence.server.delivery.subscriber import Subscriber
+from whence.subscribe import messages as ms
+from whence.subscribe.plain import column_from_plain, from_plain, plain_schema, to_plain
+from whence.subscribe.positions import Position
+from whence.subscribe.publishing import (
+    DeliveryBound,
+    DeliveryFilter,
+    FilterAmended,
+    FilterChange,
+    PublishingSession,
+    RangeChange,
+    RangeLost,
+    RangeState,
+    Told,
+)
+from whence.subscribe.ranges import RangeSet
+
+HEARTBEAT, EAGER_HEARTBEAT, EAGER = 1.0, 0.1, 2.0
+"""Seconds between two messages at most, while somebody has asked for silence, and for how long that counts."""
+
+CHUNK = 5_000
+"""Rows of one chunk of a state."""
+
+
+class TickSubscriber(Subscriber):
+    """A subscription of a broker."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._relation: TickedRelation | None = None
+        self._session: PublishingSession | None = None
+        self._frames: deque[bytes] = deque()
+        self._asked: list[ms.Amend | list[tuple[int, int]]] = []  # still to be taken up
+        self._spoke = 0.0  # when something was sent last
+        self._eager_until = 0.0
+        self._definition, self._schema = "", Schema(())
+
+    # -- opening -----------------------------------------------------------------------------------------------------
+
+    async def _open(self, job: int) -> None:
+        delivery = self._delivery
+        if len(self.request.queries) != 1:
+            raise DataError("a subscription with ticks has one query")
+        admission = await delivery.admissions.open(self.request, self.caller)
+        if job != self._job:
+            delivery.admissions.release(admission)
+            return
+        await self._begin(admission, self.request.have)
+
+    async def _reopen(self, job: int, reason: str, why: str | None) -> None:
+        await super()._reopen(job, reason, why)
+        if job == self._job and self.admission is not None:
+            await self._begin(self.admission, None)
+
+    def _join(self, admission: Admission) -> None:
+        """Follow the channel of an admission; `_begin` tells its columns."""
+        delivery = self._delivery
+        self.admission, self.audience = admission, delivery.audience_of(admission.channel)
+        self.audience.members[self] = None
+        self._lineage = delivery.coordinator.lineage
+
+    async def _begin(self, admission: Admission, have: str | None) -> None:
+        delivery = self._delivery
+        await delivery.workers.run(partial(self._prepare, admission, have))
+        if self.admission is None:
+            self._join(admission)
+        relation = self._relation
+        assert relation is not None
+        at = relation.lineage.at(relation.told(delivery.told))
+        eras = [(era.id, era.start) for era in relation.lineage.eras]
+        self._say(
+            ms.Subscribed(self.key[1], str(at), [plain_schema(self._schema)], definition=self._definition, eras=eras)
+        )
+
+    def _prepare(self, admission: Admission, have: str | None) -> None:
+        """Find out what is followed, and from where on. Runs in a worker thread."""
+        coordinator, [part] = self._delivery.coordinator, admission.channel.parts
+        with coordinator.looking():
+            self._schema = part.schema
+            self._definition = define_relation(coordinator, part.name)
+            relation = self._relation = ticked_relation(coordinator, admission.channel)
+        ranges = None
+        if have:
+            history, _, rest = have.partition(".")
+            era, _, text = rest.partition(".")
+            ranges = RangeSet.parse(text)
+            told = relation.told(coordinator.durable_epoch)
+            if not relation.lineage.knows(Position(history, era, ranges.last), max(told, 0)):
+                ranges = None
+        if ranges is None and relation.is_stream:
+            ranges = RangeSet()
+        filter = self._filter(self.request.filter)
+        self._session = PublishingSession(relation.publication, filter, ranges, self.request.every_change)
+        self._frames.clear()
+        self._asked = []
+
+    # -- what the broker asks for ------------------------------------------------------------------------------------
+
+    def want(self, ranges: list[tuple[int, int]]) -> None:
+        """Tell ranges of ticks again; if there are none, tell silence at once, and often for a while."""
+        now = self._delivery.now()
+        if not ranges:
+            self._eager_until = now + EAGER
+            self._delivery.workers.run(self._hurry)
+        self._asked.append(ranges)
+        self._spoke = 0.0
+        self._delivery.enqueue(self)
+
+    def _hurry(self) -> None:
+        """Have the time go on: by an epoch of silence here, or by asking the publisher. Runs in a worker thread."""
+        coordinator = self._delivery.coordinator
+        admission = self.admission
+        source = None if admission is None else source_beneath(coordinator, admission.channel.parts[0].name)
+        broker = coordinator.broker
+        if source is not None and broker is not None:
+            broker.hurry(source)
+        elif coordinator.clock.now() - coordinator.time > EAGER_HEARTBEAT * 500_000:
+            coordinator.be_silent()
+
+    def amend(self, message: ms.Amend) -> None:
+        """Move the filter."""
+        self._asked.append(message)
+        self._delivery.enqueue(self)
+
+    # -- telling -----------------------------------------------------------------------------------------------------
+
+    def wait_for(self, epoch: int) -> None:
+        """Tell where the server is, soon."""
+        self.want([])
+
+    def pump(self, now: float) -> None:
+        """Send what is ready; make more when there is something to tell; be heard of in silence."""
+        outlet, delivery = self.outlet, self._delivery
+        while self._frames and not outlet.blocked and not self.gone:
+            outlet.send(self._frames.popleft())
+            delivery.metrics.messages_out += 1
+            self._spoke = now
+        if self.busy or self.gone or outlet.blocked or self._session is None or self._relation is None:
+            return
+        ended = self.audience.channel.ended
+        if ended is not None:
+            self.reopen("redefined", ended)
+            return
+        told = self._relation.told(delivery.told)
+        if self._asked or self._session.has_news(told):
+            self._work(self._tell_ticks, delivery.told)
+            return
+        pause = EAGER_HEARTBEAT if now < self._eager_until else HEARTBEAT
+        if now - self._spoke >= pause:
+            self._tell_silence(told)
+            self._spoke = now
+        delivery.remind_soonest(self, self._spoke + pause)
+
+    def begin_again_if_stalled(self, now: float) -> None:
+        """Nothing is sent in parts that could stall."""
+
+    def _tell_silence(self, told: int) -> None:
+        assert self._session is not None
+        assert self._relation is not None
+        beat, time = self._session.heartbeat(told), self._relation.time(self._delivery.told)
+        at = self._relation.lineage.at
+        self._say(ms.Silence(self.key[1], str(at(beat.since)), str(at(beat.upto)), time, number=beat.number))
+
+    def _say(self, message: Any) -> None:
+        self._frames.append(message_frame(message, self.key[0]))
+
+    async def _tell_ticks(self, job: int, epoch: int) -> None:
+        delivery, asked = self._delivery, self._asked
+        self._asked = []
+        frames, upto = await delivery.workers.run(partial(self._make, asked, epoch))
+        await delivery.reaches(upto)
+        if job == self._job:
+            self._frames.extend(frames)
+
+    def _make(self, asked: list[Any], epoch: int) -> tuple[list[bytes], int]:
+        """Return what to tell as frames, and the epoch that it is of at most. Runs in a worker thread."""
+        session, relation, coordinator = self._session, self._relation, self._delivery.coordinator
+        assert session is not None
+        assert relation is not None
+        for each in asked:
+            if isinstance(each, ms.Amend):
+                if not session.amend(each.number, each.base, self._change(each)):
+                    raise WhenceError("an amendment of a filter that is not in effect: subscribe again")
+            else:
+                session.want(each)
+        told = relation.told(epoch)
+        with coordinator.looking():
+            step = relation.small_step(session.sent, told)
+            found = session.next(step) if relation.is_stream else None
+            horizons = self._horizons(epoch) if step == told else None
+        if found is None:
+            found = session.next(told)
+        time = relation.time(epoch) if step == told else 0
+        frames = [
+            message_frame(message, self.key[0]) for each in found for message in self._messages(each, time, horizons)
+        ]
+        states = [each.at for each in found if isinstance(each, RangeState)]
+        return frames, coordinator.durable_epoch if states else epoch
+
+    def _horizons(self, epoch: int) -> dict[str, Any] | None:
+        return None
+
+    def _messages(self, told: Told, time: int, horizons: dict[str, Any] | None) -> list[Any]:
+        assert self._relation is not None
+        id, at, delivery = self.key[1], self._relation.lineage.at, self._delivery
+        match told:
+            case RangeChange(since, upto, rows, number):
+                here = str(at(since)), str(at(upto))
+                if rows is None:
+                    return [ms.Silence(id, *here, time, horizons, number=number)]
+                delivery.metrics.updates += 1
+                return [ms.UpdateMessage(id, *here, time, [self._part(rows)], horizons, number=number)]
+            case RangeLost(since, upto):
+                delivery.metrics.lost += 1
+                return [ms.Lost(id, str(at(since)), str(at(upto)))]
+            case FilterAmended(number, tick, rows):
+                return [ms.Amended(id, number, str(at(tick)), None if rows is None else self._part(rows))]
+            case RangeState():
+                delivery.metrics.states += 1
+                return self._state(told, time, horizons)
+
+    def _state(self, told: RangeState, time: int, horizons: dict[str, Any] | None) -> list[Any]:
+        assert self._relation is not None
+        rows = signs_of(told.rows)[1]
+        chunks = [rows[start : start + CHUNK] for start in range(0, len(rows), CHUNK)] or [rows]
+        at, words = str(self._relation.lineage.at(told.at)), self._delivery.coordinator.dictionary
+        return [
+            ms.State(
+                self.key[1],
+                at,
+                0,
+                to_plain(chunk, self._schema, words),
+                None,
+                place == 0,
+                place == len(chunks) - 1,
+                "begin",
+                time,
+                chunk=place,
+                horizons=horizons,
+                number=told.number,
+            )
+            for place, chunk in enumerate(chunks)
+        ]
+
+    def _part(self, batch: Batch) -> ms.PartChange:
+        assert self._relation is not None
+        words = self._delivery.coordinator.dictionary
+        if self._relation.is_stream:
+            rows = np.ascontiguousarray(batch.rows[:, :-1])
+            runs = self._relation.runs(batch.rows[:, -1])
+            return ms.PartChange(None, to_plain(rows, self._schema, words), ticks=runs)
+        went, came = signs_of(batch)
+        return ms.PartChange(
+            to_plain(went, self._schema, words) if len(went) else None,
+            to_plain(came, self._schema, words) if len(came) else None,
+        )
+
+    # -- filters -----------------------------------------------------------------------------------------------------
+
+    def _filter(self, wire: ms.WireFilter | None) -> DeliveryFilter | None:
+        if wire is None:
+            return None
+        columns = self._places(wire.columns)
+        return DeliveryFilter(
+            columns,
+            None if wire.keys is None else self._keys(wire.keys, columns),
+            self._bound(wire.bound),
+            frozenset() if wire.quenched is None else self._keys(wire.quenched, columns),
+            self._places(wire.watched),
+        )
+
+    def _change(self, message: ms.Amend) -> FilterChange:
+        assert self._session is not None
+        columns = self._session.filter.columns
+        keys = [
+            frozenset() if given is None else self._keys(given, columns)
+            for given in (message.add, message.drop, message.quench, message.lift)
+        ]
+        bound: Any = ... if message.bound is None else self._bound(message.bound)
+        return FilterChange(keys[0], keys[1], None if message.unbound else bound, keys[2], keys[3], message.since)
+
+    def _places(self, names: list[str]) -> tuple[int, ...]:
+        known = self._schema.names
+        missing = [name for name in names if name not in known]
+        if missing:
+            raise DataError(f"a filter by columns that are not there: {', '.join(missing)}")
+        return tuple(known.index(name) for name in names)
+
+    def _keys(self, columns: ms.PlainColumns, places: tuple[int, ...]) -> frozenset[tuple[int, ...]]:
+        schema = Schema(tuple(self._schema.columns[place] for place in places))
+        rows = from_plain(columns, schema.types)
+        codes = self._codes(rows, schema)
+        return frozenset(map(tuple, codes.tolist()))
+
+    def _bound(self, wire: ms.WireBound | None) -> DeliveryBound | None:
+        if wire is None:
+            return None
+        [place] = self._places([wire.column])
+        schema = Schema((self._schema.columns[place],))
+        [value] = column_from_plain([wire.value], schema.types[0])
+        return DeliveryBound(place, int(self._codes([(value,)], schema)[0, 0]), at_most=not wire.is_least)
+
+    def _codes(self, rows: list[tuple[Any, ...]], schema: Schema) -> Any:
+        """Encode values of a filter; their words are kept as long as the relation is followed."""
+        coordinator = self._delivery.coordinator
+        with coordinator.writer, coordinator.looking():
+            codes = encode(rows, schema, coordinator.dictionary, "filter")
+            if self.admission is not None:
+                self.admission.channel.parts[0].keep_words(codes, schema)
+            return codes
