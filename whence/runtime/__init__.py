@@ -25,6 +25,7 @@ them in its partitions, which own tables, lifetimes and a dataflow; embedded the
 | `reading`        | handles, ad-hoc queries and change feeds |
 | `questions`      | why, what-if, tracing and EXPLAIN |
 | `subscriptions`  | relations and queries that are followed |
+| `sources`        | relations that come from other databases |
 | `durable`        | journal, snapshots, recovery, checks and copies |
 | `spark`          | partitions on Spark |
 """

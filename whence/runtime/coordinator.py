@@ -302,7 +302,8 @@ class Coordinator:
             table = table.debts
         if has_closed_keys(name):
             return WriteSet(table.closed_keys, flow.tables[name].relation, self.dictionary)
-        guard = self.guard_of(table, dry=now is not None) if table.promises else None
+        is_ours = table.source is None  # what a publisher has admitted need not come here in its order
+        guard = self.guard_of(table, dry=now is not None) if table.promises and is_ours else None
         if table.stream is not None:
             seen = 0 if table.tick is None else self.clock.now() if now is None else now
             ordered, reached = table.promises.ordered, None

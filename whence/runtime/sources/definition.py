@@ -7,7 +7,7 @@ relation. Nothing else is told: where a broker's own sources are, how long rows 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
@@ -16,6 +16,10 @@ from whence.plan.algebra.program import Table
 
 if TYPE_CHECKING:
     from whence.runtime.coordinator import Coordinator
+
+
+CLOSED = "$closed "
+"""Begins the names that closed keys have among the horizons that brokers are told."""
 
 
 def define_relation(coordinator: Coordinator, name: str) -> str:
@@ -37,12 +41,10 @@ def define_table(table: Table) -> str:
     parts = list(_columns(table.schema))
     if table.key:
         parts.append(f"PRIMARY KEY ({', '.join(_quoted(table.schema.names[at]) for at in table.key)})")
-    promises: Any = getattr(table, "promises", None)
-    options = []
-    if promises is not None:
-        parts += [f"CHECK ({check.text})" for check in promises.checks]
-        options = [str(each) for each in (promises.ordered, promises.closes) if each is not None]
-    if table.tick is not None and not any(each.startswith("ordered") for each in options):
+    promises = table.promises
+    parts += [f"CHECK ({check.text})" for check in promises.checks]
+    options = [str(each) for each in (promises.ordered, promises.closes) if each is not None]
+    if table.tick is not None and promises.ordered is None:
         options.append(f"ordered = '{table.schema.names[table.tick]}'")
     made = f"{'TABLE' if table.stream is None else 'STREAM'} ({', '.join(parts)})"
     return f"{made} WITH ({', '.join(options)})" if options else made

@@ -56,7 +56,7 @@ def declare_tables(coordinator: Coordinator) -> None:
             coordinator.definitions.create_table(create, internal=True)
 
 
-class Mark(NamedTuple):
+class ReflectedMark(NamedTuple):
     """What was reflected as of an epoch of ours: ticks, and the time up to which all are known."""
 
     epoch: int
@@ -74,24 +74,24 @@ class SourceRecord:
         self.lost = RangeSet()
         self.time = 0  # nothing more comes before it
         self._written: set[tuple[str, int, int, bool]] = set()  # the rows of `$reflects`
-        self._marks: deque[Mark] = deque(maxlen=_MOST_MARKS)
+        self._marks: deque[ReflectedMark] = deque(maxlen=_MOST_MARKS)
 
     def note(self, epoch: int, reflected: RangeSet, time: int | None) -> None:
         """Note what is reflected as of an epoch, which is committed."""
         self.reflected, self.time = reflected, max(self.time, time or 0)
         if self._marks and self._marks[-1].epoch == epoch:
             self._marks.pop()
-        self._marks.append(Mark(epoch, reflected, self.time))
+        self._marks.append(ReflectedMark(epoch, reflected, self.time))
 
-    def as_of(self, epoch: int) -> Mark:
+    def as_of(self, epoch: int) -> ReflectedMark:
         """Return what was reflected as of an epoch."""
         for mark in reversed(self._marks):
             if mark.epoch <= epoch:
                 return mark
-        return Mark(epoch, RangeSet(), 0)
+        return ReflectedMark(epoch, RangeSet(), 0)
 
     @property
-    def marks(self) -> list[Mark]:
+    def marks(self) -> list[ReflectedMark]:
         """What was reflected as of the last epochs, oldest first."""
         return list(self._marks)
 
@@ -108,7 +108,7 @@ class SourceRecord:
         self._written = {row[1:] for row in _rows(coordinator, REFLECTS) if row[0] == self.name}
         self.reflected = RangeSet((first - 1, last) for _, first, last, _ in self._written)
         self.lost = RangeSet((first - 1, last) for _, first, last, lost in self._written if lost)
-        self._marks.append(Mark(coordinator.epoch, self.reflected, 0))
+        self._marks.append(ReflectedMark(coordinator.epoch, self.reflected, 0))
 
     def write_lineage(self, coordinator: Coordinator, writes: Transaction, lineage: HistoryLineage | None) -> None:
         """Write which history the source follows; None: it is to begin anew, and has none."""

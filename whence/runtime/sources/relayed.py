@@ -24,7 +24,7 @@ from whence.engine.streams.connection_point import ConnectionPoint
 from whence.model.codes import Codes
 from whence.plan.algebra import logical
 from whence.plan.algebra.logical import Project, Scan, Select
-from whence.runtime.sources.reflected import TICKS, SourceRecord, TickEntry, TickIndex
+from whence.runtime.sources.reflected import SourceRecord, TickEntry, TickIndex
 from whence.runtime.subscriptions.channels import Channel, FollowedRelation
 from whence.subscribe.positions import HistoryLineage
 from whence.subscribe.publishing import Publication
@@ -82,9 +82,14 @@ def _relayed(coordinator: Coordinator, name: str) -> SourceRecord | None:
 
 def source_beneath(coordinator: Coordinator, name: str) -> str | None:
     """Return the source that a relation is, or that it selects rows and columns of."""
-    table = coordinator.program.tables.get(name)
-    if table is not None:
-        return name if table.source is not None else None
+    found = table_beneath(coordinator, name)
+    return found if found is not None and coordinator.program.tables[found].source is not None else None
+
+
+def table_beneath(coordinator: Coordinator, name: str) -> str | None:
+    """Return the table or stream that a relation is, or that it selects rows and columns of."""
+    if name in coordinator.program.tables:
+        return name
     transient = coordinator.catalog.transient.get(name)
     view = coordinator.program.views.get(name) if transient is None else transient.view
     if view is None:
@@ -93,7 +98,7 @@ def source_beneath(coordinator: Coordinator, name: str) -> str | None:
     if not all(isinstance(node, (Select, Project, Scan)) for node in nodes):
         return None
     [scanned] = [node.table for node in nodes if isinstance(node, Scan)]
-    return source_beneath(coordinator, scanned)
+    return table_beneath(coordinator, scanned)
 
 
 # -- streams ---------------------------------------------------------------------------------------------------------
@@ -424,4 +429,4 @@ def _lineage_of(record: SourceRecord) -> HistoryLineage:
     return record.lineage or HistoryLineage("0" * 12)
 
 
-__all__ = ["TICKS", "TickedRelation", "source_beneath", "ticked_relation"]
+__all__ = ["TickedRelation", "source_beneath", "table_beneath", "ticked_relation"]

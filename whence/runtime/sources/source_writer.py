@@ -26,6 +26,8 @@ from whence.io.rows import encode, expand
 from whence.model.codes import NULL, Codes, encode_value
 from whence.model.errors import WhenceError
 from whence.model.types import Schema
+from whence.plan.algebra.program import closed_name
+from whence.runtime.sources.definition import CLOSED
 from whence.runtime.sources.reflected import write_ticks
 from whence.runtime.writing.tables import WriteSet
 from whence.runtime.writing.transaction import Transaction
@@ -202,15 +204,35 @@ class SourceWriter:
             change.promise()
         self._broker.told()
 
+    def close_keys(self, name: str, keys: PlainColumns) -> None:
+        """Note that no more rows with some keys come."""
+        coordinator = self._coordinator
+        with coordinator.feeding():
+            table = coordinator.program.tables.get(name)
+            if table is None or table.promises.closes is None:
+                return
+            schema = table.closed_keys.schema
+            with coordinator.transaction(wait=False) as writes:
+                pending = writes.table(closed_name(name))
+                assert isinstance(pending, WriteSet)
+                codes = encode(from_plain(keys, schema.types), schema, coordinator.dictionary, name)
+                new = codes[pending.counts(codes) == 0]
+                if len(new):
+                    pending.insert(np.unique(new, axis=0))
+
     def promise(self, table: str, column: int, value: Any) -> None:
-        """Make an epoch that promises that nothing below a value of a column comes any more."""
+        """Make an epoch that promises that nothing below a value of a column comes any more, nor at it if the column
+        is ordered strictly."""
         coordinator = self._coordinator
         with coordinator.feeding():
             found = coordinator.program.tables.get(table)
             if found is None:
                 return
             bound = encode_value(value, found.schema.types[column], coordinator.dictionary)
+            ordered = found.promises.ordered
             if bound != NULL:
+                if ordered is not None and ordered.column == column:
+                    bound = ordered.after(bound)
                 with coordinator.transaction(wait=False) as writes:
                     at = coordinator.catalog.flow.last_at + 1
                     writes.source_positions = Promise({table: column}, bound, at).marks()
@@ -348,7 +370,10 @@ class _FeedEpoch:
     def promise(self) -> None:
         """Pass on the horizons of the publisher."""
         for name, value in self._horizons.items():
-            self._feed.broker.promise(self._feed, name, value)
+            if name.startswith(CLOSED):
+                self._writer.close_keys(self._feed.table.name, value)
+            else:
+                self._feed.broker.promise(self._feed, name, value)
 
 
 def _size(work: Work) -> int:

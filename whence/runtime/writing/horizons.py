@@ -117,7 +117,7 @@ class HorizonHistory:
             if table is None or table.stream is None or not table.promises.follows_order or not len(delta.ann):
                 continue
             ordered = table.promises.ordered
-            if ordered is not None:
+            if ordered is not None and table.source is None:  # rows of a source may come ahead of others
                 self.rise(name, ordered.column, ordered.after(int(delta.rows[-1, ordered.column])), epoch.number)
             if table.promises.closes is not None:
                 closed = epoch.deltas.get(closed_name(name))

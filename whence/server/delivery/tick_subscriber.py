@@ -20,14 +20,14 @@ from whence.engine.core.operator import Batch
 from whence.io.rows import encode
 from whence.model.errors import DataError, WhenceError
 from whence.model.types import Schema
-from whence.runtime.sources.definition import define_relation
-from whence.runtime.sources.relayed import TickedRelation, source_beneath, ticked_relation
+from whence.runtime.sources.definition import CLOSED, define_relation
+from whence.runtime.sources.relayed import TickedRelation, source_beneath, table_beneath, ticked_relation
 from whence.runtime.subscriptions.channels import signs_of
 from whence.server.delivery.admissions import Admission
 from whence.server.delivery.frames import message_frame
 from whence.server.delivery.subscriber import Subscriber
 from whence.subscribe import messages as ms
-from whence.subscribe.plain import column_from_plain, from_plain, plain_schema, to_plain
+from whence.subscribe.plain import column_from_plain, from_plain, plain_columns, plain_schema, plain_value, to_plain
 from whence.subscribe.positions import Position
 from whence.subscribe.publishing import (
     DeliveryBound,
@@ -61,6 +61,7 @@ class TickSubscriber(Subscriber):
         self._spoke = 0.0  # when something was sent last
         self._eager_until = 0.0
         self._definition, self._schema = "", Schema(())
+        self._horizons_told = 0
 
     # -- opening -----------------------------------------------------------------------------------------------------
 
@@ -119,7 +120,7 @@ class TickSubscriber(Subscriber):
         filter = self._filter(self.request.filter)
         self._session = PublishingSession(relation.publication, filter, ranges, self.request.every_change)
         self._frames.clear()
-        self._asked = []
+        self._asked, self._horizons_told = [], 0
 
     # -- what the broker asks for ------------------------------------------------------------------------------------
 
@@ -225,7 +226,28 @@ class TickSubscriber(Subscriber):
         return frames, coordinator.durable_epoch if states else epoch
 
     def _horizons(self, epoch: int) -> dict[str, Any] | None:
-        return None
+        """Return what promises have established since it was last told: per ordered column the value that it has
+        reached, and keys that were closed, under a name of their own each time."""
+        coordinator, admission = self._delivery.coordinator, self.admission
+        stream = None if admission is None else table_beneath(coordinator, admission.channel.parts[0].name)
+        table = None if stream is None else coordinator.program.tables[stream]
+        if table is None or not table.promises.follows_order:
+            return None
+        known, self._horizons_told = self._horizons_told, epoch
+        now = coordinator.horizons(epoch)
+        found = dict[str, Any]()
+        ordered = table.promises.ordered
+        if ordered is not None:
+            name = table.schema.names[ordered.column]
+            horizon, before = now.of(table.name, name), coordinator.horizons(known).of(table.name, name)
+            if horizon is not None and horizon != before and name in self._schema.names:
+                found[name] = plain_value(horizon.value)
+        if table.promises.closes is not None:
+            changes = now.changed_since(known)
+            closed = changes.closed.get(table.name, ()) if changes.complete else now.closed_keys(table.name)
+            if closed:
+                found[f"{CLOSED}{epoch}"] = plain_columns(closed, table.closed_keys.schema.types)
+        return found or None
 
     def _messages(self, told: Told, time: int, horizons: dict[str, Any] | None) -> list[Any]:
         assert self._relation is not None
