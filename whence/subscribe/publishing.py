@@ -66,8 +66,8 @@ class RangeChange:
 
 @dataclass(frozen=True)
 class RangeState:
-    """All rows that pass filter `number` as of `at`. Rows that came before `lost_upto` and are gone are not among
-    them: that is for streams, which do not retain everything."""
+    """All rows that pass filter `number`, whose bound is `bound`, as of `at`. Rows that came before `lost_upto` and are
+    gone are not among them: that is for streams, which do not retain everything."""
 
     at: int
     rows: Any
@@ -75,6 +75,7 @@ class RangeState:
     lost_upto: int = 0
     time: int | None = None
     horizons: dict[str, Any] | None = None
+    bound: Any | None = None
 
 
 @dataclass(frozen=True)
@@ -414,7 +415,7 @@ class PublishingSession:
         self._needs_state, self._wanted, self.sent = False, [], max(self.sent, epoch)
         if self._amended is not None and self._from <= epoch:
             self._amended, self._base, self._base_number = None, self.filter, self.number
-        return [RangeState(epoch, rows, self.number)]
+        return [RangeState(epoch, rows, self.number, bound=self.filter.bound)]
 
     def _tell(self, since: int, upto: int) -> list[Told]:
         """Return what says what happened in a range, told by the filter that was in effect."""
