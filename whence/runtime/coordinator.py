@@ -151,8 +151,9 @@ class Coordinator:
 
     def look_after_sources(self) -> None:
         """Let the sources that are declared be fed, and no others. Not called with a lock held."""
-        has_some = any(table.source is not None for table in self.program.tables.values())
-        if has_some and not self.storage.read_only:
+        if self.is_writing or self.storage.read_only:
+            return
+        if self.broker is None and any(table.source is not None for table in self.program.tables.values()):
             self.make_broker()
         if self.broker is not None:
             self.broker.reconcile()

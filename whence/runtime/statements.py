@@ -65,6 +65,7 @@ def run_group(coordinator: Coordinator, group: list[st.Statement], progress: Pro
         case st.CreateView():
             views = [s for s in group if isinstance(s, st.CreateView)]
             names = coordinator.definitions.create_views(views, progress)
+            coordinator.look_after_sources()
             what = f"view{'s' * (len(names) != 1)} {', '.join(names)} created" if names else "exists already"
             return _declared(coordinator, views, what if names else "")
         case st.CreateTable() as create:
@@ -80,8 +81,7 @@ def run_group(coordinator: Coordinator, group: list[st.Statement], progress: Pro
             return Result(message=f"index {index.name} {'created' if made else 'exists already'}")
         case st.Drop() as drop:
             gone = coordinator.definitions.drop(drop.kind, drop.name, cascade=drop.cascade, if_exists=drop.if_exists)
-            if drop.kind == "source":
-                coordinator.look_after_sources()
+            coordinator.look_after_sources()
             return Result(message=f"dropped {', '.join(gone)}" if gone else "nothing to drop")
         case st.InsertRows() | st.DeleteRows() | st.UpdateRows() as statement:
             write = write_of(coordinator, statement)

@@ -13,10 +13,11 @@ import threading
 import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from whence.model.errors import CatalogError, WhenceError
 from whence.plan.algebra.program import Source, Table
+from whence.runtime.sources.asking import UpstreamQuery
 from whence.runtime.sources.connection import ServerAddress, SourceConnection
 from whence.runtime.sources.reflected import SOURCES, SourceRecord, _rows, declare_tables
 from whence.runtime.sources.source_feed import SourceFeed
@@ -37,6 +38,19 @@ WAIT = 10.0
 """Seconds that CREATE SOURCE waits for the rows that are there."""
 
 
+class Curiosity(Protocol):
+    """Decides what sources are asked for."""
+
+    def first_query(self, table: Table) -> UpstreamQuery:
+        """Return what a source is asked for at first. Not called with a lock held."""
+
+    def reconsider(self) -> None:
+        """Look again at what the views need, since some came or went. Not called with a lock held."""
+
+    def close(self) -> None:
+        """Decide nothing any more."""
+
+
 class Broker:
     """The sources of one coordinator. Any thread may call it."""
 
@@ -51,7 +65,7 @@ class Broker:
         self._reconciling = threading.Lock()
         self._promised: dict[tuple[str, str], tuple[float, Any]] = {}
         self._listeners: list[Callable[[], object]] = []
-        self._restarts = coordinator.restarts
+        self.curiosity: Curiosity | None = None
         self._closed = False
         self._thread.start()
         self.writer = SourceWriter(self)
@@ -86,6 +100,8 @@ class Broker:
         if self._closed:
             return
         self._closed = True
+        if self.curiosity is not None:
+            self.curiosity.close()
         self.writer.close()
 
         def end() -> None:
@@ -119,6 +135,8 @@ class Broker:
                 if name not in self.feeds:
                     self.feeds[name] = self._feed(table)
                     self.call(self.feeds[name].start)
+        if self.curiosity is not None:
+            self.curiosity.reconsider()
 
     def _feed(self, table: Table) -> SourceFeed:
         coordinator = self.coordinator
@@ -128,7 +146,10 @@ class Broker:
             interrupted = table.name in self._known() and record.lineage is None and not len(record.reflected)
         if interrupted and table.stream is not None:  # it was to start over when the process ended
             coordinator.definitions.begin_again(table.name)
-        return SourceFeed(self, table, record)
+        feed = SourceFeed(self, table, record)
+        if self.curiosity is not None:
+            feed.asked = self.curiosity.first_query(table)
+        return feed
 
     def _known(self) -> list[str]:
         with self.coordinator.looking():
