@@ -718,7 +718,7 @@ def test_describe_a_stream(db: whence.Database) -> None:
         ("loc", "INTEGER", True, False, "64 MB"),
         ("temp", "DOUBLE", True, False, "64 MB"),
     ]
-    assert db.execute("DESCRIBE calm").rows == [("loc", "INTEGER", True, False)]
+    assert db.execute("DESCRIBE calm").rows == [("loc", "INTEGER", True, False, "=")]
 
 
 def test_queries_asked_once_make_windows_and_drop_provenance(db: whence.Database) -> None:

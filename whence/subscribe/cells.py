@@ -165,19 +165,21 @@ def _best(function: str, value: Any, comes: Bounds) -> Bounds:
     new = comes.not_null()
     if new is None:
         return exactly(value)
+    if function == "avg":
+        return _average(new).or_null() if value is None else _average(new).hull(exactly(value))
     if value is None:
         return new.or_null()
-    now = exactly(value)
-    both = now.hull(new)
-    if function == "max":
-        return Bounds(value, both.high, null=False)
-    if function == "min":
-        return Bounds(both.low, value, null=False)
-    if any(isinstance(end, float) and math.isnan(end) for end in (value, new.low, new.high)):
+    both = exactly(value).hull(new)
+    return Bounds(value, both.high, null=False) if function == "max" else Bounds(both.low, value, null=False)
+
+
+def _average(numbers: Bounds) -> Bounds:
+    """Return the bounds of an average: a DOUBLE of rounded sums, it may lie a step outside of the numbers."""
+    low, high = numbers.pair
+    if any(isinstance(end, float) and not math.isfinite(end) for end in (low, high)):
         return Bounds(null=False)
-    # An average is a DOUBLE of rounded sums: it may lie a step outside what it is the average of.
-    low = None if both.low is None else math.nextafter(float(both.low), -math.inf)
-    high = None if both.high is None else math.nextafter(float(both.high), math.inf)
+    low = None if low is None else math.nextafter(float(low), -math.inf)
+    high = None if high is None else math.nextafter(float(high), math.inf)
     return Bounds(low, high, null=False)
 
 

@@ -461,12 +461,10 @@ class KnowledgeDeriver:
             return self.unsure(node)
         width = len(node.schema)
         rows = tuple(replace(r, columns=r.columns[:width]) for facts in below for r in facts.rows)
-        ways: list[Direction] = []
-        for side, facts in enumerate(below):
-            if not facts.only_comes:
-                ways.append("any")
-            elif node.refuses_recursion(side) is not None:  # more rows may mean fewer; they stay fewer
-                ways.append("down")
+        refusing = [side for side in range(len(below)) if node.refuses_recursion(side) is not None]
+        # If more rows of one input only mean fewer here, a row that went stays away; if of all, nothing is known.
+        ways: list[Direction] = ["down" if len(refusing) < len(below) else "any"] if refusing else []
+        ways += ["any" for facts in below if not facts.only_comes]
         growth = self.growth(range(width), rows)
         domains = [_hull([facts.cells[c].domain for facts in below]) for c in range(width)]
         found = self._by_direction(node, ["still"] * width, domains, rows, growth, together(ways))
@@ -636,7 +634,7 @@ class KnowledgeDeriver:
             columns=schema.names[:width],
             cells=tuple(renumbered(cell.term) for cell in final.cells[:width]),
             presence=tuple(renumbered(cell.term) for cell in final.presence),
-            key=tuple(c for c in final.key or range(width) if c < width) if final.key != () else (),
+            key=tuple(c for c in final.key if c < width) if final.key is not None else _all_still(final),
             growth=number[whole],
             growths=tuple(self.growths[growth] for growth in used),
             sources=tuple(self.sources),
@@ -757,6 +755,11 @@ def _source_facts(table: Table) -> SourceFacts:
         ordered is not None and ordered.strictly,
         () if closes is None else closes.columns,
     )
+
+
+def _all_still(facts: Facts) -> tuple[int, ...]:
+    """Return all columns that are shown, if they do not change; else none."""
+    return tuple(range(facts.width)) if facts.is_still else ()
 
 
 def _domains(facts: Facts) -> list[Term]:

@@ -5,6 +5,7 @@
 | `=` | final as soon as it is there |
 | `≥`, `≤` | the final value is at least, at most the one shown |
 | `as of` | nothing is known of the final value |
+| `true stays`, `false stays` | a condition that is true, or false, remains so |
 | `…, = once time passes` | it is final when the horizon of the column `time` has passed the row |
 | `…, = once game closes` | it is final when the key `game` is closed |
 """
@@ -17,6 +18,7 @@ from whence.plan.knowledge.model import Branch, RelationKnowledge, SourceFacts, 
 from whence.plan.knowledge.terms import Direction, growths_in, walk
 
 _WAYS = {"still": "=", "up": "≥", "down": "≤", "any": "as of"}
+_TRUTHS = {"up": "true stays", "down": "false stays"}
 
 
 def describe_cells(knowledge: RelationKnowledge, directions: Sequence[Direction], stays: bool) -> tuple[str, ...]:
@@ -29,7 +31,8 @@ def describe_cells(knowledge: RelationKnowledge, directions: Sequence[Direction]
         elif direction == "still":
             found.append(_WAYS["still"])
         else:
-            found.append(_with(_WAYS[direction], _closing(knowledge, [term])))
+            words = _TRUTHS.get(direction, "as of") if term.type == "BOOLEAN" else _WAYS[direction]
+            found.append(_with(words, _closing(knowledge, [term])))
     return tuple(found)
 
 

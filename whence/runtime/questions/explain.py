@@ -26,6 +26,7 @@ from whence.plan.algebra.program import (
     owner_of,
     retention_of,
 )
+from whence.plan.knowledge.derive import knowledge_of
 from whence.plan.rewrite.select_aggregates import selections
 from whence.plan.streams import model as streams
 from whence.plan.streams.instrument import traces_of
@@ -283,7 +284,7 @@ def _counters(coordinator: Coordinator) -> dict[str, Any]:
 
 def describe(coordinator: Coordinator, name: str) -> pa.Table:
     """List a table or view's columns, one per row, and beside each the time-to-live and the promises if the table has
-    some."""
+    some, and what is known of the final values if it is a view."""
     schema = coordinator.reader.schema(name)
     table = coordinator.program.tables.get(name)
     key = table.key if table is not None else ()
@@ -305,6 +306,8 @@ def describe(coordinator: Coordinator, name: str) -> pa.Table:
     kept = _retention(coordinator, name)
     if kept is not None:
         columns["retain"] = [kept] * len(schema)
+    if table is None:
+        columns["knows"] = list(knowledge_of(coordinator.catalog.planned, name).text)
     return pa.table(columns)
 
 
