@@ -167,6 +167,7 @@ def test_another_past_is_begun_anew_and_never_merged(place: Make, tmp_path: Path
     broker.source(name, publisher)
     column = "issue" if kind == "stream" else "id"
     broker.db.execute(f"CREATE VIEW n AS SELECT COUNT(*) AS n, MAX({column}) AS x FROM {name}")
+    broker.db.execute(f"CREATE VIEW whole AS SELECT * FROM {name}")  # so that all columns are asked for
     publisher.stop()
     shutil.copytree(publisher.folder, tmp_path / "copy")
     publisher.start()

@@ -20,6 +20,7 @@ Only what is on stable storage is ever sent.
 | `ranges`    | sets of ticks, and their gaps |
 | `publishing`| what to tell a broker: ranges of ticks through its filter, answers to what it asks |
 | `sources`   | what a broker has of a source: repeats, gaps, timers, amendments |
+| `amendments`| when the filter of a source is to change |
 | `pushdown`  | which part of the views above is asked of each source |
 | `updates`   | what a subscriber iterates over |
 | `urls`      | addresses of servers |

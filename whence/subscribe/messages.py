@@ -41,7 +41,7 @@ class Hello(Struct, tag="hello", omit_defaults=True):
 
 
 class WireBound(Struct, omit_defaults=True):
-    """Only rows whose column is at least a plain value, or at most, are delivered."""
+    """Only rows whose column is at least a plain value, or at most, are delivered; if the value is null, none are."""
 
     column: str
     value: Any
@@ -52,13 +52,14 @@ class WireFilter(Struct, omit_defaults=True):
     """What of one query is delivered; a change that does not pass is silence.
 
     `columns` are those that keys are of. With `keys`, as columns of plain values, only rows of these keys pass. Of
-    `quenched` keys only what changes in the `watched` columns passes."""
+    `quenched` keys, which are of the columns `key`, only what changes in the `watched` columns passes."""
 
     columns: list[str] = field(default_factory=list)
     keys: PlainColumns | None = None
     bound: WireBound | None = None
     quenched: PlainColumns | None = None
     watched: list[str] = field(default_factory=list)
+    key: list[str] = field(default_factory=list)
 
 
 class Subscribe(Struct, tag="subscribe", omit_defaults=True):
@@ -105,6 +106,8 @@ class Amend(Struct, tag="amend", omit_defaults=True):
     unbound: bool = False  # there is no bound any more
     lift: PlainColumns | None = None  # keys that are quenched no more
     since: ClientNumber | None = None
+    more: ClientNumber = 0  # rows beyond the bound that are asked for: the publisher moves it
+    as_of: ClientNumber = 0  # the tick as of which keys were found to be of no use
 
 
 class Unsubscribe(Struct, tag="unsubscribe"):
@@ -205,6 +208,7 @@ class State(Struct, tag="state", omit_defaults=True):
     reflects: dict[str, str] | None = None
     waiting_for: dict[str, Any] | None = None
     number: int = 0  # of the filter
+    bound: WireBound | None = None  # that of the filter
 
 
 class PartChange(Struct, omit_defaults=True):
@@ -249,12 +253,13 @@ class Silence(Struct, tag="silence", omit_defaults=True):
 
 class Amended(Struct, tag="amended", omit_defaults=True):
     """The filter has changed as of `at`: everything up to there was told by the old one. `part` is what comes and goes
-    by that, at `at`."""
+    by that, at `at`; `bound` is the bound in effect, which the publisher moves if more rows are asked for."""
 
     id: int
     number: int
     at: str
     part: PartChange | None = None
+    bound: WireBound | None = None
 
 
 class Lost(Struct, tag="lost"):

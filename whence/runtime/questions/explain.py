@@ -74,6 +74,8 @@ def explain_view(coordinator: Coordinator, name: str) -> str:
         how = f"maintain {say['maintain']}, propagate {say['propagate']}, as {say['representation']}"
         lines.append(f"{how}: {size} of provenance, {each} a row, {say['rows_held']:,} rows hold reasons back")
     lines += catalog.backend.placement(name, catalog.program)
+    if coordinator.broker is not None:
+        lines += coordinator.broker.curiosity.describe(_tables_under(op))
     lines.append("logical plan")
     lines += _plan(view.query)
     lines.append("physical plan")

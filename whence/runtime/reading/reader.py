@@ -219,6 +219,8 @@ class DatabaseReader:
         """Answer a query as `query` does; return the epoch that the answer is of, too."""
         coordinator, epoch = self._coordinator, 0
         coordinator.check_open()
+        if coordinator.broker is not None:
+            coordinator.broker.curiosity.check_query(query)
         simple = simple_query(query, coordinator.program)
         if simple is not None:
             with coordinator.reading():

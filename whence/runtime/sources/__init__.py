@@ -11,6 +11,7 @@ wait until every tick before is here. What decides is `subscribe/sources.py`, wh
 | `source_feed`  | one source: its subscription upstream, from message to action |
 | `connection`   | the WebSocket to one server |
 | `asking`       | what a source is asked for |
+| `curiosity`    | what sources are asked for, kept current |
 | `source_curiosity` | follows the local relations that decide what one source is asked for |
 | `definition`   | what a relation is, as SQL that goes to those who make a source of it |
 | `source_writer`| the thread that makes transactions of what has come |

@@ -6,18 +6,30 @@ there may be too few; `SourceFeed.amend` moves the filter of the subscription th
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from whence.subscribe.messages import WireFilter
+from whence.subscribe.pushdown import SourceNeeds
 
 
 @dataclass(frozen=True)
 class UpstreamQuery:
     """A subscription upstream: a SELECT over the relation, or its name, and a filter of what is delivered.
 
+    filter   the filter, or what gives the one in effect
     columns  the columns of the source that the query gives, in its order; the others are NULL here. None: all
     """
 
     query: str
-    filter: WireFilter | None = None
+    filter: WireFilter | Callable[[], WireFilter | None] | None = None
     columns: tuple[str, ...] | None = None
+    needs: SourceNeeds | None = None
+
+    def query_of(self, relation: str) -> str:
+        """Return the query for a server where the source's relation has this name."""
+        return relation if self.needs is None else self.needs.select(relation)
+
+    def filter_now(self) -> WireFilter | None:
+        """Return the filter to subscribe with."""
+        return self.filter() if callable(self.filter) else self.filter

@@ -13,12 +13,12 @@ import threading
 import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from whence.model.errors import CatalogError, WhenceError
 from whence.plan.algebra.program import Source, Table
-from whence.runtime.sources.asking import UpstreamQuery
 from whence.runtime.sources.connection import ServerAddress, SourceConnection
+from whence.runtime.sources.curiosity import Curiosity
 from whence.runtime.sources.reflected import SOURCES, SourceRecord, _rows, declare_tables
 from whence.runtime.sources.source_feed import SourceFeed
 from whence.runtime.sources.source_writer import PROMISES_EVERY, SourceWriter
@@ -38,19 +38,6 @@ WAIT = 10.0
 """Seconds that CREATE SOURCE waits for the rows that are there."""
 
 
-class Curiosity(Protocol):
-    """Decides what sources are asked for."""
-
-    def first_query(self, table: Table) -> UpstreamQuery:
-        """Return what a source is asked for at first. Not called with a lock held."""
-
-    def reconsider(self) -> None:
-        """Look again at what the views need, since some came or went. Not called with a lock held."""
-
-    def close(self) -> None:
-        """Decide nothing any more."""
-
-
 class Broker:
     """The sources of one coordinator. Any thread may call it."""
 
@@ -65,10 +52,10 @@ class Broker:
         self._reconciling = threading.Lock()
         self._promised: dict[tuple[str, str], tuple[float, Any]] = {}
         self._listeners: list[Callable[[], object]] = []
-        self.curiosity: Curiosity | None = None
         self._closed = False
         self._thread.start()
         self.writer = SourceWriter(self)
+        self.curiosity = Curiosity(self)
 
     def _made_in_loop(self) -> asyncio.Event:
         room = asyncio.Event()
@@ -100,8 +87,7 @@ class Broker:
         if self._closed:
             return
         self._closed = True
-        if self.curiosity is not None:
-            self.curiosity.close()
+        self.curiosity.close()
         self.writer.close()
 
         def end() -> None:
@@ -117,8 +103,9 @@ class Broker:
 
     # -- sources -----------------------------------------------------------------------------------------------------
 
-    def reconcile(self) -> None:
-        """Feed the sources that are declared, and no others."""
+    def reconcile(self, wait: bool = True) -> None:
+        """Feed the sources that are declared, and no others, with what the views need; with `wait`, return when that is
+        here, or after a while."""
         coordinator = self.coordinator
         if self._closed or coordinator.closed:
             return
@@ -134,9 +121,11 @@ class Broker:
             for name, table in declared.items():
                 if name not in self.feeds:
                     self.feeds[name] = self._feed(table)
-                    self.call(self.feeds[name].start)
-        if self.curiosity is not None:
-            self.curiosity.reconsider()
+        self.curiosity.reconcile(wait)
+        for feed in list(self.feeds.values()):
+            if not feed.is_started:
+                feed.is_started = True
+                self.call(feed.start)
 
     def _feed(self, table: Table) -> SourceFeed:
         coordinator = self.coordinator
@@ -146,10 +135,7 @@ class Broker:
             interrupted = table.name in self._known() and record.lineage is None and not len(record.reflected)
         if interrupted and table.stream is not None:  # it was to start over when the process ended
             coordinator.definitions.begin_again(table.name)
-        feed = SourceFeed(self, table, record)
-        if self.curiosity is not None:
-            feed.asked = self.curiosity.first_query(table)
-        return feed
+        return SourceFeed(self, table, record)
 
     def _known(self) -> list[str]:
         with self.coordinator.looking():

@@ -23,6 +23,7 @@ from whence.engine.core.operator import Batch
 from whence.engine.streams.connection_point import ConnectionPoint
 from whence.model.codes import Codes
 from whence.plan.algebra import logical
+from whence.plan.algebra.expressions import Col, strip_casts
 from whence.plan.algebra.logical import Project, Scan, Select
 from whence.runtime.sources.reflected import SourceRecord, TickEntry, TickIndex
 from whence.runtime.subscriptions.channels import Channel, FollowedRelation
@@ -410,14 +411,31 @@ class _RelayedTable:
 
 
 def _state(coordinator: Coordinator, channel: Channel) -> tuple[int, Batch]:
-    snapshot = channel.snapshot(coordinator)
-    rows, counts = snapshot.parts[0]
-    return snapshot.epoch, Batch(rows, counts)
+    """Return the rows at the last epoch: never at one before what was told already."""
+    with coordinator.reading():
+        rows, counts = coordinator.reader.contents(channel.parts[0].name)
+        return coordinator.epoch, Batch(rows, counts)
 
 
 def _key(coordinator: Coordinator, name: str) -> tuple[int, ...]:
+    """Return the columns of a relation that have the primary key of the table that it selects rows and columns of."""
     table = coordinator.program.tables.get(name)
-    return () if table is None else table.key
+    if table is not None:
+        return table.key
+    if table_beneath(coordinator, name) is None:
+        return ()
+    transient = coordinator.catalog.transient.get(name)
+    node = (coordinator.program.views[name] if transient is None else transient.view).query
+    places = list(range(len(node.schema)))  # columns of the node, by those of the relation; -1: none
+    while isinstance(node, (Select, Project)):
+        if isinstance(node, Project):
+            exprs = [strip_casts(expr) for expr in node.exprs]
+            found = [exprs[place] if place >= 0 else None for place in places]
+            places = [expr.index if isinstance(expr, Col) else -1 for expr in found]
+        node = node.input
+    [beneath] = node.names
+    below = _key(coordinator, beneath)
+    return tuple(places.index(column) for column in below) if set(below) <= set(places) else ()
 
 
 def _time_of(coordinator: Coordinator, epoch: int) -> int:

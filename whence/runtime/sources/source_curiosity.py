@@ -81,7 +81,9 @@ class SourceCuriosity:
         """`poke` is called when there may be an amendment to send; `reflected` gives the last tick that is applied."""
         self.coordinator, self.needs, self.poke = coordinator, needs, poke
         self.ended: str | None = None
+        self.is_asked = False  # whether the source is subscribed to with the filter that this keeps
         self.behind_since: int | None = None  # the epoch since which rows may be missing or old
+        self.behind_from = 0.0  # and the time
         self._reflected, self._clock = reflected, clock
         self.keeper = FilterKeeper(
             is_keyed=needs.key is not None,
@@ -92,7 +94,7 @@ class SourceCuriosity:
             delay=delay,
             is_stream=needs.table.stream is not None,
         )
-        self._guard = threading.Lock()
+        self.guard = threading.Lock()
         self._feeds: list[DecidingRelation] = []
         self.views: list[str] = []  # those that were made for this
 
@@ -128,6 +130,7 @@ class SourceCuriosity:
                 coordinator.feeds.add(feed)
             self._feeds = found
             self.keeper.start()
+            self._note(coordinator.epoch)
 
     def close(self) -> None:
         """Follow nothing any more."""
@@ -143,7 +146,7 @@ class SourceCuriosity:
 
     def take(self, epoch: int, role: Role, came: Rows, went: Rows) -> None:
         """Take in what an epoch did to one relation. Called by the thread that commits."""
-        with self._guard:
+        with self.guard:
             self._change(role, came, went)
             self._note(epoch)
         self.poke()
@@ -167,24 +170,30 @@ class SourceCuriosity:
         if not self.keeper.is_behind:
             self.behind_since = None
         elif self.behind_since is None:
-            self.behind_since = epoch
+            self.behind_since, self.behind_from = epoch, self._clock()
 
     def amended(self, bound: Any = None, at: int | None = None) -> None:
         """Note that the amendment under way is in force here: its rows are committed."""
-        with self._guard:
+        with self.guard:
             self.keeper.amended(bound, at, self._clock())
             self._note(self.coordinator.epoch)
         self.poke()
 
+    def rejected(self) -> None:
+        """Note that the amendment under way never came to be in force."""
+        with self.guard:
+            self.keeper.rejected()
+        self.poke()
+
     def next(self) -> Amendment | None:
         """Return the amendment to send now, if there is one."""
-        with self._guard:
+        with self.guard:
             return self.keeper.next(self._clock())
 
     @property
     def next_timer(self) -> float | None:
         """When `next` is to be asked again even if nothing happens."""
-        with self._guard:
+        with self.guard:
             return self.keeper.next_timer
 
 

@@ -14,12 +14,15 @@ import asyncio
 import logging
 import random
 import time
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from whence.model.errors import WhenceError
 from whence.plan.algebra.program import Table
 from whence.runtime.sources.asking import UpstreamQuery
 from whence.runtime.sources.connection import ServerAddress, SourceConnection
+from whence.runtime.sources.reflected import SourceRecord
 from whence.sql.addresses import source_address
 from whence.subscribe import messages as ms
 from whence.subscribe.plain import schema_of
@@ -42,7 +45,6 @@ from whence.subscribe.sources import (
 
 if TYPE_CHECKING:
     from whence.runtime.sources.broker import Broker
-    from whence.runtime.sources.reflected import SourceRecord
 
 log = logging.getLogger("whence")
 GAP_AFTER, ANSWER_AFTER, STALL_AFTER = 0.05, 0.5, 3.0
@@ -72,11 +74,16 @@ class SourceFeed:
         self._have: Position | None = None
         self.caught_up = asyncio.Event()  # everything that there was when it first subscribed is in
         self._goal: int | None = None
+        self.is_started = False
+        self._number = 0  # that of the filter in effect
+        self._bounds: dict[int, ms.WireBound | None] = {}  # of filters, by their numbers
         self._closed = False
         self.state = self._make_state()
 
-    def _make_state(self) -> SourceState:
+    def _make_state(self, fresh: bool = False) -> SourceState:
         record = self.record
+        if fresh:
+            record = SourceRecord(self.table.name)
         position = None
         if record.lineage is not None and len(record.reflected):
             position = record.lineage.at(record.reflected.last)
@@ -90,6 +97,7 @@ class SourceFeed:
 
     def start(self) -> None:
         """Subscribe."""
+        self.is_started = True
         self._do(self.state.connect(self._now))
 
     def reload(self) -> None:
@@ -97,7 +105,8 @@ class SourceFeed:
         self._leave()
         self.generation += 1
         self.lineage = self.record.lineage
-        self.state = self._make_state()
+        self.state, self._number = self._make_state(fresh=self._is_partial_table), 0
+        self.broker.curiosity.rejected(self)
         self.start()
 
     def close(self) -> None:
@@ -122,14 +131,44 @@ class SourceFeed:
     # -- what is asked for -------------------------------------------------------------------------------------------
 
     def ask(self, asked: UpstreamQuery) -> None:
-        """Ask for other rows or columns than before: the source begins anew with those."""
-        if asked != self.asked:
-            self.asked = asked
-            self._leave()
-            self.state.disconnect()
-            self.generation += 1
-            self.broker.writer.submit(self, StartOver(Position("", "", 0)))
-            self.broker.writer.then(self.reload, self._loop)
+        """Ask for other rows or columns than before. A table's rows are replaced by those. A stream goes on with them:
+        what is here must be enough, or `start_over` comes before."""
+        if asked == self.asked:
+            return
+        self.asked = asked
+        self._leave()
+        self.state.disconnect()
+        self.generation += 1
+        if self.table.stream is None:  # the state takes the place of the rows in one transaction
+            self.begin_fresh()
+            self.start()
+        else:
+            self.broker.writer.then(self.reload, self._loop)  # from what is being written now
+
+    def start_over(self, done: Callable[[], object]) -> None:
+        """Forget all rows; call a function when that is done. `ask` begins again."""
+        self._leave()
+        self.state.disconnect()
+        self.generation += 1
+        self.broker.writer.submit(self, StartOver(Position("", "", 0)))
+        self.broker.writer.then(done, self._loop)
+
+    def prepare(self, asked: UpstreamQuery) -> None:
+        """Say what to ask for, before it is started."""
+        self.asked = asked
+        if self._is_partial_table:
+            self.begin_fresh()
+
+    @property
+    def _is_partial_table(self) -> bool:
+        """Whether rows that are here depend on a filter, which is not stored with them."""
+        return self.table.stream is None and self.asked.needs is not None
+
+    def begin_fresh(self) -> None:
+        """Ask for the state next, whatever was reflected: what is here was asked for otherwise."""
+        self.state, self._number = self._make_state(fresh=True), 0
+        self._goal = None
+        self.caught_up.clear()
 
     def amend(self, change: ms.Amend) -> None:
         """Move the filter of the subscription; its number and subscription are filled in."""
@@ -149,7 +188,15 @@ class SourceFeed:
     def _do(self, actions: list[Action]) -> None:
         for action in actions:
             match action:
-                case Apply() | ApplyState() | LoseRange():
+                case Apply() | ApplyState():
+                    self.broker.writer.submit(self, action)
+                    if action.number != self._number:
+                        self._number = action.number
+                        upto = action.upto if isinstance(action, Apply) else action.at
+                        bound = self._bounds.pop(action.number, None)
+                        amended = partial(self.broker.curiosity.amended, self, bound, upto)
+                        self.broker.writer.then(amended, self._loop)
+                case LoseRange():
                     self.broker.writer.submit(self, action)
                 case StartOver():
                     log.warning("source %s: %s has another past; starting over", self.table.name, self.url)
@@ -159,6 +206,8 @@ class SourceFeed:
                 case SendAmend(number, base, change):
                     self._send(replace_amend(change, self._wire_id, number, base))
                 case Resubscribe():
+                    self._number = 0
+                    self._bounds.clear()
                     self._leave()
                     self._task = self._loop.create_task(self._subscribe(action))
         if self._goal is not None and self.state.reflected.horizon >= self._goal:
@@ -206,10 +255,10 @@ class SourceFeed:
         have, self._have = None, action.have
         if action.have is not None:
             have = f"{action.have.history}.{action.have.era}.{action.ranges}"
-        query = self.asked.query if self.asked.query != self.addresses[0].relation else address.relation
+        query = self.asked.query_of(address.relation)
         every = self.broker.needs_every_change(self.table.name)
         message = ms.Subscribe(
-            self._wire_id, [query], have=have, ticks=True, filter=self.asked.filter, every_change=every
+            self._wire_id, [query], have=have, ticks=True, filter=self.asked.filter_now(), every_change=every
         )
         connection.send(message)
 
@@ -264,6 +313,7 @@ class SourceFeed:
             case ms.Lost():
                 return RangeLost(_tick(message.since), _tick(message.at))
             case ms.Amended():
+                self._bounds[message.number] = message.bound
                 return FilterAmended(message.number, _tick(message.at), message.part)
             case ms.ErrorMessage():
                 raise WhenceError(f"{message.code}: {message.message}")
@@ -305,6 +355,7 @@ class SourceFeed:
         if not message.last:
             return None
         chunks, self._chunks = self._chunks, []
+        self._bounds[message.number] = message.bound
         return RangeState(_tick(message.at), chunks, message.number, 0, message.time or None, message.horizons)
 
     @property
@@ -346,7 +397,7 @@ def compare(ours: HistoryLineage | None, theirs: HistoryLineage, have: Position 
 def replace_amend(change: Any, wire_id: int, number: int, base: int) -> ms.Amend:
     """Return an amendment as it is sent."""
     made = ms.Amend(wire_id, number, base)
-    for name in ("add", "drop", "bound", "quench", "unbound", "lift", "since"):
+    for name in ("add", "drop", "bound", "quench", "unbound", "lift", "since", "more", "as_of"):
         setattr(made, name, getattr(change, name))
     return made
 

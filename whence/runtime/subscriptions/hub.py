@@ -47,14 +47,21 @@ class SubscriptionHub:
         self._channels_of: dict[FollowedRelation, set[Channel]] = {}
         self._news: set[FollowedRelation] = set()  # that changed since listeners were last called
         self._listeners: list[Listener] = []
+        self._told = 0
         coordinator.on_durable(self._stable, self._stable)
 
     # -- what may be told --------------------------------------------------------------------------------------------
 
     @property
     def told(self) -> int:
-        """The last epoch that may be told of."""
-        return self._coordinator.durable_epoch
+        """The last epoch that may be told of: it is stable, and no source has been asked for rows that it needs."""
+        durable, broker = self._coordinator.durable_epoch, self._coordinator.broker
+        held = broker.curiosity.held if broker is not None else None
+        if held is None or durable < self._told:
+            self._told = durable
+        else:
+            self._told = max(self._told, min(durable, held - 1))
+        return self._told
 
     def catch_up(self) -> int:
         """Make everything that is committed stable, whatever the durability; return the last epoch."""
@@ -92,10 +99,14 @@ class SubscriptionHub:
         key = tuple(identity(query) for query in queries)
         with self._opening:
             channel = self._channels.get(key)
-            if channel is None or channel.ended is not None:
+            is_new = channel is None or channel.ended is not None
+            if channel is None or is_new:
                 channel = self._make(key, queries)
             channel.users += 1
-            return channel
+        broker = self._coordinator.broker
+        if is_new and broker is not None:  # sources may have to be asked for more
+            broker.curiosity.reconcile(wait=True)
+        return channel
 
     def open_again(self, channel: Channel) -> Channel:
         """Open the queries of a channel that has ended again, and release that one."""
@@ -219,9 +230,17 @@ class SubscriptionHub:
                 self._channels_of.get(part, set()).discard(channel)
         for part in channel.parts:
             self._unfollow(part)
+        broker = self._coordinator.broker
+        if broker is not None:
+            broker.curiosity.replan_soon()
         log.info("subscription to %s closed", "; ".join(channel.key)[:300])
 
     # -- reading -----------------------------------------------------------------------------------------------------
+
+    def follows(self, name: str) -> bool:
+        """Return whether somebody follows all rows of a relation."""
+        relation = self._relations.get(name)
+        return relation is not None and relation.ended is None and relation.users > 0
 
     def snapshot(self, channel: Channel) -> Snapshot:
         """Return the state of a channel at a stable epoch; see `Channel.snapshot`."""
@@ -247,8 +266,13 @@ class SubscriptionHub:
         if relation.ended is not None:
             self._stable(self.told)
 
+    def refresh(self) -> None:
+        """Tell listeners what may be told by now."""
+        self._stable(self.told)
+
     def _stable(self, epoch: int) -> None:
         """Tell listeners what changed up to an epoch that is stable now."""
+        epoch = min(epoch, self.told)
         with self._guard:
             if not self._listeners:
                 self._news.clear()

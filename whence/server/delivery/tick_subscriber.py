@@ -18,6 +18,7 @@ import numpy as np
 
 from whence.engine.core.operator import Batch
 from whence.io.rows import encode
+from whence.model.codes import decode_value
 from whence.model.errors import DataError, WhenceError
 from whence.model.types import Schema
 from whence.runtime.sources.definition import CLOSED, define_relation
@@ -262,8 +263,9 @@ class TickSubscriber(Subscriber):
             case RangeLost(since, upto):
                 delivery.metrics.lost += 1
                 return [ms.Lost(id, str(at(since)), str(at(upto)))]
-            case FilterAmended(number, tick, rows):
-                return [ms.Amended(id, number, str(at(tick)), None if rows is None else self._part(rows))]
+            case FilterAmended(number, tick, rows, bound):
+                part = None if rows is None else self._part(rows)
+                return [ms.Amended(id, number, str(at(tick)), part, self._wire_bound(bound))]
             case RangeState():
                 delivery.metrics.states += 1
                 return self._state(told, time, horizons)
@@ -287,6 +289,7 @@ class TickSubscriber(Subscriber):
                 chunk=place,
                 horizons=horizons,
                 number=told.number,
+                bound=self._wire_bound(told.bound),
             )
             for place, chunk in enumerate(chunks)
         ]
@@ -309,24 +312,32 @@ class TickSubscriber(Subscriber):
     def _filter(self, wire: ms.WireFilter | None) -> DeliveryFilter | None:
         if wire is None:
             return None
-        columns = self._places(wire.columns)
+        columns, key = self._places(wire.columns), self._places(wire.key)
         return DeliveryFilter(
             columns,
             None if wire.keys is None else self._keys(wire.keys, columns),
             self._bound(wire.bound),
-            frozenset() if wire.quenched is None else self._keys(wire.quenched, columns),
+            frozenset() if wire.quenched is None else self._keys(wire.quenched, key or columns),
             self._places(wire.watched),
+            key,
         )
 
     def _change(self, message: ms.Amend) -> FilterChange:
         assert self._session is not None
-        columns = self._session.filter.columns
+        columns, key = self._session.filter.columns, self._session.filter.key
         keys = [
-            frozenset() if given is None else self._keys(given, columns)
-            for given in (message.add, message.drop, message.quench, message.lift)
+            frozenset() if given is None else self._keys(given, own)
+            for given, own in (
+                (message.add, columns),
+                (message.drop, columns),
+                (message.quench, key or columns),
+                (message.lift, key or columns),
+            )
         ]
         bound: Any = ... if message.bound is None else self._bound(message.bound)
-        return FilterChange(keys[0], keys[1], None if message.unbound else bound, keys[2], keys[3], message.since)
+        bound = None if message.unbound else bound
+        add, drop, quench, lift = keys
+        return FilterChange(add, drop, bound, quench, lift, message.since, message.as_of, message.more)
 
     def _places(self, names: list[str]) -> tuple[int, ...]:
         known = self._schema.names
@@ -346,8 +357,17 @@ class TickSubscriber(Subscriber):
             return None
         [place] = self._places([wire.column])
         schema = Schema((self._schema.columns[place],))
+        if wire.value is None:
+            return DeliveryBound(place, None, at_most=not wire.is_least)
         [value] = column_from_plain([wire.value], schema.types[0])
         return DeliveryBound(place, int(self._codes([(value,)], schema)[0, 0]), at_most=not wire.is_least)
+
+    def _wire_bound(self, bound: DeliveryBound | None) -> ms.WireBound | None:
+        if bound is None:
+            return None
+        column, words = self._schema.columns[bound.column], self._delivery.coordinator.dictionary
+        value = None if bound.code is None else plain_value(decode_value(bound.code, column.type, words))
+        return ms.WireBound(column.name, value, is_least=not bound.at_most)
 
     def _codes(self, rows: list[tuple[Any, ...]], schema: Schema) -> Any:
         """Encode values of a filter; their words are kept as long as the relation is followed."""

@@ -1,0 +1,172 @@
+"""Curiosity of brokers over the network: what is sent, in rows and amendments, and what subscribers are told."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from tests.sources.conftest import Make, Place, until
+from whence.model.errors import DataError
+
+_FLIGHTS = "CREATE TABLE flight (id TEXT PRIMARY KEY, dest TEXT, seats INT, price INT)"
+_LEFT = "flight f LEFT JOIN (SELECT flight, SUM(n) AS n FROM booking GROUP BY flight) b ON f.id = b.flight"
+_AVAILABLE = f"CREATE VIEW available AS SELECT f.id, f.price FROM {_LEFT} WHERE f.seats > COALESCE(b.n, 0)"
+_CHEAPEST = (
+    f"CREATE VIEW cheapest AS SELECT f.id, f.price FROM {_LEFT} WHERE f.seats > COALESCE(b.n, 0) AND f.dest = 'LHR'"
+    " ORDER BY f.price LIMIT 3"
+)
+
+
+def source(broker: Place, name: str, publisher: Place, options: str = "") -> None:
+    more = f", {options}" if options else ""
+    broker.db.execute(
+        f"CREATE SOURCE {name} FROM '{publisher.url(name)}' WITH (token_file = '{publisher.token}'{more})"
+    )
+
+
+def next_rows(subscription: Any) -> list[Any]:
+    """Wait for rows that come."""
+    end = time.monotonic() + 10
+    while time.monotonic() < end:
+        if seen := [row for update in subscription for row in update.came]:
+            return seen
+        time.sleep(0.005)
+    raise AssertionError("nothing came")
+
+
+class Counted:
+    """Counts what a source receives and sends, from now on."""
+
+    def __init__(self, broker: Place, name: str) -> None:
+        self.feed = broker.db._now.broker.feeds[name]
+        self.rows = self.amends = 0
+        read, amend = self.feed._read, self.feed.amend
+
+        def counting_read(message: Any) -> Any:
+            for part in [*(getattr(message, "parts", None) or ()), getattr(message, "part", None)]:
+                for columns in (getattr(part, "went", None), getattr(part, "came", None)):
+                    self.rows += len(columns[0]) if columns else 0
+            return read(message)
+
+        def counting_amend(change: Any) -> None:
+            self.amends += 1
+            amend(change)
+
+        self.feed._read, self.feed.amend = counting_read, counting_amend
+
+    def reaches(self, publisher: Place) -> None:
+        until(lambda: self.feed.record.reflected.horizon >= publisher.db.epoch)
+
+
+def test_full_flight_is_quenched_and_comes_back_with_its_price(place: Make) -> None:
+    publisher, broker = place("p", _FLIGHTS), place("b")
+    publisher.db.insert("flight", [("AA141", "LHR", 200, 600), ("NW44", "LHR", 10, 450)])
+    source(broker, "flight", publisher, "quench_after = '10 ms'")
+    broker.db.execute("CREATE TABLE booking (flight TEXT, n INT)")
+    broker.db.execute(_AVAILABLE)
+    assert broker.rows("available") == [("AA141", 600), ("NW44", 450)]
+    assert "price only of rows that available can show" in broker.db.explain("available")
+    broker.db.insert("booking", [("NW44", 4), ("NW44", 6)])
+    until(lambda: ("NW44",) in broker.db._now.broker.curiosity._sources["flight"].keeper.quenched)
+    counted = Counted(broker, "flight")
+    for price in range(500, 520):
+        publisher.db.update("flight", {"price": price}, {"id": "NW44"})
+    counted.reaches(publisher)
+    assert counted.rows == 0
+    publisher.db.update("flight", {"seats": 12}, {"id": "NW44"})
+    until(lambda: ("NW44", 519) in broker.rows("available"))
+
+
+def test_subscriber_never_sees_an_old_price(place: Make) -> None:
+    publisher, broker = place("p", _FLIGHTS), place("b")
+    publisher.db.insert("flight", [("AA141", "LHR", 200, 600), ("NW44", "LHR", 10, 450)])
+    source(broker, "flight", publisher, "quench_after = '10 ms'")
+    broker.db.execute("CREATE TABLE booking (flight TEXT, n INT)")
+    broker.db.execute(_AVAILABLE)
+    subscription = broker.db.subscribe("available")
+    list(subscription)
+    keeper = broker.db._now.broker.curiosity._sources["flight"].keeper
+    for price in range(700, 705):
+        broker.db.insert("booking", ("NW44", 10))
+        until(lambda: ("NW44",) in keeper.quenched)
+        list(subscription)
+        publisher.db.update("flight", {"price": price}, {"id": "NW44"})
+        Counted(broker, "flight").reaches(publisher)
+        broker.db.execute("DELETE FROM booking")
+        assert next_rows(subscription) == [("NW44", price)]
+
+
+def test_best_rows_are_pulled_when_the_margin_has_run_out(place: Make) -> None:
+    publisher, broker = place("p", _FLIGHTS), place("b")
+    publisher.db.insert("flight", [(f"F{i:02}", "LHR", 10, 100 + i) for i in range(30)])
+    source(broker, "flight", publisher, "margin = '2'")
+    broker.db.execute("CREATE TABLE booking (flight TEXT, n INT)")
+    broker.db.execute(_CHEAPEST)
+    until(lambda: len(broker.rows("cheapest")) == 3)
+    assert len(broker.rows("flight")) == 5
+    counted = Counted(broker, "flight")
+    for lost in range(2):
+        broker.db.insert("booking", (f"F{lost:02}", 10))
+        assert broker.rows("cheapest") == [(f"F{lost + i:02}", 100 + lost + i) for i in (1, 2, 3)]
+    time.sleep(0.1)
+    assert counted.amends == 0
+    broker.db.insert("booking", ("F02", 10))
+    until(lambda: broker.rows("cheapest") == [("F03", 103), ("F04", 104), ("F05", 105)])
+    assert counted.amends == 1
+
+
+def test_buy_list_is_followed(place: Make) -> None:
+    publisher, broker = place("p", "CREATE STREAM quote (issue TEXT, price INT)"), place("b")
+    source(broker, "quote", publisher, "quench_after = '1 ms'")
+    broker.db.execute("CREATE TABLE buylist (issue TEXT PRIMARY KEY)")
+    broker.db.execute("CREATE VIEW follow AS SELECT quote.issue, price FROM quote JOIN buylist USING (issue)")
+    counted, number = Counted(broker, "quote"), 0
+
+    def publish(count: int) -> None:
+        nonlocal number
+        for _ in range(count):
+            number += 1
+            publisher.db.insert("quote", [("IBM", number), ("MOT", number)])
+        counted.reaches(publisher)
+
+    publish(5)
+    broker.db.insert("buylist", ("IBM",))
+    publish(5)
+    until(lambda: len(broker.rows("follow")) == 5)
+    broker.db.execute("DELETE FROM buylist")
+    until(lambda: not broker.db._now.broker.curiosity._sources["quote"].keeper.keys)
+    publish(5)
+    assert broker.rows("follow") == [("IBM", price) for price in range(6, 11)]
+    assert counted.rows == 5
+
+
+def test_new_view_widens_what_is_asked_for(place: Make) -> None:
+    publisher, broker = place("p", _FLIGHTS), place("b")
+    publisher.db.insert("flight", [("AA141", "LHR", 200, 600), ("UA23", "SFO", 150, 300)])
+    source(broker, "flight", publisher)
+    broker.db.execute("CREATE VIEW london AS SELECT id FROM flight WHERE dest = 'LHR'")
+    assert broker.db.query("SELECT COUNT(*) FROM london").rows == [(1,)]
+    until(lambda: broker.rows("flight") == [("AA141", "LHR", None, None)])
+    assert broker.db.query("SELECT id FROM flight WHERE dest = 'LHR'").rows == [("AA141",)]
+    for query in ("SELECT * FROM flight", "SELECT SUM(seats) FROM flight WHERE dest = 'LHR'", "SELECT id FROM flight"):
+        with pytest.raises(DataError, match="has only what views and subscriptions need: flight is asked for id, dest"):
+            broker.db.query(query)
+    broker.db.execute("CREATE VIEW seats AS SELECT SUM(seats) AS n FROM flight")
+    assert broker.rows("seats") == [(350,)]
+    [update] = broker.db.subscribe("SELECT id, price FROM flight WHERE price < 500")
+    assert update.came == [("UA23", 300)]
+
+
+def test_restart_of_a_curious_broker(place: Make) -> None:
+    publisher, broker = place("p", _FLIGHTS), place("b")
+    publisher.db.insert("flight", [(f"F{i:02}", "LHR", 10, 100 + i) for i in range(30)])
+    source(broker, "flight", publisher)
+    broker.db.execute("CREATE TABLE booking (flight TEXT, n INT)")
+    broker.db.execute(_CHEAPEST)
+    until(lambda: len(broker.rows("cheapest")) == 3)
+    broker.stop()
+    publisher.db.execute("DELETE FROM flight WHERE price < 110")
+    broker.start()
+    until(lambda: broker.rows("cheapest") == [("F10", 110), ("F11", 111), ("F12", 112)])

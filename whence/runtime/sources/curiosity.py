@@ -1,0 +1,361 @@
+"""Curiosity: each source is asked only for what the views above can use, and that is kept current.
+
+`subscribe/pushdown.py` says what is needed of each source, over all views, views of subscriptions among them. When that
+changes, sources are asked anew (`reconcile`); while it stays, a thread sends amendments as the relations that decide
+change (`source_curiosity.py`).
+
+The law: what subscribers are told is as if everything were forwarded. From the epoch in which rows of a source come to
+be missing, or old, nothing is told (`held`), until they are here; but for no longer than `PATIENCE` seconds, so that a
+publisher that is gone does not stop what comes from others. After that the source is what updates wait for.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from sqlglot import exp
+
+from whence.model.errors import DataError, WhenceError
+from whence.plan.algebra.program import Program
+from whence.runtime.sources.asking import UpstreamQuery
+from whence.runtime.sources.source_curiosity import SourceCuriosity
+from whence.sql.bind import bind_query_views
+from whence.sql.options import duration
+from whence.subscribe import messages as ms
+from whence.subscribe.amendments import ALL_ROWS, NO_ROWS, Amendment, Key, Unbounded
+from whence.subscribe.plain import column_from_plain, plain_columns, plain_value
+from whence.subscribe.pushdown import SourceNeeds, curiosity
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from whence.runtime.sources.broker import Broker
+    from whence.runtime.sources.source_feed import SourceFeed
+
+log = logging.getLogger("whence")
+PATIENCE = 2.0
+"""Seconds for which subscribers are told nothing while rows of a source are asked for."""
+
+MARGIN, QUENCH_AFTER = 2, 1.0
+"""Rows that are kept beyond the best ones that are seen; seconds after which what is of no use is not asked for."""
+
+_NARROW_AFTER = 1.0  # seconds after a subscription has ended
+_LONGEST = 30.0  # seconds for which the rows of a stream are waited for to be forgotten
+
+
+class Curiosity:
+    """What the sources of one broker are asked for. Any thread may call it."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker, self._coordinator = broker, broker.coordinator
+        self._sources: dict[str, SourceCuriosity] = {}
+        self._needs: dict[str, SourceNeeds] = {}
+        self._planning = threading.RLock()
+        self._wake = threading.Condition(threading.Lock())
+        self._poked, self._closing = False, False
+        self._replan_at: float | None = None
+        self._told_held: int | None = None
+        self._thread: threading.Thread | None = None
+
+    def close(self) -> None:
+        """Ask for nothing more."""
+        with self._wake:
+            self._closing = True
+            self._wake.notify_all()
+
+    # -- what is needed ----------------------------------------------------------------------------------------------
+
+    def reconcile(self, wait: bool = False) -> None:
+        """Ask sources for what the views that are there need; with `wait`, return when rows that were missing are in,
+        or after a while. Not called with a lock held."""
+        if self._closing or self._coordinator.closed:
+            return
+        with self._planning:
+            needs = self._plan()
+            changed = [name for name, each in needs.items() if not _is_same(each, self._needs.get(name))]
+            running = [name for name in changed if self._broker.feeds[name].is_started]
+            for name in self._needs.keys() - needs.keys():
+                self._forget(name)
+            self._needs = {name: each for name, each in self._needs.items() if name in needs}
+            for name in changed:
+                try:
+                    self._ask(name, needs[name])
+                except WhenceError as error:  # what decides cannot be followed: everything is asked for
+                    log.warning("source %s is asked for everything: %s", name, error)
+                    self._ask(name, _everything(needs[name]))
+                self._needs[name] = needs[name]
+        for name in running if wait else ():
+            self._broker.wait_until_caught_up(name)
+        self.poke()
+
+    def _plan(self) -> dict[str, SourceNeeds]:
+        coordinator = self._coordinator
+        with coordinator.looking():
+            catalog = coordinator.catalog
+            program: Program = catalog.planned.copy()
+            program.tables = dict(catalog.program.tables)
+            ours = {view for each in self._sources.values() for view in each.views}
+            for name, transient in catalog.transient.items():
+                if name not in ours:
+                    program.views |= transient.planned
+        hub = coordinator.hub
+        feeds = self._broker.feeds
+        declared = {name: table for name, table in program.tables.items() if table.source is not None and name in feeds}
+        whole = [name for name in declared if feeds[name].source.option("ask") == "all" or hub.follows(name)]
+        return curiosity(program, list(declared), whole)
+
+    def _ask(self, name: str, needs: SourceNeeds) -> None:
+        """Ask a source for something else than before."""
+        feed, before = self._broker.feeds[name], self._needs.get(name)
+        self._forget(name)
+        if feed.is_started and needs.table.stream is not None and not _covers(before, needs):
+            self._in_loop(lambda done: feed.start_over(done))
+        relation = feed.addresses[0].relation
+        if needs.is_everything:
+            asked = UpstreamQuery(relation)
+        else:
+            record = feed.record
+            option = feed.source.option("quench_after")
+            made = SourceCuriosity(
+                self._coordinator,
+                needs,
+                int(feed.source.option("margin") or MARGIN),
+                QUENCH_AFTER if option is None else duration("quench_after", option) / 1e6,
+                self.poke,
+                lambda: record.reflected.horizon,
+            )
+            made.open()
+            self._sources[name] = made
+            self._start_thread()
+            columns = tuple(needs.table.schema.names[c] for c in needs.columns)
+            asked = UpstreamQuery(needs.select(relation), lambda: self._filter(made), columns, needs)
+
+        def ask(done: Callable[[], object]) -> None:
+            feed.ask(asked)
+            done()
+
+        if feed.is_started:
+            self._in_loop(ask)
+        else:
+            feed.prepare(asked)
+        if name in self._sources:
+            self._sources[name].is_asked = True
+
+    def _in_loop(self, work: Callable[[Callable[[], object]], object]) -> None:
+        """Have something done in the broker's loop, and wait until it calls what it is given."""
+        done = threading.Event()
+        self._broker.call(work, done.set)
+        if not done.wait(_LONGEST):
+            log.warning("sources: what is asked for takes its time")
+
+    def _forget(self, name: str) -> None:
+        former = self._sources.pop(name, None)
+        if former is not None:
+            former.close()
+
+    def replan_soon(self) -> None:
+        """Look again what is needed, after a while: a reader is gone."""
+        with self._wake:
+            if self._replan_at is None:
+                self._replan_at = time.monotonic() + _NARROW_AFTER
+            self._wake.notify_all()
+        self._start_thread()
+
+    def check_query(self, query: exp.Expr) -> None:
+        """Raise DataError if a query that is asked once reads rows or columns of a source that nobody asked it for."""
+        partial = {name: needs for name, needs in self._needs.items() if not needs.is_everything}
+        used = {table.name.lower() for table in query.find_all(exp.Table)} & partial.keys()
+        if not used:
+            return
+        catalog = self._coordinator.catalog
+        try:
+            plan, hidden = bind_query_views(query.copy(), catalog.program)
+            program = Program(tables=dict(catalog.program.tables), views=catalog.flowed(plan, hidden))
+        except WhenceError:
+            return  # what is wrong with it is said by whoever runs it
+        for name, needs in curiosity(program, sorted(used)).items():
+            if needs.readers and not _answers(partial[name], needs):
+                asked = "; ".join(line.strip() for line in partial[name].describe())
+                raise DataError(
+                    f'"{name}" is a source that has only what views and subscriptions need: {asked}. Query a view, '
+                    "subscribe to the query, or create the source WITH (ask = 'all')"
+                )
+
+    def describe(self, names: Collection[str] | None = None) -> list[str]:
+        """Return what sources are asked for, for people."""
+        found = self._needs
+        return [line for name in found if names is None or name in names for line in found[name].describe()]
+
+    # -- what may be told --------------------------------------------------------------------------------------------
+
+    @property
+    def held(self) -> int | None:
+        """The epoch from which on nothing may be told yet; None if everything may."""
+        now, found = time.monotonic(), list[int]()
+        for each in list(self._sources.values()):
+            since = each.behind_since
+            if since is not None and now - each.behind_from < PATIENCE:
+                found.append(since)
+        return min(found, default=None)
+
+    @property
+    def waiting(self) -> list[str]:
+        """The sources of which rows are missing, or old."""
+        return [name for name, each in list(self._sources.items()) if each.behind_since is not None]
+
+    # -- amendments --------------------------------------------------------------------------------------------------
+
+    def poke(self) -> None:
+        """Look soon whether there is something to send. Called while epochs are committed: it only leaves a note."""
+        with self._wake:
+            self._poked = True
+            self._wake.notify_all()
+
+    def amended(self, feed: SourceFeed, bound: ms.WireBound | None, at: int) -> None:
+        """Note that an amendment of a source is in force, and its rows are committed. Called in the broker's loop."""
+        found = self._sources.get(feed.table.name)
+        if found is None:
+            return
+        value: Any = ALL_ROWS
+        if bound is not None:
+            table = feed.table
+            type = table.schema.types[table.schema.names.index(bound.column)]
+            value = NO_ROWS if bound.value is None else column_from_plain([bound.value], type)[0]
+        found.amended(value, at)
+
+    def rejected(self, feed: SourceFeed) -> None:
+        """Note that an amendment that was under way is not any more."""
+        found = self._sources.get(feed.table.name)
+        if found is not None:
+            found.rejected()
+
+    def _start_thread(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="whence sources: curiosity", daemon=True)
+            self._thread.start()
+
+    def _run(self) -> None:
+        while True:
+            with self._wake:
+                while not self._poked and not self._closing:
+                    due = self._due()
+                    pause = None if due is None else due - time.monotonic()
+                    if pause is not None and pause <= 0:
+                        break
+                    self._wake.wait(pause)
+                if self._closing:
+                    return
+                self._poked = False
+                replan = self._replan_at is not None and self._replan_at <= time.monotonic()
+                if replan:
+                    self._replan_at = None
+            try:
+                if replan:
+                    self.reconcile()
+                self._send()
+            except WhenceError as error:
+                if self._closing or self._coordinator.closed:
+                    return
+                log.error("sources: %s", error)
+
+    def _due(self) -> float | None:
+        found = [self._replan_at]
+        for each in list(self._sources.values()):
+            found.append(each.next_timer if each.is_asked else None)
+            if each.behind_since is not None and time.monotonic() < each.behind_from + PATIENCE:
+                found.append(each.behind_from + PATIENCE)
+        return min((at for at in found if at is not None), default=None)
+
+    def _send(self) -> None:
+        """Send the amendments that are due, and tell what may be told by now."""
+        again = False
+        for name, each in list(self._sources.items()):
+            feed = self._broker.feeds.get(name)
+            if each.ended is not None:
+                again = True
+            elif feed is not None and each.is_asked and (amendment := each.next()) is not None:
+                self._broker.call(feed.amend, _as_message(amendment, each.needs))
+        held = self.held
+        if held != self._told_held:
+            self._told_held = held
+            self._coordinator.hub.refresh()
+        if again:  # a view that decides was dropped with one that it reads
+            with self._planning:
+                for name in [name for name, each in self._sources.items() if each.ended is not None]:
+                    self._forget(name)
+                    self._needs.pop(name, None)
+            self.reconcile()
+
+    def _filter(self, source: SourceCuriosity) -> ms.WireFilter | None:
+        """Return the filter in effect, to subscribe with."""
+        keeper, needs = source.keeper, source.needs
+        names = needs.table.schema.names
+        found = ms.WireFilter(key=[names[c] for c in needs.table.key])
+        with source.guard:
+            if needs.key is not None:
+                found.columns = [names[needs.key.column]]
+                found.keys = _plain_keys(keeper.keys, (needs.key.column,), needs)
+            if needs.best:
+                found.bound = None if keeper.bound is ALL_ROWS else _bound(keeper.bound, needs)
+            if needs.live:
+                found.watched = [names[c] for c in sorted(needs.watched)]
+                found.quenched = _plain_keys(keeper.quenched, needs.table.key, needs)
+        return found
+
+
+def _is_same(needs: SourceNeeds, before: SourceNeeds | None) -> bool:
+    """Return whether two needs ask for the same."""
+    if before is None:
+        return False
+    plans = [
+        (each.columns, each.filter, each.key, each.watched, [(r.live, r.reads) for r in each.live], each.best)
+        for each in (needs, before)
+    ]
+    return plans[0] == plans[1] and needs.table == before.table
+
+
+def _covers(before: SourceNeeds | None, needs: SourceNeeds) -> bool:
+    """Return whether rows of a stream that were asked for before are enough for what is needed now."""
+    if before is None or before.key is not None:
+        return False
+    return {*needs.columns} <= {*before.columns} and before.filter in (None, needs.filter)
+
+
+def _answers(asked: SourceNeeds, needs: SourceNeeds) -> bool:
+    """Return whether the rows that a source is asked for answer a query with these needs."""
+    if asked.key is not None or asked.live or asked.best:
+        return False
+    return {*needs.columns} <= {*asked.columns} and asked.filter in (None, needs.filter)
+
+
+def _everything(needs: SourceNeeds) -> SourceNeeds:
+    return SourceNeeds(needs.table, tuple(range(len(needs.table.schema))), readers=needs.readers)
+
+
+def _plain_keys(keys: Collection[Key], columns: tuple[int, ...], needs: SourceNeeds) -> list[list[Any]]:
+    types = [needs.table.schema.types[c] for c in columns]
+    return plain_columns(sorted(keys, key=repr), types) if keys else [[] for _ in columns]
+
+
+def _bound(value: Any, needs: SourceNeeds) -> ms.WireBound:
+    rule = needs.best[0]
+    plain = None if isinstance(value, Unbounded) else plain_value(value)
+    return ms.WireBound(needs.table.schema.names[rule.column], plain, is_least=rule.descending)
+
+
+def _as_message(amendment: Amendment, needs: SourceNeeds) -> ms.Amend:
+    """Return an amendment as it travels; the feed fills in its number."""
+    made, table = ms.Amend(0, 0), needs.table
+    if needs.key is not None:
+        column = (needs.key.column,)
+        made.add = _plain_keys(amendment.add, column, needs) if amendment.add else None
+        made.drop = _plain_keys(amendment.drop, column, needs) if amendment.drop else None
+        made.since = amendment.since
+    made.quench = _plain_keys(amendment.quench, table.key, needs) if amendment.quench else None
+    made.lift = _plain_keys(amendment.lift, table.key, needs) if amendment.lift else None
+    made.bound = None if amendment.bound is None else _bound(amendment.bound, needs)
+    made.more, made.as_of = amendment.more, amendment.as_of
+    return made
