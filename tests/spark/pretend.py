@@ -15,6 +15,7 @@ from whence.engine.exchange.kernels.routing import route
 from whence.io import files
 from whence.plan.partitions.distribute import Distribution
 from whence.runtime.spark.frames import frames
+from whence.runtime.spark.frames.refusals import Refusals
 from whence.runtime.spark.frames.routing import EVERY, Routing
 from whence.runtime.spark.worker.dictionary_server import DictionaryServer
 from whence.runtime.writing.tables import Early
@@ -55,7 +56,11 @@ class Pretend:
         return Routing(self.partitions, tables, self.server.address, str(self.path), "n0")
 
     def ingest(
-        self, parts: dict[str, list[Batch | InputSection]], marks: dict[str, int], early: Early = "ignore"
+        self,
+        parts: dict[str, list[Batch | InputSection]],
+        marks: dict[str, int],
+        early: Early = "ignore",
+        refusals: Refusals | None = None,
     ) -> int:
         with self._one:
             taken = {name: [self._rows(name, part) for part in some] for name, some in parts.items()}

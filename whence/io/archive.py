@@ -4,6 +4,7 @@
     schema.sql             CREATE TABLE, CREATE STREAM and CREATE VIEW statements, to be run as they are
     tables/link.parquet    the rows of a table, each as often as it is there; those that are kept of a stream, in the
                            order they came, with a last column $at: when each came, counted over all streams
+    tables/game%00closed.parquet    the closed keys of a stream; rows that closed them may have been let go
 
 The law: an export whose `export.json` is there is whole, for that is written last, and holds the tables as of one
 epoch. Every value comes back as it was: DECIMAL and TIMESTAMP are Parquet's own, an INTERVAL is an ISO 8601 duration.
@@ -16,7 +17,7 @@ import os
 import string
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -72,6 +73,8 @@ class Archive(FactSheet):
     whence  the version that wrote it
     tables  the tables, each with its `name`, its `file` and its number of `rows`
     views   the names of the views
+    closed  the streams that close keys, each with the `file` of its closed keys and their number of `rows`
+    horizons  the lowest code that may still come, per ordered column of a stream
 
     >>> db = whence.open(); _ = db.execute("CREATE TABLE a (x INT)"); _ = db.insert("a", [(1,), (2,)])
     >>> archive = db.export("exported"); archive.epoch, archive.tables[0].name, archive.rows
@@ -85,6 +88,8 @@ class Archive(FactSheet):
     whence: str
     tables: tuple[Entry, ...]
     views: tuple[str, ...]
+    closed: tuple[Entry, ...] = ()
+    horizons: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def schema(self) -> str:
@@ -138,6 +143,8 @@ def write(
     epoch: int,
     views: Sequence[str],
     version: str,
+    closed: Mapping[str, TableRows] | None = None,
+    horizons: Mapping[str, int] | None = None,
     force: bool = False,
     compression: str = "zstd",
     progress: Progress | None = None,
@@ -147,16 +154,17 @@ def write(
         raise WhenceError(f"the compression is one of {', '.join(COMPRESSIONS)}, not {compression!r}")
     _make_room(path, force)
     entries = tuple(Entry(name, file_name(name), rows.total) for name, rows in tables.items())
-    total, done = sum(entry.rows for entry in entries), 0
-    for entry in entries:
+    beside = tuple(Entry(name, file_name(f"{name}\0closed"), rows.total) for name, rows in (closed or {}).items())
+    total, done = sum(entry.rows for entry in (*entries, *beside)), 0
+    for entry, rows in zip((*entries, *beside), (*tables.values(), *(closed or {}).values()), strict=True):
         file = path / TABLES / entry.file
         with _our_errors(file):
-            for count in _write_table(file, tables[entry.name], dictionary, compression):
+            for count in _write_table(file, rows, dictionary, compression):
                 done += count
                 if progress is not None:
                     progress(f"writing {entry.name}", done, total)
             _sync(file)
-    archive = Archive(path, epoch, version, entries, tuple(views))
+    archive = Archive(path, epoch, version, entries, tuple(views), beside, dict(horizons or {}))
     _write_text(path / SCHEMA, "".join(f"{sql};\n\n" for sql in statements))
     index = {"format": FORMAT, **asdict(archive)}
     del index["path"]
@@ -178,7 +186,8 @@ def _make_room(path: Path, force: bool) -> None:
         (path / TABLES).mkdir(parents=True, exist_ok=True)
         if (path / INDEX).exists():
             with suppress(DataError):  # what is no export of ours has no files of ours
-                for entry in read(path).tables:
+                found = read(path)
+                for entry in (*found.tables, *found.closed):
                     (path / TABLES / entry.file).unlink(missing_ok=True)
             (path / INDEX).unlink()
 
@@ -233,10 +242,13 @@ def _parse(path: Path, found: dict[str, Any]) -> Archive:
     if found["format"] > FORMAT:
         raise DataError(f"{path} was exported by Whence {found['whence']}, in a format that this one does not know")
     tables = tuple(Entry(**entry) for entry in found["tables"])
-    for entry in tables:
+    closed = tuple(Entry(**entry) for entry in found.get("closed", ()))
+    horizons = {str(key): int(code) for key, code in found.get("horizons", {}).items()}
+    for entry in (*tables, *closed):
         if Path(entry.file).name != entry.file or not entry.file.endswith(".parquet"):
             raise DataError(f"{path / INDEX}: {entry.file!r} is not the name of a file in {TABLES}")
-    return Archive(path, int(found["epoch"]), str(found["whence"]), tables, tuple(found["views"]))
+    version, views = str(found["whence"]), tuple(found["views"])
+    return Archive(path, int(found["epoch"]), version, tables, views, closed, horizons)
 
 
 @contextmanager

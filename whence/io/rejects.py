@@ -45,6 +45,8 @@ MOST = 100_000
 """Records of one batch that may be rejected: with more, it is the schema that is wrong."""
 
 T = TypeVar("T")
+Accept = Callable[[Codes], object]
+"""Takes rows that fit, all of them or none: it raises a DataError if one breaks a promise. Called in their order."""
 
 
 def check_choice(on_error: str) -> OnError:
@@ -94,9 +96,15 @@ def too_many() -> DataError:
 
 
 def encode_each(
-    data: Any, schema: Schema, dictionary: Dictionary, table: str, missing: Missing = "error"
+    data: Any,
+    schema: Schema,
+    dictionary: Dictionary,
+    table: str,
+    missing: Missing = "error",
+    accept: Accept | None = None,
 ) -> tuple[Codes, list[Reject]]:
-    """Encode rows of any kind, and set apart those that do not fit; `line` counts the rows from 1.
+    """Encode rows of any kind, and set apart those that do not fit, or that `accept` refuses; `line` counts the rows
+    from 1.
 
     >>> rows, rejects = encode_each([("a",), (2,)], Schema((Column("x", TEXT),)), Dictionary(), "t")
     >>> len(rows), rejects[0].line, rejects[0].reason
@@ -112,6 +120,8 @@ def encode_each(
     def attempt(start: int, stop: int) -> Codes:
         codes = encode(some(start, stop), schema, dictionary, table, missing=missing)
         check_not_null(codes, schema, table)
+        if accept is not None:
+            accept(codes)
         return codes
 
     done, faults = isolate(len(given), attempt)
@@ -125,16 +135,23 @@ def encode_each(
 
 
 def encode_file(
-    path: Path, schema: Schema, dictionary: Dictionary, table: str, missing: Missing = "error"
+    path: Path,
+    schema: Schema,
+    dictionary: Dictionary,
+    table: str,
+    missing: Missing = "error",
+    accept: Accept | None = None,
 ) -> tuple[Codes, list[Reject]]:
-    """Encode the rows of a file, and set apart the records that do not fit, with the lines they begin on.
+    """Encode the rows of a file, and set apart the records that do not fit, or that `accept` refuses, with the lines
+    they begin on.
 
     What fits is read by `files.read`: the records at fault are found by reading ever smaller parts of the file.
     """
     kind = files.format_of(path)
     if kind == "parquet":
         parts = list(files.read(path, schema, missing=missing))
-        codes, rejects = encode_each(pa.concat_tables(parts) if parts else [], schema, dictionary, table, missing)
+        whole = pa.concat_tables(parts) if parts else []
+        codes, rejects = encode_each(whole, schema, dictionary, table, missing, accept)
         return codes, [reject._replace(file=str(path)) for reject in rejects]
     files.check_file(path)
     lines = path.read_bytes().splitlines(keepends=True)
@@ -152,6 +169,8 @@ def encode_file(
                 raise DataError(str(error).removeprefix(str(part)).removeprefix(f", line {len(header) + 1}")) from None
             codes = np.concatenate(found) if found else _no_rows(schema)
             check_not_null(codes, schema, table)
+            if accept is not None and stop > start:
+                accept(codes)
             return codes
 
         attempt(0, 0)  # a header that does not fit is no fault of a record
@@ -186,7 +205,8 @@ def _no_rows(schema: Schema) -> Codes:
 
 def reason(error: DataError | str, table: str) -> str:
     """Return what an error says of a record, without the place of a batch of one."""
-    return str(error).removeprefix(f"table {table}").removeprefix(", row 1").lstrip(":, ")
+    text = str(error).removeprefix(f"table {table}").removeprefix(f"stream {table}")
+    return text.removeprefix(", row 1").lstrip(":, ")
 
 
 def record_of(row: Any) -> str:

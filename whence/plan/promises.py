@@ -82,12 +82,12 @@ class Promises:
     closes: Closes | None = None
 
     def __bool__(self) -> bool:
-        return bool(self.checks) or self.follows_order
+        return bool(self.checks or self.ordered or self.closes)
 
     @property
     def follows_order(self) -> bool:
         """Whether rows that were taken in before decide about those to come."""
-        return self.ordered is not None or self.closes is not None
+        return (self.ordered or self.closes) is not None
 
     def __iter__(self) -> Iterator[Check | OrderedColumn | Closes]:
         yield from self.checks

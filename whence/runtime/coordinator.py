@@ -39,6 +39,7 @@ from whence.plan.algebra.program import (
     owed_name,
     owner_of,
 )
+from whence.plan.promises import NO_PROMISES
 from whence.runtime.catalog import Catalog
 from whence.runtime.durable.durable_epochs import DurableEpochs
 from whence.runtime.durable.storage import InMemory, Storage, at, retained
@@ -304,7 +305,8 @@ class Coordinator:
         if has_closed_keys(name):
             return WriteSet(table.closed_keys, flow.tables[name].relation, self.dictionary)
         is_ours = table.source is None  # what a publisher has admitted need not come here in its order
-        guard = self.guard_of(table, dry=now is not None) if table.promises and is_ours else None
+        guarded = table.promises is not NO_PROMISES and is_ours
+        guard = self.guard_of(table, dry=now is not None) if guarded else None
         if table.stream is not None:
             seen = 0 if table.tick is None else self.clock.now() if now is None else now
             ordered, reached = table.promises.ordered, None

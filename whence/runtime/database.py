@@ -375,26 +375,32 @@ class Database:
             statements.ensure_rejects(coordinator)
         if self._by_jobs(data, name):
             return frames.write(coordinator, name, data, on_error=on_error, missing=missing)
-        schema = coordinator.table_of(name).written
+        table, words = coordinator.table_of(name), coordinator.dictionary
+        schema = table.written
         with coordinator.transaction() as writes:
+            accept = writes.table(name).insert if table.promises else None  # each is tried with those before it
             if isinstance(data, Path):
-                codes, refused = rejects.encode_file(data, schema, coordinator.dictionary, name, missing)
+                codes, refused = rejects.encode_file(data, schema, words, name, missing, accept)
             else:
                 rows = frames.to_arrow(data) if frames.is_frame(data) else data
-                codes, refused = rejects.encode_each(rows, schema, coordinator.dictionary, name, missing)
+                codes, refused = rejects.encode_each(rows, schema, words, name, missing, accept)
             if on_error == "reject" and refused:
                 rejected = rejects.encode_rejects(refused, name, None, coordinator.dictionary)
                 writes.table(rejects.TABLE).insert(rejected)
-            inserted = writes.table(name).insert(codes)
+            inserted = writes.table(name).insert(codes) if accept is None else len(codes)
         rejects.report(f"table {name}", len(refused), refused, on_error)
         return inserted
 
     def _by_jobs(self, data: Any, table: str) -> bool:
-        """Say whether the rows stay in Spark; in a transaction, and to get a tick time, they come to the driver."""
+        """Say whether the rows stay in Spark; in a transaction, to get a tick time, and where their order matters they
+        come to the driver."""
         coordinator = self._coordinator
         on_spark = coordinator.driver is not None and coordinator.driver.spark is not None
         stay = on_spark and frames.is_frame(data) and not coordinator.is_writing
-        return stay and coordinator.table_of(table).tick is None
+        if not stay:
+            return False
+        found = coordinator.table_of(table)
+        return found.tick is None and not found.promises.follows_order
 
     def _codes(self, data: Any, schema: Schema, name: str, missing: Missing = "error", room: int = 0) -> Codes:
         if isinstance(data, Path):

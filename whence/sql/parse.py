@@ -18,6 +18,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from whence.model.errors import SqlError
 from whence.model.types import Schema
 from whence.plan.algebra.program import Source, Table
+from whence.plan.promises import NO_PROMISES
 from whence.plan.streams.model import DEFAULT_RETENTION
 from whence.sql import statements as st
 from whence.sql.addresses import source_address
@@ -395,7 +396,7 @@ class _Reader:
             closes = read_closes(given, table.schema, name, table.tick)
         except ValueError as failure:
             raise self.source.error(str(failure), self.values[option]) from None
-        promises = replace(table.promises, ordered=ordered, closes=closes)
+        promises = replace(table.promises, ordered=ordered, closes=closes) or NO_PROMISES
         if ordered is not None:
             table = replace(table, schema=_required(table.schema, ordered.column))
         table = replace(table, lifetime=lifetime, placement=placement, promises=promises)

@@ -74,13 +74,15 @@ def export(
     """Write tables and views of the last committed epoch to a folder."""
     from whence import __version__  # not above: that module is made of this one
 
-    epoch, statements, tables, dictionary = coordinator.reader.read_tables()
+    whole = coordinator.reader.read_tables()
     return archive.write(
         path,
-        statements,
-        {name: TableRows(*found) for name, found in tables.items()},
-        dictionary,
-        epoch=epoch,
+        whole.statements,
+        {name: TableRows(*found) for name, found in whole.tables.items()},
+        whole.dictionary,
+        epoch=whole.epoch,
+        closed={name: TableRows(*found) for name, found in whole.closed.items()},
+        horizons=whole.horizons,
         views=coordinator.reader.views(),
         version=__version__,
         force=force,

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from whence.engine.streams.promise import Promise
 from whence.io import archive as archive_
 from whence.io.archive import SCHEMA, Archive
 from whence.io.grid import FactSheet
@@ -19,9 +20,12 @@ from whence.io.rows import encode
 from whence.model.errors import DataError, WhenceError
 from whence.model.paths import local_path
 from whence.model.progress import Progress
+from whence.plan.algebra.program import closed_name
 from whence.plan.streams.model import with_at
 from whence.runtime.database import Database, open
+from whence.runtime.writing.horizons import parse_key
 from whence.runtime.writing.stream_writes import StreamWriteSet
+from whence.runtime.writing.tables import WriteSet
 from whence.sql import statements as st
 from whence.sql.parse import parse
 from whence.state.backup import atomic_folder
@@ -85,6 +89,7 @@ def import_database(
             if isinstance(create, st.CreateTable):
                 db.execute(create.sql)
         _fill(db, archive, progress)
+        _restore_promises(db, archive)
         later = [create.sql for create in creates if isinstance(create, (st.CreateView, st.CreateIndex))]
         db.execute(";\n".join(later), progress=progress)
         tables = {name: len(db[name]) for name in (*db.tables, *db.streams)}
@@ -102,13 +107,16 @@ def _rehearse(archive: Archive, setup: Callable[[Database], object] | None) -> l
             raise DataError(f"line {others[0].line}: only CREATE TABLE, STREAM, VIEW and INDEX may stand here")
         with open(setup=setup) as db:
             db.execute(archive.schema)
-            known = {*db.tables, *db.streams}
+            known, tables = {*db.tables, *db.streams}, db._coordinator.program.tables
     except WhenceError as error:
         raise DataError(f"{where}: {error}") from error
     for entry in archive.tables:
         if entry.name not in known:
             raise DataError(f'{where}: there is no table "{entry.name}" for the file {entry.file}')
         archive.check(entry)
+    for entry in archive.closed:
+        if entry.name in known and tables[entry.name].promises.closes is not None:  # a schema may have been edited
+            archive.check(entry)
     return statements
 
 
@@ -140,6 +148,30 @@ def _insert(db: Database, name: str, rows: pa.Table) -> None:
                 coordinator.clock.reach(int(codes[-1, table.tick]))  # no later row may have an earlier time
         else:
             pending.insert(encode(rows, schema, coordinator.dictionary, name, missing="null"))
+
+
+def _restore_promises(db: Database, archive: Archive) -> None:
+    """Close the keys, and let streams have come so far, that rows which were let go had closed and reached."""
+    coordinator, history = db._coordinator, db._coordinator.horizon_history
+    tables = coordinator.program.tables
+    for entry in archive.closed:
+        table = tables.get(entry.name)
+        if table is None or table.promises.closes is None:
+            continue
+        with coordinator.transaction() as writes:
+            pending = writes.table(closed_name(table.name))
+            assert isinstance(pending, WriteSet)
+            for rows in archive.read(entry, table.closed_keys.schema):
+                keys = encode(rows, table.closed_keys.schema, coordinator.dictionary, table.name)
+                pending.insert(keys[pending.counts(keys) == 0])
+    for key, code in archive.horizons.items():
+        column, stream = parse_key(key)
+        table = tables.get(stream)
+        ordered = table.promises.ordered if table is not None else None
+        if ordered is None or ordered.column != column or code <= (history.bound(stream, column) or code - 1):
+            continue
+        with coordinator.transaction() as writes:
+            writes.source_positions = Promise({stream: column}, code, coordinator.catalog.flow.last_at + 1).marks()
 
 
 def _batches(db: Database, archive: Archive) -> Iterator[tuple[str, pa.Table]]:

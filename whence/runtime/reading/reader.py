@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +23,7 @@ from whence.model.codes import Codes, Dictionary
 from whence.model.errors import CatalogError
 from whence.model.types import Schema
 from whence.plan.algebra.logical import Node, TopK
-from whence.plan.algebra.program import Table, View, owed_name
+from whence.plan.algebra.program import Table, View, closed_name, owed_name
 from whence.plan.streams.model import has_at, with_at
 from whence.runtime.catalog import as_it_runs, table_kind
 from whence.runtime.questions import explain as explaining
@@ -40,6 +40,21 @@ from whence.sql.position import did_you_mean
 if TYPE_CHECKING:
     from whence.runtime.coordinator import Coordinator
     from whence.runtime.writing.transaction import Transaction
+
+
+RelationRows = tuple[Schema, Codes, Codes]
+"""The columns of a relation, its distinct rows, and how often each is there."""
+
+
+class WholeEpoch(NamedTuple):
+    """Everything there is at one epoch; rows of a stream are in their order and with `$at`."""
+
+    epoch: int
+    statements: list[str]  # that declare it
+    tables: dict[str, RelationRows]
+    closed: dict[str, RelationRows]  # the closed keys of streams
+    horizons: dict[str, int]
+    dictionary: Dictionary  # that decodes the rows
 
 
 _FEW = 10_000  # rows that are made anew as Arrow for a query, rather than kept
@@ -155,19 +170,28 @@ class DatabaseReader:
             )
         return kept
 
-    def read_tables(self) -> tuple[int, list[str], dict[str, tuple[Schema, Codes, Codes]], Dictionary]:
-        """Return everything there is at one epoch: its number, the statements that declare it, the tables' rows, those
-        of a stream in their order and with `$at`, and the dictionary that decodes them."""
+    def read_tables(self) -> WholeEpoch:
+        """Return everything there is at one epoch."""
         with self._coordinator.reading():
-            tables: dict[str, tuple[Schema, Codes, Codes]] = {}
+            tables, closed = dict[str, RelationRows](), dict[str, RelationRows]()
             for name, table in self._coordinator.program.tables.items():
                 if table.stream is None:
                     tables[name] = (table.schema, *self.contents(name))
                 else:
                     batch = self._relation(name).contents()
                     tables[name] = (with_at(table.schema), batch.rows.copy(), batch.ann)
+                if table.promises.closes is not None:
+                    keys = self._coordinator.catalog.flow.tables[closed_name(name)].contents()
+                    closed[name] = (table.closed_keys.schema, keys.rows.copy(), keys.ann)
             coordinator = self._coordinator
-            return coordinator.epoch, coordinator.catalog.statements(), tables, coordinator.dictionary.frozen()
+            return WholeEpoch(
+                coordinator.epoch,
+                coordinator.catalog.statements(),
+                tables,
+                closed,
+                coordinator.horizon_history.image(),
+                coordinator.dictionary.frozen(),
+            )
 
     def _arrow_of(
         self, names: Iterable[str], calls: list[TableFunctionCall], narrow: Narrow, pinned: Mapping[str, Pins]

@@ -27,7 +27,7 @@ from whence.io.rows import to_tuples
 from whence.model.codes import Codes, Dictionary, decode_value, encode_value
 from whence.model.errors import DataError
 from whence.model.types import Schema, Type
-from whence.plan.algebra.program import Table, closed_name
+from whence.plan.algebra.program import Table, closed_name, has_closed_keys, owner_of
 
 if TYPE_CHECKING:
     from whence.runtime.coordinator import Coordinator
@@ -114,15 +114,13 @@ class HorizonHistory:
         """Take in what an epoch, which is committed, has established."""
         for name, delta in epoch.deltas.items():
             table = tables.get(name)
-            if table is None or table.stream is None or not table.promises.follows_order or not len(delta.ann):
+            if table is None:
+                if has_closed_keys(name):
+                    self._closed.setdefault(owner_of(name), _Moves()).add(epoch.number, delta.rows)
                 continue
             ordered = table.promises.ordered
             if ordered is not None and table.source is None:  # rows of a source may come ahead of others
                 self.rise(name, ordered.column, ordered.after(int(delta.rows[-1, ordered.column])), epoch.number)
-            if table.promises.closes is not None:
-                closed = epoch.deltas.get(closed_name(name))
-                if closed is not None:
-                    self._closed.setdefault(name, _Moves()).add(epoch.number, closed.rows)
         promise = promise_in(epoch.source_positions) if epoch.source_positions else None
         if promise is not None and promise.bound is not None:
             for name, column in promise.columns.items():
@@ -174,8 +172,18 @@ class HorizonHistory:
         """Begin with the horizons of an image of an epoch."""
         self._bounds, self._closed, self._begins = {}, {}, epoch
         for key, code in image.items():
-            column, _, stream = key.partition("/")
-            self.rise(stream, int(column), code, epoch)
+            column, stream = parse_key(key)
+            self.rise(stream, column, code, epoch)
+
+
+def parse_key(key: str) -> tuple[int, str]:
+    """Return the column and the stream of a horizon in an image.
+
+    >>> parse_key("2/a/b")
+    (2, 'a/b')
+    """
+    column, _, stream = key.partition("/")
+    return int(column), stream
 
 
 class Horizons:

@@ -40,12 +40,13 @@ class PromiseGuard:
 
     # -- CHECK -------------------------------------------------------------------------------------------------------
 
-    def check(self, rows: Codes) -> None:
-        """Raise DataError if a CHECK is false of a row."""
-        found = self._failing(rows)
+    def check(self, rows: Codes, signs: Codes | None = None) -> None:
+        """Raise DataError if a CHECK is false of a row; with `signs`, of one that is inserted."""
+        given = rows if signs is None else rows[signs > 0]
+        found = self._failing(given)
         if found is not None:
             at, check = found
-            raise self._error(rows, at, check)
+            raise self._error(rows, at if signs is None else int(np.flatnonzero(signs > 0)[at]), check)
 
     def _failing(self, rows: Codes) -> tuple[int, Check] | None:
         """Return the first row of which a CHECK is false, and that CHECK."""
@@ -112,6 +113,9 @@ class PromiseGuard:
         except EvaluationError:
             at = self._unevaluated(rows, self._closing)
             raise self._error(rows, at, closes, "its condition cannot be evaluated") from None
+        if len(rows) == 1:
+            key = np.ascontiguousarray(rows[:, closes.columns])
+            return (0, None) if is_closed(key)[0] else (None, key if len(ends) else None)
         number, first = number_rows(np.ascontiguousarray(rows[:, closes.columns]))
         keys = np.ascontiguousarray(rows[first][:, closes.columns])
         last = np.full(len(first), len(rows), np.int64)  # of each key, the row after which it is closed

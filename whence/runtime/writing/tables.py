@@ -165,7 +165,7 @@ class WriteSet:
         if not len(rows):
             return Unmatched()
         if self._guard is not None:
-            self._guard.check(rows[signs > 0])
+            self._guard.check(rows, signs)
         if table.key:
             return self._take_by_key(rows, signs, early)
         debts = self._owing()

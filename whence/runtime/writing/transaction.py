@@ -15,7 +15,7 @@ import numpy as np
 
 from whence.engine.core.operator import Batch
 from whence.model.codes import Codes
-from whence.plan.algebra.program import closed_name, is_beside, owed_name, owner_of
+from whence.plan.algebra.program import closed_name, has_closed_keys, is_beside, owed_name, owner_of
 from whence.runtime.writing.stream_writes import StreamWriteSet, number_all
 from whence.runtime.writing.tables import Sees, WriteSet
 
@@ -40,10 +40,11 @@ class Transaction:
         if found is None:
             found = self._pending[name] = self._open(name)
             if isinstance(found, StreamWriteSet):
-                found.closed_keys = partial(_beside, weakref.ref(self), closed_name(name))
+                if found.table.promises.closes is not None:
+                    found.closed_keys = partial(_beside, weakref.ref(self), closed_name(name))
             elif not is_beside(name):
                 found.debts = partial(_beside, weakref.ref(self), owed_name(name))
-        if self._sees is not None and isinstance(found, WriteSet):
+        if self._sees is not None and isinstance(found, WriteSet) and not has_closed_keys(name):
             found.sees = self._sees(owner_of(name))
         return found
 

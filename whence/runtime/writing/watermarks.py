@@ -50,8 +50,10 @@ def _streams(coordinator: Coordinator, streams: str | Sequence[str]) -> list[str
 
 
 def _column(coordinator: Coordinator, name: str, on: str | None) -> int:
-    """The column of a stream that is meant: the one that windows and sorts over it go by, unless it is named."""
-    schema = coordinator.program.tables[name].schema
+    """The column of a stream that is meant: the one that windows and sorts over it go by, or else the one that it is
+    ordered by, unless it is named."""
+    table = coordinator.program.tables[name]
+    schema = table.schema
     if on is not None:
         if on not in schema.names:
             raise CatalogError(f'stream "{name}" has no column "{on}"{did_you_mean(on, schema.names)}')
@@ -60,6 +62,8 @@ def _column(coordinator: Coordinator, name: str, on: str | None) -> int:
     used = [c for c in range(len(schema)) if any(reaches(Promise({name: c}, 0, 0), op) for op in order)]
     if len(used) == 1:
         return used[0]
+    if not used and table.promises.ordered is not None:
+        return table.promises.ordered.column
     listed = ", ".join(schema.names[c] for c in used)
     why = f"are over {listed}" if used else f"of {name} alone are over none of its columns"
     raise CatalogError(f'windows and sorts {why}: say which column of "{name}" advances, on = …')

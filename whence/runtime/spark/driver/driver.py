@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,16 +21,21 @@ import numpy as np
 
 from whence.engine.core.epoch import Epoch, InputSection
 from whence.engine.core.operator import Batch
+from whence.io.rejects import TABLE as REJECTS
+from whence.io.rejects import encode_rejects
 from whence.model.codes import Codes
 from whence.model.errors import WhenceError
 from whence.runtime.questions import explain as explaining
 from whence.runtime.spark.driver.supersteps import SuperstepRunner
+from whence.runtime.spark.frames.refusals import Refusals
 from whence.runtime.spark.frames.routing import EVERY, Part, Routing, counted
+from whence.runtime.spark.frames.splitting import in_order
 from whence.runtime.spark.frames.streams import AttachedStreams
 from whence.runtime.spark.session.warming import warm_up
+from whence.runtime.writing.stream_writes import StreamWriteSet
 from whence.runtime.writing.tables import Early, Unmatched
 from whence.state.disk import Disk
-from whence.state.inputs import adopt, input_name, write_input
+from whence.state.inputs import adopt, input_name, read_input, write_input
 from whence.state.manifest import EXCHANGE, INPUTS
 
 if TYPE_CHECKING:
@@ -77,12 +83,20 @@ class SparkDriver:
         deployment.planner.pinned |= program.tables.keys()  # what is on its way must not find them elsewhere
         tables = {name: (table.schema, backend.dist(name)) for name, table in program.tables.items()}
         streams = frozenset(backend.flow.arrivals)
-        folder = str(deployment.folder)
-        return Routing(backend.partitions, tables, deployment.words.address, folder, deployment.nonce, streams)
+        checked = {name: table for name, table in program.tables.items() if table.promises.checks}
+        folder, words = str(deployment.folder), deployment.words.address
+        return Routing(backend.partitions, tables, words, folder, deployment.nonce, streams, checked)
 
-    def ingest(self, parts: Mapping[str, Sequence[Part]], positions: Mapping[str, int], early: Early = "ignore") -> int:
-        """Commit one epoch of what sources gave, and of how far they have come; return the number of the last epoch."""
-        self.take_in(parts, positions, early)
+    def ingest(
+        self,
+        parts: Mapping[str, Sequence[Part]],
+        positions: Mapping[str, int],
+        early: Early = "ignore",
+        refusals: Refusals | None = None,
+    ) -> int:
+        """Commit one epoch of what sources gave, and of how far they have come; return the number of the last epoch.
+        With `refusals`, rows that break the order or a closed key of a stream are set apart."""
+        self._take_in(lambda: parts, positions, early, refusals)
         return self._coordinator.epoch
 
     def take_in(
@@ -92,7 +106,11 @@ class SparkDriver:
         return self._take_in(lambda: parts, positions, early)
 
     def _take_in(
-        self, encode: Callable[[], Mapping[str, Sequence[Part]]], positions: Mapping[str, int], early: Early
+        self,
+        encode: Callable[[], Mapping[str, Sequence[Part]]],
+        positions: Mapping[str, int],
+        early: Early,
+        refusals: Refusals | None = None,
     ) -> Unmatched:
         """Commit one epoch of what `encode` returns. It is called when the database is ready to write: codes of before
         would be those of another dictionary, if it has just gone back after a failed sync."""
@@ -105,10 +123,14 @@ class SparkDriver:
             parts = encode()
             if not parts and not positions:
                 return Unmatched()
+            tables = coordinator.program.tables
+            ordered = any(name in tables and tables[name].promises.follows_order for name in parts)
+            if ordered:  # each row depends on those before it, in whatever task they were
+                parts = {name: self._read_back(name, some) for name, some in parts.items()}
             raw = {name: [part for part in some if isinstance(part, Batch)] for name, some in parts.items()}
             small = all(isinstance(part, Batch) for some in parts.values() for part in some)
-            if small and self.runner.is_inline(sum(len(part) for some in raw.values() for part in some)):
-                missing = self._take_in_here(raw, positions, early)
+            if ordered or (small and self.runner.is_inline(sum(len(part) for some in raw.values() for part in some))):
+                missing = self._take_in_here(raw, positions, early, refusals)
             else:
                 missing = self.take_in_files(parts, positions, early)
             self.missing = self.missing.plus(missing)
@@ -131,17 +153,39 @@ class SparkDriver:
         """Insert or delete the rows that `encode` returns in an epoch of their own, by one job; return how many were,
         or were there. If it returns None, nothing is done, and None returned."""
         rows: Codes | None = None
+        coordinator = self._coordinator
 
         def parts() -> Mapping[str, Sequence[Part]]:
             nonlocal rows
             rows = encode()
+            promises = coordinator.table_of(table).promises
+            if sign > 0 and promises.checks and rows is not None:
+                coordinator.guard_of(coordinator.table_of(table)).check(rows)
             return {table: [Batch(rows, np.full(len(rows), sign, np.int64))]} if rows is not None and len(rows) else {}
 
         missing = self._take_in(parts, {}, early)
         return None if rows is None else len(rows) - sum(missing)
 
+    def _read_back(self, name: str, parts: Sequence[Part]) -> list[Part]:
+        """Return the rows of a table without those of files, which are removed; those of a stream in their order."""
+        folder, disk = self._deployment.folder, Disk()
+        found: list[Part] = []
+        for file, some in groupby(parts, lambda part: part.file if isinstance(part, InputSection) else ""):
+            if not file:
+                found += some
+                continue
+            sections = [part for part in some if isinstance(part, InputSection)]
+            read = [Batch(*read_input(disk, folder, section)) for section in sections]
+            found += in_order(read, sections) if name in self._deployment.backend.flow.arrivals else read
+            disk.remove(folder / INPUTS / file)
+        return found
+
     def _take_in_here(
-        self, parts: Mapping[str, Sequence[Batch]], positions: Mapping[str, int], early: Early
+        self,
+        parts: Mapping[str, Sequence[Batch]],
+        positions: Mapping[str, int],
+        early: Early,
+        refusals: Refusals | None = None,
     ) -> Unmatched:
         missing = Unmatched()
         with self._coordinator.transaction() as writes:
@@ -149,7 +193,14 @@ class SparkDriver:
             for name, some in parts.items():
                 if some:
                     rows, signs = np.concatenate([p.rows for p in some]), np.concatenate([p.ann for p in some])
-                    missing = missing.plus(writes.table(name).take(rows, signs, early))
+                    pending = writes.table(name)
+                    if refusals is not None and isinstance(pending, StreamWriteSet):
+                        refusals.append(pending, rows, self._coordinator.dictionary)
+                    else:
+                        missing = missing.plus(pending.take(rows, signs, early))
+            if refusals is not None and refusals.to_keep:
+                kept = encode_rejects(refusals.to_keep, refusals.source, refusals.batch, self._coordinator.dictionary)
+                writes.table(REJECTS).insert(kept)
         return missing
 
     def take_in_files(

@@ -8,6 +8,7 @@
 | `routing`   | one job: encode rows, and route them to partitions |
 | `corrupt`   | records that Spark's readers could not read |
 | `lines`     | the line numbers of rejected records |
+| `refusals`  | rows that break the order of a stream |
 | `splitting` | a batch too large for one epoch, as several |
 | `streams`   | streaming DataFrames attached to tables |
 | `sinks`     | changes of views as DataFrames |

@@ -15,9 +15,9 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +35,9 @@ from whence.io.rejects import LONGEST, MOST, OnError, isolate, reason, record_of
 from whence.model.codes import Codes, Dictionary
 from whence.model.errors import DataError, StorageError
 from whence.model.types import Schema
+from whence.plan.algebra.program import Table
 from whence.runtime.spark.worker.dictionary_server import Address, RemoteDictionary
+from whence.runtime.writing.promise_guard import PromiseGuard
 from whence.state.disk import Disk
 from whence.state.inputs import write_input
 from whence.state.manifest import INPUTS
@@ -79,6 +81,7 @@ class Routing:
     folder: str  # of the database
     nonce: str  # of the driver: no other ever has the same
     streams: frozenset[str] = frozenset()  # the tables that are streams
+    checked: Mapping[str, Table] = field(default_factory=dict)  # the tables with a CHECK
 
 
 Part = Batch | InputSection
@@ -373,14 +376,16 @@ class Task:
     ) -> tuple[Codes, Codes, int, list[Reject]]:
         """Return the codes and signs of the rows that fit, how many do not, and these if they are to be rejected."""
         codes, signs, refused = [], [], []
+        checked = self.routing.checked.get(self.table)
+        guard = None if checked is None else PromiseGuard(checked, dictionary)
         for batch in batches:
             data = pa.Table.from_batches([batch])
             if self.on_error == "fail":
-                found = self._rows(data, dictionary)
+                found = self._rows(data, dictionary, guard)
                 codes.append(found[0])
                 signs.append(found[1])
                 continue
-            fitting, rejects = self._fitting(data, dictionary)
+            fitting, rejects = self._fitting(data, dictionary, guard)
             codes += [part for part, _ in fitting]
             signs += [part for _, part in fitting]
             refused += rejects
@@ -390,17 +395,19 @@ class Task:
             raise DataError(f"{self.table} is a stream: rows are only ever appended, and none may be said to go")
         return rows, sign.astype(np.int64), len(refused), refused if self.on_error == "reject" else []
 
-    def _fitting(self, data: pa.Table, dictionary: Dictionary) -> tuple[list[tuple[Codes, Codes]], list[Reject]]:
+    def _fitting(
+        self, data: pa.Table, dictionary: Dictionary, guard: PromiseGuard | None
+    ) -> tuple[list[tuple[Codes, Codes]], list[Reject]]:
         """Return codes and signs of the rows that fit, in parts, and what does not."""
         data, refused = self._readable(data)
 
         def attempt(start: int, stop: int) -> tuple[Codes, Codes]:
-            return self._rows(data.slice(start, stop - start), dictionary)
+            return self._rows(data.slice(start, stop - start), dictionary, guard)
 
         fitting, faults = isolate(data.num_rows, attempt)
         return fitting, [*refused, *(self._reject(data.slice(at, 1), error) for at, error in faults)]
 
-    def _rows(self, data: pa.Table, dictionary: Dictionary) -> tuple[Codes, Codes]:
+    def _rows(self, data: pa.Table, dictionary: Dictionary, guard: PromiseGuard | None) -> tuple[Codes, Codes]:
         """Return the codes of rows and their signs, or raise the DataError of the first that does not fit."""
         if self.json is not None:
             texts = [text for text in data.column(0).to_pylist() if text and not text.isspace()]
@@ -409,6 +416,8 @@ class Task:
             codes, signs = self._codes(data, dictionary), self._signs(data)
         if any(not column.nullable for column in self.schema.columns):
             rows_.check_not_null(codes[signs > 0], self.schema, self.table)
+        if guard is not None:
+            guard.check(codes, signs)
         return codes, signs
 
     def _codes(self, data: pa.Table, dictionary: Dictionary) -> Codes:

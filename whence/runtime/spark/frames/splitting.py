@@ -64,7 +64,7 @@ class Split:
             return list(pieces)
         read = [Batch(*read_input(Disk(), self.database, piece)) for piece in pieces]  # partitions have changed
         if self.table in routing.streams:
-            read = _in_order(read, pieces)
+            read = in_order(read, pieces)
         for file in {piece.file for piece in pieces}:
             Disk().remove(self.database / INPUTS / file)
         return list(read)
@@ -149,7 +149,7 @@ def _move_pieces(section: Section, split: Split, routing: Routing, disk: Disk, n
     return pieces
 
 
-def _in_order(read: Sequence[Batch], pieces: Sequence[InputSection]) -> list[Batch]:
+def in_order(read: Sequence[Batch], pieces: Sequence[InputSection]) -> list[Batch]:
     """Sort the rows of a stream as each file had them before they were routed."""
     found = []
     for file in dict.fromkeys(piece.file for piece in pieces):

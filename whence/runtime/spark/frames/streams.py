@@ -34,6 +34,7 @@ from whence.model.errors import CatalogError, SparkError, WhenceError
 from whence.model.paths import spark_path
 from whence.model.types import Schema
 from whence.runtime.spark.frames import frames, splitting
+from whence.runtime.spark.frames.refusals import Refusals
 from whence.runtime.spark.frames.routing import SECTION, SMALL, JsonLines, Routing, route_frame
 from whence.runtime.writing.tables import Early, early_choice
 from whence.sql.position import did_you_mean
@@ -315,9 +316,7 @@ class Flow:
                 return
             rejects = frames.reject_parts(coordinator, refused, name, batch)
             if found.rows <= self.max_rows:
-                epoch = coordinator.driver.ingest(
-                    {source.table: found.parts, **rejects}, {name: batch, **identified}, source.early
-                )
+                epoch = self._ingest({source.table: found.parts, **rejects}, {name: batch, **identified}, batch)
                 self._tell(epoch, batch, found.rows, begin)
                 return
             split = splitting.plan(found, routing, name, source.table, batch, self.max_rows)
@@ -326,10 +325,20 @@ class Flow:
             self._go_on()
             marks = {name: batch} if number == last else {f"{name}#batch": batch, f"{name}#done": number + 1}
             parts = {source.table: split.parts(number, coordinator.driver.routing()), **(rejects if not number else {})}
-            epoch = coordinator.driver.ingest(parts, {**marks, **identified}, source.early)
+            epoch = self._ingest(parts, {**marks, **identified}, batch)
             self._tell(epoch, batch, split.rows(number), begin)
             begin = time.perf_counter()
         split.drop()
+
+    def _ingest(self, parts: dict[str, Any], marks: dict[str, int], batch: int) -> int:
+        """Commit an epoch without the rows that break a promise, unless these are to fail; return its number."""
+        source, name = self.source, self.source.name
+        refusals = None if source.on_error == "fail" else Refusals(source.on_error, name, batch)
+        epoch: int = self.coordinator.driver.ingest(parts, marks, source.early, refusals)
+        if refusals is not None and refusals.found:
+            self.skipped += len(refusals.found)
+            report(f"stream {name}, batch {batch}", len(refusals.found), refusals.found, source.on_error)
+        return epoch
 
     def _tell(self, epoch: int, batch: int, rows: int, begin: float) -> None:
         seconds = time.perf_counter() - begin
