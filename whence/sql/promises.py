@@ -23,7 +23,6 @@ from whence.sql.position import did_you_mean, error, write_sql
 from whence.sql.queries import QueryBinder, Session
 from whence.sql.reader import Script, deep_stack
 from whence.sql.scope import Scope, fields_of
-from whence.sql.subqueries import has_subquery
 
 _WHEN = re.compile(r"(?<![\w$])when(?![\w$])", re.IGNORECASE)
 
@@ -38,6 +37,9 @@ def read_check(node: exp.Expr, name: str, schema: Schema, table: str, tick: int 
 
 
 def _condition(node: exp.Expr, schema: Schema, table: str, place: str) -> Expr:
+    inside = node.find(exp.Query)
+    if inside is not None:
+        raise error(f"a subquery cannot stand in {place}, which is about one row", inside)
     queries = QueryBinder(Program(), Session())
     try:
         with deep_stack():
@@ -45,8 +47,6 @@ def _condition(node: exp.Expr, schema: Schema, table: str, place: str) -> Expr:
             queries.check_read(node)
     except RecursionError:
         raise error("the condition is nested too deeply", node) from None
-    if has_subquery(found):
-        raise error(f"a subquery cannot stand in {place}, which is about one row", node)
     return fold(found)
 
 
