@@ -168,6 +168,9 @@ def write(
     _write_text(path / SCHEMA, "".join(f"{sql};\n\n" for sql in statements))
     index = {"format": FORMAT, **asdict(archive)}
     del index["path"]
+    for name in ("closed", "horizons"):
+        if not index[name]:  # earlier versions do not know it, and can read an export without
+            del index[name]
     _write_text(path / INDEX, json.dumps(index, indent=2, ensure_ascii=False) + "\n")
     _sync(path / TABLES)
     _sync(path)
