@@ -52,6 +52,7 @@ from whence.runtime.writing.arrivals import EpochArrivals
 from whence.runtime.writing.expiry import Clock, Expiry, gather
 from whence.runtime.writing.horizons import HorizonHistory, Horizons
 from whence.runtime.writing.promise_guard import PromiseGuard
+from whence.runtime.writing.silence import Silence
 from whence.runtime.writing.stream_writes import StreamWriteSet
 from whence.runtime.writing.tables import WriteSet
 from whence.runtime.writing.transaction import Transaction
@@ -119,6 +120,7 @@ class Coordinator:
         self.feeds = Feeds()
         self.sinks: list[EpochSink] = []
         self.expiry = Expiry(self)
+        self.silence = Silence(self)
         self.reader = DatabaseReader(self)
         self.words = WordCollector(self)
         self.definitions = SchemaChanges(self)
@@ -203,6 +205,7 @@ class Coordinator:
                 self.closed = True
                 self.feeds.end()
             self.expiry.stop()
+            self.silence.stop()
             self.reader.close()  # not under our locks: a query holds its own while it reads under ours
             self.storage.close()
         finally:
@@ -241,6 +244,7 @@ class Coordinator:
         """Move to the last epoch that is safe to read, without what is due by then."""
         self.storage.refresh()
         self.expiry.expire_due()
+        self.silence.tell_due(fast=True)
 
     @contextmanager
     def reading(self) -> Iterator[None]:
@@ -267,6 +271,7 @@ class Coordinator:
         """Open the outermost transaction. Called with the writer's lock held."""
         self.check_open()
         self.storage.ready_to_write()
+        self.silence.tell_due()
         self._thread = threading.get_ident()
         self.open_transaction = writes = Transaction(self._open_to_write)
         try:
@@ -379,6 +384,7 @@ class Coordinator:
             if self.feeds:
                 self._push(result.changes)
             self.expiry.look_ahead()
+            self.silence.look_ahead(epoch)
             self.seconds += time.perf_counter() - start
             self.storage.epoch_done()
         if record:
@@ -455,6 +461,7 @@ class Coordinator:
             self.epoch, self.time = epoch, time
             self.clock.reach(time)
             self.expiry.look_ahead()
+            self.silence.declare()
 
     def horizons(self, epoch: int | None = None) -> Horizons:
         """Return what promises have established about rows to come, as of the last epoch or an earlier one."""

@@ -77,6 +77,7 @@ def open(
     progress: Progress | None = None,
     recursion_limit: int | None = None,
     clock: Callable[[], float] | None = None,
+    silence: float | None = 1.0,
     disk: Disk | None = None,
     spark: Any = None,
     partitions: int | None = None,
@@ -95,6 +96,8 @@ def open(
                      database, 100,000 at first
     clock            a function that returns seconds since 1970, in place of the machine's clock; rows with a
                      time-to-live then expire with the next commit, read or `expire` only
+    silence          the least number of seconds between two epochs that only tell streams with a tick_time() that time
+                     has passed; a tenth of it for reads and for subscribers who wait; None: no such epochs
     disk             the object that writes all files; tests of faults replace it
     spark            a SparkSession: tables and views are then in partitions, and large epochs run as jobs
     partitions       the number of partitions; by default as the database has, or one per core. Without `spark` all of
@@ -111,6 +114,7 @@ def open(
         partitioned = Options(spark, partitions, **(on_spark or {}))
     options = StoreOptions(durability, sync_interval, retain, recursion_limit, disk)
     coordinator, begin = prepare(path, read_only, partitioned, options, clock)
+    coordinator.silence.set_pace(silence)
     database = Database(coordinator)
     if setup is not None:
         setup(database)
@@ -473,7 +477,8 @@ class Database:
         return following.follow(self, sources, options)
 
     def expire(self) -> int:
-        """Delete the rows whose time-to-live is up, in an epoch; return how many.
+        """Delete the rows whose time-to-live is up, in an epoch; return how many. Before that, tell streams with a
+        tick_time() how far time has come, if something depends on it.
 
         Commits and reads do this, too, and so does a background thread.
 

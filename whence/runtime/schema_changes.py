@@ -55,6 +55,7 @@ class SchemaChanges:
                     self._end_transient(before)
                     self._end_reselected(before)
                 coordinator.expiry.look_ahead()
+                coordinator.silence.declare()
             coordinator.note_committed()
             written = coordinator.storage.last
         coordinator.storage.wait_durable(written)
@@ -196,6 +197,7 @@ class SchemaChanges:
                 catalog.stay()
                 self._report_redefined(remade, followed)
             coordinator.expiry.look_ahead()
+            coordinator.silence.declare()
 
     def register(self, function: ScalarFunction | TableFunction) -> None:
         """Make a Python function known to SQL. (It is not written to disk: `setup` of `whence.open` gives it again.)"""
@@ -236,6 +238,7 @@ class SchemaChanges:
                 name = transient_name(self._transient)
                 catalog.create_transient(name, query, sql, _named(progress, name))
                 catalog.stay()
+                coordinator.silence.declare()
         log.debug("view %s of a subscription filled in %.1f ms", name, (time.perf_counter() - start) * 1000)
         return name
 
@@ -247,6 +250,7 @@ class SchemaChanges:
             if there and not coordinator.closed:
                 coordinator.catalog.drop_transient(there)
                 coordinator.catalog.stay()
+                coordinator.silence.declare()
                 self._forget_transient(there, "")
 
     def drop_failed(self, error: WhenceError) -> bool:

@@ -9,7 +9,9 @@
 | `conditions`    | rows named by key, by columns or by SQL |
 | `row_selection` | the rows of a DELETE or UPDATE |
 | `arrivals`      | which rows of streams came in which epoch |
-| `expiry`        | time, lifetimes, and the thread that expires rows |
+| `expiry`        | time, and lifetimes: rows that expire |
+| `silence`       | epochs without rows, which tell that time has passed |
+| `deadlines`     | the thread that does what is due |
 | `promise_guard` | enforces CHECK, ordered and closes |
 | `horizons`      | what promises have established about rows to come |
 | `watermarks`    | watermarks that move without rows |

@@ -1,18 +1,15 @@
-"""Time, as the database sees it, the expiring that is part of every epoch, and the thread that sees to it by itself.
+"""Time, as the database sees it, and the expiring that is part of every epoch.
 
 Time never goes backwards: a clock that does is held still until it has caught up. The thread is a convenience for those
-who follow changes; every commit and every read lets go of what is due by itself. It holds the database only weakly and
-is a daemon, so it keeps neither the database nor the process alive.
+who follow changes; every commit and every read lets go of what is due by itself.
 """
 
 from __future__ import annotations
 
 import logging
 import math
-import queue
 import threading
 import time
-import weakref
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
@@ -22,6 +19,7 @@ from whence.engine.core.operator import Batch
 from whence.model.budget import shielded
 from whence.model.codes import DAY, FIRST_DAY, LAST_DAY, Codes
 from whence.model.errors import StorageError, WhenceError
+from whence.runtime.writing.deadlines import BUSY, REFUSED, DeadlineThread
 from whence.runtime.writing.transaction import Transaction
 
 if TYPE_CHECKING:
@@ -29,9 +27,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("whence")
 _SECOND = 1_000_000
-_LONGEST = 60.0  # seconds of sleep, since the clock may be set forward meanwhile
-BUSY = 0.05  # seconds until the next try when a writer is at work
-REFUSED = 5.0  # and when the disk would not take the epoch
 
 
 class Clock:
@@ -99,12 +94,12 @@ class Expiry:
         self._coordinator = coordinator
         self.error: Exception | None = None  # why what is due has not left; cleared by the next change
         self._deadline = NEVER  # of the row that is due next
-        self._expirer: Expirer | None = None
+        self._thread: DeadlineThread | None = None
 
     def stop(self) -> None:
         """End the thread."""
-        if self._expirer is not None:
-            self._expirer.stop()
+        if self._thread is not None:
+            self._thread.stop()
 
     def begin(self, writes: Transaction) -> None:
         """Let a transaction see no row whose time is up, in whatever table."""
@@ -152,7 +147,7 @@ class Expiry:
             coordinator.writer.release()
         return True
 
-    def expire_in_background(self, expirer: Expirer) -> float:
+    def take_turn(self, thread: DeadlineThread) -> float:
         """Do one turn of the thread; return how many seconds it may sleep. A disk that refused may take it now."""
         if isinstance(self.error, StorageError):
             self.error = None
@@ -163,7 +158,7 @@ class Expiry:
         coordinator = self._coordinator
         with coordinator.state:
             until = NEVER if self.error is not None else self._deadline
-            return expirer.sleep_until(until, coordinator.clock.now())
+            return thread.sleep_until(until, coordinator.clock.now())
 
     def _is_due(self) -> bool:
         return self._deadline != NEVER and self._deadline <= self._coordinator.clock.now()
@@ -173,56 +168,11 @@ class Expiry:
         self.error = None
         coordinator = self._coordinator
         lifetimes = coordinator.catalog.backend.lifetimes
-        if not lifetimes and self._expirer is None:
+        if not lifetimes and self._thread is None:
             self._deadline = NEVER
             return
         self._deadline = min((life.soonest for life in lifetimes.values()), default=NEVER)
-        if self._expirer is None and coordinator.clock.real and not coordinator.storage.read_only:
-            self._expirer = Expirer(self)
-        if self._expirer is not None:
-            self._expirer.expect(self._deadline)
-
-
-class Expirer:
-    """A thread that sleeps until the next deadline."""
-
-    def __init__(self, expiry: Expiry) -> None:
-        # SimpleQueue may be put to from a weak reference's callback, whatever this thread is doing then.
-        self._mail: queue.SimpleQueue[bool] = queue.SimpleQueue()
-        self._until = NEVER
-        mail = self._mail
-        self._expiry = weakref.ref(expiry, lambda _: mail.put(False))
-        self._thread = threading.Thread(target=self._run, name="whence expiry", daemon=True)
-        self._thread.start()
-
-    def expect(self, deadline: int) -> None:
-        """Something will be due by then: wake up if that is before the end of the sleep. Under the state's lock."""
-        if deadline < self._until:
-            self._until = deadline
-            self._mail.put(True)
-
-    def sleep_until(self, deadline: int, now: int) -> float:
-        """How many seconds to sleep, for the thread itself. Under the state's lock."""
-        self._until = deadline
-        return min(max(deadline - now, 0) / _SECOND, _LONGEST)
-
-    def stop(self) -> None:
-        """End the thread; when this returns it does nothing any more."""
-        self._mail.put(False)
-        if threading.current_thread() is not self._thread:
-            self._thread.join()
-
-    def _run(self) -> None:
-        delay = 0.0
-        while self._wait(delay):
-            expiry = self._expiry()
-            if expiry is None:
-                return
-            delay = expiry.expire_in_background(self)
-            del expiry  # or it would live through the sleep
-
-    def _wait(self, seconds: float) -> bool:
-        try:
-            return self._mail.get(timeout=seconds)
-        except queue.Empty:
-            return True
+        if self._thread is None and coordinator.clock.real and not coordinator.storage.read_only:
+            self._thread = DeadlineThread(self, "whence expiry")
+        if self._thread is not None:
+            self._thread.expect(self._deadline)

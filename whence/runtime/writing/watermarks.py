@@ -18,6 +18,10 @@ def advance(coordinator: Coordinator, streams: str | Sequence[str], value: Any, 
     """Promise that no row of some streams with a smaller value of a column is to come."""
     names = _streams(coordinator, streams)
     columns = {name: _column(coordinator, name, on) for name in names}
+    for name, column in columns.items():
+        if coordinator.program.tables[name].tick == column:
+            where = f'column "{coordinator.program.tables[name].schema.names[column]}" of "{name}"'
+            raise CatalogError(f"{where} is tick_time(): it advances with the clock; db.expire() brings it up to date")
     types = {coordinator.program.tables[name].schema.types[column] for name, column in columns.items()}
     if len(types) > 1:
         raise DataError(f"the columns of {', '.join(names)} are of different types; advance one stream at a time")

@@ -216,8 +216,12 @@ class Window(StreamOperator):
 
     def next_due(self) -> int | None:
         """Return a bound of a promise below which no window would close; of whole numbers and times only."""
-        clocks = self._stores["clocks"].k.data[: self._stores["clocks"].used]
-        clocks = clocks[clocks[:, st.C_LIVE] > 0]
+        store, plan = self._stores["clocks"], self._plan.plan
+        clocks = store.k.data[: store.used]
+        last = clocks[:, st.C_TOP]  # pane of the last window that has rows
+        if not plan[st.P_LANDMARK]:
+            last = plan[st.P_STRIDE] * (last // plan[st.P_STRIDE]) + plan[st.P_DEPTH]
+        clocks = clocks[(clocks[:, st.C_SEEN] == 1) & (last >= clocks[:, st.C_LAST])]
         if not len(clocks):
             return None
         reached = np.maximum(clocks[:, st.C_NEWEST] - int(self.span.lateness), self._scalar[st.S_PROMISED])
