@@ -20,7 +20,7 @@ import whence
 from tests.depth import seeds
 from tests.streams.test_tick_time import Hands, at
 from whence.model.errors import CatalogError, EvaluationError
-from whence.runtime.writing.silence import Silence
+from whence.runtime.writing.silence import SilenceEpochs
 
 PATIENCE = 60.0
 TRADES = """
@@ -30,7 +30,7 @@ TRADES = """
 """
 
 
-def silence(db: whence.Database) -> Silence:
+def silence(db: whence.Database) -> SilenceEpochs:
     return db._coordinator.silence
 
 
@@ -121,6 +121,25 @@ def test_subscribers_who_want_it_are_told_how_far_time_has_come() -> None:
         clock.now += 10
         db.expire()
         assert db.epoch == 5
+
+
+def test_horizons_rise_with_every_epoch(tmp_path: Path) -> None:
+    clock = Hands()
+    with whence.open(tmp_path / "a", clock=clock) as db:
+        db.execute("CREATE STREAM s (x INT, at TIMESTAMP DEFAULT tick_time()); CREATE TABLE t (x INT)")
+        coordinator = db._coordinator
+        db.insert("s", [(1,)])
+        clock.now += 5
+        db.insert("t", [(1,)])
+        silence(db).want("s")
+        clock.now += 5
+        db.expire()
+        values = [coordinator.horizons(epoch).of("s", "at") for epoch in (1, 2, 3)]
+        assert [horizon and horizon.value for horizon in values] == [at(1000), at(1005), at(1010)]
+    with whence.open(tmp_path / "a", clock=lambda: 0) as db:
+        horizon = db._coordinator.horizons().of("s", "at")
+        assert horizon is not None
+        assert (horizon.value, horizon.strictly) == (at(1010), False)
 
 
 def test_a_thread_tells_subscribers_and_ends_with_the_database() -> None:
@@ -314,7 +333,7 @@ def test_silence_costs_streams_without_tick_time_nothing(monkeypatch: Any) -> No
     with whence.open() as db:
         db.execute("CREATE STREAM s (t INT)")
         db.execute("CREATE VIEW now AS SELECT t FROM latest(s, on => t, width => 3)")
-        monkeypatch.setattr(Silence, "_find_deadline", lambda self: pytest.fail("asked for a deadline"))
+        monkeypatch.setattr(SilenceEpochs, "_find_deadline", lambda self: pytest.fail("asked for a deadline"))
         db.insert("s", [(1,), (2,)])
         assert len(db["now"]) == 2
         assert silence(db)._moved == []

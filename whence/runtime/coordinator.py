@@ -52,7 +52,7 @@ from whence.runtime.writing.arrivals import EpochArrivals
 from whence.runtime.writing.expiry import Clock, Expiry, gather
 from whence.runtime.writing.horizons import HorizonHistory, Horizons
 from whence.runtime.writing.promise_guard import PromiseGuard
-from whence.runtime.writing.silence import Silence
+from whence.runtime.writing.silence import SilenceEpochs
 from whence.runtime.writing.stream_writes import StreamWriteSet
 from whence.runtime.writing.tables import WriteSet
 from whence.runtime.writing.transaction import Transaction
@@ -120,7 +120,7 @@ class Coordinator:
         self.feeds = Feeds()
         self.sinks: list[EpochSink] = []
         self.expiry = Expiry(self)
-        self.silence = Silence(self)
+        self.silence = SilenceEpochs(self)
         self.reader = DatabaseReader(self)
         self.words = WordCollector(self)
         self.definitions = SchemaChanges(self)

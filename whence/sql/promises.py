@@ -51,10 +51,11 @@ def _condition(node: exp.Expr, schema: Schema, table: str, place: str) -> Expr:
 
 
 def read_ordered(options: Mapping[str, str], schema: Schema, tick: int | None = None) -> OrderedColumn | None:
-    """Read `ordered = 'column [strictly]'`; raise ValueError if it names no column that has an order."""
+    """Read `ordered = 'column [strictly]'`; raise ValueError if it names no column that has an order. Unless another
+    column is named, a stream is ordered by its tick time."""
     text = options.get("ordered")
     if text is None:
-        return None
+        return None if tick is None else OrderedColumn(tick, text=schema.names[tick])
     column, _, word = text.partition(" ")
     if word not in ("", "strictly"):
         raise ValueError(f"ordered is a column, or a column and the word strictly, not {text!r}")

@@ -2,7 +2,8 @@
 
 The law: a silence epoch at time t says that no row with a tick time below t will follow. It is an epoch like any other:
 logged, and synced before subscribers are told of it; and time never goes back, after a crash neither (`Clock.reach`).
-So the promise holds whatever happens. It moves the windows on tick times, and lets rows leave `latest`.
+So the promise holds whatever happens. It moves the windows on tick times, and lets rows leave `latest`. The horizon of
+a tick time rises with every epoch, silent or not.
 
 Silence is made only where something depends on it: where a promise would move an operator, which operators know from
 their own state, or while a subscriber wants to be told how far time has come, unless another epoch has told so. Commits
@@ -39,7 +40,7 @@ _SECOND = 1_000_000
 _FAST = 10  # times as often for those who wait
 
 
-class Silence:
+class SilenceEpochs:
     """Makes the silence epochs of one coordinator."""
 
     def __init__(self, coordinator: Coordinator) -> None:
@@ -127,6 +128,8 @@ class Silence:
             return
         if self._order is not self._coordinator.catalog.flow.order:
             self._find_operators()
+        for name, column in self._streams.items():  # whatever the epoch is of, none before it comes any more
+            self._coordinator.horizon_history.rise(name, column, epoch.time, epoch.number)
         if self._moved and any(name in epoch.deltas for name in self._streams):
             self._rows = epoch.time
             if not self._noted:  # later rows have later times
