@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import sys
 from collections.abc import Callable, Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_UP, Context, Decimal
 from fractions import Fraction
@@ -33,7 +34,7 @@ from whence.plan.knowledge.bounds import (
 
 _WIDE = Context(prec=120)
 _EXACT = 2**53  # up to which a double has every integer
-_DAY = dt.timedelta(1)
+_MOST_DAYS = 4_000_000  # more than there are dates
 Arguments = Sequence[Bounds]
 Types = Sequence[str]
 
@@ -53,6 +54,8 @@ def apply(op: str, type: str, args: Arguments, types: Types) -> Bounds:
             return ANYTHING
         if not all(a.some for a in args):
             return NULL_BOUNDS
+        if name not in _COMPARISONS and "DOUBLE" in types:
+            args = [_finite(a) if t == "DOUBLE" else a for a, t in zip(args, types, strict=True)]
         made = strict(args, type, types, part)
     except (ArithmeticError, ValueError, TypeError, BoundsError):
         return ANYTHING
@@ -259,16 +262,29 @@ def _scale(type: str) -> int:
 def _number(low: Any, high: Any, type: str, may_be_nan: bool) -> Bounds:
     """Return the bounds of a numeric result, rounded outwards to its type."""
     if _kind(type) == "DOUBLE":
-        low, high = (None if end is None else float(end) for end in (low, high))
-        if any(end is not None and math.isnan(end) for end in (low, high)):
-            return Bounds(null=False)
-        low = None if low == -math.inf else low
-        high = None if high == math.inf or may_be_nan else high
-        return Bounds(low, high, null=False)
+        low, high = (None if end is None else _as_float(end) for end in (low, high))
+        return _finite(Bounds(low, None if may_be_nan else high, null=False))
     if may_be_nan:
         return Bounds(null=False)
     scale = _scale(type)
     return Bounds(_fitted(low, type, scale, ROUND_FLOOR), _fitted(high, type, scale, ROUND_CEILING), null=False)
+
+
+def _as_float(end: Any) -> float:
+    try:
+        return float(end)
+    except OverflowError:
+        return math.inf if end > 0 else -math.inf
+
+
+def _finite(bounds: Bounds) -> Bounds:
+    """Return bounds of DOUBLEs whose ends are finite, or not there: then it may be an infinity, or NaN."""
+    low, high = bounds.pair
+    if low is not None and not math.isfinite(low):
+        low = None if low == -math.inf else sys.float_info.max
+    if high is not None and not math.isfinite(high):
+        high = -sys.float_info.max if high == -math.inf else None
+    return bounds if (low, high) == bounds.pair else Bounds(low, high, bounds.null, bounds.some)
 
 
 def _fitted(end: Any, type: str, scale: int, rounding: str) -> Any:
@@ -285,11 +301,7 @@ def _fitted(end: Any, type: str, scale: int, rounding: str) -> Any:
 
 def _nan(args: Arguments, types: Types) -> bool:
     """Return whether an argument may be NaN or infinite."""
-    return any(
-        _kind(t) == "DOUBLE"
-        and (a.low is None or a.high is None or not math.isfinite(a.low) or not math.isfinite(a.high))
-        for a, t in zip(args, types, strict=True)
-    )
+    return any(_kind(t) == "DOUBLE" and (a.low is None or a.high is None) for a, t in zip(args, types, strict=True))
 
 
 def _add(args: Arguments, type: str, types: Types, part: str) -> Bounds:
@@ -431,7 +443,7 @@ def _rounded(down: Callable[[Any], Any], up: Callable[[Any], Any]) -> Callable[.
     def compute(args: Arguments, type: str, types: Types, part: str) -> Bounds:
         (a,) = args
         if _nan(args, types):
-            low = None if a.low is None or not math.isfinite(a.low) else down(a.low)
+            low = None if a.low is None else down(a.low)
             return _number(low, None, type, may_be_nan=True) if _kind(type) == "DOUBLE" else ANYTHING
         low, high = None if a.low is None else down(a.low), None if a.high is None else up(a.high)
         return _number(low, high, type, may_be_nan=False)
@@ -464,12 +476,19 @@ def _floats(function: Callable[[float], float], above: float | None) -> Callable
         (a,) = args
         if above is not None and (a.low is None or a.low <= above):
             return ANYTHING
-        low, high = (None if end is None else function(float(end)) for end in a.pair)
+        low, high = (None if end is None else _computed(function, float(end)) for end in a.pair)
         low = None if low is None else math.nextafter(math.nextafter(low, -math.inf), -math.inf)
         high = None if high is None else math.nextafter(math.nextafter(high, math.inf), math.inf)
         return _number(low, high, type, _nan(args, types))
 
     return compute
+
+
+def _computed(function: Callable[[float], float], end: float) -> float:
+    try:
+        return function(end)
+    except OverflowError:
+        return math.inf
 
 
 # -- dates -----------------------------------------------------------------------------------------------------------
@@ -492,9 +511,13 @@ def _shift(args: Arguments, type: str, types: Types, sign: int) -> Bounds:
         moved = [None if end is None else _moved(end, sign * _delta(b.low), type) for end in a.pair]
         return Bounds(moved[0], moved[1], null=False)
     near, far = (b.low, b.high) if sign > 0 else (b.high, b.low)
-    low = None if a.low is None or near is None else _moved(a.low, sign * near * _DAY, type)
-    high = None if a.high is None or far is None else _moved(a.high, sign * far * _DAY, type)
+    low = None if a.low is None or near is None else _moved(a.low, _days(sign * near), type)
+    high = None if a.high is None or far is None else _moved(a.high, _days(sign * far), type)
     return Bounds(low, high, null=False)
+
+
+def _days(count: int) -> dt.timedelta:
+    return dt.timedelta(max(-_MOST_DAYS, min(count, _MOST_DAYS)))
 
 
 def _days_between(a: Bounds, b: Bounds) -> Bounds:
@@ -508,7 +531,10 @@ def _delta(interval: Interval) -> dt.timedelta:
 
 
 def _moved(end: Any, by: dt.timedelta, type: str) -> Any:
-    moved = _as_time(end) + by
+    try:
+        moved = _as_time(end) + by
+    except OverflowError:
+        moved = dt.datetime.max if by > dt.timedelta() else dt.datetime.min
     return moved.date() if type == "DATE" else moved
 
 
@@ -539,10 +565,10 @@ def _truncated(time: dt.datetime, part: str) -> dt.datetime:
     if part == "day":
         return midnight
     if part == "week":
-        return midnight - dt.timedelta(midnight.weekday())
+        return _moved(midnight, -dt.timedelta(midnight.weekday()), "TIMESTAMP")
     if part in _MONTHS:
         months = (time.year * 12 + time.month - 1) // _MONTHS[part] * _MONTHS[part]
-        return midnight.replace(year=months // 12, month=months % 12 + 1, day=1)
+        return midnight.replace(year=months // 12, month=months % 12 + 1, day=1) if months >= 12 else dt.datetime.min
     raise ValueError(part)
 
 
@@ -555,7 +581,9 @@ def _time_bucket(args: Arguments, type: str, types: Types, part: str) -> Bounds:
     if not width.is_final or not start.is_final or width.low.months or types[1] not in _MOMENTS or type == "DATE":
         return ANYTHING
     step, origin = _delta(width.low), _as_time(start.low)
-    ends = [None if end is None else origin + (_as_time(end) - origin) // step * step for end in moment.pair]
+    ends = [
+        None if end is None else _moved(origin, (_as_time(end) - origin) // step * step, type) for end in moment.pair
+    ]
     return Bounds(ends[0], ends[1], null=False)
 
 
@@ -579,9 +607,7 @@ def _cast(args: Arguments, type: str, types: Types, part: str) -> Bounds:
     if source in (*_NUMBERS, "BOOLEAN") and target in _NUMBERS:
         low, high = (None if end is None else int(end) if source == "BOOLEAN" else end for end in a.pair)
         if source == "DOUBLE" and target != "DOUBLE":
-            if _nan(args, types):  # the infinities and NaN have no cast
-                low, high = (None if end is None or not math.isfinite(end) else end for end in a.pair)
-            low, high = (None if end is None else Fraction(end) for end in (low, high))
+            low, high = (None if end is None else Fraction(end) for end in (low, high))  # NaN has no cast
             return _number(low, high, type, may_be_nan=False)
         if target == "DOUBLE" and source != "DOUBLE" and not _is_small(a):
             low = None if low is None else math.nextafter(float(low), -math.inf)
@@ -602,6 +628,7 @@ def _try_cast(args: Arguments, type: str, types: Types, part: str) -> Bounds:
     return _cast(args, type, types, part).or_null()
 
 
+_COMPARISONS = ("<", "<=", ">", ">=", "=", "<>")
 _ANY_TYPE = ("and", "or", "not", "is_null")
 _WHOLE: dict[str, Callable[[Arguments], Bounds]] = {
     "case": _case,
@@ -618,7 +645,7 @@ _WHOLE: dict[str, Callable[[Arguments], Bounds]] = {
     "greatest": _extreme(greatest=True),
 }
 _STRICT: dict[str, Callable[[Arguments, str, Types, str], Bounds]] = {
-    **{op: _comparison(op) for op in ("<", "<=", ">", ">=", "=", "<>")},
+    **{op: _comparison(op) for op in _COMPARISONS},
     "+": _add,
     "-": _subtract,
     "*": _multiply,
