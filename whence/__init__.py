@@ -65,8 +65,10 @@ if TYPE_CHECKING:
     from whence.runtime.subscriptions.local import LocalSubscription
     from whence.server.app import Server, serve
     from whence.state.check import CheckedFile
+    from whence.subscribe.known_rows import KnownRow
+    from whence.subscribe.part_updates import PartUpdate
     from whence.subscribe.positions import Position
-    from whence.subscribe.updates import PartUpdate, Update
+    from whence.subscribe.updates import Update
 
 __version__ = "0.1.0"
 __all__ = [
@@ -98,6 +100,7 @@ __all__ = [
     "Handle",
     "Imported",
     "Interval",
+    "KnownRow",
     "LateRows",
     "LimitError",
     "LocalSubscription",
@@ -161,10 +164,11 @@ _MODULES = {
     "Handle": "whence.runtime.reading.handles",
     "Imported": "whence.runtime.durable.importing",
     "Interval": "whence.model.codes",
+    "KnownRow": "whence.subscribe.known_rows",
     "LateRows": "whence.runtime.reading.late_rows",
     "LocalSubscription": "whence.runtime.subscriptions.local",
     "Origins": "whence.explain.show.origins",
-    "PartUpdate": "whence.subscribe.updates",
+    "PartUpdate": "whence.subscribe.part_updates",
     "Position": "whence.subscribe.positions",
     "Reached": "whence.explain.show.trace",
     "Recovery": "whence.runtime.durable.recovery",

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from whence.subscribe.horizons import NO_HORIZONS, HorizonView, KnownHorizons
-from whence.subscribe.open_rows import ClosingCondition, OpenRows
+from whence.subscribe.open_rows import ClosingEvent, OpenRows, Values
 
 
 def bound_of(use: int) -> Any:
@@ -20,13 +20,19 @@ def bound_of(use: int) -> Any:
     return passed
 
 
-HOUR = ClosingCondition(0, "passes", (0,), bound_of(0))
-DAY = ClosingCondition(1, "passes", (1,), bound_of(1))
-GAME = ClosingCondition(2, "closes", (2,))
+HOUR = ClosingEvent(0, "passes", (0,), bound_of(0))
+DAY = ClosingEvent(1, "passes", (1,), bound_of(1))
+GAME = ClosingEvent(2, "closes", (2,))
+END = ClosingEvent(0, "ends", (), lambda horizons: (bound_of(0)(horizons) or 0) > 10)
+
+
+def opened(*events: ClosingEvent) -> OpenRows:
+    """Rows that are final when all of it has happened."""
+    return OpenRows(events, lambda values, _, horizons: all(each.has_happened(values, horizons) for each in events))
 
 
 def test_row_is_final_when_its_hour_is_passed() -> None:
-    rows = OpenRows([HOUR])
+    rows = opened(HOUR)
     rows.add((9,), "a")
     rows.add((10,), "b")
     assert rows.advance(NO_HORIZONS) == []
@@ -38,20 +44,20 @@ def test_row_is_final_when_its_hour_is_passed() -> None:
 
 
 def test_row_of_a_passed_hour_is_final_at_once() -> None:
-    rows = OpenRows([HOUR])
+    rows = opened(HOUR)
     rows.add((9,), "late")
     assert rows.advance(KnownHorizons({0: (10, False)})) == ["late"]
 
 
 def test_row_with_null_never_closes() -> None:
-    rows = OpenRows([HOUR])
+    rows = opened(HOUR)
     rows.add((None,), "a")
     assert rows.advance(KnownHorizons({0: (10**9, True)})) == []
     assert len(rows) == 1
 
 
 def test_replaced_row_is_told_as_it_is_last() -> None:
-    rows = OpenRows([HOUR])
+    rows = opened(HOUR)
     for value in range(1_000):
         rows.add((9,), value)
         rows.add((9,), value - 1, -1)
@@ -61,8 +67,9 @@ def test_replaced_row_is_told_as_it_is_last() -> None:
 
 
 def test_closed_keys_are_not_looked_through_twice() -> None:
-    rows = OpenRows([GAME])
+    rows = opened(GAME)
     rows.add((0, 0, "NY"), "4-2")
+    assert rows.advance(NO_HORIZONS) == []
     horizons = NO_HORIZONS.moved({}, {2: [("DET",), ("BOS",)]})
     assert rows.advance(horizons) == []
     later = horizons.moved({}, {2: [("NY",)]})
@@ -75,11 +82,16 @@ def test_closed_keys_are_not_looked_through_twice() -> None:
 @pytest.mark.parametrize("seed", range(40))
 def test_rows_close_as_if_all_were_looked_at(seed: int) -> None:
     dice = random.Random(seed)
-    conditions = dice.choice([[HOUR], [GAME], [HOUR, DAY], [DAY, GAME], [HOUR, DAY, GAME]])
-    rows, there, horizons = OpenRows(conditions), Counter[Any](), NO_HORIZONS
+    events = dice.choice([[HOUR], [GAME], [HOUR, DAY], [DAY, GAME], [HOUR, DAY, GAME], [END, GAME], [END]])
+    all_or_any = dice.choice([all, any])
+
+    def is_final(values: Values, horizons: HorizonView) -> bool:
+        return all_or_any(event.has_happened(values, horizons) for event in events)
+
+    rows, there, horizons = OpenRows(events, lambda values, _, at: is_final(values, at)), Counter[Any](), NO_HORIZONS
     for number in range(200):
         values = dice.choice([None, *range(10)]), dice.randrange(10), dice.choice("abcdef")
-        if not all(condition.is_met(values, horizons) for condition in conditions):
+        if not is_final(values, horizons):
             rows.add(values, (values, number))
             there[values, number] += 1
         if there and dice.random() < 0.5:
@@ -97,8 +109,6 @@ def test_rows_close_as_if_all_were_looked_at(seed: int) -> None:
             due = rows.is_due(horizons)
             final = Counter(rows.advance(horizons))
             assert due or not final
-            assert final == Counter(
-                {row: n for row, n in there.items() if all(c.is_met(row[0], horizons) for c in conditions)}
-            )
+            assert final == Counter({row: n for row, n in there.items() if is_final(row[0], horizons)})
             there -= final
     assert len(rows) == there.total()

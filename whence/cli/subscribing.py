@@ -19,7 +19,8 @@ from whence.model.errors import DataError
 
 if TYPE_CHECKING:
     from whence.client.subscriptions import Subscription
-    from whence.subscribe.updates import Row, Update
+    from whence.subscribe.part_updates import Row
+    from whence.subscribe.updates import Update
 
 TOKEN = "WHENCE_TOKEN"
 """The variable of the environment that has the token."""

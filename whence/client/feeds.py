@@ -19,10 +19,15 @@ from typing import Any
 
 from whence.model.errors import DataError, WhenceError
 from whence.model.types import Kind, Schema
+from whence.plan.knowledge.model import RelationKnowledge
+from whence.subscribe.horizons import NO_HORIZONS, KnownHorizons
 from whence.subscribe.messages import Lost, PartChange, State, Subscribe, Subscribed, UpdateMessage
 from whence.subscribe.plain import NAN, from_plain, schema_of
 from whence.subscribe.positions import Position
-from whence.subscribe.updates import Row, RowBag, SubscribedRows, Update
+from whence.subscribe.relation_facts import RelationFacts
+from whence.subscribe.row_bags import Row, RowBag
+from whence.subscribe.updates import SubscribedRows, Update
+from whence.subscribe.wire_knowledge import move_horizons, read_knowledge
 
 MOST_UPDATES, MOST_ROWS = 1_000, 100_000
 """Updates, and rows of them, that wait one by one (`every_change`) before a feed is full."""
@@ -44,6 +49,7 @@ class SubscriptionRequest:
     why: bool = False
     every_change: bool = False
     give_up_after: float | None = None
+    bounds: bool = True
 
 
 class NetChange:
@@ -100,15 +106,25 @@ class PendingUpdate:
     position: Position
     time: int
     parts: list[NetChange]
+    horizons: Sequence[KnownHorizons]
+    schemas: list[Schema]
+    facts: list[RelationFacts | None]
 
-    def add(self, position: Position, time: int, changes: Sequence[tuple[list[Row], list[Row], Why]]) -> None:
-        self.position, self.time = position, time or self.time
+    def add(
+        self,
+        position: Position,
+        time: int,
+        changes: Sequence[tuple[list[Row], list[Row], Why]],
+        horizons: Sequence[KnownHorizons],
+    ) -> None:
+        self.position, self.time, self.horizons = position, time or self.time, horizons
         for part, change in zip(self.parts, changes, strict=True):
             part.add(*change)
 
     def give(self, rows: SubscribedRows) -> Update:
         """Move the user's rows, and return how."""
-        return rows.update(self.position, self.time, [part.lists() for part in self.parts])
+        rows.describe(shown_schemas(self.schemas, self.facts), self.facts)
+        return rows.update(self.position, self.time, [part.lists() for part in self.parts], self.horizons)
 
 
 @dataclass
@@ -119,12 +135,20 @@ class PendingState:
     time: int
     reason: str
     schemas: list[Schema]
+    facts: list[RelationFacts | None]
     parts: list[RowBag]
     why: list[dict[Row, Any]] | None
+    horizons: Sequence[KnownHorizons]
     lost: tuple[Position, Position] | None = None
 
-    def add(self, position: Position, time: int, changes: Sequence[tuple[list[Row], list[Row], Why]]) -> None:
-        self.position, self.time = position, time or self.time
+    def add(
+        self,
+        position: Position,
+        time: int,
+        changes: Sequence[tuple[list[Row], list[Row], Why]],
+        horizons: Sequence[KnownHorizons],
+    ) -> None:
+        self.position, self.time, self.horizons = position, time or self.time, horizons
         for i, (went, came, why) in enumerate(changes):
             self.parts[i].apply(went, came)
             if self.why is not None and why is not None:
@@ -132,14 +156,14 @@ class PendingState:
 
     def give(self, rows: SubscribedRows) -> Update:
         """Replace the user's rows, and return how they differ."""
-        rows.describe(self.schemas)
+        rows.describe(shown_schemas(self.schemas, self.facts), self.facts)
         if self.lost is not None:
             rows.lose(*self.lost)
         states: list[tuple[Sequence[Row], Why]] = []
         for i, bag in enumerate(self.parts):
             found = bag.rows
             states.append((found, None if self.why is None else [self.why[i].get(row) for row in found]))
-        return rows.replace(self.position, self.time, states, self.reason)
+        return rows.replace(self.position, self.time, states, self.reason, self.horizons)
 
 
 @dataclass
@@ -151,6 +175,7 @@ class _Chunks:
     rows: list[list[Row]]
     why: list[dict[Row, Any]] = field(default_factory=list)
     count: int = 0
+    horizons: Mapping[str, Any] | None = None
 
 
 class SubscriptionFeed:
@@ -174,7 +199,9 @@ class SubscriptionFeed:
         self.heard = self.patience = 0.0  # when a message came last, and for how long none need come
         given = None if request.rows is None else [_same_nans(list(part)) for part in request.rows]
         self.rows = SubscribedRows(request.names, request.key, given)
-        self.schemas: list[Schema] = []
+        self.schemas: list[Schema] = []  # of the rows that are received, with columns that only bounds need
+        self._facts: list[RelationFacts | None] = [None] * len(request.names)
+        self._horizons: list[KnownHorizons] = [NO_HORIZONS] * len(request.names)  # as of `position`
         self._pending: deque[PendingUpdate | PendingState] = deque()
         self._waiting_rows = 0
         self._chunks: _Chunks | None = None
@@ -216,7 +243,14 @@ class SubscriptionFeed:
         self.wire_id, self.is_open, self._chunks = wire_id, False, None
         have = None if self.position is None else str(self.position)
         return Subscribe(
-            wire_id, list(asked.queries), asked.params, have, asked.every or None, asked.why, asked.every_change
+            wire_id,
+            list(asked.queries),
+            asked.params,
+            have,
+            asked.every or None,
+            asked.why,
+            asked.every_change,
+            bounds=asked.bounds,
         )
 
     def disconnect(self) -> None:
@@ -227,7 +261,7 @@ class SubscriptionFeed:
         """Take in a message; return False if something is missing before it: then the feed must subscribe again."""
         match message:
             case Subscribed():
-                return self._describe([schema_of(part) for part in message.parts])
+                return self._describe([schema_of(part) for part in message.parts], message.knowledge, message.horizons)
             case State():
                 return self._receive_state(message)
             case UpdateMessage():
@@ -237,13 +271,19 @@ class SubscriptionFeed:
                 self._lost = (self._lost[0] if self._lost else since, upto)
                 return True
 
-    def _describe(self, schemas: list[Schema]) -> bool:
+    def _describe(
+        self, schemas: list[Schema], knowledge: Sequence[Any] | None, horizons: Mapping[str, Any] | None
+    ) -> bool:
         if len(schemas) != len(self.request.names):
             raise DataError(f"the server has {len(schemas)} queries in a subscription of {len(self.request.names)}")
         redefined = bool(self.schemas) and schemas != self.schemas and not self.is_open
         self.schemas, self.is_open = schemas, not redefined
+        known = [read_knowledge(each) for each in knowledge or [None] * len(schemas)]
+        facts = [None if each is None else RelationFacts(each) for each in known]
+        self._facts = self._facts if facts == self._facts else facts
+        self._horizons = move_horizons([NO_HORIZONS] * len(facts), known, horizons)  # as of the position we have
         if not self.rows.schemas:
-            self.rows.describe(schemas)
+            self.rows.describe(shown_schemas(schemas, facts), facts)
         if redefined:  # while there was no connection: rows that we have are not of this query
             self.position, self._reason = None, "redefined"
         return not redefined
@@ -259,13 +299,20 @@ class SubscriptionFeed:
             return True  # the answer to whether anything is missing
         changes = [self._read_change(part, i) for i, part in enumerate(message.parts)]
         self.position = position
+        if message.horizons:
+            self._horizons = move_horizons(self._horizons, self._knowledge, message.horizons)
         last = self._pending[-1] if self._pending else None
         if last is None or (self.request.every_change and any(went or came for went, came, _ in changes)):
-            last = PendingUpdate(position, message.time, [NetChange() for _ in changes])
+            net = [NetChange() for _ in changes]
+            last = PendingUpdate(position, message.time, net, self._horizons, self.schemas, self._facts)
             self._pending.append(last)
-        last.add(position, message.time, changes)
+        last.add(position, message.time, changes, self._horizons)
         self._waiting_rows += sum(len(went) + len(came) for went, came, _ in changes)
         return True
+
+    @property
+    def _knowledge(self) -> list[RelationKnowledge | None]:
+        return [None if each is None else each.knowledge for each in self._facts]
 
     def _read_change(self, part: PartChange | None, i: int) -> tuple[list[Row], list[Row], Why]:
         if part is None:
@@ -283,7 +330,7 @@ class SubscriptionFeed:
         if message.first:
             parts = len(self.schemas)
             why: list[dict[Row, Any]] = [{} for _ in range(parts)] if self.request.why else []
-            self._chunks = _Chunks(message.at, message.reason, [[] for _ in range(parts)], why)
+            self._chunks = _Chunks(message.at, message.reason, [[] for _ in range(parts)], why, 0, message.horizons)
         chunks = self._chunks
         if chunks is None or chunks.at != message.at or chunks.reason != message.reason:
             return False
@@ -317,6 +364,7 @@ class SubscriptionFeed:
             bag = RowBag()
             bag.replace(rows)
             bags.append(bag)
+        self._horizons = move_horizons([NO_HORIZONS] * len(bags), self._knowledge, chunks.horizons)
         reason, lost = self._reason or chunks.reason, self._lost
         self._reason = ""
         last = self._pending[-1] if self._pending else None
@@ -326,9 +374,19 @@ class SubscriptionFeed:
             self._pending.pop()
         if not self.request.every_change:
             self._pending.clear()
-        self._pending.append(PendingState(position, time, reason, self.schemas, bags, chunks.why or None, lost))
+        why = chunks.why or None
+        state = PendingState(position, time, reason, self.schemas, self._facts, bags, why, self._horizons, lost)
+        self._pending.append(state)
         self.position, self._lost = position, None
         self._waiting_rows = 0 if len(self._pending) == 1 else self._waiting_rows
+
+
+def shown_schemas(schemas: Sequence[Schema], facts: Sequence[RelationFacts | None]) -> list[Schema]:
+    """Return the columns that users see: without those behind them that only bounds need."""
+    return [
+        schema if known is None or not known.has_extras else Schema(schema.columns[: known.shown])
+        for schema, known in zip(schemas, facts, strict=True)
+    ]
 
 
 def _size(update: Update) -> int:

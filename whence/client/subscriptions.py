@@ -13,8 +13,9 @@ from whence.client.encoding import wire_params
 from whence.client.feeds import SubscriptionFeed, SubscriptionRequest
 from whence.model.budget import Timeout, seconds_of
 from whence.model.errors import DisconnectedError, QuestionTimeout
+from whence.subscribe.part_updates import Row
 from whence.subscribe.positions import Position
-from whence.subscribe.updates import Row, Update, named_queries
+from whence.subscribe.updates import Update, named_queries
 
 if TYPE_CHECKING:
     from whence.client.background import BackgroundLoop

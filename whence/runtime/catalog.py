@@ -30,6 +30,8 @@ from whence.plan.algebra import logical
 from whence.plan.algebra.functions import check_recomputed, check_volatile, functions_of
 from whence.plan.algebra.logical import Node
 from whence.plan.algebra.program import Program, ScalarFunction, Table, TableFunction, View
+from whence.plan.knowledge.derive import knowledge_of
+from whence.plan.knowledge.model import RelationKnowledge
 from whence.plan.partitions.distribute import plan_component
 from whence.plan.recursion.strata import Component, changed_views, components, dependents
 from whence.plan.rewrite.best_rows import select_aggregates
@@ -190,15 +192,22 @@ class Catalog:
     # -- transient views ---------------------------------------------------------------------------------------------
 
     @deep_stack()
-    def create_transient(self, name: str, query: exp.Expr, sql: str, progress: Progress | None = None) -> None:
-        """Add a view of a SELECT that only its subscribers see, until `stay` or `go_back`; `sql` is its text."""
+    def create_transient(
+        self, name: str, query: exp.Expr, sql: str, progress: Progress | None = None, extras: bool = False
+    ) -> None:
+        """Add a view of a SELECT that only its subscribers see, until `stay` or `go_back`; `sql` is its text. With
+        `extras` it has the columns that bounds of its rows need."""
         with anonymous(name):
-            made = plan_transient(name, query, sql, self.program, self._planned_now())
+            made = plan_transient(name, query, sql, self.program, self._planned_now(), extras)
             both, _ = beside(self.planned, (), {name: made})
             if self.recomputed:
                 check_recomputed(Program(views=dict(made.planned)), self.recomputed)
             self._check_copies({*made.planned}, both)
             self._run_beside({**self.transient, name: made}, {*made.planned}, progress)
+
+    def knowledge(self, name: str) -> RelationKnowledge:
+        """Return what the rows of a table, stream or view can still become."""
+        return knowledge_of(self._planned_now(), name)
 
     def drop_transient(self, names: Collection[str]) -> None:
         """Remove transient views, until `stay` or `go_back`."""

@@ -215,8 +215,9 @@ class SchemaChanges:
 
     # -- transient views ---------------------------------------------------------------------------------------------
 
-    def create_transient(self, sql: str, progress: Progress | None = None) -> str:
-        """Make and fill a view of one SELECT, for as long as somebody subscribes to it; return its name.
+    def create_transient(self, sql: str, progress: Progress | None = None, extras: bool = False) -> str:
+        """Make and fill a view of one SELECT, for as long as somebody subscribes to it; return its name. With `extras`
+        it has the columns that bounds of its rows need, behind those of the SELECT.
 
         It is in no log and no image, and only its name leads to it. It is gone when `drop_transient` says so, when what
         it reads is dropped or redefined, when it fails on new rows, and when the database begins again after a failed
@@ -236,7 +237,7 @@ class SchemaChanges:
                 catalog, start = coordinator.catalog, time.perf_counter()
                 self._transient += 1
                 name = transient_name(self._transient)
-                catalog.create_transient(name, query, sql, _named(progress, name))
+                catalog.create_transient(name, query, sql, _named(progress, name), extras)
                 catalog.stay()
                 coordinator.silence.declare()
         log.debug("view %s of a subscription filled in %.1f ms", name, (time.perf_counter() - start) * 1000)

@@ -11,7 +11,7 @@ import copy
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
@@ -19,6 +19,8 @@ from whence.model.errors import SqlError, WhenceError
 from whence.plan.algebra.functions import check_volatile, functions_of
 from whence.plan.algebra.logical import walk
 from whence.plan.algebra.program import Program, View
+from whence.plan.knowledge.derive import augmented
+from whence.plan.knowledge.model import RelationKnowledge
 from whence.plan.recursion.strata import Component, components
 from whence.plan.rewrite.best_rows import select_aggregates
 from whence.plan.streams.networks import plan_beside
@@ -41,14 +43,18 @@ class TransientView:
     components: tuple[Component, ...]
     reads: frozenset[str]  # the tables and views of others, directly, as they run
     named: frozenset[str]  # those that its author named
+    knowledge: RelationKnowledge  # what its rows can still become
 
     def calls(self, function: str) -> bool:
         """Return whether it calls a Python function."""
         return any(function in dict(functions_of(view.query)) for view in self.planned.values())
 
 
-def plan_transient(name: str, query: exp.Expr, sql: str, program: Program, planned: Program) -> TransientView:
-    """Bind a SELECT over a program, and plan it over that program as it runs; `sql` is its text."""
+def plan_transient(
+    name: str, query: exp.Expr, sql: str, program: Program, planned: Program, extras: bool = False
+) -> TransientView:
+    """Bind a SELECT over a program, and plan it over that program as it runs; `sql` is its text. With `extras` it has
+    the columns that bounds of its rows need, behind those of the query."""
     plan, hidden = bind_query_views(query, program, name, keep_order=False)
     view = View(name, plan.schema, plan, sql=sql)
     bound = {**hidden, name: view}
@@ -56,10 +62,19 @@ def plan_transient(name: str, query: exp.Expr, sql: str, program: Program, plann
     check_volatile(Program(views=networks))
     both = planned.copy()
     both.views |= networks
+    known = augmented(both, name)
+    if extras and needs_extras(known.knowledge):
+        networks[name] = both.views[name] = replace(networks[name], schema=known.plan.schema, query=known.plan)
+        view = replace(view, schema=known.plan.schema)
     found = {n: v for n, v in select_aggregates(both, list(networks)).views.items() if n not in planned.views}
     ordered = tuple(components(Program(views=found)))
     reads, named = _names_in(found.values()) - found.keys(), _names_in(bound.values()) - bound.keys()
-    return TransientView(view, bound, found, ordered, reads, named)
+    return TransientView(view, bound, found, ordered, reads, named, known.knowledge)
+
+
+def needs_extras(knowledge: RelationKnowledge) -> bool:
+    """Return whether columns that rows do not show say more of what can become of them."""
+    return bool(knowledge.extras) and not knowledge.is_plain
 
 
 def _names_in(views: Iterable[View]) -> frozenset[str]:

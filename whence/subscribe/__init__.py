@@ -22,6 +22,11 @@ Only what is on stable storage is ever sent.
 | `sources`   | what a broker has of a source: repeats, gaps, timers, amendments |
 | `amendments`| when the filter of a source is to change |
 | `pushdown`  | which part of the views above is asked of each source |
+| `relation_facts` | what is known of a query's rows, ready to be asked |
+| `wire_knowledge` | knowledge and horizons as they are sent |
+| `row_bags`  | the rows at a subscriber, and those that it saw go |
+| `known_rows` | what is known of one row: its values, bounds and whether it may come or go |
+| `part_updates` | how one query changed, and what is known of its rows |
 | `updates`   | what a subscriber iterates over |
 | `urls`      | addresses of servers |
 | `retrying`  | when to try again |

@@ -5,17 +5,28 @@ what it has, the state, or that changes are lost. Nothing waits for it meanwhile
 one does, and skips what has been and gone.
 
 The law: what a subscriber has, plus every step told since, is the queries' rows at the position of the last step; and
-positions only grow. There is no clock, no socket and no thread in here: a simulation drives it as a server does.
+positions only grow. A row that became final without changing is told, too: by a step that changes no rows and only
+moves horizons to those of its position. There is no clock, no socket and no thread in here: a simulation drives it as a
+server does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-
-from whence.subscribe.recent import RecentChanges
+from typing import Protocol
 
 _EVER = 2**62  # later than any epoch
+
+
+class Followed(Protocol):
+    """Something that is told of: the changes of a relation (`recent.py`), or that its rows become final."""
+
+    def reaches(self, since: int) -> bool:
+        """Return whether everything since an epoch is known."""
+
+    def next_change(self, since: int, upto: int) -> int | None:
+        """Return the first epoch after `since` and up to `upto` in which there is something to tell, if any."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +59,7 @@ class Cursor:
     """What one subscriber has, and how it wants to be told.
 
     >>> import numpy as np
+    >>> from whence.subscribe.recent import RecentChanges
     >>> recent = RecentChanges(in_order=False, start=0); cursor = Cursor()
     >>> cursor.next([recent], 0, now=0.0)
     TellState(reason='begin')
@@ -65,7 +77,7 @@ class Cursor:
         self.every, self.every_change = every, every_change
         self.not_before = 0.0
 
-    def next(self, parts: Sequence[RecentChanges], told: int, now: float) -> Step | None:
+    def next(self, parts: Sequence[Followed], told: int, now: float) -> Step | None:
         """Return what to tell next, given the last stable epoch; None if there is nothing to tell now."""
         if self.known is None:
             return TellState(self._reason)
@@ -85,11 +97,11 @@ class Cursor:
             upto = told
         return TellUpdate(self.known, self._since, upto) if upto > self.known or waited else None
 
-    def _next_change(self, parts: Sequence[RecentChanges], told: int) -> int | None:
+    def _next_change(self, parts: Sequence[Followed], told: int) -> int | None:
         found = [part.next_change(self._since, told) for part in parts]
         return min((epoch for epoch in found if epoch is not None), default=None)
 
-    def next_untold(self, parts: Sequence[RecentChanges]) -> int | None:
+    def next_untold(self, parts: Sequence[Followed]) -> int | None:
         """Return the next epoch that has a change to be told, whether or not it may be told yet; None if there is none
         that is known."""
         return self._next_change(parts, _EVER) if all(part.reaches(self._since) for part in parts) else None

@@ -184,6 +184,7 @@ class Subscribed(Struct, tag="subscribed", omit_defaults=True):
     at: str
     parts: list[list[tuple[str, str]]]
     knowledge: list[Any] | None = None
+    horizons: dict[str, Any] | None = None  # as of the position that the client has
     definition: str | None = None
     eras: list[tuple[str, int]] | None = None
 
@@ -204,6 +205,8 @@ class State(Struct, tag="state", omit_defaults=True):
     time: int = 0
     why: list[Any] | None = None
     chunk: int = 0
+    bounds: list[Any] | None = None  # with bounds="values", per column: the lowest and the highest values, or null
+    states: list[str] | None = None  # with bounds="values", per row: final, stays or may go
     horizons: dict[str, Any] | None = None
     reflects: dict[str, str] | None = None
     waiting_for: dict[str, Any] | None = None
@@ -217,6 +220,9 @@ class PartChange(Struct, omit_defaults=True):
     went: PlainColumns | None = None
     came: PlainColumns | None = None
     why: list[Any] | None = None  # of each row that came, its witnesses
+    bounds: list[Any] | None = None  # with bounds="values": as in `State`, of the rows that came
+    states: list[str] | None = None
+    closed: PlainColumns | None = None  # rows that were there, did not change, and are final now
     ticks: list[tuple[int, int, int]] | None = None  # of a stream: a tick, its time, and how many rows came in it
 
 

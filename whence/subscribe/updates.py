@@ -3,153 +3,28 @@
 The law: `update.rows` is the state as of `update.position`; it is the state before, less `went`, plus `came`. An update
 that replaces the state (`restarted`) says how the new one differs from the one before, too.
 
-A `RowBag` holds the rows of one query at the subscriber. An update keeps only what changed: the rows as of an update
-that is no longer the last are found by taking back the later ones, which it refers to.
+An update keeps only what changed (`part_updates.py`): the rows as of an update that is no longer the last are found by
+taking back the later ones, which it refers to.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from whence.model.errors import DataError, WhenceError
+from whence.model.errors import DataError
 from whence.model.types import Schema
+from whence.subscribe.horizons import HorizonView
+from whence.subscribe.known_rows import KnownRow
+from whence.subscribe.part_updates import KnownPart, PartUpdate, Row
 from whence.subscribe.positions import Position
+from whence.subscribe.relation_facts import RelationFacts
+from whence.subscribe.row_bags import RowBag
 
-Row = tuple[Any, ...]
-_SHOWN = 3
+PartChanges = tuple[list[Row], list[Row], Sequence[Any] | None]
+"""What went from and came to one query, and the witnesses of what came."""
+
 _WITNESSES = 10_000  # rows whose witnesses are remembered
-
-
-class RowBag:
-    """The rows of one query that a subscriber has, each as often as it is there.
-
-    >>> bag = RowBag(); bag.replace([(1,), (1,), (2,)])
-    ([], [(1,), (1,), (2,)])
-    >>> bag.apply([(1,)], [(3,)]); bag.rows
-    [(1,), (2,), (3,)]
-    >>> bag.replace([(3,), (4,)])
-    ([(1,), (2,)], [(4,)])
-    """
-
-    def __init__(self, known: bool = True) -> None:
-        """`known` is False if the subscriber goes on from a position whose rows it has not given."""
-        self.known = known
-        self._counts: Counter[Row] = Counter()
-
-    def apply(self, went: Sequence[Row], came: Sequence[Row]) -> None:
-        """Take rows away and add others."""
-        counts = self._counts
-        for row in went:
-            left = counts[row] - 1
-            if left > 0:
-                counts[row] = left
-            else:
-                del counts[row]
-                if left < 0 and self.known:
-                    raise WhenceError(f"an update takes away {row!r:.200}, which is not there: subscribe again")
-        for row in came:
-            counts[row] += 1
-
-    def replace(self, rows: Sequence[Row]) -> tuple[list[Row], list[Row]]:
-        """Have these rows; return what went and what came by that."""
-        new = Counter(rows)
-        went, came = list((self._counts - new).elements()), list((new - self._counts).elements())
-        self._counts, self.known = new, True
-        return went, came
-
-    @property
-    def rows(self) -> list[Row]:
-        """The rows."""
-        if not self.known:
-            raise WhenceError("the rows at the position given as have= are not known here: give them as rows=, too")
-        return list(self._counts.elements())
-
-    def copy(self) -> RowBag:
-        found = RowBag(self.known)
-        found._counts = self._counts.copy()
-        return found
-
-
-class PartUpdate:
-    """How one query changed (`Update` of several queries has one for each).
-
-    came     rows that came, in no particular order; a row that came twice is there twice
-    went     rows that went
-    columns  the names of the columns
-    why      with `why=True`: per row that came or went, its witnesses, each a list of base rows
-
-    >>> db = whence.open(); _ = db.execute("CREATE TABLE a (x INT)"); _ = db.insert("a", (1,))
-    >>> [update] = db.subscribe({"a": "SELECT x FROM a", "b": "SELECT COUNT(*) AS n FROM a"})
-    >>> update["a"].came, update["a"].went, update["a"].columns, update["b"].rows
-    ([(1,)], [], ['x'], [(1,)])
-    """
-
-    def __init__(
-        self,
-        schema: Schema,
-        came: list[Row],
-        went: list[Row],
-        bag: RowBag,
-        key: Sequence[str] | None = None,
-        why: Mapping[Row, Any] | None = None,
-    ) -> None:
-        self.came, self.went, self.columns = came, went, list(schema.names)
-        self.why: Mapping[Row, Any] = why or {}
-        self._key, self._bag = key, bag
-        self._rows: list[Row] | None = None
-        self._later: PartUpdate | None = None
-
-    @property
-    def rows(self) -> list[Row]:
-        """The state that the update leaves.
-
-        >>> db = whence.open(); _ = db.execute("CREATE TABLE a (x INT)"); subscription = db.subscribe("a")
-        >>> _ = db.insert("a", (1,)); [first] = subscription
-        >>> _ = db.delete("a", (1,)); [second] = subscription; first.rows, second.rows
-        ([(1,)], [])
-        """
-        if self._rows is None:
-            if self._later is None:
-                self._rows = self._bag.rows
-            else:
-                bag, later = self._bag.copy(), list[PartUpdate]()
-                at: PartUpdate | None = self._later
-                while at is not None:
-                    later.append(at)
-                    at = at._later
-                for part in reversed(later):
-                    bag.apply(part.came, part.went)
-                self._rows = bag.rows
-        return self._rows
-
-    @property
-    def changed(self) -> list[tuple[Any, Row | None, Row | None]]:
-        """With `key=`: per key that changed, its row before and after; None where there is none.
-
-        >>> db = whence.open(); _ = db.execute("CREATE TABLE a (id INT PRIMARY KEY, x TEXT)")
-        >>> subscription = db.subscribe("a", key="id"); _ = list(subscription)
-        >>> _ = db.insert("a", (1, "old")); _ = list(subscription); _ = db.insert("a", (1, "new"))
-        >>> [update] = subscription; update.changed
-        [(1, (1, 'old'), (1, 'new'))]
-        """
-        if self._key is None:
-            raise DataError("changed is for a subscription with key=, the columns that identify a row")
-        at = [self.columns.index(name) for name in self._key]
-
-        def key_of(row: Row) -> Any:
-            return row[at[0]] if len(at) == 1 else tuple(row[i] for i in at)
-
-        before, after = {key_of(row): row for row in self.went}, {key_of(row): row for row in self.came}
-        return [(key, before.get(key), after.get(key)) for key in dict.fromkeys([*before, *after])]
-
-    def __bool__(self) -> bool:
-        """Return whether anything came or went."""
-        return bool(self.came or self.went)
-
-    def __repr__(self) -> str:
-        return f"<{_shown('came', self.came)}, {_shown('went', self.went)}>"
 
 
 class Update(PartUpdate):
@@ -162,6 +37,7 @@ class Update(PartUpdate):
     restarted  why the state was sent anew, if it was: 'begin', 'behind', 'redefined', 'restarted' (another history) or
                'rights'; came and went are then the difference to the rows before. Else an empty text
     lost       with every_change: the positions between which single changes are lost, or None
+    waiting_for  what the rows do not reflect yet, in a database with sources: which one is behind, and since when
     parts      the changes of all queries, in their order
 
     `update[name]` is the part of a query that was given with a name.
@@ -182,11 +58,15 @@ class Update(PartUpdate):
         names: Sequence[str],
         restarted: str = "",
         lost: tuple[Position, Position] | None = None,
+        waiting_for: Sequence[Any] = (),
     ) -> None:
         first = parts[0]
         self.came, self.went, self.columns, self.why = first.came, first.went, first.columns, first.why
         self.position, self.time, self.restarted, self.lost = position, time, restarted, lost
+        self.waiting_for = list(waiting_for)
         self.parts = list(parts)
+        for part in parts if lost is not None else ():
+            part._lost = True
         self._names = list(names)
 
     def __getitem__(self, name: str) -> PartUpdate:
@@ -215,6 +95,36 @@ class Update(PartUpdate):
         """
         return self.parts[0].changed
 
+    @property
+    def final(self) -> list[Row]:
+        """The rows that have become final since the update before, of the first query.
+
+        >>> db = whence.open(); _ = db.execute("CREATE STREAM a (x INT)"); _ = db.insert("a", (1,))
+        >>> [update] = db.subscribe("a"); update.final
+        [(1,)]
+        """
+        return self.parts[0].final
+
+    def row(self, key: Any = None, /, **columns: Any) -> KnownRow:
+        """Return what is known of a row of the first query; see `PartUpdate.row`.
+
+        >>> db = whence.open(); _ = db.execute("CREATE STREAM a (x INT)"); _ = db.insert("a", (1,))
+        >>> [update] = db.subscribe("SELECT x, COUNT(*) AS n FROM a GROUP BY x")
+        >>> print(update.row(1)); print(update.row(2))
+        x = 1, n ≥ 1
+        x = 2: not there, may come
+        """
+        return self.parts[0].row(key, **columns)
+
+    def known_row(self, row: Row) -> KnownRow:
+        """Return what is known of a row of the first query that is there; see `PartUpdate.known_row`.
+
+        >>> db = whence.open(); _ = db.execute("CREATE STREAM a (x INT)"); _ = db.insert("a", (1,))
+        >>> [update] = db.subscribe("a"); update.known_row((1,)).is_final
+        True
+        """
+        return self.parts[0].known_row(row)
+
     def __bool__(self) -> bool:
         return any(self.parts)
 
@@ -240,6 +150,7 @@ class SubscribedRows:
         self._bags = [RowBag(known=rows is not None) for _ in self.names]
         for bag, given in zip(self._bags, rows or (), strict=rows is not None):
             bag.replace(list(given))
+        self.parts = [KnownPart() for _ in self.names]
         self._last: list[PartUpdate | None] = [None] * len(self.names)
         self._witnesses: list[dict[Row, Any]] = [{} for _ in self.names]
         self._lost: tuple[Position, Position] | None = None
@@ -254,9 +165,12 @@ class SubscribedRows:
         assert self.position is not None
         return self._make(self.position, 0, [([], [], None) for _ in self.names], "")
 
-    def describe(self, schemas: Sequence[Schema]) -> None:
-        """Note the columns of the queries."""
+    def describe(self, schemas: Sequence[Schema], facts: Sequence[RelationFacts | None] | None = None) -> None:
+        """Note the columns of the queries, those that are shown, and what is known of each."""
         self.schemas = list(schemas)
+        for part, known in zip(self.parts, facts or [None] * len(self.parts), strict=True):
+            if part.facts is not known and (part.facts is None or known is None or part.facts != known):
+                part.describe(known)
         for schema in schemas if self.key is not None else ():
             missing = [name for name in self.key or () if name not in schema.names]
             if missing:
@@ -267,42 +181,75 @@ class SubscribedRows:
         self._lost = (self._lost[0] if self._lost else since, upto)
 
     def update(
-        self, position: Position, time: int, changes: Sequence[tuple[list[Row], list[Row], Sequence[Any] | None]]
+        self,
+        position: Position,
+        time: int,
+        changes: Sequence[PartChanges],
+        horizons: Sequence[HorizonView] | None = None,
+        waiting_for: Sequence[Any] = (),
     ) -> Update:
-        """Apply what went and came, with the witnesses of what came, and return it as an update."""
+        """Apply what went and came, with the witnesses of what came, and return it as an update. `horizons` are those
+        as of the position, or none if they are as before."""
+        if any(part.has_hidden for part in self.parts):
+            changes = [self._hide(part, *change) for part, change in zip(self.parts, changes, strict=True)]
         for bag, (went, came, _) in zip(self._bags, changes, strict=True):
             bag.apply(went, came)
-        return self._make(position, time, changes, "")
+        self._move(horizons)
+        return self._make(position, time, changes, "", waiting_for)
+
+    @staticmethod
+    def _hide(part: KnownPart, went: list[Row], came: list[Row], why: Sequence[Any] | None) -> PartChanges:
+        if not part.has_hidden:
+            return went, came, why
+        known = {} if why is None else dict(zip(part.shown(came), why, strict=False))
+        went, came = part.hide(went, came)
+        return went, came, None if why is None else [known.get(row) for row in came]
+
+    def _move(self, horizons: Sequence[HorizonView] | None) -> None:
+        for part, moved in zip(self.parts, horizons or (), strict=horizons is not None):
+            part.horizons = moved
 
     def replace(
-        self, position: Position, time: int, states: Sequence[tuple[Sequence[Row], Sequence[Any] | None]], reason: str
+        self,
+        position: Position,
+        time: int,
+        states: Sequence[tuple[Sequence[Row], Sequence[Any] | None]],
+        reason: str,
+        horizons: Sequence[HorizonView] | None = None,
+        waiting_for: Sequence[Any] = (),
     ) -> Update:
         """Have another state, and return the difference to the rows before as an update."""
         changes = []
-        for bag, (rows, why) in zip(self._bags, states, strict=True):
+        if reason in ("redefined", "restarted", "rights"):  # what was known of rows before was of something else
+            for part in self.parts:
+                part.describe(part.facts)
+        self._move(horizons)
+        hidden = [(part.hide_all(rows), why) for part, (rows, why) in zip(self.parts, states, strict=True)]
+        for bag, (rows, why) in zip(self._bags, hidden, strict=True):
             known = dict(zip(rows, why, strict=False)) if why else {}
             went, came = bag.replace(rows)
             changes.append((went, came, [known.get(row) for row in came] if why else None))
-        return self._make(position, time, changes, reason)
+        return self._make(position, time, changes, reason, waiting_for)
 
     def _make(
         self,
         position: Position,
         time: int,
-        changes: Sequence[tuple[list[Row], list[Row], Sequence[Any] | None]],
+        changes: Sequence[PartChanges],
         reason: str,
+        waiting_for: Sequence[Any] = (),
     ) -> Update:
         parts = []
         for i, (went, came, why) in enumerate(changes):
             explained = self._explain(self._witnesses[i], went, came, why)
-            part = PartUpdate(self.schemas[i], came, went, self._bags[i], self.key, explained)
+            part = PartUpdate(self.schemas[i], came, went, self._bags[i], self.key, explained, time, self.parts[i])
             last, self._last[i] = self._last[i], part
             if last is not None:
                 last._later = part
             parts.append(part)
         self.position = position
         lost, self._lost = self._lost, None
-        return Update(position, time, parts, self.names, reason, lost)
+        return Update(position, time, parts, self.names, reason, lost, waiting_for)
 
     @staticmethod
     def _explain(
@@ -337,8 +284,3 @@ def named_queries(
     if not texts or not all(isinstance(text, str) for text in [*names, *texts]) or len(set(names)) < len(names):
         raise DataError("subscribe takes a query or a name of a view, or a dict of names and queries")
     return names, texts
-
-
-def _shown(what: str, rows: Sequence[Row]) -> str:
-    some = ", ".join(f"{row!r:.60}" for row in rows[:_SHOWN])
-    return f"{len(rows):,} {what}" + (f" ({some}{', …' * (len(rows) > _SHOWN)})" if rows else "")

@@ -11,6 +11,7 @@ import threading
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +21,13 @@ from whence.engine.core.operator import Batch
 from whence.model.codes import Codes, Dictionary
 from whence.model.types import Schema
 from whence.model.word_marks import WordMarks
+from whence.runtime.subscriptions.closings import Closings
+from whence.runtime.subscriptions.horizons import RelationHorizons
+from whence.subscribe.cursor import Followed
+from whence.subscribe.horizons import NO_HORIZONS, KnownHorizons
 from whence.subscribe.recent import RecentChanges
+from whence.subscribe.relation_facts import RelationFacts
+from whence.subscribe.wire_knowledge import outline
 
 if TYPE_CHECKING:
     from whence.runtime.coordinator import Coordinator
@@ -30,17 +37,32 @@ class FollowedRelation:
     """The recent changes of a table, stream or view. A feed (`reading/changes.py`)."""
 
     def __init__(
-        self, coordinator: Coordinator, name: str, limit: int, news: Callable[[FollowedRelation], None]
+        self,
+        coordinator: Coordinator,
+        name: str,
+        limit: int,
+        news: Callable[[FollowedRelation], None],
+        known: KnownRelation | None = None,
     ) -> None:
-        """Follow a relation from now on. Called with the state lock held; `news` is called with every change."""
+        """Follow a relation from now on. Called with the state lock held; `news` is called with every change. `known`
+        is what its rows can still become."""
         self.name, self._coordinator, self._news = name, coordinator, news
-        self.schema: Schema = coordinator.reader.schema(name)
+        self.schema: Schema = coordinator.reader.schema(name)  # with the columns that only bounds need
+        self.known = known
+        shown = len(self.schema.columns) if known is None else known.facts.shown
+        self.hides = shown < len(self.schema.columns)
+        self.shown_schema = Schema(self.schema.columns[:shown]) if self.hides else self.schema
         self.is_stream = coordinator.reader.is_stream(name)
         self.recent = RecentChanges(self.is_stream, coordinator.epoch, limit)
         self.ended: str | None = None  # why no more changes come
         self.users = 0
         self._kept_words: list[tuple[Codes, Schema]] = []
         coordinator.feeds.add(self)
+
+    @property
+    def closings(self) -> Closings | None:
+        """When rows close that do not change; None if no horizon makes one final."""
+        return None if self.known is None else self.known.closings
 
     def push(self, epoch: int, rows: Codes, counts: Codes) -> None:
         """Add what an epoch changed."""
@@ -72,6 +94,24 @@ class FollowedRelation:
             self.recent.forget(self._coordinator.epoch)
 
 
+@dataclass(frozen=True)
+class KnownRelation:
+    """What is known of a followed relation: facts, the horizons that its rows close by, and when some close.
+
+    closings  None if no horizon makes a row final
+    reads     the relations that it is made of, as its author named them"""
+
+    facts: RelationFacts
+    horizons: RelationHorizons
+    closings: Closings | None
+    reads: frozenset[str]
+
+    @cached_property
+    def outlined(self) -> RelationFacts:
+        """What is left of the facts for those who may not read everything beneath the relation."""
+        return RelationFacts(outline(self.facts.knowledge))
+
+
 @dataclass(eq=False)
 class Snapshot:
     """The distinct rows of a channel's parts at an epoch, and how often each is there.
@@ -93,9 +133,14 @@ class Snapshot:
 class Channel:
     """Queries that are followed together; equal subscriptions have the same one."""
 
-    def __init__(self, key: tuple[str, ...], queries: Sequence[exp.Expr], parts: list[FollowedRelation]) -> None:
-        self.key, self.queries, self.parts = key, list(queries), parts
+    def __init__(
+        self, key: tuple[str, ...], queries: Sequence[exp.Expr], parts: list[FollowedRelation], extras: bool = True
+    ) -> None:
+        self.key, self.queries, self.parts, self.extras = key, list(queries), parts, extras
         self.recents = [part.recent for part in parts]
+        self.closings = [part.closings for part in parts if part.closings is not None]
+        self.moves: list[Followed] = [*self.recents, *self.closings]
+        """What is told of: changes of rows, and rows that become final."""
         self.users = 0
         self.idle_since = 0.0
         self._snapshot: weakref.ref[Snapshot] | None = None
@@ -108,8 +153,27 @@ class Channel:
 
     @property
     def schemas(self) -> list[Schema]:
-        """The columns of each part."""
+        """The columns of each part, with those that only bounds need."""
         return [part.schema for part in self.parts]
+
+    @property
+    def shown_schemas(self) -> list[Schema]:
+        """The columns of each part that are shown."""
+        return [part.shown_schema for part in self.parts]
+
+    @property
+    def facts(self) -> list[RelationFacts | None]:
+        """What is known of each part."""
+        return [None if part.known is None else part.known.facts for part in self.parts]
+
+    def horizons(self, epoch: int) -> list[KnownHorizons]:
+        """Return the horizons of each part as of an epoch."""
+        return [NO_HORIZONS if part.known is None else part.known.horizons.as_of(epoch) for part in self.parts]
+
+    def advance(self, upto: int) -> None:
+        """Find out which rows have become final up to an epoch, before it is told."""
+        for closings in self.closings:
+            closings.advance(upto)
 
     def difference(self, since: int, upto: int) -> list[Batch] | None:
         """Return the net change of each part after `since` and up to `upto`; None if it is not known any more."""

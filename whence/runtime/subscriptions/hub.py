@@ -17,13 +17,19 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+import msgspec
 from sqlglot import exp
 
 from whence.model.errors import DataError, WhenceError
-from whence.runtime.subscriptions.channels import Channel, FollowedRelation, Snapshot
-from whence.runtime.subscriptions.queries import followed_name, identity, text_of_query
+from whence.runtime.subscriptions.channels import Channel, FollowedRelation, KnownRelation, Snapshot
+from whence.runtime.subscriptions.closings import Closings
+from whence.runtime.subscriptions.horizons import ClosedKeyLog, RelationHorizons
+from whence.runtime.subscriptions.queries import channel_key, followed_name, text_of_query
+from whence.runtime.transient_views import needs_extras
 from whence.subscribe.positions import Position
 from whence.subscribe.recent import RING_BYTES
+from whence.subscribe.relation_facts import RelationFacts
+from whence.subscribe.wire_knowledge import outline
 
 if TYPE_CHECKING:
     from whence.runtime.coordinator import Coordinator
@@ -46,8 +52,10 @@ class SubscriptionHub:
         self._channels: dict[tuple[str, ...], Channel] = {}
         self._channels_of: dict[FollowedRelation, set[Channel]] = {}
         self._news: set[FollowedRelation] = set()  # that changed since listeners were last called
+        self._closing: set[FollowedRelation] = set()  # whose rows a horizon can make final
         self._listeners: list[Listener] = []
         self._told = 0
+        self._closed_keys: dict[str, ClosedKeyLog] = {}  # by stream
         coordinator.on_durable(self._stable, self._stable)
 
     # -- what may be told --------------------------------------------------------------------------------------------
@@ -90,18 +98,19 @@ class SubscriptionHub:
 
     # -- channels ----------------------------------------------------------------------------------------------------
 
-    def open(self, queries: Sequence[exp.Expr]) -> Channel:
-        """Return the channel of some queries, opened if it is new; `release` it in the end.
+    def open(self, queries: Sequence[exp.Expr], extras: bool = True) -> Channel:
+        """Return the channel of some queries, opened if it is new; `release` it in the end. With `extras` its rows have
+        the columns that their bounds need.
 
         It may make views, and waits for epochs to end: not for an event loop."""
         if not queries:
             raise DataError("a subscription has at least one query")
-        key = tuple(identity(query) for query in queries)
+        key = channel_key(queries, extras)
         with self._opening:
             channel = self._channels.get(key)
             is_new = channel is None or channel.ended is not None
             if channel is None or is_new:
-                channel = self._make(key, queries)
+                channel = self._make(key, queries, extras)
             channel.users += 1
         broker = self._coordinator.broker
         if is_new and broker is not None:  # sources may have to be asked for more
@@ -111,7 +120,7 @@ class SubscriptionHub:
     def open_again(self, channel: Channel) -> Channel:
         """Open the queries of a channel that has ended again, and release that one."""
         try:
-            return self.open(channel.queries)
+            return self.open(channel.queries, channel.extras)
         finally:
             self.release(channel)
 
@@ -146,16 +155,16 @@ class SubscriptionHub:
             "ring_bytes": sum(relation.recent.bytes for relation in list(self._relations.values())),
         }
 
-    def _make(self, key: tuple[str, ...], queries: Sequence[exp.Expr]) -> Channel:
+    def _make(self, key: tuple[str, ...], queries: Sequence[exp.Expr], extras: bool) -> Channel:
         parts = list[FollowedRelation]()
         try:
             for query in queries:
-                parts.append(self._follow(query))
+                parts.append(self._follow(query, extras))
         except BaseException:
             for part in parts:
                 self._unfollow(part)
             raise
-        channel = Channel(key, queries, parts)
+        channel = Channel(key, queries, parts, extras)
         former = self._channels.get(key)
         if former is not None:
             self._close(former)
@@ -166,17 +175,17 @@ class SubscriptionHub:
         log.info("subscription to %s opened", "; ".join(key)[:300])
         return channel
 
-    def _follow(self, query: exp.Expr) -> FollowedRelation:
+    def _follow(self, query: exp.Expr, extras: bool) -> FollowedRelation:
         """Return what follows the rows of a query."""
         name = followed_name(query)
-        if name is None:
-            known = identity(query)
+        if name is None or (extras and self._needs_columns(name)):
+            [known] = channel_key([query], extras)
             name = self._transient.get(known)
             if name is not None and self._relations[name].ended is not None:
                 self._forget(self._relations[name])
                 name = None
             if name is None:
-                name = self._coordinator.definitions.create_transient(text_of_query(query))
+                name = self._coordinator.definitions.create_transient(text_of_query(query), extras=extras)
                 try:
                     relation = self._attach(name)
                 except BaseException:
@@ -192,10 +201,35 @@ class SubscriptionHub:
         with coordinator.looking():
             relation = self._relations.get(name)
             if relation is None or relation.ended is not None:
-                relation = FollowedRelation(coordinator, name, self.ring_bytes, self._changed)
+                known = self._known(name)
+                relation = FollowedRelation(coordinator, name, self.ring_bytes, self._changed, known)
                 self._relations[name] = relation
             relation.users += 1
-            return relation
+        if relation.closings is not None:
+            relation.closings.fill(relation.recent)
+            with self._guard:
+                self._closing.add(relation)
+        return relation
+
+    def _needs_columns(self, name: str) -> bool:
+        """Return whether bounds of a relation's rows need columns that it does not show."""
+        catalog = self._coordinator.catalog
+        return name in catalog.program.views and needs_extras(catalog.knowledge(name))
+
+    def _known(self, name: str) -> KnownRelation:
+        """Return what the rows of a relation can still become."""
+        coordinator = self._coordinator
+        schema = coordinator.reader.schema(name)
+        transient = coordinator.catalog.transient.get(name)
+        knowledge = coordinator.catalog.knowledge(name) if transient is None else transient.knowledge
+        if knowledge.is_plain:
+            knowledge = outline(knowledge)
+        elif len(schema.columns) == len(knowledge.columns):  # it does without the columns that bounds need
+            knowledge = msgspec.structs.replace(knowledge, extras=())
+        facts = RelationFacts(knowledge)
+        horizons = RelationHorizons(coordinator, knowledge, self._closed_keys)
+        closings = Closings(coordinator, name, schema, facts, horizons) if facts.events else None
+        return KnownRelation(facts, horizons, closings, frozenset([name]) if transient is None else transient.named)
 
     def _unfollow(self, relation: FollowedRelation) -> None:
         relation.users -= 1
@@ -208,6 +242,7 @@ class SubscriptionHub:
             if self._relations.get(relation.name) is relation:
                 del self._relations[relation.name]
             self._channels_of.pop(relation, None)
+            self._closing.discard(relation)
             self._news.discard(relation)
         known = next((known for known, name in self._transient.items() if name == relation.name), None)
         if known is not None:
@@ -282,6 +317,7 @@ class SubscriptionHub:
                 for relation in self._news
                 if relation.ended is not None or relation.recent.next_change(-1, epoch) is not None
             }
+            ready |= {each for each in self._closing if each.closings is not None and each.closings.is_due(epoch)}
             later = {r for r in self._news if (last := r.recent.last_change(2**62)) is not None and last[0] > epoch}
             self._news = later
             changed = {channel for relation in ready for channel in self._channels_of.get(relation, ())}

@@ -67,9 +67,10 @@ class LocalSubscription:
             self._cursor.restart("restarted")
         self._news = threading.Condition()
         self._closed = False
-        self._channel: Channel = self._hub.open([parse_subscription(text, params) for text in texts])
+        parsed = [parse_subscription(text, params) for text in texts]
+        self._channel: Channel = self._hub.open(parsed, extras=not why)  # rows are explained as they are shown
         try:
-            self._state.describe(self._channel.schemas)
+            self._describe()
         except BaseException:
             self._hub.release(self._channel)
             raise
@@ -167,7 +168,8 @@ class LocalSubscription:
             if self._why:
                 return at_one_epoch(self._coordinator, self._explained_step)()
             told = self._hub.catch_up()
-            step = self._cursor.next(self._channel.recents, told, time.monotonic())
+            self._channel.advance(told)
+            step = self._cursor.next(self._channel.moves, told, time.monotonic())
             if step is None:
                 return None
             update = self._take(step)
@@ -187,7 +189,10 @@ class LocalSubscription:
             self.close()
             raise CatalogError(f"{why}; {error}") from None
         self._cursor.restart("redefined")
-        self._state.describe(self._channel.schemas)
+        self._describe()
+
+    def _describe(self) -> None:
+        self._state.describe(self._channel.shown_schemas, self._channel.facts)
 
     def _take(self, step: Step) -> Update | None:
         hub, cursor, channel = self._hub, self._cursor, self._channel
@@ -202,17 +207,19 @@ class LocalSubscription:
                 states = [self._tuples(expand(*part), schema) for part, schema in self._with_schemas(found.parts)]
                 cursor.reached(found.epoch, time.monotonic())
                 told = [(rows, None) for rows in states]
-                return self._state.replace(hub.position(found.epoch), found.time, told, reason)
+                horizons = channel.horizons(found.epoch)
+                return self._state.replace(hub.position(found.epoch), found.time, told, reason, horizons)
             case TellUpdate(_, since, upto):
                 batches = channel.difference(since, upto)
                 if batches is None:
                     return None  # the ring has moved on: the next step says so
-                if not any(len(batch.ann) for batch in batches) and not cursor.is_waited_for:
+                closed = any(each.next_change(since, upto) is not None for each in channel.closings)
+                if not any(len(batch.ann) for batch in batches) and not cursor.is_waited_for and not closed:
                     cursor.passed(upto)
                     return None
                 changes = [(went, came, None) for went, came in self._changes(batches)]
                 cursor.reached(upto, time.monotonic())
-                return self._state.update(hub.position(upto), self._time(upto), changes)
+                return self._state.update(hub.position(upto), self._time(upto), changes, channel.horizons(upto))
 
     def _time(self, epoch: int) -> int:
         last = [found[1] for recent in self._channel.recents if (found := recent.last_change(epoch)) is not None]
@@ -239,10 +246,11 @@ class LocalSubscription:
     def _explained_step(self, epoch: int) -> Callable[[], Update | None]:
         """Take the next step at an epoch, under the locks; return what makes an update of it without them."""
         channel, cursor, hub, now = self._channel, self._cursor, self._hub, time.monotonic()
-        step = cursor.next(channel.recents, epoch, now)
+        channel.advance(epoch)
+        step = cursor.next(channel.moves, epoch, now)
         while isinstance(step, TellLost):
             self._state.lose(hub.position(step.since), hub.position(epoch))
-            step = cursor.next(channel.recents, epoch, now)
+            step = cursor.next(channel.moves, epoch, now)
         if step is None:
             return lambda: None
         upto, reason = epoch, step.reason if isinstance(step, TellState) else ""
@@ -254,20 +262,21 @@ class LocalSubscription:
         else:
             upto = step.upto
             changes = list(self._changes(channel.difference(step.since, upto) or []))
-        if not any(went or came for went, came in changes) and not cursor.is_waited_for and not reason:
+        closed = not reason and any(each.next_change(step.since, upto) is not None for each in channel.closings)  # type: ignore[union-attr]  # an update
+        if not any(went or came for went, came in changes) and not cursor.is_waited_for and not reason and not closed:
             cursor.passed(upto)
             return lambda: None
         explained = [explain_rows(self._coordinator, channel, i, came) for i, (_, came) in enumerate(changes)]
         cursor.reached(upto, now)
-        position, at = hub.position(upto), self._time(upto)
+        position, at, horizons = hub.position(upto), self._time(upto), channel.horizons(upto)
 
         def make() -> Update:
             why = [[_witnesses_of(one) for one in part] for part in explained]
             if reason:
                 states = [(came, found) for (_, came), found in zip(changes, why, strict=True)]
-                return self._state.replace(position, at, states, reason)
+                return self._state.replace(position, at, states, reason, horizons)
             told = [(went, came, found) for (went, came), found in zip(changes, why, strict=True)]
-            return self._state.update(position, at, told)
+            return self._state.update(position, at, told, horizons)
 
         return make
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from sqlglot import exp
 
@@ -61,3 +62,12 @@ def identity(query: exp.Expr) -> str:
     True
     """
     return canonical(query).sql(dialect=WhenceDialect)
+
+
+def channel_key(queries: Sequence[exp.Expr], extras: bool = True) -> tuple[str, ...]:
+    """Return what subscriptions share that are to the same queries; with `extras`, with the columns that bounds need.
+
+    >>> channel_key([parse_subscription("a")]), channel_key([parse_subscription("a")], extras=False)
+    (('SELECT * FROM a',), ('SELECT * FROM a -- as it is',))
+    """
+    return tuple(identity(query) + ("" if extras else " -- as it is") for query in queries)

@@ -3,6 +3,7 @@
 | module       | what it is for |
 |--------------|-----------------|
 | `delivery`   | what is new goes to all who subscribe |
+| `telling`    | what is sent of what values can still become |
 | `subscriber` | one subscription: its cursor, and what it is being sent |
 | `tick_subscriber` | one subscription of a broker: ranges of ticks, and silence |
 | `audience`   | all who follow one channel, and the frames they share |

@@ -15,7 +15,7 @@ import logging
 import threading
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 from sqlglot import exp
 
@@ -23,11 +23,12 @@ from whence.model.errors import ForbiddenError, LimitError, WhenceError
 from whence.plan.algebra.program import Program
 from whence.runtime.coordinator import Coordinator
 from whence.runtime.subscriptions.channels import Channel
-from whence.runtime.subscriptions.queries import followed_name, identity, parse_subscription
+from whence.runtime.subscriptions.queries import channel_key, followed_name, identity, parse_subscription
 from whence.server.access.grants import RELATION
 from whence.server.access.rights import Rights
 from whence.server.access.tokens import Caller
 from whence.server.delivery.explained import Allow
+from whence.server.delivery.telling import ROWS_ONLY, Telling, telling_of
 from whence.server.limits import Limits
 from whence.server.worker_threads import WorkerThreads
 from whence.subscribe.messages import Subscribe, WireFilter
@@ -48,6 +49,7 @@ class RequestedQueries:
     ticks: bool = False
     filter: WireFilter | None = None
     reflects: Any = None
+    bounds: bool | Literal["values"] = False
 
     @classmethod
     def of(cls, message: Subscribe) -> RequestedQueries:
@@ -63,11 +65,17 @@ class RequestedQueries:
             message.ticks,
             message.filter,
             message.reflects,
+            message.bounds,
         )
+
+    @property
+    def takes_extras(self) -> bool:
+        """Whether rows may have columns that only bounds need: not where rows are explained, or relayed, as shown."""
+        return not self.why and not self.ticks
 
     def key(self, caller: Caller) -> tuple[Any, ...]:
         """Return what requests share that one admission will do for."""
-        return caller.who, self.queries, repr(self.params)
+        return caller.who, self.queries, repr(self.params), self.bounds == "values", self.takes_extras
 
 
 @dataclass(frozen=True)
@@ -100,11 +108,18 @@ class Admission:
     sees_all: bool  # whether the caller may read everything
     witnesses: Allow
     definitions: frozenset[str] = field(default_factory=frozenset)  # the queries that are kept by a view
+    sees: tuple[bool, ...] = ()  # per query, whether the caller may read everything beneath it
     users: int = 0
 
     @property
     def changed(self) -> int:
         return self.mark.changed
+
+    def telling(self, bounds: bool | Literal["values"]) -> Telling:
+        """Return how bounds are told to those who have asked for them so."""
+        if not bounds:
+            return ROWS_ONLY
+        return telling_of("values" if bounds == "values" else "program", self.sees)
 
 
 class Admissions:
@@ -171,7 +186,22 @@ class Admissions:
             kept = frozenset(identity(query) for query in queries if followed_name(query) is None)
             self._check_definitions(kept, who)
             sees_all, allow = self._rights.sight(who).is_whole, partial(self._rights.readable_witnesses, who)
-            return Admission(key, request, who, self._hub.open(queries), mark, sees_all, allow, kept)
+            channel = self._hub.open(queries, extras=request.takes_extras)
+            admission = Admission(key, request, who, channel, mark, sees_all, allow, kept, self._sees(channel, who))
+            try:
+                admission.telling(request.bounds).prepare(channel)
+            except BaseException:
+                self._hub.release(channel)
+                raise
+            return admission
+
+    def _sees(self, channel: Channel, who: str) -> tuple[bool, ...]:
+        """Return per query whether a caller may read everything that it is made of."""
+        sight = self._rights.sight(who)
+        return tuple(
+            sight.is_whole or (part.known is not None and all(sight.sees_all(name) for name in part.known.reads))
+            for part in channel.parts
+        )
 
     def _restricted(self, request: RequestedQueries, who: str) -> list[exp.Expr]:
         self._limits.check("queries", len(request.queries), f"a subscription to {len(request.queries):,} queries")
@@ -248,9 +278,10 @@ class Admissions:
         key: tuple[str, ...] = ()
         try:
             admission.sees_all = self._rights.sight(admission.who).is_whole
-            key = tuple(identity(query) for query in self._restricted(admission.request, admission.who))
+            key = channel_key(self._restricted(admission.request, admission.who), admission.request.takes_extras)
         except WhenceError:
             error = ForbiddenError("you may not read this any more")
         if admission.channel.ended is not None:
             return False, None  # it is opened again anyway, with the error that is due then
-        return error is not None or key != admission.channel.key, error
+        changed = error is not None or key != admission.channel.key
+        return changed or self._sees(admission.channel, admission.who) != admission.sees, error

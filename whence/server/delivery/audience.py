@@ -1,8 +1,9 @@
 """All who follow one channel, and the frames that they share.
 
-The law: a frame is a function of the format, the subscription's number and the positions that it leads from and to. So
-it is encoded once for all clients that are at the same position, however many there are; those that fell behind are at
-other positions, and what is encoded for them is kept until the next epoch is told.
+The law: a frame is a function of the format, the subscription's number, how bounds are told (`telling.py`) and the
+positions that it leads from and to. So it is encoded once for all clients that are at the same position, however many
+there are; those that fell behind are at other positions, and what is encoded for them is kept until the next epoch is
+told.
 """
 
 from __future__ import annotations
@@ -15,14 +16,13 @@ import msgspec
 
 from whence.engine.core.operator import Batch
 from whence.model.codes import Dictionary
-from whence.model.types import Schema
 from whence.runtime.coordinator import Coordinator
-from whence.runtime.subscriptions.channels import Channel, Snapshot, signs_of
+from whence.runtime.subscriptions.channels import Channel, Snapshot
 from whence.server.delivery.frames import Kind, format_of, message_frame
 from whence.server.delivery.states import StateChunks
+from whence.server.delivery.telling import Telling
 from whence.server.worker_threads import WorkerThreads
-from whence.subscribe.messages import Format, PartChange, UpdateMessage, encode_message
-from whence.subscribe.plain import to_plain
+from whence.subscribe.messages import Format, UpdateMessage, encode_message
 
 if TYPE_CHECKING:
     from whence.server.delivery.subscriber import Subscriber
@@ -53,8 +53,8 @@ class Audience:
     def __init__(self, coordinator: Coordinator, channel: Channel) -> None:
         self.channel, self._coordinator = channel, coordinator
         self.members: dict[Subscriber, None] = {}
-        self.frames: dict[tuple[Kind, int, int, int, int], bytes] = {}
-        self.direct: dict[tuple[int, tuple[Kind, int]], tuple[bytes, bool] | None] = {}
+        self.frames: dict[tuple[Kind, int, Telling, int, int, int], bytes] = {}
+        self.direct: dict[tuple[int, tuple[Kind, int, Telling]], tuple[bytes, bool] | None] = {}
         """What a subscriber that is told all changes at once gets next, by where it is, and its kind and number; and
         whether that is of several epochs. None if it must be looked at."""
 
@@ -62,9 +62,9 @@ class Audience:
         self.snapshot: Snapshot | None = None
         self.snapshot_at = 0.0
         self._fetching: asyncio.Future[Snapshot] | None = None
-        self._bodies: dict[tuple[Format, int, int], Body] = {}
-        self._making: dict[tuple[Format, int, int], asyncio.Future[tuple[int, Body]]] = {}
-        self._large: dict[tuple[Kind, int, int, int, int], bytes] = {}
+        self._bodies: dict[tuple[Format, Telling, int, int], Body] = {}
+        self._making: dict[tuple[Format, Telling, int, int], asyncio.Future[tuple[int, Body]]] = {}
+        self._large: dict[tuple[Kind, int, Telling, int, int, int], bytes] = {}
         self._heavy = -1  # up to this epoch, net changes are known to be too much for one message
 
     def turn_to(self, told: int) -> None:
@@ -75,11 +75,11 @@ class Audience:
             self.direct.clear()
             self._bodies.clear()
 
-    def next_frame(self, known: int, key: tuple[Kind, int]) -> tuple[bytes, bool] | None:
+    def next_frame(self, known: int, key: tuple[Kind, int, Telling]) -> tuple[bytes, bool] | None:
         """Find out what subscribers at an epoch get next, who are told all changes at once, and note it in `direct`."""
-        found, recents = None, self.channel.recents
-        if self.channel.ended is None and all(recent.reaches(known) for recent in recents):
-            changed = any(recent.next_change(known, self.told) is not None for recent in recents)
+        found, moves = None, key[2].moves(self.channel)
+        if self.channel.ended is None and all(each.reaches(known) for each in moves):
+            changed = any(each.next_change(known, self.told) is not None for each in moves)
             if changed and not self.is_large(known, self.told):
                 frame = self.update_frame(*key, known, known, self.told, empty=False)
                 found = None if frame is None else (frame, self.spans_epochs(known, self.told))
@@ -105,49 +105,53 @@ class Audience:
         """Return whether the changes between two epochs are so many that the event loop should not go through them."""
         return sum(recent.rows_between(since, upto) for recent in self.channel.recents) > LARGE_CHANGE
 
-    def update_frame(self, kind: Kind, id: int, known: int, since: int, upto: int, *, empty: bool) -> bytes | None:
+    def update_frame(
+        self, kind: Kind, id: int, telling: Telling, known: int, since: int, upto: int, *, empty: bool
+    ) -> bytes | None:
         """Return the net change after `since` as a frame; None if there is none, unless that is to be told, too."""
-        key = kind, id, known, since, upto
+        key = kind, id, telling, known, since, upto
         found = self.frames.get(key)
         if found is None:
             format = format_of(kind)
-            place = format, since, upto
+            place = format, telling, since, upto
             if place not in self._bodies:
                 if len(self._bodies) >= MOST_BODIES:
                     self._bodies.clear()
-                self._bodies[place] = self._make_body(format, since, upto, self._difference(since, upto))
+                self._bodies[place] = self._make_body(*place, self._difference(since, upto))
             body = self._bodies[place]
             if body is None:
-                if not empty:
+                if not empty and not telling.has_closed(self.channel, since, upto):
                     return None
                 body = msgspec.Raw(encode_message([None] * len(self.channel.parts), format))
             if len(self.frames) >= MOST_FRAMES:
                 self.frames.clear()
-            found = self.frames[key] = self._frame(kind, id, known, upto, body)
+            found = self.frames[key] = self._frame(kind, id, telling, known, upto, body)
         return found
 
     async def large_update(
-        self, workers: WorkerThreads, kind: Kind, id: int, known: int, since: int, upto: int
+        self, workers: WorkerThreads, kind: Kind, id: int, telling: Telling, known: int, since: int, upto: int
     ) -> tuple[int, bytes | None]:
         """Have a large change made by another thread, once for all who wait for it; return up to which epoch it leads,
         which may be an earlier one, and its frame, if anything has changed."""
-        place = format_of(kind), since, upto
+        place = format_of(kind), telling, since, upto
         making = self._making.get(place)
         if making is None:
             making = self._making[place] = workers.run(self._make_large, *place)
             making.add_done_callback(lambda _: self._making.pop(place, None))
         reached, body = await asyncio.shield(making)
         if body is None:
-            return reached, None
-        key = kind, id, known, since, reached
+            if not telling.has_closed(self.channel, since, reached):
+                return reached, None
+            body = msgspec.Raw(encode_message([None] * len(self.channel.parts), place[0]))
+        key = kind, id, telling, known, since, reached
         frame = self._large.get(key)
         if frame is None:
-            frame = self._large[key] = self._frame(kind, id, known, reached, body)
+            frame = self._large[key] = self._frame(kind, id, telling, known, reached, body)
             if len(self._large) > MOST_LARGE:
                 del self._large[next(iter(self._large))]
         return reached, frame
 
-    def _make_large(self, format: Format, since: int, upto: int) -> tuple[int, Body]:
+    def _make_large(self, format: Format, telling: Telling, since: int, upto: int) -> tuple[int, Body]:
         """Encode the net change up to an epoch, or to an earlier one if it is too much for one message."""
         found = None
         if upto > self._heavy:
@@ -157,7 +161,7 @@ class Audience:
         if found is None:
             upto = self._cut(since, upto)
             found = self._difference(since, upto)
-        return upto, self._make_body(format, since, upto, found)
+        return upto, self._make_body(format, telling, since, upto, found)
 
     def _cut(self, since: int, upto: int) -> int:
         """Return the last epoch up to which not too many rows changed; the next one at least."""
@@ -177,23 +181,26 @@ class Audience:
             raise MovedOnError
         return dictionary, batches
 
-    def _make_body(self, format: Format, since: int, upto: int, found: tuple[Dictionary, list[Batch]]) -> Body:
+    def _make_body(
+        self, format: Format, telling: Telling, since: int, upto: int, found: tuple[Dictionary, list[Batch]]
+    ) -> Body:
         """Encode the net changes of all parts."""
         while True:
             dictionary, batches = found
             try:
                 parts = [
-                    _part_change(batch, schema, dictionary)
-                    for batch, schema in zip(batches, self.channel.schemas, strict=True)
+                    telling.part_change(self.channel, place, batch, dictionary, since, upto)
+                    for place, batch in enumerate(batches)
                 ]
             except IndexError:  # a word came after others were forgotten, in between: it is in a newer dictionary
                 found = self._difference(since, upto)
                 continue
             return msgspec.Raw(encode_message(parts, format)) if any(parts) else None
 
-    def _frame(self, kind: Kind, id: int, known: int, upto: int, body: msgspec.Raw) -> bytes:
+    def _frame(self, kind: Kind, id: int, telling: Telling, known: int, upto: int, body: msgspec.Raw) -> bytes:
         at = self._coordinator.lineage.at
         message = UpdateMessage(id, str(at(known)), str(at(upto)), self.time_of(upto), body)  # type: ignore[arg-type]  # encoded already
+        message.horizons = telling.horizons(self.channel, known, upto)
         return message_frame(message, kind)
 
     def time_of(self, epoch: int) -> int:
@@ -232,20 +239,10 @@ class Audience:
         """Return whether all changes since a snapshot are known."""
         return all(recent.reaches(snapshot.epoch) for recent in self.channel.recents)
 
-    def chunks(self, snapshot: Snapshot, format: Format) -> StateChunks:
+    def chunks(self, snapshot: Snapshot, format: Format, telling: Telling) -> StateChunks:
         """Return a snapshot in chunks, which all who are sent it share."""
-        found = snapshot.cache.get(format)
+        found = snapshot.cache.get((format, telling))
         if found is None:
-            found = snapshot.cache[format] = StateChunks(snapshot, self.channel.schemas, format)
+            found = snapshot.cache[format, telling] = StateChunks(snapshot, self.channel, format, telling)
         assert isinstance(found, StateChunks)
         return found
-
-
-def _part_change(batch: Batch, schema: Schema, dictionary: Dictionary) -> PartChange | None:
-    if not len(batch.ann):
-        return None
-    went, came = signs_of(batch)
-    return PartChange(
-        to_plain(went, schema, dictionary) if len(went) else None,
-        to_plain(came, schema, dictionary) if len(came) else None,
-    )

@@ -28,7 +28,7 @@ from typing import Any
 from whence.runtime.coordinator import Coordinator
 from whence.runtime.subscriptions.channels import Channel
 from whence.server.delivery.admissions import Admissions
-from whence.server.delivery.audience import Audience, MovedOnError
+from whence.server.delivery.audience import LARGE_CHANGE, Audience, MovedOnError
 from whence.server.delivery.subscriber import Subscriber
 from whence.server.worker_threads import WorkerThreads
 
@@ -240,6 +240,10 @@ class Delivery:
             self._checking = True
             self.run(self._check_rights())
             return
+        if any(each.takes_long(told, LARGE_CHANGE) for channel in self._fresh for each in channel.closings):
+            self._checking = True
+            self.run(self._find_closed(told, list(self._fresh)))
+            return
         self._tell_up_to(told)
 
     def _tell_up_to(self, told: int) -> None:
@@ -253,6 +257,7 @@ class Delivery:
         for channel in fresh:
             audience = self._audiences.get(channel)
             if audience is not None:
+                channel.advance(told)
                 audience.turn_to(told)
                 round.extend(audience.members)
         for subscriber in [each for each in self._watched if not each.cursor.is_waited_for]:
@@ -260,6 +265,18 @@ class Delivery:
         round.extend(self._watched)
         if round:
             self._turn_soon()
+
+    async def _find_closed(self, told: int, channels: list[Channel]) -> None:
+        """Find out in another thread which rows have become final; then go on."""
+        try:
+            for channel in channels:
+                await self.workers.run(channel.advance, told)
+        finally:
+            self._checking = False
+        if not self._closed:
+            self._tell_up_to(told)
+            if self._more:
+                self._advance()
 
     async def _check_rights(self) -> None:
         """Check every subscription again, since rights have changed; then go on."""

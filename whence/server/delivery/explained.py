@@ -21,9 +21,10 @@ from whence.runtime.coordinator import Coordinator
 from whence.runtime.subscriptions.channels import Channel, Snapshot, signs_of
 from whence.runtime.subscriptions.witnesses import ROWS, BaseRow, Explained, at_one_epoch, explain_rows
 from whence.server.delivery.states import PartRows
+from whence.server.delivery.telling import ROWS_ONLY, Telling
 from whence.subscribe.cursor import Cursor, TellLost, TellState
 from whence.subscribe.messages import PartChange
-from whence.subscribe.plain import plain_value, to_plain
+from whence.subscribe.plain import plain_value
 
 SECONDS = 1.0
 """How long writers may have to wait for the witnesses of one update."""
@@ -50,12 +51,17 @@ class ExplainedChange:
 
 
 def explain_next(
-    coordinator: Coordinator, channel: Channel, cursor: Cursor, now: float, allow: Allow
+    coordinator: Coordinator,
+    channel: Channel,
+    cursor: Cursor,
+    now: float,
+    allow: Allow,
+    telling: Telling = ROWS_ONLY,
 ) -> ExplainedChange | None:
     """Return what the cursor says is next, with witnesses; None if there is nothing, or something else to tell first.
 
     It waits for epochs to end and keeps others from beginning: not for an event loop."""
-    look = _Look(coordinator, channel, cursor, now)
+    look = _Look(coordinator, channel, cursor, now, telling)
     found = at_one_epoch(coordinator, look)
     if found is None:
         return None
@@ -71,14 +77,18 @@ def explain_next(
 class _Look:
     """Takes the next step at an epoch, under the locks."""
 
-    def __init__(self, coordinator: Coordinator, channel: Channel, cursor: Cursor, now: float) -> None:
+    def __init__(
+        self, coordinator: Coordinator, channel: Channel, cursor: Cursor, now: float, telling: Telling
+    ) -> None:
         self._coordinator, self._channel, self._cursor, self._now = coordinator, channel, cursor, now
+        self._telling = telling
 
     def __call__(self, epoch: int) -> tuple[ExplainedChange, list[list[Explained | None]]] | None:
         channel, cursor = self._channel, self._cursor
         if channel.ended is not None:
             return None
-        step = cursor.next(channel.recents, epoch, self._now)
+        channel.advance(epoch)
+        step = cursor.next(self._telling.moves(channel), epoch, self._now)
         if step is None or isinstance(step, TellLost):
             return None
         why: list[Witnesses] = [[] for _ in channel.parts]
@@ -90,15 +100,16 @@ class _Look:
         batches = channel.difference(step.since, step.upto)
         if batches is None:
             return None
-        signs = [signs_of(batch) for batch in batches]
-        if not any(len(batch.ann) for batch in batches) and not cursor.is_waited_for:
+        dictionary, telling = self._coordinator.dictionary, self._telling
+        parts = [
+            telling.part_change(channel, i, batch, dictionary, step.since, step.upto) for i, batch in enumerate(batches)
+        ]
+        closed = telling.has_closed(channel, step.since, step.upto)
+        if not any(parts) and not closed and not cursor.is_waited_for:
             cursor.passed(step.upto)
             return None
+        signs = [signs_of(telling.visible(channel, i, batch)) for i, batch in enumerate(batches)]
         came = [rows[:ROWS] if step.upto == epoch else rows[:0] for _, rows in signs]
-        parts = [
-            PartChange(self._plain(went, i), self._plain(came, i)) if len(went) or len(came) else None
-            for i, (went, came) in enumerate(signs)
-        ]
         times = [last[1] for recent in channel.recents if (last := recent.last_change(step.upto)) is not None]
         at = max(times, default=self._coordinator.time)
         told = ExplainedChange(epoch, why, "", None, step.known, step.upto, at, parts)
@@ -109,16 +120,16 @@ class _Look:
         contents = [coordinator.reader.contents(part.name) for part in self._channel.parts]
         return Snapshot(epoch, coordinator.time, contents, coordinator.dictionary.frozen())
 
-    def _plain(self, rows: Codes, part: int) -> list[list[Any]] | None:
-        return to_plain(rows, self._channel.schemas[part], self._coordinator.dictionary) if len(rows) else None
-
     def _explain(self, rows: Sequence[Codes]) -> list[list[Explained | None]]:
         """Explain rows, as many as the time suffices for: writers wait meanwhile."""
         coordinator, channel, end = self._coordinator, self._channel, time.monotonic() + SECONDS
         found: list[list[Explained | None]] = []
         for part, few in enumerate(rows):
             found.append([])
-            for row in to_tuples(few, channel.schemas[part], coordinator.dictionary) if len(few) else ():
+            schema = channel.schemas[part] if few.shape[1] == len(channel.schemas[part].columns) else None
+            for row in (
+                to_tuples(few, schema or channel.shown_schemas[part], coordinator.dictionary) if len(few) else ()
+            ):
                 left = end - time.monotonic()
                 if left <= 0:
                     break

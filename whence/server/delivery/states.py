@@ -7,7 +7,6 @@ first encoding of them was, so every client is sent the same ones; those that ta
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,8 +16,8 @@ import pyarrow as pa
 
 from whence.io.rows import to_arrow
 from whence.model.codes import Codes
-from whence.model.types import Schema
-from whence.runtime.subscriptions.channels import Snapshot
+from whence.runtime.subscriptions.channels import Channel, Snapshot
+from whence.server.delivery.telling import ROWS_ONLY, Telling
 from whence.subscribe.messages import Format, encode_message
 from whence.subscribe.plain import to_plain
 
@@ -41,6 +40,8 @@ class Chunk:
     columns: msgspec.Raw | None
     arrow: bytes | None
     is_last: bool
+    bounds: list[Any] | None = None
+    states: list[str] | None = None
 
     @property
     def bytes(self) -> int:
@@ -74,8 +75,9 @@ class PartRows:
 class StateChunks:
     """The chunks of a snapshot in one format."""
 
-    def __init__(self, snapshot: Snapshot, schemas: Sequence[Schema], format: Format) -> None:
-        self._schemas, self._dictionary, self._format = list(schemas), snapshot.dictionary, format
+    def __init__(self, snapshot: Snapshot, channel: Channel, format: Format, telling: Telling = ROWS_ONLY) -> None:
+        self._channel, self._telling, self._epoch = channel, telling, snapshot.epoch
+        self._dictionary, self._format = snapshot.dictionary, format
         self._parts = [PartRows(rows, counts) for rows, counts in snapshot.parts]
         self._cuts: list[tuple[int, int, int]] = []  # part, first and last place of each chunk so far
         self._guess = [ARROW_ROWS if self._is_arrow(i) else PLAIN_ROWS for i in range(len(self._parts))]
@@ -123,16 +125,24 @@ class StateChunks:
         return found
 
     def _is_arrow(self, part: int) -> bool:
-        return self._format == "msgpack" and self._parts[part].total > PLAIN_ROWS
+        is_plain = self._telling.bounds == "values"
+        return self._format == "msgpack" and self._parts[part].total > PLAIN_ROWS and not is_plain
 
     def _encode(self, part: int, start: int, end: int) -> Chunk:
-        schema, rows = self._schemas[part], self._parts[part].between(start, end)
+        relation, rows = self._channel.parts[part], self._parts[part].between(start, end)
+        bounds, states = None, None
+        if self._telling.bounds == "values" and len(rows):
+            bounds, states = self._telling.row_bounds(self._channel, part, rows, self._dictionary, self._epoch)
+        schema = relation.schema
+        if self._telling.hides(relation, part):
+            schema = relation.shown_schema
+            rows = np.ascontiguousarray(rows[:, : len(schema.columns)])
         is_last = part == len(self._parts) - 1 and end >= self._parts[part].total
         if self._is_arrow(part):
             table = to_arrow(rows, np.ones(len(rows), np.int64), schema, self._dictionary)
             return Chunk(part, start, end - start, None, _stream(table), is_last)
         columns = msgspec.Raw(encode_message(to_plain(rows, schema, self._dictionary), self._format))
-        return Chunk(part, start, end - start, columns, None, is_last)
+        return Chunk(part, start, end - start, columns, None, is_last, bounds, states)
 
 
 def _stream(table: Any) -> bytes:

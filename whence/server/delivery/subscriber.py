@@ -25,6 +25,7 @@ from whence.server.delivery.audience import Audience, MovedOnError
 from whence.server.delivery.explained import explain_next
 from whence.server.delivery.frames import Kind, format_of, message_frame
 from whence.server.delivery.states import Chunk, StateChunks
+from whence.server.delivery.telling import ROWS_ONLY
 from whence.server.failures import describe_failure
 from whence.subscribe.cursor import Cursor, TellLost, TellState, TellUpdate
 from whence.subscribe.messages import ErrorMessage, Lost, State, Subscribed, UpdateMessage
@@ -89,7 +90,7 @@ class Subscriber:
 
     def __init__(self, delivery: Delivery, outlet: Outlet, id: int, request: RequestedQueries, caller: Caller):
         self._delivery, self.outlet, self.request, self.caller = delivery, outlet, request, caller
-        self.key = outlet.kind, id
+        self.key = outlet.kind, id, ROWS_ONLY
         self.cursor = Cursor(None, request.every, request.every_change)
         self.admission: Admission | None = None
         self.audience: Audience
@@ -131,8 +132,15 @@ class Subscriber:
         self.admission, self.audience = admission, delivery.audience_of(admission.channel)
         self.audience.members[self] = None
         self._lineage = delivery.coordinator.lineage  # names what it is told, also when that is another one's past
-        parts = [plain_schema(schema) for schema in admission.channel.schemas]
-        self._tell(Subscribed(self.key[1], delivery.position(delivery.told), parts))
+        channel = admission.channel
+        self.key = *self.key[:2], admission.telling(self.request.bounds)
+        parts = [
+            plain_schema(part.shown_schema if self.key[2].hides(part, place) else part.schema)
+            for place, part in enumerate(channel.parts)
+        ]
+        knowledge, known = self.key[2].knowledge(channel), self.cursor.known
+        horizons = None if known is None else self.key[2].horizons(channel, None, known)
+        self._tell(Subscribed(self.key[1], delivery.position(delivery.told), parts, knowledge, horizons))
 
     def _leave(self) -> None:
         self.direct, self.sending = False, None
@@ -225,7 +233,7 @@ class Subscriber:
                 return True
             if untold > told:
                 return False  # until it may be told
-        step = cursor.next(audience.channel.recents, told, now)
+        step = cursor.next(self.key[2].moves(audience.channel), told, now)
         match step:
             case TellUpdate() if not self.request.why:
                 return self._tell_update(step, now)
@@ -248,17 +256,16 @@ class Subscriber:
         cursor = self.cursor
         if not cursor.every_change or self.request.why or cursor.known is None:
             return None
-        return cursor.next_untold(self.audience.channel.recents)
+        return cursor.next_untold(self.key[2].moves(self.audience.channel))
 
     def _tell_update(self, step: TellUpdate, now: float) -> bool:
         audience, cursor = self.audience, self.cursor
         if audience.is_large(step.since, step.upto):
             self._work(self._tell_large, step)
             return True
-        kind, id = self.key
         try:
             frame = audience.update_frame(
-                kind, id, step.known, step.since, step.upto, empty=cursor.is_waited_for and step.upto > step.known
+                *self.key, step.known, step.since, step.upto, empty=cursor.is_waited_for and step.upto > step.known
             )
         except MovedOnError:
             return True  # the next step is the state
@@ -268,8 +275,7 @@ class Subscriber:
     async def _tell_large(self, job: int, step: TellUpdate) -> None:
         """Tell a change that another thread makes; perhaps only a part of it, then the rest comes next."""
         audience, delivery = self.audience, self._delivery
-        kind, id = self.key
-        upto, frame = await audience.large_update(delivery.workers, kind, id, step.known, step.since, step.upto)
+        upto, frame = await audience.large_update(delivery.workers, *self.key, step.known, step.since, step.upto)
         if job == self._job:
             self._send_update(step.since, upto, frame, delivery.now())
 
@@ -310,7 +316,7 @@ class Subscriber:
 
     def _send_state(self, snapshot: Snapshot, reason: str, why: Sequence[Sequence[Any]] | None = None) -> None:
         delivery, format = self._delivery, format_of(self.key[0])
-        chunks, at = self.audience.chunks(snapshot, format), delivery.position(snapshot.epoch)
+        chunks, at = self.audience.chunks(snapshot, format, self.key[2]), delivery.position(snapshot.epoch)
         self.sending = StateSending(chunks, snapshot, reason, at, 0, delivery.now(), why)
         delivery.metrics.states += 1
 
@@ -335,6 +341,9 @@ class Subscriber:
                 sending.snapshot.time,
                 why,
                 sending.index - 1,
+                chunk.bounds,
+                chunk.states,
+                self.key[2].horizons(self.audience.channel, None, sending.snapshot.epoch) if first else None,
             )
         )
 
@@ -355,7 +364,7 @@ class Subscriber:
         delivery, channel, admission = self._delivery, self.audience.channel, self.admission
         assert admission is not None
         found = await delivery.explainers.run(
-            explain_next, delivery.coordinator, channel, self.cursor, now, admission.witnesses
+            explain_next, delivery.coordinator, channel, self.cursor, now, admission.witnesses, self.key[2]
         )
         if found is None:
             return
@@ -369,7 +378,8 @@ class Subscriber:
         self.cursor.reached(found.upto, now)
         delivery.metrics.updates += 1
         at = position(found.known), position(found.upto)
-        self._tell(UpdateMessage(self.key[1], *at, found.time, list(found.parts)))
+        horizons = self.key[2].horizons(channel, found.known, found.upto)
+        self._tell(UpdateMessage(self.key[1], *at, found.time, list(found.parts), horizons))
 
     # -- work --------------------------------------------------------------------------------------------------------
 

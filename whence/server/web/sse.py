@@ -135,6 +135,7 @@ async def event_response(gateway: Gateway, request: Request, caller: Caller) -> 
         found.every or 0.0,
         found.why,
         found.every_change,
+        bounds="values" if found.bounds else False,
     )
     stream = EventStream(gateway, asked, caller)
     try:

@@ -1,0 +1,213 @@
+"""Relation facts: what is known of the rows of a query, ready to be asked at a subscriber or a server.
+
+`RelationFacts` evaluates the knowledge that the compiler has derived (`plan/knowledge`) for rows, for keys that are not
+there, and says which events can make rows final (`open_rows.py`). `FinalRows` follows the rows of one subscriber.
+
+The law: what is claimed with the horizons of a position is true of every later one.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property, partial
+from typing import Any
+
+from whence.plan.knowledge.bounds import Bounds
+from whence.plan.knowledge.intervals import may_be_true
+from whence.plan.knowledge.model import Branch, Operation, RelationKnowledge, SourceFacts, Term, Variable
+from whence.plan.knowledge.terms import bound, column_bounds, growths_in, walk
+from whence.subscribe.cells import RowKnowledge, about_absent, evaluate
+from whence.subscribe.growth import CLOSED, remaining_rows
+from whence.subscribe.horizons import HorizonView
+from whence.subscribe.open_rows import ClosingEvent, OpenRows, Values
+from whence.subscribe.plain import plain_value
+
+Row = tuple[Any, ...]
+
+
+class RelationFacts:
+    """What is known of one relation.
+
+    knowledge  as the compiler derived it
+    key        the columns that identify a row; empty if none do
+    deciding   the columns whose values decide when a row is final"""
+
+    def __init__(self, knowledge: RelationKnowledge) -> None:
+        self.knowledge, self.key = knowledge, knowledge.key
+        used = sorted({each for term in (*knowledge.cells, *knowledge.presence) for each in growths_in(term)})
+        self._growths = [knowledge.growths[each] for each in used]
+        width = len(knowledge.columns) + len(knowledge.extras)
+        columns = {column for growth in self._growths for column in growth.columns}
+        self.deciding = tuple(sorted(column for column in columns if column < width))
+
+    @property
+    def shown(self) -> int:
+        """How many columns of a row are shown; those behind them are only for bounds."""
+        return len(self.knowledge.columns)
+
+    @property
+    def has_extras(self) -> bool:
+        """Whether rows have columns behind the shown ones."""
+        return bool(self.knowledge.extras)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, RelationFacts) and self.knowledge == other.knowledge
+
+    def __hash__(self) -> int:
+        return hash(self.knowledge.columns)
+
+    def evaluate(self, row: Row, horizons: HorizonView) -> RowKnowledge:
+        """Return what a row can still become; `row` has the columns behind the shown ones, too."""
+        return evaluate(self.knowledge, row[: self.shown], row[self.shown :], horizons)
+
+    def may_come(self, given: Mapping[int, Any], horizons: HorizonView, was_there: bool) -> bool:
+        """Return whether a row that is not there, with these values by column, may still come."""
+        return about_absent(self.knowledge, given, horizons, was_there=was_there) == "may come"
+
+    def is_closed(self, values: Values, horizons: HorizonView) -> bool:
+        """Return whether horizons make rows with some deciding values final."""
+        known = dict(zip(self.deciding, values, strict=True))
+        return all(
+            remaining_rows(self.knowledge, each, {c: known[c] for c in each.columns if c in known}, horizons) is CLOSED
+            for each in self._growths
+        )
+
+    def decides(self, row: Row) -> Values:
+        """Return the values of a row that decide when it is final."""
+        return tuple(row[column] for column in self.deciding)
+
+    def coming(self, horizons: HorizonView) -> dict[str, Any]:
+        """Return which rows can still come, as plain values: whether any (`comes`), and by column the value that none
+        comes below (`passed`)."""
+        growth = self.knowledge.growths[self.knowledge.growth]
+        comes = remaining_rows(self.knowledge, growth, {}, horizons).is_open
+        passed = dict[str, Any]()
+        ways = [
+            list(self._events_of(growth.columns, growth.columns, branch, base, use))
+            for branch in growth.branches
+            for base, use in enumerate(branch.bases)
+        ]
+        for place, column in enumerate(growth.columns):
+            lowest = [
+                [event.passed(horizons) for event in way if event.kind == "passes" and event.places == (place,)]
+                for way in ways
+            ]
+            if lowest and all(any(value is not None for value in each) for each in lowest):
+                name, values = self.knowledge.columns[column], [v for each in lowest for v in each if v is not None]
+                passed[name] = plain_value(min(values))
+        return {"comes": comes, "passed": passed}
+
+    @cached_property
+    def events(self) -> list[ClosingEvent]:
+        """What may make rows final that do not change; `places` are those in `deciding`."""
+        found = dict[Any, ClosingEvent]()
+        for growth in self._growths:
+            for branch in growth.branches:
+                for base, use in enumerate(branch.bases):
+                    for event in self._events_of(self.deciding, growth.columns, branch, base, use):
+                        found.setdefault((event.use, event.kind, event.places, growth.columns, branch), event)
+        return list(found.values())
+
+    def _events_of(
+        self, deciding: Sequence[int], columns: Sequence[int], branch: Branch, base: int, use: int
+    ) -> Iterator[ClosingEvent]:
+        source = self.knowledge.sources[use]
+        if not source.is_stream:
+            return
+        keys = [
+            (deciding.index(c), term)
+            for c, term in zip(columns, branch.keys, strict=False)
+            if term is not None and c in deciding
+        ]
+        equal = _equalities(branch)
+        if source.ordered is not None:
+            horizon = Variable(source.columns[source.ordered].type, base, source.ordered)
+            for place, term in keys:
+                if any(part in equal(horizon) for part in walk(term)):
+                    yield ClosingEvent(use, "passes", (place,), partial(_passed, term, equal(horizon), source, use))
+            yield ClosingEvent(use, "ends", (), partial(_is_over, branch, equal(horizon), source, use))
+        if source.closes:
+            variables = [Variable(source.columns[c].type, base, c) for c in source.closes]
+            places = [next((p for p, term in keys if term in equal(each)), None) for each in variables]
+            if None not in places:
+                yield ClosingEvent(use, "closes", tuple(p for p in places if p is not None))
+
+
+class FinalRows:
+    """The rows of a subscriber that are not final yet."""
+
+    def __init__(self, facts: RelationFacts, rows: Sequence[Row], horizons: HorizonView) -> None:
+        self._facts = facts
+        self._open = OpenRows(facts.events, lambda _, row, at: facts.evaluate(row, at).is_final)
+        self.follow((), rows, horizons)
+
+    def follow(self, went: Sequence[Row], came: Sequence[Row], horizons: HorizonView) -> list[Row]:
+        """Take in how the rows changed, and the horizons; return the rows that became final."""
+        facts, found = self._facts, list[Row]()
+        for row in came:
+            if facts.evaluate(row, horizons).is_final:
+                found.append(row)
+            else:
+                self._open.add(facts.decides(row), row)
+        for row in went:
+            self._open.add(facts.decides(row), row, -1)
+        return found + self._open.advance(horizons)
+
+
+def _equalities(branch: Branch) -> Callable[[Variable], set[Variable]]:
+    """Return what gives the variables that are equal to a variable in the rows of a branch."""
+    classes: list[set[Variable]] = []
+    for condition in branch.where:
+        if isinstance(condition, Operation) and condition.op == "=":
+            pair = {arg for arg in condition.args if isinstance(arg, Variable)}
+            if len(pair) == 2:
+                touched = [each for each in classes if each & pair]
+                classes = [each for each in classes if each not in touched] + [set.union(pair, *touched)]
+    return lambda variable: next((each for each in classes if variable in each), {variable})
+
+
+def _horizon_bounds(source: SourceFacts, use: int, horizons: HorizonView) -> Bounds | None:
+    """Return what the ordered column of rows to come can be; None if no row can come."""
+    assert source.ordered is not None
+    promised, reached = column_bounds(source.columns[source.ordered]).not_null(), horizons.bound(use)
+    if promised is None or reached is None:
+        return promised
+    value, is_passed = reached
+    if is_passed:
+        value = _after(value)
+    return promised.common(Bounds(value, None, null=False))
+
+
+def _after(value: Any) -> Any:
+    """Return the next value, where there is one."""
+    match value:
+        case dt.datetime():
+            return value + dt.timedelta(microseconds=1)
+        case dt.date():
+            return value + dt.timedelta(days=1)
+        case int():
+            return value + 1
+    return value
+
+
+def _resolve(term: Term, of: set[Variable], bounds: Bounds, source: SourceFacts) -> Bounds:
+    return bounds if term in of else Bounds()
+
+
+def _passed(term: Term, of: set[Variable], source: SourceFacts, use: int, horizons: HorizonView) -> Any:
+    """Return the lowest value that a key can still have in rows to come; None if it can have any."""
+    bounds = _horizon_bounds(source, use, horizons)
+    if bounds is None:
+        return None
+    return bound(term, partial(_resolve, of=of, bounds=bounds, source=source)).low
+
+
+def _is_over(branch: Branch, of: set[Variable], source: SourceFacts, use: int, horizons: HorizonView) -> bool:
+    """Return whether no row of a branch can come any more."""
+    bounds = _horizon_bounds(source, use, horizons)
+    if bounds is None:
+        return True
+    return any(
+        not may_be_true(bound(each, partial(_resolve, of=of, bounds=bounds, source=source))) for each in branch.where
+    )
