@@ -143,3 +143,11 @@ def test_largest_query_of_one_source_is_known() -> None:
     [result] = asks("SELECT issue, MAX(price) AS high FROM quote WHERE size > 3 GROUP BY issue")["quote"].results
     assert 'FROM "quote"' in result.text
     assert "max(" in result.text
+
+
+def test_column_of_promised_order_is_always_asked_for() -> None:
+    db = whence.open()
+    db.execute("CREATE STREAM trade (issue TEXT, price INT, time INT, size INT) WITH (ordered = 'time')")
+    db.execute("CREATE VIEW high AS SELECT issue, MAX(price) AS high FROM trade GROUP BY issue")
+    ask = curiosity(db._now.catalog.planned, ["trade"])["trade"]
+    assert names(ask, ask.columns) == {"issue", "price", "time"}

@@ -121,7 +121,7 @@ class ResultAsk:
 class SourceNeeds:
     """What one source is asked for.
 
-    columns  numbers of the columns that are needed, those of the primary key among them
+    columns  numbers of the columns that are needed, those of the primary key and of promised order among them
     filter   a condition over the source's columns, or None
     key      the column whose values are restricted to those of a plan, or None
     watched  columns of which every change is needed
@@ -274,7 +274,7 @@ def _union(
     depends: dict[str, set[str]],
 ) -> SourceNeeds:
     """Return what all uses of a source need together; `depends` says which sources decide about which, so far."""
-    needed = frozenset(table.key).union(*(use.columns for use in uses))
+    needed = frozenset(_always(table)).union(*(use.columns for use in uses))
     shown = tuple(sorted(needed)) or (0,)
     ask = SourceNeeds(
         table, shown, _any_of([use.predicate for use in uses]), results=results, readers=tuple(_readers(uses))
@@ -290,6 +290,16 @@ def _union(
     if len(rules) == len(best) and len({(rule.column, rule.descending) for rule in rules}) == 1:
         return replace(ask, best=tuple(dict.fromkeys(rules)))
     return _with_quench(ask, uses)
+
+
+def _always(table: Table) -> set[int]:
+    """Return the columns that are asked for in any case: by which rows are told apart, and by which time passes."""
+    found, ordered = set(table.key), table.promises.ordered
+    if ordered is not None:
+        found.add(ordered.column)
+    if table.tick is not None:
+        found.add(table.tick)
+    return found
 
 
 def _with_quench(ask: SourceNeeds, uses: Sequence[SourceUse]) -> SourceNeeds:
