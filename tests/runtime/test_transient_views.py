@@ -216,7 +216,7 @@ def test_rows_out_leaves_transient_views_out(db: whence.Database) -> None:
 @pytest.mark.parametrize("statement", ["TABLE", "STREAM", "VIEW"])
 def test_users_cannot_make_reserved_names(db: whence.Database, statement: str) -> None:
     what = "AS SELECT 1 AS x" if statement == "VIEW" else "(x INT)"
-    with pytest.raises(whence.CatalogError, match="names of subscriptions"):
+    with pytest.raises(whence.CatalogError, match="only names of the database's own do"):
         db.execute(f'CREATE {statement} "$subscription_9" {what}')
 
 
