@@ -12,9 +12,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-from whence.plan.knowledge.model import Branch, RelationKnowledge, SourceFacts, Term, Variable
+from whence.plan.knowledge.model import Branch, Operation, RelationKnowledge, SourceFacts, Term, Variable
 from whence.plan.knowledge.terms import Direction, growths_in, walk
 
 _WAYS = {"still": "=", "up": "≥", "down": "≤", "any": "as of"}
@@ -60,21 +60,26 @@ def _closing(knowledge: RelationKnowledge, terms: Sequence[Term]) -> str | None:
 
 
 def _closes(source: SourceFacts, branch: Branch, at: int) -> str | None:
-    read = set(_columns(branch, at))
-    if source.closes and set(source.closes) <= {
-        v.column for v in branch.keys if isinstance(v, Variable) and v.base == at
-    }:
+    """Return what keeps rows of a base from coming; None if nothing does."""
+    given = _given(branch)
+    if source.closes and all((at, column) in given for column in source.closes):
         return f"{source.name} closes"
     if source.ordered is None:
         return None
-    if source.ordered in read or source.columns[source.ordered].high is not None:
+    read = {v for term in (*branch.keys, *branch.where) for v in walk(term) if isinstance(v, Variable)}
+    decides = any((v.base, v.column) == (at, source.ordered) for v in read) or (at, source.ordered) in given
+    if decides or source.columns[source.ordered].high is not None:
         return f"{source.column_name} passes"
     return None
 
 
-def _columns(branch: Branch, at: int) -> Iterator[int]:
-    """Yield the columns of a base that say whether its rows matter."""
-    for term in (*branch.keys, *branch.where):
-        for part in walk(term):
-            if isinstance(part, Variable) and part.base == at:
-                yield part.column
+def _given(branch: Branch) -> set[tuple[int, int]]:
+    """Return the columns of bases whose values the row says: keys, and what must equal them."""
+    found = {(term.base, term.column) for term in branch.keys if isinstance(term, Variable)}
+    for _ in branch.where:
+        for condition in branch.where:
+            if isinstance(condition, Operation) and condition.op == "=":
+                pair = {(arg.base, arg.column) for arg in condition.args if isinstance(arg, Variable)}
+                if len(pair) == 2 and pair & found:
+                    found |= pair
+    return found

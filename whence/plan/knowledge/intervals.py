@@ -531,11 +531,16 @@ def _delta(interval: Interval) -> dt.timedelta:
 
 
 def _moved(end: Any, by: dt.timedelta, type: str) -> Any:
-    try:
-        moved = _as_time(end) + by
-    except OverflowError:
-        moved = dt.datetime.max if by > dt.timedelta() else dt.datetime.min
+    moved = _moved_time(_as_time(end), by)
     return moved.date() if type == "DATE" else moved
+
+
+def _moved_time(time: dt.datetime, by: dt.timedelta) -> dt.datetime:
+    """Return a moved time, at most as far as the calendar goes."""
+    try:
+        return time + by
+    except OverflowError:
+        return dt.datetime.max if by > dt.timedelta() else dt.datetime.min
 
 
 def _as_time(end: Any) -> dt.datetime:
@@ -565,7 +570,7 @@ def _truncated(time: dt.datetime, part: str) -> dt.datetime:
     if part == "day":
         return midnight
     if part == "week":
-        return _moved(midnight, -dt.timedelta(midnight.weekday()), "TIMESTAMP")
+        return _moved_time(midnight, -dt.timedelta(midnight.weekday()))
     if part in _MONTHS:
         months = (time.year * 12 + time.month - 1) // _MONTHS[part] * _MONTHS[part]
         return midnight.replace(year=months // 12, month=months % 12 + 1, day=1) if months >= 12 else dt.datetime.min
