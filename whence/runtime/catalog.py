@@ -32,6 +32,7 @@ from whence.plan.algebra.logical import Node
 from whence.plan.algebra.program import Program, ScalarFunction, Table, TableFunction, View
 from whence.plan.knowledge.derive import knowledge_of
 from whence.plan.knowledge.model import RelationKnowledge
+from whence.plan.order_sensitive import read_in_order
 from whence.plan.partitions.distribute import plan_component
 from whence.plan.recursion.strata import Component, changed_views, components, dependents
 from whence.plan.rewrite.best_rows import select_aggregates
@@ -440,7 +441,7 @@ class Catalog:
 
 def as_it_runs(bound: Program) -> Program:
     """A program as it runs: streams as networks, instrumented, and aggregates that select."""
-    networks = plan_networks(bound)
+    networks = plan_networks(read_in_order(bound))
     check_volatile(networks)
     traced = instrument(networks)
     for name, view in traced.views.items():

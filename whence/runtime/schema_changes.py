@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -152,26 +152,32 @@ class SchemaChanges:
                 self._forget(gone, "was dropped")
             return gone
 
-    def begin_again(self, name: str) -> None:
-        """Have a stream without rows in place of one, and the views over it made anew: its publisher has another
-        past. One record of the log, so that it happens whole or not at all."""
+    def renew(self, streams: Sequence[str], over: Sequence[str]) -> None:
+        """Have streams without rows in place of those that there are, and make the views over some tables anew. One
+        record of the log, so that it happens whole or not at all."""
         coordinator = self._coordinator
         with coordinator.writer:
             with self._declaring() as catalog:
                 before, program = catalog.save(), catalog.program
-                depending = [program.views[each] for each in catalog.depending([name])]
-                create = parse_stored(program.tables[name].sql)
-                views = [parse_stored(view.sql) for view in depending]
-                assert isinstance(create, st.CreateTable)
-                gone = catalog.drop(table_kind(create.table), name, cascade=True)
-                catalog.stay()
-                catalog.create_table(create)
-                catalog.stay()
-                catalog.create_views([view for view in views if isinstance(view, st.CreateView)])
-                quoted = name.replace('"', '""')
-                drop = f'DROP {table_kind(create.table)} "{quoted}" CASCADE'
-                self._log([drop, create.table.sql, *(view.sql for view in depending)], before, epoch=True)
-                self._forget(gone, "was begun anew")
+                views = [program.views[each] for each in catalog.depending(over)]
+                tables = [program.tables[each] for each in streams]
+                drops = [("view", view.name) for view in views] + [(table_kind(table), table.name) for table in tables]
+                gone = list[str]()
+                for kind, name in drops:
+                    gone += catalog.drop(kind, name, cascade=True, if_exists=True)
+                    catalog.stay()
+                for table in tables:
+                    create = parse_stored(table.sql)
+                    assert isinstance(create, st.CreateTable)
+                    catalog.create_table(create)
+                    catalog.stay()
+                creates = [parse_stored(view.sql) for view in views]
+                if creates:
+                    catalog.create_views([each for each in creates if isinstance(each, st.CreateView)])
+                statements = [f"DROP {kind} IF EXISTS {_quoted(name)} CASCADE" for kind, name in drops]
+                statements += [*(table.sql for table in tables), *(view.sql for view in views)]
+                self._log(statements, before, epoch=True)
+                self._forget([*dict.fromkeys(gone)], "was begun anew")
             coordinator.hand_over(coordinator.epoch, {})
 
     def redo(self, statements: list[str]) -> None:
@@ -186,7 +192,7 @@ class SchemaChanges:
                 elif isinstance(statement, st.CreateIndex):
                     catalog.redo_index(statement)
                 elif isinstance(statement, st.Drop):
-                    gone = catalog.drop(statement.kind, statement.name, statement.cascade)
+                    gone = catalog.drop(statement.kind, statement.name, statement.cascade, statement.if_exists)
                     catalog.stay()
                     if statement.kind != "index":
                         self._forget(gone, "was dropped")
@@ -223,6 +229,8 @@ class SchemaChanges:
         it reads is dropped or redefined, when it fails on new rows, and when the database begins again after a failed
         sync: then its feeds end, and say why."""
         coordinator, query = self._coordinator, parse_query(sql).query.copy()
+        if coordinator.broker is not None:
+            coordinator.broker.prepare_query(query)
         with coordinator.writer:
             coordinator.check_open()
             if coordinator.storage.read_only:
@@ -336,6 +344,11 @@ def _check_name(name: str) -> None:
     """Refuse a name that only views of subscriptions and the database's own tables may have."""
     if is_internal(name):
         raise CatalogError(f'"{name}" begins as only names of the database\'s own do: choose another name')
+
+
+def _quoted(name: str) -> str:
+    quoted = name.replace('"', '""')
+    return f'"{quoted}"'
 
 
 def _named(progress: Progress | None, name: str) -> Progress | None:

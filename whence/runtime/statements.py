@@ -64,6 +64,8 @@ def run_group(coordinator: Coordinator, group: list[st.Statement], progress: Pro
     match group[0]:
         case st.CreateView():
             views = [s for s in group if isinstance(s, st.CreateView)]
+            if coordinator.broker is not None:
+                coordinator.broker.prepare_views(views)
             names = coordinator.definitions.create_views(views, progress)
             coordinator.look_after_sources()
             what = f"view{'s' * (len(names) != 1)} {', '.join(names)} created" if names else "exists already"

@@ -21,6 +21,7 @@ from whence.plan.algebra.logical import walk
 from whence.plan.algebra.program import Program, View
 from whence.plan.knowledge.derive import augmented
 from whence.plan.knowledge.model import RelationKnowledge
+from whence.plan.order_sensitive import read_in_order
 from whence.plan.recursion.strata import Component, components
 from whence.plan.rewrite.best_rows import select_aggregates
 from whence.plan.streams.networks import plan_beside
@@ -58,7 +59,9 @@ def plan_transient(
     plan, hidden = bind_query_views(query, program, name, keep_order=False)
     view = View(name, plan.schema, plan, sql=sql)
     bound = {**hidden, name: view}
-    networks = plan_beside(bound, planned)
+    both = program.copy()
+    both.views |= bound
+    networks = plan_beside({n: read_in_order(both, bound).views[n] for n in bound}, planned)
     check_volatile(Program(views=networks))
     both = planned.copy()
     both.views |= networks

@@ -155,6 +155,11 @@ def is_internal(name: str) -> bool:
     return name.startswith("$")
 
 
+def ordered_name(source: str) -> str:
+    """Return the name of a source's ordered twin (`plan/order_sensitive.py`)."""
+    return f"$ordered_{source}"
+
+
 def transient_name(number: int) -> str:
     """Return the name of the view of a subscription."""
     return f"{_TRANSIENT}{number}"

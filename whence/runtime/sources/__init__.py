@@ -17,5 +17,6 @@ wait until every tick before is here. What decides is `subscribe/sources.py`, wh
 | `source_writer`| the thread that makes transactions of what has come |
 | `reflected`    | the ticks that are reflected, as rows |
 | `relayed`      | a relation in the ticks of a history: how a server tells brokers of it |
+| `ordered`      | rows of several sources in one order |
 | `listing`      | SHOW SOURCES |
 """

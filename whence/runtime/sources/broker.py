@@ -11,19 +11,25 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from sqlglot import exp
+
 from whence.model.errors import CatalogError, WhenceError
-from whence.plan.algebra.program import Source, Table
+from whence.plan.algebra.program import Source, Table, View, ordered_name
+from whence.plan.order_sensitive import has_sources, ordered_groups
 from whence.runtime.sources.connection import ServerAddress, SourceConnection
 from whence.runtime.sources.curiosity import Curiosity
-from whence.runtime.sources.reflected import SOURCES, SourceRecord, _rows, declare_tables
+from whence.runtime.sources.definition import CLOSED
+from whence.runtime.sources.ordered import OrderedRelease
+from whence.runtime.sources.reflected import SOURCES, SourceRecord, declare_tables, internal_rows
 from whence.runtime.sources.source_feed import SourceFeed
 from whence.runtime.sources.source_writer import PROMISES_EVERY, SourceWriter
 from whence.sql import statements as st
 from whence.sql.addresses import source_address
+from whence.sql.bind import bind_query_views, bind_views
 from whence.sql.options import duration
 from whence.sql.parse import parse_one
 from whence.subscribe import messages as ms
@@ -54,6 +60,7 @@ class Broker:
         self._listeners: list[Callable[[], object]] = []
         self._closed = False
         self._thread.start()
+        self.ordered = OrderedRelease(self)
         self.writer = SourceWriter(self)
         self.curiosity = Curiosity(self)
 
@@ -121,11 +128,32 @@ class Broker:
             for name, table in declared.items():
                 if name not in self.feeds:
                     self.feeds[name] = self._feed(table)
+            self.ordered.drop_unused()
+        self.writer.run(self.ordered.regroup)
         self.curiosity.reconcile(wait)
         for feed in list(self.feeds.values()):
             if not feed.is_started:
                 feed.is_started = True
                 self.call(feed.start)
+
+    def prepare_views(self, creates: Sequence[st.CreateView]) -> None:
+        """Have the ordered twins that new views will read."""
+        if has_sources(self.coordinator.program):
+            bound = bind_views(list(creates), self.coordinator.program)
+            self.ordered.declare_twins(ordered_groups(bound))
+
+    def prepare_query(self, query: exp.Expr) -> None:
+        """Have the ordered twins that a query will read while somebody follows it."""
+        program = self.coordinator.program
+        if has_sources(program):
+            plan, hidden = bind_query_views(query.copy(), program, "$query", keep_order=False)
+            bound = program.copy()
+            bound.views |= {**hidden, "$query": View("$query", plan.schema, plan)}
+            if self.ordered.declare_twins(ordered_groups(bound)):
+                self.call(self.loop.call_later, 0.01, self._regroup_soon)
+
+    def _regroup_soon(self) -> None:
+        self.loop.run_in_executor(None, self.writer.run, self.ordered.regroup)
 
     def _feed(self, table: Table) -> SourceFeed:
         coordinator = self.coordinator
@@ -134,12 +162,12 @@ class Broker:
             record.load(coordinator)
             interrupted = table.name in self._known() and record.lineage is None and not len(record.reflected)
         if interrupted and table.stream is not None:  # it was to start over when the process ended
-            coordinator.definitions.begin_again(table.name)
+            self.ordered.begin_again(table.name)
         return SourceFeed(self, table, record)
 
     def _known(self) -> list[str]:
         with self.coordinator.looking():
-            return [row[0] for row in _rows(self.coordinator, SOURCES)]
+            return [row[0] for row in internal_rows(self.coordinator, SOURCES)]
 
     def _forget(self, names: set[str]) -> None:
         """Forget what was reflected of sources that are gone."""
@@ -152,7 +180,7 @@ class Broker:
                 record.forget(coordinator, writes)
                 pending = writes.table(SOURCES)
                 rows, counts = pending.contents()
-                kept = [row[0] == name for row in _rows(coordinator, SOURCES)]
+                kept = [row[0] == name for row in internal_rows(coordinator, SOURCES)]
                 pending.remove(rows[kept], counts[kept])
 
     def reload_soon(self) -> None:
@@ -214,11 +242,18 @@ class Broker:
 
     def needs_every_change(self, name: str) -> bool:
         """Return whether a table's changes are to be told one by one, since something depends on their order."""
-        return False
+        return self.ordered.has(name)
 
     def promise(self, feed: SourceFeed, column: str, value: Any) -> None:
         """Promise what a publisher has promised, not more often than it is worth."""
+        self.keep_promise(feed, column, value)
+
+    def keep_promise(self, feed: SourceFeed, column: str, value: Any, twin: bool = False) -> None:
+        """Promise what a publisher has promised, of its ordered twin, too; not more often than it is worth."""
         table = feed.table
+        if column.startswith(CLOSED):
+            self.writer.close_keys(table.name, value)
+            return
         if table.stream is None or column not in table.schema.names:
             return
         place = table.schema.names.index(column)
@@ -229,6 +264,8 @@ class Broker:
             return
         self._promised[table.name, column] = (now, bound)
         self.writer.promise(table.name, place, bound)
+        if twin and ordered_name(table.name) in self.coordinator.program.tables:
+            self.writer.promise(ordered_name(table.name), place, bound)
 
     def told(self) -> None:
         """Tell those who wait for sources that some have moved."""

@@ -4,6 +4,7 @@
 |-------------|-------------|
 | `$sources`  | which history a source follows, and its eras |
 | `$reflects` | that the ticks from `first` to `last` are in, or lost |
+| `$released` | up to which tick the ordered twin of a stream has its rows (`ordered.py`) |
 | `$ticks`    | which rows of a stream came in a tick: `count` rows, the first of them `back` arrivals before this row |
 
 They are written in the transactions that write the rows themselves, so both are in the log, in images and in backups,
@@ -17,7 +18,8 @@ from __future__ import annotations
 
 from bisect import insort
 from collections import deque
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -34,13 +36,14 @@ from whence.subscribe.ranges import RangeSet
 if TYPE_CHECKING:
     from whence.runtime.coordinator import Coordinator
 
-SOURCES, REFLECTS, TICKS = "$sources", "$reflects", "$ticks"
+SOURCES, REFLECTS, TICKS, RELEASED = "$sources", "$reflects", "$ticks", "$released"
 KEPT_TICKS = 200_000
 """Ticks with rows that are told apart, of all streams."""
 
 _DECLARED = (
     f'CREATE TABLE "{SOURCES}" (source TEXT PRIMARY KEY, history TEXT, eras TEXT)',
     f'CREATE TABLE "{REFLECTS}" (source TEXT, history TEXT, first BIGINT, last BIGINT, lost BOOLEAN)',
+    f'CREATE TABLE "{RELEASED}" (source TEXT PRIMARY KEY, tick BIGINT, time BIGINT)',
     f'CREATE STREAM "{TICKS}" (source TEXT, tick BIGINT, time BIGINT, back BIGINT, count BIGINT)'
     f" WITH (retain = '{KEPT_TICKS} rows')",
 )
@@ -91,6 +94,12 @@ class SourceRecord:
         return ReflectedMark(epoch, RangeSet(), 0)
 
     @property
+    def frontier(self) -> tuple[int, str, int]:
+        """The time, history and tick that everything which is still to come is behind."""
+        history = "" if self.lineage is None else self.lineage.history
+        return self.time, history, self.reflected.horizon
+
+    @property
     def marks(self) -> list[ReflectedMark]:
         """What was reflected as of the last epochs, oldest first."""
         return list(self._marks)
@@ -101,11 +110,11 @@ class SourceRecord:
         """Read what the tables say. Called while the state is looked at."""
         self.lineage, self._written = None, set()
         self._marks.clear()
-        for row in _rows(coordinator, SOURCES):
+        for row in internal_rows(coordinator, SOURCES):
             if row[0] == self.name and row[1]:
                 eras = (pair.split(":") for pair in row[2].split(",") if pair)
                 self.lineage = HistoryLineage(row[1], tuple(Era(id, int(start)) for id, start in eras))
-        self._written = {row[1:] for row in _rows(coordinator, REFLECTS) if row[0] == self.name}
+        self._written = {row[1:] for row in internal_rows(coordinator, REFLECTS) if row[0] == self.name}
         self.reflected = RangeSet((first - 1, last) for _, first, last, _ in self._written)
         self.lost = RangeSet((first - 1, last) for _, first, last, lost in self._written if lost)
         self._marks.append(ReflectedMark(coordinator.epoch, self.reflected, 0))
@@ -212,14 +221,15 @@ class TickIndex:
         return max([*gone, self._dropped])
 
 
-def _rows(coordinator: Coordinator, table: str) -> list[tuple]:  # type: ignore[type-arg]  # of any columns
+def internal_rows(coordinator: Coordinator, table: str) -> list[tuple[Any, ...]]:
+    """Return the rows of a table of the database's own. Called while the state is looked at."""
     if table not in coordinator.program.tables:
         return []
     rows, _ = coordinator.reader.contents(table)
     return to_tuples(rows, coordinator.reader.schema(table), coordinator.dictionary)
 
 
-def _encoded(coordinator: Coordinator, table: str, rows: list[tuple]) -> Codes:  # type: ignore[type-arg]
+def _encoded(coordinator: Coordinator, table: str, rows: Sequence[tuple[Any, ...]]) -> Codes:
     return encode(rows, coordinator.program.tables[table].schema, coordinator.dictionary, table)
 
 

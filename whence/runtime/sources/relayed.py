@@ -62,6 +62,9 @@ class TickedRelation(Protocol):
     def runs(self, numbers: Codes) -> list[Run]:
         """Return the ticks of rows of a stream, given their arrival numbers."""
 
+    def time_of_change(self, tick: int) -> int:
+        """Return the time of the last change of a table up to a tick."""
+
 
 def ticked_relation(coordinator: Coordinator, channel: Channel) -> TickedRelation:
     """Return what a channel of one relation follows, in the ticks that it is told in."""
@@ -266,6 +269,9 @@ class _OwnStream:
     def runs(self, numbers: Codes) -> list[Run]:
         return _in_runs(*self._coordinator.arrivals.ticks(numbers))
 
+    def time_of_change(self, tick: int) -> int:
+        return 0
+
 
 class _RelayedStream:
     is_stream = True
@@ -300,6 +306,9 @@ class _RelayedStream:
         ticks = np.array([entry.tick for entry in entries], np.int64)[at]
         return _in_runs(ticks, np.array([entry.time for entry in entries], np.int64)[at])
 
+    def time_of_change(self, tick: int) -> int:
+        return 0
+
 
 def _stream_publication(history: _StreamHistory, told: Callable[[], int]) -> Publication:
     def state() -> tuple[int, Batch]:
@@ -324,6 +333,7 @@ class _OwnTable:
 
     def __init__(self, coordinator: Coordinator, channel: Channel) -> None:
         self._coordinator, [part] = coordinator, channel.parts
+        self._recent = part.recent
         self.publication = Publication(part.recent, lambda: _state(coordinator, channel), _key(coordinator, part.name))
 
     @property
@@ -341,6 +351,10 @@ class _OwnTable:
 
     def runs(self, numbers: Codes) -> list[Run]:
         return []
+
+    def time_of_change(self, tick: int) -> int:
+        found = self._recent.last_change(tick)
+        return 0 if found is None else found[1]
 
 
 class _RelayedChanges:
@@ -408,6 +422,9 @@ class _RelayedTable:
 
     def runs(self, numbers: Codes) -> list[Run]:
         return []
+
+    def time_of_change(self, tick: int) -> int:
+        return next((m.time for m in self._record.marks if m.reflected.horizon >= tick), 0)
 
 
 def _state(coordinator: Coordinator, channel: Channel) -> tuple[int, Batch]:

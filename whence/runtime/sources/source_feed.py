@@ -78,6 +78,7 @@ class SourceFeed:
         self._number = 0  # that of the filter in effect
         self._bounds: dict[int, ms.WireBound | None] = {}  # of filters, by their numbers
         self._closed = False
+        self.told_time = 0  # the last time that was promised
         self.state = self._make_state()
 
     def _make_state(self, fresh: bool = False) -> SourceState:
@@ -189,6 +190,8 @@ class SourceFeed:
         for action in actions:
             match action:
                 case Apply() | ApplyState():
+                    if action.time is not None:
+                        self.told_time = max(self.told_time, action.time)
                     self.broker.writer.submit(self, action)
                     if action.number != self._number:
                         self._number = action.number

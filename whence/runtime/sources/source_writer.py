@@ -27,7 +27,6 @@ from whence.model.codes import NULL, Codes, encode_value
 from whence.model.errors import WhenceError
 from whence.model.types import Schema
 from whence.plan.algebra.program import closed_name
-from whence.runtime.sources.definition import CLOSED
 from whence.runtime.sources.reflected import write_ticks
 from whence.runtime.writing.tables import WriteSet
 from whence.runtime.writing.transaction import Transaction
@@ -49,6 +48,8 @@ PROMISES_EVERY = 0.1
 """Seconds between two epochs that only bring promises of one source."""
 
 Work = Apply | ApplyState | LoseRange | StartOver | HistoryLineage
+Call = tuple[Callable[[], object], asyncio.AbstractEventLoop | None]
+"""What is to be called, and the event loop that does so; None: the writer's own thread."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ class SourceWriter:
     def __init__(self, broker: Broker) -> None:
         self._broker, self._coordinator = broker, broker.coordinator
         self._turn = threading.Condition(threading.Lock())
-        self._waiting: deque[_Item | tuple[Callable[[], object], asyncio.AbstractEventLoop]] = deque()
+        self._waiting: deque[_Item | Call] = deque()
         self._rows = 0
         self._busy = self._closing = False
         self._unsynced = 0
@@ -129,9 +130,12 @@ class SourceWriter:
                 log.error("sources: %s; they begin again from what is stored", error)
                 self._broker.reload_soon()
             for call, loop in calls:
-                _call_soon(loop, call)
+                if loop is None:
+                    call()
+                else:
+                    _call_soon(loop, call)
 
-    def _take(self) -> tuple[list[_Item], list[tuple[Callable[[], object], asyncio.AbstractEventLoop]]]:
+    def _take(self) -> tuple[list[_Item], list[Call]]:
         """Return what the next epoch is made of, and what is to be called after it."""
         batch, calls, rows = list[_Item](), list[Any](), 0
         while self._waiting and rows <= MOST_ROWS:
@@ -185,23 +189,20 @@ class SourceWriter:
         by_feed: dict[SourceFeed, list[_Item]] = {}
         for item in batch:
             by_feed.setdefault(item.feed, []).append(item)
-        changes = [_FeedEpoch(self, feed, [item.work for item in items]) for feed, items in by_feed.items()]
+        ordered = self._broker.ordered
+        changes = [
+            FeedEpoch(self, feed, works)
+            for feed, items in by_feed.items()
+            if (works := ordered.divert(feed, [item.work for item in items]))
+        ]
         if any(change.has_rows for change in changes):
-            with coordinator.feeding():
-                with coordinator.transaction(wait=False) as writes:
-                    for change in changes:
-                        change.write(writes)
-                epoch, ticket = coordinator.epoch, coordinator.storage.last
-                for change in changes:
-                    change.committed(epoch)
-            with self._turn:
-                self._unsynced = max(self._unsynced, ticket)
-                self._turn.notify_all()
+            self.commit(changes, lambda writes: None)
         else:
             for change in changes:
                 change.committed(coordinator.epoch)
         for change in changes:
             change.promise()
+        ordered.release()
         self._broker.told()
 
     def close_keys(self, name: str, keys: PlainColumns) -> None:
@@ -219,6 +220,43 @@ class SourceWriter:
                 new = codes[pending.counts(codes) == 0]
                 if len(new):
                     pending.insert(np.unique(new, axis=0))
+
+    def commit(self, changes: Sequence[FeedEpoch], write: Callable[[Transaction], object]) -> None:
+        """Make an epoch of what some sources do, and of what else is to be written."""
+        coordinator = self._coordinator
+        with coordinator.feeding():
+            with coordinator.transaction(wait=False) as writes:
+                for change in changes:
+                    change.write(writes)
+                write(writes)
+            epoch, ticket = coordinator.epoch, coordinator.storage.last
+            for change in changes:
+                change.committed(epoch)
+        with self._turn:
+            self._unsynced = max(self._unsynced, ticket)
+            self._turn.notify_all()
+
+    def run(self, call: Callable[[], object]) -> None:
+        """Have something done by the writer's thread, and wait for it."""
+        done = threading.Event()
+        failures: list[BaseException] = []
+
+        def do() -> None:
+            try:
+                call()
+            except BaseException as error:
+                failures.append(error)
+            finally:
+                done.set()
+
+        with self._turn:
+            self._waiting.append((do, None))
+            self._turn.notify_all()
+        while not done.wait(0.1):
+            if self._closing:
+                return
+        if failures:
+            raise failures[0]
 
     def promise(self, table: str, column: int, value: Any) -> None:
         """Make an epoch that promises that nothing below a value of a column comes any more, nor at it if the column
@@ -248,12 +286,12 @@ class SourceWriter:
                     pending = writes.table(name)
                     pending.remove(*pending.contents())
             if feed.table.stream is not None:
-                coordinator.definitions.begin_again(name)
+                self._broker.ordered.begin_again(name)
             with coordinator.looking():
                 feed.record.load(coordinator)
 
 
-class _FeedEpoch:
+class FeedEpoch:
     """What one source does in an epoch."""
 
     def __init__(self, writer: SourceWriter, feed: SourceFeed, works: Sequence[Work]) -> None:
@@ -265,6 +303,7 @@ class _FeedEpoch:
         self._time: int | None = None
         self._horizons: dict[str, Any] = {}
         self._rows: set[Any] | None = None
+        self._appended: list[tuple[list[tuple[int, int, int]], Codes]] = []
         for work in works:
             match work:
                 case HistoryLineage():
@@ -316,6 +355,7 @@ class _FeedEpoch:
             if came is not None and len(came):
                 pending.insert(came)
                 write_ticks(self._coordinator, writes, table.name, part.ticks or [], len(came))
+                self._appended.append((part.ticks or [], came))
             return
         went = self._codes(part.went) if part.went is not None else None
         parts = [(rows, sign) for rows, sign in ((went, -1), (came, 1)) if rows is not None and len(rows)]
@@ -366,14 +406,15 @@ class _FeedEpoch:
         if self._ranges is not None:
             self._record.lost = self._lost
             self._record.note(epoch, self._ranges, self._time)
+            for runs, rows in self._appended:
+                self._feed.broker.ordered.add_rows(self._feed, runs, rows)
 
     def promise(self) -> None:
         """Pass on the horizons of the publisher."""
         for name, value in self._horizons.items():
-            if name.startswith(CLOSED):
-                self._writer.close_keys(self._feed.table.name, value)
-            else:
-                self._feed.broker.promise(self._feed, name, value)
+            if self._feed.broker.ordered.add_promise(self._feed, name, value):
+                continue  # it holds when all rows before it are there
+            self._feed.broker.promise(self._feed, name, value)
 
 
 def _size(work: Work) -> int:

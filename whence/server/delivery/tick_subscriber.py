@@ -259,7 +259,7 @@ class TickSubscriber(Subscriber):
                 if rows is None:
                     return [ms.Silence(id, *here, time, horizons, number=number)]
                 delivery.metrics.updates += 1
-                return [ms.UpdateMessage(id, *here, time, [self._part(rows)], horizons, number=number)]
+                return [ms.UpdateMessage(id, *here, time, [self._part(rows, upto)], horizons, number=number)]
             case RangeLost(since, upto):
                 delivery.metrics.lost += 1
                 return [ms.Lost(id, str(at(since)), str(at(upto)))]
@@ -294,7 +294,7 @@ class TickSubscriber(Subscriber):
             for place, chunk in enumerate(chunks)
         ]
 
-    def _part(self, batch: Batch) -> ms.PartChange:
+    def _part(self, batch: Batch, upto: int | None = None) -> ms.PartChange:
         assert self._relation is not None
         words = self._delivery.coordinator.dictionary
         if self._relation.is_stream:
@@ -305,6 +305,7 @@ class TickSubscriber(Subscriber):
         return ms.PartChange(
             to_plain(went, self._schema, words) if len(went) else None,
             to_plain(came, self._schema, words) if len(came) else None,
+            ticks=None if upto is None else [(upto, self._relation.time_of_change(upto), len(batch.ann))],
         )
 
     # -- filters -----------------------------------------------------------------------------------------------------

@@ -1,0 +1,134 @@
+"""Views that depend on the order of rows, over several publishers: at every broker the same, whatever comes first."""
+
+from __future__ import annotations
+
+import random
+import time
+
+import pytest
+
+from tests.sources.conftest import Make, Place, until
+from whence.plan.order_sensitive import ordered_groups
+
+QUOTE = "CREATE STREAM quote (issue TEXT, price INT)"
+FOLLOW = "CREATE VIEW follow AS SELECT quote.issue, quote.price FROM quote JOIN buylist ON quote.issue = buylist.issue"
+
+
+@pytest.mark.parametrize(
+    ("view", "is_ordered"),
+    [
+        ("SELECT issue, MAX(price) AS p, SUM(price) AS s, COUNT(*) AS n FROM quote GROUP BY issue", False),
+        ("SELECT issue, price FROM quote WHERE price > 3 UNION ALL SELECT issue, 0 FROM quote", False),
+        ("SELECT DISTINCT issue FROM quote EXCEPT SELECT issue FROM buylist", False),
+        ("SELECT quote.issue, price FROM quote JOIN buylist ON quote.issue = buylist.issue", True),
+        ("SELECT AVG(price) AS p FROM slide(quote, rows => 3, every => 1)", True),
+        ("SELECT issue, price FROM latest(quote, rows => 2)", True),
+    ],
+)
+def test_which_views_depend_on_the_order_of_rows(place: Make, view: str, is_ordered: bool) -> None:
+    publisher, broker = place("p", f"{QUOTE}; CREATE TABLE buylist (issue TEXT PRIMARY KEY)"), place("b")
+    broker.source("quote", publisher)
+    broker.source("buylist", publisher)
+    broker.db.execute(f"CREATE VIEW v AS {view}")
+    assert bool(ordered_groups(broker.db._coordinator.program)) == is_ordered
+
+
+def test_the_buy_list(place: Make) -> None:
+    """An issue is on the list at 10:00 and off at 11:00: each quote in between once, none outside."""
+    exchange, fund = place("exchange", QUOTE), place("fund", "CREATE TABLE buylist (issue TEXT PRIMARY KEY)")
+    brokers = [place("one"), place("two")]
+    for broker in brokers:
+        broker.source("quote", exchange)
+        broker.source("buylist", fund)
+        broker.db.execute(FOLLOW)
+    price = 0
+    for _ in range(3):
+        for _ in range(4):
+            exchange.db.insert("quote", [("A", price), ("B", price)])
+            price += 1
+        fund.db.insert("buylist", ("A",))
+        time.sleep(0.002)
+        for _ in range(4):
+            exchange.db.insert("quote", [("A", price), ("B", price)])
+            price += 1
+        time.sleep(0.002)
+        fund.db.delete("buylist", ("A",))
+        time.sleep(0.002)
+    truth = [("A", p) for block in range(3) for p in range(8 * block + 4, 8 * block + 8)]
+    for broker in brokers:
+        until(lambda b=broker: b.rows("follow") == truth)
+        until(lambda b=broker: len(b.rows("quote")) == 48)
+
+
+def test_two_publishers_end_equal_at_every_broker(place: Make) -> None:
+    """Windows over the union of two publishers' streams: brokers that hear of them in different orders agree."""
+    one, other = (place(name, f"CREATE STREAM {name} (x INT)") for name in ("east", "west"))
+    brokers: list[Place] = [place("near"), place("far")]
+    for broker, order in zip(brokers, ((one, other), (other, one)), strict=True):
+        for publisher in order:
+            broker.source(publisher.name, publisher)
+        broker.db.execute("""
+            CREATE VIEW both AS SELECT x FROM east UNION ALL SELECT x FROM west;
+            CREATE VIEW runs AS SELECT SUM(x) AS s, MIN(x) AS a FROM slide(both, rows => 3, every => 1);
+            CREATE VIEW total AS SELECT SUM(x) AS s, COUNT(*) AS n FROM both;
+        """)
+    dice = random.Random(5)
+    for number in range(60):
+        publisher = one if dice.random() < 0.5 else other
+        publisher.db.insert(publisher.name, (number,))
+    for broker in brokers:
+        until(lambda b=broker: b.rows("total") == [(sum(range(60)), 60)])
+    until(lambda: len(brokers[0].rows("runs")) == 58 and len(brokers[1].rows("runs")) == 58)
+    near, far = (broker.db["runs"].rows for broker in brokers)
+    assert near == far
+    assert near[0] == (3, 0)  # in the order of the time at which they were published
+    brokers[0].stop()
+    one.db.insert("east", (60,))
+    other.db.insert("west", (61,))
+    brokers[0].start()
+    until(lambda: len(brokers[0].rows("runs")) == 60 and len(brokers[1].rows("runs")) == 60)
+    assert brokers[0].db["runs"].rows == brokers[1].db["runs"].rows
+
+
+def test_a_value_passes_at_once_and_the_horizon_waits_for_both(place: Make) -> None:
+    """Merge: one publisher is silent up to 5, the other up to 9, and has a value at 7: sums have it, windows wait."""
+    one, other, broker = (
+        place("east", "CREATE STREAM east (x INT)"),
+        place("west", "CREATE STREAM west (x INT)"),
+        place("b"),
+    )
+    broker.source("east", one)
+    broker.source("west", other)
+    broker.db.execute("""
+        CREATE VIEW both AS SELECT x FROM east UNION ALL SELECT x FROM west;
+        CREATE VIEW runs AS SELECT SUM(x) AS s FROM slide(both, rows => 1, every => 1);
+        CREATE VIEW total AS SELECT SUM(x) AS s FROM (SELECT x FROM east UNION ALL SELECT x FROM west) t;
+    """)
+    one.stop()
+    other.db.insert("west", (7,))
+    until(lambda: broker.rows("total") == [(7,)])
+    time.sleep(0.5)
+    assert broker.rows("runs") == []
+    [waiting] = [row for row in broker.db.execute("SHOW SOURCES").rows if row[0] == "east"]
+    assert waiting[2] == "waiting"
+    assert waiting[4] is not None
+    one.start()
+    until(lambda: broker.rows("runs") == [(7,)])
+
+
+def test_a_view_that_is_made_later_has_the_order_of_time(place: Make) -> None:
+    one, other = (place(name, f"CREATE STREAM {name} (x INT)") for name in ("east", "west"))
+    broker = place("b")
+    for number in range(20):
+        publisher = (one, other)[number % 2]
+        publisher.db.insert(publisher.name, (number,))
+    broker.source("west", other)
+    broker.source("east", one)
+    broker.db.execute("CREATE VIEW w AS SELECT SUM(x) AS s FROM slide(west, rows => 1, every => 1)")
+    until(lambda: broker.db["w"].rows == [(n,) for n in range(1, 20, 2)])
+    broker.db.execute("""
+        CREATE VIEW both AS SELECT x FROM east UNION ALL SELECT x FROM west;
+        CREATE VIEW runs AS SELECT SUM(x) AS s FROM slide(both, rows => 1, every => 1);
+    """)
+    until(lambda: broker.db["runs"].rows == [(n,) for n in range(20)])
+    assert broker.db["w"].rows == [(n,) for n in range(1, 20, 2)]
