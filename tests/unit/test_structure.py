@@ -54,7 +54,7 @@ INSIDE = {
     "explain.show": ". ask kernels",
     "explain.why_not": ". derive",
     "io.": "kernels",
-    "plan.": "algebra",
+    "plan.": "algebra streams",
     "plan.algebra": ". streams",
     "plan.knowledge": "algebra recursion streams",
     "plan.partitions": "algebra recursion rewrite streams",
