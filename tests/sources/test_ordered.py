@@ -57,7 +57,6 @@ def test_the_buy_list(place: Make) -> None:
     truth = [("A", p) for block in range(3) for p in range(8 * block + 4, 8 * block + 8)]
     for broker in brokers:
         until(lambda b=broker: b.rows("follow") == truth)
-        until(lambda b=broker: len(b.rows("quote")) == 48)
 
 
 def test_two_publishers_end_equal_at_every_broker(place: Make) -> None:

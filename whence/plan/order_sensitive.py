@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 from whence.plan.algebra.logical import Aggregate, Node, Scan, bottom_up, walk
 from whence.plan.algebra.program import Program, View, is_internal, ordered_name
-from whence.plan.streams.model import BSort, Latest, Lookup, Slide, StreamToRelation, Window, WindowJoin
+from whence.plan.streams.model import BSort, Latest, Lookup, Slide, Stream, StreamToRelation, Window, WindowJoin
 from whence.plan.streams.networks import plan_networks
 
 _BY_ARRIVAL = (BSort, Latest, Lookup, Slide, Window, WindowJoin)
@@ -93,6 +93,24 @@ def _reading(query: Node, twins: Mapping[str, str]) -> Node:
         return replace(node, table=twins[node.table]) if isinstance(node, Scan) and node.table in twins else node
 
     return bottom_up(query, other)
+
+
+def without_twins(program: Program) -> Program:
+    """Return a program as it runs whose views read sources in place of their ordered twins."""
+    sources = {ordered_name(name): name for name in program.tables if ordered_name(name) in program.tables}
+    if not sources:
+        return program
+
+    def other(node: Node) -> Node:
+        if isinstance(node, Scan) and node.table in sources:
+            return replace(node, table=sources[node.table])
+        return (
+            replace(node, stream=sources[node.stream]) if isinstance(node, Stream) and node.stream in sources else node
+        )
+
+    found = program.copy()
+    found.views = {name: replace(view, query=bottom_up(view.query, other)) for name, view in program.views.items()}
+    return found
 
 
 def _untwinned(program: Program) -> Program:

@@ -14,12 +14,14 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
 from whence.model.errors import DataError, WhenceError
 from whence.plan.algebra.program import Program
+from whence.plan.order_sensitive import without_twins
 from whence.runtime.sources.asking import UpstreamQuery
 from whence.runtime.sources.source_curiosity import SourceCuriosity
 from whence.sql.bind import bind_query_views
@@ -105,7 +107,7 @@ class Curiosity:
         feeds = self._broker.feeds
         declared = {name: table for name, table in program.tables.items() if table.source is not None and name in feeds}
         whole = [name for name in declared if feeds[name].source.option("ask") == "all" or hub.follows(name)]
-        return curiosity(program, list(declared), whole)
+        return curiosity(without_twins(program), list(declared), whole)
 
     def _ask(self, name: str, needs: SourceNeeds) -> None:
         """Ask a source for something else than before."""
@@ -117,7 +119,6 @@ class Curiosity:
         if needs.is_everything:
             asked = UpstreamQuery(relation)
         else:
-            record = feed.record
             option = feed.source.option("quench_after")
             made = SourceCuriosity(
                 self._coordinator,
@@ -125,7 +126,7 @@ class Curiosity:
                 int(feed.source.option("margin") or MARGIN),
                 QUENCH_AFTER if option is None else duration("quench_after", option) / 1e6,
                 self.poke,
-                lambda: record.reflected.horizon,
+                partial(self._broker.ordered.released_tick, name),
             )
             made.open()
             self._sources[name] = made
@@ -225,6 +226,7 @@ class Curiosity:
             type = table.schema.types[table.schema.names.index(bound.column)]
             value = NO_ROWS if bound.value is None else column_from_plain([bound.value], type)[0]
         found.amended(value, at)
+        self._broker.writer.later(self._broker.ordered.release)
 
     def rejected(self, feed: SourceFeed) -> None:
         """Note that an amendment that was under way is not any more."""

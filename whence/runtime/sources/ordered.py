@@ -8,8 +8,11 @@ sources that it waits for are asked where they are by now.
 The law: the rows of the twins of a group, and the changes of its tables, are written in the order of (time, history,
 tick), at every broker the same. Everything still to come of a source is behind its frontier: the time that it has
 promised, its history, and the tick up to which all are here. So what is not behind any frontier of the group is
-released. Rows of a stream that wait are in the stream already and are found again after a restart by `$ticks`; changes
-of a table that wait are asked for again, for its ticks are reflected only when they are released.
+released. Where a table decides what is asked of a stream of the group, releasing pauses after its change until the
+rows that it asks for are here.
+
+Rows of a stream that wait are in the stream already and are found again after a restart by `$ticks`; changes of a table
+that wait are asked for again, for its ticks are reflected only when they are released.
 """
 
 from __future__ import annotations
@@ -41,6 +44,7 @@ HURRY = 0.1
 """Seconds between two questions where a source is that others wait for."""
 
 _PREFIX = ordered_name("")
+_BEFORE = (-1, "", 0)  # everything
 
 
 class _Waiting(NamedTuple):
@@ -67,6 +71,7 @@ class OrderedRelease:
         self._broker, self._coordinator = broker, broker.coordinator
         self._groups: list[OrderedGroup] = []
         self._waiting: dict[frozenset[str], list[_Waiting]] = {}
+        self._done: dict[frozenset[str], tuple[int, str, int]] = {}  # up to where each group is released
         self._number = count()
         self._hurrying = False
 
@@ -119,6 +124,8 @@ class OrderedRelease:
             self.release()
             return
         former, self._groups = {group.sources for group in self._groups}, groups
+        same = {group.sources for group in groups} & self._done.keys()
+        self._done = {} if anew else {sources: self._done[sources] for sources in same}
         for group in groups:
             if group.sources not in former:
                 self._merge_orders(group)
@@ -162,8 +169,17 @@ class OrderedRelease:
 
     def _add(self, waiting: _Waiting) -> None:
         for sources, heap in self._waiting.items():
-            if waiting.source in sources:
+            if waiting.source in sources and (waiting.rows is None or waiting.key > self._done.get(sources, _BEFORE)):
                 heapq.heappush(heap, waiting)
+
+    def released_tick(self, name: str) -> int:
+        """Return a tick of a source such that all of it up to there is released, and hardly anything after it. Asked
+        while a change is committed that decides what the source is asked for."""
+        record = self._broker.records[name]
+        done = next((key for sources, key in self._done.items() if name in sources), None)
+        if done is None:
+            return record.reflected.horizon
+        return max((mark.reflected.horizon for mark in record.marks if mark.time <= done[0]), default=0)
 
     # -- what comes --------------------------------------------------------------------------------------------------
 
@@ -221,18 +237,28 @@ class OrderedRelease:
             ready = list[_Waiting]()
             while heap and heap[0].key <= least:
                 ready.append(heapq.heappop(heap))
-            for batch in _in_epochs(ready):
+            batches = _in_epochs(ready)
+            while batches and not self._is_lacking(sources):
+                batch = batches.pop(0)
+                self._done[sources] = max(batch[0].key, self._done.get(sources, _BEFORE))
                 self._write(batch)
+                self._done[sources] = max(batch[-1].key, self._done[sources])
+            for each in (each for batch in batches for each in batch):
+                heapq.heappush(heap, each)
             if heap:
                 stuck |= {name for name, frontier in frontiers.items() if frontier < heap[0].key}
         if stuck:
             self._hurry_soon(stuck)
 
+    def _is_lacking(self, sources: frozenset[str]) -> bool:
+        """Return whether rows were asked for that may come before what waits."""
+        return any(name in sources for name in self._broker.curiosity.waiting)
+
     def _frontier(self, name: str) -> tuple[int, str, int]:
         """Return what everything that is still to come of a source is behind."""
         record, feed = self._broker.records.get(name), self._broker.feeds.get(name)
         if record is None or feed is None or record.lineage is None:
-            return (-1, "", 0)
+            return _BEFORE
         if feed.table.stream is not None:
             return record.frontier
         return max(feed.told_time, record.time), record.lineage.history, feed.state.reflected.horizon

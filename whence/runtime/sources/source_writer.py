@@ -236,6 +236,12 @@ class SourceWriter:
             self._unsynced = max(self._unsynced, ticket)
             self._turn.notify_all()
 
+    def later(self, call: Callable[[], object]) -> None:
+        """Have something done by the writer's thread."""
+        with self._turn:
+            self._waiting.append((call, None))
+            self._turn.notify_all()
+
     def run(self, call: Callable[[], object]) -> None:
         """Have something done by the writer's thread, and wait for it."""
         done = threading.Event()
