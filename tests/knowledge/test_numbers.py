@@ -316,3 +316,24 @@ def test_windows_and_lookups_are_final_when_they_come() -> None:
         "recent": ["as of", "as of"],
         "counted": ["=", "≥"],
     }
+
+
+def test_groups_of_ten_seconds_close() -> None:
+    """The width of a bucket is an INTERVAL, which travels as part of what is known."""
+    with whence.open() as db:
+        db.execute(
+            """
+            CREATE STREAM reading (at TIMESTAMP NOT NULL, x INT NOT NULL) WITH (ordered = 'at');
+            CREATE VIEW high AS
+              SELECT time_bucket(INTERVAL '10 seconds', at) AS since, MAX(x) AS x FROM reading GROUP BY 1
+            """
+        )
+        subscription = db.subscribe("high", key="since")
+        db.insert("reading", [(TEN + dt.timedelta(seconds=second), second) for second in (1, 9)])
+        since = TEN
+        *_, update = subscription
+        assert (update.row(since).bounds["x"], update.row(since).is_final) == ((9, None), False)
+        db.insert("reading", [(TEN + dt.timedelta(seconds=10), 0)])
+        *_, update = subscription
+        assert (update.row(since).bounds["x"], update.row(since).is_final) == ((9, 9), True)
+        assert update.final == [(since, 9)]
