@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 import whence
-from tests.subscribe.curious import CuriousSource, databases
+from benchmarks.curious_source import CuriousSource, databases
 
 _FLIGHTS = "CREATE TABLE flight (id TEXT PRIMARY KEY, dest TEXT, seats INT, price INT)"
 _BOOKINGS = "CREATE TABLE booking (flight TEXT, n INT)"

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 import whence
-from tests.subscribe.curious import CuriousSource, databases
+from benchmarks.curious_source import CuriousSource, databases
 
 _SCHEMA = """
 CREATE TABLE t (id INT PRIMARY KEY, a INT, b INT, c INT);

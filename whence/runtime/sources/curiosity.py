@@ -279,7 +279,7 @@ class Curiosity:
             if each.ended is not None:
                 again = True
             elif feed is not None and each.is_asked and (amendment := each.next()) is not None:
-                self._broker.call(feed.amend, _as_message(amendment, each.needs))
+                self._broker.call(feed.amend, as_message(amendment, each.needs))
         held = self.held
         if held != self._told_held:
             self._told_held = held
@@ -348,7 +348,7 @@ def _bound(value: Any, needs: SourceNeeds) -> ms.WireBound:
     return ms.WireBound(needs.table.schema.names[rule.column], plain, is_least=rule.descending)
 
 
-def _as_message(amendment: Amendment, needs: SourceNeeds) -> ms.Amend:
+def as_message(amendment: Amendment, needs: SourceNeeds) -> ms.Amend:
     """Return an amendment as it travels; the feed fills in its number."""
     made, table = ms.Amend(0, 0), needs.table
     if needs.key is not None:

@@ -1,10 +1,15 @@
 """A broker and its publisher in one process: real databases, the publisher's session, and the broker's curiosity.
 
-Messages travel when a test says so: `deliver` brings what the publisher has to tell, `send` the broker's amendments.
+Messages travel when the caller says so: `deliver` brings what the publisher has to tell, `send` the broker's
+amendments. `VirtualLink` lets them take their time, on a clock of its own, and counts how long rows were waited for.
 """
 
 from __future__ import annotations
 
+import heapq
+import itertools
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,10 +19,13 @@ from whence.engine.core.operator import Batch
 from whence.io.rows import encode, to_tuples
 from whence.model.codes import Codes, decode_value
 from whence.model.types import Schema
+from whence.runtime.sources.curiosity import as_message
 from whence.runtime.sources.source_curiosity import SourceCuriosity
 from whence.runtime.subscriptions.channels import signs_of
 from whence.runtime.subscriptions.queries import parse_subscription
 from whence.subscribe.amendments import ALL_ROWS, NO_ROWS, Amendment
+from whence.subscribe.messages import PartChange, UpdateMessage, encode_message
+from whence.subscribe.plain import to_plain
 from whence.subscribe.publishing import (
     DeliveryBound,
     DeliveryFilter,
@@ -26,7 +34,9 @@ from whence.subscribe.publishing import (
     Publication,
     PublishingSession,
     RangeChange,
+    RangeLost,
     RangeState,
+    Told,
 )
 from whence.subscribe.pushdown import SourceNeeds, curiosity
 from whence.subscribe.ranges import RangeSet
@@ -46,7 +56,7 @@ class CuriousSource:
         sources: tuple[str, ...] = (),
     ) -> None:
         self.publisher, self.broker, self.name = publisher, broker, name
-        self.messages = self.rows = self.requests = 0
+        self.messages = self.rows = self.requests = self.bytes = 0
         self.now = 0.0
         self.reflected = 0
         here = broker._now
@@ -98,13 +108,24 @@ class CuriousSource:
 
     def send(self) -> bool:
         """Send the amendment that is due, if there is one."""
+        amendment = self.ask()
+        if amendment is not None:
+            self.answer(amendment)
+        return amendment is not None
+
+    def ask(self) -> Amendment | None:
+        """Return the amendment that is due, if there is one."""
         amendment = self.local.next()
-        if amendment is None:
-            return False
-        self.requests += 1
+        if amendment is not None:
+            self.requests += 1
+            self.bytes += len(encode_message(as_message(amendment, self.needs), "msgpack"))
+        return amendment
+
+    def answer(self, amendment: Amendment) -> None:
+        """Let the publisher take in an amendment."""
         self._number += 1
-        assert self.session.amend(self._number, self._number - 1, self._change(amendment))
-        return True
+        is_known = self.session.amend(self._number, self._number - 1, self._change(amendment))
+        assert is_known
 
     def _change(self, amendment: Amendment) -> FilterChange:
         filter = self.session.filter
@@ -129,22 +150,41 @@ class CuriousSource:
 
     def deliver(self) -> None:
         """Apply all that the publisher has to tell."""
-        for told in self.session.next(self.publisher.epoch):
-            match told:
-                case RangeChange(_, upto, rows):
-                    if rows is not None:
-                        self.messages += 1
-                        self._apply(rows, upto)
-                    self.reflected = upto
-                case RangeState(at, rows, number):
-                    self._replace(rows)
-                    self.reflected = at
-                    if number == self._number:  # an amendment is in the state already
-                        self._amended(at, told.bound)
-                case FilterAmended(_, at, rows, bound):
-                    if rows is not None:
-                        self._apply(rows, at)
-                    self._amended(at, bound)
+        for told in self.tell():
+            self.take(told)
+
+    def tell(self) -> list[Told]:
+        """Return what the publisher has to tell."""
+        found = self.session.next(self.publisher.epoch)
+        for told in found:
+            rows = None if isinstance(told, RangeLost) else told.rows
+            if rows is not None:
+                self.messages += 1
+                self.bytes += self._size(rows)
+        return found
+
+    def _size(self, rows: Batch) -> int:
+        words, parts = self.publisher._now.dictionary, signs_of(rows)
+        went, came = (to_plain(part, self.schema, words) if len(part) else None for part in parts)
+        at = str(self.publisher.position)
+        return len(encode_message(UpdateMessage(1, at, at, 0, [PartChange(went, came)]), "msgpack"))
+
+    def take(self, told: Told) -> None:
+        """Apply what the publisher has told."""
+        match told:
+            case RangeChange(_, upto, rows):
+                if rows is not None:
+                    self._apply(rows)
+                self.reflected = upto
+            case RangeState(at, rows, number):
+                self._replace(rows)
+                self.reflected = at
+                if number and number == self._number:  # an amendment is in the state already
+                    self._amended(at, told.bound)
+            case FilterAmended(_, at, rows, bound):
+                if rows is not None:
+                    self._apply(rows)
+                self._amended(at, bound)
 
     def _amended(self, at: int, bound: DeliveryBound | None) -> None:
         value: Any = ALL_ROWS
@@ -163,7 +203,7 @@ class CuriousSource:
             found.append(tuple(whole))
         return found
 
-    def _apply(self, batch: Batch, at: int) -> None:
+    def _apply(self, batch: Batch) -> None:
         went, came = map(self._values, signs_of(batch))
         self.rows += len(went) + len(came)
         here = self.broker._now
@@ -207,3 +247,50 @@ def databases(schema: str, views: str = "", local: str = "") -> tuple[whence.Dat
     if views:
         broker.execute(views)
     return publisher, broker
+
+
+class VirtualLink:
+    """Lets messages of a source take `delay` seconds each way, on a virtual clock."""
+
+    def __init__(self, source: CuriousSource, delay: float) -> None:
+        self.source, self._delay = source, delay
+        self._heap: list[tuple[float, int, Callable[[], object]]] = []
+        self._count = itertools.count()
+        self._behind_from: float | None = None
+        self.waits: list[float] = []  # seconds for which something was held back, each time
+
+    def at(self, when: float, what: Callable[[], object]) -> None:
+        """Have something happen at a time."""
+        heapq.heappush(self._heap, (when, next(self._count), what))
+
+    def run(self) -> None:
+        """Let everything happen that is to happen."""
+        source = self.source
+        while self._heap:
+            now, _, what = heapq.heappop(self._heap)
+            source.now = now
+            what()
+            self._pump()
+            due = source.local.next_timer
+            if due is not None and not self._heap:
+                self.at(max(due, now), lambda: None)
+
+    def publish(self) -> None:
+        """Tell what the publisher has to tell."""
+        for told in self.source.tell():
+            self.at(self.source.now + self._delay, partial(self.source.take, told))
+
+    def _pump(self) -> None:
+        source, now = self.source, self.source.now
+        amendment = source.ask()
+        if amendment is not None:
+            self.at(now + self._delay, partial(self._answer, amendment))
+        if not source.is_exposed and self._behind_from is None:
+            self._behind_from = now
+        elif source.is_exposed and self._behind_from is not None:
+            self.waits.append(now - self._behind_from)
+            self._behind_from = None
+
+    def _answer(self, amendment: Amendment) -> None:
+        self.source.answer(amendment)
+        self.publish()
