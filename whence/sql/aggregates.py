@@ -13,8 +13,9 @@ from whence.sql.position import error
 from whence.sql.types import coerce
 
 _ANYWHERE = ("count", "sum", "avg", "mean", "min", "max", "bool_and", "bool_or", "any_value", "count_if")
+BY_ARRIVAL = ("first", "last")  # over any stream, besides windows
 WINDOW_AGGREGATES = frozenset(
-    ("first", "last", "stddev", "stddev_samp", "stddev_pop", "quantile", "quantile_disc", "median")
+    (*BY_ARRIVAL, "stddev", "stddev_samp", "stddev_pop", "quantile", "quantile_disc", "median")
 )
 AGGREGATES = frozenset((*_ANYWHERE, *WINDOW_AGGREGATES))
 
@@ -42,7 +43,7 @@ def bind_aggregate(name: str, value: Expr, distinct: bool, node: exp.Expr) -> Ag
 
 
 def window_aggregate(name: str, value: Expr, parameter: float | None, node: exp.Expr) -> AggRef:
-    """Bind an aggregate that only windows have; `parameter` is which quantile."""
+    """Bind an aggregate that only windows have, and streams FIRST and LAST; `parameter` is which quantile."""
     if value.type.kind is Kind.NULL:
         value = coerce(value, t.BIGINT, node)
     match name:

@@ -20,7 +20,7 @@ from whence.plan.algebra.expressions import Call, Expr, Lit, Udf, is_volatile
 from whence.plan.algebra.logical import Node
 from whence.plan.algebra.program import Program
 from whence.sql import operators as op
-from whence.sql.aggregates import AGGREGATES, WINDOW_AGGREGATES, bind_aggregate, window_aggregate
+from whence.sql.aggregates import AGGREGATES, BY_ARRIVAL, WINDOW_AGGREGATES, bind_aggregate, window_aggregate
 from whence.sql.functions import BUILTINS, NONDETERMINISTIC, argument, call_builtin, extract
 from whence.sql.ledger import Ledger
 from whence.sql.limits import check_size
@@ -307,7 +307,7 @@ class ExpressionBinder:
         if args and isinstance(args[0], exp.Distinct):
             self.read(args[0], "expressions")
             args, distinct = list(args[0].expressions), True
-        if name in WINDOW_AGGREGATES and not self.windows:
+        if name in WINDOW_AGGREGATES and not self.windows and name not in BY_ARRIVAL:
             raise error(f"{name} is for windows: FROM slide(stream, …)", node)
         inner = ExpressionBinder(self.queries, self.scope, "another aggregate", False, self.depth)
         test = inner.condition(only) if only is not None else None
@@ -321,8 +321,10 @@ class ExpressionBinder:
             self.read(node.expressions[-1], "this", "is_string")
         if len(args) != 1:
             raise error(f"{name} takes one argument, not {len(args)}", node)
+        ordered = None
         if isinstance(args[0], exp.Order):
-            raise error(f"{name} with ORDER BY is not supported", node)
+            ordered = self._order_of(name, args[0], inner)
+            args[0] = args[0].this
         value = inner.bind(args[0])
         if self.windows and any(isinstance(e, Sub) for part in (value, test) if part for e in walk_expr(part)):
             raise error("an aggregate of a window takes no subquery; join with it before the window", node)
@@ -334,10 +336,26 @@ class ExpressionBinder:
         if name in WINDOW_AGGREGATES:
             if distinct:
                 raise error(f"{name} does not take DISTINCT", node)
-            if test is not None and name in ("first", "last"):
-                raise error(f"{name} has no FILTER; filter before the window: slide((SELECT … WHERE …), …)", node)
-            return window_aggregate(name, value, parameter, node)
+            if test is not None and name in BY_ARRIVAL:
+                where = "filter before the window: slide((SELECT … WHERE …), …)" if self.windows else "say WHERE"
+                raise error(f"{name} has no FILTER; {where}", node)
+            return replace(window_aggregate(name, value, parameter, node), order=ordered)
         return bind_aggregate(name, value, distinct, node)
+
+    def _order_of(self, name: str, order: exp.Expr, inner: ExpressionBinder) -> Expr:
+        """Bind the ORDER BY inside FIRST or LAST."""
+        if name not in BY_ARRIVAL or self.windows:
+            raise error(f"{name} with ORDER BY is not supported", order)
+        self.read(order, "this", "expressions")
+        if len(order.expressions) != 1 or order.expressions[0].args.get("desc"):
+            other = "FIRST" if name == "last" else "LAST"
+            raise error(f"{name} goes by one column, from its least value on; {other} is from the other end", order)
+        (term,) = order.expressions
+        self.read(term, "this", "nulls_first")
+        found = inner.bind(term.this)
+        if found.type.needs_dictionary or found.type.kind is Kind.NULL:
+            raise error(f"{name} goes by a number, a DATE or a TIMESTAMP, found {found.type}", order)
+        return found
 
     def _filtered(self, node: exp.Expr) -> Expr:
         if not isinstance(node.this, exp.Anonymous) or str(node.this.this).lower() not in AGGREGATES:

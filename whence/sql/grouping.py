@@ -50,22 +50,24 @@ def group_rows(node: Node, keys: Sequence[Expr], exprs: Sequence[Expr], at: exp.
     """Group the rows by the keys, with every aggregate that the expressions use."""
     plain_keys = list(dict.fromkeys(keys))
     aggs = list(dict.fromkeys(_plain(e) for expr in exprs for e in walk_expr(expr) if isinstance(e, AggRef)))
-    taken = list(dict.fromkeys(agg.arg for agg in aggs if agg.arg is not None))
+    taken = list(dict.fromkeys(part for agg in aggs for part in (agg.arg, agg.order) if part is not None))
     node, read = attach(node, [*plain_keys, *taken], at)
     inputs, args = read[: len(plain_keys)], dict(zip(taken, read[len(plain_keys) :], strict=True))
-    places: list[int | None] = []
-    for agg in aggs:
-        if agg.arg is None:
-            places.append(None)
-            continue
-        value = args[agg.arg]
+
+    def place(part: Expr | None) -> int | None:
+        """Return the column of an argument, which is made if there is none."""
+        if part is None:
+            return None
+        value = args[part]
         if value not in inputs:
             inputs.append(value)
-        places.append(inputs.index(value))
+        return inputs.index(value)
+
+    places = [(place(agg.arg), place(agg.order)) for agg in aggs]
     plan = project(node, inputs)
     made = [Column(f"{a.function}_{i}", a.type, a.function != "count") for i, a in enumerate(aggs)]
     schema = Schema((*plan.schema.columns[: len(plain_keys)], *made))
-    functions = tuple(a.agg(place) for a, place in zip(aggs, places, strict=True))
+    functions = tuple(a.agg(*some) for a, some in zip(aggs, places, strict=True))
     grouped = Aggregate(schema, plan, tuple(range(len(plain_keys))), functions)
     return Grouped(grouped, tuple(plain_keys), tuple(aggs))
 

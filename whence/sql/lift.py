@@ -9,7 +9,7 @@ is).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from whence.model.types import BOOLEAN, Schema
 from whence.plan.algebra.constructors import columns, join, project, select
@@ -138,7 +138,7 @@ def _aggregate(node: Aggregate) -> Lifted:
     plan = project(below.core, [*inner, *below.outs])
     lead = len(inner)
     keys = (*range(lead), *(lead + k for k in node.keys))
-    aggs = tuple(replace(a, column=None if a.column is None else a.column + lead) for a in node.aggs)
+    aggs = tuple(a.moved(lambda column: column + lead) for a in node.aggs)
     schema = Schema((*plan.schema.columns[:lead], *node.schema.columns))
     core = Aggregate(schema, plan, keys, aggs)
     outs: list[Expr] = [Col(c.type, lead + i) for i, c in enumerate(node.schema.columns)]

@@ -33,12 +33,13 @@ class AggRef(Expr):
     arg: Expr | None
     distinct: bool
     parameter: float | None = None
+    order: Expr | None = None  # FIRST and LAST go by it
 
     def __str__(self) -> str:
         return f"{self.function}({'*' if self.arg is None else self.arg})"
 
-    def agg(self, column: int | None) -> Agg:
-        return Agg(self.function, column, self.distinct, self.parameter)
+    def agg(self, column: int | None, order: int | None = None) -> Agg:
+        return Agg(self.function, column, self.distinct, self.parameter, () if order is None else (order,))
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,8 @@ def map_expr(expr: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
             node = map_outer(expr.node, change)
             return replace(expr, operands=operands, node=node)
         case AggRef():
-            return expr if expr.arg is None else replace(expr, arg=map_expr(expr.arg, change))
+            order = None if expr.order is None else map_expr(expr.order, change)
+            return expr if expr.arg is None else replace(expr, arg=map_expr(expr.arg, change), order=order)
     return rebuild(expr, tuple(map_expr(c, change) for c in expr.children)) if expr.children else expr
 
 
@@ -139,7 +141,7 @@ def walk_expr(expr: Expr) -> Iterator[Expr]:
     yield expr
     parts = expr.operands if isinstance(expr, Sub) else expr.children
     if isinstance(expr, AggRef) and expr.arg is not None:
-        parts = (expr.arg,)
+        parts = (expr.arg,) if expr.order is None else (expr.arg, expr.order)
     for part in parts:
         yield from walk_expr(part)
 

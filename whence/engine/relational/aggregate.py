@@ -2,12 +2,13 @@
 
 Law: COUNT and SUM are linear, so a group's accumulators move by the delta's own sums; AVG is a function of both. MIN
 and MAX are not: an ordered index of (group, value) gives the next one when the best leaves; where rows never go, over a
-stream, the best so far is enough. DISTINCT counts each (group, value) and passes on only its coming and going. A
-group's row changes from f(old accumulators) to f(new ones). Accumulators are whole numbers, those of DOUBLE too
-(`kernels/float_sum.py`): the order of a delta's rows does not matter, and counts and sums may be out of range on the
-way. State: a relation of groups with accumulators, plus the index or the counts where needed. Cost: O(1) a row of the
-delta, O(log n) for MIN and MAX with an index, and two rows out for each group whose values changed; all groups once
-when sums of DOUBLE need more words.
+stream, the best so far is enough. So is the FIRST and the LAST row there, by a column and by arrival: in whatever order
+a delta has its rows. DISTINCT counts each (group, value) and passes on only its coming and going. A group's row changes
+from f(old accumulators) to f(new ones). Accumulators are whole numbers, those of DOUBLE too (`kernels/float_sum.py`):
+the order of a delta's rows does not matter, and counts and sums may be out of range on the way. State: a relation of
+groups with accumulators, plus the index or the counts where needed. Cost: O(1) a row of the delta, O(log n) for MIN and
+MAX with an index, and two rows out for each group whose values changed; all groups once when sums of DOUBLE need more
+words.
 """
 
 from __future__ import annotations
@@ -48,7 +49,8 @@ class Aggregate(Operator):
         for number, agg in enumerate(aggs):
             arg = input.schema.types[agg.column] if agg.column is not None else None
             kept, shown, bound = _kind(agg, arg, schema.types[len(keys) + number])
-            specs.append([kept, -1 if agg.column is None else agg.column, 0, shown, bound, number, 0, 0])
+            second = agg.order[-1] if kept in (ak.FIRST, ak.LAST) else 0
+            specs.append([kept, -1 if agg.column is None else agg.column, 0, shown, bound, number, second, 0])
         self._specs = np.array(specs, np.int64).reshape(len(aggs), 8)
         distinct = [n for n, a in enumerate(aggs) if a.distinct and a.function not in ("min", "max")]
         self._direct_aggs = [n for n in range(len(aggs)) if n not in distinct]
@@ -326,6 +328,9 @@ class Aggregate(Operator):
                 pairs.mark_words(marks, (BIGINT, types[column]))
         for _, ordered in self._best:
             ordered.mark_words(marks)
+        for kept, column, offset in self._specs[:, :3].tolist():
+            if kept in (ak.FIRST, ak.LAST) and types[column].needs_dictionary:
+                marks.column(self.groups.acc[self.groups.ids(), offset + 1], types[column])
 
     @property
     def state_rows(self) -> int:
@@ -351,6 +356,8 @@ def _kind(agg: Agg, arg: Type | None, result: Type) -> tuple[int, int, int]:
         return ak.COUNT, ak.SHOW_COUNT, 0
     if agg.function in ("min", "max"):
         return ak.BEST, ak.SHOW_BEST, 0
+    if agg.function in ("first", "last"):
+        return ak.FIRST if agg.function == "first" else ak.LAST, ak.SHOW_PLACED, agg.order[0]
     assert arg is not None
     if arg.kind is Kind.DOUBLE:
         return ak.FLOAT, ak.SHOW_FLOAT if agg.function == "sum" else ak.SHOW_FLOAT_AVG, 0

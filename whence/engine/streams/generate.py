@@ -1,8 +1,9 @@
 """Where provenance begins and ends: Generate, DropProvenance, StreamToRelation.
 
 Law: rows pass unchanged. Generate annotates each row with its own tid, or with nothing where its stream is not traced.
-DropProvenance annotates it with 1; StreamToRelation, too, and drops `$at`: a relation to which every row adds one.
-State: Generate counts the rows that came; the others have none. Cost: one column per batch.
+DropProvenance annotates it with 1; StreamToRelation, too, and drops `$at`, or makes it a column like others: a relation
+to which every row adds one. State: Generate counts the rows that came; the others have none. Cost: one column per
+batch.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ class StreamToRelation(StreamOperator):
 
     def apply(self, deltas: list[Batch]) -> Batch:
         (delta,) = deltas
-        return Batch(np.ascontiguousarray(delta.rows[:, :-1]), np.ones(len(delta), np.int64))
+        return Batch(np.ascontiguousarray(delta.rows[:, : len(self.schema)]), np.ones(len(delta), np.int64))
 
     def fresh(self) -> StreamToRelation:
         return StreamToRelation(self.inputs[0], self.schema)

@@ -47,6 +47,11 @@ class StreamTables:
 
     def as_tables(self, node: Node) -> Node:
         """Return a plan in which tables stand for what is made of streams."""
+        if isinstance(node, StreamToRelation) and node.keeps_arrival:
+            raise CatalogError(
+                "FIRST and LAST go by the arrival of rows, of which a relation keeps nothing to explain: ask about a "
+                "row of the stream, or of latest(stream, rows => 1, by => …)"
+            )
         if isinstance(node, StreamToRelation) and (above := _above(node)) is not None:
             return self.as_tables(above)
         if isinstance(node, (StreamToRelation, Latest)):

@@ -100,9 +100,9 @@ def _aggregate(node: Aggregate, needed: set[int]) -> tuple[Node, Kept]:
     lead = len(node.keys)
     used = [i for i in range(len(node.aggs)) if lead + i in needed] or list(range(len(node.aggs)))[: 1 - bool(lead)]
     aggs = [node.aggs[i] for i in used]
-    wanted = sorted(set(node.keys) | {a.column for a in aggs if a.column is not None})
+    wanted = sorted(set(node.keys) | {c for a in aggs for c in a.reads})
     below = _exactly(node.input, wanted)
-    moved = tuple(replace(a, column=None if a.column is None else wanted.index(a.column)) for a in aggs)
+    moved = tuple(a.moved(wanted.index) for a in aggs)
     keep = [*range(lead), *(lead + i for i in used)]
     schema = Schema(tuple(node.schema.columns[i] for i in keep))
     keys = tuple(wanted.index(k) for k in node.keys)

@@ -31,6 +31,7 @@ from whence.plan.algebra.logical import (
     Union,
     walk,
 )
+from whence.plan.algebra.logical.aggregate import by_arrival
 from whence.plan.algebra.program import Program, View, retention_of
 from whence.plan.recursion.scc import strongly_connected
 from whence.plan.recursion.strata import references
@@ -49,6 +50,7 @@ from whence.plan.streams.model import (
     WindowJoin,
     counterparts,
     has_at,
+    with_arrival,
     with_at,
     without_at,
 )
@@ -66,7 +68,7 @@ def plan_networks(program: Program) -> Program:
     `$at`."""
     if all(table.stream is None for table in program.tables.values()):
         for view in program.views.values():
-            _check_relation(view)
+            _check_tables_only(view)
         return program
     found = program.copy()
     found.views = flow_views(program.views, program, _base_streams(program))
@@ -78,7 +80,10 @@ def plan_query(plan: Node, hidden: dict[str, View], planned: Program, name: str)
     networks."""
     known = streams_of(planned)
     if not known:
-        return {**hidden, name: View(name, plan.schema, plan)}
+        found = {**hidden, name: View(name, plan.schema, plan)}
+        for view in found.values():
+            _check_tables_only(view)
+        return found
     found = flow_views(hidden, planned, known)
     query = _Flow(planned, known, name).node(plan)
     if is_stream_node(query):
@@ -92,7 +97,7 @@ def plan_beside(views: dict[str, View], planned: Program) -> dict[str, View]:
     known = streams_of(planned)
     if not known:
         for view in views.values():
-            _check_relation(view)
+            _check_tables_only(view)
         return dict(views)
     return _reading_networks(flow_views(views, planned, known), planned)
 
@@ -152,6 +157,18 @@ def flow_views(views: dict[str, View], program: Program, streams: set[str]) -> d
                 _check_relation(view)
                 made[name] = view if query is view.query else replace(view, query=query)
     return {name: made[name] for name in views}
+
+
+def _check_tables_only(view: View) -> None:
+    """Refuse what needs a stream, where there is none."""
+    _check_relation(view)
+    for node in walk(view.query):
+        found = by_arrival(node.aggs) if isinstance(node, Aggregate) else None
+        if found is not None:
+            raise SqlError(
+                f'in "{view.owner or view.name}": {found.function.upper()} needs a stream: rows of a table come in no '
+                "order; use MIN or MAX, or ORDER BY with LIMIT"
+            )
 
 
 def _check_relation(view: View) -> None:
@@ -219,6 +236,8 @@ class _Flow:
                 return self._join(node)
             case Aggregate() if find_windows(node) is not None:
                 return self._window(node)
+            case Aggregate() if by_arrival(node.aggs) is not None:
+                return self._by_arrival(node)
             case BSort():
                 below = self._ordered(node.input, "bsort")
                 return BSort(with_at(node.schema), below, node.column, node.slack, self.view, node.within)
@@ -238,6 +257,8 @@ class _Flow:
         alone."""
         if isinstance(node, (Scan, Ref, BSort, Latest, ProvenanceJoin, Slide)) or _windowed(node):
             return self.relation(node)
+        if isinstance(node, Aggregate) and (found := by_arrival(node.aggs)) is not None:
+            raise self.error(f"{found.function.upper()} is by arrival: compute it in a view that is not recursive")
         return _over(node, [self.inside(child) for child in node.inputs])
 
     # -- operators of streams
@@ -310,6 +331,15 @@ class _Flow:
         ours, theirs = self._ordered(left.input, "a window"), self._ordered(right.input, "a window")
         schema, spans = with_at(node.schema), (left.span, right.span)
         return WindowJoin(schema, ours, theirs, *spans, node.keys, node.residual, self.view)
+
+    def _by_arrival(self, node: Aggregate) -> Node:
+        """Return groups with FIRST or LAST, which go by the arrival of rows, or by a column and then by that."""
+        found = by_arrival(node.aggs)
+        assert found is not None
+        below = self._ordered(node.input, found.function.upper())
+        arrived = len(below.schema) - 1
+        aggs = tuple(replace(a, order=(*a.order, arrived)) if a.function in ("first", "last") else a for a in node.aggs)
+        return replace(node, input=StreamToRelation(with_arrival(below.schema), below), aggs=aggs)
 
     # -- windows
 

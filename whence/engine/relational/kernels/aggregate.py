@@ -13,6 +13,8 @@ with the low ones behind it.
 | FLOAT | the same count, then counts of +inf, -inf and NaN, and the exact sum of the others (`float_sum.py`) |
 | WIDE  | the same count, then the exact sum of wide decimals (`model/wide.py`) as five words (`float_sum.py`) |
 | BEST  | the code of the least or greatest value, kept by the ordered index |
+| FIRST | rows that have a place in the order, the code of the first one, and its place: two codes |
+| LAST  | the same of the last one; `specs` has the columns of the place as the fifth and the seventh |
 """
 
 from __future__ import annotations
@@ -29,10 +31,10 @@ from whence.model.codes import Codes
 from whence.model.jit import allocating, kernel
 from whence.model.wide import INLINE
 
-COUNT, INT, FLOAT, BEST, WIDE = range(5)
+COUNT, INT, FLOAT, BEST, WIDE, FIRST, LAST = range(7)
 SHOW_COUNT, SHOW_INT, SHOW_FLOAT, SHOW_INT_AVG, SHOW_FLOAT_AVG, SHOW_BEST = range(6)
-SHOW_INT_WIDE, SHOW_WIDE, SHOW_WIDE_AVG = range(6, 9)
-WIDTH = {COUNT: 1, INT: 3, FLOAT: 4, BEST: 1, WIDE: 6}  # and of FLOAT the words of its sum
+SHOW_INT_WIDE, SHOW_WIDE, SHOW_WIDE_AVG, SHOW_PLACED = range(6, 10)
+WIDTH = {COUNT: 1, INT: 3, FLOAT: 4, BEST: 1, WIDE: 6, FIRST: 4, LAST: 4}  # and of FLOAT the words of its sum
 
 _NULL = -(2**63)
 _LOW = 0xFFFFFFFF
@@ -60,6 +62,22 @@ def group_rows(batch: Codes, cols: Codes, ann: Codes) -> tuple[Codes, Codes, Cod
     return number, out, totals
 
 
+@kernel
+def _place(acc: Codes, g: int, o: int, x: int, value: int, at: int, is_last: bool) -> None:
+    """Take a row's code if its place in the order, by a value and then by arrival, is before or behind all others."""
+    if value == _NULL:
+        return
+    if acc[g, o] > 0:
+        before = value < acc[g, o + 2] or (value == acc[g, o + 2] and at < acc[g, o + 3])
+        if before == is_last:
+            acc[g, o] += 1
+            return
+    acc[g, o] += 1
+    acc[g, o + 1] = x
+    acc[g, o + 2] = value
+    acc[g, o + 3] = at
+
+
 @allocating
 def accumulate(acc: Codes, specs: Codes, batch: Codes, mult: Codes, gids: Codes) -> None:
     """Add each row of a batch, times its multiplicity, to the accumulators of its group."""
@@ -73,6 +91,9 @@ def accumulate(acc: Codes, specs: Codes, batch: Codes, mult: Codes, gids: Codes)
             col = specs[a, 1]
             o = specs[a, 2]
             x = batch[i, col] if col >= 0 else 0
+            if kept == FIRST or kept == LAST:
+                _place(acc, g, o, x, batch[i, specs[a, 4]], batch[i, specs[a, 6]], kept == LAST)
+                continue
             if x == _NULL:
                 continue
             acc[g, o] += m
@@ -111,6 +132,8 @@ def show(acc: Codes, g: int, specs: Codes, width: int, row: Codes, digits: Codes
             value = n
         elif n == 0:
             value = _NULL
+        elif shown == SHOW_PLACED:
+            value = acc[g, o + 1]
         elif shown == SHOW_WIDE_AVG:
             total, exponent = rounded(acc, g, o + 1, 0, WIDE_LIMBS, digits)
             value = to_code(math.ldexp(total, exponent) / (n * 10.0 ** specs[a, 4]))

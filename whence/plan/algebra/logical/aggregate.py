@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from whence.model.types import Kind, Schema
@@ -19,15 +20,28 @@ _SUMMED_DIGITS = 28  # so that 2**31 numbers, as many as an aggregate takes in, 
 
 @dataclass(frozen=True)
 class Agg:
-    """One aggregate: `column` of the input, or None for COUNT(*). Only windows have those of the second line."""
+    """One aggregate: `column` of the input, or None for COUNT(*). FIRST and LAST are over streams, and go by the
+    columns `order`; only windows have those of the last line."""
 
     function: Literal[
         "count", "sum", "avg", "min", "max",
-        "first", "last", "stddev", "stddev_pop", "quantile", "window_start", "window_end",
+        "first", "last",
+        "stddev", "stddev_pop", "quantile", "window_start", "window_end",
     ]  # fmt: skip
     column: int | None
     distinct: bool = False
     parameter: float | None = None  # the quantile
+    order: tuple[int, ...] = field(default=(), metadata={"added": True})
+
+    @property
+    def reads(self) -> tuple[int, ...]:
+        """The columns that it reads."""
+        return self.order if self.column is None else (self.column, *self.order)
+
+    def moved(self, place: Callable[[int], int]) -> Agg:
+        """Return the aggregate of the same columns at other places."""
+        column = None if self.column is None else place(self.column)
+        return replace(self, column=column, order=tuple(map(place, self.order)))
 
     def describe(self) -> str:
         """Return it as text."""
@@ -35,7 +49,13 @@ class Agg:
             return self.function
         column = "*" if self.column is None else f"#{self.column}"
         more = f", {self.parameter:g}" if self.parameter is not None else ""
+        more += f" order by {', '.join(f'#{c}' for c in self.order)}" if self.order else ""
         return f"{self.function}({'distinct ' if self.distinct else ''}{column}{more})"
+
+
+def by_arrival(aggs: Iterable[Agg]) -> Agg | None:
+    """Return the first aggregate for which it matters in which order rows came."""
+    return next((agg for agg in aggs if agg.function in ("first", "last")), None)
 
 
 def describe_groups(aggs: tuple[Agg, ...], keys: tuple[int, ...]) -> str:

@@ -18,7 +18,7 @@ those, and `plan/streams/instrument.py` adds Generate, DropProvenance and Align.
 | `tracing` | ProvenanceJoin; Generate, DropProvenance, Align of instrumented networks |
 """
 
-from whence.plan.algebra.arrival import AT, AT_COLUMN, has_at, with_at, without_at
+from whence.plan.algebra.arrival import AT, AT_COLUMN, has_at, with_arrival, with_at, without_at
 from whence.plan.streams.model.network import Lookup, Merge, Retain, Stream, StreamToRelation
 from whence.plan.streams.model.spans import ADDED, DEFAULT_RETENTION, FIRST, Retention, Span, Tracing
 from whence.plan.streams.model.tracing import Align, DropProvenance, Generate, ProvenanceJoin, streams_read
@@ -50,6 +50,7 @@ __all__ = [
     "counterparts",
     "has_at",
     "streams_read",
+    "with_arrival",
     "with_at",
     "without_at",
 ]

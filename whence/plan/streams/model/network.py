@@ -102,13 +102,17 @@ class Lookup(Node):
 
 @dataclass(frozen=True)
 class StreamToRelation(Unary):
-    """All rows so far, without order and provenance."""
+    """All rows so far, without order and provenance; `$at` is left out, or is an ordinary column (`with_arrival`)."""
+
+    @property
+    def keeps_arrival(self) -> bool:
+        return len(self.schema) == len(self.input.schema)
 
     def shape(self) -> object:
-        return "relate"
+        return ("relate", "arrival") if self.keeps_arrival else "relate"
 
     def describe(self) -> str:
-        return "all rows so far"
+        return "all rows so far, by arrival" if self.keeps_arrival else "all rows so far"
 
     def knows(self, deriver: KnowledgeDeriver) -> Facts:
         return deriver.related(self)
