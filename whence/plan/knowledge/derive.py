@@ -20,35 +20,22 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from whence.model.types import BOOLEAN, Column, Schema
-from whence.plan.algebra.constructors import columns as own_columns
-from whence.plan.algebra.constructors import join_schema
-from whence.plan.algebra.expressions import Col, Expr, conjuncts, is_volatile, substitute
-from whence.plan.algebra.logical import (
-    Agg,
-    Aggregate,
-    Distinct,
-    Join,
-    Lateral,
-    Node,
-    Project,
-    Ref,
-    Scan,
-    Select,
-    Values,
-)
+from whence.model.types import Schema
+from whence.plan.algebra.constructors import relabel
+from whence.plan.algebra.logical import Aggregate, Join, Lateral, Node, Project, Ref, Scan, Select, Values
 from whence.plan.algebra.program import Program, Table
-from whence.plan.knowledge.bounds import ANYTHING, Bounds
+from whence.plan.knowledge import rowwise
+from whence.plan.knowledge.bounds import ANYTHING
 from whence.plan.knowledge.describe import describe_cells
-from whence.plan.knowledge.facts import Cell, Described, Facts, shown, unknown_row
+from whence.plan.knowledge.facts import Cell, Described, Facts, reordered, shown, unknown_row
+from whence.plan.knowledge.groups import group_facts
+from whence.plan.knowledge.joins import join_facts
 from whence.plan.knowledge.model import (
     Branch,
     Doubt,
     Function,
     Growing,
     Growth,
-    Operation,
-    Padded,
     RelationKnowledge,
     Shown,
     SourceColumn,
@@ -59,13 +46,10 @@ from whence.plan.knowledge.model import (
 )
 from whence.plan.knowledge.terms import (
     Direction,
-    bound,
     column_bounds,
     columns_in,
-    direction_of,
     growths_in,
-    moved,
-    to_term,
+    moved_term,
     together,
     unknown,
 )
@@ -171,8 +155,8 @@ class KnowledgeDeriver:
             self._moves[key] = len(self.growths) - 1
         return self._moves[key]
 
-    def _moved(self, cell: Cell, place: dict[int, int]) -> Cell:
-        term = moved(cell.term, lambda column: place[column], lambda growth: self._moved_growth(growth, place))
+    def moved(self, cell: Cell, place: dict[int, int]) -> Cell:
+        term = moved_term(cell.term, lambda column: place[column], lambda growth: self._moved_growth(growth, place))
         return replace(cell, term=term)
 
     def needed(self, facts: Facts, cells: Iterable[Cell]) -> set[int]:
@@ -195,10 +179,10 @@ class KnowledgeDeriver:
         cells = tuple(
             Cell(Shown(facts.cells[c].term.type, at), "still", facts.cells[c].domain)
             if facts.cells[c].direction == "still"
-            else self._moved(facts.cells[c], place)
+            else self.moved(facts.cells[c], place)
             for at, c in enumerate(order)
         )
-        presence = tuple(self._moved(cell, place) for cell in facts.presence)
+        presence = tuple(self.moved(cell, place) for cell in facts.presence)
         key = None if facts.key is None or not set(facts.key) <= place.keys() else tuple(place[c] for c in facts.key)
         return Facts(plan, width, cells, rows, presence, key)
 
@@ -349,261 +333,28 @@ class KnowledgeDeriver:
         facts = self.of(node.input)
         return self.picked(facts, range(len(node.schema)), node, len(node.schema))
 
+    # -- nodes that modules of their own are about ------------------------------------------------------------------
+
     def multiplied(self, node: Lateral) -> Facts:
-        """Return the facts of rows with the rows that a function makes of each."""
-        facts = self.of(node.input)
-        if not facts.is_settled:
-            return self.unsure(node)
-        below, types = facts.width, node.schema.types
-        rows = tuple(
-            replace(row, columns=(*row.columns[:below], *map(unknown, types[below:])), single=False)
-            for row in facts.rows
-        )
-        return Facts(node, len(types), facts.cells + shown(types)[below:], rows)
+        return rowwise.lateral_facts(self, node)
 
     def selected(self, node: Select) -> Facts:
-        """Return the facts of rows for which a predicate is true."""
-        facts = self.of(node.input)
-        where, presence = list[Expr](), list(facts.presence)
-        terms = [cell.term for cell in facts.cells]
-        for term in conjuncts(node.predicate):
-            direction = direction_of(term, facts.directions, facts.domains)
-            if direction != "still":
-                presence.append(Cell(to_term(term, terms), direction))
-            where.append(term)
-        rows = tuple(
-            replace(row, where=row.where + tuple(to_term(term, row.columns) for term in where)) for row in facts.rows
-        )
-        plan = node if facts.plan is node.input else Select(facts.plan.schema, facts.plan, node.predicate)
-        return replace(facts, plan=plan, rows=rows, presence=tuple(presence))
+        return rowwise.select_facts(self, node)
 
     def projected(self, node: Project) -> Facts:
-        """Return the facts of expressions of rows, with the columns behind them that they need."""
-        facts = self.of(node.input)
-        width = len(node.exprs)
-        directions = [
-            "any" if is_volatile(expr) and not facts.is_settled else direction_of(expr, facts.directions, facts.domains)
-            for expr in node.exprs
-        ]
-        place: dict[int, int] = {}
-        for at, expr in enumerate(node.exprs):
-            if isinstance(expr, Col):
-                place.setdefault(expr.index, at)
-        below = [cell.term for cell in facts.cells]
-        computed = [
-            Cell(to_term(expr, below), way, bound(to_term(expr, _domains(facts)), lambda _: ANYTHING))
-            for expr, way in zip(node.exprs, directions, strict=True)
-        ]
-        moving = [cell for cell in computed if cell.direction != "still"]
-        extras = sorted(self.needed(facts, moving) - place.keys())
-        for at, column in enumerate(extras):
-            place[column] = width + at
-        cells = [
-            Cell(Shown(str(expr.type), at), "still", cell.domain)
-            if cell.direction == "still"
-            else self._moved(cell, place)
-            for at, (expr, cell) in enumerate(zip(node.exprs, computed, strict=True))
-        ]
-        cells += [self._moved(facts.cells[column], place) for column in extras]
-        rows = tuple(
-            replace(
-                row,
-                columns=(*(to_term(e, row.columns) for e in node.exprs), *(row.columns[column] for column in extras)),
-            )
-            for row in facts.rows
-        )
-        presence = tuple(self._moved(cell, place) for cell in facts.presence)
-        key = None if facts.key is None or not set(facts.key) <= place.keys() else tuple(place[c] for c in facts.key)
-        plan: Node = node
-        if extras or facts.plan is not node.input:
-            behind = tuple(_extra(facts.plan.schema.columns[column], column) for column in extras)
-            exprs = (*node.exprs, *(Col(facts.plan.schema.types[column], column) for column in extras))
-            plan = Project(Schema((*node.schema.columns, *behind)), facts.plan, exprs)
-        return Facts(plan, width, tuple(cells), rows, presence, key)
-
-    # -- whole rows --------------------------------------------------------------------------------------------------
+        return rowwise.project_facts(self, node)
 
     def united(self, node: Node) -> Facts:
-        """Return the facts of all rows of all branches: each row changes as it does in its own."""
-        below = [self.of(child) for child in node.inputs]
-        width = len(node.schema)
-        rows = tuple(replace(row, columns=row.columns[:width]) for facts in below for row in facts.rows)
-        ways: list[Direction] = [together([facts.cells[c].direction for facts in below]) for c in range(width)]
-        domains = [_hull([facts.cells[c].domain for facts in below]) for c in range(width)]
-        growth = self.growth([c for c in range(width) if ways[c] == "still"], rows)
-        presence = together([cell.direction for facts in below for cell in facts.presence])
-        return self._by_direction(node, ways, domains, rows, growth, presence)
-
-    def _by_direction(
-        self,
-        node: Node,
-        ways: Sequence[Direction],
-        domains: Sequence[Bounds],
-        rows: tuple[Described, ...],
-        growth: int,
-        presence: Direction,
-    ) -> Facts:
-        functions: dict[Direction, Function] = {"up": "up", "down": "down", "any": "asof"}
-        cells = tuple(
-            Cell(Shown(str(type), i), "still", domain)
-            if way == "still"
-            else Cell(Growing(str(type), i, functions[way], growth), way, domain)
-            for i, (type, way, domain) in enumerate(zip(node.schema.types, ways, domains, strict=True))
-        )
-        stays = () if presence in ("still", "up") else (Cell(Doubt("BOOLEAN", growth), presence),)
-        return Facts(node, len(cells), cells, rows, stays)
+        return rowwise.union_facts(self, node)
 
     def compared(self, node: Node) -> Facts:
-        """Return the facts of a node whose rows depend on equal rows of its inputs only: DISTINCT, INTERSECT,
-        EXCEPT."""
-        below = [self.of(child) for child in node.inputs]
-        if not all(facts.is_still for facts in below):
-            return self.unsure(node)
-        width = len(node.schema)
-        rows = tuple(replace(r, columns=r.columns[:width]) for facts in below for r in facts.rows)
-        refusing = [side for side in range(len(below)) if node.refuses_recursion(side) is not None]
-        # If more rows of one input only mean fewer here, a row that went stays away; if of all, nothing is known.
-        ways: list[Direction] = ["down" if len(refusing) < len(below) else "any"] if refusing else []
-        ways += ["any" for facts in below if not facts.only_comes]
-        growth = self.growth(range(width), rows)
-        domains = [_hull([facts.cells[c].domain for facts in below]) for c in range(width)]
-        found = self._by_direction(node, ["still"] * width, domains, rows, growth, together(ways))
-        return replace(found, key=tuple(range(width)) if isinstance(node, Distinct) else None)
-
-    # -- groups ------------------------------------------------------------------------------------------------------
+        return rowwise.set_facts(self, node)
 
     def grouped(self, node: Aggregate) -> Facts:
-        """Return the facts of groups."""
-        below = node.input
-        if isinstance(below, Distinct) and all(agg.function in ("min", "max") for agg in node.aggs):
-            below = below.input  # each once or more often: the same best
-        facts = self.of(below)
-        width, types = len(node.keys), [str(type) for type in node.schema.types]
-        certain = facts.only_comes and facts.are_still(node.keys)
-        arguments = [agg.column for agg in node.aggs]
-        rows = [replace(row, columns=(*(row.columns[k] for k in node.keys), *row.columns)) for row in facts.rows]
-        growth = self.growth(range(width), rows, [None if a is None else a + width for a in arguments])
-        cells = [Cell(Shown(types[i], i), "still", facts.cells[k].domain) for i, k in enumerate(node.keys)]
-        for number, agg in enumerate(node.aggs):
-            function, way = _kind_of(agg, facts) if certain else ("asof", "any")
-            at, domain = width + number, self._domain(agg, facts, bool(node.keys))
-            if types[at] == "INTERVAL" and function in ("min", "max", "up", "down"):
-                function, way = "asof", "any"  # intervals compare by their spans, not by their parts
-            index = None if agg.column is None else number
-            cells.append(Cell(Growing(types[at], at, function, growth, index), way, domain))
-        made = tuple(
-            Described(
-                row.bases,
-                (*row.columns[:width], *(unknown(cell.term.type, cell.domain) for cell in cells[width:])),
-                row.where,
-            )
-            for row in rows
-        )
-        if not node.keys:
-            made += (unknown_row(types, ()),)
-        presence = () if certain or not node.keys else (Cell(Doubt("BOOLEAN", growth), "any"),)
-        return Facts(node, len(types), tuple(cells), made, presence, tuple(range(width)))
-
-    def _domain(self, agg: Agg, facts: Facts, keyed: bool) -> Bounds:
-        """Return what an aggregate is whatever the rows are."""
-        if agg.function == "count":
-            return Bounds(int(keyed and agg.column is None), None, null=False)
-        if agg.column is None:
-            return ANYTHING
-        argument = facts.cells[agg.column].domain
-        if agg.function in ("min", "max", "first", "last"):
-            return argument.or_null()
-        if agg.function == "sum" and argument.some:
-            low = argument.low if argument.low is not None and argument.low >= 0 else None
-            high = argument.high if argument.high is not None and argument.high <= 0 else None
-            return Bounds(low, high)
-        return ANYTHING
-
-    # -- joins -------------------------------------------------------------------------------------------------------
+        return group_facts(self, node)
 
     def joined(self, node: Join) -> Facts:
-        """Return the facts of a join."""
-        if node.kind in ("right", "full"):
-            return self.unsure(node)
-        left, right = self.of(node.left), self.of(node.right)
-        if node.kind == "left" and not self._is_optional(node, right):
-            return self.unsure(node)
-        if node.kind not in ("inner", "left"):
-            right = replace(right, plan=node.right, cells=right.cells[: right.width])
-        pairs = _Pairs(node, left, right)
-        rows = pairs.rows()
-        match node.kind:
-            case "inner":
-                return self._inner(pairs, rows)
-            case "left":
-                return self._left(pairs, rows)
-        return self._existential(pairs, rows)
-
-    def _is_optional(self, node: Join, right: Facts) -> bool:
-        """Return whether each row of the left has at most one partner, the same one for good."""
-        matched = {b for _, b in node.keys}
-        return right.key is not None and set(right.key) <= matched and bool(node.keys) and right.only_comes
-
-    def _inner(self, pairs: _Pairs, rows: tuple[Described, ...]) -> Facts:
-        left, right, by = pairs.left, pairs.right, len(pairs.left.cells)
-        shift = {c: c + by for c in range(len(right.cells))}
-        cells = left.cells + tuple(self._moved(cell, shift) for cell in right.cells)
-        presence = left.presence + tuple(self._moved(cell, shift) for cell in right.presence)
-        presence += tuple(pairs.tests(cells))
-        key = None if left.key is None or right.key is None else left.key + tuple(c + by for c in right.key)
-        return self._shown_first(pairs, Facts(pairs.plan(), len(cells), cells, rows, presence, key))
-
-    def _left(self, pairs: _Pairs, rows: tuple[Described, ...]) -> Facts:
-        left, right, by = pairs.left, pairs.right, len(pairs.left.cells)
-        types = [cell.term.type for cell in (*left.cells, *right.cells)]
-        alone = tuple(Described(r.bases, r.columns + tuple(unknown(t) for t in types[by:]), r.where) for r in left.rows)
-        if not (left.is_still or left.key is not None) or any(True for _ in pairs.tests(pairs.cells())):
-            return self.unsure(pairs.node)
-        growth = self.growth(left.identity, rows, new=pairs.right_bases)
-        shift = {c: c + by for c in range(len(right.cells))}
-        matched = by + pairs.node.keys[0][1]  # it is NULL if, and only if, there is no partner
-        cells = list(left.cells)
-        for cell in right.cells:
-            own = self._moved(cell, shift)
-            fresh = unknown(own.term.type, own.domain)
-            way: Direction = cell.direction if cell.direction in ("up", "down") else "any"
-            cells.append(Cell(Padded(own.term.type, matched, own.term, fresh, growth), way, own.domain.or_null()))
-        facts = Facts(pairs.plan(), len(cells), tuple(cells), alone + rows, left.presence, left.key)
-        return self._shown_first(pairs, facts)
-
-    def _existential(self, pairs: _Pairs, rows: tuple[Described, ...]) -> Facts:
-        """Return the facts of rows of the left that have a partner, have none, or are told whether they have one."""
-        node, left, right, by = pairs.node, pairs.left, pairs.right, len(pairs.left.cells)
-        exact = right.only_comes and not any(True for _ in pairs.tests(pairs.cells()))
-        growth = self.growth(left.identity, rows, new=pairs.right_bases)
-        pairs_only = tuple(replace(row, columns=row.columns[:by]) for row in rows)
-        wide = len(left.cells) > left.width
-        plan = node if left.plan is node.left else _over_left(node, left.plan)
-        if node.kind == "semi":
-            doubt = () if exact else (Cell(Doubt("BOOLEAN", growth), "any"),)
-            return replace(left, plan=plan, rows=pairs_only, presence=left.presence + doubt)
-        everything = left.rows + pairs_only
-        if node.kind == "anti":
-            doubt = (Cell(Doubt("BOOLEAN", growth), "down" if exact else "any"),)
-            return replace(left, plan=plan, rows=everything, presence=left.presence + doubt)
-        mark = Cell(Growing("BOOLEAN", by, "up" if exact else "asof", growth), "up" if exact else "any")
-        mark = replace(mark, domain=Bounds(False, True, null=False))
-        marked = tuple(replace(row, columns=(*row.columns, unknown(BOOLEAN))) for row in everything)
-        facts = Facts(plan, by + 1, (*left.cells, mark), marked, left.presence, left.key)
-        if not wide:
-            return facts
-        order = [*range(left.width), by, *range(left.width, by)]
-        return self.picked(facts, order, _reordered(plan, order), left.width + 1)
-
-    def _shown_first(self, pairs: _Pairs, facts: Facts) -> Facts:
-        """Return the facts of a join with the shown columns of both sides first."""
-        left, right, by = pairs.left, pairs.right, len(pairs.left.cells)
-        width = left.width + right.width
-        if len(facts.cells) == width:
-            return replace(facts, width=width)
-        order = [*range(left.width), *range(by, by + right.width)]
-        order += [*range(left.width, by), *range(by + right.width, len(facts.cells))]
-        return self.picked(facts, order, _reordered(facts.plan, order), width)
+        return join_facts(self, node)
 
     # -- the end -----------------------------------------------------------------------------------------------------
 
@@ -616,7 +367,7 @@ class KnowledgeDeriver:
         order = [*range(width), *extras]
         plan = facts.plan
         if len(order) < len(facts.cells):
-            plan = _reordered(plan, order)
+            plan = reordered(plan, order)
         place = {column: at for at, column in enumerate(order)}
         final = self.picked(facts, order, plan, width)
         if not set(facts.identity) <= place.keys():
@@ -627,8 +378,9 @@ class KnowledgeDeriver:
         number = {growth: at for at, growth in enumerate(used)}
 
         def renumbered(term: Term) -> Term:
-            return moved(term, lambda column: column, lambda growth: number[growth])
+            return moved_term(term, lambda column: column, lambda growth: number[growth])
 
+        plan = _with_names(plan, width)
         schema = plan.schema
         knowledge = RelationKnowledge(
             columns=schema.names[:width],
@@ -646,98 +398,7 @@ class KnowledgeDeriver:
         return AugmentedPlan(plan, msgspec.structs.replace(knowledge, text=described))
 
 
-class _Pairs:
-    """The pairs of rows of a join, over the columns of both plans side by side."""
-
-    def __init__(self, node: Join, left: Facts, right: Facts) -> None:
-        self.node, self.left, self.right = node, left, right
-        self._split: dict[int, int] = {}
-
-    def _place(self, column: int) -> int:
-        """Return where a column that the residual reads stands."""
-        return column if column < self.left.width else column - self.left.width + len(self.left.cells)
-
-    def _residual(self) -> list[Expr]:
-        return [substitute(term, lambda c: Col(c.type, self._place(c.index))) for term in conjuncts(self.node.residual)]
-
-    def rows(self) -> tuple[Described, ...]:
-        """Return what describes the pairs."""
-        by, made = len(self.left.cells), list[Described]()
-        if len(self.left.rows) * len(self.right.rows) > _MOST_BRANCHES:
-            types = [cell.term.type for cell in (*self.left.cells, *self.right.cells)]
-            bases = tuple(dict.fromkeys(base for f in (self.left, self.right) for r in f.rows for base in r.bases))
-            return tuple(unknown_row(types, (base,)) for base in bases)
-        for left in self.left.rows:
-            for right in self.right.rows:
-                both = left.beside(replace(right, columns=right.columns[: len(self.right.cells)]))
-                equal = [Operation("BOOLEAN", "=", (both.columns[a], both.columns[by + b])) for a, b in self.node.keys]
-                tests = [to_term(term, both.columns) for term in self._residual()]
-                row = replace(both, where=(*both.where, *equal, *tests))
-                self._split[id(row)] = len(left.bases)
-                made.append(row)
-        self._made = made  # ids stay theirs
-        return tuple(made)
-
-    def right_bases(self, row: Described) -> tuple[int, ...]:
-        """Return the bases of a pair that are of the right; all, if that is not known."""
-        return tuple(range(self._split.get(id(row), 0), len(row.bases)))
-
-    def cells(self) -> list[Cell]:
-        """Return the cells of both sides; their terms are those of either side."""
-        return [*self.left.cells, *self.right.cells]
-
-    def tests(self, cells: Sequence[Cell]) -> Iterable[Cell]:
-        """Yield the conditions of the join that may change."""
-        by = len(self.left.cells)
-        for a, b in self.node.keys:
-            if cells[a].direction != "still" or cells[by + b].direction != "still":
-                yield Cell(Operation("BOOLEAN", "=", (cells[a].term, cells[by + b].term)), "any")
-        directions, domains = [cell.direction for cell in cells], [cell.domain for cell in cells]
-        for term in self._residual():
-            way = direction_of(term, directions, domains)
-            if way != "still":
-                yield Cell(to_term(term, [cell.term for cell in cells]), way)
-
-    def plan(self) -> Node:
-        """Return the join of both plans."""
-        node, left, right = self.node, self.left.plan, self.right.plan
-        if left is node.left and right is node.right:
-            return node
-        residual = node.residual
-        if residual is not None:
-            residual = substitute(residual, lambda c: Col(c.type, self._place(c.index)))
-        return Join(join_schema(left, right, node.kind), left, right, node.kind, node.keys, residual)
-
-
 # -- helpers ---------------------------------------------------------------------------------------------------------
-
-
-def _kind_of(agg: Agg, facts: Facts) -> tuple[Function, Direction]:
-    """Return how an aggregate of rows that only come can change."""
-    if agg.column is None:
-        return ("count", "up") if agg.function == "count" else ("asof", "any")
-    cell = facts.cells[agg.column]
-    still, low, high = cell.direction == "still", cell.domain.low, cell.domain.high
-    match agg.function:
-        case "count" if still or (not cell.domain.null and not agg.distinct):
-            return "count", "up"
-        case "max" if still:
-            return "max", "up"
-        case "min" if still:
-            return "min", "down"
-        case "max" if cell.direction == "up":
-            return "up", "up"
-        case "min" if cell.direction == "down":
-            return "down", "down"
-        case "sum" if still:
-            return "sum", "up" if low is not None and low >= 0 else "down" if high is not None and high <= 0 else "any"
-        case "sum" if cell.direction == "up" and low is not None and low >= 0 and not agg.distinct:
-            return "up", "up"
-        case "sum" if cell.direction == "down" and high is not None and high <= 0 and not agg.distinct:
-            return "down", "down"
-        case "avg" if still:
-            return "avg", "any"
-    return "asof", "any"
 
 
 def _source_facts(table: Table) -> SourceFacts:
@@ -747,11 +408,12 @@ def _source_facts(table: Table) -> SourceFacts:
         low, high = table.domain(column.name)
         columns.append(SourceColumn(str(column.type), plain_constant(low), plain_constant(high), column.nullable))
     ordered, closes = table.promises.ordered, table.promises.closes
+    at = table.tick if ordered is None else ordered.column
     return SourceFacts(
         table.name,
         tuple(columns),
-        None if ordered is None else ordered.column,
-        "" if ordered is None else table.schema.names[ordered.column],
+        at,
+        "" if at is None else table.schema.names[at],
         ordered is not None and ordered.strictly,
         () if closes is None else closes.columns,
     )
@@ -762,38 +424,17 @@ def _all_still(facts: Facts) -> tuple[int, ...]:
     return tuple(range(facts.width)) if facts.is_still else ()
 
 
-def _domains(facts: Facts) -> list[Term]:
-    return [unknown(cell.term.type, cell.domain) for cell in facts.cells]
-
-
-def _hull(bounds: Sequence[Bounds]) -> Bounds:
-    found = bounds[0] if bounds else ANYTHING
-    for other in bounds[1:]:
-        found = found.hull(other)
-    return found
-
-
-def _extra(column: Column, number: int) -> Column:
-    return Column(f"${number}_{column.name}", column.type, column.nullable)
+def _with_names(plan: Node, width: int) -> Node:
+    """Return a plan whose columns behind the shown ones have names of their own."""
+    shown_columns, behind = plan.schema.columns[:width], plan.schema.columns[width:]
+    if not behind:
+        return plan
+    named = tuple(replace(column, name=f"${number}") for number, column in enumerate(behind))
+    return relabel(plan, Schema((*shown_columns, *named)))
 
 
 def _first_columns(plan: Node, width: int) -> Node:
-    return _reordered(plan, range(width))
-
-
-def _reordered(plan: Node, order: Sequence[int]) -> Node:
-    own = own_columns(plan)
-    return Project(Schema(tuple(plan.schema.columns[c] for c in order)), plan, tuple(own[c] for c in order))
-
-
-def _over_left(node: Join, left: Node) -> Join:
-    """Put a semi, anti or mark join over a left side that has more columns."""
-    before, now = len(node.left.schema), len(left.schema)
-    residual = node.residual
-    if residual is not None:
-        residual = substitute(residual, lambda c: c if c.index < before else Col(c.type, c.index - before + now))
-    added = node.schema.columns[before:]
-    return Join(Schema((*left.schema.columns, *added)), left, node.right, node.kind, node.keys, residual)
+    return reordered(plan, range(width))
 
 
 def _over_stream(node: Lookup) -> Node:

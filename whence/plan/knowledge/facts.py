@@ -16,7 +16,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from whence.plan.algebra.logical.node import Node
+from whence.model.types import Schema
+from whence.plan.algebra.constructors import columns
+from whence.plan.algebra.logical import Node, Project
 from whence.plan.knowledge.bounds import ANYTHING, Bounds
 from whence.plan.knowledge.model import Shown, Term
 from whence.plan.knowledge.terms import Direction, rebased, together, unknown
@@ -103,3 +105,9 @@ def shown(schema_types: Sequence[object]) -> tuple[Cell, ...]:
 def unknown_row(types: Sequence[object], bases: tuple[int, ...]) -> Described:
     """Return rows of which nothing is known but the sources they are made of."""
     return Described(bases, tuple(unknown(str(type)) for type in types))
+
+
+def reordered(plan: Node, order: Sequence[int]) -> Node:
+    """Return a plan with some columns of another, in this order."""
+    own = columns(plan)
+    return Project(Schema(tuple(plan.schema.columns[c] for c in order)), plan, tuple(own[c] for c in order))

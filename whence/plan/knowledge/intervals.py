@@ -11,7 +11,6 @@ errors. NULL is a value beside the interval; AND, OR and NOT are three-valued.
 
 from __future__ import annotations
 
-import datetime as dt
 import math
 import sys
 from collections.abc import Callable, Sequence
@@ -19,7 +18,6 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_UP, Context, Decimal
 from fractions import Fraction
 from typing import Any
 
-from whence.model.codes import Interval
 from whence.plan.knowledge.bounds import (
     ANYTHING,
     FALSE,
@@ -31,10 +29,10 @@ from whence.plan.knowledge.bounds import (
     exactly,
     is_less,
 )
+from whence.plan.knowledge.moments import MOMENTS, as_time, date_trunc, extract_part, shift, time_bucket
 
 _WIDE = Context(prec=120)
 _EXACT = 2**53  # up to which a double has every integer
-_MOST_DAYS = 4_000_000  # more than there are dates
 Arguments = Sequence[Bounds]
 Types = Sequence[str]
 
@@ -305,8 +303,8 @@ def _nan(args: Arguments, types: Types) -> bool:
 
 
 def _add(args: Arguments, type: str, types: Types, part: str) -> Bounds:
-    if any(t in _MOMENTS or t == "INTERVAL" for t in types):
-        return _shift(args, type, types, 1)
+    if any(t in MOMENTS or t == "INTERVAL" for t in types):
+        return shift(args, type, types, 1)
     a, b = args
     low = None if a.low is None or b.low is None else _plus(a.low, b.low)
     high = None if a.high is None or b.high is None else _plus(a.high, b.high)
@@ -314,8 +312,8 @@ def _add(args: Arguments, type: str, types: Types, part: str) -> Bounds:
 
 
 def _subtract(args: Arguments, type: str, types: Types, part: str) -> Bounds:
-    if any(t in _MOMENTS or t == "INTERVAL" for t in types):
-        return _shift(args, type, types, -1)
+    if any(t in MOMENTS or t == "INTERVAL" for t in types):
+        return shift(args, type, types, -1)
     a, b = args
     low = None if a.low is None or b.high is None else _plus(a.low, -b.high)
     high = None if a.high is None or b.low is None else _plus(a.high, -b.low)
@@ -491,115 +489,6 @@ def _computed(function: Callable[[float], float], end: float) -> float:
         return math.inf
 
 
-# -- dates -----------------------------------------------------------------------------------------------------------
-
-_MOMENTS = ("DATE", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE")
-
-
-def _shift(args: Arguments, type: str, types: Types, sign: int) -> Bounds:
-    """Return the bounds of a date or time with days or an interval added."""
-    a, b = args
-    if types[0] not in _MOMENTS:
-        a, b, types = b, a, (types[1], types[0])
-        if sign < 0:
-            return ANYTHING
-    if types[0] not in _MOMENTS or types[1] in _MOMENTS:
-        return _days_between(a, b) if sign < 0 and tuple(types) == ("DATE", "DATE") else ANYTHING
-    if types[1] == "INTERVAL":
-        if not b.is_final or b.low.months:
-            return ANYTHING
-        moved = [None if end is None else _moved(end, sign * _delta(b.low), type) for end in a.pair]
-        return Bounds(moved[0], moved[1], null=False)
-    near, far = (b.low, b.high) if sign > 0 else (b.high, b.low)
-    low = None if a.low is None or near is None else _moved(a.low, _days(sign * near), type)
-    high = None if a.high is None or far is None else _moved(a.high, _days(sign * far), type)
-    return Bounds(low, high, null=False)
-
-
-def _days(count: int) -> dt.timedelta:
-    return dt.timedelta(max(-_MOST_DAYS, min(count, _MOST_DAYS)))
-
-
-def _days_between(a: Bounds, b: Bounds) -> Bounds:
-    low = None if a.low is None or b.high is None else (a.low - b.high).days
-    high = None if a.high is None or b.low is None else (a.high - b.low).days
-    return Bounds(low, high, null=False)
-
-
-def _delta(interval: Interval) -> dt.timedelta:
-    return dt.timedelta(days=interval.days, microseconds=interval.micros)
-
-
-def _moved(end: Any, by: dt.timedelta, type: str) -> Any:
-    moved = _moved_time(_as_time(end), by)
-    return moved.date() if type == "DATE" else moved
-
-
-def _moved_time(time: dt.datetime, by: dt.timedelta) -> dt.datetime:
-    """Return a moved time, at most as far as the calendar goes."""
-    try:
-        return time + by
-    except OverflowError:
-        return dt.datetime.max if by > dt.timedelta() else dt.datetime.min
-
-
-def _as_time(end: Any) -> dt.datetime:
-    return end if isinstance(end, dt.datetime) else dt.datetime.combine(end, dt.time())
-
-
-def _date_trunc(args: Arguments, type: str, types: Types, part: str) -> Bounds:
-    (a,) = args
-    if types[0] not in _MOMENTS:
-        return ANYTHING
-    low, high = (None if end is None else _truncated(_as_time(end), part.lower()) for end in a.pair)
-    if type == "DATE":
-        return Bounds(None if low is None else low.date(), None if high is None else high.date(), null=False)
-    return Bounds(low, high, null=False)
-
-
-_CLOCK = {"microsecond": 1, "millisecond": 1000, "second": 10**6, "minute": 60 * 10**6, "hour": 3600 * 10**6}
-_MONTHS = {"month": 1, "quarter": 3, "year": 12, "decade": 120}
-
-
-def _truncated(time: dt.datetime, part: str) -> dt.datetime:
-    midnight = time.replace(hour=0, minute=0, second=0, microsecond=0)
-    part = part.removesuffix("s")
-    if part in _CLOCK:
-        micros = (time - midnight) // dt.timedelta(microseconds=1)
-        return midnight + dt.timedelta(microseconds=micros // _CLOCK[part] * _CLOCK[part])
-    if part == "day":
-        return midnight
-    if part == "week":
-        return _moved_time(midnight, -dt.timedelta(midnight.weekday()))
-    if part in _MONTHS:
-        months = (time.year * 12 + time.month - 1) // _MONTHS[part] * _MONTHS[part]
-        return midnight.replace(year=months // 12, month=months % 12 + 1, day=1) if months >= 12 else dt.datetime.min
-    raise ValueError(part)
-
-
-_FIRST_BUCKET = dt.datetime(2000, 1, 3)
-
-
-def _time_bucket(args: Arguments, type: str, types: Types, part: str) -> Bounds:
-    width, moment = args[0], args[1]
-    start = args[2] if len(args) > 2 else exactly(_FIRST_BUCKET)
-    if not width.is_final or not start.is_final or width.low.months or types[1] not in _MOMENTS or type == "DATE":
-        return ANYTHING
-    step, origin = _delta(width.low), _as_time(start.low)
-    ends = [
-        None if end is None else _moved(origin, (_as_time(end) - origin) // step * step, type) for end in moment.pair
-    ]
-    return Bounds(ends[0], ends[1], null=False)
-
-
-def _extract(args: Arguments, type: str, types: Types, part: str) -> Bounds:
-    (a,) = args
-    if types[0] not in _MOMENTS or part.lower() != "year":
-        return ANYTHING
-    low, high = (None if end is None else end.year for end in a.pair)
-    return _number(low, high, type, may_be_nan=False)
-
-
 # -- casts -----------------------------------------------------------------------------------------------------------
 
 _NUMBERS = ("INTEGER", "BIGINT", "DECIMAL", "DOUBLE")
@@ -607,7 +496,7 @@ _NUMBERS = ("INTEGER", "BIGINT", "DECIMAL", "DOUBLE")
 
 def _cast(args: Arguments, type: str, types: Types, part: str) -> Bounds:
     (a,), source, target = args, _kind(types[0]), _kind(type)
-    if types[0] == type or (source in _MOMENTS[1:] and target in _MOMENTS[1:] and source == target):
+    if types[0] == type or (source in MOMENTS[1:] and target in MOMENTS[1:] and source == target):
         return Bounds(a.low, a.high, null=False)
     if source in (*_NUMBERS, "BOOLEAN") and target in _NUMBERS:
         low, high = (None if end is None else int(end) if source == "BOOLEAN" else end for end in a.pair)
@@ -621,7 +510,7 @@ def _cast(args: Arguments, type: str, types: Types, part: str) -> Bounds:
     if target == "BOOLEAN" and source in _NUMBERS:
         return _not([_equal(a, exactly(0))])
     if source == "DATE" and target == "TIMESTAMP":
-        low, high = (None if end is None else _as_time(end) for end in a.pair)
+        low, high = (None if end is None else as_time(end) for end in a.pair)
         return Bounds(low, high, null=False)
     if source == "TIMESTAMP" and target == "DATE":
         low, high = (None if end is None else end.date() for end in a.pair)
@@ -669,7 +558,7 @@ _STRICT: dict[str, Callable[[Arguments, str, Types, str], Bounds]] = {
     "log10": _floats(math.log10, 0.0),
     "cast": _cast,
     "try_cast": _try_cast,
-    "date_trunc": _date_trunc,
-    "time_bucket": _time_bucket,
-    "extract": _extract,
+    "date_trunc": date_trunc,
+    "time_bucket": time_bucket,
+    "extract": extract_part,
 }

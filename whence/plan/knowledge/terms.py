@@ -78,7 +78,7 @@ def growths_in(term: Term) -> set[int]:
     return {part.growth for part in walk(term) if isinstance(part, (Growing, Doubt, Padded))}
 
 
-def moved(term: Term, column: Callable[[int], int], growth: Callable[[int], int]) -> Term:
+def moved_term(term: Term, column: Callable[[int], int], growth: Callable[[int], int]) -> Term:
     """Return a term over a row with its columns and growths at other places."""
     match term:
         case Shown():
@@ -88,10 +88,10 @@ def moved(term: Term, column: Callable[[int], int], growth: Callable[[int], int]
         case Doubt():
             return Doubt(term.type, growth(term.growth))
         case Padded():
-            inner = moved(term.term, column, growth)
+            inner = moved_term(term.term, column, growth)
             return Padded(term.type, column(term.matched), inner, term.fresh, growth(term.growth))
         case Operation():
-            return Operation(term.type, term.op, tuple(moved(arg, column, growth) for arg in term.args))
+            return Operation(term.type, term.op, tuple(moved_term(arg, column, growth) for arg in term.args))
     return term
 
 
