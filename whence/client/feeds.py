@@ -229,11 +229,12 @@ class SubscriptionFeed:
 
     def take(self) -> Update | None:
         """Return the next update for the user; None if there is none yet."""
-        if not self._pending:
-            return None
-        update = self._pending.popleft().give(self.rows)
-        self._waiting_rows = 0 if not self._pending else self._waiting_rows - _size(update)
-        return update
+        while self._pending:
+            update = self._pending.popleft().give(self.rows)
+            self._waiting_rows = 0 if not self._pending else self._waiting_rows - _size(update)
+            if not update.is_idle:
+                return update
+        return None
 
     # -- messages ----------------------------------------------------------------------------------------------------
 
@@ -284,6 +285,7 @@ class SubscriptionFeed:
         self._horizons = move_horizons([NO_HORIZONS] * len(facts), known, horizons)  # as of the position we have
         if not self.rows.schemas:
             self.rows.describe(shown_schemas(schemas, facts), facts)
+            self.rows.begin(self._horizons)
         if redefined:  # while there was no connection: rows that we have are not of this query
             self.position, self._reason = None, "redefined"
         return not redefined

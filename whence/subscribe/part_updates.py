@@ -226,6 +226,10 @@ class KnownPart:
         self._finals: FinalRows | None = None  # from the first time on that somebody asks
         self._whole: tuple[Sequence[Row], Sequence[Row]] | None = None  # the last change, with hidden columns
 
+    def begin(self, horizons: HorizonView) -> None:
+        """Go on from a position with these horizons."""
+        self.horizons = self._before = horizons
+
     def note(self, part: PartUpdate) -> None:
         """Begin an update."""
         self._number += 1
@@ -235,8 +239,15 @@ class KnownPart:
             self.gone.note(self._number, part.went)
         if self._finals is not None:
             went, came = self._whole or (part.went, part.came)
-            part._final = self.shown(self._finals.follow(went, came, self.horizons))
+            final = self._finals.follow(went, came, self.horizons)
+            part._final = self.shown(final) if self._hidden is None else self._newly(final, went, part._horizons_before)
         self._whole = None
+
+    def _newly(self, final: Sequence[Row], went: Sequence[Row], before: HorizonView) -> list[Row]:
+        """Return what is seen of rows that are final, without those that were so before with other hidden columns."""
+        assert self.facts is not None
+        known = Counter(self.shown([row for row in went if self.facts.evaluate(row, before).is_final]))
+        return list((Counter(self.shown(final)) - known).elements())
 
     def final_rows(self, part: PartUpdate) -> list[Row]:
         """Return the rows that became final with an update, and follow those of the last one from then on."""

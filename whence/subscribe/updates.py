@@ -64,6 +64,7 @@ class Update(PartUpdate):
         self.came, self.went, self.columns, self.why = first.came, first.went, first.columns, first.why
         self.position, self.time, self.restarted, self.lost = position, time, restarted, lost
         self.waiting_for = list(waiting_for)
+        self.is_idle = False  # whether only columns have changed that are not shown
         self.parts = list(parts)
         for part in parts if lost is not None else ():
             part._lost = True
@@ -195,7 +196,10 @@ class SubscribedRows:
         for bag, (went, came, _) in zip(self._bags, changes, strict=True):
             bag.apply(went, came)
         self._move(horizons)
-        return self._make(position, time, changes, "", waiting_for)
+        update = self._make(position, time, changes, "", waiting_for)
+        if any(part.has_hidden for part in self.parts):
+            update.is_idle = not update and not any(part.final for part in update.parts)
+        return update
 
     @staticmethod
     def _hide(part: KnownPart, went: list[Row], came: list[Row], why: Sequence[Any] | None) -> PartChanges:
@@ -204,6 +208,11 @@ class SubscribedRows:
         known = {} if why is None else dict(zip(part.shown(came), why, strict=False))
         went, came = part.hide(went, came)
         return went, came, None if why is None else [known.get(row) for row in came]
+
+    def begin(self, horizons: Sequence[HorizonView]) -> None:
+        """Go on from a position with these horizons."""
+        for part, known in zip(self.parts, horizons, strict=True):
+            part.begin(known)
 
     def _move(self, horizons: Sequence[HorizonView] | None) -> None:
         for part, moved in zip(self.parts, horizons or (), strict=horizons is not None):

@@ -93,6 +93,7 @@ class Closings:
         recent = self._recent
         if recent is None:
             return
+        told: set[Row] = set()
         with self._guard:
             if upto > self._at:
                 dictionary = self._coordinator.dictionary.frozen()  # first: what is forgotten from now on is in it
@@ -101,12 +102,14 @@ class Closings:
                     self._refill()
                     self._note(upto, [])
                     return
-                self._add(batch, dictionary)
+                told = self._add(batch, dictionary)
                 self._at = upto
             self.horizons.advance(upto)
             horizons = self.horizons.as_of(upto)
             if self._open.is_due(horizons):
                 new = self._open.advance(horizons)
+                if self._keep_rows:
+                    new = [row for row in new if row not in told]
                 if new:
                     self._note(upto, new if self._keep_rows else [])
 
@@ -130,19 +133,20 @@ class Closings:
             self.start = self._epochs[gone - 1]
             del self._epochs[:gone], self._closed[:gone]
 
-    def _add(self, batch: Batch, dictionary: Dictionary) -> None:
+    def _add(self, batch: Batch, dictionary: Dictionary) -> set[Row]:
+        """Add what has come and gone; return, if rows are kept, those that are told as having come."""
         if not len(batch.ann):
-            return
+            return set()
         if self._keep_rows:
             rows = self._tuples(batch.rows, self._schema, dictionary)
             for sign in (1, -1):  # what comes first, so that a group which changes stays
                 for row, count in zip(rows, batch.ann.tolist(), strict=True):
                     if count * sign > 0:
                         self._open.add(self._facts.decides(row), row, count)
-            return
+            return self._told([(row, count > 0) for row, count in zip(rows, batch.ann.tolist(), strict=True)])
         if not self._columns:
             self._open.add((), None, int(batch.ann.sum()))
-            return
+            return set()
         values, places = np.unique(batch.rows[:, self._columns], axis=0, return_inverse=True)
         counts = np.zeros(len(values), np.int64)
         np.add.at(counts, places.reshape(-1), batch.ann)
@@ -150,6 +154,20 @@ class Closings:
         decoded = self._tuples(values[changed], self._deciding, dictionary) if changed.any() else []
         for group, count in zip(decoded, counts[changed].tolist(), strict=True):
             self._open.add(group, None, count)
+        return set()
+
+    def _told(self, signed: list[tuple[Row, bool]]) -> set[Row]:
+        """Return the rows that came, without those that only differ in columns which are not shown, and were not final
+        before."""
+        shown, before = self._facts.shown, self.horizons.as_of(self._at)
+        if not self._facts.has_extras:
+            return {row for row, came in signed if came}
+        went = {row[:shown]: row for row, came in signed if not came}
+        return {
+            row
+            for row, came in signed
+            if came and (row[:shown] not in went or self._facts.evaluate(went[row[:shown]], before).is_final)
+        }
 
     def _tuples(self, rows: Codes, schema: Schema, dictionary: Dictionary) -> list[Row]:
         try:

@@ -279,7 +279,9 @@ class SubscriptionHub:
 
     def snapshot(self, channel: Channel) -> Snapshot:
         """Return the state of a channel at a stable epoch; see `Channel.snapshot`."""
-        return channel.snapshot(self._coordinator)
+        found = channel.snapshot(self._coordinator)
+        channel.advance(found.epoch)
+        return found
 
     # -- news --------------------------------------------------------------------------------------------------------
 

@@ -71,6 +71,8 @@ class LocalSubscription:
         self._channel: Channel = self._hub.open(parsed, extras=not why)  # rows are explained as they are shown
         try:
             self._describe()
+            if since is not None:
+                self._state.begin(self._channel.horizons(since))
         except BaseException:
             self._hub.release(self._channel)
             raise
@@ -173,7 +175,7 @@ class LocalSubscription:
             if step is None:
                 return None
             update = self._take(step)
-            if update is not None:
+            if update is not None and not update.is_idle:
                 return update
         return None
 

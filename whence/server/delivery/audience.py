@@ -70,6 +70,7 @@ class Audience:
     def turn_to(self, told: int) -> None:
         """Forget the frames that lead to an earlier epoch."""
         if told != self.told:
+            self.channel.advance(told)
             self.told = told
             self.frames.clear()
             self.direct.clear()

@@ -257,7 +257,6 @@ class Delivery:
         for channel in fresh:
             audience = self._audiences.get(channel)
             if audience is not None:
-                channel.advance(told)
                 audience.turn_to(told)
                 round.extend(audience.members)
         for subscriber in [each for each in self._watched if not each.cursor.is_waited_for]:
