@@ -9,6 +9,7 @@ import pytest
 
 from tests.sources.conftest import Make, Place, until
 from whence.model.errors import DataError
+from whence.subscribe import messages as ms
 
 _FLIGHTS = "CREATE TABLE flight (id TEXT PRIMARY KEY, dest TEXT, seats INT, price INT)"
 _LEFT = "flight f LEFT JOIN (SELECT flight, SUM(n) AS n FROM booking GROUP BY flight) b ON f.id = b.flight"
@@ -170,3 +171,43 @@ def test_restart_of_a_curious_broker(place: Make) -> None:
     publisher.db.execute("DELETE FROM flight WHERE price < 110")
     broker.start()
     until(lambda: broker.rows("cheapest") == [("F10", 110), ("F11", 111), ("F12", 112)])
+
+
+def test_server_that_refuses_the_query_is_asked_for_everything(place: Make) -> None:
+    publisher, broker = place("p", _FLIGHTS), place("b")
+    publisher.db.insert("flight", [("AA141", "LHR", 200, 600), ("UA23", "SFO", 150, 300)])
+    source(broker, "flight", publisher)
+    feed = broker.db._now.broker.feeds["flight"]
+    read = feed._read
+
+    def refusing(message: Any) -> Any:
+        if isinstance(message, ms.Subscribed) and feed.asked.needs is not None:
+            message = ms.ErrorMessage("SqlError", "no such thing here", id=message.id)
+        return read(message)
+
+    feed._read = refusing
+    broker.db.execute("CREATE VIEW london AS SELECT id FROM flight WHERE dest = 'LHR'")
+    until(lambda: len(broker.rows("flight")) == 2 and broker.rows("flight")[0][3] == 600)
+    assert broker.rows("london") == [("AA141",)]
+
+
+def test_brokers_in_a_row_each_ask_for_less(place: Make) -> None:
+    publisher, middle, last = place("p", _FLIGHTS), place("m"), place("l")
+    publisher.db.insert("flight", [("AA141", "LHR", 200, 600), ("UA23", "SFO", 150, 300), ("NW44", "LHR", 10, 450)])
+    source(middle, "flight", publisher)
+    source(last, "flight", middle, "quench_after = '10 ms'")
+    last.db.execute("CREATE TABLE booking (flight TEXT, n INT)")
+    last.db.execute(f"{_AVAILABLE} AND f.dest = 'LHR'")
+    middle.db.execute("CREATE VIEW gates AS SELECT COUNT(*) AS n FROM flight WHERE dest = 'SFO'")
+    until(lambda: last.rows("available") == [("AA141", 600), ("NW44", 450)])
+    last.db.insert("booking", ("NW44", 10))
+    until(lambda: ("NW44",) in last.db._now.broker.curiosity._sources["flight"].keeper.quenched)
+    counted = Counted(last, "flight")
+    for price in range(10):
+        publisher.db.update("flight", {"price": 500 + price}, {"id": "NW44"})
+        publisher.db.update("flight", {"price": 400 + price}, {"id": "UA23"})
+    counted.reaches(publisher)
+    assert counted.rows == 0
+    last.db.execute("DELETE FROM booking")
+    until(lambda: last.rows("available") == [("AA141", 600), ("NW44", 509)])
+    assert middle.rows("gates") == [(1,)]

@@ -61,7 +61,7 @@ _OPTIONS: dict[Target, tuple[Option, ...]] = {
     "source": (
         Option("token_file", kind="text"),
         Option("ca_file", kind="text"),
-        Option("ask", ("rows", "results", "all")),
+        Option("ask", ("rows", "all")),
         Option("margin", kind="text"),
         Option("quench_after", kind="duration"),
         Option("wait", kind="duration"),

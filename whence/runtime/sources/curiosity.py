@@ -55,6 +55,7 @@ class Curiosity:
         self._broker, self._coordinator = broker, broker.coordinator
         self._sources: dict[str, SourceCuriosity] = {}
         self._needs: dict[str, SourceNeeds] = {}
+        self._refused: set[str] = set()  # sources whose servers do not take queries
         self._planning = threading.RLock()
         self._wake = threading.Condition(threading.Lock())
         self._poked, self._closing = False, False
@@ -106,7 +107,11 @@ class Curiosity:
         hub = coordinator.hub
         feeds = self._broker.feeds
         declared = {name: table for name, table in program.tables.items() if table.source is not None and name in feeds}
-        whole = [name for name in declared if feeds[name].source.option("ask") == "all" or hub.follows(name)]
+        whole = [
+            name
+            for name in declared
+            if feeds[name].source.option("ask") == "all" or name in self._refused or hub.follows(name)
+        ]
         return curiosity(without_twins(program), list(declared), whole)
 
     def _ask(self, name: str, needs: SourceNeeds) -> None:
@@ -233,6 +238,15 @@ class Curiosity:
         found = self._sources.get(feed.table.name)
         if found is not None:
             found.rejected()
+
+    def refused(self, feed: SourceFeed, why: str) -> None:
+        """Ask a source for everything, since its server does not take what it was asked for."""
+        log.warning("source %s is asked for everything: %s", feed.table.name, why)
+        self._refused.add(feed.table.name)
+        with self._wake:
+            self._replan_at = time.monotonic()
+            self._wake.notify_all()
+        self._start_thread()
 
     def _start_thread(self) -> None:
         if self._thread is None:

@@ -50,6 +50,12 @@ log = logging.getLogger("whence")
 GAP_AFTER, ANSWER_AFTER, STALL_AFTER = 0.05, 0.5, 3.0
 """Seconds after which a gap is asked for, asked for again, and after which a horizon that stands still is doubted."""
 
+_REFUSALS = (
+    "SqlError",
+    "LimitError",
+    "DataError",
+)  # of a query that a server does not take, though it has the relation
+
 
 class SourceFeed:
     """Feeds one source."""
@@ -319,6 +325,8 @@ class SourceFeed:
                 self._bounds[message.number] = message.bound
                 return FilterAmended(message.number, _tick(message.at), message.part)
             case ms.ErrorMessage():
+                if self.asked.needs is not None and not self.state.is_open and message.code in _REFUSALS:
+                    self.broker.curiosity.refused(self, message.message)
                 raise WhenceError(f"{message.code}: {message.message}")
         return None
 
