@@ -123,6 +123,23 @@ def test_bad_rows_among_good_ones_fail_alone(db: Database) -> None:
     assert len(db["b"]) == 0
 
 
+def test_writes_that_break_a_promise_fail_alone(db: Database) -> None:
+    db.execute("CREATE STREAM s (k TEXT, t INT) WITH (ordered = 't', closes = 'k when t % 10 = 0')")
+    replies = Replies()
+    with queue_of(db) as queue:
+        with gathered(queue):
+            queue.submit(TableInsert("s", [("a", 5)]), replies(1))
+            queue.submit(TableInsert("s", [("b", 7), ("b", 6)]), replies(2))
+            queue.submit(TableInsert("s", [("a", 10)]), replies(3))
+            queue.submit(TableInsert("s", [("a", 11)]), replies(4))
+            queue.submit(TableInsert("s", [("b", 12)]), replies(5))
+        one, two, three, four, five = replies.wait(1, 2, 3, 4, 5)
+    assert one.epoch == three.epoch == five.epoch
+    assert "row 2: ('b', 6) breaks the promise ordered = 't': t has reached 7" in str(two.error)
+    assert "row 1: ('a', 11) breaks the promise closes = 'k when t % 10 = 0'" in str(four.error)
+    assert db["s"].rows == [("a", 5), ("a", 10), ("b", 12)]
+
+
 def test_a_write_that_fails_takes_back_all_of_itself(db: Database) -> None:
     def half(db: Database) -> int:
         db.insert("a", (8, "half"))
