@@ -312,6 +312,7 @@ class Client(ServedReader):
         why: bool = False,
         every_change: bool = False,
         give_up_after: Timeout = None,
+        reflects: Mapping[str, str] | None = None,
     ) -> Subscription:
         """Follow queries: the state first, then net changes, for as long as it is iterated over.
 
@@ -326,6 +327,8 @@ class Client(ServedReader):
         why            give the witnesses of rows, as of the epoch that is told (`Update.why`): few rows, few witnesses
         every_change   one update per epoch that changed anything; else several are told as their net change
         give_up_after  how long the server may be away before this is a `DisconnectedError`; without it, for ever
+        reflects       what was seen at another broker (`Update.reflects`): nothing is told before this one reflects as
+                       much of its sources
 
         A query that cannot be subscribed to is an error here. One that can no longer be, since its view is dropped or
         its right withdrawn, is an error of the iteration.
@@ -340,7 +343,7 @@ class Client(ServedReader):
         """
         request = make_request(
             queries, params, have=have, rows=rows, key=key, every=every, why=why, every_change=every_change,
-            give_up_after=give_up_after,
+            give_up_after=give_up_after, reflects=reflects,
         )  # fmt: skip
         return Subscription(self._loop, self._run(open_subscription(self._client._link, request)), self)
 

@@ -346,12 +346,13 @@ class AsyncClient(AsyncReader):
         why: bool = False,
         every_change: bool = False,
         give_up_after: Timeout = None,
+        reflects: Mapping[str, str] | None = None,
     ) -> AsyncSubscription:
         """Follow queries: iterate with `async for`; the arguments are those of `Client.subscribe`. Awaiting what it
         returns raises why it cannot be, if so."""
         request = make_request(
             queries, params, have=have, rows=rows, key=key, every=every, why=why, every_change=every_change,
-            give_up_after=give_up_after,
+            give_up_after=give_up_after, reflects=reflects,
         )  # fmt: skip
         return AsyncSubscription(self._link, request)
 

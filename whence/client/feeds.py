@@ -27,12 +27,17 @@ from whence.subscribe.positions import Position
 from whence.subscribe.relation_facts import RelationFacts
 from whence.subscribe.row_bags import Row, RowBag
 from whence.subscribe.updates import SubscribedRows, Update
+from whence.subscribe.waiting import WaitingFor, read_waiting
 from whence.subscribe.wire_knowledge import move_horizons, read_knowledge
 
 MOST_UPDATES, MOST_ROWS = 1_000, 100_000
 """Updates, and rows of them, that wait one by one (`every_change`) before a feed is full."""
 
 Why = Sequence[Any] | None
+Doubt = tuple[Mapping[str, str] | None, Sequence[WaitingFor]]
+"""What the rows reflect of sources, and which of these are waited for."""
+
+NO_DOUBT: Doubt = (None, ())
 
 
 @dataclass(frozen=True)
@@ -49,6 +54,7 @@ class SubscriptionRequest:
     why: bool = False
     every_change: bool = False
     give_up_after: float | None = None
+    reflects: Mapping[str, str] | None = None
     bounds: bool = True
 
 
@@ -109,6 +115,7 @@ class PendingUpdate:
     horizons: Sequence[KnownHorizons]
     schemas: list[Schema]
     facts: list[RelationFacts | None]
+    doubt: Doubt = NO_DOUBT
 
     def add(
         self,
@@ -123,6 +130,7 @@ class PendingUpdate:
 
     def give(self, rows: SubscribedRows) -> Update:
         """Move the user's rows, and return how."""
+        rows.reflects, rows.waiting_for = self.doubt
         rows.describe(shown_schemas(self.schemas, self.facts), self.facts)
         return rows.update(self.position, self.time, [part.lists() for part in self.parts], self.horizons)
 
@@ -140,6 +148,7 @@ class PendingState:
     why: list[dict[Row, Any]] | None
     horizons: Sequence[KnownHorizons]
     lost: tuple[Position, Position] | None = None
+    doubt: Doubt = NO_DOUBT
 
     def add(
         self,
@@ -156,6 +165,7 @@ class PendingState:
 
     def give(self, rows: SubscribedRows) -> Update:
         """Replace the user's rows, and return how they differ."""
+        rows.reflects, rows.waiting_for = self.doubt
         rows.describe(shown_schemas(self.schemas, self.facts), self.facts)
         if self.lost is not None:
             rows.lose(*self.lost)
@@ -176,6 +186,7 @@ class _Chunks:
     why: list[dict[Row, Any]] = field(default_factory=list)
     count: int = 0
     horizons: Mapping[str, Any] | None = None
+    doubt: Doubt = NO_DOUBT
 
 
 class SubscriptionFeed:
@@ -206,6 +217,7 @@ class SubscriptionFeed:
         self._waiting_rows = 0
         self._chunks: _Chunks | None = None
         self._lost: tuple[Position, Position] | None = None
+        self._doubt = NO_DOUBT
         self._reason = ""  # why the next state is sent, if the server does not know
 
     # -- what the user takes -----------------------------------------------------------------------------------------
@@ -251,8 +263,14 @@ class SubscriptionFeed:
             asked.every or None,
             asked.why,
             asked.every_change,
+            reflects=self._seen(),
             bounds=asked.bounds,
         )
+
+    def _seen(self) -> dict[str, str] | None:
+        """Return what was seen of sources, here or at another broker: less must not be told."""
+        seen = self._doubt[0] or self.request.reflects
+        return dict(seen) if seen else None
 
     def disconnect(self) -> None:
         """Note that the connection is lost; what came of a state that is not whole is of no use."""
@@ -298,7 +316,10 @@ class SubscriptionFeed:
         if since.epoch != mine.epoch:  # an era may have ended in between: the server has checked that it is our past
             return position.epoch <= mine.epoch  # told before; else there is a gap
         if position.epoch <= mine.epoch:
+            if message.waiting_for is not None:
+                self._wait_for(message)
             return True  # the answer to whether anything is missing
+        self._doubt = message.reflects, read_waiting(message.waiting_for)
         changes = [self._read_change(part, i) for i, part in enumerate(message.parts)]
         self.position = position
         if message.horizons:
@@ -309,8 +330,20 @@ class SubscriptionFeed:
             last = PendingUpdate(position, message.time, net, self._horizons, self.schemas, self._facts)
             self._pending.append(last)
         last.add(position, message.time, changes, self._horizons)
+        last.doubt = self._doubt
         self._waiting_rows += sum(len(went) + len(came) for went, came, _ in changes)
         return True
+
+    def _wait_for(self, message: UpdateMessage) -> None:
+        """Note that other sources are waited for than before."""
+        assert self.position is not None
+        self._doubt = message.reflects, read_waiting(message.waiting_for)
+        if not self._pending:
+            net = [NetChange() for _ in self.schemas]
+            self._pending.append(
+                PendingUpdate(self.position, message.time, net, self._horizons, self.schemas, self._facts)
+            )
+        self._pending[-1].doubt = self._doubt
 
     @property
     def _knowledge(self) -> list[RelationKnowledge | None]:
@@ -332,7 +365,9 @@ class SubscriptionFeed:
         if message.first:
             parts = len(self.schemas)
             why: list[dict[Row, Any]] = [{} for _ in range(parts)] if self.request.why else []
-            self._chunks = _Chunks(message.at, message.reason, [[] for _ in range(parts)], why, 0, message.horizons)
+            doubt = message.reflects, read_waiting(message.waiting_for)
+            begun: list[list[Row]] = [[] for _ in range(parts)]
+            self._chunks = _Chunks(message.at, message.reason, begun, why, 0, message.horizons, doubt)
         chunks = self._chunks
         if chunks is None or chunks.at != message.at or chunks.reason != message.reason:
             return False
@@ -377,7 +412,10 @@ class SubscriptionFeed:
         if not self.request.every_change:
             self._pending.clear()
         why = chunks.why or None
-        state = PendingState(position, time, reason, self.schemas, self._facts, bags, why, self._horizons, lost)
+        self._doubt = chunks.doubt
+        state = PendingState(
+            position, time, reason, self.schemas, self._facts, bags, why, self._horizons, lost, self._doubt
+        )
         self._pending.append(state)
         self.position, self._lost = position, None
         self._waiting_rows = 0 if len(self._pending) == 1 else self._waiting_rows

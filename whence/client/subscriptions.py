@@ -32,6 +32,7 @@ def make_request(
     why: bool = False,
     every_change: bool = False,
     give_up_after: Timeout = None,
+    reflects: Mapping[str, str] | None = None,
 ) -> SubscriptionRequest:
     """Return what is subscribed to, as `Client.subscribe` takes it."""
     names, texts = named_queries(queries)
@@ -48,6 +49,7 @@ def make_request(
         why,
         every_change,
         None if give_up_after is None else seconds_of(give_up_after),
+        reflects=reflects,
     )
 
 

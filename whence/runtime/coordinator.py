@@ -62,7 +62,9 @@ from whence.subscribe.positions import HistoryLineage, Position
 if TYPE_CHECKING:
     from whence.runtime.deployment import Deployment
     from whence.runtime.sources.broker import Broker
+    from whence.runtime.sources.doubt import SourceDoubt
     from whence.runtime.spark.driver.driver import SparkDriver
+    from whence.runtime.subscriptions.channels import Channel
     from whence.runtime.subscriptions.hub import SubscriptionHub
 
 log = logging.getLogger("whence")
@@ -160,6 +162,14 @@ class Coordinator:
             self.make_broker()
         if self.broker is not None:
             self.broker.reconcile()
+
+    def doubt_of(self, channel: Channel) -> SourceDoubt | None:
+        """Return what the relations of a channel reflect of sources; None if they read none."""
+        if self.broker is None:
+            return None
+        from whence.runtime.sources.doubt import doubt_of
+
+        return doubt_of(self, channel)
 
     def make_broker(self) -> Broker:
         """Return what feeds sources."""

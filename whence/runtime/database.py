@@ -735,6 +735,7 @@ class Database:
         every: Timeout = None,
         why: bool = False,
         every_change: bool = False,
+        reflects: Mapping[str, str] | None = None,
     ) -> LocalSubscription:
         """Follow queries, with the updates that clients of a server get: the state first, then net changes.
 
@@ -748,6 +749,8 @@ class Database:
         every         a time, such as '5 s', that lies at least between two updates
         why           give the witnesses of rows, as of the epoch that is told (`Update.why`): few rows, few witnesses
         every_change  one update per epoch that changed anything; else several are told as their net change
+        reflects      what was seen at another broker (`Update.reflects`): nothing is told before this database reflects
+                      as much of its sources
 
         Iterating ends when it has caught up. Only epochs that are on stable storage are told of. A query that is not
         a whole table or view is maintained like a view, as long as it is subscribed to.
@@ -761,8 +764,9 @@ class Database:
         from whence.runtime.subscriptions.local import LocalSubscription
 
         return LocalSubscription(
-            self._now, queries, params, have=have, rows=rows, key=key, every=every, why=why, every_change=every_change
-        )
+            self._now, queries, params, have=have, rows=rows, key=key, every=every, why=why, every_change=every_change,
+            reflects=reflects,
+        )  # fmt: skip
 
     def advance(self, stream: str | Sequence[str], value: Any, *, on: str | None = None) -> None:
         """Promise that no row of a stream with a smaller value of a column will follow, and close windows up to it.

@@ -28,6 +28,7 @@ Only what is on stable storage is ever sent.
 | `known_rows` | what is known of one row: its values, bounds and whether it may come or go |
 | `part_updates` | how one query changed, and what is known of its rows |
 | `updates`   | what a subscriber iterates over |
+| `waiting`   | publishers that have not been heard of |
 | `urls`      | addresses of servers |
 | `retrying`  | when to try again |
 """

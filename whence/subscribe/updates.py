@@ -20,6 +20,7 @@ from whence.subscribe.part_updates import KnownPart, PartUpdate, Row
 from whence.subscribe.positions import Position
 from whence.subscribe.relation_facts import RelationFacts
 from whence.subscribe.row_bags import RowBag
+from whence.subscribe.waiting import WaitingFor
 
 PartChanges = tuple[list[Row], list[Row], Sequence[Any] | None]
 """What went from and came to one query, and the witnesses of what came."""
@@ -37,7 +38,9 @@ class Update(PartUpdate):
     restarted  why the state was sent anew, if it was: 'begin', 'behind', 'redefined', 'restarted' (another history) or
                'rights'; came and went are then the difference to the rows before. Else an empty text
     lost       with every_change: the positions between which single changes are lost, or None
-    waiting_for  what the rows do not reflect yet, in a database with sources: which one is behind, and since when
+    waiting_for  in a database with sources: those that have not been heard of for a while (`WaitingFor`): name, address
+               and since when
+    reflects   the ticks of each source that the rows are of; give it as reflects= to go on at another broker
     parts      the changes of all queries, in their order
 
     `update[name]` is the part of a query that was given with a name.
@@ -58,13 +61,15 @@ class Update(PartUpdate):
         names: Sequence[str],
         restarted: str = "",
         lost: tuple[Position, Position] | None = None,
-        waiting_for: Sequence[Any] = (),
+        waiting_for: Sequence[WaitingFor] = (),
+        reflects: Mapping[str, str] | None = None,
     ) -> None:
         first = parts[0]
         self.came, self.went, self.columns, self.why = first.came, first.went, first.columns, first.why
         self.position, self.time, self.restarted, self.lost = position, time, restarted, lost
         self.waiting_for = list(waiting_for)
         self.is_idle = False  # whether only columns have changed that are not shown
+        self.reflects: dict[str, str] = dict(reflects or {})
         self.parts = list(parts)
         for part in parts if lost is not None else ():
             part._lost = True
@@ -155,6 +160,8 @@ class SubscribedRows:
         self._last: list[PartUpdate | None] = [None] * len(self.names)
         self._witnesses: list[dict[Row, Any]] = [{} for _ in self.names]
         self._lost: tuple[Position, Position] | None = None
+        self.reflects: Mapping[str, str] | None = None
+        self.waiting_for: Sequence[WaitingFor] = ()
 
     @property
     def first_rows(self) -> list[Row]:
@@ -187,7 +194,6 @@ class SubscribedRows:
         time: int,
         changes: Sequence[PartChanges],
         horizons: Sequence[HorizonView] | None = None,
-        waiting_for: Sequence[Any] = (),
     ) -> Update:
         """Apply what went and came, with the witnesses of what came, and return it as an update. `horizons` are those
         as of the position, or none if they are as before."""
@@ -196,7 +202,7 @@ class SubscribedRows:
         for bag, (went, came, _) in zip(self._bags, changes, strict=True):
             bag.apply(went, came)
         self._move(horizons)
-        update = self._make(position, time, changes, "", waiting_for)
+        update = self._make(position, time, changes, "")
         if any(part.has_hidden for part in self.parts):
             update.is_idle = not update and not any(part.final for part in update.parts)
         return update
@@ -225,7 +231,6 @@ class SubscribedRows:
         states: Sequence[tuple[Sequence[Row], Sequence[Any] | None]],
         reason: str,
         horizons: Sequence[HorizonView] | None = None,
-        waiting_for: Sequence[Any] = (),
     ) -> Update:
         """Have another state, and return the difference to the rows before as an update."""
         changes = []
@@ -238,7 +243,7 @@ class SubscribedRows:
             known = dict(zip(rows, why, strict=False)) if why else {}
             went, came = bag.replace(rows)
             changes.append((went, came, [known.get(row) for row in came] if why else None))
-        return self._make(position, time, changes, reason, waiting_for)
+        return self._make(position, time, changes, reason)
 
     def _make(
         self,
@@ -246,7 +251,6 @@ class SubscribedRows:
         time: int,
         changes: Sequence[PartChanges],
         reason: str,
-        waiting_for: Sequence[Any] = (),
     ) -> Update:
         parts = []
         for i, (went, came, why) in enumerate(changes):
@@ -258,7 +262,7 @@ class SubscribedRows:
             parts.append(part)
         self.position = position
         lost, self._lost = self._lost, None
-        return Update(position, time, parts, self.names, reason, lost, waiting_for)
+        return Update(position, time, parts, self.names, reason, lost, self.waiting_for, self.reflects)
 
     @staticmethod
     def _explain(

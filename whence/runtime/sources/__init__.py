@@ -18,5 +18,6 @@ wait until every tick before is here. What decides is `subscribe/sources.py`, wh
 | `reflected`    | the ticks that are reflected, as rows |
 | `relayed`      | a relation in the ticks of a history: how a server tells brokers of it |
 | `ordered`      | rows of several sources in one order |
+| `doubt`        | what the rows of a subscription reflect, and wait for |
 | `listing`      | SHOW SOURCES |
 """

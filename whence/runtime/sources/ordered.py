@@ -284,6 +284,8 @@ class OrderedRelease:
 
         if changes or any(each.rows is not None for each in batch):
             self._broker.writer.commit(changes, write)
+            for name, (tick, _) in released.items():
+                self._broker.records[name].note_released(coordinator.epoch, tick)
         for each in batch:
             if each.promise is not None:
                 self._promise(each.source, *each.promise)

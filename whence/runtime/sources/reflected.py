@@ -78,6 +78,7 @@ class SourceRecord:
         self.time = 0  # nothing more comes before it
         self._written: set[tuple[str, int, int, bool]] = set()  # the rows of `$reflects`
         self._marks: deque[ReflectedMark] = deque(maxlen=_MOST_MARKS)
+        self._released: deque[tuple[int, int]] = deque(maxlen=_MOST_MARKS)
 
     def note(self, epoch: int, reflected: RangeSet, time: int | None) -> None:
         """Note what is reflected as of an epoch, which is committed."""
@@ -92,6 +93,14 @@ class SourceRecord:
             if mark.epoch <= epoch:
                 return mark
         return ReflectedMark(epoch, RangeSet(), 0)
+
+    def note_released(self, epoch: int, tick: int) -> None:
+        """Note up to which tick the ordered twin has its rows, as of an epoch."""
+        self._released.append((epoch, tick))
+
+    def released_as_of(self, epoch: int) -> int | None:
+        """Return up to which tick the ordered twin had its rows; None if that is not known."""
+        return next((tick for at, tick in reversed(self._released) if at <= epoch), None)
 
     @property
     def frontier(self) -> tuple[int, str, int]:

@@ -85,6 +85,7 @@ class SourceFeed:
         self._bounds: dict[int, ms.WireBound | None] = {}  # of filters, by their numbers
         self._closed = False
         self.told_time = 0  # the last time that was promised
+        self.began = broker.loop.time()
         self.state = self._make_state()
 
     def _make_state(self, fresh: bool = False) -> SourceState:

@@ -142,6 +142,7 @@ class Channel:
         self.moves: list[Followed] = [*self.recents, *self.closings]
         """What is told of: changes of rows, and rows that become final."""
         self.users = 0
+        self.doubt: Any = None  # what it reflects of sources, once that was asked for (`runtime/sources/doubt.py`)
         self.idle_since = 0.0
         self._snapshot: weakref.ref[Snapshot] | None = None
         self._guard = threading.Lock()

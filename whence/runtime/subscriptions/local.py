@@ -56,6 +56,7 @@ class LocalSubscription:
         every: Timeout = None,
         why: bool = False,
         every_change: bool = False,
+        reflects: Mapping[str, str] | None = None,
     ) -> None:
         names, texts = named_queries(queries)
         self._coordinator, self._hub, self._why = coordinator, coordinator.hub, why
@@ -67,6 +68,7 @@ class LocalSubscription:
             self._cursor.restart("restarted")
         self._news = threading.Condition()
         self._closed = False
+        self._seen = dict(reflects or {}) if since is None else {}  # at another broker
         parsed = [parse_subscription(text, params) for text in texts]
         self._channel: Channel = self._hub.open(parsed, extras=not why)  # rows are explained as they are shown
         try:
@@ -171,6 +173,8 @@ class LocalSubscription:
                 return at_one_epoch(self._coordinator, self._explained_step)()
             told = self._hub.catch_up()
             self._channel.advance(told)
+            if not self._reflects_as_much(told):
+                return None
             step = self._cursor.next(self._channel.moves, told, time.monotonic())
             if step is None:
                 return None
@@ -178,6 +182,17 @@ class LocalSubscription:
             if update is not None and not update.is_idle:
                 return update
         return None
+
+    def _reflects_as_much(self, told: int) -> bool:
+        """Note what is reflected of sources; return whether that is as much as was seen elsewhere."""
+        doubt = self._coordinator.doubt_of(self._channel)
+        if doubt is None:
+            return True
+        self._state.reflects, self._state.waiting_for = doubt.reflects(told), doubt.waiting_for()
+        if self._seen and not doubt.has_seen(self._seen, told):
+            return False
+        self._seen = {}
+        return True
 
     def _reopen(self) -> None:
         """Go on with the queries as they are defined now; CatalogError if that is not possible."""

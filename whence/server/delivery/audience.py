@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -23,6 +23,7 @@ from whence.server.delivery.states import StateChunks
 from whence.server.delivery.telling import Telling
 from whence.server.worker_threads import WorkerThreads
 from whence.subscribe.messages import Format, UpdateMessage, encode_message
+from whence.subscribe.waiting import plain_waiting
 
 if TYPE_CHECKING:
     from whence.server.delivery.subscriber import Subscriber
@@ -65,6 +66,7 @@ class Audience:
         self._bodies: dict[tuple[Format, Telling, int, int], Body] = {}
         self._making: dict[tuple[Format, Telling, int, int], asyncio.Future[tuple[int, Body]]] = {}
         self._large: dict[tuple[Kind, int, Telling, int, int, int], bytes] = {}
+        self.waits_for: frozenset[str] = frozenset()  # sources that members were told are behind
         self._heavy = -1  # up to this epoch, net changes are known to be too much for one message
 
     def turn_to(self, told: int) -> None:
@@ -202,7 +204,13 @@ class Audience:
         at = self._coordinator.lineage.at
         message = UpdateMessage(id, str(at(known)), str(at(upto)), self.time_of(upto), body)  # type: ignore[arg-type]  # encoded already
         message.horizons = telling.horizons(self.channel, known, upto)
+        message.reflects, message.waiting_for = self.doubt(upto)
         return message_frame(message, kind)
+
+    def doubt(self, epoch: int) -> tuple[dict[str, str] | None, dict[str, Any] | None]:
+        """Return what the rows of an epoch reflect of sources, and which of these are waited for, as it is sent."""
+        found = self._coordinator.doubt_of(self.channel)
+        return (None, None) if found is None else (found.reflects(epoch), plain_waiting(found.waiting_for()))
 
     def time_of(self, epoch: int) -> int:
         """Return the time of the last change up to an epoch."""

@@ -366,11 +366,21 @@ class Delivery:
             for subscriber in list(audience.members):
                 if subscriber.sending is not None:
                     subscriber.begin_again_if_stalled(now)
+            self._tell_doubt(audience)
         if sum(subscriber.gone for _, _, subscriber in self._reminders) > _FORGOTTEN:
             self._reminders = [each for each in self._reminders if not each[2].gone]
             heapq.heapify(self._reminders)
         self.admissions.sweep()
         self.workers.run(self.hub.sweep)
+
+    def _tell_doubt(self, audience: Audience) -> None:
+        """Tell those who follow sources when one is waited for, and when it is heard of again."""
+        waiting = frozenset(audience.doubt(self.told)[1] or ())
+        if waiting != audience.waits_for:
+            audience.waits_for = waiting
+            for subscriber in list(audience.members):
+                if not subscriber.outlet.blocked:
+                    subscriber.tell_doubt()
 
     @property
     def subscriptions(self) -> int:

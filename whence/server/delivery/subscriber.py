@@ -10,6 +10,7 @@ been checked as of it. All parts of a subscription are told in one message, or i
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -34,6 +35,7 @@ from whence.subscribe.plain import plain_schema
 if TYPE_CHECKING:
     from whence.server.delivery.delivery import Delivery
 
+_SOON = 0.02  # seconds between two looks whether sources have come as far as elsewhere
 STALLED = 5.0
 """Seconds without progress after which a client in the middle of a state may have to begin it again."""
 
@@ -125,6 +127,25 @@ class Subscriber:
             if since < admission.changed:  # what the client has may be rows of other rights
                 self.cursor.restart("rights")
         self._join(admission)
+        if since is None:  # else it goes on here, where it was
+            await self._reflect_as_much(job, admission)
+
+    async def _reflect_as_much(self, job: int, admission: Admission) -> None:
+        """Wait until all that the client has seen at another broker is reflected here."""
+        seen, coordinator = self.request.reflects, self._delivery.coordinator
+        doubt = coordinator.doubt_of(admission.channel) if seen else None
+        while doubt is not None and job == self._job and not doubt.has_seen(seen, self._delivery.told):
+            await asyncio.sleep(_SOON)
+
+    def tell_doubt(self) -> None:
+        """Tell that other sources are waited for than before, although nothing has changed."""
+        known = self.cursor.known
+        if self.admission is not None and known is not None and self.sending is None and not self.busy:
+            at, parts = self._delivery.position(known), [None] * len(self.admission.channel.parts)
+            message = UpdateMessage(self.key[1], at, at, self.audience.time_of(known), parts)
+            message.reflects, message.waiting_for = self.audience.doubt(known)
+            message.waiting_for = message.waiting_for or {}
+            self._tell(message)
 
     def _join(self, admission: Admission) -> None:
         """Follow the channel of an admission, and tell its columns."""
@@ -344,6 +365,7 @@ class Subscriber:
                 chunk.bounds,
                 chunk.states,
                 self.key[2].horizons(self.audience.channel, None, sending.snapshot.epoch) if first else None,
+                *(self.audience.doubt(sending.snapshot.epoch) if first else ()),
             )
         )
 

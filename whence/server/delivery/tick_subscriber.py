@@ -180,6 +180,9 @@ class TickSubscriber(Subscriber):
             self._spoke = now
         delivery.remind_soonest(self, self._spoke + pause)
 
+    def tell_doubt(self) -> None:
+        """Silence tells brokers of it."""
+
     def begin_again_if_stalled(self, now: float) -> None:
         """Nothing is sent in parts that could stall."""
 
