@@ -162,6 +162,7 @@ class SubscribedRows:
         self._lost: tuple[Position, Position] | None = None
         self.reflects: Mapping[str, str] | None = None
         self.waiting_for: Sequence[WaitingFor] = ()
+        self._waited_for: list[WaitingFor] = []  # when last told
 
     @property
     def first_rows(self) -> list[Row]:
@@ -202,9 +203,10 @@ class SubscribedRows:
         for bag, (went, came, _) in zip(self._bags, changes, strict=True):
             bag.apply(went, came)
         self._move(horizons)
+        same, self._waited_for = self._waited_for == list(self.waiting_for), list(self.waiting_for)
         update = self._make(position, time, changes, "")
         if any(part.has_hidden for part in self.parts):
-            update.is_idle = not update and not any(part.final for part in update.parts)
+            update.is_idle = not update and not any(part.final for part in update.parts) and same
         return update
 
     @staticmethod
