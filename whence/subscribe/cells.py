@@ -148,6 +148,8 @@ class _Reading:
                 return _limited(Bounds(value, None, null=False), term.type) if value is not None else ANYTHING
             case "down":
                 return _limited(Bounds(None, value, null=False), term.type) if value is not None else ANYTHING
+            case "within":
+                return exactly(value).hull(comes)
             case "max" | "min" | "avg":
                 return _best(term.function, value, comes)
             case "sum":

@@ -100,4 +100,6 @@ def _kind_of(agg: Agg, facts: Facts) -> tuple[Function, Direction]:
             return "down", "down"
         case "avg" if still:
             return "avg", "any"
+        case "first" | "last" if still:
+            return "within", "any"
     return "asof", "any"

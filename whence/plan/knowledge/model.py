@@ -34,7 +34,7 @@ from msgspec import Struct
 from whence.model.codes import Interval
 from whence.plan.knowledge.bounds import Bounds
 
-Function = Literal["asof", "up", "down", "count", "sum", "avg", "min", "max"]
+Function = Literal["asof", "up", "down", "within", "count", "sum", "avg", "min", "max"]
 
 
 class LiteralTerm(Struct, frozen=True, tag_field="is", tag="="):
