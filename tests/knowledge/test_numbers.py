@@ -167,6 +167,8 @@ def test_games_have_final_scores() -> None:
             WITH (closes = 'game when kind = ''end''');
         CREATE VIEW score AS SELECT game, team, COUNT(*) AS goals FROM event WHERE kind = 'goal' GROUP BY game, team;
         CREATE VIEW total AS SELECT game, SUM(goals) AS goals FROM score GROUP BY game;
+        CREATE VIEW ours AS SELECT COUNT(*) AS n, MAX(team = 'NY') AS scored FROM event
+            WHERE game = 'NY-DET' AND kind = 'goal';
         CREATE VIEW decided AS SELECT a.game, a.goals > b.goals AS ahead FROM score a JOIN score b ON a.game = b.game
             WHERE a.team = 'NY' AND b.team = 'DET';
         """
@@ -177,14 +179,17 @@ def test_games_have_final_scores() -> None:
     assert Known(db, "total").texts("NY-DET")["goals"] == "≥ 6"
     assert Known(db, "decided").row("NY-DET").bounds[1].pair == (False, True)
     assert Known(db, "score").absent("CHI-BOS", "CHI") == "may come"
+    assert Known(db, "ours").texts() == {"n": "≥ 6", "scored": "= True"}
     db.insert("event", [("NY-DET", "end", None)])
     assert Known(db, "score").texts("NY-DET", "NY")["goals"] == "= 4"
     assert Known(db, "score").row("NY-DET", "DET").is_final
     assert Known(db, "total").row("NY-DET").is_final
+    assert Known(db, "ours").row().is_final
     assert Known(db, "decided").row("NY-DET").is_final
     assert Known(db, "score").absent("NY-DET", "CHI") == "finally absent"
     assert not Known(db, "score").row("CHI-BOS", "BOS").is_final
     assert db.execute("DESCRIBE score").rows[2][-1] == "≥, = once event closes"
+    assert db.execute("DESCRIBE ours").rows[0][-1] == "≥, = once event closes"
 
 
 @pytest.mark.parametrize("check", ["CHECK (n >= 0)", ""])

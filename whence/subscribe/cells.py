@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from whence.plan.knowledge.bounds import ANYTHING, TRUE, UNDECIDED, Bounds, BoundsError, exactly
-from whence.plan.knowledge.intervals import is_surely_true
+from whence.plan.knowledge.intervals import is_surely_true, plus, times
 from whence.plan.knowledge.model import Doubt, Growing, Operation, Padded, RelationKnowledge, Shown, Term
 from whence.plan.knowledge.terms import bound, walk
 from whence.subscribe.growth import CLOSED, Remaining, remaining_rows
@@ -109,7 +109,7 @@ class _Reading:
             case Shown():
                 return exactly(self._values[term.index]) if term.index < len(self._values) else ANYTHING
             case Growing():
-                return self._growing(term)
+                return _within_type(self._growing(term), term.type)
             case Doubt():
                 return TRUE if self._growth(term.growth) is CLOSED else UNDECIDED
             case Padded():
@@ -145,9 +145,9 @@ class _Reading:
             case "count":
                 return Bounds(value, None if remaining.room is None else value + remaining.room, null=False)
             case "up":
-                return _limited(Bounds(value, None, null=False), term.type) if value is not None else ANYTHING
+                return Bounds(value, None, null=False) if value is not None else ANYTHING
             case "down":
-                return _limited(Bounds(None, value, null=False), term.type) if value is not None else ANYTHING
+                return Bounds(None, value, null=False) if value is not None else ANYTHING
             case "within":
                 return exactly(value).hull(comes)
             case "max" | "min" | "avg":
@@ -157,9 +157,11 @@ class _Reading:
         return ANYTHING
 
 
-def _limited(bounds: Bounds, type: str) -> Bounds:
-    """Return bounds within those of their type."""
-    return bounds.join(UNDECIDED) if type == "BOOLEAN" else bounds
+def _within_type(bounds: Bounds, type: str) -> Bounds:
+    """Return bounds that are no wider than their type is."""
+    if type != "BOOLEAN" or not bounds.some or None not in bounds.pair:
+        return bounds
+    return Bounds(bool(bounds.low), bounds.high is not False, bounds.null)
 
 
 def _best(function: str, value: Any, comes: Bounds) -> Bounds:
@@ -201,13 +203,13 @@ def _sum(value: Any, comes: Bounds, room: int | None, type: str) -> Bounds:
     if value is None:
         first, last = _most(low, room, min), _most(high, room, max)
         return _outwards(first, last, type, room).or_null()
-    least = 0 if low is not None and low >= 0 else None if low is None or room is None else room * low
-    most = 0 if high is not None and high <= 0 else None if high is None or room is None else room * high
+    least = 0 if low is not None and low >= 0 else None if low is None or room is None else times(room, low)
+    most = 0 if high is not None and high <= 0 else None if high is None or room is None else times(room, high)
     if least == 0 and most == 0:
         return exactly(value)
     return _outwards(
-        value if least == 0 else None if least is None else value + least,
-        value if most == 0 else None if most is None else value + most,
+        value if least == 0 else None if least is None else plus(value, least),
+        value if most == 0 else None if most is None else plus(value, most),
         type,
         room,
         keep=value,
@@ -221,7 +223,7 @@ def _most(end: Any, room: int | None, choose: Any) -> Any:
     grows = end < 0 if choose is min else end > 0
     if not grows:
         return end
-    return None if room is None else room * end
+    return None if room is None else times(room, end)
 
 
 def _outwards(low: Any, high: Any, type: str, room: int | None, keep: Any = None) -> Bounds:

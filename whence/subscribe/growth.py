@@ -20,7 +20,16 @@ from typing import Any
 
 from whence.plan.knowledge.bounds import NULL_BOUNDS, Bounds, exactly, is_less
 from whence.plan.knowledge.intervals import is_surely_true, may_be_true
-from whence.plan.knowledge.model import Branch, Growth, Operation, RelationKnowledge, SourceFacts, Term, Variable
+from whence.plan.knowledge.model import (
+    Branch,
+    Growth,
+    LiteralTerm,
+    Operation,
+    RelationKnowledge,
+    SourceFacts,
+    Term,
+    Variable,
+)
 from whence.plan.knowledge.terms import bound, column_bounds
 from whence.subscribe.horizons import HorizonView
 
@@ -112,6 +121,11 @@ def _places(knowledge: RelationKnowledge, branch: Branch, keys: Sequence[tuple[T
                     both = first.common(second)
                     both = None if both is None else both.not_null()
                     if both is None or not (_narrow(places, a, both) and _narrow(places, b, both)):
+                        return None
+                case Operation(
+                    op="=", args=(Variable() as a, LiteralTerm() as given) | (LiteralTerm() as given, Variable() as a)
+                ):
+                    if given.plain is None or not _narrow(places, a, exactly(given.value)):
                         return None
     return places
 

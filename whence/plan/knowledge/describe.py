@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from whence.plan.knowledge.model import Branch, Operation, RelationKnowledge, SourceFacts, Term, Variable
+from whence.plan.knowledge.model import Branch, LiteralTerm, Operation, RelationKnowledge, SourceFacts, Term, Variable
 from whence.plan.knowledge.terms import Direction, growths_in, walk
 
 _WAYS = {"still": "=", "up": "≥", "down": "≤", "any": "as of"}
@@ -74,12 +74,13 @@ def _closes(source: SourceFacts, branch: Branch, at: int) -> str | None:
 
 
 def _given(branch: Branch) -> set[tuple[int, int]]:
-    """Return the columns of bases whose values the row says: keys, and what must equal them."""
+    """Return the columns of bases whose values are known: keys, constants, and what must equal them."""
     found = {(term.base, term.column) for term in branch.keys if isinstance(term, Variable)}
     for _ in branch.where:
         for condition in branch.where:
             if isinstance(condition, Operation) and condition.op == "=":
                 pair = {(arg.base, arg.column) for arg in condition.args if isinstance(arg, Variable)}
-                if len(pair) == 2 and pair & found:
+                constant = any(isinstance(arg, LiteralTerm) for arg in condition.args)
+                if constant or (len(pair) == 2 and pair & found):
                     found |= pair
     return found

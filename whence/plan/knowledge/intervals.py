@@ -306,8 +306,8 @@ def _add(args: Arguments, type: str, types: Types, part: str) -> Bounds:
     if any(t in MOMENTS or t == "INTERVAL" for t in types):
         return shift(args, type, types, 1)
     a, b = args
-    low = None if a.low is None or b.low is None else _plus(a.low, b.low)
-    high = None if a.high is None or b.high is None else _plus(a.high, b.high)
+    low = None if a.low is None or b.low is None else plus(a.low, b.low)
+    high = None if a.high is None or b.high is None else plus(a.high, b.high)
     return _number(low, high, type, _nan(args, types))
 
 
@@ -315,16 +315,18 @@ def _subtract(args: Arguments, type: str, types: Types, part: str) -> Bounds:
     if any(t in MOMENTS or t == "INTERVAL" for t in types):
         return shift(args, type, types, -1)
     a, b = args
-    low = None if a.low is None or b.high is None else _plus(a.low, -b.high)
-    high = None if a.high is None or b.low is None else _plus(a.high, -b.low)
+    low = None if a.low is None or b.high is None else plus(a.low, -b.high)
+    high = None if a.high is None or b.low is None else plus(a.high, -b.low)
     return _number(low, high, type, _nan(args, types))
 
 
-def _plus(a: Any, b: Any) -> Any:
+def plus(a: Any, b: Any) -> Any:
+    """Return the sum of two numbers, of DECIMALs exactly."""
     return _WIDE.add(Decimal(a), Decimal(b)) if isinstance(a, Decimal) or isinstance(b, Decimal) else a + b
 
 
-def _times(a: Any, b: Any) -> Any:
+def times(a: Any, b: Any) -> Any:
+    """Return the product of two numbers, of DECIMALs exactly."""
     if isinstance(a, Decimal) or isinstance(b, Decimal):
         return _WIDE.multiply(Decimal(a), Decimal(b))
     return a * b
@@ -352,7 +354,7 @@ def _multiply(args: Arguments, type: str, types: Types, part: str) -> Bounds:
 def _product(x: Any, y: Any, x_is_high: int, y_is_high: int) -> Any:
     """Return the product of two ends, where None is the infinity of its side; 0 times that is 0."""
     if x is not None and y is not None:
-        return _times(x, y)
+        return times(x, y)
     one = (1 if x_is_high else -1) if x is None else (x > 0) - (x < 0)
     two = (1 if y_is_high else -1) if y is None else (y > 0) - (y < 0)
     return 0 if not one * two else math.inf * (one * two)
