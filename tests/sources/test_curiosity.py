@@ -211,3 +211,27 @@ def test_brokers_in_a_row_each_ask_for_less(place: Make) -> None:
     last.db.execute("DELETE FROM booking")
     until(lambda: last.rows("available") == [("AA141", 600), ("NW44", 509)])
     assert middle.rows("gates") == [(1,)]
+
+
+def test_source_that_does_not_answer_is_what_is_waited_for(place: Make) -> None:
+    publisher, broker = place("p", _FLIGHTS), place("b")
+    publisher.db.insert("flight", [("AA141", "LHR", 200, 600), ("NW44", "LHR", 10, 450)])
+    source(broker, "flight", publisher, "quench_after = '10 ms'")
+    broker.db.execute("CREATE TABLE booking (flight TEXT, n INT)")
+    broker.db.execute(_AVAILABLE)
+    subscription = broker.db.subscribe("available")
+    list(subscription)
+    broker.db.insert("booking", ("NW44", 10))
+    until(lambda: ("NW44",) in broker.db._now.broker.curiosity._sources["flight"].keeper.quenched)
+    list(subscription)
+    publisher.stop()
+    began = time.monotonic()
+    broker.db.execute("DELETE FROM booking")
+    end, told = began + 20, []
+    while not told and time.monotonic() < end:
+        told = [update for update in subscription if update.came]
+        time.sleep(0.01)
+    assert [update.came for update in told] == [[("NW44", 450)]]
+    assert time.monotonic() - began > 1.0  # after a while, and with doubt
+    assert [waiting.source for waiting in told[0].waiting_for] == ["flight"]
+    publisher.start()

@@ -212,6 +212,11 @@ class Curiosity:
         """The sources of which rows are missing, or old."""
         return [name for name, each in list(self._sources.items()) if each.behind_since is not None]
 
+    def behind_for(self, name: str) -> float:
+        """Return for how many seconds rows of a source have been missing, or old."""
+        found = self._sources.get(name)
+        return 0.0 if found is None or found.behind_since is None else time.monotonic() - found.behind_from
+
     # -- amendments --------------------------------------------------------------------------------------------------
 
     def poke(self) -> None:

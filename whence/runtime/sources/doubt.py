@@ -54,14 +54,15 @@ class SourceDoubt:
         return found or None
 
     def waiting_for(self) -> list[WaitingFor]:
-        """Return the sources that have been behind for a while."""
+        """Return the sources that have been behind for a while, or have not sent rows that they were asked for."""
         broker, found = self._coordinator.broker, list[WaitingFor]()
         for name in self.sources if broker is not None else ():
             feed = broker.feeds.get(name)  # type: ignore[union-attr]  # there is one
             waiting = None if feed is None else feed.state.waiting_for
-            if feed is None or waiting is None or broker is None:
+            if feed is None or broker is None:
                 continue
-            ago = broker.loop.time() - (waiting[2] or feed.began)
+            ago = 0.0 if waiting is None else broker.loop.time() - (waiting[2] or feed.began)
+            ago = max(ago, broker.curiosity.behind_for(name))
             if ago >= PATIENCE:
                 since = dt.datetime.fromtimestamp(time.time() - ago, dt.UTC).replace(tzinfo=None, microsecond=0)
                 found.append(WaitingFor(name, feed.url, since))
