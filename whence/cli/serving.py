@@ -85,6 +85,17 @@ def serve(
         list[str] | None,
         typer.Option("--limit", metavar="NAME=VALUE", help="A limit, such as insert_rows=10000. May be given again."),
     ] = None,
+    bus: Annotated[
+        str | None,
+        typer.Option("--bus", metavar="URL", help="A NATS server to publish on, such as nats://127.0.0.1:4222."),
+    ] = None,
+    publish: Annotated[
+        list[str] | None,
+        typer.Option("--publish", metavar="NAME", help="What is published on the bus. May be given again."),
+    ] = None,
+    bus_token_file: Annotated[
+        Path | None, typer.Option("--bus-token-file", metavar="FILE", help="The token that the bus wants.")
+    ] = None,
     read_only: ReadOnly = False,
     durability: Lasting = None,
     retain: Retain = None,
@@ -137,6 +148,9 @@ def serve(
             origins=allow_origin or (),
             pages=pages,
             limits=limits,
+            bus=bus,
+            publish=publish or (),
+            bus_token_file=bus_token_file,
         )
         with server, _tuned_for_latency():
             _announce(source, server)

@@ -27,6 +27,7 @@ from whence.server.access.rights import Rights
 from whence.server.access.tokens import Tokens
 from whence.server.limits import Limits
 from whence.server.listening import check_exposure, listen, tls_context, url_of
+from whence.server.sockets.bus_publisher import BusAddress, BusPublisher
 from whence.server.sockets.gateway import Gateway
 from whence.server.verbs.calls import Service
 from whence.server.web.http import HttpApplication
@@ -56,6 +57,9 @@ def serve(
     origins: Iterable[str] = (),
     pages: str | Path | None = None,
     limits: Limits | Mapping[str, Any] | None = None,
+    bus: str | None = None,
+    publish: Iterable[str] = (),
+    bus_token_file: str | Path | None = None,
 ) -> Server:
     """Serve a database over HTTP and WebSocket in the background; return a handle. docs/serving.md has the addresses.
 
@@ -67,6 +71,8 @@ def serve(
     origins     pages that may use it, such as 'https://example.org'; '*' for any
     pages       a folder of files, such as a page that uses /whence.js; they are served to anybody who asks
     limits      how much callers may ask for, by name (docs/serving.md)
+    bus         a NATS server, such as 'nats://127.0.0.1:4222', on which the relations named by `publish` are published
+                for any number of brokers (docs/serving.md); `bus_token_file` has its token, if it wants one
 
     Rights are rows of a table or view `allowed(who, name, what)` of the database; without one, every token may do
     everything. The database may be used meanwhile, also for writing, and is still open when the server is closed.
@@ -84,7 +90,22 @@ def serve(
     if folder is not None and not folder.is_dir():
         raise DataError(f"pages: {folder} is not a folder")
     tls = tls_context(cert, key)
-    return Server(db, host, port, token_file, tls, tuple(hosts), tuple(origins), folder, _limits(limits))
+    address = _bus_address(bus, publish, bus_token_file)
+    return Server(db, host, port, token_file, tls, tuple(hosts), tuple(origins), folder, _limits(limits), address)
+
+
+def _bus_address(url: str | None, relations: Iterable[str], token_file: str | Path | None) -> BusAddress | None:
+    names = tuple(name.lower() for name in relations)
+    if url is None:
+        if names:
+            raise DataError("publish: there is no bus to publish on; name one, such as bus='nats://127.0.0.1:4222'")
+        return None
+    if not url.startswith("nats://"):
+        raise DataError(f"bus: {url[:200]!r} is not the address of a NATS server, such as 'nats://127.0.0.1:4222'")
+    if not names:
+        raise DataError("bus: name the relations that are published there, such as publish=['quote']")
+    token = None if token_file is None else Path(token_file).read_text(encoding="utf-8").strip()
+    return BusAddress(url, names, token)
 
 
 def _limits(given: Limits | Mapping[str, Any] | None) -> Limits:
@@ -118,6 +139,7 @@ class Server:
         origins: Iterable[str],
         pages: Path | None,
         limits: Limits,
+        bus: BusAddress | None = None,
     ) -> None:
         check_exposure(host, token_file is not None)
         tokens = Tokens(token_file)
@@ -131,7 +153,10 @@ class Server:
         self._service = Service(db, tokens, rights, limits, self._queue)
         self._gateway = Gateway(self._service, policy, self._registry)
         _register(self._registry, self._queue)
-        self._uvicorn = _StoppingServer(self._config(policy, tls, pages, limits), self._before_stop)
+        self._bus_address = bus
+        self._bus: BusPublisher | None = None
+        config = self._config(policy, tls, pages, limits)
+        self._uvicorn = _StoppingServer(config, self._after_start, self._before_stop)
         self._started = threading.Event()
         self._failures: list[BaseException] = []
         self._closing = threading.Lock()
@@ -177,11 +202,18 @@ class Server:
             for one in sockets:
                 one.close()
 
+    def _after_start(self) -> None:
+        """Publish on the bus, if there is one."""
+        if self._bus_address is not None:
+            self._bus = BusPublisher(self._gateway, self._bus_address)
+
     async def _before_stop(self) -> None:
         """Do the writes that were taken, and let clients go."""
         self._service.stop()
         await asyncio.to_thread(self._queue.close)
         self._service.cancel_calls()
+        if self._bus is not None:
+            await self._bus.close()
         await self._gateway.close()
 
     def close(self) -> None:
@@ -221,11 +253,13 @@ class Server:
 
 
 class _StoppingServer(uvicorn.Server):
-    """uvicorn, which does something before it ends connections."""
+    """uvicorn, which does something when it takes connections, and before it ends them."""
 
-    def __init__(self, config: uvicorn.Config, before_stop: Callable[[], Awaitable[None]]) -> None:
+    def __init__(
+        self, config: uvicorn.Config, after_start: Callable[[], None], before_stop: Callable[[], Awaitable[None]]
+    ) -> None:
         super().__init__(config)
-        self._before_stop = before_stop
+        self._after_start, self._before_stop = after_start, before_stop
 
     async def run_until_stopped(self, sockets: list[socket.socket], started: threading.Event) -> None:
         """Serve, and say when connections are taken; signals are left to others."""
@@ -233,6 +267,7 @@ class _StoppingServer(uvicorn.Server):
         while not self.started and not serving.done():
             await asyncio.sleep(0.001)
         if self.started:
+            self._after_start()
             started.set()
         await serving
 

@@ -27,6 +27,7 @@ Only what is on stable storage is ever sent.
 | `row_bags`  | the rows at a subscriber, and those that it saw go |
 | `known_rows` | what is known of one row: its values, bounds and whether it may come or go |
 | `part_updates` | how one query changed, and what is known of its rows |
+| `bus`       | what goes over a bus that many share: subjects, and messages in pieces |
 | `updates`   | what a subscriber iterates over |
 | `waiting`   | publishers that have not been heard of |
 | `urls`      | addresses of servers |

@@ -10,6 +10,7 @@ wait until every tick before is here. What decides is `subscribe/sources.py`, wh
 | `broker`       | all sources of one database, and the thread that their messages come in by |
 | `source_feed`  | one source: its subscription upstream, from message to action |
 | `connection`   | the WebSocket to one server |
+| `nats_connection` | the connection to a bus, by which relations are heard that others publish |
 | `asking`       | what a source is asked for |
 | `curiosity`    | what sources are asked for, kept current |
 | `source_curiosity` | follows the local relations that decide what one source is asked for |

@@ -23,6 +23,7 @@ from whence.plan.order_sensitive import has_sources, ordered_groups
 from whence.runtime.sources.connection import ServerAddress, SourceConnection
 from whence.runtime.sources.curiosity import Curiosity
 from whence.runtime.sources.definition import CLOSED
+from whence.runtime.sources.nats_connection import NatsConnection
 from whence.runtime.sources.ordered import OrderedRelease
 from whence.runtime.sources.reflected import SOURCES, SourceRecord, declare_tables, internal_rows
 from whence.runtime.sources.source_feed import SourceFeed
@@ -53,7 +54,7 @@ class Broker:
         self.records: dict[str, SourceRecord] = {}
         self.loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="whence sources", daemon=True)
-        self._connections: dict[ServerAddress, SourceConnection] = {}
+        self._connections: dict[ServerAddress, SourceConnection | NatsConnection] = {}
         self._room: asyncio.Event = self._made_in_loop()
         self._reconciling = threading.Lock()
         self._promised: dict[tuple[str, str], tuple[float, Any]] = {}
@@ -213,15 +214,16 @@ class Broker:
 
     # -- what feeds use ----------------------------------------------------------------------------------------------
 
-    async def connection(self, address: ServerAddress) -> SourceConnection:
+    async def connection(self, address: ServerAddress) -> SourceConnection | NatsConnection:
         """Return a connection to a server that stands; those from one server share it."""
         found = self._connections.get(address)
         if found is None:
-            found = self._connections[address] = SourceConnection(address, self._ended, self._room)
+            kind = NatsConnection if address.is_bus else SourceConnection
+            found = self._connections[address] = kind(address, self._ended, self._room)
         await asyncio.shield(found.ready)
         return found
 
-    def _ended(self, connection: SourceConnection) -> None:
+    def _ended(self, connection: SourceConnection | NatsConnection) -> None:
         if self._connections.get(connection.address) is connection:
             del self._connections[connection.address]
 

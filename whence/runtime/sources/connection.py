@@ -33,6 +33,11 @@ class ServerAddress:
     token_file: str | None = None
     ca_file: str | None = None
 
+    @property
+    def is_bus(self) -> bool:
+        """Whether it is a bus that others share, which carries whole relations."""
+        return self.url.startswith("nats:")
+
     def token(self) -> str | None:
         """Read the token, which may have been renewed meanwhile."""
         if self.token_file is None:

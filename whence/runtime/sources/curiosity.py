@@ -108,9 +108,7 @@ class Curiosity:
         feeds = self._broker.feeds
         declared = {name: table for name, table in program.tables.items() if table.source is not None and name in feeds}
         whole = [
-            name
-            for name in declared
-            if feeds[name].source.option("ask") == "all" or name in self._refused or hub.follows(name)
+            name for name in declared if feeds[name].takes_everything or name in self._refused or hub.follows(name)
         ]
         return curiosity(without_twins(program), list(declared), whole)
 

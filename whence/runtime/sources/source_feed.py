@@ -22,6 +22,7 @@ from whence.model.errors import WhenceError
 from whence.plan.algebra.program import Table
 from whence.runtime.sources.asking import UpstreamQuery
 from whence.runtime.sources.connection import ServerAddress, SourceConnection
+from whence.runtime.sources.nats_connection import NatsConnection
 from whence.runtime.sources.reflected import SourceRecord
 from whence.sql.addresses import source_address
 from whence.subscribe import messages as ms
@@ -70,7 +71,7 @@ class SourceFeed:
         self.error: str | None = None  # why nothing comes
         self.lineage = record.lineage  # as of what was received, perhaps ahead of what is written
         self._loop = broker.loop
-        self._connection: SourceConnection | None = None
+        self._connection: SourceConnection | NatsConnection | None = None
         self._wire_id = 0
         self._task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -137,6 +138,11 @@ class SourceFeed:
         self._wire_id, self._chunks = 0, []
 
     # -- what is asked for -------------------------------------------------------------------------------------------
+
+    @property
+    def takes_everything(self) -> bool:
+        """Whether all rows and columns are asked for, whatever the views need. A bus carries whole relations."""
+        return self.source.option("ask") == "all" or any(self._server(each.server).is_bus for each in self.addresses)
 
     def ask(self, asked: UpstreamQuery) -> None:
         """Ask for other rows or columns than before. A table's rows are replaced by those. A stream goes on with them:

@@ -6,6 +6,7 @@ number of connections. An event of an SSE stream is the message in JSON, named b
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from struct import pack
 from typing import Any, Literal
 
@@ -38,6 +39,25 @@ def header(length: int, head: int) -> bytes:
     if length < 126:
         return bytes((head, length))
     return pack("!BBH", head, 126, length) if length < 65536 else pack("!BBQ", head, 127, length)
+
+
+def payloads(frames: bytes) -> Iterator[bytes]:
+    """Yield the payloads of frames that were made here.
+
+    >>> list(payloads(frame(b"{}", "json") + frame(b"x" * 200, "msgpack")[:4] + b"y" * 200))[0]
+    b'{}'
+    """
+    at = 0
+    while at < len(frames):
+        length = frames[at + 1]
+        if length == 126:
+            length, at = int.from_bytes(frames[at + 2 : at + 4], "big"), at + 4
+        elif length == 127:
+            length, at = int.from_bytes(frames[at + 2 : at + 10], "big"), at + 10
+        else:
+            at += 2
+        yield frames[at : at + length]
+        at += length
 
 
 def message_frame(message: Any, kind: Kind) -> bytes:
