@@ -113,6 +113,20 @@ def test_a_view_over_a_stream_view_and_a_merge_has_them() -> None:
         assert db["later"].rows == [(4,)]
 
 
+def test_statements_and_queries_beside_such_a_view_are_planned() -> None:
+    """A program whose only stream view is none is planned again over its own networks."""
+    with whence.open() as db:
+        db.execute("CREATE STREAM s (x INT, t INT); CREATE TABLE t (x INT)")
+        db.execute("CREATE VIEW v AS SELECT LAST(x) AS a, FIRST(x ORDER BY t) AS b FROM s")
+        db.insert("s", [(1, 5), (2, 4)])
+        db.execute("INSERT INTO t SELECT DISTINCT a FROM v; INSERT INTO t SELECT LAST(x) FROM s")
+        assert sorted(db["t"].rows) == [(2,), (2,)]
+        with db.subscribe("SELECT a + b AS c FROM v") as updates:
+            assert next(iter(updates)).rows == [(4,)]
+        with pytest.raises(WhenceError, match="LAST needs a stream"):
+            db.execute("INSERT INTO t SELECT LAST(x) FROM t")
+
+
 def test_words_that_only_an_accumulator_has_stay() -> None:
     with whence.open() as db:
         db.execute("CREATE STREAM s (k INT, word TEXT) WITH (retain = '1 rows')")

@@ -204,6 +204,7 @@ def test_a_view_that_cannot_follow_fails_no_writer(caplog: pytest.LogCaptureFixt
             assert db["sums"].rows == []
         assert "silence cannot be told: SUM does not fit BIGINT" in caplog.text
         assert isinstance(silence(db).error, EvaluationError)
+        assert "SUM does not fit BIGINT" in db.metrics()["silence_error"]
         db.insert("t", [(1,)])
         assert db["t"].rows == [(1,)]
 

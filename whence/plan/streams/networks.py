@@ -338,7 +338,10 @@ class _Flow:
         assert found is not None
         below = self._ordered(node.input, found.function.upper())
         arrived = len(below.schema) - 1
-        aggs = tuple(replace(a, order=(*a.order, arrived)) if a.function in ("first", "last") else a for a in node.aggs)
+        aggs = tuple(
+            replace(a, order=(*(a.order or (arrived,)), arrived)) if a.function in ("first", "last") else a
+            for a in node.aggs
+        )
         return replace(node, input=StreamToRelation(with_arrival(below.schema), below), aggs=aggs)
 
     # -- windows

@@ -273,6 +273,7 @@ def _counters(coordinator: Coordinator) -> dict[str, Any]:
         "rows_out": coordinator.rows_out,
         "rows_expired": coordinator.expired,
         "expiry_error": str(coordinator.expiry.error) if coordinator.expiry.error is not None else None,
+        "silence_error": str(coordinator.silence.error) if coordinator.silence.error is not None else None,
         "tables": {name: sizes[name] for name in coordinator.program.tables if not is_internal(name)},
         "owed": {owner_of(name): sizes[name] for name in flow.tables if is_owed(name) and sizes[name]},
         "views": {name: sizes[name] for name in coordinator.reader.views()},

@@ -20,8 +20,8 @@ _SUMMED_DIGITS = 28  # so that 2**31 numbers, as many as an aggregate takes in, 
 
 @dataclass(frozen=True)
 class Agg:
-    """One aggregate: `column` of the input, or None for COUNT(*). FIRST and LAST are over streams, and go by the
-    columns `order`; only windows have those of the last line."""
+    """One aggregate: `column` of the input, or None for COUNT(*). FIRST and LAST are over streams, and go by two
+    columns `order`, of which the second is the arrival; only windows have those of the last line."""
 
     function: Literal[
         "count", "sum", "avg", "min", "max",
@@ -54,8 +54,8 @@ class Agg:
 
 
 def by_arrival(aggs: Iterable[Agg]) -> Agg | None:
-    """Return the first aggregate for which it matters in which order rows came."""
-    return next((agg for agg in aggs if agg.function in ("first", "last")), None)
+    """Return the first aggregate that goes by the arrival of rows, and does not know the column of that yet."""
+    return next((agg for agg in aggs if agg.function in ("first", "last") and len(agg.order) < 2), None)
 
 
 def describe_groups(aggs: tuple[Agg, ...], keys: tuple[int, ...]) -> str:
