@@ -238,3 +238,42 @@ def test_a_position_of_another_history_is_never_reached(server: whence.Server) -
     assert script.hear() == "DataError"
     assert script.hear() == [7]
     script.end()
+
+
+def test_rows_have_bounds_in_javascript(db: whence.Database, server: whence.Server) -> None:
+    db.execute("""
+        CREATE STREAM sale (at TIMESTAMP, price INT) WITH (ordered = 'at');
+        CREATE VIEW hourly AS SELECT date_trunc('hour', at) AS hour, MAX(price) AS high FROM sale GROUP BY 1;
+    """)
+    script = Script(
+        server,
+        """
+        const of = (row) => row && [row.state, row.values, row.bounds, row.isFinal, row.mayGo, row.mayCome, `${row}`];
+        for await (const update of client.subscribe("hourly", { bounds: true })) {
+          const rows = ["2026-11-18T10:00:00", "2026-11-18T09:00:00"].map((hour) => of(update.row(hour)));
+          say([update.came, update.final, ...rows]);
+          if (update.final.length) break;
+          await pause();
+        }
+        """,
+    )
+    ten, nine = "2026-11-18T10:00:00", "2026-11-18T09:00:00"
+    absent = ["may come", None, {"hour": [None, None], "high": [None, None]}, False, False, True]
+    came, final, row, _ = script.hear()
+    assert (came, final, row) == ([], [], [*absent, f"hour = {ten}: not there, may come"])
+    db.insert("sale", (ten, 80))
+    script.go_on()
+    came, final, row, gone = script.hear()
+    shown = {"hour": ten, "high": 80}
+    bounds = {"hour": [ten, ten], "high": [80, None]}
+    assert (came, final) == ([shown], [])
+    assert row == ["present", shown, bounds, False, False, False, f"hour = {ten}, high ≥ 80"]
+    assert gone[0] == "finally absent"
+    db.advance("sale", "2026-11-18T11:00:00", on="at")
+    script.go_on()
+    came, final, row, _ = script.hear()
+    assert (came, final) == ([], [shown])
+    bounds["high"] = [80, 80]
+    assert row == ["present", shown, bounds, True, False, False, f"hour = {ten}, high = 80; final"]
+    assert nine < ten
+    script.end()

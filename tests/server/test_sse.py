@@ -209,3 +209,37 @@ def test_a_reader_that_stalls_gets_the_net_change(server: ServedDatabase) -> Non
         count += 1
     assert count < 200
     events.close()
+
+
+def test_events_have_bounds_where_they_are_asked_for() -> None:
+    with whence.open() as db:
+        db.execute("""
+            CREATE STREAM sale (at INT, price INT) WITH (ordered = 'at');
+            CREATE VIEW hourly AS SELECT at // 60 AS hour, MAX(price) AS high FROM sale GROUP BY 1;
+            CREATE VIEW calm AS SELECT hour FROM hourly WHERE high < 100;
+        """)
+        db.insert("sale", (5, 80))
+        with served(db) as server:
+            plain, events = Events(server, path="?view=hourly"), Events(server, path="?view=hourly&bounds=true")
+            calm = Events(server, {"queries": ["calm"], "bounds": True})
+            assert "knowledge" not in plain.next()[2]
+            assert "bounds" not in plain.next()[2]
+            described = events.next()[2]
+            assert described["knowledge"][0]["key"] == ["hour"]
+            state = events.next()[2]
+            assert state["columns"] == [[0], [80]]
+            assert state["bounds"] == [None, [[80], [None]]]
+            assert state["states"] == ["stays"]
+            assert state["horizons"] == {"0": {"comes": True, "passed": {"hour": 0}}}
+            assert calm.next()[2]["parts"] == [[["hour", "BIGINT"]]]
+            state = calm.next()[2]
+            assert (state["columns"], state["states"]) == ([[0]], ["may go"])
+            db.insert("sale", (30, 90))
+            change = events.next()[2]["parts"][0]
+            assert (change["came"], change["bounds"]) == ([[0], [90]], [None, [[90], [None]]])
+            db.advance("sale", 60, on="at")
+            name, position, update = events.next()
+            assert (name, position) == ("update", str(db.position))
+            assert update["parts"] == [{"closed": [[0], [90]]}]
+            assert update["horizons"] == {"0": {"comes": True, "passed": {"hour": 1}}}
+            assert calm.next()[2]["parts"] == [{"closed": [[0]]}]

@@ -9,6 +9,10 @@
 // A connection that is lost comes back by itself: subscriptions go on from their positions, inserts that were not
 // acknowledged are sent again under their numbers, and happen once. Rows are objects by column. BIGINT values beyond
 // 2^53 are BigInt; DECIMAL, DATE, TIMESTAMP and INTERVAL are text.
+//
+// With `bounds: true` an update knows what values can still become:
+//   const row = update.row("A");   // state, values, bounds.high = [80, null], isFinal, mayGo, mayCome, `${row}`
+//   update.final;                  // the rows that have become final, also without changing
 
 const VERSION = 1;
 const SOON = 10_000; // milliseconds after a loss in which connecting is tried again quickly
@@ -80,7 +84,7 @@ export class Client {
   }
 
   /** Follow a query, a name of a view, or an object of names and queries that move together. Iterate over the updates
-   *  with `for await`, or give `onUpdate`. Options: params, have, key, every (seconds), why, everyChange. */
+   *  with `for await`, or give `onUpdate`. Options: params, have, key, every (seconds), why, everyChange, bounds. */
   subscribe(queries, options = {}) {
     const subscription = new Subscription(this, ++this._ids, queries, options);
     this._subscriptions.set(subscription.id, subscription);
@@ -234,6 +238,8 @@ export class Subscription {
     Object.assign(this, { client, id, names: Object.keys(texts), queries: Object.values(texts), options });
     this.position = options.have ?? null;
     this.parts = this.names.map(() => new Rows(options.have == null));
+    this.knows = []; // per query: the key, and whether rows that went may come again
+    this.coming = {}; // per query: which rows may still come
     this._pending = [];
     this._waiting = [];
     this._lostRange = null;
@@ -243,7 +249,8 @@ export class Subscription {
   message() {
     const { params = null, every = null, why = false, everyChange = false } = this.options;
     const { id, queries, position } = this;
-    return { type: "subscribe", id, queries, params, have: position, every, why, every_change: everyChange };
+    const bounds = this.options.bounds ? "values" : false;
+    return { type: "subscribe", id, queries, params, have: position, every, why, every_change: everyChange, bounds };
   }
 
   /** The rows as of the last update, of the first query. */
@@ -287,19 +294,25 @@ export class Subscription {
   _receive(message) {
     if (message.type === "subscribed") {
       this.schemas = message.parts;
+      this.knows = message.knowledge ?? [];
+      Object.assign(this.coming, message.horizons);
       for (const { position } of this._wanted) this.client._send({ type: "wait", id: this.id, at: position });
     } else if (message.type === "lost") {
       this._lostRange = [this._lostRange?.[0] ?? message.since, message.at];
     } else if (message.type === "state") {
-      if (message.first) [this._chunks, this._chunkCount] = [this.names.map(() => []), 0];
+      if (message.first) {
+        [this._chunks, this._chunkCount] = [this.names.map(() => []), 0];
+        this._chunkHorizons = message.horizons ?? {};
+      }
       if (!this._chunks) return;
       if ((message.chunk ?? 0) !== this._chunkCount++) {
         this._chunks = null; // one is missing, or came twice: ask for the state
         this._askAgain();
         return;
       }
-      if (message.columns) this._chunks[message.part].push(...this._read(message.part, message.columns));
+      if (message.columns) this._chunks[message.part].push(...this._read(message.part, message.columns, message));
       if (message.last) {
+        this.coming = this._chunkHorizons;
         const changes = this.parts.map((part, i) => part.replace(this._chunks[i]));
         this._chunks = null;
         this._tell(message, changes, message.reason ?? "begin");
@@ -313,11 +326,13 @@ export class Subscription {
         this._reached(message.at); // the answer to a wait for what was told already
         return;
       }
+      Object.assign(this.coming, message.horizons);
       const changes = message.parts.map((change, i) => {
         const went = change?.went ? this._read(i, change.went) : [];
-        const came = change?.came ? this._read(i, change.came) : [];
+        const came = change?.came ? this._read(i, change.came, change) : [];
         this.parts[i].apply(went, came);
-        return { went, came };
+        const closed = change?.closed ? this._read(i, change.closed) : [];
+        return { went, came, closed: closed.map((row) => this.parts[i].close(row)) };
       });
       this._tell(message, changes, "");
     }
@@ -337,11 +352,19 @@ export class Subscription {
     this.client._send(this.message());
   }
 
-  _read(part, columns) {
+  _read(part, columns, { bounds = null, states = null } = {}) {
     const schema = this.schemas[part];
     return Array.from({ length: columns[0]?.length ?? 0 }, (_, row) => {
       const found = {};
       schema.forEach(([name, type], i) => (found[name] = value(columns[i][row], type)));
+      if (states) {
+        const known = {};
+        schema.forEach(([name, type], i) => {
+          const pair = bounds?.[i];
+          known[name] = pair ? pair.map((ends) => value(ends[row], type)) : [found[name], found[name]];
+        });
+        know(found, states[row], known);
+      }
       return found;
     });
   }
@@ -375,14 +398,14 @@ export class Subscription {
 }
 
 class Update {
-  constructor(subscription, { at, time = 0 }, changes, restarted) {
-    const parts = changes.map(
-      (change, i) => new Part(subscription.parts[i], change, [subscription.options.key ?? []].flat()),
-    );
+  constructor(subscription, { at, time = 0, waiting_for }, changes, restarted) {
+    const parts = changes.map((change, i) => new Part(subscription, i, change, time));
     this.position = at;
     this.time = time;
     this.restarted = restarted;
     this.lost = subscription._lostRange;
+    for (const part of parts) part._lost = this.lost !== null;
+    this.waitingFor = waiting_for ?? [];
     this.columns = subscription.schemas[0].map(([name]) => name);
     this.parts = Object.fromEntries(subscription.names.map((name, i) => [name, parts[i]]));
   }
@@ -402,6 +425,14 @@ class Update {
   get changed() {
     return this._first.changed;
   }
+  get final() {
+    return this._first.final;
+  }
+
+  /** With `bounds`: what is known of a row, given its key, or values by column. */
+  row(key) {
+    return this._first.row(key);
+  }
 
   /** Become the net change of this update and one that follows it. */
   _takeIn(later) {
@@ -415,10 +446,49 @@ class Update {
 }
 
 class Part {
-  constructor(rows, { went, came }, key) {
-    Object.assign(this, { went, came, _rows: rows, _key: key, _later: null });
+  constructor(subscription, place, { went, came, closed = [] }, time) {
+    const rows = subscription.parts[place];
+    const { key = subscription.knows[place]?.key ?? [] } = subscription.options;
+    Object.assign(this, { went, came, _rows: rows, _key: [key].flat(), _later: null, _time: time });
+    Object.assign(this, { _types: Object.fromEntries(subscription.schemas[place]), _closed: closed });
+    Object.assign(this, { _returns: subscription.knows[place]?.returns ?? true, _coming: subscription.coming[place] });
     if (rows.last) rows.last._later = this;
     rows.last = this;
+    if (subscription.options.bounds) for (const row of went) rows.note(row);
+  }
+
+  /** With `bounds`: the rows that have become final since the update before, also without changing. */
+  get final() {
+    return [...this.came.filter((row) => row[KNOWN]?.state === "final"), ...this._closed];
+  }
+
+  /** With `bounds`: what is known of a row, given its key, or values by column. */
+  row(key) {
+    const values = [key].flat();
+    const given = key !== null && typeof key === "object" && !Array.isArray(key) && !(key instanceof Date)
+      ? key
+      : Object.fromEntries(this._key.map((name, i) => [name, values[i]]));
+    const names = Object.keys(given);
+    if (!names.length) throw new WhenceError("no key is known: give values by column, or subscribe with key", "DataError");
+    const matches = (row) => names.every((name) => String(row[name]) === String(plain(given[name])));
+    const found = new Map(this.rows.filter(matches).map((row) => [keyOf(row), row]));
+    if (found.size > 1) throw new WhenceError(`${found.size} rows have this key: name more columns`, "DataError");
+    const columns = Object.keys(this._types);
+    if (found.size) {
+      const [row] = found.values();
+      const { state = "may go", bounds = {} } = row[KNOWN] ?? {};
+      const known = Object.fromEntries(columns.map((name) => [name, bounds[name] ?? [null, null]]));
+      return new KnownRow("present", row, given, known, state === "final", state === "may go", false, this._time);
+    }
+    const { comes = true, passed = {} } = this._coming ?? {};
+    const isPassed = Object.entries(passed).some(
+      ([name, least]) => name in given && isLess(plain(given[name]), least, this._types[name]),
+    );
+    const wasThere = this._rows.gone.some(matches);
+    const mayCome = comes && !isPassed && (this._returns || !wasThere);
+    const state = this._lost && mayCome ? "lost" : wasThere ? "withdrawn" : mayCome ? "may come" : "finally absent";
+    const unbound = Object.fromEntries(columns.map((name) => [name, [null, null]]));
+    return new KnownRow(state, null, given, unbound, !mayCome, false, mayCome, this._time);
   }
 
   /** The state that the update leaves, also when later ones have come. */
@@ -450,6 +520,9 @@ class Part {
     net.apply(later.went, later.came);
     this.came = net.list();
     this.went = net.list(-1);
+    const told = new Set(this.came.map(keyOf));
+    this._closed = [...this._closed, ...later._closed].filter((row) => !told.has(keyOf(row)));
+    Object.assign(this, { _time: later._time, _coming: later._coming, _returns: later._returns });
     this._later = later._later;
     if (this._rows.last === later) this._rows.last = this;
   }
@@ -461,6 +534,20 @@ class Rows {
     this.known = known;
     this.counts = new Map();
     this.last = null;
+    this.gone = []; // with bounds: the last rows that went
+  }
+
+  /** Remember a row that went. */
+  note(row) {
+    this.gone.push(row);
+    if (this.gone.length > MOST_GONE) this.gone.splice(0, MOST_GONE / 2);
+  }
+
+  /** Note that a row is final, and return it. */
+  close(row) {
+    const there = this.counts.get(keyOf(row))?.row ?? row;
+    know(there, "final", Object.fromEntries(Object.entries(there).map(([name, held]) => [name, [held, held]])));
+    return there;
   }
 
   apply(went, came) {
@@ -470,9 +557,10 @@ class Rows {
 
   _add(row, sign) {
     const key = keyOf(row);
-    const count = (this.counts.get(key)?.count ?? 0) + sign;
+    const there = this.counts.get(key);
+    const count = (there?.count ?? 0) + sign;
     if (count === 0) this.counts.delete(key);
-    else this.counts.set(key, { row, count });
+    else this.counts.set(key, { row: sign < 0 && there ? there.row : row, count });
   }
 
   replace(rows) {
@@ -499,6 +587,47 @@ class Rows {
   }
 }
 
+/** What is known of one row: whether it is there, may come or go, and by column the bounds of its values. */
+export class KnownRow {
+  constructor(state, values, given, bounds, isFinal, mayGo, mayCome, time) {
+    Object.assign(this, { state, values, bounds, isFinal, mayGo, mayCome, _given: given, _time: time });
+  }
+
+  /** By column what is known, in words: "= 80", "≥ 80", "4–6", "12.5 @ 10:32". */
+  get texts() {
+    const of = (name) => (this.values ? cellText(this.values[name], this.bounds[name], this._time) : name in this._given ? `= ${this._given[name]}` : "–");
+    return Object.fromEntries(Object.keys(this.bounds).map((name) => [name, of(name)]));
+  }
+
+  toString() {
+    const texts = this.texts;
+    const shown = Object.keys(this.values ? this.bounds : this._given).map((name) => `${name} ${texts[name]}`);
+    if (this.values) return shown.join(", ") + (this.isFinal ? "; final" : this.mayGo ? "; may go" : "");
+    const words = {
+      withdrawn: this.mayCome ? "withdrawn, may come again" : "withdrawn for good",
+      "finally absent": "not there, and will not come",
+      lost: "not there; what happened to it meanwhile is lost",
+    };
+    return `${shown.join(", ")}: ${words[this.state] ?? "not there, may come"}`;
+  }
+}
+
+function cellText(held, [low, high], time) {
+  const shown = held === null ? "NULL" : String(held);
+  if (low !== null && low === high) return `= ${shown}`;
+  if (typeof held !== "boolean") {
+    if (low !== null && high !== null) return `${low}–${high}`;
+    if (low !== null) return `≥ ${low}`;
+    if (high !== null) return `≤ ${high}`;
+  }
+  return time > 0 ? `${shown} @ ${new Date(time / 1000).toISOString().slice(11, 16)}` : shown;
+}
+
+const KNOWN = Symbol("known");
+const MOST_GONE = 10_000;
+/** Note what is known of a row, beside its columns. */
+const know = (row, state, bounds) => Object.defineProperty(row, KNOWN, { value: { state, bounds }, configurable: true });
+const isLess = (a, b, type) => (type?.startsWith("DECIMAL") ? Number(a) < Number(b) : a < b);
 const keyOf = (row) => JSON.stringify(Object.values(row), (_, v) => (typeof v === "bigint" ? `${v}n` : Number.isNaN(v) ? "NaN" : v));
 const epochOf = (position) => Number(position.split(".").at(-1));
 const eraOf = (position) => position.split(".").slice(0, 2).join(".");
