@@ -165,3 +165,26 @@ def test_importing_the_client_loads_no_engine() -> None:
     program = "import sys, whence; whence.connect, whence.connect_async, whence.Subscription; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert not LARGE & set(done.stdout.split())
+
+
+def test_bounds_are_shown_in_words(start: Start, db: Database) -> None:
+    db.execute("""
+        CREATE STREAM sale (at INT, price INT) WITH (ordered = 'at');
+        CREATE VIEW hourly AS SELECT at // 60 AS hour, MAX(price) AS high FROM sale GROUP BY 1;
+    """)
+    db.insert("sale", (5, 80))
+    shown = start("hourly", "--count", "2")
+    plain = start("hourly", "--count", "2", "--no-bounds")
+    lines = start("hourly", "--count", "2", "--format", "jsonl", "--bounds")
+    assert shown.stdout is not None
+    assert plain.stdout is not None
+    assert [shown.stdout.readline() for _ in range(2)] == ["epoch 1  to begin with\n", "  + 0  ≥ 80\n"]
+    assert [plain.stdout.readline() for _ in range(2)] == ["epoch 1  to begin with\n", "  + 0  80\n"]
+    known = {"bounds": {"hour": [0, 0], "high": [80, None]}, "final": False}
+    assert read_json(lines) == {"epoch": 1, "op": "+", "hour": 0, "high": 80, **known}
+    db.advance("sale", 60, on="at")
+    assert shown.communicate(timeout=60)[0] == "epoch 2\n  = 0  80  final\n"
+    assert read_json(lines) == {"epoch": 2, "op": "=", "hour": 0, "high": 80, "final": True}
+    assert lines.wait(timeout=60) == 0
+    db.insert("sale", (70, 1))
+    assert plain.communicate(timeout=60)[0] == "epoch 3\n  + 1  1\n"

@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.text import Text
@@ -60,6 +60,13 @@ def subscribe(
     ] = None,
     once: Annotated[bool, typer.Option("--once", help="Print the rows as they are, and end.")] = False,
     count: Annotated[int | None, typer.Option("--count", min=1, metavar="N", help="End after so many updates.")] = None,
+    bounds: Annotated[
+        bool | None,
+        typer.Option(
+            "--bounds/--no-bounds",
+            help="Show what values can become, such as ≥ 80, and rows that have become final (in a table by default).",
+        ),
+    ] = None,
     limit: Annotated[int, typer.Option("--limit", min=0, help="Rows to show per update, in a table.")] = 100,
     ca: Annotated[
         Path | None, typer.Option("--ca", metavar="FILE", help="The certificate of the authority of the server's.")
@@ -81,6 +88,8 @@ def subscribe(
         whence subscribe http://127.0.0.1:8080 alarm --format jsonl --every-change --have 0123456789ab.00c0ffee.17
 
         WHENCE_TOKEN=whence_… whence subscribe http://127.0.0.1:8080 alarm --why
+
+        whence subscribe http://127.0.0.1:8080 hourly --format jsonl --bounds
     """
     if once and count is not None:
         raise typer.BadParameter("--once is the first update only: leave out --count", param_hint="--once")
@@ -100,9 +109,14 @@ def subscribe(
         subscription = client.subscribe(
             query, params, have=have, key=keys, every=every, why=why, every_change=every_change
         )
-        printer = UpdatePrinter(subscription, format, limit, keys)
+        shows_bounds = format is Format.table if bounds is None else bounds
+        printer = UpdatePrinter(subscription, format, limit, keys, shows_bounds)
+        number = 0
         try:
-            for number, update in enumerate(subscription, 1):
+            for update in subscription:
+                if not printer.has_something(update):
+                    continue
+                number += 1
                 printer.print(update)
                 if once or number == count:
                     break
@@ -137,9 +151,16 @@ class _StateNotes:
 class UpdatePrinter:
     """Prints updates as `whence run` prints changes: + and -, with the epoch."""
 
-    def __init__(self, subscription: Subscription, format: Format, limit: int, key: list[str] | None) -> None:
+    def __init__(
+        self, subscription: Subscription, format: Format, limit: int, key: list[str] | None, bounds: bool = False
+    ) -> None:
         self._subscription, self._format, self._limit, self._key = subscription, format, limit, key
+        self._bounds = bounds
         self._header: list[str] | None = None
+
+    def has_something(self, update: Update) -> bool:
+        """Return whether there is something to print: rows, a note, or rows that have become final."""
+        return bool(update or update.restarted or update.lost or (self._bounds and update.final))
 
     def print(self, update: Update) -> None:
         """Print one update."""
@@ -181,13 +202,23 @@ class UpdatePrinter:
             line = {**head, "op": op, **dict(zip(names, row, strict=True))}
             if row in update.why:
                 line["why"] = [[{"table": t, "row": r} for t, r in witness] for witness in update.why[row]]
+            if self._bounds and op == "+":
+                known = update.known_row(row)
+                bounded = {name: list(pair) for name, pair in known.bounds.items() if pair != (None, None)}
+                line |= {"bounds": bounded, "final": known.is_final}
             print(json_line(line))
+        for row in self._closed(update):
+            print(json_line({**head, "op": "=", **dict(zip(names, row, strict=True)), "final": True}))
 
     def _print_lines(self, update: Update) -> None:
         from whence.io.grid import text_of as cell
 
-        def text(row: Iterable[Any]) -> str:
-            return "  ".join(map(cell, row))
+        def text(row: Row, is_there: bool = True) -> str:
+            if not self._bounds or not is_there:
+                return "  ".join(map(cell, row))
+            known = update.known_row(row)
+            pairs = zip(known.columns, row, strict=True)
+            return "  ".join(cell(value) if known.is_plain(name) else known.texts[name] for name, value in pairs)
 
         begin = "  to begin with" if update.restarted == "begin" else ""
         out.print(Text.assemble((f"epoch {update.position.epoch}", "dim"), (begin, "dim")))
@@ -195,15 +226,23 @@ class UpdatePrinter:
         if self._key is not None:
             for _, old, new in update.changed:
                 if old is None or new is None:
-                    lines.append(_line("+" if old is None else "-", text(new or old or ())))
+                    lines.append(_line("+" if old is None else "-", text(new or old or (), new is not None)))
                 else:
-                    lines.append(Text(f"  ~ {text(old)}  →  {text(new)}", style="cyan"))
+                    lines.append(Text(f"  ~ {text(old, is_there=False)}  →  {text(new)}", style="cyan"))
         else:
-            lines = [_line(op, text(row) + self._because(update, row)) for op, row in _signed(update)]
+            lines = [_line(op, text(row, op == "+") + self._because(update, row)) for op, row in _signed(update)]
+        lines += [Text(f"  = {text(row)}  final", style="bold") for row in self._closed(update)]
         for line in lines[: self._limit]:
             out.print(line, soft_wrap=True)
         if len(lines) > self._limit:
             out.print(Text(f"  … {len(lines) - self._limit:,} more", style="dim"))
+
+    def _closed(self, update: Update) -> list[Row]:
+        """Return the rows that have become final without changing."""
+        if not self._bounds:
+            return []
+        came = set(update.came)
+        return [row for row in update.final if row not in came]
 
     @staticmethod
     def _because(update: Update, row: Row) -> str:

@@ -101,6 +101,17 @@ class KnownRow:
         pairs = zip(self.columns, self.values, strict=True)
         return {name: cell_text(value, self.bounds.of(name), self._time) for name, value in pairs}
 
+    def is_plain(self, name: str) -> bool:
+        """Return whether nothing is to be said of a column beside its value: it is final, or anything is possible.
+
+        >>> db = whence.open(); _ = db.execute("CREATE STREAM a (x INT)"); _ = db.insert("a", (1,))
+        >>> [update] = db.subscribe("SELECT x, COUNT(*) AS n FROM a GROUP BY x")
+        >>> update.row(1).is_plain("x"), update.row(1).is_plain("n")
+        (True, False)
+        """
+        bounds = self.bounds.of(name)
+        return bounds.is_final or isinstance(self[name], bool) or bounds.pair == (None, None)
+
     def __bool__(self) -> bool:
         """Return whether the row is there."""
         return self.values is not None
