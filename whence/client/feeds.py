@@ -244,7 +244,7 @@ class SubscriptionFeed:
         while self._pending:
             update = self._pending.popleft().give(self.rows)
             self._waiting_rows = 0 if not self._pending else self._waiting_rows - _size(update)
-            if not update.is_idle:
+            if not update._is_idle:
                 return update
         return None
 

@@ -68,7 +68,7 @@ class Update(PartUpdate):
         self.came, self.went, self.columns, self.why = first.came, first.went, first.columns, first.why
         self.position, self.time, self.restarted, self.lost = position, time, restarted, lost
         self.waiting_for = list(waiting_for)
-        self.is_idle = False  # whether only columns have changed that are not shown
+        self._is_idle = False  # whether only columns have changed that are not shown
         self.reflects: dict[str, str] = dict(reflects or {})
         self.parts = list(parts)
         for part in parts if lost is not None else ():
@@ -206,7 +206,7 @@ class SubscribedRows:
         same, self._waited_for = self._waited_for == list(self.waiting_for), list(self.waiting_for)
         update = self._make(position, time, changes, "")
         if any(part.has_hidden for part in self.parts):
-            update.is_idle = not update and not any(part.final for part in update.parts) and same
+            update._is_idle = not update and not any(part.final for part in update.parts) and same
         return update
 
     @staticmethod

@@ -179,7 +179,7 @@ class LocalSubscription:
             if step is None:
                 return None
             update = self._take(step)
-            if update is not None and not update.is_idle:
+            if update is not None and not update._is_idle:
                 return update
         return None
 
