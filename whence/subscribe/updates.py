@@ -42,6 +42,7 @@ class Update(PartUpdate):
                and since when
     reflects   the ticks of each source that the rows are of; give it as reflects= to go on at another broker
     parts      the changes of all queries, in their order
+    is_idle    whether only columns have changed that are not shown
 
     `update[name]` is the part of a query that was given with a name.
 
