@@ -235,3 +235,22 @@ def test_source_that_does_not_answer_is_what_is_waited_for(place: Make) -> None:
     assert time.monotonic() - began > 1.0  # after a while, and with doubt
     assert [waiting.source for waiting in told[0].waiting_for] == ["flight"]
     publisher.start()
+
+
+def test_buy_list_goes_on_after_restarts(place: Make) -> None:
+    publisher, broker = place("p", "CREATE STREAM quote (issue TEXT, price INT)"), place("b")
+    source(broker, "quote", publisher)
+    broker.db.execute("CREATE TABLE buylist (issue TEXT PRIMARY KEY)")
+    broker.db.execute("CREATE VIEW follow AS SELECT quote.issue, price FROM quote JOIN buylist USING (issue)")
+    broker.db.insert("buylist", ("IBM",))
+    publisher.db.insert("quote", [("IBM", 1), ("MOT", 1)])
+    until(lambda: broker.rows("follow") == [("IBM", 1)])
+    broker.stop()
+    publisher.db.insert("quote", [("IBM", 2), ("MOT", 2)])
+    broker.start()
+    until(lambda: broker.rows("follow") == [("IBM", 1), ("IBM", 2)])
+    publisher.stop()
+    publisher.start()
+    publisher.db.insert("quote", [("IBM", 3), ("MOT", 3)])
+    until(lambda: broker.rows("follow") == [("IBM", 1), ("IBM", 2), ("IBM", 3)])
+    assert {row[0] for row in broker.rows("quote")} == {"IBM"}
