@@ -143,6 +143,7 @@ def test_row_of_having_may_go_and_then_is_gone_for_good(market: whence.Database)
     known = Known(market, "cheap")
     assert known.absent("ZINC", TEN, was_there=True) == "finally absent"
     assert known.absent("IRON", TEN) == "may come"
+    assert market.execute("DESCRIBE cheap").rows[0][-1] == "may go, = once at passes"
     market.insert("trade", [(at(61), "IRON", 5, 1)])
     known = Known(market, "cheap")
     assert known.row("ACME").is_final
@@ -235,7 +236,7 @@ def test_booked_and_not_cancelled() -> None:
     assert known.absent(7, was_there=True) == "finally absent"
     assert known.absent(10) == "may come"
     assert not known.row(8).is_final
-    assert db.execute("DESCRIBE stands").rows[0][-1] == "as of, = once cancelled closes"
+    assert db.execute("DESCRIBE stands").rows[0][-1] == "may go, = once cancelled closes"
 
 
 def test_nothing_is_claimed_over_tables() -> None:

@@ -5,6 +5,7 @@
 | `=` | final as soon as it is there |
 | `≥`, `≤` | the final value is at least, at most the one shown |
 | `as of` | nothing is known of the final value |
+| `may go` | the row may go, and then does not come back |
 | `true stays`, `false stays` | a condition that is true, or false, remains so |
 | `…, = once time passes` | it is final when the horizon of the column `time` has passed the row |
 | `…, = once game closes` | it is final when the key `game` is closed |
@@ -27,7 +28,8 @@ def describe_cells(knowledge: RelationKnowledge, directions: Sequence[Direction]
     gone = _closing(knowledge, knowledge.presence)
     for term, direction in zip(knowledge.cells, directions, strict=True):
         if not stays:
-            found.append(_with(_WAYS["any"], _both(gone, _closing(knowledge, [term]))))
+            words = _WAYS["any"] if knowledge.returns else "may go"
+            found.append(_with(words, _both(gone, _closing(knowledge, [term]))))
         elif direction == "still":
             found.append(_WAYS["still"])
         else:

@@ -182,7 +182,19 @@ class RelationKnowledge(Struct, frozen=True):
     @property
     def is_plain(self) -> bool:
         """Whether nothing is claimed beyond "as of"."""
-        return set(self.text) <= {"as of"}
+        return set(self.text) <= {"as of"} and not any(map(_is_bounded, self.cells))
+
+
+def _is_bounded(term: Term) -> bool:
+    """Return whether something in a term may have bounds before it is final."""
+    match term:
+        case Growing():
+            return term.function != "asof"
+        case Padded():
+            return _is_bounded(term.term)
+        case Operation():
+            return any(map(_is_bounded, term.args))
+    return False
 
 
 def plain_constant(value: Any) -> Any:
