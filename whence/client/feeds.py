@@ -131,7 +131,8 @@ class PendingUpdate:
     def give(self, rows: SubscribedRows) -> Update:
         """Move the user's rows, and return how."""
         rows.reflects, rows.waiting_for = self.doubt
-        rows.describe(shown_schemas(self.schemas, self.facts), self.facts)
+        if rows.facts is not self.facts:
+            rows.describe(shown_schemas(self.schemas, self.facts), self.facts)
         return rows.update(self.position, self.time, [part.lists() for part in self.parts], self.horizons)
 
 

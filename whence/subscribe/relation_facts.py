@@ -19,7 +19,7 @@ from whence.plan.knowledge.model import Branch, Operation, RelationKnowledge, So
 from whence.plan.knowledge.terms import bound, column_bounds, growths_in, walk
 from whence.subscribe.cells import RowKnowledge, about_absent, evaluate
 from whence.subscribe.growth import CLOSED, remaining_rows
-from whence.subscribe.horizons import HorizonView
+from whence.subscribe.horizons import Bound, HorizonView
 from whence.subscribe.open_rows import ClosingEvent, OpenRows, Values
 from whence.subscribe.plain import plain_value
 
@@ -125,8 +125,11 @@ class RelationFacts:
             horizon = Variable(source.columns[source.ordered].type, base, source.ordered)
             for place, term in keys:
                 if any(part in equal(horizon) for part in walk(term)):
-                    yield ClosingEvent(use, "passes", (place,), partial(_passed, term, equal(horizon), source, use))
-            yield ClosingEvent(use, "ends", (), partial(_is_over, branch, equal(horizon), source, use))
+                    passed = partial(_passed, term, equal(horizon), source, use)
+                    yield ClosingEvent(use, "passes", (place,), _Remembered(use, passed))
+            yield ClosingEvent(
+                use, "ends", (), _Remembered(use, partial(_is_over, branch, equal(horizon), source, use))
+            )
         if source.closes:
             variables = [Variable(source.columns[c].type, base, c) for c in source.closes]
             places = [next((p for p, term in keys if term in equal(each)), None) for each in variables]
@@ -153,6 +156,22 @@ class FinalRows:
         for row in went:
             self._open.add(facts.decides(row), row, -1)
         return found + self._open.advance(horizons)
+
+
+class _Remembered:
+    """What a function of one horizon gave for its last value: it is asked often, and the horizon seldom moves."""
+
+    __slots__ = ("_function", "_last", "_use")
+
+    def __init__(self, use: int, function: Callable[[HorizonView], Any]) -> None:
+        self._use, self._function = use, function
+        self._last: tuple[Bound | None, Any] | None = None
+
+    def __call__(self, horizons: HorizonView) -> Any:
+        bound, last = horizons.bound(self._use), self._last
+        if last is None or last[0] != bound:
+            last = self._last = bound, self._function(horizons)
+        return last[1]
 
 
 def _equalities(branch: Branch) -> Callable[[Variable], set[Variable]]:

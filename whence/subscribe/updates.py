@@ -158,6 +158,8 @@ class SubscribedRows:
         for bag, given in zip(self._bags, rows or (), strict=rows is not None):
             bag.replace(list(given))
         self.parts = [KnownPart() for _ in self.names]
+        self.facts: Sequence[RelationFacts | None] | None = None  # as they were described last
+        self._hides = False  # whether rows are received with columns that are not shown
         self._last: list[PartUpdate | None] = [None] * len(self.names)
         self._witnesses: list[dict[Row, Any]] = [{} for _ in self.names]
         self._lost: tuple[Position, Position] | None = None
@@ -181,6 +183,7 @@ class SubscribedRows:
         for part, known in zip(self.parts, facts or [None] * len(self.parts), strict=True):
             if part.facts is not known and (part.facts is None or known is None or part.facts != known):
                 part.describe(known)
+        self.facts, self._hides = facts, any(part.has_hidden for part in self.parts)
         for schema in schemas if self.key is not None else ():
             missing = [name for name in self.key or () if name not in schema.names]
             if missing:
@@ -199,14 +202,14 @@ class SubscribedRows:
     ) -> Update:
         """Apply what went and came, with the witnesses of what came, and return it as an update. `horizons` are those
         as of the position, or none if they are as before."""
-        if any(part.has_hidden for part in self.parts):
+        if self._hides:
             changes = [self._hide(part, *change) for part, change in zip(self.parts, changes, strict=True)]
         for bag, (went, came, _) in zip(self._bags, changes, strict=True):
             bag.apply(went, came)
         self._move(horizons)
         same, self._waited_for = self._waited_for == list(self.waiting_for), list(self.waiting_for)
         update = self._make(position, time, changes, "")
-        if any(part.has_hidden for part in self.parts):
+        if self._hides:
             update._is_idle = not update and not any(part.final for part in update.parts) and same
         return update
 
