@@ -238,3 +238,20 @@ def test_promises_come_with_the_source(place: Make) -> None:
     assert coordinator.horizons().of("goal", "minute").value == 60
     until(lambda: coordinator.horizons().is_closed("goal", ["NY"]))
     assert not coordinator.horizons().is_closed("goal", ["CH"])
+
+
+def test_a_broker_has_the_rights_of_its_token(place: Make) -> None:
+    publisher, broker = place("p", MARKET), place("b")
+    publisher.db.execute("CREATE TABLE allowed (who TEXT, name TEXT, what TEXT)")
+    publisher.db.insert("allowed", [("broker", "flight", "read where price < 500")])
+    publisher.db.insert("flight", [("NW44", 450, 10), ("AA141", 600, 200)])
+    with pytest.raises(CatalogError, match=r'source "trade": ws://.*there is no table or view'):
+        broker.source("trade", publisher)
+    broker.source("flight", publisher)
+    assert broker.rows("flight") == [("NW44", 450, 10)]
+    publisher.db.update("flight", {"price": 490}, {"id": "AA141"})
+    until(lambda: len(broker.rows("flight")) == 2)
+    publisher.db.execute("DELETE FROM allowed")
+    publisher.db.update("flight", {"price": 1}, {"id": "NW44"})
+    until(lambda: broker.db.execute("SHOW SOURCES").rows[0][8] is not None)
+    assert broker.rows("flight") == [("AA141", 490, 200), ("NW44", 450, 10)]
