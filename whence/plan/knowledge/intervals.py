@@ -373,18 +373,17 @@ def _divide(args: Arguments, type: str, types: Types, part: str) -> Bounds:
             elif x is None:
                 ends.append(math.inf if (i == 1) == (y > 0) else -math.inf)
             else:
-                ends.append(Fraction(x) / Fraction(y) if exact else float(x) / float(y))
+                ends += [Fraction(x) / Fraction(y)] if exact else _around(float(x) / float(y), x, y)
     low = None if -math.inf in ends else min(ends)
     high = None if math.inf in ends else max(ends)
-    if not exact and any(_kind(t) != "DOUBLE" and not _is_small(arg) for arg, t in zip(args, types, strict=True)):
-        low = None if low is None else math.nextafter(low, -math.inf)
-        high = None if high is None else math.nextafter(high, math.inf)
     return _number(low, high, type, _nan(args, types))
 
 
-def _is_small(bounds: Bounds) -> bool:
-    """Return whether all ends are integers that a double has."""
-    return all(end is None or (isinstance(end, int) and abs(end) < _EXACT) for end in bounds.pair)
+def _around(result: float, *made_of: Any) -> list[float]:
+    """Return a DOUBLE, or its neighbours if numbers that it is made of may have been rounded before."""
+    if all(isinstance(end, float) or (isinstance(end, int) and abs(end) < _EXACT) for end in made_of):
+        return [result, result]
+    return [math.nextafter(result, -math.inf), math.nextafter(result, math.inf)]
 
 
 def _quotient(args: Arguments, type: str, types: Types, part: str) -> Bounds:
@@ -505,9 +504,9 @@ def _cast(args: Arguments, type: str, types: Types, part: str) -> Bounds:
         if source == "DOUBLE" and target != "DOUBLE":
             low, high = (None if end is None else Fraction(end) for end in (low, high))  # NaN has no cast
             return _number(low, high, type, may_be_nan=False)
-        if target == "DOUBLE" and source != "DOUBLE" and not _is_small(a):
-            low = None if low is None else math.nextafter(float(low), -math.inf)
-            high = None if high is None else math.nextafter(float(high), math.inf)
+        if target == "DOUBLE":
+            low = None if low is None else _around(float(low), low)[0]
+            high = None if high is None else _around(float(high), high)[1]
         return _number(low, high, type, _nan(args, types))
     if target == "BOOLEAN" and source in _NUMBERS:
         return _not([_equal(a, exactly(0))])
