@@ -79,6 +79,7 @@ INSIDE = {
     "server.verbs": ". access web writing",
     "server.web": ". access delivery sockets verbs",
     "state.": "kernels",
+    "subscribe.simulate": ".",
 }
 
 

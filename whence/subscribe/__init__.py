@@ -32,4 +32,5 @@ Only what is on stable storage is ever sent.
 | `waiting`   | publishers that have not been heard of |
 | `urls`      | addresses of servers |
 | `retrying`  | when to try again |
+| `simulate`  | publishers, brokers and subscribers in virtual time |
 """

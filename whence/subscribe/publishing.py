@@ -21,7 +21,8 @@ A `DeliveryFilter` looks at single rows: key sets (dynamic subscriptions), a bou
 quenched key a change is told only if it touches a watched column, or if the row comes or goes. So the receiver's row
 may be old in the columns that are not watched, until the key is lifted. Therefore rows of a relation with a primary key
 are applied *by that key*: what went names the key of the row that goes, what came replaces the row of its key. A key
-is quenched only as long as nothing that is watched changes: the first change of it that is told lifts it. So a row
+is quenched only as long as nothing that is watched changes: the first change of it that is told lifts it, and so does a
+state. So a row
 that comes to matter again is current, and stays so, without a further question. And a key is quenched only if nothing
 that is watched has changed since the tick at which the subscriber decided that (`FilterChange.as_of`). To tell more of
 a quenched key than is needed is always right.
@@ -66,8 +67,8 @@ class RangeChange:
 
 @dataclass(frozen=True)
 class RangeState:
-    """All rows that pass filter `number`, whose bound is `bound`, as of `at`. Rows that came before `lost_upto` and are
-    gone are not among them: that is for streams, which do not retain everything."""
+    """All rows that pass filter `number`, whose bound is `bound`, as of `at`; no key is quenched any more. Of a stream,
+    which does not retain everything, rows that came up to `lost_upto` and are gone are not among them."""
 
     at: int
     rows: Any
@@ -89,12 +90,14 @@ class RangeLost:
 @dataclass(frozen=True)
 class FilterAmended:
     """As of `at`, filter `number` is in effect. `rows` come and go by that (a `Batch`; None if there are none). `bound`
-    is the one in effect: if rows beyond it were asked for, the publisher has moved it."""
+    is the one in effect: if rows beyond it were asked for, the publisher has moved it. Keys that were `refused` are not
+    quenched: something that is watched has changed meanwhile."""
 
     number: int
     at: int
     rows: Any | None = None
     bound: Any | None = None
+    refused: frozenset[Key] = frozenset()
 
 
 Told = RangeChange | RangeState | RangeLost | FilterAmended
@@ -221,6 +224,7 @@ class Publication:
     append_only  whether it is a stream
     read_past    of a stream, returns the rows that came after one tick and up to another, from what it retains; None
                  if it does not retain all of them any more. The last resort
+    read_lost    of a stream, returns the tick up to which its rows are not retained
     """
 
     def __init__(
@@ -230,9 +234,20 @@ class Publication:
         key: tuple[int, ...] = (),
         append_only: bool = False,
         read_past: Callable[[int, int], Batch | None] | None = None,
+        read_lost: Callable[[], int] | None = None,
     ) -> None:
         self.recent, self.read_state, self.key, self.append_only = recent, read_state, key, append_only
-        self._read_past = read_past
+        self._read_past, self._read_lost = read_past, read_lost
+
+    @property
+    def lost_upto(self) -> int:
+        """The tick up to which rows of a stream are gone from its state."""
+        return 0 if self._read_lost is None else self._read_lost()
+
+    @property
+    def known_from(self) -> int:
+        """The tick after which every change is known."""
+        return self.recent.start if self._read_past is None else min(self.recent.start, self.lost_upto)
 
     def changes(self, since: int, upto: int, filter: DeliveryFilter) -> Batch | None:
         """Return what is told of a range: the net change of what passes; None if it is not known any more."""
@@ -300,7 +315,7 @@ class Publication:
         if not len(goes) and not len(came):
             return after, epoch, None
         rows = np.concatenate([batch.rows[goes], batch.rows[came]])
-        after = after.without(after.keys_of(rows) - change.quench)
+        after = after.without(after.keys_of(rows))
         return after, epoch, Batch(rows, np.concatenate([-batch.ann[goes], batch.ann[came]]))
 
 
@@ -372,7 +387,8 @@ class PublishingSession:
         elif base != self._base_number:
             return False
         self.filter, self._from, rows = self.publication.amend(self._base, change)
-        self.number, self._amended = number, FilterAmended(number, self._from, rows, self.filter.bound)
+        refused = change.quench - self.filter.quenched
+        self.number, self._amended = number, FilterAmended(number, self._from, rows, self.filter.bound, refused)
         return True
 
     # -- what it is told ---------------------------------------------------------------------------------------------
@@ -394,11 +410,16 @@ class PublishingSession:
                 found.append(RangeChange(told, told, number=self.number))  # nothing is missing
             else:
                 found += self._tell(since, min(upto, told))
-        if self._amended is not None and self._from <= told:
+            if _has_state(found):
+                return found  # that is everything there is
+        amended = self._amended if self._from <= told else None
+        if amended is not None:
             if self.sent < self._from:
                 found += self._tell(self.sent, self._from)
+                if _has_state(found):
+                    return found
             self.sent = max(self.sent, self._from)
-            found.append(self._amended)
+            found.append(amended)
             self._amended = None
         if self.sent < told:
             found += self._tell(self.sent, told)
@@ -415,13 +436,13 @@ class PublishingSession:
         self._needs_state, self._wanted, self.sent = False, [], max(self.sent, epoch)
         if self._amended is not None and self._from <= epoch:
             self._amended, self._base, self._base_number = None, self.filter, self.number
-        return [RangeState(epoch, rows, self.number, bound=self.filter.bound)]
+        return [RangeState(epoch, rows, self.number, self.publication.lost_upto, bound=self.filter.bound)]
 
     def _tell(self, since: int, upto: int) -> list[Told]:
         """Return what says what happened in a range, told by the filter that was in effect."""
         if since < self._from < upto:
             before = self._tell(since, self._from)
-            return before if self._needs_state else before + self._tell(self._from, upto)
+            return before if _has_state(before) else before + self._tell(self._from, upto)
         old = upto <= self._from and self.number != self._base_number
         filter, number = (self._base, self._base_number) if old else (self.filter, self.number)
         if self._every_change:
@@ -468,12 +489,15 @@ class PublishingSession:
         """Return what there is instead of changes that are gone: of a stream, that they are lost, and what is known
         after them; else the state."""
         if self.publication.append_only:
-            known = min(max(self.publication.recent.start, since), upto)
+            known = min(max(self.publication.known_from, since), upto)
             rest = self._tell(known, upto) if since < known < upto else []
             return [RangeLost(since, known if rest else upto), *rest]
-        self._needs_state = True
         lost: list[Told] = [RangeLost(since, upto)] if self._every_change else []
         return lost + self._tell_state()
+
+
+def _has_state(told: list[Told]) -> bool:
+    return bool(told) and isinstance(told[-1], RangeState)
 
 
 _MOST_WANTED = 1000  # ranges of one message that are answered

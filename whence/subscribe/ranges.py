@@ -185,14 +185,14 @@ class RangeSet:
 
 def reflects_as_much(mine: Mapping[str, RangeSet], seen: Mapping[str, RangeSet]) -> bool:
     """Return whether a position over several histories reflects all that was seen elsewhere. Two positions of which
-    neither reflects as much as the other are not to be merged: whoever moves waits. A history that is not followed here
-    says nothing.
+    neither reflects as much as the other are not to be merged: whoever moves waits. Of a history that is unknown here
+    nothing is reflected; it may only not have been heard of yet.
 
     >>> here, there = {"a": RangeSet.parse("0-7"), "b": RangeSet.parse("0-2")}, {"a": RangeSet.parse("0-5")}
     >>> reflects_as_much(here, there), reflects_as_much(here, there | {"b": RangeSet.parse("0-3")})
     (True, False)
     """
-    return all(mine[of].covers(*one) for of, ranges in seen.items() if of in mine for one in ranges)
+    return all(of in mine and mine[of].covers(*one) for of, ranges in seen.items() for one in ranges)
 
 
 def _merge(ranges: Iterable[Range]) -> list[Range]:

@@ -10,7 +10,8 @@ is made from those rows, and knows what it has.
 | `Apply`       | commit the rows, the ranges and the promises in one transaction |
 | `ApplyState`  | the same; the rows take the place of all that there are |
 | `LoseRange`   | commit that ticks are lost: they count as reflected, and nothing is final that depends on them |
-| `StartOver`   | forget all rows and ranges of the source: the publisher has another past |
+| `StartOver`   | forget all rows and ranges of the source, in one transaction with what follows: the publisher has |
+|               | another past |
 | `Resubscribe` | connect to a URL and subscribe from what is there |
 | `Ask`         | send a `Want` |
 | `SendAmend`   | send an `Amend` |
@@ -25,7 +26,7 @@ here and 3 lost, 4 is applied, and 3 when it comes. In mode "in order" a range w
 
 Two timers: a gap that is older than `gap_after` (a message may only have been overtaken), and a horizon that stands
 still for `stall_after` (the last message before silence was lost). A gap is asked for at most once per `answer_after`,
-which doubles up to 32 times while nobody answers.
+which grows up to eightfold while nobody answers.
 
 Promises (`time`, `horizons`) hold only once every tick before them is known, so they wait until the horizon is there.
 
@@ -36,11 +37,11 @@ rows that wait, at most `MOST_HELD` messages. There is no clock, no socket and n
 from __future__ import annotations
 
 from bisect import insort
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from whence.subscribe.positions import Position
-from whence.subscribe.publishing import FilterAmended, RangeChange, RangeLost, RangeState, Told
+from whence.subscribe.publishing import FilterAmended, Key, RangeChange, RangeLost, RangeState, Told
 from whence.subscribe.ranges import EVER, Range, RangeSet
 
 MOST_HELD = 1_000
@@ -52,7 +53,7 @@ MOST_ASKED = 100
 STALLS = 3
 """Unanswered questions after which the source subscribes again, at its next URL."""
 
-_DOUBLINGS = 5
+_DOUBLINGS = 3
 
 Mode = Literal["ahead", "in order"]
 
@@ -66,6 +67,9 @@ class Apply:
     horizons  the horizons that have moved
     number    that of the filter in effect
     amends    whether the rows come and go because the filter changed: then the ticks are the same as before
+    refused   keys that are not quenched by the new filter although that was asked for
+
+    The filter in effect, which is to be stored with the ranges, loses a quenched key with the first rows of it.
     """
 
     since: int
@@ -76,11 +80,13 @@ class Apply:
     horizons: dict[str, Any] | None = None
     number: int = 0
     amends: bool = False
+    refused: frozenset[Key] = frozenset()
 
 
 @dataclass(frozen=True)
 class ApplyState:
-    """Commit rows, in place of all that there are, as what the publisher has as of `at`."""
+    """Commit rows, in place of all that there are, as what the publisher has as of `at`. No key is quenched any more.
+    If the number of the filter is another one, the amendment that is under way is in effect."""
 
     at: int
     rows: Any
@@ -88,6 +94,7 @@ class ApplyState:
     time: int | None = None
     horizons: dict[str, Any] | None = None
     number: int = 0
+    lost_upto: int = 0  # ticks up to this one are lost, but for what is in the rows
 
 
 @dataclass(frozen=True)
@@ -101,7 +108,11 @@ class LoseRange:
 
 @dataclass(frozen=True)
 class StartOver:
-    """Forget everything of the source: from now on it follows the history of `position`."""
+    """Forget everything of the source: from now on it follows the history of `position`.
+
+    It comes together with the first `Apply` or `ApplyState` of that history, and is one transaction with it: readers go
+    from one past to the other. An amendment that was under way is given up, since it may speak of ticks of the old
+    past; the filter in effect stays."""
 
     position: Position
 
@@ -223,6 +234,7 @@ class SourceState:
         self._behind = 0  # URLs in a row that lag behind us
         self._amendment: _Amendment | None = None
         self._promises: list[tuple[int, int | None, dict[str, Any] | None]] = []  # told as of a tick we are not at
+        self._start_over: StartOver | None = None  # the rows there are are of another past; still to be told
 
     # -- connection --------------------------------------------------------------------------------------------------
 
@@ -294,6 +306,9 @@ class SourceState:
             case FilterAmended():
                 self._take_amended(told, actions, now)
         self._finish_if_reached(actions, now)
+        if self._start_over is not None and actions:
+            actions.insert(0, self._start_over)
+            self._start_over = None
         is_silence = isinstance(told, RangeChange) and told.rows is None
         if self.reflected.horizon > before or (is_silence and self._known <= before):
             self._moved, self._stalls = now, 0
@@ -313,7 +328,7 @@ class SourceState:
         self._behind = 0
         if has_some and (opened.verdict != "resumed" or not self._same_history(opened.position)):
             self._forget()
-            actions.append(StartOver(opened.position))
+            self._start_over = StartOver(opened.position)
         self.position = opened.position
         self.is_open = True
         self._known = max(self.reflected.last, opened.position.epoch)
@@ -333,6 +348,7 @@ class SourceState:
         self._held, self._held_ranges, self._gaps = [], RangeSet(), []
         self._promises.clear()
         self._known = 0
+        self._amendment = None
 
     def _take_change(self, told: RangeChange, actions: list[Action], now: float) -> None:
         amendment = self._amendment
@@ -341,12 +357,16 @@ class SourceState:
                 amendment.held.append(told)
             return
         self._note_promise(told)
+        if self._start_over is not None and not told.upto:  # the other past is empty so far
+            actions.append(Apply(0, 0, None, self.reflected, number=self.number))
         if self._is_new(told):
             in_order = told.since == self.reflected.last and not self._held
-            if told.rows is None or self.mode == "ahead" or told.since == self.reflected.horizon:
+            if told.since == self.reflected.horizon or (self._may_run_ahead and told.rows is not None):
                 self._apply(told, actions)
-            else:
+            elif told.rows is not None:
                 self._hold(told)
+            elif self._start_over is None:  # silence is known at once
+                self._apply(told, actions)
             self._release(actions)
             if not in_order or told.since != self._known:
                 self._known = max(self._known, told.upto)
@@ -355,7 +375,16 @@ class SourceState:
         elif not self.reflected.covers(told.since, told.upto):  # a part of it: ask for the rest, exactly
             self._known = max(self._known, told.upto)
             self._find_gaps(now, at_once=(told.since, told.upto))
+        elif told.upto > self._known:  # an empty range: where the publisher is
+            self._known = told.upto
+            self._find_gaps(now)
         self._release_promises(actions)
+
+    @property
+    def _may_run_ahead(self) -> bool:
+        """Whether ranges beyond a gap are applied. Not those of another past, before its beginning is here: readers
+        would see less than they have seen."""
+        return self.mode == "ahead" and self._start_over is None
 
     def _is_new(self, told: RangeChange) -> bool:
         """Tell whether a change may be taken in: no tick of it is here. Silence is, if any tick of it is not."""
@@ -380,10 +409,11 @@ class SourceState:
         released = 0
         for since, told in self._held:
             horizon = self.reflected.horizon
-            if since > horizon:
+            ahead = self.mode == "ahead" and (self._start_over is None or horizon > 0)
+            if since > horizon and not ahead:
                 break
             released += 1
-            if since == horizon and self._is_new(told):
+            if (since == horizon or ahead) and self._is_new(told):
                 self._apply(told, actions)
         if released:
             del self._held[:released]
@@ -394,7 +424,7 @@ class SourceState:
         amends = amendment is not None and told.number == amendment.number
         if told.number != self.number and not amends:
             return
-        if told.at <= self.reflected.horizon and not amends:
+        if told.at <= self.reflected.horizon and not amends and self._start_over is None:
             return
         if self.append_only and len(self.reflected):  # rows cannot be replaced: ask for what is missing
             self._known = max(self._known, told.at)
@@ -404,10 +434,10 @@ class SourceState:
         if amends:
             self.number = told.number
         self._promises = [one for one in self._promises if one[0] > told.at]
-        actions.append(ApplyState(told.at, told.rows, self.reflected, told.time, told.horizons, self.number))
-        if told.lost_upto:
-            self.lost = self.lost.add(0, told.lost_upto)
-            actions.append(LoseRange(0, told.lost_upto, self.reflected))
+        self.lost = self.lost.add(0, told.lost_upto)
+        actions.append(
+            ApplyState(told.at, told.rows, self.reflected, told.time, told.horizons, self.number, told.lost_upto)
+        )
         if amends and amendment is not None:
             self._finish_amendment(amendment, actions, now)
         self._release(actions)
@@ -445,7 +475,8 @@ class SourceState:
             return
         answer = amendment.answer
         self.number = answer.number
-        actions.append(Apply(answer.at, answer.at, answer.rows, self.reflected, number=self.number, amends=True))
+        at, number = answer.at, answer.number
+        actions.append(Apply(at, at, answer.rows, self.reflected, None, None, number, True, answer.refused))
         self._finish_amendment(amendment, actions, now)
 
     def _finish_amendment(self, amendment: _Amendment, actions: list[Action], now: float) -> None:
@@ -473,8 +504,7 @@ class SourceState:
             return
         last = actions[-1] if actions else None
         if isinstance(last, Apply) and last.time is None and not last.horizons:
-            since, upto, rows = last.since, last.upto, last.rows
-            actions[-1] = Apply(since, upto, rows, self.reflected, time, horizons or None, last.number, last.amends)
+            actions[-1] = replace(last, ranges=self.reflected, time=time, horizons=horizons or None)
         else:
             actions.append(Apply(horizon, horizon, None, self.reflected, time, horizons or None, self.number))
 

@@ -1,0 +1,89 @@
+"""Publishers, brokers and subscribers over links that lose, in virtual time: 300 seeds here, 10,000 with WHENCE_DEEP=1.
+
+A seed that fails prints how to repeat it. Each planted bug must be found, or finding nothing would show nothing.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.depth import DEEP
+from whence.subscribe.simulate.__main__ import main
+from whence.subscribe.simulate.bugs import BUGS
+from whence.subscribe.simulate.network import LinkFaults, VirtualTime
+from whence.subscribe.simulate.oracle import SimulationError
+from whence.subscribe.simulate.runs import find_failure, run_seed, run_seeds
+from whence.subscribe.simulate.world import World
+
+SEEDS, PARTS = (10_000, 20) if DEEP else (300, 6)
+"""Seeds, and the tests that they are spread over, so that they run side by side."""
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_everything_told_is_true_and_everything_true_is_told(part: int) -> None:
+    failed = [str(result) for result in run_seeds(range(part, SEEDS, PARTS)) if result.failure is not None]
+    assert not failed, "\n".join(failed)
+
+
+LAWS = {
+    "no-repeat-check": {"S2", "S4"},
+    "silence-before-all-inputs": {"S1", "S2"},
+    "told-before-synced": {"S5"},
+    "promise-forgotten": {"S1", "S3"},
+    "backup-accepted": {"S2", "S4"},
+    "arrival-order": {"S2"},
+    "vectors-merged": {"S3"},
+    "quench-never-lifted": {"S2"},
+    "wrong-base": {"S2"},
+    "stale-added-keys": {"S2"},
+}
+"""The laws that each planted bug breaks: what finds it."""
+
+
+@pytest.mark.parametrize("bug", list(BUGS))
+def test_planted_bug_is_found_within_200_seeds(bug: str) -> None:
+    found = find_failure(range(200), bug)
+    assert found is not None
+    assert found.law in LAWS[bug], found
+    assert f"--first {found.seed} --seeds 1 --bug {bug}" in str(found)
+    again = run_seed(found.seed, bug)
+    assert (again.law, again.shown, again.messages) == (found.law, found.shown, found.messages), "it replays"
+
+
+def test_a_run_is_a_function_of_its_seed() -> None:
+    first, second = run_seed(7), run_seed(7)
+    assert first == second
+    assert first.failure is None
+    assert first.messages != run_seed(8).messages
+
+
+def test_runs_have_everything_in_them() -> None:
+    """What a hundred seeds build: every size of graph, every transform, copies, loss that heals and that does not."""
+    worlds = [World(seed) for seed in range(100)]
+    assert {len(world.publishers) for world in worlds} == {1, 2, 3, 4}
+    assert {len(world.brokers) for world in worlds} == {0, 1, 2, 3, 4}
+    assert {len(world.clients) for world in worlds} == {1, 2, 3, 4, 5}
+    assert {world.heals for world in worlds} == {True, False}
+    assert max(world.faults.loss for world in worlds) == 0.4
+    plans = {view.tree.plan.name for w in worlds for b in w.brokers for view in b.views.values() if view.tree.plan}
+    assert {"merge", "negate", "join", "windows", "latest", "available", "best", "listed", "listed events"} <= plans
+    assert any(name.startswith("r") for world in worlds for name in world.nodes)
+
+
+def test_the_command_says_how_to_repeat_what_fails(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--seeds", "3", "--first", "5"]) == 0
+    assert "3 runs, 0 failed" in capsys.readouterr().out
+    assert main(["--seeds", "50", "--bug", "wrong-base"]) == 1
+    assert "replay: python -m whence.subscribe.simulate --first" in capsys.readouterr().out
+
+
+def test_events_of_one_time_happen_in_the_order_they_were_planned() -> None:
+    time, seen = VirtualTime(), list[str]()
+    time.at(2.0, lambda: seen.append("late"))
+    time.at(1.0, lambda: seen.append("a"))
+    time.at(1.0, lambda: time.after(0.0, lambda: seen.append("c")))
+    time.at(1.0, lambda: seen.append("b"))
+    time.run(1.5)
+    assert (seen, time.now) == (["a", "b", "c"], 1.5)
+    assert LinkFaults().loss == 0.0
+    assert SimulationError("S2", "x").law == "S2"

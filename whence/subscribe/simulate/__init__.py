@@ -1,0 +1,18 @@
+"""A simulation of publishers, brokers and subscribers over links that lose: `python -m whence.subscribe.simulate`.
+
+Nodes run the very cores that a server runs (`publishing`, `sources`, `ranges`, `cursor`, `recent`), in virtual time. At
+this depth views are model transforms, so that thousands of runs are made in minutes. A run is a function of its seed;
+one that fails prints how to repeat it. `oracle` has the laws that are checked. `bugs` has faults that can be planted to
+show that they are found.
+
+| module    | what it is for |
+|-----------|-----------------|
+| `plans`   | model transforms: what views compute |
+| `network` | virtual time and links |
+| `oracle`  | what must be true |
+| `nodes`   | publishers and brokers around the cores |
+| `clients` | subscribers |
+| `world`   | a run: graph, workload, faults, healing |
+| `bugs`    | planted bugs, by name |
+| `runs`    | many runs, in one process or several |
+"""

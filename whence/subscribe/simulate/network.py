@@ -1,0 +1,83 @@
+"""Virtual time: a heap of events, and links that lose, repeat, delay and reorder messages.
+
+The law: a run is a function of its seed. Nothing in here reads a clock, and events of the same time are taken in the
+order in which they were planned.
+"""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+
+class VirtualTime:
+    """What is to happen, by time."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.events = 0
+        self._heap: list[tuple[float, int, Callable[[], None]]] = []
+
+    def at(self, time: float, act: Callable[[], None]) -> None:
+        """Plan an event."""
+        self.events += 1
+        heapq.heappush(self._heap, (max(time, self.now), self.events, act))
+
+    def after(self, seconds: float, act: Callable[[], None]) -> None:
+        """Plan an event some seconds from now."""
+        self.at(self.now + seconds, act)
+
+    def run(self, until: float) -> None:
+        """Let everything happen up to a time."""
+        while self._heap and self._heap[0][0] <= until:
+            self.now, _, act = heapq.heappop(self._heap)
+            act()
+        self.now = until
+
+
+@dataclass
+class LinkFaults:
+    """How bad links are: probabilities of a message, and seconds."""
+
+    loss: float = 0.0
+    repeat: float = 0.0
+    late: float = 0.0  # the probability of being overtaken by others
+    delay: float = 0.02
+
+
+@dataclass
+class LinkNetwork:
+    """All links. A message is given to `deliver(to, message)` of whoever is there."""
+
+    time: VirtualTime
+    dice: random.Random
+    faults: LinkFaults
+    deliver: Callable[[str, Any], None]
+    cut: dict[tuple[str, str], float] = field(default_factory=dict)  # one way, until a time
+    sent: int = 0
+
+    def send(self, origin: str, to: str, message: Any) -> None:
+        """Send a message; it arrives never, once or twice, sooner or later."""
+        self.sent += 1
+        faults, dice = self.faults, self.dice
+        if self.cut and self.cut.get((origin, to), 0.0) > self.time.now:
+            return
+        if faults.loss and dice.random() < faults.loss:
+            return
+        self._arrive(to, message)
+        if faults.repeat and dice.random() < faults.repeat:
+            self._arrive(to, message)
+
+    def _arrive(self, to: str, message: Any) -> None:
+        delay = self.faults.delay * (0.2 + self.dice.random())
+        if self.faults.late and self.dice.random() < self.faults.late:
+            delay += self.dice.random() * 0.6
+        self.time.after(delay, lambda: self.deliver(to, message))
+
+    def heal(self) -> None:
+        """Lose and delay nothing any more."""
+        self.faults.loss = self.faults.repeat = self.faults.late = 0.0
+        self.cut.clear()
