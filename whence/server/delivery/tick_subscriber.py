@@ -3,7 +3,8 @@ filter.
 
 What to tell is decided by a `PublishingSession` (`subscribe/publishing.py`) over the relation in ticks
 (`runtime/sources/relayed.py`), in a worker thread, since rows of a stream are read under the state's lock. When there
-is nothing to tell, silence is: every second, and ten times as often for a while after somebody has asked for it.
+is nothing to tell, silence is: every second, and ten times as often for a while after somebody has asked for it. Epochs
+of which nothing passes the filter are not told one by one: the next message covers them, at the latest in 100 ms.
 
 The law is that of `Subscriber`: nothing of an epoch is sent before `Delivery.told` has reached it.
 """
@@ -11,6 +12,8 @@ The law is that of `Subscriber`: nothing of an epoch is sent before `Delivery.to
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -46,6 +49,9 @@ from whence.subscribe.ranges import RangeSet
 HEARTBEAT, EAGER_HEARTBEAT, EAGER = 1.0, 0.1, 2.0
 """Seconds between two messages at most, while somebody has asked for silence, and for how long that counts."""
 
+SILENCE_EVERY = 0.1
+"""Seconds between two messages at least that only say that nothing of some epochs is of use."""
+
 CHUNK = 5_000
 """Rows of one chunk of a state."""
 
@@ -63,6 +69,7 @@ class TickSubscriber(Subscriber):
         self._eager_until = 0.0
         self._definition, self._schema = "", Schema(())
         self._horizons_told = 0
+        self._silence: RangeChange | None = None  # a range that is silent, which the next message will cover
 
     # -- opening -----------------------------------------------------------------------------------------------------
 
@@ -121,7 +128,7 @@ class TickSubscriber(Subscriber):
         filter = self._filter(self.request.filter)
         self._session = PublishingSession(relation.publication, filter, ranges, self.request.every_change)
         self._frames.clear()
-        self._asked, self._horizons_told = [], 0
+        self._asked, self._horizons_told, self._silence = [], 0, None
 
     # -- what the broker asks for ------------------------------------------------------------------------------------
 
@@ -175,6 +182,8 @@ class TickSubscriber(Subscriber):
             self._work(self._tell_ticks, delivery.told)
             return
         pause = EAGER_HEARTBEAT if now < self._eager_until else HEARTBEAT
+        if self._silence is not None:
+            pause = min(pause, SILENCE_EVERY)
         if now - self._spoke >= pause:
             self._tell_silence(told)
             self._spoke = now
@@ -190,6 +199,11 @@ class TickSubscriber(Subscriber):
         assert self._session is not None
         assert self._relation is not None
         beat, time = self._session.heartbeat(told), self._relation.time(self._delivery.told)
+        *before, last = self._after_silence([beat])
+        for each in before:
+            self._frames.extend(message_frame(one, self.key[0]) for one in self._messages(each, time, None))
+        assert isinstance(last, RangeChange)
+        beat = last
         at = self._relation.lineage.at
         self._say(ms.Silence(self.key[1], str(at(beat.since)), str(at(beat.upto)), time, number=beat.number))
 
@@ -223,11 +237,33 @@ class TickSubscriber(Subscriber):
         if found is None:
             found = session.next(told)
         time = relation.time(epoch) if step == told else 0
+        found = self._after_silence(found)
+        if horizons is None and not asked and (silence := self._that_may_wait(found)) is not None:
+            self._silence = silence
+            return [], epoch
         frames = [
             message_frame(message, self.key[0]) for each in found for message in self._messages(each, time, horizons)
         ]
         states = [each.at for each in found if isinstance(each, RangeState)]
         return frames, coordinator.durable_epoch if states else epoch
+
+    def _after_silence(self, found: Sequence[Told]) -> list[Told]:
+        """Return what is to be told with the silence before it, in one message if it goes on there."""
+        silence, self._silence = self._silence, None
+        if silence is None:
+            return list(found)
+        first = found[0] if found else None
+        if isinstance(first, RangeChange) and (first.since, first.number) == (silence.upto, silence.number):
+            return [replace(first, since=silence.since), *found[1:]]
+        return [silence, *found]
+
+    def _that_may_wait(self, found: list[Told]) -> RangeChange | None:
+        """Return what is to be told if it is only silence, of which enough was told lately."""
+        now = self._delivery.now()
+        if len(found) != 1 or now < self._eager_until or now - self._spoke >= SILENCE_EVERY:
+            return None
+        [only] = found
+        return only if isinstance(only, RangeChange) and only.rows is None else None
 
     def _horizons(self, epoch: int) -> dict[str, Any] | None:
         """Return what promises have established since it was last told: per ordered column the value that it has
