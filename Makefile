@@ -75,6 +75,7 @@ bench: setup $(BENCH)
 	$(BIN)/python -m benchmarks.small_epochs --json results/small_epochs.json
 	$(BIN)/python -m benchmarks.lookups --json results/lookups.json
 	$(BIN)/python -m benchmarks.serving --json results/serving.json
+	$(BIN)/python -m benchmarks.delivery --json results/delivery.json
 	$(BIN)/python -m benchmarks.spark_pipeline --json results/spark_pipeline.json
 	$(BIN)/python -m benchmarks.provenance_paper --json results/provenance_paper.json
 	$(BIN)/python -m benchmarks.explain --json results/explain.json

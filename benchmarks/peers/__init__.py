@@ -13,5 +13,6 @@ Servers, for `serving`, have the interface of `served`: a process, an address, p
 |---|---|
 | `whence_server_peer` | the changes of maintained views |
 | `nats_peer`, `nats_raw` | raw events, of which they compute their views; without a client library where that is slow |
+| `rows` | the first two, as three servers in a row, for `delivery` |
 | `postgres_peer` | a notification, after which they ask for their views again |
 """

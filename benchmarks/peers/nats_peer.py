@@ -48,10 +48,18 @@ def missing() -> str | None:
 class NatsServer(ServerProcess):
     """A NATS server, with JetStream or without."""
 
-    def __init__(self, folder: Path, jetstream: bool = False, sync: bool = True, last_only: bool = False) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        jetstream: bool = False,
+        sync: bool = True,
+        last_only: bool = False,
+        domain: str | None = None,
+    ) -> None:
         super().__init__(folder)
         self.name = CORE if not jetstream else JETSTREAM if sync else UNSYNCED
-        self._jetstream, self._last_only = jetstream, last_only
+        self._jetstream, self._last_only, self._domain = jetstream, last_only, domain
+        self.reads_jetstream = jetstream  # what its clients read is stored, here or at a server that it is a leaf of
         lines = [
             f"host: {HOST}",
             f"port: {self.port}",
@@ -61,14 +69,21 @@ class NatsServer(ServerProcess):
         ]
         if jetstream:
             always = "sync_interval: always" if sync else ""
-            lines += ["jetstream {", f'store_dir: "{self.folder / "store"}"', "max_file: 100GB", always, "}"]
+            lines += ["jetstream {", f'store_dir: "{self.folder / "store"}"', "max_file: 100GB", always]
+            lines += [f"domain: {domain}"] if domain else []
+            lines += ["}"]
         (self.folder / "server.conf").write_text("\n".join(lines) + "\n")
+
+    def add_settings(self, *lines: str) -> None:
+        """Add lines to the server's configuration."""
+        with (self.folder / "server.conf").open("a") as settings:
+            settings.write("\n".join(lines) + "\n")
 
     def command(self) -> list[str]:
         return [binary() or "nats-server", "-c", str(self.folder / "server.conf")]
 
     def endpoint(self, market: Market) -> NatsEndpoint:
-        return NatsEndpoint(self.name, self.port, market, self._jetstream)
+        return NatsEndpoint(self.name, self.port, market, self.reads_jetstream, self._domain)
 
     def open(self, views: Sequence[ServedView]) -> None:
         """Start the server and make the stream; the views are the clients' business."""
@@ -95,13 +110,17 @@ class NatsEndpoint:
     port: int
     market: Market
     jetstream: bool
+    domain: str | None = None  # of the server that stores, if that is another one
 
     async def publisher(self) -> NatsPublisher | JetStreamPublisher:
         connection = await _connect(self.port)
         return JetStreamPublisher(connection) if self.jetstream else NatsPublisher(connection)
 
     async def follower(self, views: Sequence[ServedView]) -> NatsFollower:
-        follower = (JetStreamFollower if self.jetstream else NatsFollower)(self.port, views, self.market)
+        if self.jetstream:
+            follower: NatsFollower = JetStreamFollower(self.port, views, self.market, self.domain)
+        else:
+            follower = NatsFollower(self.port, views, self.market)
         await follower.come_back()
         return follower
 
@@ -223,11 +242,14 @@ class NatsFollower:
 class JetStreamFollower(NatsFollower):
     """Computes views from all that a stream holds and then gets; connected again, it goes on where it was."""
 
-    def __init__(self, port: int, views: Sequence[ServedView], market: Market) -> None:
+    def __init__(self, port: int, views: Sequence[ServedView], market: Market, domain: str | None = None) -> None:
         super().__init__(port, views, market)
+        self._domain = domain
         self._sequence = 0
+        self._expected = 1  # the number of the next message
         self._consumer: Any = None
         self._generation = 0
+        self._again: asyncio.Future[None] | None = None  # subscribing once more
 
     async def come_back(self) -> None:
         """Connect, and subscribe to all that this client does not have yet."""
@@ -256,14 +278,22 @@ class JetStreamFollower(NatsFollower):
         mine = self._generation
 
         async def take(message: Any) -> None:
-            if mine == self._generation:
+            if mine != self._generation:
+                return
+            if message.metadata.sequence.stream == self._expected:
+                self._expected += 1
                 await self._take(message)
+            else:  # some were lost on the way, since a server between here and the stream was gone
+                self._generation += 1
+                self._again = asyncio.ensure_future(self._subscribe())
 
         last = self._waiting[-1].metadata.sequence.stream if self._waiting else self._sequence
         config = ConsumerConfig(
             ack_policy=AckPolicy.NONE, deliver_policy=DeliverPolicy.BY_START_SEQUENCE, opt_start_seq=last + 1
         )
-        stream = self._connection.jetstream(timeout=5.0)
+        self._expected = last + 1
+        more = {"domain": self._domain} if self._domain else {}
+        stream = self._connection.jetstream(timeout=5.0, **more)
         return await stream.subscribe(EVERY, stream=STREAM_NAME, cb=take, config=config, manual_ack=True, **LIMITS)
 
     async def advance(self) -> int:

@@ -41,10 +41,10 @@ class WhenceServer(ServerProcess):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
-        self._token = "whence_" + secrets.token_urlsafe(32)
+        self.token = "whence_" + secrets.token_urlsafe(32)
         tokens = self.folder / "tokens"
         tokens.touch(0o600)
-        tokens.write_text(f"bench sha256:{hashlib.sha256(self._token.encode()).hexdigest()}\n")
+        tokens.write_text(f"bench sha256:{hashlib.sha256(self.token.encode()).hexdigest()}\n")
 
     def command(self) -> list[str]:
         limits = [word for limit in LIMITS for word in ("--limit", limit)]
@@ -63,7 +63,7 @@ class WhenceServer(ServerProcess):
         self.start()
 
     def endpoint(self, market: Market) -> WhenceEndpoint:
-        return WhenceEndpoint(self.port, market, self._token)
+        return WhenceEndpoint(self.port, market, self.token)
 
 
 @dataclass(frozen=True)
