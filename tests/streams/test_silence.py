@@ -123,6 +123,25 @@ def test_subscribers_who_want_it_are_told_how_far_time_has_come() -> None:
         assert db.epoch == 5
 
 
+def test_a_group_by_tick_time_becomes_final_without_a_row() -> None:
+    clock = Hands()
+    with whence.open(clock=clock) as db:
+        db.execute("CREATE STREAM trade (price INT, at TIMESTAMP DEFAULT tick_time())")
+        query = "SELECT date_trunc('minute', at) AS minute, MAX(price) AS high FROM trade GROUP BY 1"
+        with db.subscribe(query, key="minute") as updates:
+            db.insert("trade", [(80,)])
+            [update] = updates
+            assert update.row(at(960)).bounds["high"] == (80, None)
+            clock.now += 60
+            [update] = updates
+            assert update.final == [(at(960), 80)]
+            assert update.row(at(960)).is_final
+        last = db.epoch
+        clock.now += 60
+        db.expire()
+        assert db.epoch == last, "nobody wants to know any more"
+
+
 def test_horizons_rise_with_every_epoch(tmp_path: Path) -> None:
     clock = Hands()
     with whence.open(tmp_path / "a", clock=clock) as db:

@@ -446,6 +446,7 @@ class Coordinator:
         self.storage.write_epoch(epoch)
         self.epoch, self.time = epoch.number, epoch.time
         self.arrivals.reach(epoch.number, epoch.time)
+        self.silence.look_ahead(epoch)
         self.storage.epoch_done()
 
     def be_silent(self) -> None:

@@ -208,7 +208,10 @@ class SubscriptionHub:
         if relation.closings is not None:
             relation.closings.fill(relation.recent)
             with self._guard:
+                is_new = relation not in self._closing
                 self._closing.add(relation)
+            if is_new:
+                coordinator.silence.want(name)  # rows may become final with nothing but time
         return relation
 
     def _needs_columns(self, name: str) -> bool:
@@ -242,8 +245,11 @@ class SubscriptionHub:
             if self._relations.get(relation.name) is relation:
                 del self._relations[relation.name]
             self._channels_of.pop(relation, None)
+            wanted = relation in self._closing
             self._closing.discard(relation)
             self._news.discard(relation)
+        if wanted:
+            self._coordinator.silence.release(relation.name)
         known = next((known for known, name in self._transient.items() if name == relation.name), None)
         if known is not None:
             del self._transient[known]
