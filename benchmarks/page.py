@@ -20,6 +20,7 @@ RUNS = (
     *ENGINE,
     "small_epochs",
     "lookups",
+    "delivery",
     "spark_pipeline",
     "provenance_paper",
     "explain",
@@ -49,6 +50,9 @@ def main() -> None:
     if "lookups" in runs:
         run = runs["lookups"]
         made |= {"lookups": figures(run["figures"]), "lookups promises": promises(run["checks"])}
+    if "delivery" in runs:
+        run = runs["delivery"]
+        made |= {"delivery": figures(run["figures"]), "delivery promises": promises(run["checks"])}
     if "spark_pipeline" in runs:
         run = runs["spark_pipeline"]
         made |= {"spark": figures(run["figures"]), "scale": scale(run["scale"])}
