@@ -152,7 +152,8 @@ Action = Apply | ApplyState | LoseRange | StartOver | Resubscribe | Ask | SendAm
 
 @dataclass(frozen=True)
 class Opened:
-    """The publisher has accepted a subscription, and is at `position`.
+    """The publisher has accepted a subscription, and is at `position`: its era is the current one, also if the last
+    epoch that may be told is from before it.
 
     verdict  on the position that the source has: "resumed", it is part of the publisher's past; "behind", it is of its
              era and later than what this server has (a copy of the publisher's folder that lags); "unknown", it is no

@@ -124,6 +124,7 @@ class NodeSubscriber:
     busy_until: float = 0.0
     heard: float = 0.0
     reason: str = ""
+    has_waited: bool = False  # in vain, for what it has seen elsewhere
     steps: list[Any] = field(default_factory=list)
 
 
@@ -489,7 +490,7 @@ class SimulatedNode:
         if subscriber.seen is not None and not self.may_tell(subscriber, told):
             if now < subscriber.until:
                 return
-            subscriber.reason = "restarted"
+            subscriber.reason, subscriber.has_waited = "restarted", True
         subscriber.seen = None
         recent = self.recents[subscriber.view]
         while True:
@@ -577,7 +578,7 @@ class SimulatedNode:
                 is_past = have is not None and self.lineage.knows(have, self.told())
                 cursor = Cursor(have.epoch if is_past else None, every_change=every_change)
                 until = self.world.now + MOVE_PATIENCE
-                if known is not None and known.seen is not None:
+                if known is not None and (known.seen is not None or known.has_waited):
                     until = known.until  # it has waited before
                 self.subscribers[who] = NodeSubscriber(number, view, cursor, seen, until)
                 if have is not None and not is_past:
@@ -612,7 +613,8 @@ class SimulatedNode:
         if verdict != "behind":
             core = self.session_class(self.publications[relation], filter, ranges if verdict == "resumed" else None)
             self.sessions[who] = NodeSession(number, relation, core)
-        opened = Opened(self.lineage.at(told), verdict)  # type: ignore[arg-type]  # one of the three
+        here = Position(self.lineage.history, self.lineage.era.id, told)
+        opened = Opened(here, verdict)  # type: ignore[arg-type]  # one of the three
         self.world.send(self.name, who[0], ("opened", who[1], number, opened))
         self.pump()
 

@@ -135,7 +135,8 @@ class Oracle:
             if not isinstance(old, Cut) or not old.history or (new is not None and not isinstance(new, Cut)):
                 continue
             if new is not None and new.history == old.history:
-                if new.time >= old.time and all(new.ranges.covers(*one) for one in old.ranges):
+                promised = new.time >= old.time or new.lost != old.lost  # with a lost range its promise is lost
+                if promised and all(new.ranges.covers(*one) for one in old.ranges):
                     continue
             elif new is not None and new.history:
                 continue
