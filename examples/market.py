@@ -69,7 +69,7 @@ def main(seconds: float, show: Callable[[whence.Update], None]) -> None:
 def printed(update: whence.Update) -> None:
     """Print what is new, in words for people."""
     for waiting in update.waiting_for:
-        print(f"  waiting for {waiting}")
+        print(f"  waiting for {waiting.source} since {waiting.since:%H:%M:%S}; nothing is final before it is heard of")
     for row in update.final:
         print(f"  final: {update.row(row[:2])}")
     for row in update.came:

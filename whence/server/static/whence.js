@@ -405,7 +405,7 @@ class Update {
     this.restarted = restarted;
     this.lost = subscription._lostRange;
     for (const part of parts) part._lost = this.lost !== null;
-    this.waitingFor = waiting_for ?? [];
+    this.waitingFor = Object.entries(waiting_for ?? {}).map(([source, [url, since]]) => ({ source, url, since }));
     this.columns = subscription.schemas[0].map(([name]) => name);
     this.parts = Object.fromEntries(subscription.names.map((name, i) => [name, parts[i]]));
   }
