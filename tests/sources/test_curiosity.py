@@ -254,3 +254,23 @@ def test_buy_list_goes_on_after_restarts(place: Make) -> None:
     publisher.db.insert("quote", [("IBM", 3), ("MOT", 3)])
     until(lambda: broker.rows("follow") == [("IBM", 1), ("IBM", 2), ("IBM", 3)])
     assert {row[0] for row in broker.rows("quote")} == {"IBM"}
+
+
+def test_quenched_rows_are_current_after_the_connection_was_lost(place: Make) -> None:
+    """Which keys the publisher had quenched is not known then, so the state is asked for."""
+    publisher, broker = place("p", _FLIGHTS), place("b")
+    publisher.db.insert("flight", [("AA141", "LHR", 200, 600), ("NW44", "LHR", 10, 450)])
+    source(broker, "flight", publisher, "quench_after = '10 ms'")
+    broker.db.execute("CREATE TABLE booking (flight TEXT, n INT)")
+    broker.db.execute(_AVAILABLE)
+    broker.db.insert("booking", [("NW44", 10)])
+    until(lambda: ("NW44",) in broker.db._now.broker.curiosity._sources["flight"].keeper.quenched)
+    publisher.db.update("flight", {"price": 470}, {"id": "NW44"})
+    publisher.stop()
+    publisher.start()
+    publisher.db.update("flight", {"price": 480}, {"id": "NW44"})
+    until(lambda: broker.db._now.broker.feeds["flight"].record.reflected.horizon >= publisher.db.epoch)
+    broker.db.delete("booking", [("NW44", 10)])
+    until(lambda: broker.rows("available") == [("AA141", 600), ("NW44", 480)])
+    publisher.db.update("flight", {"price": 490}, {"id": "NW44"})
+    until(lambda: broker.rows("available") == [("AA141", 600), ("NW44", 490)])

@@ -178,6 +178,20 @@ class SourceFeed:
         """Whether rows that are here depend on a filter, which is not stored with them."""
         return self.table.stream is None and self.asked.needs is not None
 
+    @property
+    def _is_quenching(self) -> bool:
+        """Whether rows that are here may be old in columns that are not watched."""
+        asked = self.asked.filter_now() if self._is_partial_table else None
+        return asked is not None and bool(asked.quenched)
+
+    def _distrust_rows(self) -> None:
+        """Ask for the state in the next session. Which keys the server had quenched when the connection was lost is not
+        known here, and a row that is taken for quenched in the wrong would stay old."""
+        self.state.disconnect()
+        self.generation += 1
+        self.begin_fresh()
+        self.broker.curiosity.rejected(self)
+
     def begin_fresh(self) -> None:
         """Ask for the state next, whatever was reflected: what is here was asked for otherwise."""
         self.state, self._number = self._make_state(fresh=True), 0
@@ -290,6 +304,8 @@ class SourceFeed:
         self.error = why
         if self._connection is not None:
             self._down_since = time.monotonic()
+            if self._is_quenching:
+                self._distrust_rows()
         self._connection, self._wire_id, self._chunks = None, 0, []
         self._do(self.state.connect(self._now, failed=True))
 
