@@ -12,7 +12,7 @@ import pytest
 
 import whence
 
-PATIENCE = 30.0
+PATIENCE = 90.0
 SECRET = "whence_" + "s" * 43
 
 
