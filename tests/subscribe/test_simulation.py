@@ -8,10 +8,14 @@ from __future__ import annotations
 import pytest
 
 from tests.depth import DEEP
+from whence.subscribe.cells import evaluate
+from whence.subscribe.horizons import KnownHorizons
+from whence.subscribe.ranges import RangeSet
 from whence.subscribe.simulate.__main__ import main
 from whence.subscribe.simulate.bugs import BUGS
+from whence.subscribe.simulate.completions import BOUNDED, PLACES, CompletionCheck, knowledge_of_plan
 from whence.subscribe.simulate.network import LinkFaults, VirtualTime
-from whence.subscribe.simulate.oracle import SimulationError
+from whence.subscribe.simulate.oracle import Cut, Oracle, SimulationError
 from whence.subscribe.simulate.runs import find_failure, run_seed, run_seeds
 from whence.subscribe.simulate.world import World
 
@@ -36,6 +40,7 @@ LAWS = {
     "quench-never-lifted": {"S2"},
     "wrong-base": {"S2"},
     "stale-added-keys": {"S2"},
+    "gaps-taken-for-silence": {"S1"},
 }
 """The laws that each planted bug breaks: what finds it."""
 
@@ -68,6 +73,28 @@ def test_runs_have_everything_in_them() -> None:
     plans = {view.tree.plan.name for w in worlds for b in w.brokers for view in b.views.values() if view.tree.plan}
     assert {"merge", "negate", "join", "windows", "latest", "available", "best", "listed", "listed events"} <= plans
     assert any(name.startswith("r") for world in worlds for name in world.nodes)
+
+
+def test_bounds_are_those_of_three_unknown_ticks_and_gaps_come_first() -> None:
+    """Ticks 1, 2 and 4 are reflected: 3 may still come, and two more after 4. Bounds are tight."""
+    cut = Cut(0, "h", "e", RangeSet.parse("0-2,3-4"), RangeSet(), 0)
+    places = CompletionCheck(Oracle(), "").known_places(cut, 3)
+    assert len(places) == PLACES - 3
+    assert [place for place in range(1, PLACES + 1) if place not in places] == [6, 8, 9]
+    for name in BOUNDED:
+        knowledge = knowledge_of_plan(name)
+        uses = {source.name: use for use, source in enumerate(knowledge.sources)}
+        assert uses.keys() <= set("abcd"), name
+    ranges = {0: [(place, place) for place in places]}
+    told = evaluate(knowledge_of_plan("group"), (1, 2, 2, 2, 1), None, KnownHorizons(ranges=ranges))
+    assert [bounds.pair for bounds in told.bounds] == [(1, 1), (2, 3), (0, 2), (2, 11), (1, 4)]
+
+
+def test_many_completions_are_looked_at() -> None:
+    worlds = [World(seed) for seed in range(12)]
+    for world in worlds:
+        world.run()
+    assert sum(client.bounds.completions for world in worlds for client in world.clients.values()) > 1_000
 
 
 def test_the_command_says_how_to_repeat_what_fails(capsys: pytest.CaptureFixture[str]) -> None:

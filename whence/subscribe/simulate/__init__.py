@@ -10,6 +10,7 @@ show that they are found.
 | `plans`   | model transforms: what views compute |
 | `network` | virtual time and links |
 | `oracle`  | what must be true |
+| `completions` | bounds against everything that can still come |
 | `nodes`   | publishers and brokers around the cores |
 | `clients` | subscribers |
 | `world`   | a run: graph, workload, faults, healing |

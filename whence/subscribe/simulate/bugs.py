@@ -18,8 +18,12 @@ from whence.subscribe.publishing import (
     PublishingSession,
     RangeChange,
 )
+from whence.subscribe.ranges import RangeSet
 from whence.subscribe.recent import RecentChanges
+from whence.subscribe.simulate.clients import SimulatedClient
+from whence.subscribe.simulate.completions import CompletionCheck
 from whence.subscribe.simulate.nodes import NodeSubscriber, SimulatedNode, ViewSpec, batch_of
+from whence.subscribe.simulate.oracle import Cut
 from whence.subscribe.simulate.plans import Row
 from whence.subscribe.simulate.world import Parts
 from whence.subscribe.sources import SourceState
@@ -136,7 +140,19 @@ class _StaleAddedKeys(SimulatedNode):
     publication_class = _StaleState
 
 
-BUGS: dict[str, type[SimulatedNode]] = {
+class _GapsAreKnown(CompletionCheck):
+    def known_places(self, cut: Cut, unknown: int) -> list[int]:
+        gaps = sum(upto - since for since, upto in self.gaps_of(cut))
+        return super().known_places(cut._replace(ranges=RangeSet([(0, cut.ranges.last)])), max(0, unknown - gaps))
+
+
+class _GapsTakenForSilence(SimulatedClient):
+    """What a value can still become is read off the last tick that it reflects, as if there were no gaps before."""
+
+    check_class = _GapsAreKnown
+
+
+BUGS: dict[str, type[SimulatedNode] | type[SimulatedClient]] = {
     "no-repeat-check": _NoRepeatCheck,
     "silence-before-all-inputs": _SilenceOfAnyInput,
     "told-before-synced": _ToldBeforeSynced,
@@ -147,15 +163,17 @@ BUGS: dict[str, type[SimulatedNode]] = {
     "quench-never-lifted": _QuenchNeverLifted,
     "wrong-base": _WrongBase,
     "stale-added-keys": _StaleAddedKeys,
+    "gaps-taken-for-silence": _GapsTakenForSilence,
 }
 """The planted bugs, by name."""
 
 
 def parts_with(bug: str | None) -> Parts:
     """Return the parts of a run that has a bug."""
-    return Parts() if bug is None else Parts(node=BUGS[bug])
+    part: type[Any] = SimulatedNode if bug is None else BUGS[bug]
+    return Parts(node=part) if issubclass(part, SimulatedNode) else Parts(client=part)
 
 
 def describe_bugs() -> dict[str, Any]:
     """Return what each bug does wrong."""
-    return {name: node.__doc__ for name, node in BUGS.items()}
+    return {name: part.__doc__ for name, part in BUGS.items()}

@@ -11,6 +11,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from whence.subscribe.positions import Position
+from whence.subscribe.simulate.completions import BOUNDED, CompletionCheck
 from whence.subscribe.simulate.nodes import seen_at
 from whence.subscribe.simulate.oracle import Cut, SimulationError, Vector
 from whence.subscribe.simulate.plans import Bag, ViewTree
@@ -21,14 +22,20 @@ if TYPE_CHECKING:
 PATIENCE = 3.5
 """Seconds without a message after which a client subscribes again."""
 
+BOUNDS_SHARE = 0.1
+"""The share of values whose bounds are checked against every completion, besides those that have gaps."""
+
 
 class SimulatedClient:
     """One subscriber of one view, at the node it is connected with."""
+
+    check_class: type[CompletionCheck] = CompletionCheck
 
     def __init__(self, world: World, name: str, node: str, tree: ViewTree) -> None:
         self.world, self.name, self.node, self.tree = world, name, node, tree
         self.dice = random.Random(world.dice.random())
         self.every_change = self.dice.random() < 0.25 and (world.heals or world.faults.loss < 0.1)
+        self.bounds = self.check_class(world.oracle, f"{world.seed} {name}")
         self.number = 0
         self.is_here = True
         self.stalled_until = 0.0
@@ -118,8 +125,15 @@ class SimulatedClient:
         self.position, self.vector = at, vector
         oracle.check_value(self.tree, vector, self.content, self.name)
         self.world.shown += 1
+        if self.tree.plan is not None and self.tree.plan.name in BOUNDED and self._is_worth_it(vector):
+            self.bounds.check(self.tree, vector, self.content, self.name)
         if self.tree.plan is not None and self.tree.plan.name.startswith("windows"):
             self._check_finals(vector)
+
+    def _is_worth_it(self, vector: Vector) -> bool:
+        """Whether to check what a value can still become: of all that have gaps, and of some others."""
+        ahead = any(isinstance(cut, Cut) and len(cut.ranges) > 1 for cut in vector.values())
+        return ahead or self.world.shown % round(1 / BOUNDS_SHARE) == 0
 
     def _check_finals(self, vector: Vector) -> None:
         """Check S1: what was shown as final is as it was."""

@@ -5,7 +5,7 @@ in the view's tree. The oracle cuts the publishers' logs there, evaluates the wh
 
 | law | what is checked |
 |-----|-----------------|
-| S1  | what was shown as final never changes, and is so in the end; nothing comes below a promised time |
+| S1  | bounds hold for every completion (`completions`); what is final never changes; no row is below a promised time |
 | S2  | a value shown at a vector is the view over exactly those ticks |
 | S3  | within a history, a vector never goes back |
 | S4  | no tick is reflected twice |
