@@ -1,5 +1,7 @@
 """Publishers, brokers and subscribers over links that lose, in virtual time: 300 seeds here, 10,000 with WHENCE_DEEP=1.
 
+Over real databases, 10 and 300.
+
 A seed that fails prints how to repeat it. Each planted bug must be found, or finding nothing would show nothing.
 """
 
@@ -12,11 +14,12 @@ from whence.subscribe.cells import evaluate
 from whence.subscribe.horizons import KnownHorizons
 from whence.subscribe.ranges import RangeSet
 from whence.subscribe.simulate.__main__ import main
-from whence.subscribe.simulate.bugs import BUGS
+from whence.subscribe.simulate.bugs import BUGS, parts_with
 from whence.subscribe.simulate.completions import BOUNDED, PLACES, CompletionCheck, knowledge_of_plan
+from whence.subscribe.simulate.databases import DatabaseNode
 from whence.subscribe.simulate.network import LinkFaults, VirtualTime
 from whence.subscribe.simulate.oracle import Cut, Oracle, SimulationError
-from whence.subscribe.simulate.runs import find_failure, run_seed, run_seeds
+from whence.subscribe.simulate.runs import RunResult, find_failure, run_seed, run_seeds
 from whence.subscribe.simulate.world import World
 
 SEEDS, PARTS = (10_000, 20) if DEEP else (300, 6)
@@ -27,6 +30,36 @@ SEEDS, PARTS = (10_000, 20) if DEEP else (300, 6)
 def test_everything_told_is_true_and_everything_true_is_told(part: int) -> None:
     failed = [str(result) for result in run_seeds(range(part, SEEDS, PARTS)) if result.failure is not None]
     assert not failed, "\n".join(failed)
+
+
+DATABASE_SEEDS, DATABASE_PARTS = (300, 10) if DEEP else (10, 2)
+
+
+@pytest.mark.parametrize("part", range(DATABASE_PARTS))
+def test_everything_told_is_true_over_real_databases(part: int) -> None:
+    seeds = range(part, DATABASE_SEEDS, DATABASE_PARTS)
+    failed = [str(result) for result in run_seeds(seeds, depth="databases") if result.failure is not None]
+    assert not failed, "\n".join(failed)
+
+
+def test_databases_come_back_from_what_was_synced() -> None:
+    """A run in which databases are opened again; a row that is lost in one of them is found."""
+    world = World(4, parts_with(None, "databases"))
+    try:
+        world.run()
+        nodes = [node for node in world.nodes.values() if isinstance(node, DatabaseNode)]
+        assert sum(node.recovered for node in nodes) > 0
+        broker = next(node for node in nodes if node.base is not None and node.contents[node.base.name])
+        assert broker.base is not None
+        broker.db.delete(broker.base.name, [next(iter(broker.contents[broker.base.name]))])
+        with pytest.raises(SimulationError, match="comes back with other rows"):
+            broker._check_recovered()
+    finally:
+        world.close()
+
+
+def test_a_failure_over_databases_says_how_to_repeat_it() -> None:
+    assert str(RunResult(3, "S2: x", "S2", 0, 0, None, "databases")).endswith("--seeds 1 --depth databases")
 
 
 LAWS = {

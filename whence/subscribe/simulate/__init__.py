@@ -1,9 +1,9 @@
 """A simulation of publishers, brokers and subscribers over links that lose: `python -m whence.subscribe.simulate`.
 
-Nodes run the very cores that a server runs (`publishing`, `sources`, `ranges`, `cursor`, `recent`), in virtual time. At
-this depth views are model transforms, so that thousands of runs are made in minutes. A run is a function of its seed;
-one that fails prints how to repeat it. `oracle` has the laws that are checked. `bugs` has faults that can be planted to
-show that they are found.
+Nodes run the very cores that a server runs (`publishing`, `sources`, `ranges`, `cursor`, `recent`), in virtual time.
+There are two depths. In one views are model transforms, so that thousands of runs are made in minutes; in the other
+they are SQL views of databases in folders. A run is a function of its seed; one that fails prints how to repeat it.
+`oracle` has the laws that are checked. `bugs` has faults that can be planted to show that they are found.
 
 | module    | what it is for |
 |-----------|-----------------|
@@ -12,6 +12,7 @@ show that they are found.
 | `oracle`  | what must be true |
 | `completions` | bounds against everything that can still come |
 | `nodes`   | publishers and brokers around the cores |
+| `databases` | nodes that are real databases |
 | `clients` | subscribers |
 | `world`   | a run: graph, workload, faults, healing |
 | `bugs`    | planted bugs, by name |

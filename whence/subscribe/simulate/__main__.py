@@ -22,16 +22,18 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--seeds", type=int, default=300, help="how many runs")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
-    parser.add_argument("--depth", choices=["model"], default="model", help="what nodes are made of")
+    parser.add_argument("--depth", choices=["model", "databases"], default="model", help="what nodes are made of")
     parser.add_argument("--bug", choices=list(bugs), help="plant a bug; the first run that finds it ends the search")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     given = parser.parse_args(arguments)
+    if given.bug is not None and given.depth != "model":
+        parser.error("bugs are planted at the depth of models")
     began, failed, runs, shown, messages = time.monotonic(), 0, 0, 0, 0
-    for result in run_seeds(range(given.first, given.first + given.seeds), given.bug, given.jobs):
+    for result in run_seeds(range(given.first, given.first + given.seeds), given.bug, given.jobs, given.depth):
         runs, shown, messages = runs + 1, shown + result.shown, messages + result.messages
         if result.failure is not None:
             failed += 1
-            print(run_seed(result.seed, given.bug, trace=True) if given.seeds == 1 else result)
+            print(run_seed(result.seed, given.bug, True, given.depth) if given.seeds == 1 else result)
             if given.bug is not None:
                 break
     seconds = time.monotonic() - began

@@ -22,6 +22,7 @@ from whence.subscribe.ranges import RangeSet
 from whence.subscribe.recent import RecentChanges
 from whence.subscribe.simulate.clients import SimulatedClient
 from whence.subscribe.simulate.completions import CompletionCheck
+from whence.subscribe.simulate.databases import DatabaseNode
 from whence.subscribe.simulate.nodes import NodeSubscriber, SimulatedNode, ViewSpec, batch_of
 from whence.subscribe.simulate.oracle import Cut
 from whence.subscribe.simulate.plans import Row
@@ -168,8 +169,12 @@ BUGS: dict[str, type[SimulatedNode] | type[SimulatedClient]] = {
 """The planted bugs, by name."""
 
 
-def parts_with(bug: str | None) -> Parts:
-    """Return the parts of a run that has a bug."""
+def parts_with(bug: str | None, depth: str = "model") -> Parts:
+    """Return the parts of a run: nodes that are models or databases. A bug is planted in models."""
+    if depth == "databases":
+        if bug is not None:
+            raise ValueError("bugs are planted at the depth of models")
+        return Parts(node=DatabaseNode)
     part: type[Any] = SimulatedNode if bug is None else BUGS[bug]
     return Parts(node=part) if issubclass(part, SimulatedNode) else Parts(client=part)
 

@@ -346,13 +346,13 @@ class SimulatedNode:
             _add(self.contents[name], delta)
             for row, _ in delta:
                 self._arrivals.setdefault(row, len(self._arrivals))
+        self.write(deltas, time)
         vectors: dict[str, Vector] = {}
         for name, view in self.views.items():
-            assert view.tree.plan is not None
             given = PlanInputs(
                 [self.contents[one] for one in view.inputs], self.horizon_of(view, time), self.pins, self.order
             )
-            made, old = view.tree.plan.compute(given), self.contents[name]
+            made, old = self.compute(view, given), self.contents[name]
             if made != old:
                 delta = [(row, made[row] - old[row]) for row in made.keys() | old.keys() if made[row] != old[row]]
                 deltas[name] = sorted(delta)
@@ -369,6 +369,17 @@ class SimulatedNode:
             self._later(self.dice.random() * 0.25, self._sync)
         if self._is_curious:
             self._later(0.0, self._be_curious)
+
+    def write(self, deltas: dict[str, Delta], time: int) -> None:
+        """Write an epoch where it is kept, before the views are computed. A model has only its log."""
+
+    def compute(self, view: ViewSpec, given: PlanInputs) -> Bag:
+        """Return the rows of a view."""
+        assert view.tree.plan is not None
+        return view.tree.plan.compute(given)
+
+    def close(self) -> None:
+        """Let go of files, at the end of a run."""
 
     def _push(self, record: EpochRecord) -> None:
         """Add an epoch to the recent changes: at an epoch that may be told, with those before that may not."""

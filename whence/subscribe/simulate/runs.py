@@ -23,19 +23,21 @@ class RunResult:
     shown: int
     messages: int
     bug: str | None = None
+    depth: str = "model"
 
     def __str__(self) -> str:
         """Say what failed, and how to see it again."""
         planted = f" --bug {self.bug}" if self.bug else ""
+        planted += f" --depth {self.depth}" if self.depth != "model" else ""
         again = f"python -m whence.subscribe.simulate --first {self.seed} --seeds 1{planted}"
         return f"seed {self.seed}: {self.failure}\nreplay: {again}"
 
 
-def run_seed(seed: int, bug: str | None = None, trace: bool = False) -> RunResult:
+def run_seed(seed: int, bug: str | None = None, trace: bool = False, depth: str = "model") -> RunResult:
     """Make one run. An error of any kind is a failure; with `trace` its stack is part of what is said."""
     world = None
     try:
-        world = World(seed, parts_with(bug))
+        world = World(seed, parts_with(bug, depth))
         world.run()
     except SimulationError as error:
         failure, law = str(error), error.law
@@ -44,18 +46,21 @@ def run_seed(seed: int, bug: str | None = None, trace: bool = False) -> RunResul
     except Exception as error:  # a core that raises has failed
         failure, law = (traceback.format_exc() if trace else f"{type(error).__name__}: {error}"), "error"
     else:
-        return RunResult(seed, None, None, world.shown, world.network.sent, bug)
+        return RunResult(seed, None, None, world.shown, world.network.sent, bug, depth)
+    finally:
+        if world is not None:
+            world.close()
     shown, sent = (world.shown, world.network.sent) if world is not None else (0, 0)
-    return RunResult(seed, failure, law, shown, sent, bug)
+    return RunResult(seed, failure, law, shown, sent, bug, depth)
 
 
-def run_seeds(seeds: Iterable[int], bug: str | None = None, jobs: int = 1) -> Iterator[RunResult]:
+def run_seeds(seeds: Iterable[int], bug: str | None = None, jobs: int = 1, depth: str = "model") -> Iterator[RunResult]:
     """Make runs, and give their results in the order of their seeds."""
     if jobs <= 1:
-        yield from (run_seed(seed, bug) for seed in seeds)
+        yield from (run_seed(seed, bug, depth=depth) for seed in seeds)
         return
     with ProcessPoolExecutor(jobs) as pool:
-        yield from pool.map(partial(run_seed, bug=bug), seeds, chunksize=8)
+        yield from pool.map(partial(run_seed, bug=bug, depth=depth), seeds, chunksize=8)
 
 
 def find_failure(seeds: Iterable[int], bug: str | None = None) -> RunResult | None:

@@ -174,6 +174,11 @@ class World:
             if self.last_rows > settled:
                 raise SimulationError("L2", f"rows are sent {settled - ACTIVE:.0f} s after everything has healed")
 
+    def close(self) -> None:
+        """Let go of files."""
+        for node in self.nodes.values():
+            node.close()
+
     def _watch(self, client: SimulatedClient) -> None:
         client.watch()
         self.time.after(1.0, lambda: self._watch(client))
