@@ -135,7 +135,7 @@ def test_help_has_examples(command: str) -> None:
 
 def test_info(db: Path) -> None:
     text = said(call("info", "db"))
-    assert "format 1" in text
+    assert "format 2" in text
     assert "epoch 2, " in text
     assert "to 2 (retain 0)" in text
     assert "last snapshot epoch 2, " in text

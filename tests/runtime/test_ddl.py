@@ -148,7 +148,10 @@ def test_views_that_share_a_part_share_its_state(db: whence.Database) -> None:
 
 def test_describe_show_and_explain(db: whence.Database) -> None:
     db.execute("CREATE VIEW total AS SELECT item, SUM(price) AS price FROM sale GROUP BY item")
-    assert db.describe("total").rows == [("item", "TEXT", True, False), ("price", "BIGINT", True, False)]
+    assert db.describe("total").rows == [
+        ("item", "TEXT", True, False, "as of"),
+        ("price", "BIGINT", True, False, "as of"),
+    ]
     assert db.execute("SHOW TABLES").rows == [("sale", 3, "(item TEXT, price INTEGER)")]
     assert db.execute("SHOW VIEWS").rows == [("total", 2, "(item TEXT, price BIGINT)")]
     assert db.execute("SHOW FUNCTIONS").rows == []

@@ -69,7 +69,7 @@ def test_other_definition_in_one_script_is_told(tmp_path: Path, caplog: pytest.L
         assert result.message.startswith("view a created; view a exists already with another definition")
         assert db["a"].rows == [(1,)]
     caplog.clear()
-    with whence.open(tmp_path / "db") as db:
+    with caplog.at_level(logging.WARNING, "whence"), whence.open(tmp_path / "db") as db:
         assert db["a"].rows == [(1,)]
     assert caplog.messages == []  # reopening declares nothing
 

@@ -15,6 +15,10 @@ from whence.plan.streams.model import DEFAULT_RETENTION, Retention
 
 STREAM_FUNCTIONS = ("slide", "latest", "bsort", "provenance", "late", "numbered", "owed")  # in FROM, built in
 _TRANSIENT = "$subscription_"  # begins the names of views of subscriptions
+_ORDERED = "$ordered_"  # begins the names of ordered twins of sources
+INTERNAL = ("$sources", "$reflects", "$ticks", "$released")
+"""The tables of a broker that only it sees (`runtime/sources/reflected.py`)."""
+
 _OWED = "\0owed"  # ends the names of relations that users reach by `owed(table)` only
 _CLOSED = "\0closed"  # ends the names of relations of closed keys
 
@@ -149,15 +153,15 @@ def is_transient(name: str) -> bool:
 def is_internal(name: str) -> bool:
     """Return whether a relation is for the database's own use: users neither list nor write it, nor name one so.
 
-    >>> is_internal("$reflects"), is_internal("quote")
-    (True, False)
+    >>> is_internal("$reflects"), is_internal(ordered_name("quote")), is_internal("quote"), is_internal("$1")
+    (True, True, False, False)
     """
-    return name.startswith("$")
+    return name.startswith("$") and (name in INTERNAL or name.startswith((_TRANSIENT, _ORDERED)))
 
 
 def ordered_name(source: str) -> str:
     """Return the name of a source's ordered twin (`plan/order_sensitive.py`)."""
-    return f"$ordered_{source}"
+    return f"{_ORDERED}{source}"
 
 
 def transient_name(number: int) -> str:

@@ -25,6 +25,7 @@ import numpy as np
 
 from whence.io.rows import encode, to_tuples
 from whence.model.codes import Codes, decode_value
+from whence.plan.algebra.program import INTERNAL
 from whence.runtime.writing.stream_writes import StreamWriteSet
 from whence.runtime.writing.tables import WriteSet
 from whence.runtime.writing.transaction import Transaction
@@ -36,7 +37,7 @@ from whence.subscribe.ranges import RangeSet
 if TYPE_CHECKING:
     from whence.runtime.coordinator import Coordinator
 
-SOURCES, REFLECTS, TICKS, RELEASED = "$sources", "$reflects", "$ticks", "$released"
+SOURCES, REFLECTS, TICKS, RELEASED = INTERNAL
 KEPT_TICKS = 200_000
 """Ticks with rows that are told apart, of all streams."""
 
