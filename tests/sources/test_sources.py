@@ -65,7 +65,7 @@ def test_only_its_feed_writes_to_a_source(place: Make) -> None:
     with pytest.raises(CatalogError, match="database's own"):
         broker.db.execute('DELETE FROM "$reflects"')
     with pytest.raises(CatalogError, match="choose another name"):
-        broker.db.execute('CREATE TABLE "$mine" (x INT)')
+        broker.db.execute('CREATE TABLE "$ordered_trade" (x INT)')
     assert broker.db.what_if(insert={"trade": [("A", 1)]}).tables["trade"].inserted == [("A", 1)]
 
 
