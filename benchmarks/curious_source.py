@@ -38,8 +38,9 @@ from whence.subscribe.publishing import (
     RangeState,
     Told,
 )
-from whence.subscribe.pushdown import SourceNeeds, curiosity
+from whence.subscribe.pushdown import curiosity
 from whence.subscribe.ranges import RangeSet
+from whence.subscribe.source_needs import SourceNeeds
 
 
 class CuriousSource:
@@ -77,9 +78,10 @@ class CuriousSource:
         key = tuple(places[c] for c in table.key)
         keys = self.local.keeper.keys
         best = self.needs.best
+        keyed = () if self.needs.key is None else tuple(places[c] for c in self.needs.key.columns)
         filter = DeliveryFilter(
-            () if self.needs.key is None else (places[self.needs.key.column],),
-            None if self.needs.key is None else self._keys(keys, (places[self.needs.key.column],)),
+            keyed,
+            None if self.needs.key is None else self._keys(keys, keyed),
             DeliveryBound(places[best[0].column], None, not best[0].descending) if best else None,
             watched=tuple(places[c] for c in self.needs.watched),
             key=key,

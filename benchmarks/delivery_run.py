@@ -38,7 +38,8 @@ class Sizes:
     kill_batch: int = 20
     kill_seconds: float = 10.0
     gap_events: tuple[int, ...] = (10_000, 100_000, 1_000_000, 10_000_000)
-    gaps: tuple[int, ...] = (0, 10, 100, 1_000, 10_000)
+    gaps: tuple[int, ...] = (0, 10, 100, 1_000, 10_000, 100_000)
+    broker_events: tuple[int, ...] = (10_000, 100_000, 1_000_000)
     flights: int = 1_000
     flight_changes: int = 20_000
     issues: int = 1_000
@@ -51,7 +52,10 @@ class Sizes:
 
     def scaled(self, scale: float) -> Sizes:
         """Return these sizes with fewer events and seconds; rates, views, batches, gaps and margins stay."""
-        small: dict[str, Any] = {"gap_events": tuple(n for n in self.gap_events if n <= max(10_000, 1e7 * scale))}
+        small: dict[str, Any] = {
+            name: tuple(n for n in getattr(self, name) if n <= max(10_000, 1e7 * scale))
+            for name in ("gap_events", "broker_events")
+        }
         for name in ("flow_events", "flight_changes", "quotes", "offer_changes"):
             small[name] = max(200, int(getattr(self, name) * scale))
         for one in fields(self):
@@ -70,6 +74,7 @@ QUICK = replace(
     kill_seconds=3.0,
     gap_events=(1_000, 10_000),
     gaps=(0, 10, 100),
+    broker_events=(1_000, 3_000),
     flights=100,
     flight_changes=500,
     quotes=500,

@@ -6,13 +6,19 @@ stand in one xdist group, so that one Java is started.
 
 from __future__ import annotations
 
+import gc
 import logging
+import os
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 import tests.depth  # noqa: F401  # loads the profile of Hypothesis
+
+# A child that a test forks leaves the garbage of earlier tests alone: some of it is native, with threads that the child
+# does not have, and finalizing it there ends in a segmentation fault.
+os.register_at_fork(after_in_child=gc.freeze)
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups

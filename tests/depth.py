@@ -9,10 +9,14 @@ from __future__ import annotations
 
 import os
 
+import pytest
 from hypothesis import settings
 
 DEEP = bool(os.environ.get("WHENCE_DEEP"))
 _TIMES = 5
+
+deep_only = pytest.mark.skipif(not DEEP, reason="make test-deep runs it")
+"""Marks what takes long and seldom breaks alone: benchmarks whose parts other tests run."""
 
 settings.register_profile("suite", derandomize=True, deadline=None)
 settings.register_profile("search", deadline=None, print_blob=True)

@@ -59,15 +59,19 @@ if TYPE_CHECKING:
     from whence.runtime.reading.changes import Change, Changes
     from whence.runtime.reading.handles import Handle
     from whence.runtime.reading.late_rows import LateRows
+    from whence.runtime.reading.notifications import Notification, Notifications
+    from whence.runtime.reading.template_messages import Messages
     from whence.runtime.spark.frames.sinks import Sink
     from whence.runtime.spark.frames.streams import Running
     from whence.runtime.spark.session.session import session as spark_session
     from whence.runtime.subscriptions.local import LocalSubscription
+    from whence.runtime.subscriptions.templates import StoredSubscription, TemplateSubscription
     from whence.server.app import Server, serve
     from whence.state.check import CheckedFile
     from whence.subscribe.known_rows import KnownRow
     from whence.subscribe.part_updates import PartUpdate
     from whence.subscribe.positions import Position
+    from whence.subscribe.rectangles import RectangleMessage, RowMessage
     from whence.subscribe.updates import Update
 
 __version__ = "0.1.0"
@@ -105,8 +109,11 @@ __all__ = [
     "LimitError",
     "LocalSubscription",
     "LockedError",
+    "Messages",
     "MissingRowError",
     "NotStratifiable",
+    "Notification",
+    "Notifications",
     "Origins",
     "OutOfMemoryError",
     "PartUpdate",
@@ -114,19 +121,23 @@ __all__ = [
     "QuestionTimeout",
     "Reached",
     "Recovery",
+    "RectangleMessage",
     "RecursionLimitError",
     "Reliability",
     "ReplayError",
     "Report",
     "Resilience",
     "Result",
+    "RowMessage",
     "Running",
     "Server",
     "Sink",
     "SparkError",
     "SqlError",
     "StorageError",
+    "StoredSubscription",
     "Subscription",
+    "TemplateSubscription",
     "Trace",
     "Update",
     "WhatIf",
@@ -167,19 +178,26 @@ _MODULES = {
     "KnownRow": "whence.subscribe.known_rows",
     "LateRows": "whence.runtime.reading.late_rows",
     "LocalSubscription": "whence.runtime.subscriptions.local",
+    "Messages": "whence.runtime.reading.template_messages",
+    "Notification": "whence.runtime.reading.notifications",
+    "Notifications": "whence.runtime.reading.notifications",
     "Origins": "whence.explain.show.origins",
     "PartUpdate": "whence.subscribe.part_updates",
     "Position": "whence.subscribe.positions",
     "Reached": "whence.explain.show.trace",
     "Recovery": "whence.runtime.durable.recovery",
+    "RectangleMessage": "whence.subscribe.rectangles",
     "Reliability": "whence.explain.show.answers",
     "Report": "whence.runtime.durable.checking",
     "Resilience": "whence.explain.show.answers",
     "Result": "whence.io.results",
+    "RowMessage": "whence.subscribe.rectangles",
     "Running": "whence.runtime.spark.frames.streams",
     "Server": "whence.server.app",
     "Sink": "whence.runtime.spark.frames.sinks",
+    "StoredSubscription": "whence.runtime.subscriptions.templates",
     "Subscription": "whence.client.subscriptions",
+    "TemplateSubscription": "whence.runtime.subscriptions.templates",
     "Trace": "whence.explain.show.trace",
     "Update": "whence.subscribe.updates",
     "WhatIf": "whence.runtime.questions.what_if",

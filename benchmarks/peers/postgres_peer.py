@@ -129,7 +129,7 @@ class PostgresServer(ServerProcess):
 
         self.start()
         self._wait_ready()
-        with psycopg.connect(_address(self.port), autocommit=True) as connection:
+        with psycopg.connect(address(self.port), autocommit=True) as connection:
             connection.execute(TABLE)
             if any(view.issue is not None for view in views):
                 connection.execute("CREATE INDEX ON trade (issue, shares)")
@@ -144,7 +144,7 @@ class PostgresServer(ServerProcess):
         until = now() + 60.0
         while True:
             try:
-                psycopg.connect(_address(self.port)).close()
+                psycopg.connect(address(self.port)).close()
                 return
             except psycopg.OperationalError:
                 if now() > until:
@@ -152,7 +152,8 @@ class PostgresServer(ServerProcess):
                 time.sleep(0.01)
 
 
-def _address(port: int) -> str:
+def address(port: int) -> str:
+    """Return how a client connects to a server."""
     return f"host={HOST} port={port} user={USER} dbname={DATABASE}"
 
 
@@ -184,7 +185,7 @@ class PostgresEndpoint:
 async def _connect(port: int) -> Any:
     import psycopg
 
-    return await psycopg.AsyncConnection.connect(_address(port), autocommit=True)
+    return await psycopg.AsyncConnection.connect(address(port), autocommit=True)
 
 
 def copy_bytes(trades: Trades) -> bytes:

@@ -18,6 +18,7 @@ from benchmarks.delivery_gaps import gaps, memory_with_gaps, opened, receive
 from benchmarks.delivery_run import PEERS, QUICK, Run, Section, Sizes
 from benchmarks.peers.nats_peer import CORE, JETSTREAM
 from benchmarks.report import WHENCE
+from tests.depth import deep_only
 
 TINY = replace(
     QUICK,
@@ -60,6 +61,7 @@ def test_events_reach_clients_over_three_brokers(run: Callable[..., Run]) -> Non
     assert 0 < p50.of(WHENCE) <= p99.of(WHENCE)
 
 
+@deep_only
 def test_a_killed_broker_in_the_middle_is_gone_on_from(run: Callable[..., Run]) -> None:
     section = kill(run(WHENCE))
     assert len(section.figures) == 2

@@ -12,6 +12,7 @@ from benchmarks import durable, ledger
 from benchmarks.durable import Sizes
 from benchmarks.peers.common import installed
 from benchmarks.report import Figure, plot_figures
+from tests.depth import deep_only
 
 TINY = Sizes(
     rounds=1, alone=2, together=16, accounts=30, base_rows=1_000, nodes=100, opens=1, tail=3, pauses=3
@@ -36,6 +37,7 @@ def test_commits_and_batches_are_measured(tmp_path: Path) -> None:
         plot_figures(tmp_path / "plot.png", figures)
 
 
+@deep_only
 def test_reopening_is_measured(tmp_path: Path) -> None:
     (seconds, on_disk, written, commit), checks = durable.measure(tmp_path, TINY, ["reopen"], Console(quiet=True))
     assert list(seconds.samples)[:4] == ["clean end", "kill -9", "made anew", "CREATE VIEW alone"]

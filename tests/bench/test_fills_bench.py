@@ -9,8 +9,10 @@ from benchmarks import fills
 from benchmarks.fills import DUCKDB, ONE_BY_ONE, TABLES_FIRST, VIEWS_FIRST, WAYS
 from benchmarks.ledger import DisagreementError
 from benchmarks.report import Figure
+from tests.depth import deep_only
 
 
+@deep_only
 def test_every_way_fills_the_same_view() -> None:
     figures, checks = fills.measure(2_000, 1, Console(quiet=True))
     assert [set(figure.samples) for figure in figures] == 3 * [set(WAYS)]

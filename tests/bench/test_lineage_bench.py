@@ -41,6 +41,7 @@ from benchmarks.lineage_runs import (
 from benchmarks.peers import windows
 from benchmarks.peers.common import installed
 from benchmarks.peers.windows import Windows
+from tests.depth import deep_only
 
 TINY = Sizes(
     rows=1_200,
@@ -204,6 +205,7 @@ def test_a_peer_has_the_windows(peer: str) -> None:
         windows.agree(peer, found, windows.expected(windows.rows(250, seed=1), few))
 
 
+@deep_only
 @pytest.mark.parametrize("what", [window_spark.ROWS, window_spark.SECONDS])
 def test_windows_on_spark(spark: Any, tmp_path: Path, what: str) -> None:
     data = windows.rows(500)
@@ -211,6 +213,7 @@ def test_windows_on_spark(spark: Any, tmp_path: Path, what: str) -> None:
     assert window_spark.run_whence(spark, tmp_path / "rows", what, Windows(), 2, data) > 0
 
 
+@deep_only
 def test_memory_is_followed(tmp_path: Path) -> None:
     seen, checks = window_peers.memory(20_000, 1_000, Console(quiet=True))
     assert [len(line) for line in seen.values()] == [20] * 3

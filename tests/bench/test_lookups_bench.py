@@ -12,6 +12,7 @@ from benchmarks import authorization, lookups, startup
 from benchmarks.ledger import DisagreementError
 from benchmarks.lookups import DUCKDB, KINDS, PARAMETERS, QUERY, QUICK, SQLITE, Lookup, Row, SqliteReader
 from benchmarks.report import WHENCE, Figure
+from tests.depth import deep_only
 
 TINY = replace(QUICK, rows=2_000, lookups=6, slow=2, commits=4, warm=1)
 
@@ -45,6 +46,7 @@ def test_promises_compare_medians() -> None:
     assert [(check.measured, check.kept) for check in lookups.promises(figures)] == [(20.0, True), (2_000.0, False)]
 
 
+@deep_only
 def test_start_up_measures_every_command() -> None:
     section = lookups.start_up(replace(TINY, starts=1), Console(quiet=True))
     assert [check.what for check in section.checks] == [f"{figure.what}: ms" for figure in section.figures[:-1]]

@@ -189,8 +189,8 @@ def test_games_have_final_scores() -> None:
     assert Known(db, "decided").row("NY-DET").is_final
     assert Known(db, "score").absent("NY-DET", "CHI") == "finally absent"
     assert not Known(db, "score").row("CHI-BOS", "BOS").is_final
-    assert db.execute("DESCRIBE score").rows[2][-1] == "≥, = once event closes"
-    assert db.execute("DESCRIBE ours").rows[0][-1] == "≥, = once event closes"
+    assert db.execute("DESCRIBE score").rows[2][-1] == "≥, = once game closes"
+    assert db.execute("DESCRIBE ours").rows[0][-1] == "≥, = once game closes"
 
 
 @pytest.mark.parametrize("check", ["CHECK (n >= 0)", ""])
@@ -200,10 +200,11 @@ def test_seats_are_bounded_by_what_is_booked(check: str) -> None:
         f"""
         CREATE STREAM opened (flight TEXT NOT NULL, seats INT NOT NULL);
         CREATE STREAM booked (flight TEXT NOT NULL, n INT NOT NULL {check});
-        CREATE VIEW free AS SELECT f.flight, f.seats - COALESCE(b.n, 0) AS free FROM
+        CREATE VIEW free AS SELECT f.flight, f.seats - COALESCE(b.n, 0) AS free, f.seats FROM
             (SELECT DISTINCT flight, seats FROM opened) f LEFT JOIN
             (SELECT flight, SUM(n) AS n FROM booked GROUP BY flight) b ON f.flight = b.flight;
-        CREATE VIEW available AS SELECT flight FROM free WHERE free > 0;
+        CREATE VIEW available AS SELECT flight, seats FROM free WHERE free > 0;
+        CREATE VIEW raised AS SELECT flight FROM free WHERE free > 0;
         """
     )
     db.insert("opened", [("NW44", 10), ("AA141", 200)])
@@ -215,8 +216,11 @@ def test_seats_are_bounded_by_what_is_booked(check: str) -> None:
     db.insert("booked", [("NW44", 6)])
     assert Known(db, "free").row("NW44").bounds[1].pair == (None, 0 if claims else None)
     known = Known(db, "available")
-    assert known.absent("NW44", was_there=True) == ("finally absent" if claims else "may come")
-    assert known.absent("UA23") == "may come"
+    assert known.absent("NW44", 10, was_there=True) == ("finally absent" if claims else "may come")
+    assert known.absent("UA23", 20) == "may come"
+    assert Known(db, "raised").absent("NW44", was_there=True) == "may come"
+    db.insert("opened", [("NW44", 12)])  # with two more seats
+    assert Known(db, "raised").row("NW44").may_go
 
 
 def test_booked_and_not_cancelled() -> None:
@@ -236,7 +240,7 @@ def test_booked_and_not_cancelled() -> None:
     assert known.absent(7, was_there=True) == "finally absent"
     assert known.absent(10) == "may come"
     assert not known.row(8).is_final
-    assert db.execute("DESCRIBE stands").rows[0][-1] == "may go, = once cancelled closes"
+    assert db.execute("DESCRIBE stands").rows[0][-1] == "may go, = once id closes"
 
 
 def test_nothing_is_claimed_over_tables() -> None:
@@ -260,7 +264,7 @@ def test_nothing_is_claimed_over_tables() -> None:
         known = Known(db, view)
         (row,) = [evaluate(known.knowledge, r[: len(known.knowledge.columns)], ()) for r in known._rows]
         assert not row.is_final, view
-        if view not in ("mixed", "by_issue", "quote"):
+        if view not in ("mixed", "by_issue", "quote", "cheapest"):
             assert all(bounds.low is None and bounds.high is None for bounds in row.bounds), view
     assert Known(db, "mixed").texts("A") == {"issue": "= A", "high": "≥ 81", "price": "?"}
     assert Known(db, "mixed").row("A").may_go
@@ -343,3 +347,84 @@ def test_groups_of_ten_seconds_close() -> None:
         *_, update = subscription
         assert (update.row(since).bounds["x"], update.row(since).is_final) == ((9, 9), True)
         assert update.final == [(since, 9)]
+
+
+def test_checks_over_two_columns_bound_one_by_the_other() -> None:
+    """What ends after it begins closes by its end when the horizon of the beginnings has passed that."""
+    db = whence.open()
+    db.execute(
+        """
+        CREATE STREAM job (
+            began INT NOT NULL, ended INT NOT NULL, low INT NOT NULL, high INT NOT NULL CHECK (high <= 9),
+            CHECK (began <= ended AND low <= high)
+        ) WITH (ordered = 'began');
+        CREATE VIEW by_end AS SELECT ended // 10 AS ten, COUNT(*) AS n, MAX(low) AS low, SUM(high - low) AS width
+            FROM job GROUP BY 1;
+        CREATE VIEW pairs AS SELECT DISTINCT low, high FROM job;
+        """
+    )
+    db.insert("job", [(1, 5, 2, 4), (2, 25, 9, 9)])
+    known = Known(db, "by_end")
+    assert known.knowledge.text == (
+        "=",
+        "≥, = once began passes",
+        "≥, = once began passes",
+        "≥, = once began passes",
+    )
+    assert known.texts(0) == {"ten": "= 0", "n": "≥ 1", "low": "2–9", "width": "≥ 2"}
+    assert known.texts(2)["low"] == "= 9"
+    assert known.absent(1) == "may come"
+    db.advance("job", 10, on="began")
+    known = Known(db, "by_end")
+    assert known.row(0).is_final
+    assert not known.row(2).is_final
+    assert known.absent(0) == "finally absent"
+    pairs = Known(db, "pairs")
+    assert pairs.absent(3, 2) == "finally absent"
+    assert pairs.absent(2, 3) == "may come"
+    update = list(db.subscribe("by_end"))[-1]
+    assert update.final == [(0, 1, 2, 2)]
+
+
+def test_first_of_a_group_is_final() -> None:
+    db = whence.open()
+    db.execute(
+        """
+        CREATE STREAM trade (at INT NOT NULL, issue TEXT, price INT) WITH (ordered = 'at');
+        CREATE VIEW opening AS SELECT issue, FIRST(price) AS first, FIRST(price ORDER BY at) AS by_time,
+            FIRST(price ORDER BY price) AS by_price, LAST(price) AS last FROM trade GROUP BY issue;
+        """
+    )
+    db.insert("trade", [(1, "ACME", 80), (2, "ACME", 70)])
+    row = list(db.subscribe("opening"))[-1].row("ACME")
+    assert {name: row.bounds.of(name).is_final for name in row.columns} == {
+        "issue": True,
+        "first": True,
+        "by_time": True,
+        "by_price": False,
+        "last": False,
+    }
+    words = [line[-1] for line in db.execute("DESCRIBE opening").rows]
+    assert words == ["=", "=", "=", "as of", "as of"]
+
+
+def test_first_rows_in_an_order_are_final_once_it_has_passed_them() -> None:
+    db = whence.open()
+    db.execute(
+        """
+        CREATE STREAM trade (at INT NOT NULL, price INT) WITH (ordered = 'at');
+        CREATE VIEW earliest AS SELECT at, price FROM trade ORDER BY at LIMIT 2;
+        CREATE VIEW cheapest AS SELECT at, price FROM trade ORDER BY price LIMIT 2;
+        """
+    )
+    earliest, cheapest = db.subscribe("earliest"), db.subscribe("cheapest")
+    db.insert("trade", [(1, 80), (2, 70), (2, 60)])
+    update = list(earliest)[-1]
+    assert [update.known_row(row).is_final for row in update.rows] == [True, False]
+    assert list(cheapest)[-1].row(at=2, price=60).may_go
+    db.insert("trade", [(3, 50)])
+    update = list(earliest)[-1]
+    assert update.rows == [(1, 80), (2, 60)]
+    assert update.final == [(2, 60)]
+    gone = list(cheapest)[-1].row(at=2, price=70)
+    assert (gone.state, gone.is_final) == ("withdrawn", True)  # what was beaten does not come back

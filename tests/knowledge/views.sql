@@ -69,3 +69,35 @@ CREATE VIEW crossed AS SELECT x.n, y.high FROM (SELECT COUNT(*) AS n FROM a) x, 
     b GROUP BY k) y;
 CREATE VIEW scalar AS SELECT k, (SELECT COUNT(*) FROM b) AS n FROM (SELECT DISTINCT k FROM a) x;
 CREATE VIEW constant AS SELECT 1 AS one, 'x' AS two;
+CREATE VIEW many_right AS SELECT y.v, x.k FROM (SELECT DISTINCT k, v FROM b) y RIGHT JOIN (SELECT DISTINCT k FROM
+    a) x ON x.k = y.k;
+CREATE VIEW one_right AS SELECT x.k, y.s, x.n FROM (SELECT k, SUM(v) AS s FROM b GROUP BY k) y RIGHT JOIN (SELECT
+    k, COUNT(*) AS n FROM a GROUP BY k) x ON x.k = y.k;
+CREATE VIEW right_on_more AS SELECT x.k, y.v FROM (SELECT DISTINCT k, v FROM b) y RIGHT JOIN (SELECT DISTINCT k, v
+    FROM a) x ON x.k = y.k AND x.v > y.v;
+CREATE VIEW counted_left AS SELECT x.k, x.n, y.v FROM (SELECT k, COUNT(*) AS n FROM a GROUP BY k) x LEFT JOIN
+    (SELECT DISTINCT k, v FROM b) y ON x.k = y.k;
+CREATE VIEW full_many AS SELECT x.k, x.v, y.k AS j, y.v AS w FROM (SELECT DISTINCT k, v FROM a) x FULL JOIN (SELECT
+    DISTINCT k, v FROM b) y ON x.k = y.k;
+CREATE VIEW full_one AS SELECT COALESCE(x.k, y.k) AS k, x.n, y.s FROM (SELECT COALESCE(k, 7) AS k, COUNT(*) AS n
+    FROM a GROUP BY COALESCE(k, 7)) x FULL JOIN (SELECT COALESCE(k, 7) AS k, SUM(v) AS s FROM b GROUP BY
+    COALESCE(k, 7)) y ON x.k = y.k;
+CREATE VIEW full_using AS SELECT k, n, s, n + s AS both FROM (SELECT t AS k, COUNT(*) AS n FROM a GROUP BY t) x
+    FULL JOIN (SELECT t AS k, SUM(v) AS s FROM b GROUP BY t) y USING (k);
+CREATE VIEW full_sides AS SELECT x.t, y.t AS u FROM (SELECT DISTINCT t FROM a) x FULL JOIN (SELECT DISTINCT t FROM
+    b) y ON x.t = y.t;
+CREATE VIEW full_having AS SELECT COALESCE(x.t, y.t) AS t, x.n FROM (SELECT t, COUNT(*) AS n FROM a GROUP BY t) x
+    FULL JOIN (SELECT DISTINCT t FROM b) y ON x.t = y.t WHERE COALESCE(x.n, 0) < 1;
+CREATE VIEW less_than_some AS SELECT k FROM (SELECT DISTINCT k, v FROM a) x WHERE NOT EXISTS (SELECT 1 FROM (SELECT
+    DISTINCT k, v FROM b) y WHERE y.k = x.k AND y.v > x.v);
+CREATE VIEW no_partner AS SELECT v FROM (SELECT DISTINCT k, v FROM a) x WHERE NOT EXISTS (SELECT 1 FROM (SELECT
+    DISTINCT k FROM b) y WHERE y.k = x.k);
+CREATE VIEW having_exactly AS SELECT k, SUM(v) AS s, MAX(v) AS m FROM b GROUP BY k HAVING SUM(v) = 1;
+CREATE VIEW first_ticks AS SELECT t, k FROM a ORDER BY t LIMIT 2;
+CREATE VIEW first_by_null AS SELECT t, v FROM a ORDER BY k NULLS FIRST, v LIMIT 1;
+CREATE VIEW second_two AS SELECT t, v FROM a ORDER BY t LIMIT 2 OFFSET 1;
+CREATE VIEW first_of_group AS SELECT k, MAX(v) AS high FROM a GROUP BY k ORDER BY high DESC, k LIMIT 1;
+CREATE VIEW first_halves AS SELECT t // 2 AS half, COUNT(*) AS n FROM a GROUP BY t // 2 ORDER BY half LIMIT 1;
+CREATE VIEW first_hidden AS SELECT t FROM a ORDER BY v, t LIMIT 2;
+CREATE VIEW first_counted AS SELECT COUNT(*) AS n, MAX(v) AS high FROM (SELECT t, v FROM a ORDER BY t LIMIT 2);
+CREATE VIEW first_lowest AS SELECT k, MAX(v) AS high, COUNT(*) AS n FROM a GROUP BY k ORDER BY high, k LIMIT 1;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import shutil
 import subprocess
 import threading
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 import whence
+from tests.depth import DEEP
 from whence.server.access.tokens import make_token
 
 CLIENT = Path(whence.__file__).parent / "server/static/whence.js"
@@ -61,9 +63,9 @@ class Script:
         assert line, self._process.stderr.read() if self._process.stderr else ""
         return json.loads(line)
 
-    def go_on(self) -> None:
+    def go_on(self, line: str = "") -> None:
         assert self._process.stdin is not None
-        self._process.stdin.write("\n")
+        self._process.stdin.write(f"{line}\n")
         self._process.stdin.flush()
 
     def end(self) -> None:
@@ -277,3 +279,77 @@ def test_rows_have_bounds_in_javascript(db: whence.Database, server: whence.Serv
     assert row == ["present", shown, bounds, True, False, False, f"hour = {ten}, high = 80; final"]
     assert nine < ten
     script.end()
+
+
+@pytest.mark.parametrize("seed", range(6 if DEEP else 2))
+def test_absent_keys_are_as_final_in_javascript_as_in_python(seed: int) -> None:
+    """Over random histories: what is absent for good by a horizon, a closed key, a domain or a constant."""
+    dice = random.Random(seed)
+    keys = {
+        "score": [{"game": game, "team": team} for game in ("NY", "DET", "BOS") for team in "xy"],
+        "hourly": [{"hour": hour, "issue": issue} for hour in range(-1, 5) for issue in "AB"],
+        "both": [{"hour": hour, "side": side} for hour in range(4) for side in ("east", "west", "north")],
+        "slots": [{"v": v} for v in range(-1, 6)],
+    }
+    with whence.open() as db:
+        db.execute("""
+            CREATE STREAM play (game TEXT, kind TEXT, team TEXT) WITH (closes = 'game when kind = ''end''');
+            CREATE STREAM east (at INT, issue TEXT) WITH (ordered = 'at');
+            CREATE STREAM west (at INT, issue TEXT) WITH (ordered = 'at');
+            CREATE STREAM slot (v INT CHECK (v BETWEEN 0 AND 3));
+            CREATE VIEW score AS SELECT game, team, COUNT(*) AS n FROM play WHERE kind = 'goal' GROUP BY game, team;
+            CREATE VIEW hourly AS SELECT at // 10 AS hour, issue, COUNT(*) AS n FROM east GROUP BY 1, 2;
+            CREATE VIEW both AS SELECT hour, side, COUNT(*) AS n FROM (SELECT at // 10 AS hour, 'east' AS side FROM east
+                UNION ALL SELECT at // 10, 'west' FROM west) GROUP BY hour, side;
+            CREATE VIEW slots AS SELECT v, COUNT(*) AS n FROM slot GROUP BY v;
+        """)
+        with whence.serve(db, port=0) as server, whence.connect(server.url, token=server.token) as client:
+            names = json.dumps(list(keys))
+            script = Script(
+                server,
+                f"""
+                const keys = {json.dumps(keys)};
+                const queries = Object.fromEntries({names}.map((name) => [name, name]));
+                let update;
+                const first = new Promise((resolve) => (globalThis.begun = resolve));
+                const onUpdate = (given) => {{ update = given; globalThis.begun(); }};
+                const subscription = client.subscribe(queries, {{ bounds: true, onUpdate }});
+                await first;
+                for (;;) {{
+                  const part = (name) => keys[name].map((key) => update.parts[name].row(key).state);
+                  say([update.position, {names}.map(part)]);
+                  const line = (await pause()).value;
+                  if (line === "end") break;
+                  await subscription.waitFor(line);
+                }}
+                """,
+            )
+            ours = client.subscribe({name: name for name in keys})
+            over, at = set[str](), {"east": 0, "west": 0}
+            try:
+                found, seen = script.hear(), set[str]()
+                for _ in range(12):
+                    match dice.randrange(4):
+                        case 0:
+                            game = dice.choice(["NY", "DET", "BOS"])
+                            if game not in over:
+                                kind = dice.choice(["goal", "end"])
+                                over |= {game} if kind == "end" else set()
+                                db.insert("play", (game, kind, dice.choice("xy")))
+                        case 1 | 2:
+                            side = dice.choice(["east", "west"])
+                            at[side] += dice.choice([1, 10, 15])
+                            db.insert(side, (at[side], dice.choice("AB")))
+                        case 3:
+                            db.insert("slot", (dice.randrange(4),))
+                    script.go_on(str(db.position))
+                    found = script.hear()
+                    update = ours.wait_for(db.position)
+                    expected = [[update[name].row(key).state for key in each] for name, each in keys.items()]
+                    assert found[1] == expected
+                    seen |= {state for each in expected for state in each}
+                script.go_on("end")
+                script.end()
+                assert seen == {"present", "may come", "finally absent"}
+            finally:
+                script.kill()

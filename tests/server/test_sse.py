@@ -230,7 +230,7 @@ def test_events_have_bounds_where_they_are_asked_for() -> None:
             assert state["columns"] == [[0], [80]]
             assert state["bounds"] == [None, [[80], [None]]]
             assert state["states"] == ["stays"]
-            assert state["horizons"] == {"0": {"comes": True, "passed": {"hour": 0}}}
+            assert state["horizons"] == {"0": {"comes": True, "ways": [{"within": {"hour": [0, None, False]}}]}}
             assert calm.next()[2]["parts"] == [[["hour", "BIGINT"]]]
             state = calm.next()[2]
             assert (state["columns"], state["states"]) == ([[0]], ["may go"])
@@ -241,5 +241,5 @@ def test_events_have_bounds_where_they_are_asked_for() -> None:
             name, position, update = events.next()
             assert (name, position) == ("update", str(db.position))
             assert update["parts"] == [{"closed": [[0], [90]]}]
-            assert update["horizons"] == {"0": {"comes": True, "passed": {"hour": 1}}}
+            assert update["horizons"] == {"0": {"comes": True, "ways": [{"within": {"hour": [1, None, False]}}]}}
             assert calm.next()[2]["parts"] == [{"closed": [[0]]}]

@@ -257,7 +257,7 @@ def test_buy_list_goes_on_after_restarts(place: Make) -> None:
 
 
 def test_quenched_rows_are_current_after_the_connection_was_lost(place: Make) -> None:
-    """Which keys the publisher had quenched is not known then, so the state is asked for."""
+    """A publisher that was restarted remembers no changes, so it tells the state."""
     publisher, broker = place("p", _FLIGHTS), place("b")
     publisher.db.insert("flight", [("AA141", "LHR", 200, 600), ("NW44", "LHR", 10, 450)])
     source(broker, "flight", publisher, "quench_after = '10 ms'")
@@ -274,3 +274,84 @@ def test_quenched_rows_are_current_after_the_connection_was_lost(place: Make) ->
     until(lambda: broker.rows("available") == [("AA141", 600), ("NW44", 480)])
     publisher.db.update("flight", {"price": 490}, {"id": "NW44"})
     until(lambda: broker.rows("available") == [("AA141", 600), ("NW44", 490)])
+
+
+def test_quenched_rows_need_no_state_after_the_connection_was_lost(place: Make) -> None:
+    """Both ends know which keys are quenched: the filter that is subscribed with again says so."""
+    publisher, broker = place("p", _FLIGHTS), place("b")
+    publisher.db.insert("flight", [("AA141", "LHR", 200, 600), ("NW44", "LHR", 10, 450)])
+    source(broker, "flight", publisher, "quench_after = '10 ms'")
+    broker.db.execute("CREATE TABLE booking (flight TEXT, n INT)")
+    broker.db.execute(_AVAILABLE)
+    broker.db.insert("booking", [("NW44", 10)])
+    until(lambda: ("NW44",) in broker.db._now.broker.curiosity._sources["flight"].keeper.quenched)
+    feed = broker.db._now.broker.feeds["flight"]
+    heard: list[Any] = []
+    read = feed._read
+    feed._read = lambda message: heard.append(message) or read(message)
+    publisher.db.update("flight", {"price": 470}, {"id": "NW44"})
+    broker.db._now.broker.call(feed._connection.close)
+    until(lambda: any(isinstance(message, ms.Subscribed) for message in heard))
+    publisher.db.update("flight", {"price": 480}, {"id": "NW44"})
+    until(lambda: feed.record.reflected.horizon >= publisher.db.epoch)
+    broker.db.delete("booking", [("NW44", 10)])
+    until(lambda: broker.rows("available") == [("AA141", 600), ("NW44", 480)])
+    assert not [message for message in heard if isinstance(message, ms.State)]
+
+
+def test_keys_that_are_not_quenched_after_all_are_named(place: Make) -> None:
+    """Seats were raised after the broker had decided: the publisher refuses, and says so."""
+    publisher, broker = place("p", _FLIGHTS), place("b")
+    publisher.db.insert("flight", [("AA141", "LHR", 200, 600), ("NW44", "LHR", 10, 450)])
+    source(broker, "flight", publisher, "quench_after = '1 day'")
+    broker.db.execute("CREATE TABLE booking (flight TEXT, n INT)")
+    broker.db.execute(_AVAILABLE)
+    before = publisher.db.epoch
+    publisher.db.update("flight", {"seats": 12}, {"id": "NW44"})
+    feed = broker.db._now.broker.feeds["flight"]
+    heard: list[Any] = []
+    read = feed._read
+    feed._read = lambda message: heard.append(message) or read(message)
+    broker.db._now.broker.call(feed.amend, ms.Amend(0, 0, quench=[["AA141", "NW44"]], as_of=before))
+    until(lambda: any(isinstance(message, ms.Amended) for message in heard))
+    assert [message.refused for message in heard if isinstance(message, ms.Amended)] == [[["NW44"]]]
+
+
+def test_a_join_on_two_columns_asks_for_pairs(place: Make) -> None:
+    publisher, broker = place("p", "CREATE TABLE quote (issue TEXT, market TEXT, price INT)"), place("b")
+    publisher.db.insert("quote", [(i, m, 1) for i in "AB" for m in "xy"])
+    broker.db.execute("CREATE TABLE wanted (issue TEXT, market TEXT)")
+    broker.db.insert("wanted", [("A", "x"), ("B", "y")])
+    source(broker, "quote", publisher, "quench_after = '10 ms'")
+    broker.db.execute("CREATE VIEW mine AS SELECT quote.* FROM quote JOIN wanted USING (issue, market)")
+    until(lambda: broker.rows("mine") == [("A", "x", 1), ("B", "y", 1)])
+    assert broker.rows("quote") == [("A", "x", 1), ("B", "y", 1)]  # not A at y, although both are wanted
+    assert "of (issue, market) in" in broker.db.explain("mine")
+    counted = Counted(broker, "quote")
+    publisher.db.execute("UPDATE quote SET price = 2 WHERE issue = 'A'")
+    counted.reaches(publisher)
+    assert counted.rows == 2
+    broker.db.insert("wanted", ("A", "y"))
+    until(lambda: broker.rows("mine") == [("A", "x", 2), ("A", "y", 2), ("B", "y", 1)])
+    assert counted.amends == 1
+
+
+def test_columns_of_best_rows_are_quenched_by_key(place: Make) -> None:
+    publisher, broker = (
+        place("p", "CREATE TABLE flight (id TEXT PRIMARY KEY, seats INT, price INT, gate TEXT)"),
+        place("b"),
+    )
+    publisher.db.insert("flight", [(f"F{i}", 10, 100 + i, "A1") for i in range(8)])
+    source(broker, "flight", publisher, "quench_after = '10 ms'")
+    broker.db.execute("CREATE TABLE booking (flight TEXT, n INT)")
+    broker.db.execute(_CHEAPEST.replace(" AND f.dest = 'LHR'", "").replace("f.price FROM", "f.price, f.gate FROM"))
+    until(lambda: len(broker.rows("cheapest")) == 3)
+    broker.db.insert("booking", ("F0", 10))
+    until(lambda: ("F0",) in broker.db._now.broker.curiosity._sources["flight"].keeper.quenched)
+    counted = Counted(broker, "flight")
+    publisher.db.update("flight", {"gate": "B2"}, {"id": "F0"})
+    publisher.db.update("flight", {"gate": "B3"}, {"id": "F7"})  # beyond the bound
+    counted.reaches(publisher)
+    assert counted.rows == 0
+    broker.db.execute("DELETE FROM booking")
+    until(lambda: ("F0", 100, "B2") in broker.rows("cheapest"))

@@ -131,3 +131,48 @@ def test_a_view_that_is_made_later_has_the_order_of_time(place: Make) -> None:
     """)
     until(lambda: broker.db["runs"].rows == [(n,) for n in range(20)])
     assert broker.db["w"].rows == [(n,) for n in range(1, 20, 2)]
+
+
+def test_a_subscription_reads_an_existing_view_in_order(place: Make) -> None:
+    """The view itself runs ahead; who follows windows over it gets rows in the order of their times."""
+    one, other, broker = (*(place(name, f"CREATE STREAM {name} (x INT)") for name in ("east", "west")), place("b"))
+    for number in range(20):
+        publisher = (one, other)[number % 2]
+        publisher.db.insert(publisher.name, (number,))
+    broker.source("west", other)
+    broker.source("east", one)
+    broker.db.execute("CREATE VIEW everything AS SELECT x FROM east UNION ALL SELECT x FROM west")
+    broker.db.execute("CREATE VIEW small AS SELECT x FROM everything WHERE x < 100")
+    until(lambda: broker.rows("small") == [(n,) for n in range(20)])
+    before = broker.db["small"].rows
+    subscription = broker.db.subscribe("SELECT SUM(x) AS s FROM slide(small, rows => 1, every => 1)")
+    seen = list[tuple[int]]()
+
+    def has_all() -> bool:
+        for update in subscription:
+            seen.extend(update.came)
+        return len(seen) >= 20
+
+    until(has_all)
+    assert seen == [(n,) for n in range(20)]
+    assert broker.db["small"].rows == before
+
+
+def test_why_names_the_source_and_not_its_ordered_twin(place: Make) -> None:
+    publisher, broker = place("p", f"{QUOTE}; CREATE TABLE buylist (issue TEXT PRIMARY KEY)"), place("b")
+    publisher.db.insert("buylist", ("A",))
+    broker.source("quote", publisher)
+    broker.source("buylist", publisher)
+    broker.db.execute(FOLLOW.replace(" AS ", " WITH (provenance = 'lineage') AS ", 1))
+    publisher.db.insert("quote", [("A", 1), ("B", 2)])
+    until(lambda: broker.rows("follow") == [("A", 1)])
+    why = broker.db.why("follow", issue="A")
+    assert why.base == [("quote", {"tid": 1, "issue": "A", "price": 1})]
+    assert "$" not in str(why)
+    assert "$" not in why.to_json()
+    assert broker.db.critical("follow", issue="A").rows == why.base
+    trace = broker.db.trace("quote", issue="A")
+    assert trace.rows == [("follow", {"issue": "A", "price": 1})]
+    assert trace.stream == "quote"
+    found = broker.db.query("SELECT * FROM provenance(follow, quote)")
+    assert [name for name in found.columns if "$" in name] == []

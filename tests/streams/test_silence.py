@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +67,7 @@ def test_a_silence_is_told_by_the_clock_alone() -> None:
         """)
         feeds = db.changes("now"), db.changes("closed")
         db.insert("s", [(1,), (2,)])
-        found = [[change.sign for change, _ in zip(feed.follow(PATIENCE), range(n), strict=False)]
+        found = [[change.sign for change in islice(feed.follow(PATIENCE), n)]
                  for feed, n in zip(feeds, (4, 1), strict=True)]  # fmt: skip
         assert found == [[1, 1, -1, -1], [1]]
         assert len(threads()) == 1

@@ -135,8 +135,8 @@ def test_what_is_kept_of_a_view() -> None:
         ("CREATE OR REPLACE STREAM s (a INT)", "drop the stream first"),
         ("CREATE TABLE t (a INT) WITH (retain = '1 row')", 'a table has no option "retain"'),
         ("CREATE VIEW v WITH (encoding = 'zip') AS SELECT 1", "there is no encoding 'zip'"),
-        ("SHOW RIVERS", "expected TABLES, STREAMS, SOURCES, VIEWS, INDEXES or FUNCTIONS"),
-        ("DROP RIVER r", "expected TABLE, STREAM, SOURCE, VIEW or INDEX"),
+        ("SHOW RIVERS", "expected TABLES, STREAMS, SOURCES, VIEWS, TEMPLATES, INDEXES, FUNCTIONS or DEFINITION"),
+        ("DROP RIVER r", "expected TABLE, STREAM, SOURCE, VIEW, TEMPLATE or INDEX"),
     ],
 )
 def test_what_statements_may_not_say(sql: str, message: str) -> None:

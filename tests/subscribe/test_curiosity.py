@@ -8,6 +8,7 @@ import pytest
 
 import whence
 from benchmarks.curious_source import CuriousSource, databases
+from whence.subscribe.amendments import FilterKeeper, RelationChange
 
 _FLIGHTS = "CREATE TABLE flight (id TEXT PRIMARY KEY, dest TEXT, seats INT, price INT)"
 _BOOKINGS = "CREATE TABLE booking (flight TEXT, n INT)"
@@ -246,3 +247,17 @@ def test_near_my_location_moves_in_one_amendment() -> None:
         expected = publisher.query(f"SELECT id, name FROM shop WHERE cell IN ({place}, {place + 1})").rows
         assert sorted(rows) == sorted(expected)
         assert broker.query("SELECT COUNT(*) FROM shop").rows == [(20,)]
+
+
+def test_refused_key_is_not_quenched_and_is_asked_about_again() -> None:
+    keeper = FilterKeeper(live_rules=1)
+    keeper.start()
+    keeper.change(RelationChange(rows=([("NW44",), ("AA141",)], []), live=(([], []),)), now=0.0)
+    asked = keeper.next(0.0)
+    assert asked is not None
+    assert asked.quench == {("NW44",), ("AA141",)}
+    keeper.amended(now=1.0, refused=frozenset({("NW44",)}))
+    assert keeper.quenched == {("AA141",)}
+    again = keeper.next(1.0)
+    assert again is not None
+    assert again.quench == {("NW44",)}

@@ -37,6 +37,11 @@ _VIEWS = [
     "SELECT id FROM t WHERE b > {y} EXCEPT SELECT k FROM l",
     "SELECT MAX(b) AS high, MIN(c) AS low FROM t WHERE a = {x} OR a = {y}",
     "SELECT t.id, b FROM t JOIN u ON u.id = t.a JOIN l ON l.k = u.v WHERE c <> {x}",
+    "SELECT t.id, c FROM t JOIN l ON t.a = l.k AND t.b = l.w",
+    "SELECT t.id, c FROM t JOIN u ON t.a = u.t_id AND t.b = u.v WHERE t.c > {x}",
+    "SELECT id, c FROM t WHERE (a, b) IN (SELECT k, w FROM l) OR id = {x}",
+    "SELECT t.id, b, c FROM t LEFT JOIN l ON t.id = l.k WHERE a > COALESCE(w, {x}) ORDER BY b LIMIT {k}",
+    "SELECT t.id, c FROM t JOIN l ON t.id = l.k AND a > w ORDER BY b DESC LIMIT {k}",
 ]
 
 

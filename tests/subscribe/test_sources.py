@@ -71,8 +71,8 @@ def test_a_gap_is_asked_for_after_a_while_and_then_less_and_less_often() -> None
     assert source.tick(1.04) == []
     times, now = [], 1.0
     for _ in range(4):
-        now = source._gap_due
-        assert source._ask_for_gaps(now) == [Ask(((2, 5),))]
+        now = source._gaps.due
+        assert [a for a in source.tick(now) if a.ranges[0][1] != EVER] == [Ask(((2, 5),))]
         times.append(round(now - 1.0, 3))
     assert times == [0.05, 0.55, 1.55, 3.55]
 
@@ -194,7 +194,7 @@ def test_what_retention_has_dropped_is_lost_and_not_asked_for_again() -> None:
     told(source, RangeChange(8, 9, "x"))
     assert told(source, RangeLost(4, 8)) == [LoseRange(5, 8, RangeSet.parse("0-9"))]
     assert str(source.lost) == "0-3,5-8"
-    assert source._gaps == []
+    assert list(source._gaps) == []
 
 
 def test_promises_hold_once_everything_before_them_is_known() -> None:
@@ -205,6 +205,26 @@ def test_promises_hold_once_everything_before_them_is_known() -> None:
     assert ahead.time is None
     (fills,) = told(source, RangeChange(1, 2, "b", time=20, horizons={"t": 2}))
     assert (fills.time, fills.horizons) == (30, {"t": 3})
+
+
+def test_promise_of_a_reflected_tick_outlasts_the_session() -> None:
+    source = opened()
+    told(source, RangeChange(1, 3, "b, c", time=30), RangeChange(6, 7, None, time=70))
+    told(source, RangeChange(9, 9, None, time=90))  # as of a tick that is not here
+    (again,) = source.connect(0.0)
+    assert str(again.ranges) == "1-3,6-7"
+    told(source, Opened(AT._replace(epoch=9), "resumed"))
+    assert [action.time for action in told(source, RangeChange(0, 1, "a", time=10))] == [30]
+    assert [action.time for action in told(source, RangeChange(3, 6, "d"), RangeChange(7, 9, "e"))] == [70, None]
+
+
+def test_promise_is_forgotten_with_the_past_of_its_tick() -> None:
+    source = opened()
+    told(source, RangeChange(1, 3, "b, c", time=30))
+    source.connect(0.0)
+    told(source, Opened(AT._replace(era="0000beef"), "unknown"))
+    _, first = told(source, RangeChange(0, 3, "of another past", time=5))
+    assert first.time == 5
 
 
 def test_an_amendment_is_in_effect_when_everything_before_it_is_here() -> None:
@@ -319,3 +339,29 @@ def test_every_tick_is_applied_once_whatever_happens_on_the_way(seed: int, mode:
     assert set(applied) == events
     if mode == "in order":
         assert applied == sorted(applied)
+
+
+@given(some.sampled_from(["ahead", "in order"]), some.integers(0, 2**32))
+def test_gaps_are_what_is_missing(mode: Any, seed: int) -> None:
+    """Gaps are kept up to date message by message: they are always what would be found by looking at everything."""
+    dice, source, now = random.Random(seed), opened(mode), 0.0
+    for _ in range(60):
+        since = dice.randrange(40)
+        upto = since + dice.randrange(5)
+        what = dice.random()
+        if what < 0.75:
+            told(source, RangeChange(since, upto, dice.choice([None, "rows"])), now=now)
+        elif what < 0.8:
+            told(source, RangeState(upto, "state"), now=now)
+        elif what < 0.85:
+            told(source, RangeLost(since, upto), now=now)
+        elif what < 0.9:
+            source.amend("change", now)
+            told(source, FilterAmended(source._amendment.number, upto), now=now)
+        else:
+            now += dice.random() * 0.3
+            asked = [one for action in source.tick(now) if isinstance(action, Ask) for one in action.ranges]
+            assert all(one in list(source._gaps) for one in asked if one[1] != EVER)
+        have = source.reflected.union(source._held_ranges)
+        assert list(source._gaps) == have.gaps(source._known)
+        assert source._gaps.due == min((gap.due for gap in source._gaps._gaps), default=float("inf"))

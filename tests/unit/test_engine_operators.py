@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -14,6 +15,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from engine_helpers import Bench, duck, schema
 
 from tests.depth import examples
+from whence.engine.core.kernels.batches import split_signs
 from whence.model.types import BIGINT, BOOLEAN, DOUBLE, INTEGER, TEXT, decimal
 from whence.plan.algebra import logical as lo
 from whence.plan.algebra.expressions import Call, Col, Lit
@@ -232,3 +234,35 @@ def test_three_way_with_shared_parts(steps):
     assert all(op.arranged is None for op in bench.flow.order if op not in bench.flow.views.values())
     bench.step([("a", (1, 1), 1), ("b", (1, 2), 1)])
     assert bench.rows("g") == duck(bench, "SELECT a.c0, count(*) FROM a JOIN b ON a.c1 = b.c0 GROUP BY a.c0")
+
+
+@fast
+@given(steps=batches, limits=st.lists(st.one_of(st.none(), st.integers(0, 9)), min_size=5, max_size=8, unique=True))
+def test_selections_from_one_table_are_decided_together(steps, limits):
+    """Conditions over columns and constants run as one call, beside one that is computed by itself."""
+    bench = Bench(a=PAIR, b=PAIR)
+    queries = {}
+    for place, limit in enumerate(limits):
+        compared = Call(BOOLEAN, "<=" if place % 2 else "<>", (Col(INTEGER, place % 2), Lit(INTEGER, limit)))
+        shown = "NULL" if limit is None else str(limit)
+        queries[f"v{place}"] = f"SELECT * FROM a WHERE c{place % 2} {compared.op} {shown}", compared
+    computed = Call(BOOLEAN, "<", (Call(INTEGER, "+", (Col(INTEGER, 0), Col(INTEGER, 1))), Lit(INTEGER, 3)))
+    queries["sum"] = "SELECT * FROM a WHERE c0 + c1 < 3", computed
+    for name, (_, condition) in queries.items():
+        distinct = lo.Aggregate(PAIR, lo.Select(PAIR, bench.scan("a"), condition), (0, 1), ())
+        bench.view(name, distinct)
+    for step in steps:
+        bench.step(step)
+        for name, (sql, _) in queries.items():
+            assert bench.rows(name) == duck(bench, sql.replace("*", "DISTINCT *"))
+    steps, _ = bench.flow._reach(("a",))
+    assert sum(step.selected is not None for step in steps) == len(limits)
+
+
+@fast
+@given(changes=st.lists(st.tuples(st.integers(0, 3), st.integers(-3, 3)), max_size=6))
+def test_signs_repeat_rows_in_their_order(changes):
+    rows = np.array([[key, 7] for key, _ in changes], np.int64).reshape(-1, 2)
+    went, came = split_signs(rows, np.array([count for _, count in changes], np.int64))
+    assert went.tolist() == [[key, 7] for key, count in changes for _ in range(-count)]
+    assert came.tolist() == [[key, 7] for key, count in changes for _ in range(count)]

@@ -7,6 +7,7 @@
 | `questions` | `why`, `trace`, `what-if`, `critical`, `resilience`, `contribution`, `reliability` |
 | `serving` | `serve`, `token add`, `token list`, `token remove` |
 | `subscribing` | `subscribe` |
+| `moving`    | `move` |
 | `console` | shared output, errors, progress bars |
 | `row_arguments` | rows typed as arguments |
 | `variables` | values for parameters of SQL, typed as options or in the shell |
@@ -34,7 +35,7 @@ from typing import Annotated
 import typer
 
 import whence
-from whence.cli import programs, questions, serving, storage, subscribing
+from whence.cli import moving, programs, questions, serving, storage, subscribing
 from whence.cli.console import out
 
 __all__ = ["app", "main"]
@@ -56,7 +57,7 @@ _PANELS = {
         questions.contribution,
         questions.reliability,
     ),
-    "Serving": (serving.serve, subscribing.subscribe),
+    "Serving": (serving.serve, subscribing.subscribe, moving.move),
     "Storage": (storage.info, storage.check, storage.backup, storage.export, storage.import_),
 }
 for _panel, _commands in _PANELS.items():

@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.text import Text
@@ -42,6 +42,10 @@ def subscribe(
         typer.Option("--token-file", metavar="FILE", help=f"A file with your token (default: the variable {TOKEN})."),
     ] = None,
     param: Params = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="A parameter of a template. May be given again."),
+    ] = None,
     format: Annotated[Format, typer.Option("--format", help="Output format.")] = Format.table,
     key: Annotated[
         str | None,
@@ -68,6 +72,10 @@ def subscribe(
         ),
     ] = None,
     limit: Annotated[int, typer.Option("--limit", min=0, help="Rows to show per update, in a table.")] = 100,
+    also: Annotated[
+        list[str] | None,
+        typer.Option("--also", metavar="URL", help="Another server that takes the token: go on there if a view moves."),
+    ] = None,
     ca: Annotated[
         Path | None, typer.Option("--ca", metavar="FILE", help="The certificate of the authority of the server's.")
     ] = None,
@@ -90,12 +98,17 @@ def subscribe(
         WHENCE_TOKEN=whence_… whence subscribe http://127.0.0.1:8080 alarm --why
 
         whence subscribe http://127.0.0.1:8080 hourly --format jsonl --bounds
+
+        whence subscribe http://127.0.0.1:8080 deals --set smin=0 --set smax=10
+
+    With --set the query is the name of a template: a subscription of these parameters is made, and cancelled at the
+    end. One that is stored is followed as deals#7.
     """
     if once and count is not None:
         raise typer.BadParameter("--once is the first update only: leave out --count", param_hint="--once")
     if key is not None and format is Format.csv:
         raise typer.BadParameter("csv has one row per line: leave out --key", param_hint="--key")
-    token = _read_token(token_file)
+    token = read_token(token_file)
 
     from whence.client.blocking import connect
 
@@ -104,10 +117,15 @@ def subscribe(
         from whence.cli.variables import read_params
 
         params = read_params(param)
+    parameters: dict[str, Any] = {}
+    if set_:
+        from whence.cli.variables import read_params
+
+        parameters = read_params(set_)
     keys = None if key is None else [name.strip() for name in key.split(",")]
-    with connect(url, token=token, ca=ca, on_state=_StateNotes()) as client:
+    with connect(url, token=token, ca=ca, on_state=_StateNotes(), also=also or ()) as client:
         subscription = client.subscribe(
-            query, params, have=have, key=keys, every=every, why=why, every_change=every_change
+            query, parameters or params, have=have, key=keys, every=every, why=why, every_change=every_change
         )
         shows_bounds = format is Format.table if bounds is None else bounds
         printer = UpdatePrinter(subscription, format, limit, keys, shows_bounds)
@@ -121,11 +139,14 @@ def subscribe(
                 if once or number == count:
                     break
         finally:
-            if subscription.position is not None and not once:
+            if parameters:
+                subscription.cancel()
+            elif subscription.position is not None and not once:
                 err.print(Text(f"at {subscription.position}: --have goes on from there", style="dim"), soft_wrap=True)
 
 
-def _read_token(path: Path | None) -> str | None:
+def read_token(path: Path | None) -> str | None:
+    """Return the token in a file, or that of the environment."""
     if path is None:
         return os.environ.get(TOKEN)
     token = text_of(path).strip()

@@ -19,6 +19,7 @@ from whence.client.subscriptions import Subscription, make_request, open_subscri
 from whence.client.transactions import OpenTransaction, open_buffer
 from whence.io.results import Result
 from whence.model.budget import Timeout
+from whence.model.errors import DataError
 from whence.model.progress import Progress
 from whence.subscribe.positions import Position
 
@@ -35,6 +36,7 @@ def connect(
     ca: str | Path | None = None,
     ssl: ssl_.SSLContext | None = None,
     on_state: OnState | None = None,
+    also: Sequence[str] = (),
 ) -> Client:
     """Connect to a served database (`whence.serve`, `whence serve`), and return a client that has the verbs of a local
     one. `connect_async` returns one for asyncio.
@@ -49,6 +51,8 @@ def connect(
     ssl        in its place, a context for TLS
     on_state   called with True when the connection is there and with False when it is lost, and a sentence about it; in
                a thread of the client
+    also       other servers that take the same token: a subscription to a view that moves to one of them
+               (`whence move`) goes on there
 
     A connection that is lost is made again: at once, then several times per second, later every few seconds. Inserts,
     deletions, updates and transactions without an answer are sent again, and done once. Subscriptions go on from where
@@ -66,7 +70,7 @@ def connect(
     async def begin() -> AsyncClient:
         return await connect_async(
             url, token=token, publisher=publisher, timeout=timeout, patience=patience, ca=ca, ssl=ssl,
-            on_state=on_state,
+            on_state=on_state, also=also,
         )  # fmt: skip
 
     try:
@@ -313,6 +317,7 @@ class Client(ServedReader):
         every_change: bool = False,
         give_up_after: Timeout = None,
         reflects: Mapping[str, str] | None = None,
+        **parameters: Any,
     ) -> Subscription:
         """Follow queries: the state first, then net changes, for as long as it is iterated over.
 
@@ -329,6 +334,8 @@ class Client(ServedReader):
         give_up_after  how long the server may be away before this is a `DisconnectedError`; without it, for ever
         reflects       what was seen at another broker (`Update.reflects`): nothing is told before this one reflects as
                        much of its sources
+        parameters     of a template, the values of a new subscription, as `Database.subscribe` takes them; what is
+                       returned has its `id` and `cancel()`
 
         A query that cannot be subscribed to is an error here. One that can no longer be, since its view is dropped or
         its right withdrawn, is an error of the iteration.
@@ -341,11 +348,22 @@ class Client(ServedReader):
         ...         update = subscription.next(); update.came, update.changed
         ([('tea', 7)], [('tea', None, ('tea', 7))])
         """
+        id, template = None, queries
+        if isinstance(queries, str) and queries.isidentifier() and isinstance(params, Mapping):
+            parameters, params = {**params, **parameters}, None
+        if parameters:
+            if not isinstance(queries, str):
+                raise DataError("parameters are for one template: give values for those of queries as params")
+            id = self._run(self._client.subscribe_to(queries, parameters))
+            queries = f"{queries}#{id}"
         request = make_request(
             queries, params, have=have, rows=rows, key=key, every=every, why=why, every_change=every_change,
             give_up_after=give_up_after, reflects=reflects,
         )  # fmt: skip
-        return Subscription(self._loop, self._run(open_subscription(self._client._link, request)), self)
+        found = Subscription(self._loop, self._run(open_subscription(self._client._link, request)), self)
+        if id is not None:
+            found.id, found._cancel = id, lambda: self.delete(str(template), key=id)
+        return found
 
     def metrics(self) -> dict[str, Any]:
         """Return the counters of the database, as `Database.metrics` does.

@@ -39,6 +39,7 @@ def connect_async(
     ca: str | Path | None = None,
     ssl: ssl_.SSLContext | None = None,
     on_state: OnState | None = None,
+    also: Sequence[str] = (),
 ) -> AsyncClient:
     """Return an async client of a served database, for `async with` or `await`; the arguments are those of `connect`.
 
@@ -66,7 +67,8 @@ def connect_async(
     if publisher is not None and not 0 < len(publisher) <= _LONGEST_NAME:
         raise DataError(f"a publisher's name is text of 1 to {_LONGEST_NAME} characters")
     seconds, waiting = (0.0 if given is None else seconds_of(given) for given in (timeout, patience))
-    options = LinkOptions(address, token, seconds, waiting, ssl, on_state)
+    others = tuple(websocket_url(each) for each in also)
+    options = LinkOptions(address, token, seconds, waiting, ssl, on_state, others)
     # A publisher of that name may have been here before, so that numbers go on from there: they rise with time.
     first = 1 if publisher is None else time.time_ns() // 1_000
     return AsyncClient(ServerLink(ClientProtocol(publisher or secrets.token_hex(8), first, waiting), options))
@@ -348,13 +350,19 @@ class AsyncClient(AsyncReader):
         give_up_after: Timeout = None,
         reflects: Mapping[str, str] | None = None,
     ) -> AsyncSubscription:
-        """Follow queries: iterate with `async for`; the arguments are those of `Client.subscribe`. Awaiting what it
-        returns raises why it cannot be, if so."""
+        """Follow queries: iterate with `async for`; the arguments are those of `Client.subscribe`, but for the
+        parameters of a template (`subscribe_to`). Awaiting what it returns raises why it cannot be, if so."""
         request = make_request(
             queries, params, have=have, rows=rows, key=key, every=every, why=why, every_change=every_change,
             give_up_after=give_up_after, reflects=reflects,
         )  # fmt: skip
         return AsyncSubscription(self._link, request)
+
+    async def subscribe_to(self, template: str, parameters: Mapping[str, Any]) -> int:
+        """Make a subscription to a template; return its id. Its answer is `subscribe("template#id")`."""
+        args = {"template": plain_name(template), "parameters": wire_value(dict(parameters))}
+        found: dict[str, Any] = await self._link.call("subscribe", args, "never")
+        return int(found["id"])
 
     async def metrics(self) -> dict[str, Any]:
         """Return the counters of the database, as `Database.metrics` does."""

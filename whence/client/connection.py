@@ -11,10 +11,11 @@ import contextlib
 import inspect
 import logging
 import random
+import secrets
 import ssl as ssl_
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from websockets.asyncio.client import ClientConnection, connect
@@ -28,7 +29,7 @@ from whence.model.errors import AuthenticationError, DisconnectedError, LimitErr
 from whence.model.progress import Progress
 from whence.subscribe.messages import Done, ResultMessage, decode_down, encode_message
 from whence.subscribe.retrying import retry_delay
-from whence.subscribe.urls import is_loopback
+from whence.subscribe.urls import is_loopback, websocket_url
 
 log = logging.getLogger("whence")
 Token = str | Callable[[], str | Awaitable[str]] | None
@@ -53,6 +54,7 @@ class LinkOptions:
     patience: float = 15.0
     ssl: ssl_.SSLContext | None = None
     on_state: OnState | None = None
+    also: tuple[str, ...] = ()  # other servers that may be gone on at
 
 
 class ServerLink:
@@ -74,6 +76,7 @@ class ServerLink:
         self._faults = 0
         self._refused_token: str | None = None
         self.is_closed = False
+        self._elsewhere: dict[str, ServerLink] = {}
 
     # -- for users ---------------------------------------------------------------------------------------------------
 
@@ -101,11 +104,23 @@ class ServerLink:
     async def close(self) -> None:
         """End the connection and everything that waits for it."""
         self.is_closed = True
+        for other in self._elsewhere.values():
+            await other.close()
         tasks = [task for task in (self._task, self._ticker, *self._background) if task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         self._dispatch(self.protocol.refuse(WhenceError("this client is closed")))
+
+    def elsewhere(self, url: str) -> ServerLink | None:
+        """Return a connection to another server, if this client was told of it; it ends with this one."""
+        address = websocket_url(url)
+        if address not in self.options.also:
+            return None
+        if address not in self._elsewhere:
+            protocol = ClientProtocol(secrets.token_hex(8), 1, self.options.patience)
+            self._elsewhere[address] = ServerLink(protocol, replace(self.options, url=address))
+        return self._elsewhere[address]
 
     def check(self) -> None:
         """Raise if nothing can be asked for any more."""

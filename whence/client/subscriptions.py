@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Generator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -12,7 +13,7 @@ from whence.client.connection import ServerLink
 from whence.client.encoding import wire_params
 from whence.client.feeds import SubscriptionFeed, SubscriptionRequest
 from whence.model.budget import Timeout, seconds_of
-from whence.model.errors import DisconnectedError, QuestionTimeout
+from whence.model.errors import DisconnectedError, MovedError, QuestionTimeout
 from whence.subscribe.part_updates import Row
 from whence.subscribe.positions import Position
 from whence.subscribe.updates import Update, named_queries
@@ -111,7 +112,7 @@ class AsyncSubscription:
             update = self._take()
             if update is not None:
                 return update
-            if self._feed.ended is not None:
+            if self._feed.ended is not None and not self._go_on_elsewhere():
                 raise self._feed.ended
             left = None if end is None else end - time.monotonic()
             if left is not None and left <= 0:
@@ -160,6 +161,26 @@ class AsyncSubscription:
         if wanted.era != reached.era:
             await self._link.call("query", {"sql": "SELECT 1 AS x", "at_least": str(wanted)})
 
+    def _go_on_elsewhere(self) -> bool:
+        """Go on at the server that the view has moved to, from what is here, if this client was told of that server;
+        return whether it does. Nothing is told before that server reflects as much."""
+        feed, moved = self._feed, self._feed.ended
+        if not isinstance(moved, MovedError) or len(feed.request.names) != 1:
+            return False
+        link = self._link.elsewhere(moved.url)
+        if link is None:
+            return False
+        has_rows = feed.rows.position is not None
+        request = replace(
+            feed.request,
+            have=feed.rows.position,
+            rows=[feed.rows.first_rows] if has_rows else feed.request.rows,
+            reflects=feed.rows.reflects if has_rows else feed.request.reflects,
+        )
+        self._link.unsubscribe(feed)
+        self._link, self._feed = link, link.subscribe(request)
+        return True
+
     def _take(self) -> Update | None:
         update = self._feed.take()
         if update is not None:
@@ -189,6 +210,7 @@ class Subscription:
     rows      the rows as of the last update, of the first query
     position  the position of the last update; None before the first
     columns   the names of the columns, of the first query
+    id        the id of the subscription, if it was made with parameters of a template
 
     Updates that are not taken in time are told as one, unless each was asked for.
 
@@ -208,6 +230,8 @@ class Subscription:
     def __init__(self, loop: BackgroundLoop, subscription: AsyncSubscription, client: object = None) -> None:
         self._loop, self._subscription = loop, subscription
         self._client = client  # which ends with its last user
+        self.id: int | None = None
+        self._cancel: Callable[[], object] | None = None
 
     @property
     def rows(self) -> list[Row]:
@@ -275,6 +299,21 @@ class Subscription:
         []
         """
         self._loop.call(self._subscription.close)
+
+    def cancel(self) -> None:
+        """End it, and if it was made with parameters of a template delete it there.
+
+        >>> db = whence.open(); _ = db.execute("CREATE TABLE a (x INT)"); _ = db.insert("a", [(3,), (7,)])
+        >>> _ = db.execute("CREATE TEMPLATE above AS SELECT x FROM a WHERE x > :low")
+        >>> with whence.serve(db, port=0) as server, whence.connect(server.url, token=server.token) as client:
+        ...     subscription = client.subscribe("above", low=5); subscription.next().came, db["above"].rows
+        ...     subscription.cancel(); db["above"].rows
+        ([(7,)], [(1, 5)])
+        []
+        """
+        self.close()
+        if self._cancel is not None:
+            self._cancel()
 
     def __enter__(self) -> Self:
         return self

@@ -6,6 +6,7 @@
 | `expressions` | scalar expressions, compiled |
 | `relational`  | the relational operators |
 | `recursion`   | fixpoints, and how they follow deletions |
+| `matching`    | the subscriptions of templates, matched with rows in groups |
 | `streams`     | streams, windows, and the lineage of their results |
 | `exchange`    | rows on their way between partitions |
 | `build`       | logical nodes to running operators |
@@ -23,5 +24,6 @@ Every operator's file opens with the law that it relies on, its state and its co
 | setop (distinct, intersect, except) | f(left count, right count) of each row | the counts |
 | aggregate               | f(accumulators) of each group | accumulators, ordered values for MIN and MAX |
 | topk                    | head of an ordered multiset | the order, and the head |
+| match rows, match pairs | R·P and R·S·P, changes only | boxes of subscriptions, the rows in order |
 | fixpoint                | least fixpoint of rules | the recursive relations |
 """

@@ -14,6 +14,10 @@ from whence.engine.core.dataflow import Dataflow
 from whence.engine.core.fingerprint import fingerprint
 from whence.engine.core.operator import Operator
 from whence.engine.exchange.ship import LocalFilter, Ship
+from whence.engine.matching.match_distinct import MatchDistinct
+from whence.engine.matching.match_least import MatchLeast
+from whence.engine.matching.match_pairs import MatchPairs
+from whence.engine.matching.match_rows import MatchRows
 from whence.engine.relational.aggregate import Aggregate
 from whence.engine.relational.join import Join
 from whence.engine.relational.lateral import Lateral
@@ -56,6 +60,10 @@ OPERATORS: dict[type[Node], Factory] = {
     ),
     logical.Join: _join,
     MultiwayJoin: lambda node, inputs, to: Join(inputs, node, to.dictionary),
+    logical.MatchLeast: lambda node, inputs, to: MatchLeast(inputs, node, to.dictionary),
+    logical.MatchDistinct: lambda node, inputs, to: MatchDistinct(inputs, node, to.dictionary),
+    logical.MatchRows: lambda node, inputs, to: MatchRows(inputs, node, to.dictionary),
+    logical.MatchPairs: lambda node, inputs, to: MatchPairs(inputs, node, to.dictionary),
     logical.Ship: lambda node, inputs, to: Ship(inputs[0], node.to, node.cols, to.partitions),
     logical.LocalFilter: lambda node, inputs, to: LocalFilter(inputs[0], node.cols, to.partition, to.partitions),
 }

@@ -26,6 +26,12 @@ from whence.engine.exchange.kernels import routing
 from whence.engine.exchange.messages import PartitionMessage
 from whence.engine.exchange.wire import MessageWriter, packed_size, packets
 from whence.engine.expressions.kernels import conditions
+from whence.engine.matching.match_distinct import MatchDistinct
+from whence.engine.matching.match_least import MatchLeast
+from whence.engine.matching.match_pairs import MatchPairs
+from whence.engine.matching.match_rows import MatchRows
+from whence.engine.matching.matching import Matching
+from whence.engine.matching.range_minima import RangeMinima
 from whence.engine.recursion.components import build_fixpoint, build_outputs
 from whence.engine.recursion.fixpoint import Fixpoint, annotated_policy
 from whence.engine.recursion.kernels import fixpoint as fixpoint_kernels
@@ -40,10 +46,13 @@ from whence.engine.streams.windows.window_join import WindowJoin
 from whence.model.codes import Dictionary
 from whence.model.types import BIGINT, DOUBLE, Column, Schema
 from whence.plan.algebra import logical
+from whence.plan.algebra.expressions import Col
 from whence.plan.partitions.exchange import plan_exchange
 from whence.plan.recursion.rule_model import Atom, RelationKind, Rule, RuleProgram, RuleRelation
 from whence.plan.recursion.settings import POLICIES, Maintain, Settings
 from whence.plan.streams.model import AT, Span
+
+_NOTHING = logical.Values(Schema(()), ())
 
 
 def _relations() -> None:
@@ -54,9 +63,11 @@ def _relations() -> None:
     first = np.zeros(1, np.int64)
     batches.join_batches(rows, first, rows, first)
     batches.number_rows(rows)
+    batches.split_signs(rows, ones)
     routing.split(routing.route(rows, first, 2), 2)
     batches.sum_by(aggregate.group_rows(rows, first, ones)[0], ones, 1)
     conditions.decide(np.array([[conditions.COLUMN, 0, 0]]), rows)
+    conditions.select_each(np.array([[conditions.COLUMN, 0, 0]]), np.ones(1, np.int64), rows)
     index.pair_rows(rows, ones, first, rows, ones, first, first)
     float_sum.find_range(rows, 1, np.empty(2, np.int64))
     _aggregates(Batch(rows, ones))
@@ -64,6 +75,16 @@ def _relations() -> None:
     ordered.add(rows, ones)
     ordered.first(rows[:, :1].copy())
     ordered.head(1)
+
+
+def _range_minima() -> None:
+    """Points whose ranges change."""
+    points, rows = RangeMinima(0, BIGINT, BIGINT, Dictionary()), np.array([[1, 2], [1, 3]], np.int64)
+    for change in (1, -1):
+        points.change(rows, np.full(2, change, np.int64))
+    points.undo()
+    points.least(np.zeros((1, 2), np.int64))
+    points.mar(rows[0])
 
 
 def _recursion() -> None:
@@ -105,6 +126,37 @@ def _windows() -> None:
     values.apply([Batch(row.rows, tracer.generate("a", row.ann))])
     values.promise(None, 2)
     values.undo()
+
+
+def _matching() -> None:
+    """Subscriptions of each kind of template, and rows of the data, that come, go and are undone."""
+    words, one, three = Dictionary(), Schema((Column("a", BIGINT),)), Schema(tuple(Column(n, BIGINT) for n in "ilh"))
+    data, parameters = Values(((1,),), one, words), Values(((1, 0, 2),), three, words)
+    columns = Schema((Column("i", BIGINT), Column("a", BIGINT)))
+    shown = tuple(Col(BIGINT, at) for at in range(2))
+    node = logical.MatchRows(columns, _NOTHING, _NOTHING, (), (logical.Range(0, 1, 2),), shown)
+    _come_and_go(MatchRows([data, parameters], node, words))
+    triple, side = Schema(tuple(Column(name, BIGINT) for name in "iab")), logical.Side((), logical.Range(0, 1, 2), ())
+    shown = tuple(Col(BIGINT, at) for at in range(3))
+    pair = logical.MatchPairs(triple, _NOTHING, _NOTHING, _NOTHING, 0, (side, side), None, shown)
+    _come_and_go(MatchPairs([data, data, parameters], pair, words))
+    two, given = (
+        Schema((*one.columns, *one.columns)),
+        (columns, _NOTHING, _NOTHING, (), logical.Range(0, 1, 2), shown[:2]),
+    )
+    points = Values(((1, 1),), two, words)
+    _come_and_go(MatchLeast([points, parameters], logical.MatchLeast(*given), words))
+    _come_and_go(MatchDistinct([points, parameters], logical.MatchDistinct(*given), words))
+    _range_minima()
+
+
+def _come_and_go(op: Matching) -> None:
+    contents = [one.recompute() for one in op.inputs]
+    for change in (1, -1):
+        op.apply([Batch(batch.rows, change * batch.ann) for batch in contents])
+        op.commit()
+    op.apply(contents)
+    op.undo()
 
 
 def _stream_operators() -> None:
@@ -281,5 +333,6 @@ PARTS: dict[str, Callable[[], None]] = {
     "witnesses": _witnesses,
     "diagrams": _diagrams,
     "streams": _stream_operators,
+    "matching": _matching,
     "relations": _relations,
 }

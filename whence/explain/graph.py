@@ -17,7 +17,7 @@ is losing all its copies.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import repeat
 from typing import Any, Literal
@@ -116,6 +116,12 @@ class Derivations:
     def monotone(self) -> bool:
         """Return whether losing rows can only ever remove nodes: there are no tallies."""
         return not self.tallies
+
+    def renamed(self, name: Callable[[str], str]) -> Derivations:
+        """Return the same graph whose relations and steps have the names that a function gives."""
+        relations = [replace(each, name=name(each.name)) for each in self.relations]
+        steps = [DerivationRule(name(each.view), name(each.text)) for each in self.steps]
+        return replace(self, relations=relations, steps=steps)
 
     def kind(self, node: int) -> Kind:
         return self.relations[int(self.relation[node])].kind

@@ -471,7 +471,8 @@ def to_columns(rows: Codes, schema: Schema, dictionary: Dictionary) -> list[list
     >>> to_columns(np.array([[7], [NULL]]), Schema((Column("a", INTEGER),)), Dictionary())
     [[7, None]]
     """
-    return [_values(rows[:, i], column.type, dictionary) for i, column in enumerate(schema.columns)]
+    numbers: list[list[Any]] = rows.T.tolist()
+    return [_values(rows[:, i], numbers[i], column.type, dictionary) for i, column in enumerate(schema.columns)]
 
 
 def to_dicts(rows: Iterable[Row], schema: Schema) -> list[dict[str, Any]]:
@@ -485,10 +486,14 @@ def to_dicts(rows: Iterable[Row], schema: Schema) -> list[dict[str, Any]]:
     return [dict(zip(names, row, strict=True)) for row in rows]
 
 
-def _values(codes: Codes, type: Type, dictionary: Dictionary) -> list[Any]:
+def _values(codes: Codes, numbers: list[Any], type: Type, dictionary: Dictionary) -> list[Any]:
+    """Return the values of codes, which are given as an array and as numbers."""
+    if type.is_integer:
+        return numbers if NULL not in numbers else [None if n == NULL else n for n in numbers]
     if type.is_interned:
         return dictionary.values(codes)
-    numbers: list[Any] = codes_to_floats(codes).tolist() if type.kind is Kind.DOUBLE else codes.tolist()
+    if type.kind is Kind.DOUBLE:
+        numbers = codes_to_floats(codes).tolist()
     one = _DECODE.get(type.kind)
     if type.kind is Kind.DECIMAL:
         numbers = _decimals(numbers, type, dictionary)

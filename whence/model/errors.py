@@ -69,6 +69,21 @@ class CatalogError(WhenceError):
     """
 
 
+class MovedError(CatalogError):
+    """A view that is at another server now (`whence move`). A client that was told of that server, by `also`, goes on
+    there; else connect to it.
+
+    url  the address of the server
+
+    >>> MovedError('"high" has moved to http://127.0.0.1:8081', "http://127.0.0.1:8081").url
+    'http://127.0.0.1:8081'
+    """
+
+    def __init__(self, message: str, url: str) -> None:
+        super().__init__(message)
+        self.url = url
+
+
 class DataError(WhenceError):
     """A row that does not fit its table: a wrong number of values, a wrong type, out of range; the message names table,
     row and column. Correct the row, or insert with `on_error="skip"` or `"reject"` to leave such rows out.

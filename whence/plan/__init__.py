@@ -8,6 +8,7 @@
 | `streams`    | stream networks, windows, and instrumented copies |
 | `knowledge`  | what values of a view can still become |
 | `partitions` | where rows live, and the moves that a plan takes |
+| `templates`  | which templates are matched in groups |
 | `promises`   | what holds of every row that a table takes in |
 | `order_sensitive` | which views depend on the order in which rows of their sources come |
 """

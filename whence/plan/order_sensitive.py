@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from whence.plan.algebra.logical import Aggregate, Node, Scan, bottom_up, walk
+from whence.plan.algebra.logical import Aggregate, Node, Ref, Scan, bottom_up, walk
 from whence.plan.algebra.program import Program, View, is_internal, ordered_name
 from whence.plan.streams.model import BSort, Latest, Lookup, Slide, Stream, StreamToRelation, Window, WindowJoin
 from whence.plan.streams.networks import plan_networks
@@ -86,6 +86,26 @@ def read_in_order(program: Program, only: Iterable[str] | None = None) -> Progra
         if query != view.query:
             found.views[name] = replace(view, query=query)
     return found
+
+
+def with_ordered_copies(program: Program, name: str, own: Mapping[str, View]) -> dict[str, View]:
+    """Return the views `own` of a query `name` beside a program, and copies of those views of the program that it must
+    read in order and that run without one. The views of the program stay as they are."""
+    both = program.copy()
+    both.views |= own
+    copied = sorted(ordered_views(both) - ordered_views(program) - own.keys())
+    copies = {view: f"{name}${view}" for view in copied}
+    if not copies:
+        return dict(own)
+
+    def other(node: Node) -> Node:
+        return replace(node, view=copies[node.view]) if isinstance(node, Ref) and node.view in copies else node
+
+    found = {
+        copy: replace(program.views[view], name=copy, query=bottom_up(program.views[view].query, other), owner=name)
+        for view, copy in copies.items()
+    }
+    return found | {each: replace(view, query=bottom_up(view.query, other)) for each, view in own.items()}
 
 
 def _reading(query: Node, twins: Mapping[str, str]) -> Node:

@@ -21,7 +21,7 @@ from decimal import Decimal
 from typing import Any
 
 from whence.model.types import Kind, Type
-from whence.plan.algebra.expressions import Call, Cast, Col, Expr, Lit
+from whence.plan.algebra.expressions import Call, Cast, Col, Expr, Lit, columns_of
 
 Domain = tuple[Any, Any]
 """The lowest and the highest value that a column may have, None where there is no bound."""
@@ -111,13 +111,6 @@ class Promises:
 
 
 NO_PROMISES = Promises()
-
-
-def columns_of(expr: Expr) -> set[int]:
-    """Return the columns that an expression reads."""
-    if isinstance(expr, Col):
-        return {expr.index}
-    return {column for child in expr.children for column in columns_of(child)}
 
 
 def domain_of(checks: tuple[Check, ...], column: int, type: Type) -> Domain:

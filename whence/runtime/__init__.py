@@ -16,6 +16,7 @@ them in its partitions, which own tables, lifetimes and a dataflow; embedded the
 | `catalog`        | names, and the plan behind them |
 | `schema_changes` | CREATE and DROP, between two epochs |
 | `transient_views` | views of SELECTs while somebody subscribes to them |
+| `moved_views`    | views that are at another server now |
 | `definitions`    | definitions of tables and views, compared |
 | `following`      | files, folders and streams, taken in epoch by epoch |
 | `statements`     | scripts, statement by statement |

@@ -27,9 +27,20 @@ from whence.model.codes import Codes, Dictionary
 from whence.model.errors import CatalogError, WhenceError
 from whence.model.progress import Progress
 from whence.plan.algebra import logical
+from whence.plan.algebra.constructors import columns, project
 from whence.plan.algebra.functions import check_recomputed, check_volatile, functions_of
 from whence.plan.algebra.logical import Node
-from whence.plan.algebra.program import Program, ScalarFunction, Table, TableFunction, View
+from whence.plan.algebra.program import (
+    Program,
+    ScalarFunction,
+    Table,
+    TableFunction,
+    View,
+    is_template,
+    subscription_of,
+    template_name,
+    template_of,
+)
 from whence.plan.knowledge.derive import knowledge_of
 from whence.plan.knowledge.model import RelationKnowledge
 from whence.plan.order_sensitive import read_in_order
@@ -40,6 +51,7 @@ from whence.plan.rewrite.select_aggregates import OPTION, is_read, selections
 from whence.plan.streams.instrument import copied_views, instrument, upstream_streams
 from whence.plan.streams.networks import is_stream_node, plan_networks, plan_query
 from whence.plan.streams.replay import with_copies
+from whence.plan.templates import recognise
 from whence.runtime.backend import PartitionBackend
 from whence.runtime.durable.uniting import check_recomputable
 from whence.runtime.partition_plan import NOTHING, PartitionPlan, Planner
@@ -49,6 +61,8 @@ from whence.sql.bind import bind_index, bind_table, bind_views, keep_indexes
 from whence.sql.parse import with_view_option
 from whence.sql.position import did_you_mean
 from whence.sql.reader import deep_stack
+from whence.sql.templates import bind_template
+from whence.subscribe.results import has_results, is_result, read_promises, read_results
 
 log = logging.getLogger("whence")
 Written = Callable[[str], Batch | None]
@@ -84,6 +98,7 @@ class Catalog:
         self.components: list[Component] = []
         self.plan = NOTHING
         self.transient: Mapping[str, TransientView] = {}  # beside the program: only their subscribers see them
+        self._bounds: tuple[Program, Program] | None = None  # a program, and what bounds of its views follow from
 
     @property
     def flow(self) -> Any:
@@ -98,6 +113,15 @@ class Catalog:
         if program is self.program:
             return False
         self._install(program)
+        return True
+
+    @deep_stack()
+    def create_template(self, create: st.CreateTemplate, progress: Progress | None = None) -> bool:
+        """Add a template, its parameter table and the view behind it; False if it is there and that is allowed."""
+        bound = bind_template(create, self.program)
+        if bound is self.program:
+            return False
+        self._install(keep_selections(self.program, bound), progress)
         return True
 
     def create_index(self, create: st.CreateIndex) -> bool:
@@ -194,12 +218,13 @@ class Catalog:
 
     @deep_stack()
     def create_transient(
-        self, name: str, query: exp.Expr, sql: str, progress: Progress | None = None, extras: bool = False
+        self, name: str, query: exp.Expr | Node, sql: str, progress: Progress | None = None, extras: bool = False
     ) -> None:
         """Add a view of a SELECT that only its subscribers see, until `stay` or `go_back`; `sql` is its text. With
         `extras` it has the columns that bounds of its rows need."""
         with anonymous(name):
-            made = plan_transient(name, query, sql, self.program, self._planned_now(), extras)
+            known = self._planned_for_bounds()
+            made = plan_transient(name, query, sql, self.program, self._planned_now(), known, extras)
             both, _ = beside(self.planned, (), {name: made})
             if self.recomputed:
                 check_recomputed(Program(views=dict(made.planned)), self.recomputed)
@@ -207,8 +232,21 @@ class Catalog:
             self._run_beside({**self.transient, name: made}, {*made.planned}, progress)
 
     def knowledge(self, name: str) -> RelationKnowledge:
-        """Return what the rows of a table, stream or view can still become."""
-        return knowledge_of(self._planned_now(), name)
+        """Return what the rows of a table, stream or view, or of a subscription to a template, can still become."""
+        apart = subscription_of(name)
+        if apart is None:
+            return knowledge_of(self._planned_for_bounds(), name)
+        schema = self.program.views[apart[0]].schema
+        whole = logical.Ref(schema, apart[0])
+        return knowledge_of(self._planned_for_bounds(), project(whole, columns(whole)[1:]))
+
+    def _planned_for_bounds(self) -> Program:
+        """Return the program as it runs, whose results are computed here from what their streams promise."""
+        if not has_results(self.program):
+            return self._planned_now()
+        if self._bounds is None or self._bounds[0] is not self.program:
+            self._bounds = self.program, as_it_runs(read_promises(self.program))
+        return self._bounds[1]
 
     def drop_transient(self, names: Collection[str]) -> None:
         """Remove transient views, until `stay` or `go_back`."""
@@ -218,6 +256,13 @@ class Catalog:
         self, transient: Mapping[str, TransientView], new: set[str], progress: Progress | None = None
     ) -> None:
         self._take_up(self.program, self.planned, self.components, new, transient, progress)
+
+    def as_joined(self, view: str) -> Catalog:
+        """Return this catalog as if a template were joined with its parameters, to be looked into only."""
+        found = copy.copy(self)
+        found.planned = self.planned.copy()
+        found.planned.views[view] = self.program.views[view]
+        return found
 
     def with_transient(self, name: str) -> Catalog:
         """Return this catalog as if a transient view were one of its views, to be looked into only."""
@@ -241,11 +286,14 @@ class Catalog:
 
     def _as_it_runs(self, bound: Program) -> Program:
         """Plan a program; SqlError if it cannot run here."""
-        if bound.views == self.program.views:  # only tables are others
+        same_results = [n for n in bound.tables if is_result(bound.tables[n])] == [
+            n for n in self.program.tables if is_result(self.program.tables[n])
+        ]
+        if bound.views == self.program.views and same_results:  # only tables are others
             planned = self.planned.copy()
             planned.tables = dict(bound.tables)
             return planned
-        planned = as_it_runs(bound)
+        planned = as_it_runs(read_results(bound))
         if self.recomputed:
             check_recomputed(planned, self.recomputed)
         return planned
@@ -339,6 +387,14 @@ class Catalog:
         """Return a plan that is not kept as it is computed, the last of the views, and the hidden ones it reads."""
         return plan_query(plan, hidden, self._planned_now(), _QUERY)
 
+    def planned_without(self, results: Collection[str]) -> Program:
+        """Return a copy of the program as it runs, or as it would without some results."""
+        if not results:
+            return self.planned.copy()
+        bound = self.program.copy()
+        bound.tables = {name: table for name, table in bound.tables.items() if name not in results}
+        return as_it_runs(read_results(bound))
+
     def _planned_now(self) -> Program:
         """Return a copy of the program as it runs."""
         planned = self.planned.copy()
@@ -366,6 +422,7 @@ class Catalog:
         """Remove a table, stream or view and, with CASCADE, what depends on it; the names that are gone."""
         kinds = {table: table_kind(found) for table, found in self.program.tables.items()}
         kinds |= dict.fromkeys(self._visible(), "view")
+        kinds |= dict.fromkeys(self.program.templates, "template")
         if kind == "index":
             return self._drop_index(name, if_exists)
         known = [other for other in kinds if kinds[other] == kind]
@@ -375,14 +432,29 @@ class Catalog:
             if if_exists:
                 return []
             raise CatalogError(f'there is no {kind} "{name}"{did_you_mean(name, known)}')
-        others = self.depending([name])
+        gone = self._gone_with(name)
+        others = list(dict.fromkeys(template_of(other) for other in gone if template_of(other) != name))
         if others and not cascade:
             verb = "depends" if len(others) == 1 else "depend"
             raise CatalogError(f'{", ".join(others)} {verb} on "{name}"; drop them first, or use CASCADE')
-        gone = [name, *others]
         program = self._without(gone)
-        program.tables.pop(name, None)
+        for each in gone:
+            program.tables.pop(each, None)
         self._install(keep_selections(self.program, program))
+        return [name, *others]
+
+    def _gone_with(self, name: str) -> list[str]:
+        """Return a table, stream, view or template, and all that depends on it: of templates, the view and the table of
+        parameters, and what reads that."""
+        gone, waiting = list[str](), [name]
+        while waiting:
+            each = waiting.pop(0)
+            if each in gone:
+                continue
+            gone.append(each)
+            waiting += [template_of(each)] if is_template(each) else self.depending([each])
+            if template_name(each) in self.program.views:
+                waiting.append(template_name(each))
         return gone
 
     def _drop_index(self, name: str, if_exists: bool) -> list[str]:
@@ -398,7 +470,7 @@ class Catalog:
 
     def statements(self) -> list[str]:
         """Return what makes these tables, views and indexes of an empty catalog."""
-        views = (view.sql for view in self.program.views.values() if not view.hidden)
+        views = (view.sql for view in self.program.views.values() if view.owner is None)
         indexes = (index.sql for index in self.program.indexes.values())
         return [*(table.sql for table in self.program.tables.values()), *views, *indexes]
 
@@ -441,7 +513,7 @@ class Catalog:
 
 def as_it_runs(bound: Program) -> Program:
     """A program as it runs: streams as networks, instrumented, and aggregates that select."""
-    networks = plan_networks(read_in_order(bound))
+    networks = plan_networks(read_in_order(_in_groups(bound)))
     check_volatile(networks)
     traced = instrument(networks)
     for name, view in traced.views.items():
@@ -449,6 +521,17 @@ def as_it_runs(bound: Program) -> Program:
         if query is not view.query:
             traced.views[name] = replace(view, query=query)
     return select_aggregates(traced)
+
+
+def _in_groups(bound: Program) -> Program:
+    """Return the program with the views of templates that match subscriptions in groups, where they can."""
+    found = bound.copy()
+    for template in bound.templates:
+        view = bound.views[template_name(template)]
+        plan = recognise(view.query, bound.tables[template], bound).plan
+        if plan is not None:
+            found.views[view.name] = replace(view, query=plan)
+    return found
 
 
 def keep_selections(before: Program, after: Program) -> Program:

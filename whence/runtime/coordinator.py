@@ -120,6 +120,7 @@ class Coordinator:
         self.broker: Broker | None = None  # if there are sources
         self.durable = DurableEpochs(self.storage.lineage)
         self.feeds = Feeds()
+        self.next_ids: dict[str, int] = {}  # the last id that a subscription to each template was given
         self.sinks: list[EpochSink] = []
         self.expiry = Expiry(self)
         self.silence = SilenceEpochs(self)

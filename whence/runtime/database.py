@@ -42,6 +42,8 @@ from whence.runtime.reading import late_rows as lateness
 from whence.runtime.reading.changes import Changes
 from whence.runtime.reading.handles import Handle, Result
 from whence.runtime.reading.late_rows import LateRows
+from whence.runtime.reading.notifications import Notifications
+from whence.runtime.reading.template_messages import Messages, follow_messages
 from whence.runtime.spark.driver.options import Options
 from whence.runtime.spark.frames import frames, sinks
 from whence.runtime.spark.frames.sinks import Sink
@@ -63,6 +65,7 @@ if TYPE_CHECKING:
     from whence.runtime.questions.provenance_queries import Row
     from whence.runtime.spark.driver.driver import SparkDriver
     from whence.runtime.subscriptions.local import LocalSubscription
+    from whence.runtime.subscriptions.templates import StoredSubscription
     from whence.subscribe.positions import Position
 
 
@@ -689,6 +692,16 @@ class Database:
         return self._now.reader.views()
 
     @property
+    def templates(self) -> list[str]:
+        """The names of the templates; each is the name of the table of its parameters, too.
+
+        >>> db = whence.open(); _ = db.execute("CREATE TABLE a (x INT)")
+        >>> _ = db.execute("CREATE TEMPLATE above AS SELECT x FROM a WHERE x > :low"); db.templates, db.tables
+        (['above'], ['a', 'above'])
+        """
+        return self._now.program.templates
+
+    @property
     def statements(self) -> list[str]:
         """The SQL that declares the tables and then the views.
 
@@ -736,6 +749,7 @@ class Database:
         why: bool = False,
         every_change: bool = False,
         reflects: Mapping[str, str] | None = None,
+        **parameters: Any,
     ) -> LocalSubscription:
         """Follow queries, with the updates that clients of a server get: the state first, then net changes.
 
@@ -755,6 +769,11 @@ class Database:
         Iterating ends when it has caught up. Only epochs that are on stable storage are told of. A query that is not
         a whole table or view is maintained like a view, as long as it is subscribed to.
 
+        Of a template, `parameters` (or a dict `params`) are the values of a new subscription: a row of the template's
+        table, with the next `id` unless that is given. Those that are not given are NULL. What is returned has its
+        `id` and `cancel()`, and tells its answer. One that is stored is followed as "deals#7"; without parameters, the
+        rows of the table are.
+
         >>> db = whence.open(); _ = db.execute("CREATE TABLE sale (item TEXT, price INT)")
         >>> subscription = db.subscribe("SELECT item, SUM(price) AS price FROM sale GROUP BY item", key="item")
         >>> _ = list(subscription); _ = db.insert("sale", [("tea", 3)]); _ = db.insert("sale", [("tea", 4)])
@@ -762,11 +781,58 @@ class Database:
         (2, [('tea', 7)], [], [('tea', 7)])
         """
         from whence.runtime.subscriptions.local import LocalSubscription
+        from whence.runtime.subscriptions.templates import TemplateSubscription, check_parameters
 
+        coordinator = self._now
+        is_template = isinstance(queries, str) and queries.lower() in coordinator.program.templates
+        if is_template and (parameters or params):
+            if params is not None and not isinstance(params, Mapping):
+                raise DataError("the parameters of a template have names: give params as a dict")
+            given = {**(params or {}), **parameters}
+            return TemplateSubscription(
+                coordinator, str(queries).lower(), given, key=key, every=every, why=why, every_change=every_change
+            )
+        if parameters:
+            check_parameters(coordinator, queries, parameters)
         return LocalSubscription(
-            self._now, queries, params, have=have, rows=rows, key=key, every=every, why=why, every_change=every_change,
-            reflects=reflects,
+            coordinator, queries, params, have=have, rows=rows, key=key, every=every, why=why,
+            every_change=every_change, reflects=reflects,
         )  # fmt: skip
+
+    def subscription(self, template: str, id: int) -> StoredSubscription:
+        """Return a handle on a subscription to a template, by its id.
+
+        >>> db = whence.open(); _ = db.execute("CREATE TABLE a (x INT)"); _ = db.insert("a", [(3,), (7,)])
+        >>> _ = db.execute("CREATE TEMPLATE above AS SELECT x FROM a WHERE x > :low; INSERT INTO above VALUES (1, 5)")
+        >>> db.subscription("above", 1).rows
+        [(7,)]
+        """
+        from whence.runtime.subscriptions.templates import StoredSubscription
+
+        return StoredSubscription(self._now, _name(template), id)
+
+    def notifications(self, template: str) -> Notifications:
+        """Follow what changes for all subscriptions of a template, from now on.
+
+        >>> db = whence.open(); _ = db.execute("CREATE TABLE a (x INT)")
+        >>> _ = db.execute("CREATE TEMPLATE above AS SELECT x FROM a WHERE x > :low")
+        >>> news = db.notifications("above"); _ = db.insert("a", (7,)); _ = db.insert("above", [(1, 5), (2, 9)])
+        >>> [(n.epoch, n.id, n.sign, n.row) for n in news]
+        [(2, 1, 1, (7,))]
+        """
+        return self._now.reader.notifications(_name(template))
+
+    def messages(self, template: str) -> Messages:
+        """Follow what changes for whoever may subscribe to a template, from now on, as messages that a network can
+        route by their content: rectangles of ranges for a MIN, MAX or DISTINCT over one range, else rows.
+
+        >>> db = whence.open(); _ = db.execute("CREATE TABLE stock (risk INT, per INT)")
+        >>> _ = db.execute("CREATE TEMPLATE cheapest AS SELECT MIN(per) FROM stock WHERE risk BETWEEN :low AND :high")
+        >>> _ = db.insert("stock", [(20, 3), (50, 5)]); messages = db.messages("cheapest")
+        >>> _ = db.insert("stock", (40, 4)); [(m.value, m.inner, m.outer) for m in messages]; messages.close()
+        [(4, (40, 40), (20, None))]
+        """
+        return follow_messages(self._now, _name(template))
 
     def advance(self, stream: str | Sequence[str], value: Any, *, on: str | None = None) -> None:
         """Promise that no row of a stream with a smaller value of a column will follow, and close windows up to it.

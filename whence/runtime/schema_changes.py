@@ -12,18 +12,30 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
+
+from sqlglot import exp
 
 from whence.engine.core.operator import Batch
 from whence.model.errors import CatalogError, WhenceError
 from whence.model.progress import Progress
-from whence.plan.algebra.program import ScalarFunction, TableFunction, is_internal, transient_name
+from whence.plan.algebra.logical import Node
+from whence.plan.algebra.program import (
+    ScalarFunction,
+    TableFunction,
+    is_internal,
+    is_template,
+    template_name,
+    transient_name,
+)
+from whence.plan.recursion.strata import dependents
 from whence.runtime.catalog import Catalog, Saved, reselected, table_kind
 from whence.runtime.definitions import Contents
 from whence.runtime.transient_views import QUERY, reason_of_end, without_name
 from whence.sql import statements as st
 from whence.sql.parse import parse_query, parse_stored
+from whence.subscribe.results import is_result
 
 if TYPE_CHECKING:
     from whence.runtime.coordinator import Coordinator
@@ -79,6 +91,8 @@ class SchemaChanges:
         """Declare a table; return False if it is there already and that is allowed."""
         if not internal:
             _check_name(create.table.name)
+            if is_result(create.table):
+                raise CatalogError("query and sources are no options of a source that users make")
         if create.table.source is not None:
             self._coordinator.check_can_have_sources()
         with self._declaring() as catalog:
@@ -87,6 +101,19 @@ class SchemaChanges:
             if made:
                 self._log([create.sql], before)
                 log.info("%s %s created", table_kind(create.table), create.table.name)
+            return made
+
+    def create_template(self, create: st.CreateTemplate, progress: Progress | None = None) -> bool:
+        """Declare a template and fill its view; return False if it is there already and that is allowed."""
+        _check_name(create.template)
+        with self._declaring() as catalog:
+            before = catalog.save()
+            made = catalog.create_template(create, progress)
+            if made:
+                name = create.template
+                table = [catalog.program.tables[name].sql] if name not in before.program.tables else []
+                self._log([*table, create.sql], before)
+                log.info("template %s created", name)
             return made
 
     def create_index(self, create: st.CreateIndex) -> bool:
@@ -123,6 +150,7 @@ class SchemaChanges:
             if made or remade:
                 self._log([create.sql for create in creates], before, epoch=bool(remade))
             differences = self._report_redefined(remade, followed)
+            self._end_rebound(before)
             for name in [*made, *remade]:
                 rows = catalog.flow.views[name].size
                 log.info("view %s created with %d rows in %.1f ms", name, rows, (time.perf_counter() - start) * 1000)
@@ -180,6 +208,30 @@ class SchemaChanges:
                 self._forget([*dict.fromkeys(gone)], "was begun anew")
             coordinator.hand_over(coordinator.epoch, {})
 
+    def use_rows(self, names: Sequence[str]) -> None:
+        """Drop results of sources, and their promise twins; views that read them are made anew over rows. Followers of
+        these are told the difference."""
+        coordinator = self._coordinator
+        with coordinator.writer:
+            with self._declaring() as catalog:
+                before, drops = catalog.save(), list[str]()
+                again = {d for name in names for d in dependents(catalog.planned, name)}
+                again = {catalog.planned.views[name].owner or name for name in again}
+                followed = {
+                    n: Contents.of(coordinator, n) for n in again & coordinator.followed() if n in before.program.views
+                }
+                for name in names:
+                    kind = table_kind(catalog.program.tables[name])
+                    catalog.drop(kind, name, cascade=True)
+                    catalog.stay()
+                    drops.append(f"DROP {kind} IF EXISTS {_quoted(name)} CASCADE")
+                self._log(drops, before, epoch=True)
+                self._forget(list(names), "is not asked for any more")
+                differences = self._report_redefined([n for n in again if n in catalog.program.views], followed)
+            for sink in coordinator.sinks:
+                sink.redefine()
+            coordinator.hand_over(coordinator.epoch, differences)
+
     def redo(self, statements: list[str]) -> None:
         """Change the catalog as it was changed before."""
         found, coordinator = [parse_stored(sql) for sql in statements], self._coordinator
@@ -198,10 +250,11 @@ class SchemaChanges:
                         self._forget(gone, "was dropped")
             views = [s for s in found if isinstance(s, st.CreateView)]
             if views:
-                followed = self._followed(views)
+                followed, before = self._followed(views), catalog.save()
                 _, remade = catalog.create_views(views)
                 catalog.stay()
                 self._report_redefined(remade, followed)
+                self._end_rebound(before)
             coordinator.expiry.look_ahead()
             coordinator.silence.declare()
 
@@ -229,8 +282,16 @@ class SchemaChanges:
         it reads is dropped or redefined, when it fails on new rows, and when the database begins again after a failed
         sync: then its feeds end, and say why."""
         coordinator, query = self._coordinator, parse_query(sql).query.copy()
-        if coordinator.broker is not None:
-            coordinator.broker.prepare_query(query)
+        broker = coordinator.broker
+        with broker.preparing_query(query) if broker is not None else nullcontext():
+            return self._create_transient(query, sql, progress, extras)
+
+    def create_transient_plan(self, plan: Node) -> str:
+        """Make and fill a view of a query that is bound, as `create_transient` does."""
+        return self._create_transient(plan, "", None, extras=False)
+
+    def _create_transient(self, query: exp.Expr | Node, sql: str, progress: Progress | None, extras: bool) -> str:
+        coordinator = self._coordinator
         with coordinator.writer:
             coordinator.check_open()
             if coordinator.storage.read_only:
@@ -248,6 +309,9 @@ class SchemaChanges:
                 catalog.create_transient(name, query, sql, _named(progress, name), extras)
                 catalog.stay()
                 coordinator.silence.declare()
+                reads = catalog.transient[name].reads
+        if coordinator.broker is not None:
+            coordinator.broker.follow_in_order(reads)
         log.debug("view %s of a subscription filled in %.1f ms", name, (time.perf_counter() - start) * 1000)
         return name
 
@@ -302,7 +366,8 @@ class SchemaChanges:
             self._coordinator.reader.forget(name)
             self._coordinator.changed[name] = self._coordinator.epoch
             self._coordinator.horizon_history.forget(name)
-            self._end_followers(name, f'"{name}" {why}: its changes have ended')
+            for followed in (name, template_name(name)):
+                self._end_followers(followed, f'"{name}" {why}: its changes have ended')
 
     # -- followers of views that are redefined -----------------------------------------------------------------------
 
@@ -313,7 +378,9 @@ class SchemaChanges:
         if not replaced:
             return {}
         again = {*replaced, *coordinator.catalog.depending(replaced)}
-        return {name: Contents.of(coordinator, name) for name in again & coordinator.followed()}
+        return {
+            name: Contents.of(coordinator, name) for name in again & coordinator.followed() if not is_template(name)
+        }
 
     def _report_redefined(self, remade: list[str], followed: Mapping[str, Contents]) -> dict[str, Batch]:
         """Push to feeds how views that were made anew differ from what they were, or end them; return the differences
@@ -333,6 +400,15 @@ class SchemaChanges:
             if name in coordinator.feeds and len(change.ann):
                 coordinator.feeds.push(name, coordinator.epoch, change.rows, change.ann)
         return differences
+
+    def _end_rebound(self, before: Saved) -> None:
+        """End the notifications of templates that read views which were replaced."""
+        views = self._coordinator.program.views
+        for template in before.program.templates:
+            name = template_name(template)
+            if name in views and views[name] is not before.program.views[name]:
+                why = f'"{template}" reads a view that was replaced: its notifications have ended; ask for them again'
+                self._end_followers(name, why)
 
     def _end_followers(self, name: str, why: str) -> None:
         self._coordinator.feeds.end([name], why)

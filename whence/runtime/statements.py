@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from whence.plan.algebra.expressions import Expr
 from whence.plan.algebra.logical import Node, Project, TopK
 from whence.runtime.catalog import table_kind
 from whence.runtime.definitions import differences
+from whence.runtime.moved_views import note_moved
 from whence.runtime.questions import explain as explaining
 from whence.runtime.reading.adhoc import sort_order
 from whence.runtime.reading.handles import Result
@@ -48,7 +50,7 @@ def in_groups(found: list[st.Statement]) -> Iterator[list[st.Statement]]:
     """Yield the statements of a script as they are carried out: one by one, but consecutive CREATE VIEWs together."""
     views: list[st.Statement] = []
     for statement in found:
-        if isinstance(statement, st.CreateView):
+        if isinstance(statement, st.CreateView) and not isinstance(statement, st.CreateTemplate):
             views.append(statement)
             continue
         if views:
@@ -62,11 +64,14 @@ def in_groups(found: list[st.Statement]) -> Iterator[list[st.Statement]]:
 def run_group(coordinator: Coordinator, group: list[st.Statement], progress: Progress | None) -> Result:
     """Carry out one of the groups of a script."""
     match group[0]:
+        case st.CreateTemplate() as template:
+            made = coordinator.definitions.create_template(template, progress)
+            return Result(message=f"template {template.template} {'created' if made else 'exists already'}")
         case st.CreateView():
             views = [s for s in group if isinstance(s, st.CreateView)]
-            if coordinator.broker is not None:
-                coordinator.broker.prepare_views(views)
-            names = coordinator.definitions.create_views(views, progress)
+            broker = coordinator.broker
+            with broker.preparing_views(views) if broker is not None else nullcontext():
+                names = coordinator.definitions.create_views(views, progress)
             coordinator.look_after_sources()
             what = f"view{'s' * (len(names) != 1)} {', '.join(names)} created" if names else "exists already"
             return _declared(coordinator, views, what if names else "")
@@ -82,6 +87,9 @@ def run_group(coordinator: Coordinator, group: list[st.Statement], progress: Pro
             made = coordinator.definitions.create_index(index)
             return Result(message=f"index {index.name} {'created' if made else 'exists already'}")
         case st.Drop() as drop:
+            if drop.moved_to is not None:
+                coordinator.check_not_writing("DROP")
+                note_moved(coordinator, drop.name, drop.moved_to)
             gone = coordinator.definitions.drop(drop.kind, drop.name, cascade=drop.cascade, if_exists=drop.if_exists)
             coordinator.look_after_sources()
             return Result(message=f"dropped {', '.join(gone)}" if gone else "nothing to drop")
@@ -97,7 +105,7 @@ def run_group(coordinator: Coordinator, group: list[st.Statement], progress: Pro
         case st.Describe() as describe:
             return Result(explaining.describe(coordinator, describe.name))
         case st.Show() as show:
-            return Result(explaining.listing(coordinator, show.what))
+            return Result(explaining.listing(coordinator, show.what, show.name))
     raise WhenceError(f"{type(group[0]).__name__} statements are not supported")
 
 

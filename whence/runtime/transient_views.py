@@ -17,15 +17,16 @@ from sqlglot import exp
 
 from whence.model.errors import SqlError, WhenceError
 from whence.plan.algebra.functions import check_volatile, functions_of
-from whence.plan.algebra.logical import walk
+from whence.plan.algebra.logical import Node, walk
 from whence.plan.algebra.program import Program, View
 from whence.plan.knowledge.derive import augmented
 from whence.plan.knowledge.model import RelationKnowledge
-from whence.plan.order_sensitive import read_in_order
+from whence.plan.order_sensitive import read_in_order, with_ordered_copies
 from whence.plan.recursion.strata import Component, components
 from whence.plan.rewrite.best_rows import select_aggregates
 from whence.plan.streams.networks import plan_beside
 from whence.sql.bind import bind_query_views
+from whence.subscribe.results import has_results, read_promises, read_results, results_beneath
 
 QUERY = "the query"
 """What messages call a transient view."""
@@ -52,27 +53,49 @@ class TransientView:
 
 
 def plan_transient(
-    name: str, query: exp.Expr, sql: str, program: Program, planned: Program, extras: bool = False
+    name: str,
+    query: exp.Expr | Node,
+    sql: str,
+    program: Program,
+    planned: Program,
+    known_planned: Program,
+    extras: bool = False,
 ) -> TransientView:
-    """Bind a SELECT over a program, and plan it over that program as it runs; `sql` is its text. With `extras` it has
-    the columns that bounds of its rows need, behind those of the query."""
-    plan, hidden = bind_query_views(query, program, name, keep_order=False)
+    """Bind a SELECT over a program, or take one that is bound, and plan it over that program as it runs; `sql` is its
+    text. With `extras` it has the columns that bounds of its rows need, behind those of the query.
+
+    `known_planned` is the program that bounds follow from. Where results take the place of rows it is not `planned`,
+    and the rows have no such columns."""
+    plan, hidden = (query, {}) if isinstance(query, Node) else bind_query_views(query, program, name, keep_order=False)
     view = View(name, plan.schema, plan, sql=sql)
     bound = {**hidden, name: view}
+    named = _names_in(bound.values()) - bound.keys()
+    bound = with_ordered_copies(program, name, bound)
+    view = bound[name]
     both = program.copy()
     both.views |= bound
-    networks = plan_beside({n: read_in_order(both, bound).views[n] for n in bound}, planned)
+    networks = plan_beside(_as_read(read_results(both, bound), bound), planned)
     check_volatile(Program(views=networks))
+    for_bounds = None
+    if has_results(program):
+        for_bounds = known_planned.copy()
+        for_bounds.views |= plan_beside(_as_read(read_promises(both, bound), bound), known_planned)
     both = planned.copy()
     both.views |= networks
-    known = augmented(both, name)
-    if extras and needs_extras(known.knowledge):
+    known = augmented(for_bounds or both, name)
+    if extras and needs_extras(known.knowledge) and not results_beneath(both, name):
         networks[name] = both.views[name] = replace(networks[name], schema=known.plan.schema, query=known.plan)
         view = replace(view, schema=known.plan.schema)
     found = {n: v for n, v in select_aggregates(both, list(networks)).views.items() if n not in planned.views}
     ordered = tuple(components(Program(views=found)))
-    reads, named = _names_in(found.values()) - found.keys(), _names_in(bound.values()) - bound.keys()
+    reads = _names_in(found.values()) - found.keys()
     return TransientView(view, bound, found, ordered, reads, named, known.knowledge)
+
+
+def _as_read(program: Program, names: Iterable[str]) -> dict[str, View]:
+    """Return some views of a program, reading in order what they must."""
+    found = read_in_order(program, names).views
+    return {name: found[name] for name in names}
 
 
 def needs_extras(knowledge: RelationKnowledge) -> bool:

@@ -29,7 +29,7 @@ from whence.model.errors import (
 )
 
 log = logging.getLogger("whence.server")
-_DETAILS = ("line", "column", "text", "seconds", "reached", "done", "total")
+_DETAILS = ("url", "line", "column", "text", "seconds", "reached", "done", "total")
 _ENDED = ("this database is closed", "the server is stopping: it takes no more writes")
 _LONGEST = 2_000  # characters of a message
 

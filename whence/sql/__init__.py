@@ -10,6 +10,9 @@ Parsing is sqlglot's; binding resolves names and types, and refuses what it does
 | `parameters`       | values for the parameters of statements |
 | `parameter_values` | the literals of Python values |
 | `statements`       | the statements |
+| `templates`        | CREATE TEMPLATE: the parameters and their types |
+| `open_bounds`      | NULL parameters as "no bound" |
+| `parameter_join`   | a template's query, joined with its parameters |
 | `bind`             | the binder's interface: statements against a program |
 | `tables`           | CREATE TABLE |
 | `promises`         | CHECK, ordered and closes |

@@ -141,6 +141,9 @@ class ExpressionBinder:
             raise _nondeterministic(name, node)
         return self.scope.resolve(node)
 
+    def _parameter(self, node: exp.Expr) -> Expr:
+        return self.scope.parameter(node)
+
     def _interval(self, node: exp.Expr) -> Expr:
         unit = node.args.get("unit")
         if isinstance(node.this, exp.Literal):
@@ -458,6 +461,7 @@ _HANDLERS: dict[type[exp.Expr], tuple[Callable[[ExpressionBinder, exp.Expr], Exp
     exp.Null: (ExpressionBinder._literal, ()),
     exp.Boolean: (ExpressionBinder._literal, ("this",)),
     exp.Column: (ExpressionBinder._column, ("this", "table")),
+    exp.Placeholder: (ExpressionBinder._parameter, ("this",)),
     exp.Interval: (ExpressionBinder._interval, ("this", "unit")),
     exp.And: (ExpressionBinder._chain, ("this", "expression")),
     exp.Or: (ExpressionBinder._chain, ("this", "expression")),

@@ -7,6 +7,7 @@ from sqlglot import exp
 from whence.model import types as t
 from whence.model.types import Kind, Type
 from whence.plan.algebra.expressions import Call, Case, Cast, Expr, Lit
+from whence.sql.placeholders import ParameterRef, UntypedParameterError
 from whence.sql.position import error
 from whence.sql.types import (
     as_decimal,
@@ -16,6 +17,7 @@ from whence.sql.types import (
     decimal_for,
     is_text_literal,
     may_cast,
+    same_codes,
     unify_types,
 )
 
@@ -103,6 +105,9 @@ def comparison(op: str, left: Expr, right: Expr, node: exp.Expr) -> Expr:
 def comparable(left: Expr, right: Expr, node: exp.Expr) -> tuple[list[Expr], Type]:
     """Convert both sides to the type they are compared at."""
     a, b = left.type, right.type
+    for parameter, other in ((left, right), (right, left)):
+        if isinstance(parameter, ParameterRef):
+            _check_parameter(parameter, other, node)
     if common_type(a, b) is None and not (is_text_literal(left) or is_text_literal(right)):
         if a.kind is Kind.TEXT and b.is_numeric:
             left = Cast(b, left)
@@ -115,6 +120,21 @@ def comparable(left: Expr, right: Expr, node: exp.Expr) -> tuple[list[Expr], Typ
         type = decimal_for(as_decimal(exact[0]), as_decimal(exact[1]))
         return [coerce(left, type, node), coerce(right, type, node)], type
     return unify_types([left, right], node, "a comparison")
+
+
+def _check_parameter(parameter: ParameterRef, other: Expr, node: exp.Expr) -> None:
+    """Check that a parameter has the type of what it is compared with, or a wider one of the same kind."""
+    have, type = parameter.type, other.type
+    if parameter.declared or have == type or isinstance(other, Lit) or same_codes(type, have):
+        return
+    if Kind.NULL in (have.kind, type.kind):
+        return
+    if same_codes(have, type):
+        raise UntypedParameterError(parameter.name, type)
+    name = f":{parameter.name}"
+    raise error(
+        f"{name} is compared with two types, {have} and here {type}; cast it in one place, CAST({name} AS {type})", node
+    )
 
 
 def negated(arg: Expr, node: exp.Expr) -> Expr:
@@ -160,6 +180,8 @@ def member(value: Expr, items: list[Expr], node: exp.Expr) -> Expr:
 
 def cast(arg: Expr, type: Type, lenient: bool, node: exp.Expr) -> Expr:
     """Build CAST or TRY_CAST."""
+    if isinstance(arg, ParameterRef) and arg.is_untyped:
+        raise UntypedParameterError(arg.name, type)
     if not may_cast(arg.type, type):
         raise error(f"{arg.type} cannot be cast to {type}", node)
     if isinstance(arg, Lit) and not (type.kind is Kind.TEXT and arg.type.kind in (Kind.DOUBLE, Kind.INTERVAL)):

@@ -61,10 +61,12 @@ _OPTIONS: dict[Target, tuple[Option, ...]] = {
     "source": (
         Option("token_file", kind="text"),
         Option("ca_file", kind="text"),
-        Option("ask", ("rows", "all")),
+        Option("ask", ("rows", "results", "all")),
         Option("margin", kind="text"),
         Option("quench_after", kind="duration"),
         Option("wait", kind="duration"),
+        Option("query", kind="text"),  # this one and the next are for results, see subscribe/results.py
+        Option("sources", kind="text"),
     ),
 }
 _LATER: dict[Target, tuple[str, ...]] = {

@@ -54,11 +54,12 @@ def bind_parameters(statements: Sequence[S], params: Params | None) -> list[S]:
     "SELECT * FROM t WHERE a = 'it''s' AND b IN (1, 2)"
     """
     _check_params(params)
-    used = [parameter for statement in statements for parameter in statement.parameters]
+    used = [p for s in statements if not isinstance(s, st.CreateTemplate) for p in s.parameters]
     _check_styles(used)
     if used or params:
         _check_given(used, params or None)
-    return [_bound(s, params) if s.parameters else s for s in statements]
+    open_ = [bool(s.parameters) and not isinstance(s, st.CreateTemplate) for s in statements]
+    return [_bound(s, params) if has else s for s, has in zip(statements, open_, strict=True)]
 
 
 def divide_parameters(texts: Sequence[Sequence[Parameter]], params: Params | None) -> list[Params | None]:

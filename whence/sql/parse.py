@@ -17,12 +17,13 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from whence.model.errors import SqlError
 from whence.model.types import Schema
-from whence.plan.algebra.program import Source, Table
+from whence.plan.algebra.program import Source, Table, template_name
 from whence.plan.promises import NO_PROMISES
 from whence.plan.streams.model import DEFAULT_RETENTION
 from whence.sql import statements as st
 from whence.sql.addresses import source_address
 from whence.sql.ledger import is_given, refuse_others
+from whence.sql.open_bounds import open_bounds
 from whence.sql.options import Target, check_name, read_lifetime, read_placement, read_value, retain_option
 from whence.sql.parameter_tokens import Parameter, read_parameter
 from whence.sql.promises import read_closes, read_ordered
@@ -248,10 +249,10 @@ class _Reader:
     def statements(self) -> list[st.Statement]:
         line, column = self.source.lines.at(self.tokens[0].start)
         parameters = self.parameters()
-        if parameters and self.peek() == "CREATE":
+        if parameters and self.peek() == "CREATE" and self.peek(1) != "TEMPLATE":
             raise self._fixed(parameters[0])
         found = self._dispatch()
-        if parameters and any(isinstance(s, st.CreateView) for s in found):
+        if parameters and any(isinstance(s, st.CreateView) and not isinstance(s, st.CreateTemplate) for s in found):
             raise self._fixed(parameters[0])
         return [replace(s, sql=s.sql or self.text(), line=line, column=column, parameters=parameters) for s in found]
 
@@ -266,7 +267,10 @@ class _Reader:
 
     def _fixed(self, parameter: Parameter) -> SqlError:
         """Return the error for a parameter of what stays when the call is over."""
-        message = "CREATE takes no parameters: a table or view outlives the call; write the value"
+        message = (
+            "CREATE takes no parameters: a table or view outlives the call; write the value, or make a view with "
+            "parameters by CREATE TEMPLATE"
+        )
         return SqlError(message, line=parameter.line, column=parameter.column, text=parameter.text)
 
     def text(self) -> str:
@@ -313,8 +317,10 @@ class _Reader:
             return self._create_index(is_replace)
         if self.peek() == "SOURCE":
             return self._create_source(is_replace)
+        if self.peek() == "TEMPLATE":
+            return self._create_template(is_replace)
         if not (self.accept("RECURSIVE", "VIEW") or self.accept("MATERIALIZED", "VIEW") or self.accept("VIEW")):
-            raise self.error("expected TABLE, STREAM, SOURCE, VIEW or INDEX")
+            raise self.error("expected TABLE, STREAM, SOURCE, VIEW, TEMPLATE or INDEX")
         exists = self.accept("IF", "NOT", "EXISTS")
         name = self.name("view")
         columns_named = self.names("column") if self.peek() == "(" else None
@@ -328,6 +334,21 @@ class _Reader:
             replace=is_replace,
             if_not_exists=exists,
         )
+
+    def _create_template(self, is_replace: bool) -> st.Statement:
+        """Parse CREATE TEMPLATE name AS a query with parameters."""
+        if is_replace:
+            raise self.error("CREATE OR REPLACE is for views; drop the template first")
+        self.at += 1
+        exists = self.accept("IF", "NOT", "EXISTS")
+        template = self.name("template")
+        if self.peek() == "(":
+            raise self.error("the parameters of a template are those of its query; name its columns there")
+        if self.peek() == "WITH" and self.peek(1) == "(":
+            raise self.error("a template has no options")
+        self.expect("AS")
+        query = open_bounds(self._query(self.rest()))
+        return st.CreateTemplate(name=template_name(template), template=template, query=query, if_not_exists=exists)
 
     def _create_index(self, is_replace: bool) -> st.Statement:
         if is_replace:
@@ -475,7 +496,7 @@ class _Reader:
 
     def _drop(self) -> st.Statement:
         self.expect("DROP")
-        kind: Literal["table", "stream", "source", "view", "index"]
+        kind: Literal["table", "stream", "source", "view", "template", "index"]
         if self.accept("TABLE"):
             kind = "table"
         elif self.accept("INDEX"):
@@ -484,17 +505,28 @@ class _Reader:
             kind = "stream"
         elif self.accept("SOURCE"):
             kind = "source"
+        elif self.accept("TEMPLATE"):
+            kind = "template"
         elif self.accept("VIEW") or self.accept("MATERIALIZED", "VIEW"):
             kind = "view"
         else:
-            raise self.error("expected TABLE, STREAM, SOURCE, VIEW or INDEX")
+            raise self.error("expected TABLE, STREAM, SOURCE, VIEW, TEMPLATE or INDEX")
         exists = self.accept("IF", "EXISTS")
         name = self.name(kind)
         cascade = self.accept("CASCADE")
         if not cascade:
             self.accept("RESTRICT")
+        moved_to = self._moved_to() if kind == "view" and self.accept("MOVED", "TO") else None
         self.done()
-        return st.Drop(kind=kind, name=name, cascade=cascade, if_exists=exists)
+        return st.Drop(kind=kind, name=name, cascade=cascade, if_exists=exists, moved_to=moved_to)
+
+    def _moved_to(self) -> str:
+        """Read the address of a server."""
+        token = self.tokens[self.at] if self.at < len(self.tokens) else None
+        if token is None or token.token_type is not TokenType.STRING:
+            raise self.error("expected the address of a server in quotes, such as 'http://127.0.0.1:8080'")
+        self.at += 1
+        return token.text
 
     def _insert(self) -> st.Statement:
         tree = self.rest()
@@ -570,8 +602,10 @@ class _Reader:
         if self.peek() == "EXPLAIN":
             raise self.error("expected a view's name, a query or a CREATE VIEW")
         inner = _Reader(self.source, self.tokens[self.at :]).statements() if self.at < len(self.tokens) else []
-        if len(inner) != 1 or not isinstance(inner[0], (st.Query, st.CreateView)):
+        plain = len(inner) == 1 and isinstance(inner[0], (st.Query, st.CreateView))
+        if not plain or isinstance(inner[0], st.CreateTemplate):
             raise self.error("expected a view's name, a query or a CREATE VIEW")
+        assert isinstance(inner[0], (st.Query, st.CreateView))
         return st.Explain(what=inner[0])
 
     def _show(self) -> st.Statement:
@@ -586,12 +620,16 @@ class _Reader:
             shown = st.Show(what="sources")
         elif what == "VIEWS":
             shown = st.Show(what="views")
+        elif what == "TEMPLATES":
+            shown = st.Show(what="templates")
         elif what == "FUNCTIONS":
             shown = st.Show(what="functions")
+        elif what == "DEFINITION":
+            shown = st.Show(what="definition", name=self.name("relation"))
         elif what == "INDEXES":
             shown = st.Show(what="indexes")
         else:
             self.at -= 1
-            raise self.error("expected TABLES, STREAMS, SOURCES, VIEWS, INDEXES or FUNCTIONS")
+            raise self.error("expected TABLES, STREAMS, SOURCES, VIEWS, TEMPLATES, INDEXES, FUNCTIONS or DEFINITION")
         self.done()
         return shown

@@ -1,7 +1,8 @@
 """Expressions that exist only during binding: parts that the rest of the query must supply before the plan is whole.
 
 `Outer` is a column of an enclosing query, `AggRef` an aggregate of the query's own groups, `Sub` a subquery. None of
-them is left in a finished plan: grouping replaces the second, `subqueries.attach` the third, and with it the first.
+them is left in a finished plan: grouping replaces the second, `subqueries.attach` the third, and with it the first; the
+parameters of a template, `joined_with` of `parameter_join.py`.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
 from typing import Literal
 
+from whence.model.types import Kind, Type
 from whence.plan.algebra.expressions import Col, Expr, rebuild
 from whence.plan.algebra.logical import Agg, Node
 
@@ -23,6 +25,26 @@ class Outer(Expr):
 
     def __str__(self) -> str:
         return f"outer{self.level}#{self.index}"
+
+
+@dataclass(frozen=True)
+class ParameterRef(Outer):
+    """A parameter of a template: a column of the table of its parameters, around the whole query. While its type is
+    being found by what it is compared with, it is not `declared`, and NULL's as long as nothing is known."""
+
+    name: str
+    declared: bool
+
+    @property
+    def is_untyped(self) -> bool:
+        return self.type.kind is Kind.NULL
+
+
+class UntypedParameterError(Exception):
+    """A parameter of a template must have a type that it does not have yet."""
+
+    def __init__(self, name: str, type: Type) -> None:
+        self.name, self.type = name, type
 
 
 @dataclass(frozen=True)

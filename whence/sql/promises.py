@@ -13,9 +13,9 @@ from sqlglot import exp
 
 from whence.model.errors import SqlError
 from whence.model.types import Kind, Schema
-from whence.plan.algebra.expressions import Expr
+from whence.plan.algebra.expressions import Expr, columns_of
 from whence.plan.algebra.program import Program
-from whence.plan.promises import Check, Closes, OrderedColumn, columns_of
+from whence.plan.promises import Check, Closes, OrderedColumn
 from whence.plan.rewrite.fold_constants import fold
 from whence.sql.expressions import ExpressionBinder
 from whence.sql.ledger import refuse_others

@@ -17,7 +17,7 @@ from whence.model.types import Column, Kind, Schema, Type
 from whence.plan.algebra.constructors import ONE_ROW, columns, distinct, label, project, relabel
 from whence.plan.algebra.expressions import Expr, Lit
 from whence.plan.algebra.logical import Distinct, Node, Project, Ref, Scan, SetOp, TopK, Union, Values
-from whence.plan.algebra.program import Program
+from whence.plan.algebra.program import Program, Table
 from whence.sql.expressions import ExpressionBinder
 from whence.sql.ledger import Ledger, refuse_others
 from whence.sql.limits import check_size
@@ -46,6 +46,7 @@ class UnboundView:
     columns: tuple[str, ...] | None
     owner: str | None = None
     options: tuple[tuple[str, str], ...] = ()
+    parameters: Table | None = None  # of a template
 
 
 @dataclass
@@ -84,6 +85,7 @@ class QueryBinder:
     owner: str = "query"
     ctes: dict[str, Cte | str] = field(default_factory=dict)
     stored: bool = False
+    parameters: Scope | None = None  # around the whole query, of a template
 
     @property
     def ledger(self) -> Ledger:
@@ -97,7 +99,7 @@ class QueryBinder:
 
     def query(self, tree: exp.Expr, parent: Scope | None, keep_order: bool = False) -> Node:
         """Bind a query; `parent` is the scope of the query around it, if it may see that."""
-        plan = self._query(tree, parent, keep_order)
+        plan = self._query(tree, parent if parent is not None else self.parameters, keep_order)
         check_size(plan, tree)
         return plan
 
@@ -233,6 +235,7 @@ class QueryBinder:
             session.hidden[id(cte)] = name
             session.schemas[name] = None
         given = tuple(c.name.lower() for c in cte.args["alias"].columns) or None
+        binder = replace(binder, parameters=None)
         session.pending[name] = UnboundView(cte.this, binder, given, self.owner)
         return name
 

@@ -9,8 +9,10 @@ from sqlglot import exp
 
 from whence.model.types import Column, Schema, Type
 from whence.plan.algebra.expressions import Col, Expr, Lit
-from whence.sql.placeholders import AggRef, Outer, Sub, push_in, walk_expr
+from whence.sql.placeholders import AggRef, Outer, ParameterRef, Sub, push_in, walk_expr
 from whence.sql.position import did_you_mean, error
+
+_UNDECLARED = ":"  # the relation of parameters whose types are being found
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,17 @@ class Scope:
             node,
         )
 
+    def parameter(self, node: exp.Expr) -> Expr:
+        """Resolve a parameter of a template to the column of its parameter table, which is around the whole query."""
+        scope: Scope | None = self
+        level, wanted = 0, f":{node.name.lower()}"
+        while scope is not None:
+            for at, column in enumerate(scope.fields):
+                if column.name == wanted and level:
+                    return ParameterRef(column.type, at, level, wanted[1:], column.relation != _UNDECLARED)
+            scope, level = scope.parent, level + 1
+        raise error("a parameter cannot stand here; in a recursive WITH, make a view of it without parameters", node)
+
     def star(self, relation: str | None, node: exp.Expr) -> list[int]:
         """Return the positions that `*` or `relation.*` stands for."""
         if relation is None:
@@ -134,6 +147,12 @@ def _aliased(expr: Expr, level: int, node: exp.Column) -> Expr:
 def fields_of(schema: Schema, relation: str | None, tick: int | None = None) -> tuple[Field, ...]:
     """Return a relation's columns as fields; `tick` is the one with the tick time."""
     return tuple(Field(relation, c.name, c.type, c.nullable, tick=i == tick) for i, c in enumerate(schema.columns))
+
+
+def parameter_scope(schema: Schema, declared: bool) -> Scope:
+    """Return the scope around a template's query: the columns of its parameter table, found only as parameters."""
+    relation = None if declared else _UNDECLARED
+    return Scope(tuple(Field(relation, f":{c.name}", c.type, c.nullable) for c in schema.columns))
 
 
 def as_nullable(fields: Iterable[Field]) -> tuple[Field, ...]:

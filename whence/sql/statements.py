@@ -59,6 +59,14 @@ class CreateView(Statement):
 
 
 @dataclass(frozen=True, kw_only=True)
+class CreateTemplate(CreateView):
+    """CREATE TEMPLATE: `name` is that of the view behind it; the query has parameters, which are columns of the table
+    `template` (`templates.py`)."""
+
+    template: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class CreateIndex(Statement):
     """CREATE INDEX name ON relation (columns)."""
 
@@ -70,10 +78,11 @@ class CreateIndex(Statement):
 
 @dataclass(frozen=True, kw_only=True)
 class Drop(Statement):
-    kind: Literal["table", "stream", "source", "view", "index"]
+    kind: Literal["table", "stream", "source", "view", "template", "index"]
     name: str
     cascade: bool = False
     if_exists: bool = False
+    moved_to: str | None = None  # of a view: the server that has it now
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,4 +124,5 @@ class Describe(Statement):
 
 @dataclass(frozen=True, kw_only=True)
 class Show(Statement):
-    what: Literal["tables", "streams", "sources", "views", "functions", "indexes"]
+    what: Literal["tables", "streams", "sources", "views", "templates", "functions", "indexes", "definition"]
+    name: str = ""  # of what SHOW DEFINITION is asked

@@ -14,6 +14,7 @@ from whence.model import types as t
 from whence.model.types import Kind, Type
 from whence.plan.algebra.expressions import Call, Cast, Expr, Lit
 from whence.sql.literals import cast_value
+from whence.sql.placeholders import ParameterRef, UntypedParameterError
 from whence.sql.position import error
 
 _NAMES: dict[str, Type] = {
@@ -131,6 +132,8 @@ def coerce(expr: Expr, type: Type, node: exp.Expr | None = None) -> Expr:
     have = expr.type
     if have == type or type.kind is Kind.NULL:
         return expr
+    if isinstance(expr, ParameterRef) and expr.is_untyped:
+        raise UntypedParameterError(expr.name, type)
     if have.kind is Kind.NULL:
         return Lit(type, None)
     if isinstance(expr, Lit):

@@ -18,6 +18,7 @@ from whence.plan.algebra.logical import Node
 from whence.plan.algebra.program import Program, View
 from whence.plan.recursion.strata import references
 from whence.sql.options import retain_option
+from whence.sql.parameter_join import joined_with
 from whence.sql.parse import parse_stored
 from whence.sql.position import error
 from whence.sql.queries import (
@@ -32,13 +33,15 @@ from whence.sql.queries import (
     without_zones,
 )
 from whence.sql.reader import deep_stack
-from whence.sql.statements import CreateView
+from whence.sql.scope import parameter_scope
+from whence.sql.statements import CreateTemplate, CreateView
 
 _MORE_ROUNDS = 8
 
 
-def bind_views(creates: Sequence[CreateView], program: Program) -> Program:
-    """Return a copy of the program with the views added or replaced; the program given is left alone.
+def bind_views(creates: Sequence[CreateView], program: Program, declared: bool = True) -> Program:
+    """Return a copy of the program with the views added or replaced; the program given is left alone. Unless the types
+    of the parameters of templates are `declared`, they are being found (`templates.py`).
 
     >>> from whence.sql.parse import parse
     >>> views = parse("create view a as select 1 as x union select x + 1 from b where x < 5; create view b as from a")
@@ -53,8 +56,12 @@ def bind_views(creates: Sequence[CreateView], program: Program) -> Program:
     base.views = {n: v for n, v in base.views.items() if v.owner not in wanted and v.owner not in again}
     session = Session()
     for create in [*wanted.values(), *again.values()]:
-        binder = QueryBinder(base, session, create.name, stored=create.stored)
-        session.pending[create.name] = UnboundView(create.query, binder, create.columns, options=create.options)
+        parameters = base.tables[create.template] if isinstance(create, CreateTemplate) else None
+        around = parameter_scope(parameters.schema, declared) if parameters is not None else None
+        binder = QueryBinder(base, session, create.name, stored=create.stored, parameters=around)
+        session.pending[create.name] = UnboundView(
+            create.query, binder, create.columns, options=create.options, parameters=parameters
+        )
         session.schemas[create.name] = None
     try:
         with deep_stack():
@@ -153,6 +160,8 @@ def _bind(session: Session, name: str) -> Node:
     pending = session.pending[name]
     session.current = pending.owner or name
     plan = without_zones(pending.binder.query(pending.query, None))
+    if pending.parameters is not None:
+        plan = joined_with(pending.parameters, plan, pending.query)
     return rename_columns(plan, pending.columns or (), pending.query)
 
 

@@ -194,11 +194,15 @@ class FilterKeeper:
             return True
         return self._pending is not None and key in self._pending.quench and key not in self._lifted
 
-    def amended(self, bound: Any = None, at: int | None = None, now: float = 0.0) -> None:
-        """Note that the amendment under way is in force, and its rows are applied; `bound` is the new one of a pull."""
+    def amended(
+        self, bound: Any = None, at: int | None = None, now: float = 0.0, refused: frozenset[Key] = _NOTHING
+    ) -> None:
+        """Note that the amendment under way is in force, and its rows are applied; `bound` is the new one of a pull.
+        Keys that were `refused` are not quenched: they are decided about again."""
         done, self._pending = self._pending, None
         if done is None:
             return
+        self._lifted |= done.quench & refused
         self.keys = (self.keys - done.drop) | done.add
         self.quenched = (self.quenched | (done.quench - self._lifted)) - done.lift
         if done.more:

@@ -21,9 +21,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from whence.plan.knowledge.bounds import ANYTHING, TRUE, UNDECIDED, Bounds, BoundsError, exactly
-from whence.plan.knowledge.intervals import is_surely_true, plus, times
+from whence.plan.knowledge.intervals import plus, times
 from whence.plan.knowledge.model import Doubt, Growing, Operation, Padded, RelationKnowledge, Shown, Term
 from whence.plan.knowledge.terms import bound, walk
+from whence.plan.knowledge.truths import is_surely_true
 from whence.subscribe.growth import CLOSED, Remaining, remaining_rows
 from whence.subscribe.horizons import NO_HORIZONS, HorizonView
 

@@ -73,7 +73,6 @@ class Cursor:
         self._since = have if have is not None else 0  # the change from here on is still to be told
         self._reason = "begin"
         self._wanted: int | None = None
-        self._lost = False
         self.every, self.every_change = every, every_change
         self.not_before = 0.0
 
@@ -81,7 +80,7 @@ class Cursor:
         """Return what to tell next, given the last stable epoch; None if there is nothing to tell now."""
         if self.known is None:
             return TellState(self._reason)
-        if not all(part.reaches(self._since) for part in parts):
+        if told > self._since and not all(part.reaches(self._since) for part in parts):
             since = self.known
             self.restart("behind")
             return TellLost(since) if self.every_change else TellState(self._reason)

@@ -16,13 +16,14 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple
 
 from whence.plan.knowledge.bounds import NULL_BOUNDS, Bounds, exactly, is_less
-from whence.plan.knowledge.intervals import is_surely_true, may_be_true
+from whence.plan.knowledge.checks import Places, narrow_by_checks
 from whence.plan.knowledge.model import (
     Branch,
     Growth,
+    KeyTest,
     LiteralTerm,
     Operation,
     RelationKnowledge,
@@ -31,11 +32,11 @@ from whence.plan.knowledge.model import (
     Variable,
 )
 from whence.plan.knowledge.terms import bound, column_bounds
+from whence.plan.knowledge.truths import is_surely_true, may_be_true
 from whence.subscribe.horizons import HorizonView
 
 _SPLITS = 400  # of ranges of whole numbers, to count those that matter
 _MOST_GAPS = 256
-Places = dict[tuple[int, int], Bounds]
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,14 @@ class Remaining:
     is_open: bool
     room: int | None
     arguments: tuple[Bounds, ...] = ()
+
+
+class KeyValue(NamedTuple):
+    """What a row to come must be: a term of it that compares so with a value."""
+
+    term: Term
+    test: KeyTest
+    value: Any
 
 
 CLOSED = Remaining(False, 0)
@@ -68,7 +77,12 @@ def _remaining_of(
     knowledge: RelationKnowledge, growth: Growth, branch: Branch, known: Mapping[int, Any], horizons: HorizonView
 ) -> Iterator[Remaining]:
     """Yield what may still come of one branch, for each of its bases of which a row may be the new one."""
-    keys = [(term, known[column]) for column, term in zip(growth.columns, branch.keys, strict=True) if column in known]
+    tests: Sequence[KeyTest] = growth.tests or ["="] * len(growth.columns)
+    keys = [
+        KeyValue(term, test, known[column])
+        for column, term, test in zip(growth.columns, branch.keys, tests, strict=True)
+        if column in known
+    ]
     everything = _places(knowledge, branch, keys)
     if everything is None:
         return
@@ -85,7 +99,7 @@ def _remaining_of(
         found: list[Bounds] | None = None
         room: int | None = 0
         for places in _pieces(source, base, use, everything, horizons):
-            if not _is_possible(branch, keys, places):
+            if not narrow_by_checks(places, source, base) or not _is_possible(branch, keys, places):
                 continue
             if counted and source.ordered is not None and room is not None:
                 more = _count(branch, keys, places, (base, source.ordered))
@@ -104,14 +118,33 @@ def _remaining_of(
             yield Remaining(True, room, tuple(found))
 
 
-def _places(knowledge: RelationKnowledge, branch: Branch, keys: Sequence[tuple[Term, Any]]) -> Places | None:
+def possible_keys(
+    knowledge: RelationKnowledge, growth: Growth, horizons: HorizonView
+) -> Iterator[tuple[Branch, int, list[Bounds]]]:
+    """Yield what the columns of rows to come can be, for each way in which one can: the branch, which of its bases has
+    a new row, and bounds for each column of the growth."""
+    for branch in growth.branches:
+        everything = _places(knowledge, branch, ())
+        if everything is None:
+            continue
+        for base in range(len(branch.bases)) if branch.new is None else branch.new:
+            source = knowledge.sources[branch.bases[base]]
+            pieces = (
+                _pieces(source, base, branch.bases[base], everything, horizons) if source.is_stream else [everything]
+            )
+            for places in pieces:
+                if narrow_by_checks(places, source, base) and _is_possible(branch, (), places):
+                    yield branch, base, [_bound(term, places) for term in branch.keys]
+
+
+def _places(knowledge: RelationKnowledge, branch: Branch, keys: Sequence[KeyValue]) -> Places | None:
     """Return the bounds of all source columns of a branch, given the keys and equalities; None if there are none."""
     places: Places = {}
     for base, use in enumerate(branch.bases):
         for column, facts in enumerate(knowledge.sources[use].columns):
             places[base, column] = column_bounds(facts)
-    for term, value in keys:
-        if isinstance(term, Variable) and not _narrow(places, term, exactly(value)):
+    for term, test, value in keys:
+        if test == "=" and isinstance(term, Variable) and not _narrow(places, term, exactly(value)):
             return None
     for _ in range(2):  # once more for what follows from what follows
         for condition in branch.where:
@@ -127,6 +160,9 @@ def _places(knowledge: RelationKnowledge, branch: Branch, keys: Sequence[tuple[T
                 ):
                     if given.plain is None or not _narrow(places, a, exactly(given.value)):
                         return None
+        for base, use in enumerate(branch.bases):
+            if not narrow_by_checks(places, knowledge.sources[use], base):
+                return None
     return places
 
 
@@ -143,27 +179,38 @@ def _narrow(places: Places, variable: Variable, to: Bounds) -> bool:
     return True
 
 
-def _is_possible(branch: Branch, keys: Sequence[tuple[Term, Any]], places: Places) -> bool:
+def _is_possible(branch: Branch, keys: Sequence[KeyValue], places: Places) -> bool:
     """Return whether a source row within bounds can have the keys and satisfy the conditions."""
-    return all(_may_equal(_bound(term, places), value) for term, value in keys) and all(
+    return all(_may_be(key, _bound(key.term, places)) for key in keys) and all(
         may_be_true(_bound(term, places)) for term in branch.where
     )
 
 
-def _is_certain(branch: Branch, keys: Sequence[tuple[Term, Any]], places: Places) -> bool:
+def _is_certain(branch: Branch, keys: Sequence[KeyValue], places: Places) -> bool:
     """Return whether every source row within bounds has the keys and satisfies the conditions."""
-    for term, value in keys:
-        found = _bound(term, places)
-        if not found.is_final or not _may_equal(found, value):
+    for key in keys:
+        found = _bound(key.term, places)
+        if key.test != "=" or not found.is_final or not _may_be(key, found):
             return False
     return all(is_surely_true(_bound(term, places)) for term in branch.where)
 
 
-def _may_equal(bounds: Bounds, value: Any) -> bool:
+def _may_be(key: KeyValue, bounds: Bounds) -> bool:
+    """Return whether a value within bounds can be one that is asked for."""
+    value = key.value
     try:
-        return bounds.allows(value)
+        if key.test == "=":
+            return bounds.allows(value)
+        if key.test == "not after, nulls first":
+            return bounds.null or (value is not None and _reaches(bounds, value))
+        return value is None or _reaches(bounds, value)
     except TypeError:  # values that do not compare
         return True
+
+
+def _reaches(bounds: Bounds, value: Any) -> bool:
+    """Return whether something within bounds is not above a value."""
+    return bounds.some and (bounds.low is None or not is_less(value, bounds.low))
 
 
 def _bound(term: Term, places: Places) -> Bounds:
@@ -188,7 +235,7 @@ def _is_closed(source: SourceFacts, base: int, use: int, places: Places, horizon
 def _pieces(source: SourceFacts, base: int, use: int, places: Places, horizons: HorizonView) -> Iterator[Places]:
     """Yield the bounds of a row to come, one for each range that its ordered column may lie in."""
     if source.ordered is None:
-        yield places
+        yield dict(places)
         return
     at = (base, source.ordered)
     column = places[at]
@@ -254,7 +301,7 @@ def _stepped(value: Any, type: str, by: int) -> Any:
     return value
 
 
-def _count(branch: Branch, keys: Sequence[tuple[Term, Any]], places: Places, at: tuple[int, int]) -> int | None:
+def _count(branch: Branch, keys: Sequence[KeyValue], places: Places, at: tuple[int, int]) -> int | None:
     """Return how many whole numbers of a range may be those of rows to come; None if there is no end to them."""
     start = places[at]
     if not start.some:

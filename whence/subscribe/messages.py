@@ -259,13 +259,15 @@ class Silence(Struct, tag="silence", omit_defaults=True):
 
 class Amended(Struct, tag="amended", omit_defaults=True):
     """The filter has changed as of `at`: everything up to there was told by the old one. `part` is what comes and goes
-    by that, at `at`; `bound` is the bound in effect, which the publisher moves if more rows are asked for."""
+    by that, at `at`; `bound` is the bound in effect, which the publisher moves if more rows are asked for. Keys that
+    were `refused` are not quenched, though that was asked for."""
 
     id: int
     number: int
     at: str
     part: PartChange | None = None
     bound: WireBound | None = None
+    refused: PlainColumns | None = None
 
 
 class Lost(Struct, tag="lost"):

@@ -61,9 +61,9 @@ def plain_columns(rows: Sequence[tuple[Any, ...]], types: Sequence[Type]) -> Col
 
 def _plain_column(values: list[Any], type: Type) -> list[Any]:
     match type.kind:
-        case Kind.BOOLEAN | Kind.INTEGER | Kind.TEXT | Kind.NULL:
-            return values if type.kind is not Kind.INTEGER or not _has_large(values) else [*map(plain_value, values)]
-        case Kind.BIGINT if not _has_large(values):
+        case Kind.INTEGER | Kind.BIGINT if not _has_large(values):
+            return values
+        case Kind.BOOLEAN | Kind.TEXT | Kind.NULL:
             return values
         case Kind.DOUBLE if None not in values and np.isfinite(values).all():
             return values
@@ -71,7 +71,8 @@ def _plain_column(values: list[Any], type: Type) -> list[Any]:
 
 
 def _has_large(values: list[Any]) -> bool:
-    return any(value is not None and not -_EXACT <= value <= _EXACT for value in values)
+    numbers = [value for value in values if value is not None] if None in values else values
+    return bool(numbers) and not -_EXACT <= min(numbers) <= max(numbers) <= _EXACT
 
 
 def plain_value(value: Any) -> Any:

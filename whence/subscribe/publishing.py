@@ -5,6 +5,10 @@ range in which nothing passes is silence. Ticks are the epochs of the publisher'
 way is asked for again, and answered from the recent changes, from the rows that a stream retains, from the state; or it
 is told to be lost, never skipped.
 
+A relay tells what it has of somebody else's history: a set of ticks, perhaps with gaps. It tells what is there, also
+beyond a gap, and the rest when it comes. Ticks that it has reflected but whose rows it has let go of are **elsewhere**:
+they are asked for where it has them from (`PassedWants`), and are lost only if they are lost there.
+
 | what is told   | what it says |
 |----------------|-----------------|
 | `RangeChange`  | what came and went in a range; without rows, that the range is silent |
@@ -101,6 +105,9 @@ class FilterAmended:
 
 
 Told = RangeChange | RangeState | RangeLost | FilterAmended
+
+Stable = int | RangeSet
+"""What may be told: everything up to an epoch; or, at a relay, the ticks that are there."""
 
 
 @dataclass(frozen=True)
@@ -225,6 +232,7 @@ class Publication:
     read_past    of a stream, returns the rows that came after one tick and up to another, from what it retains; None
                  if it does not retain all of them any more. The last resort
     read_lost    of a stream, returns the tick up to which its rows are not retained
+    read_absent  of a stream at a relay, returns the ticks of a range that are lost, and those that are elsewhere
     """
 
     def __init__(
@@ -235,9 +243,14 @@ class Publication:
         append_only: bool = False,
         read_past: Callable[[int, int], Batch | None] | None = None,
         read_lost: Callable[[], int] | None = None,
+        read_absent: Callable[[int, int], tuple[RangeSet, RangeSet]] | None = None,
     ) -> None:
         self.recent, self.read_state, self.key, self.append_only = recent, read_state, key, append_only
-        self._read_past, self._read_lost = read_past, read_lost
+        self._read_past, self._read_lost, self._read_absent = read_past, read_lost, read_absent
+
+    def absent(self, since: int, upto: int) -> tuple[RangeSet, RangeSet]:
+        """Return the ticks of a range that are lost, and those that are elsewhere."""
+        return (RangeSet(), RangeSet()) if self._read_absent is None else self._read_absent(since, upto)
 
     @property
     def lost_upto(self) -> int:
@@ -345,7 +358,8 @@ class RangeLostError(WhenceError):
 class PublishingSession:
     """What one subscriber with ticks has been sent, by which filter.
 
-    sent    everything up to this tick has been sent once; gaps before it are only sent again if they are asked for
+    sent    the ticks that have been sent once, or that the subscriber had; they are sent again only if asked for
+    absent  the ticks that are elsewhere, and that the subscriber is still to be told of: who takes them asks for them
     number  that of the filter in effect; the one before is kept until the subscriber says that it has taken the new one
             in, which it does by amending that
     """
@@ -359,13 +373,14 @@ class PublishingSession:
     ) -> None:
         """`have` are the ticks that the subscriber reflects by this filter; None if it needs the state."""
         self.publication = publication
-        self.sent = 0 if have is None else have.last
+        self.sent = have or RangeSet()
+        self.absent = list[Range]()
         self.number, self._from = 0, 0  # the filter in effect, and the tick after which it is
         self.filter = filter or DeliveryFilter()
         self._base_number, self._base = 0, self.filter
         self._needs_state = have is None
         self._every_change = every_change
-        self._wanted: list[Range] = [] if have is None else have.gaps()
+        self._wanted: list[Range] = []
         self._amended: FilterAmended | None = None  # still to be told
 
     # -- what the subscriber asks for --------------------------------------------------------------------------------
@@ -393,47 +408,70 @@ class PublishingSession:
 
     # -- what it is told ---------------------------------------------------------------------------------------------
 
-    def has_news(self, told: int) -> bool:
-        """Return whether `next` has something to tell, given the last stable epoch."""
-        return self._needs_state or bool(self._wanted) or self._amended is not None or self.sent < told
+    def has_news(self, told: Stable) -> bool:
+        """Return whether `next` has something to tell, given what is stable."""
+        if self._needs_state or self._wanted or self._amended is not None:
+            return True
+        return bool(_ticks(told).minus(self.sent))
 
-    def next(self, told: int) -> list[Told]:
-        """Return what to tell now, given the last stable epoch: answers first, then what is new.
+    @property
+    def only_follows(self) -> bool:
+        """Whether nothing is asked for: all that there is to tell is what is new."""
+        return not self._needs_state and not self._wanted and self._amended is None
+
+    def next(self, told: Stable) -> list[Told]:
+        """Return what to tell now, given what is stable: answers first, then what is new.
 
         With nothing new there is nothing to tell; `heartbeat` says where the publisher is."""
         if self._needs_state:
             return self._tell_state()
-        found: list[Told] = []
+        found, here = list[Told](), _ticks(told)
         wanted, self._wanted = self._wanted, []
         for since, upto in wanted:
-            if since >= told:
-                found.append(RangeChange(told, told, number=self.number))  # nothing is missing
-            else:
-                found += self._tell(since, min(upto, told))
-            if _has_state(found):
-                return found  # that is everything there is
-        amended = self._amended if self._from <= told else None
+            if since >= here.last:
+                found.append(RangeChange(here.last, here.last, number=self.number))  # nothing is missing
+            elif self._tell_all(RangeSet([(since, min(upto, here.last))]), here, found):
+                return found
+        amended = self._amended if here.covers(0, self._from) else None
         if amended is not None:
-            if self.sent < self._from:
-                found += self._tell(self.sent, self._from)
-                if _has_state(found):
-                    return found
-            self.sent = max(self.sent, self._from)
+            if self._tell_all(RangeSet([(0, self._from)]).minus(self.sent), here, found):
+                return found
             found.append(amended)
             self._amended = None
-        if self.sent < told:
-            found += self._tell(self.sent, told)
-        self.sent = max(self.sent, told)
+        if not self._tell_all(here.minus(self.sent), here, found):
+            self.sent = here.union(self.sent)
         return found
 
-    def heartbeat(self, told: int) -> RangeChange:
+    def _tell_all(self, ticks: RangeSet, here: RangeSet, found: list[Told]) -> bool:
+        """Tell what is here of some ticks; return whether the state was told, which is everything there is."""
+        for since, upto in ticks:
+            start = since
+            for gap, end in [*here.missing(since, upto), (upto, upto)]:
+                if start < gap:
+                    found += self._tell(start, gap)
+                    if _has_state(found):
+                        return True
+                    self.sent = self.sent.add(start, gap)
+                start = end
+        return False
+
+    def heartbeat(self, told: Stable) -> RangeChange:
         """Return what says that there is nothing after what was sent; `next` must have been asked before."""
-        return RangeChange(min(self.sent, told), told, number=self.number)
+        last = _ticks(told).last
+        return RangeChange(last, last, number=self.number)
+
+    def answer(self, since: int, upto: int, read: Callable[[DeliveryFilter], Any] | None) -> Told:
+        """Return what says what happened in a range that was elsewhere: `read` gives the rows that pass a filter, or
+        None if there are none. Without it, the range is lost there too."""
+        if read is None:
+            return RangeLost(since, upto)
+        filter, number = self._told_by(upto)
+        return RangeChange(since, upto, read(filter), number)
 
     def _tell_state(self) -> list[Told]:
         self.filter, self._base = self.filter.without(self.filter.quenched), self._base.without(self._base.quenched)
         epoch, rows = self.publication.state(self.filter)
-        self._needs_state, self._wanted, self.sent = False, [], max(self.sent, epoch)
+        self._needs_state, self._wanted, self.sent = False, [], self.sent.add(0, epoch)
         if self._amended is not None and self._from <= epoch:
             self._amended, self._base, self._base_number = None, self.filter, self.number
         return [RangeState(epoch, rows, self.number, self.publication.lost_upto, bound=self.filter.bound)]
@@ -443,8 +481,10 @@ class PublishingSession:
         if since < self._from < upto:
             before = self._tell(since, self._from)
             return before if _has_state(before) else before + self._tell(self._from, upto)
-        old = upto <= self._from and self.number != self._base_number
-        filter, number = (self._base, self._base_number) if old else (self.filter, self.number)
+        lost, elsewhere = self.publication.absent(since, upto)
+        if lost or elsewhere:
+            return self._tell_around(since, upto, lost, elsewhere)
+        filter, number = self._told_by(upto)
         if self._every_change:
             return self._tell_each(since, upto, filter, number)
         rows = self.publication.changes(since, upto, filter)
@@ -452,6 +492,19 @@ class PublishingSession:
             return self._tell_lost(since, upto)
         self._lift(rows, filter)
         return [RangeChange(since, upto, rows if len(rows.ann) else None, number)]
+
+    def _told_by(self, upto: int) -> tuple[DeliveryFilter, int]:
+        """Return the filter that was in effect up to a tick, and its number."""
+        old = upto <= self._from and self.number != self._base_number
+        return (self._base, self._base_number) if old else (self.filter, self.number)
+
+    def _tell_around(self, since: int, upto: int, lost: RangeSet, elsewhere: RangeSet) -> list[Told]:
+        """Return what says what is known of a range at a relay; what is elsewhere waits in `absent`."""
+        found: list[Told] = [RangeLost(*one) for one in lost]
+        self.absent += elsewhere
+        for start, end in RangeSet([(since, upto)]).minus(lost.union(elsewhere)):
+            found += self._tell(start, end)
+        return found
 
     def _lift(self, rows: Batch, filter: DeliveryFilter) -> None:
         """Quench the keys no more of which something is told."""
@@ -503,36 +556,5 @@ def _has_state(told: list[Told]) -> bool:
 _MOST_WANTED = 1000  # ranges of one message that are answered
 
 
-class PassedWants:
-    """Curiosity that is passed up: who has asked a relay for ranges that it does not have.
-
-    However many subscribers ask, a range is asked for upstream once per timeout.
-
-    >>> passed = PassedWants(timeout=1.0)
-    >>> passed.ask("a", [(3, 5)], now=0.0), passed.ask("b", [(3, 5)], now=0.5), passed.ask("a", [(3, 5)], now=1.0)
-    ([(3, 5)], [], [(3, 5)])
-    >>> passed.arrived(3, 5), passed.arrived(3, 5)
-    (['a', 'b'], [])
-    """
-
-    def __init__(self, timeout: float) -> None:
-        self._timeout = timeout
-        self._asked: dict[Range, tuple[float, list[Any]]] = {}
-
-    def ask(self, who: Any, ranges: Iterable[Range], now: float) -> list[Range]:
-        """Note who wants ranges; return those that are to be asked for upstream now."""
-        due = []
-        for wanted in ranges:
-            at, waiting = self._asked.get(wanted, (-float("inf"), []))
-            if who not in waiting:
-                waiting.append(who)
-            if now >= at + self._timeout:
-                due.append(wanted)
-                at = now
-            self._asked[wanted] = (at, waiting)
-        return due
-
-    def arrived(self, since: int, upto: int) -> list[Any]:
-        """Return who waits for a range, which has come: they are to be told."""
-        found = self._asked.pop((since, upto), None)
-        return [] if found is None else found[1]
+def _ticks(told: Stable) -> RangeSet:
+    return RangeSet([(0, told)]) if isinstance(told, int) else told

@@ -1,4 +1,4 @@
-"""RecentChanges changes of one relation, shared by all who follow it.
+"""The recent changes of one relation, shared by all who follow it.
 
 A ring of the last epochs' changes, as codes, bounded in bytes: however many subscribers there are and however slow they
 are, a change is kept once. A subscriber at a position that the ring still reaches gets the net difference from there;
@@ -27,7 +27,9 @@ RING_BYTES = 4 << 20
 _OVERHEAD = 256  # bytes of an entry beside its arrays
 
 
-class _Entry(NamedTuple):
+class EpochChange(NamedTuple):
+    """What one epoch changed."""
+
     epoch: int
     time: int
     rows: Codes
@@ -51,14 +53,14 @@ class RecentChanges:
         """`in_order` is for a stream: rows only come, and their order is kept."""
         self.start = start  # every change after this epoch is here
         self._in_order, self._limit = in_order, limit
-        self._entries: list[_Entry] = []
+        self._entries: list[EpochChange] = []
         self._epochs: list[int] = []
         self._bytes = 0
         self._guard = threading.Lock()
 
     def push(self, epoch: int, time: int, rows: Codes, counts: Codes) -> None:
         """Add what an epoch changed; the arrays are not to be written to afterwards."""
-        entry = _Entry(epoch, time, rows, counts)
+        entry = EpochChange(epoch, time, rows, counts)
         with self._guard:
             self._entries.append(entry)
             self._epochs.append(epoch)
@@ -113,18 +115,26 @@ class RecentChanges:
             first, last = bisect_right(self._epochs, since), bisect_right(self._epochs, upto)
             return sum(len(self._entries[place].counts) for place in range(first, last))
 
-    def difference(self, since: int, upto: int) -> Batch | None:
-        """Return the net change after `since` and up to `upto`; None if it is not known any more."""
+    def between(self, since: int, upto: int) -> list[EpochChange] | None:
+        """Return the changes after `since` and up to `upto`, oldest first; None if they are not known any more."""
         with self._guard:
             if since < self.start:
                 return None
-            found = self._entries[bisect_right(self._epochs, since) : bisect_right(self._epochs, upto)]
-        if not found:
+            return self._entries[bisect_right(self._epochs, since) : bisect_right(self._epochs, upto)]
+
+    def net(self, changes: list[EpochChange]) -> Batch:
+        """Return what changes that follow each other come to."""
+        if not changes:
             return Batch.empty(0)
-        if len(found) == 1:
-            return Batch(found[0].rows, found[0].counts)
-        rows, counts = np.concatenate([e.rows for e in found]), np.concatenate([e.counts for e in found])
+        if len(changes) == 1:
+            return Batch(changes[0].rows, changes[0].counts)
+        rows, counts = np.concatenate([e.rows for e in changes]), np.concatenate([e.counts for e in changes])
         return Batch(rows, counts) if self._in_order else consolidate(Batch(rows, counts))
+
+    def difference(self, since: int, upto: int) -> Batch | None:
+        """Return the net change after `since` and up to `upto`; None if it is not known any more."""
+        found = self.between(since, upto)
+        return None if found is None else self.net(found)
 
     def mark_words(self, marks: WordMarks, schema: Schema) -> None:
         """Mark the words that the changes refer to, so that they are not forgotten."""

@@ -8,17 +8,17 @@ The law: what is claimed with the horizons of a position is true of every later 
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any
 
 from whence.plan.knowledge.bounds import Bounds
-from whence.plan.knowledge.intervals import may_be_true
+from whence.plan.knowledge.checks import Places, narrow_by_checks, rising_columns
 from whence.plan.knowledge.model import Branch, Operation, RelationKnowledge, SourceFacts, Term, Variable
 from whence.plan.knowledge.terms import bound, column_bounds, growths_in, walk
+from whence.plan.knowledge.truths import may_be_true
 from whence.subscribe.cells import RowKnowledge, about_absent, evaluate
-from whence.subscribe.growth import CLOSED, remaining_rows
+from whence.subscribe.growth import CLOSED, after, possible_keys, remaining_rows
 from whence.subscribe.horizons import Bound, HorizonView
 from whence.subscribe.open_rows import ClosingEvent, OpenRows, Values
 from whence.subscribe.plain import plain_value
@@ -78,25 +78,35 @@ class RelationFacts:
         return tuple(row[column] for column in self.deciding)
 
     def coming(self, horizons: HorizonView) -> dict[str, Any]:
-        """Return which rows can still come, as plain values: whether any (`comes`), and by column the value that none
-        comes below (`passed`)."""
-        growth = self.knowledge.growths[self.knowledge.growth]
-        comes = remaining_rows(self.knowledge, growth, {}, horizons).is_open
-        passed = dict[str, Any]()
-        ways = [
-            list(self._events_of(growth.columns, growth.columns, branch, base, use))
-            for branch in growth.branches
-            for base, use in enumerate(branch.bases)
-        ]
-        for place, column in enumerate(growth.columns):
-            lowest = [
-                [event.passed(horizons) for event in way if event.kind == "passes" and event.places == (place,)]
-                for way in ways
-            ]
-            if lowest and all(any(value is not None for value in each) for each in lowest):
-                name, values = self.knowledge.columns[column], [v for each in lowest for v in each if v is not None]
-                passed[name] = plain_value(min(values))
-        return {"comes": comes, "passed": passed}
+        """Return which rows can still come, as plain values: whether any (`comes`), and the `ways` in which one can.
+
+        A way has by column the lowest and the highest value and whether it may be NULL (`within`), where something is
+        known; and, if a stream closes keys, the number of the stream and the columns that are its key (`closes`)."""
+        growth, ways = self.knowledge.growths[self.knowledge.growth], list[dict[str, Any]]()
+        for branch, base, bounds in possible_keys(self.knowledge, growth, horizons):
+            pairs = zip(growth.columns, bounds, strict=True)
+            within = {
+                self.knowledge.columns[column]: [plain_value(each.low), plain_value(each.high), each.null]
+                for column, each in pairs
+                if column < self.shown and each.some and not each.is_open
+            }
+            closes = self._closing_columns(growth.columns, branch, base)
+            way = {"within": within} | ({} if closes is None else {"closes": [str(branch.bases[base]), *closes]})
+            if way not in ways:
+                ways.append(way)
+        return {"comes": bool(ways), "ways": ways}
+
+    def _closing_columns(self, columns: Sequence[int], branch: Branch, base: int) -> list[str] | None:
+        """Return the shown columns that are the key which a source closes; None if they are not."""
+        source, equal = self.knowledge.sources[branch.bases[base]], _equalities(branch)
+        found = []
+        for closing in source.closes:
+            same = equal(Variable(source.columns[closing].type, base, closing))
+            column = next((c for c, term in zip(columns, branch.keys, strict=True) if term in same), self.shown)
+            if column >= self.shown:
+                return None
+            found.append(self.knowledge.columns[column])
+        return found or None
 
     @cached_property
     def events(self) -> list[ClosingEvent]:
@@ -122,14 +132,12 @@ class RelationFacts:
         ]
         equal = _equalities(branch)
         if source.ordered is not None:
-            horizon = Variable(source.columns[source.ordered].type, base, source.ordered)
+            coming = _ComingRows(source, base, use, equal)
             for place, term in keys:
-                if any(part in equal(horizon) for part in walk(term)):
-                    passed = partial(_passed, term, equal(horizon), source, use)
+                if coming.moves(term):
+                    passed = partial(coming.lowest, term)
                     yield ClosingEvent(use, "passes", (place,), _Remembered(use, passed))
-            yield ClosingEvent(
-                use, "ends", (), _Remembered(use, partial(_is_over, branch, equal(horizon), source, use))
-            )
+            yield ClosingEvent(use, "ends", (), _Remembered(use, partial(coming.are_over, branch)))
         if source.closes:
             variables = [Variable(source.columns[c].type, base, c) for c in source.closes]
             places = [next((p for p, term in keys if term in equal(each)), None) for each in variables]
@@ -186,47 +194,46 @@ def _equalities(branch: Branch) -> Callable[[Variable], set[Variable]]:
     return lambda variable: next((each for each in classes if variable in each), {variable})
 
 
-def _horizon_bounds(source: SourceFacts, use: int, horizons: HorizonView) -> Bounds | None:
-    """Return what the ordered column of rows to come can be; None if no row can come."""
-    assert source.ordered is not None
-    promised, reached = column_bounds(source.columns[source.ordered]).not_null(), horizons.bound(use)
-    if promised is None or reached is None:
-        return promised
-    value, is_passed = reached
-    if is_passed:
-        value = _after(value)
-    return promised.common(Bounds(value, None, null=False))
+class _ComingRows:
+    """The rows of a source that can still come: what their columns can be, given its horizon."""
 
+    def __init__(self, source: SourceFacts, base: int, use: int, equal: Callable[[Variable], set[Variable]]) -> None:
+        self._source, self._base, self._use = source, base, use
+        variables = {c: Variable(source.columns[c].type, base, c) for c in range(len(source.columns))}
+        self._columns = {each: column for column, variable in variables.items() for each in equal(variable)}
+        self._moving = {each for column in rising_columns(source) for each in equal(variables[column])}
 
-def _after(value: Any) -> Any:
-    """Return the next value, where there is one."""
-    match value:
-        case dt.datetime():
-            return value + dt.timedelta(microseconds=1)
-        case dt.date():
-            return value + dt.timedelta(days=1)
-        case int():
-            return value + 1
-    return value
+    def moves(self, term: Term) -> bool:
+        """Return whether a term moves with the horizon."""
+        return any(part in self._moving for part in walk(term))
 
+    def _places(self, horizons: HorizonView) -> Places | None:
+        """Return what the columns of a row to come can be; None if none can come."""
+        source, base = self._source, self._base
+        assert source.ordered is not None
+        places = {(base, number): column_bounds(column) for number, column in enumerate(source.columns)}
+        ordered, reached = places[base, source.ordered].not_null(), horizons.bound(self._use)
+        if ordered is not None and reached is not None:
+            type = source.columns[source.ordered].type
+            low = after(reached[0], type) if reached[1] else reached[0]
+            ordered = ordered.common(Bounds(low, None, null=False))
+        if ordered is None:
+            return None
+        places[base, source.ordered] = ordered
+        return places if narrow_by_checks(places, source, base) else None
 
-def _resolve(term: Term, of: set[Variable], bounds: Bounds, source: SourceFacts) -> Bounds:
-    return bounds if term in of else Bounds()
+    def _resolve(self, places: Places, term: Term) -> Bounds:
+        column = self._columns.get(term) if isinstance(term, Variable) else None
+        return Bounds() if column is None else places[self._base, column]
 
+    def lowest(self, term: Term, horizons: HorizonView) -> Any:
+        """Return the lowest value that a key can still have in rows to come; None if it can have any."""
+        places = self._places(horizons)
+        return None if places is None else bound(term, partial(self._resolve, places)).low
 
-def _passed(term: Term, of: set[Variable], source: SourceFacts, use: int, horizons: HorizonView) -> Any:
-    """Return the lowest value that a key can still have in rows to come; None if it can have any."""
-    bounds = _horizon_bounds(source, use, horizons)
-    if bounds is None:
-        return None
-    return bound(term, partial(_resolve, of=of, bounds=bounds, source=source)).low
-
-
-def _is_over(branch: Branch, of: set[Variable], source: SourceFacts, use: int, horizons: HorizonView) -> bool:
-    """Return whether no row of a branch can come any more."""
-    bounds = _horizon_bounds(source, use, horizons)
-    if bounds is None:
-        return True
-    return any(
-        not may_be_true(bound(each, partial(_resolve, of=of, bounds=bounds, source=source))) for each in branch.where
-    )
+    def are_over(self, branch: Branch, horizons: HorizonView) -> bool:
+        """Return whether no row of a branch can come any more."""
+        places = self._places(horizons)
+        if places is None:
+            return True
+        return any(not may_be_true(bound(each, partial(self._resolve, places))) for each in branch.where)

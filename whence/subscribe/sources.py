@@ -29,9 +29,12 @@ still for `stall_after` (the last message before silence was lost). A gap is ask
 which grows up to eightfold while nobody answers.
 
 Promises (`time`, `horizons`) hold only once every tick before them is known, so they wait until the horizon is there.
+One that was told as of a tick that is reflected is as lasting as the tick: it waits from one session to the next, since
+nobody tells it again when a gap before it is filled. With the past of its tick it is forgotten.
 
-Cost: constant per message that goes on where the last one ended; memory by the number of gaps, and in order mode by the
-rows that wait, at most `MOST_HELD` messages. There is no clock, no socket and no thread in here.
+Cost: about constant per message, also of one that opens a gap or fills one, however many gaps there are; memory by the
+number of gaps, and in order mode by the rows that wait, at most `MOST_HELD` messages. There is no clock, no socket and
+no thread in here.
 """
 
 from __future__ import annotations
@@ -40,15 +43,13 @@ from bisect import insort
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from whence.subscribe.gaps import NEVER, SourceGaps
 from whence.subscribe.positions import Position
 from whence.subscribe.publishing import FilterAmended, Key, RangeChange, RangeLost, RangeState, Told
 from whence.subscribe.ranges import EVER, Range, RangeSet
 
 MOST_HELD = 1_000
 """Messages that wait for others before them; beyond these, later ones are dropped and asked for again."""
-
-MOST_ASKED = 100
-"""Ranges of one `Ask`."""
 
 STALLS = 3
 """Unanswered questions after which the source subscribes again, at its next URL."""
@@ -165,14 +166,6 @@ class Opened:
 
 
 @dataclass(slots=True)
-class _Gap:
-    since: int
-    upto: int
-    due: float
-    asked: int = 0  # how often
-
-
-@dataclass(slots=True)
 class _Amendment:
     number: int
     change: Any
@@ -225,11 +218,11 @@ class SourceState:
         self.is_connected = self.is_open = False
         self._gap_after, self._answer_after, self._stall_after = gap_after, answer_after, stall_after
         self._known = self.reflected.last  # the publisher has at least so many ticks
-        self._gaps: list[_Gap] = []
-        self._gap_due = _NEVER
+        self._gaps = SourceGaps()
+        self._unsure: list[Range] = []  # regions in which gaps are to be looked for
         self._held: list[tuple[int, RangeChange]] = []  # by where they begin
         self._held_ranges = RangeSet()
-        self._stall_due = _NEVER
+        self._stall_due = NEVER
         self._stalls = 0
         self._moved = 0.0  # when the horizon moved last, or was confirmed
         self._behind = 0  # URLs in a row that lag behind us
@@ -248,7 +241,7 @@ class SourceState:
         self._stalls = 0
         number, self.number = self.number, 0
         if self._amendment is not None:  # it is asked for again when the session stands
-            self._amendment = _Amendment(1, self._amendment.change, _NEVER)
+            self._amendment = _Amendment(1, self._amendment.change, NEVER)
         self._stall_due = now + self._stall_after
         have = self.position if len(self.reflected) else None
         if have is not None:
@@ -257,12 +250,15 @@ class SourceState:
         return [Resubscribe(self.session, self.url, have, self.reflected, number)]
 
     def disconnect(self) -> None:
-        """Note that the connection is lost: what waits is asked for again in the next session."""
+        """Note that the connection is lost: what waits is asked for again in the next session, but for promises of
+        ticks that are here."""
         self.is_connected = self.is_open = False
-        self._held, self._held_ranges, self._gaps = [], RangeSet(), []
-        self._promises.clear()
+        self._held, self._held_ranges = [], RangeSet()
+        self._gaps.clear()
+        self._unsure.clear()
+        self._promises = [one for one in self._promises if one[0] <= self.reflected.last]
         self._known = self.reflected.last
-        self._gap_due = self._stall_due = _NEVER
+        self._stall_due = NEVER
 
     @property
     def waiting_for(self) -> tuple[str, int, float] | None:
@@ -281,7 +277,7 @@ class SourceState:
         number = max(self.number, before.number if before else 0) + 1
         self._amendment = _Amendment(number, change, now + self._answer_after * 2)
         if not self.is_open:
-            self._amendment.due = _NEVER
+            self._amendment.due = NEVER
             return []
         return [SendAmend(number, self.number, change)]
 
@@ -307,6 +303,8 @@ class SourceState:
             case FilterAmended():
                 self._take_amended(told, actions, now)
         self._finish_if_reached(actions, now)
+        if self._unsure:
+            self._find_gaps(now)
         if self._start_over is not None and actions:
             actions.insert(0, self._start_over)
             self._start_over = None
@@ -335,6 +333,7 @@ class SourceState:
         self._known = max(self.reflected.last, opened.position.epoch)
         self._moved = now
         self._stall_due = now + self._stall_after
+        self._unsure.append((0, self._known))
         self._find_gaps(now, wait=self._answer_after)  # subscribing has asked for them
         if self._amendment is not None:
             self._amendment.due = now + self._answer_after * 2
@@ -346,7 +345,9 @@ class SourceState:
 
     def _forget(self) -> None:
         self.reflected, self.lost = RangeSet(), RangeSet()
-        self._held, self._held_ranges, self._gaps = [], RangeSet(), []
+        self._held, self._held_ranges = [], RangeSet()
+        self._gaps.clear()
+        self._unsure.clear()
         self._promises.clear()
         self._known = 0
         self._amendment = None
@@ -369,15 +370,16 @@ class SourceState:
             elif self._start_over is None:  # silence is known at once
                 self._apply(told, actions)
             self._release(actions)
-            if not in_order or told.since != self._known:
-                self._known = max(self._known, told.upto)
+            if in_order and told.since == self._known:
+                self._known = told.upto
+            else:
+                self._look_at(told.since, told.upto)
                 self._find_gaps(now)
-            self._known = max(self._known, told.upto)
         elif not self.reflected.covers(told.since, told.upto):  # a part of it: ask for the rest, exactly
-            self._known = max(self._known, told.upto)
-            self._find_gaps(now, at_once=(told.since, told.upto))
+            self._look_at(told.since, told.upto)
+            self._find_gaps(now, at_once=True)
         elif told.upto > self._known:  # an empty range: where the publisher is
-            self._known = told.upto
+            self._look_at(told.since, told.upto)
             self._find_gaps(now)
         self._release_promises(actions)
 
@@ -402,6 +404,7 @@ class SourceState:
         if len(self._held) >= MOST_HELD:
             _, dropped = self._held.pop()
             self._held_ranges = self._held_ranges.minus(RangeSet([(dropped.since, dropped.upto)]))
+            self._look_at(dropped.since, dropped.upto)
         insort(self._held, (told.since, told), key=lambda one: one[0])
         self._held_ranges = self._held_ranges.add(told.since, told.upto)
 
@@ -416,6 +419,8 @@ class SourceState:
             released += 1
             if (since == horizon or ahead) and self._is_new(told):
                 self._apply(told, actions)
+            else:
+                self._look_at(told.since, told.upto)
         if released:
             del self._held[:released]
             self._held_ranges = RangeSet((told.since, told.upto) for _, told in self._held)
@@ -427,9 +432,9 @@ class SourceState:
             return
         if told.at <= self.reflected.horizon and not amends and self._start_over is None:
             return
+        self._look_at(0, told.at)
         if self.append_only and len(self.reflected):  # rows cannot be replaced: ask for what is missing
-            self._known = max(self._known, told.at)
-            self._find_gaps(now, at_once=(0, told.at))
+            self._find_gaps(now, at_once=True)
             return
         self.reflected = self.reflected.add(0, told.at)
         if amends:
@@ -442,7 +447,6 @@ class SourceState:
         if amends and amendment is not None:
             self._finish_amendment(amendment, actions, now)
         self._release(actions)
-        self._known = max(self._known, told.at)
         self._find_gaps(now)
         self._release_promises(actions)
 
@@ -452,7 +456,7 @@ class SourceState:
         for since, upto in self.reflected.missing(told.since, told.upto):
             self.reflected, self.lost = self.reflected.add(since, upto), self.lost.add(since, upto)
             actions.append(LoseRange(since, upto, self.reflected))
-        self._known = max(self._known, told.upto)
+        self._look_at(told.since, told.upto)
         self._release(actions)
         self._find_gaps(now)
         self._release_promises(actions)
@@ -464,7 +468,7 @@ class SourceState:
         if amendment is None or told.number != amendment.number:
             return
         amendment.answer = told
-        self._known = max(self._known, told.at)
+        self._look_at(told.at, told.at)
         self._finish_if_reached(actions, now)
         if self._amendment is not None:
             self._find_gaps(now)
@@ -482,6 +486,8 @@ class SourceState:
 
     def _finish_amendment(self, amendment: _Amendment, actions: list[Action], now: float) -> None:
         self._amendment = None
+        for since, told in self._held:  # told by the filter before: they are asked for again
+            self._look_at(since, told.upto)
         self._held, self._held_ranges = [], RangeSet()
         for told in amendment.held:
             self._take_change(told, actions, now)
@@ -511,29 +517,29 @@ class SourceState:
 
     # -- timers ------------------------------------------------------------------------------------------------------
 
-    def _find_gaps(self, now: float, at_once: Range | None = None, wait: float | None = None) -> None:
-        """Note what is missing now; a part of a gap that was known has that one's timer."""
-        have = self.reflected.union(self._held_ranges)
-        former, place, found = self._gaps, 0, list[_Gap]()
-        for since, upto in have.gaps(self._known):
-            while place < len(former) and former[place].upto <= since:
-                place += 1
-            known = former[place] if place < len(former) and former[place].since < upto else None
-            if known is not None:
-                gap = _Gap(since, upto, known.due, known.asked)
-            else:
-                gap = _Gap(since, upto, now + (self._gap_after if wait is None else wait))
-            if at_once is not None and since < at_once[1] and at_once[0] < upto and not gap.asked:
-                gap.due = now
-            found.append(gap)
-        self._gaps = found
-        self._gap_due = min((gap.due for gap in found), default=_NEVER)
+    def _look_at(self, since: int, upto: int) -> None:
+        """Have it looked for gaps in a range, and up to its end: the publisher has at least so many ticks."""
+        if upto > self._known:
+            since, self._known = min(since, self._known), upto
+        if since < upto:
+            self._unsure.append((since, upto))
+
+    def _find_gaps(self, now: float, at_once: bool = False, wait: float | None = None) -> None:
+        """Note what is missing where it is not sure; a part of a gap that was known has that one's timer. If what is
+        missing is known to be no longer on its way, it is asked for `at_once`."""
+        due = now + (self._gap_after if wait is None else wait)
+        for region in self._unsure:
+            since, upto = self._gaps.around(*region)
+            not_reflected = self.reflected.missing(since, upto)
+            missing = [part for each in not_reflected for part in self._held_ranges.missing(*each)]
+            self._gaps.update(since, upto, missing, due, now if at_once else None)
+        self._unsure.clear()
 
     @property
     def next_timer(self) -> float | None:
         """The time at which `tick` is to be called next; None if nothing is waited for."""
-        due = min(self._gap_due, self._stall_due, self._amendment.due if self._amendment else _NEVER)
-        return None if due == _NEVER else due
+        due = min(self._gaps.due, self._stall_due, self._amendment.due if self._amendment else NEVER)
+        return None if due == NEVER else due
 
     def tick(self, now: float) -> list[Action]:
         """Do what is due: ask for gaps, for what may be missing at the end, for an amendment again."""
@@ -545,8 +551,8 @@ class SourceState:
                 self._behind = 0
                 return self.connect(now, failed=True)
             actions.append(Ask(((self.reflected.last, EVER),)))
-        if now >= self._gap_due:
-            actions += self._ask_for_gaps(now)
+        if now >= self._gaps.due:
+            actions.append(Ask(self._gaps.ask(now, self._answer_after)))
         amendment = self._amendment
         if amendment is not None and now >= amendment.due:
             asked = amendment.asked + 1
@@ -554,14 +560,3 @@ class SourceState:
             self._amendment = _Amendment(amendment.number + 1, amendment.change, now + wait, asked)
             actions.append(SendAmend(self._amendment.number, self.number, amendment.change))
         return actions
-
-    def _ask_for_gaps(self, now: float) -> list[Action]:
-        due = [gap for gap in self._gaps if now >= gap.due][:MOST_ASKED]
-        for gap in due:
-            gap.due = now + self._answer_after * 2 ** min(gap.asked, _DOUBLINGS)
-            gap.asked += 1
-        self._gap_due = min((gap.due for gap in self._gaps), default=_NEVER)
-        return [Ask(tuple((gap.since, gap.upto) for gap in due))] if due else []
-
-
-_NEVER = float("inf")

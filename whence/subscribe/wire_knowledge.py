@@ -33,7 +33,7 @@ from whence.subscribe.plain import column_from_plain, plain_value, type_of
 def plain_knowledge(knowledge: RelationKnowledge) -> Any:
     """Return knowledge as it is sent."""
     named = tuple(
-        msgspec.structs.replace(source, name=str(number), column_name="")
+        msgspec.structs.replace(source, name=str(number), column_name="", key_name="")
         for number, source in enumerate(knowledge.sources)
     )
     return msgspec.to_builtins(msgspec.structs.replace(knowledge, sources=named))

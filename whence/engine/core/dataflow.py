@@ -41,6 +41,8 @@ from whence.engine.exchange.ship import Ship
 from whence.engine.exchange.traffic import Traffic, counted
 from whence.engine.recursion.iterative import IterativeOperator, has_peers
 from whence.engine.relational.scan import Scan
+from whence.engine.relational.select import Select
+from whence.engine.relational.selections import Selections
 from whence.engine.streams.late import warn_of_late_rows
 from whence.engine.streams.promise import Promise, reaches
 from whence.engine.streams.retain import Retain
@@ -57,18 +59,21 @@ from whence.model.word_marks import WordMarks
 from whence.plan.streams.model import Retention, Tracing
 
 log = logging.getLogger("whence")
+_FEW = 3  # selections that are not worth deciding together
 _REMEMBERED = 64  # sets of tables that changed together, with what they reach
 
 
 class _Step(NamedTuple):
     """An operator, those whose batches it takes, and the linear operators that each batch passes on the way, if any
     does: they run as a part of the only operator that reads them. `done` are those whose batches no later step takes,
-    by their ids."""
+    by their ids. If the only batch passes a selection first that is decided with others, `selected` are those and its
+    id, and it is not on the way."""
 
     op: Operator
     sources: list[Operator]
     through: list[list[Operator]] | None = None
     done: tuple[int, ...] = ()
+    selected: tuple[Selections, int] | None = None
 
 
 class Dataflow:
@@ -119,7 +124,7 @@ class Dataflow:
     @property
     def last_at(self) -> int:
         """When the last row, or promise, of any stream arrived."""
-        return max((stream.kept.reached for stream in self.streams.values()), default=0)
+        return max((scan.kept.reached for scan in self.tables.values() if isinstance(scan, StreamScan)), default=0)
 
     def tracer(self, tracing: Tracing) -> Tracer:
         """Return the tracer that all operators of one tracing share."""
@@ -272,8 +277,9 @@ class Dataflow:
             wanted = self.views
         self._follow(steps, {id(op) for name, op in views if name in wanted} if wanted else ())
         sizes = self._sizes
-        self.row_counts = {name: size for name, op in views if (size := sizes.get(id(op)))}
-        return {name: outs[id(op)] for name, op in views if name in wanted and id(op) in outs} if wanted else {}
+        changed = [(name, id(op)) for name, op in views if id(op) in sizes]
+        self.row_counts = {name: sizes[op] for name, op in changed}
+        return {name: outs[op] for name, op in changed if name in wanted and op in outs} if wanted else {}
 
     def _everything(self) -> tuple[list[_Step], list[tuple[str, Operator]]]:
         return [_Step(op, op.inputs) for op in self.order], list(self.views.items())
@@ -291,7 +297,7 @@ class Dataflow:
                     if id(op) not in folded:
                         steps.append(_step_of(op, folded))
             views = [(name, op) for name, op in self.views.items() if id(op) in below]
-            found = self._reached[tables] = _with_ends(steps), views
+            found = self._reached[tables] = _with_ends(_with_selections(steps)), views
         return found
 
     def _folded(self) -> set[int]:
@@ -389,10 +395,21 @@ class Dataflow:
         unless they are to be `kept`."""
         ran, outs, promise = self._ran, self._outs, self._promise
         watched = has_budget()
-        for op, sources, through, done in steps:
+        decided: dict[Selections, dict[int, Batch]] = {}
+        for op, sources, through, done, selected in steps:
             if watched:
                 reach(f"running the epoch: {len(ran)} operators")
             ins = [outs.get(id(i)) for i in sources]
+            if selected is not None:
+                (batch,), (selections, select) = ins, selected
+                if batch is None:
+                    continue
+                found = decided.get(selections)
+                if found is None:
+                    found = decided[selections] = selections.apply(batch)
+                if select not in found:
+                    continue
+                ins = [found[select]]
             if through is not None:
                 try:
                     ins = [
@@ -588,6 +605,33 @@ def _step_of(op: Operator, folded: set[int]) -> _Step:
         sources.append(source)
         through.append(way)
     return _Step(op, sources, through if any(through) else None)
+
+
+def _with_selections(steps: list[_Step]) -> list[_Step]:
+    """Return steps that know which selections from one operator are decided together."""
+    from_one: dict[int, list[Select]] = {}
+    for step in steps:
+        if (select := _first_selection(step)) is not None:
+            from_one.setdefault(id(step.sources[0]), []).append(select)
+    together = {source: Selections(selects) for source, selects in from_one.items() if len(selects) > _FEW}
+    return [_selected(step, together.get(id(step.sources[0]))) for step in steps]
+
+
+def _selected(step: _Step, selections: Selections | None) -> _Step:
+    """Return a step whose first selection, if it has one, is decided with others."""
+    select = _first_selection(step)
+    if select is None or selections is None or step.through is None:
+        return step
+    [[_, *rest]] = step.through
+    return step._replace(through=[rest] if rest else None, selected=(selections, id(select)))
+
+
+def _first_selection(step: _Step) -> Select | None:
+    """Return the selection that the only batch of an operator passes first, if it can be decided with others."""
+    if step.through is None or len(step.through) != 1 or not step.through[0] or step.op.follows:
+        return None
+    [[first, *_]] = step.through
+    return first if isinstance(first, Select) and first.program is not None else None
 
 
 def _with_ends(steps: list[_Step]) -> list[_Step]:

@@ -155,6 +155,16 @@ class Ordered:
         ok.first_lines(self._store, self._size, self._top, self._meta, prefixes, out)
         return out
 
+    @property
+    def leaves(self) -> tuple[Codes, Codes, Codes, Codes]:
+        """The rows' ranks, the sizes of leaves, their order and `meta`, as kernels seek in them (`kernels/ordered.py`);
+        `refresh` comes first."""
+        return self._store, self._size, self._top, self._meta
+
+    def rows_at(self, lines: Codes) -> tuple[Codes, Codes]:
+        """Rows at positions in the store, and their counts."""
+        return self._rows(self._store[lines]), self._count[lines]
+
     def column_at(self, lines: Codes, rank: int) -> Codes:
         """Codes of the column with that rank at positions that `first` gave."""
         return self._decode(self._store[lines], rank)
@@ -195,14 +205,20 @@ class Ordered:
             out[:, rank.column] = self._decode(stored, at)
         return out
 
+    def refresh(self) -> bool:
+        """Follow the dictionary, if it has moved its labels; return whether it has."""
+        if not self._interned or self._version == self.dictionary.order_version:
+            return False
+        stored, kept = ok.first_rows(self._store, self._count, self._size, self._top, self._meta, -1)
+        again = self._rows(stored)
+        self._version = self.dictionary.order_version
+        self._clear()
+        self._insert(self.encode(again), kept)
+        return True
+
     def _add(self, rows: Codes, counts: Codes) -> None:
         ranked = self.encode(rows)
-        if self._interned and self._version != self.dictionary.order_version:
-            stored, kept = ok.first_rows(self._store, self._count, self._size, self._top, self._meta, -1)
-            again = self._rows(stored)
-            self._version = self.dictionary.order_version
-            self._clear()
-            self._insert(self.encode(again), kept)
+        if self.refresh():
             ranked = self.encode(rows)
         self._insert(ranked, counts)
 
@@ -217,7 +233,11 @@ class Ordered:
             )
             if done == len(counts):
                 return
-            leaves = 2 * len(self._size)
-            self._store = with_room(self._store, leaves * ok.LEAF)
-            self._count = with_room(self._count, leaves * ok.LEAF)
-            self._size, self._top, self._spare = (with_room(a, leaves) for a in (self._size, self._top, self._spare))
+            self._grow()
+
+    def _grow(self) -> None:
+        """Make room for twice as many leaves."""
+        leaves = 2 * len(self._size)
+        self._store = with_room(self._store, leaves * ok.LEAF)
+        self._count = with_room(self._count, leaves * ok.LEAF)
+        self._size, self._top, self._spare = (with_room(a, leaves) for a in (self._size, self._top, self._spare))

@@ -38,21 +38,26 @@ def compile_condition(
         for step in program:
             if step[0] == ck.COLUMN:
                 step[1] = indexes[step[1]]
-        return _Decision(program, builder.constants, codes2d)
+        return Decision(program, builder.constants, codes2d)
     leaves = [compile_leaf(leaf) for leaf in builder.leaves]
-    return _Decision(program, builder.constants, lambda rows: np.column_stack([leaf(rows) for leaf in leaves]))
+    return Decision(program, builder.constants, lambda rows: np.column_stack([leaf(rows) for leaf in leaves]))
 
 
-class _Decision:
+class Decision:
     """A program, the constants whose codes stand in it, and what makes of rows the columns that it reads."""
 
-    __slots__ = ("_columns", "_constants", "_program")
+    __slots__ = ("_columns", "_constants", "program")
 
     def __init__(self, program: Codes, constants: list[Constant], columns: Callable[[Codes], Codes]) -> None:
-        self._program, self._constants, self._columns = program, constants, columns
+        self.program, self._constants, self._columns = program, constants, columns
+
+    @property
+    def reads_rows(self) -> bool:
+        """Whether the columns that the program reads are those of the rows."""
+        return self._columns is codes2d
 
     def __call__(self, rows: Codes) -> Codes:
-        return ck.decide(self._program, self._columns(rows))
+        return ck.decide(self.program, self._columns(rows))
 
 
 def _step_of(expr: Expr) -> int | None:

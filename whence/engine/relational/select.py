@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from whence.engine.core.batch import carefully, take
 from whence.engine.core.operator import Batch, Operator
+from whence.engine.expressions.conditions import Decision
 from whence.engine.expressions.evaluate import compile_expr
-from whence.model.codes import Dictionary
+from whence.model.codes import Codes, Dictionary
 from whence.plan.algebra.expressions import Expr
 
 
@@ -21,6 +22,12 @@ class Select(Operator):
         self.schema, self.tracer, self.inputs = input.schema, input.tracer, [input]
         self.predicate = predicate
         self._test = compile_expr(predicate, dictionary)
+
+    @property
+    def program(self) -> Codes | None:
+        """The program that decides for rows of the input, if it is one that reads nothing else."""
+        test = self._test
+        return test.program if isinstance(test, Decision) and test.reads_rows else None
 
     def apply(self, deltas: list[Batch]) -> Batch:
         return carefully(deltas[0], self.tracer, self._passing)

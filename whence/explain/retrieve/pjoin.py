@@ -17,6 +17,7 @@ from whence.model.budget import reach
 from whence.model.codes import Codes
 from whence.model.errors import ExpiredError
 from whence.model.types import BIGINT, Column, Schema
+from whence.plan.algebra.program import with_source_names
 from whence.sql.stream_functions import traced_schema
 
 CHUNK = 1 << 20  # results that are joined at a time
@@ -24,7 +25,7 @@ CHUNK = 1 << 20  # results that are joined at a time
 
 def provenance_schema(site: Site, view: str, source: str) -> Schema:
     """Return the columns of `provenance(view, source)`."""
-    return traced_schema(site.schema(view), source, site.schema(source))
+    return traced_schema(site.schema(view), with_source_names(source), site.schema(source))
 
 
 def rows_with_tids(site: Site, name: str) -> tuple[Codes, Schema]:

@@ -48,6 +48,11 @@ def merge_joins(node: Node) -> Node:
     return _assemble(node.schema, *_gather(node))
 
 
+def flatten_joins(node: Node) -> MultiwayJoin:
+    """Return a plan as an inner join of its sources, all of whose columns are shown; of one source if it is none."""
+    return _assemble(node.schema, *_gather(node))
+
+
 def join_sides(node: Join) -> MultiwayJoin:
     """Return the pairs of an outer join as an inner join of its two sides as they are."""
     width = len(node.left.schema)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -16,9 +17,14 @@ from whence.plan.streams.model import DEFAULT_RETENTION, Retention
 STREAM_FUNCTIONS = ("slide", "latest", "bsort", "provenance", "late", "numbered", "owed")  # in FROM, built in
 _TRANSIENT = "$subscription_"  # begins the names of views of subscriptions
 _ORDERED = "$ordered_"  # begins the names of ordered twins of sources
+_TEMPLATE = "$template_"  # begins the names of the views of templates
+_RESULT = "$result_"  # begins the names of results of sources, and of the promise twins that belong to them
 INTERNAL = ("$sources", "$reflects", "$ticks", "$released")
 """The tables of a broker that only it sees (`runtime/sources/reflected.py`)."""
+MOVED = "$moved"
+"""The table of views that are at another server now (`runtime/moved_views.py`)."""
 
+_APART = "\0id "  # between the view of a template and the id of a subscription
 _OWED = "\0owed"  # ends the names of relations that users reach by `owed(table)` only
 _CLOSED = "\0closed"  # ends the names of relations of closed keys
 
@@ -156,12 +162,64 @@ def is_internal(name: str) -> bool:
     >>> is_internal("$reflects"), is_internal(ordered_name("quote")), is_internal("quote"), is_internal("$1")
     (True, True, False, False)
     """
-    return name.startswith("$") and (name in INTERNAL or name.startswith((_TRANSIENT, _ORDERED)))
+    return name.startswith("$") and (
+        name in (*INTERNAL, MOVED) or name.startswith((_TRANSIENT, _ORDERED, _TEMPLATE, _RESULT))
+    )
 
 
 def ordered_name(source: str) -> str:
     """Return the name of a source's ordered twin (`plan/order_sensitive.py`)."""
     return f"{_ORDERED}{source}"
+
+
+def result_name(sources: Sequence[str], digest: str) -> str:
+    """Return the name of the table that has a result of sources (`subscribe/results.py`)."""
+    return f"{_RESULT}{'+'.join(sources)}_{digest}"
+
+
+def with_source_names(text: str) -> str:
+    """Return a text with the names of sources in place of those of their ordered twins and results.
+
+    >>> with_source_names("follow <- $ordered_quote, $result_trade_0123abcd")
+    'follow <- quote, result of trade'
+    """
+    return re.sub(r"\$result_(.+?)_[0-9a-f]{8}", r"result of \1", text.replace(_ORDERED, ""))
+
+
+def template_name(template: str) -> str:
+    """Return the name of the view behind a template: its parameter table, joined with its query.
+
+    >>> template_name("deals"), is_template("$template_deals"), template_of("$template_deals")
+    ('$template_deals', True, 'deals')
+    """
+    return f"{_TEMPLATE}{template}"
+
+
+def is_template(view: str) -> bool:
+    """Return whether a view is the one behind a template."""
+    return view.startswith(_TEMPLATE)
+
+
+def template_of(view: str) -> str:
+    """Return the template that a view belongs to; of any other view, its own name."""
+    return view.removeprefix(_TEMPLATE)
+
+
+def subscription_name(template: str, id: int) -> str:
+    """Return the name by which the answer of one subscription of a template is followed.
+
+    >>> subscription_of(subscription_name("deals", 7)), subscription_of("deals"), subscription_of("$template_deals")
+    (('$template_deals', 7), None, None)
+    """
+    return f"{template_name(template)}{_APART}{id}"
+
+
+def subscription_of(name: str) -> tuple[str, int] | None:
+    """Return the view of a template, and the id of the subscription whose rows of it a name stands for; else None."""
+    if not name.startswith(_TEMPLATE) or _APART not in name:
+        return None
+    view, _, id = name.rpartition(_APART)
+    return view, int(id)
 
 
 def transient_name(number: int) -> str:
@@ -195,7 +253,8 @@ class IndexDefinition:
 class View:
     """A view: its bound query, its options (`WITH (policy = 'dred')`), and the SQL it came from.
 
-    `hidden` views stand for the recursive CTEs of a query (`name` is then `owner$cte`); users never list them.
+    `hidden` views stand for the recursive CTEs of a query (`name` is then `owner$cte`), or are behind a template; users
+    never list them.
     """
 
     name: str
@@ -208,7 +267,7 @@ class View:
 
     @property
     def hidden(self) -> bool:
-        return self.owner is not None
+        return self.owner is not None or is_template(self.name)
 
     def option(self, name: str, default: str | None = None) -> str | None:
         return dict(self.options).get(name, default)
@@ -253,6 +312,11 @@ class Program:
     scalars: dict[str, ScalarFunction] = field(default_factory=dict)
     table_functions: dict[str, TableFunction] = field(default_factory=dict)
     indexes: dict[str, IndexDefinition] = field(default_factory=dict)
+
+    @property
+    def templates(self) -> list[str]:
+        """The names of the templates; each is the name of its parameter table, too."""
+        return [template_of(name) for name in self.views if is_template(name)]
 
     def copy(self) -> Program:
         parts = (self.tables, self.views, self.scalars, self.table_functions, self.indexes)

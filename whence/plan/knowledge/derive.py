@@ -22,10 +22,22 @@ import msgspec
 
 from whence.model.types import Schema
 from whence.plan.algebra.constructors import relabel
-from whence.plan.algebra.logical import Aggregate, Join, Lateral, Node, Project, Ref, Scan, Select, Values
-from whence.plan.algebra.program import Program, Table
+from whence.plan.algebra.logical import (
+    Aggregate,
+    Join,
+    Lateral,
+    Node,
+    Project,
+    Ref,
+    Scan,
+    Select,
+    TopK,
+    Values,
+)
+from whence.plan.algebra.program import Program
 from whence.plan.knowledge import rowwise
 from whence.plan.knowledge.bounds import ANYTHING
+from whence.plan.knowledge.checks import narrow_by_checks
 from whence.plan.knowledge.describe import describe_cells
 from whence.plan.knowledge.facts import Cell, Described, Facts, reordered, shown, unknown_row
 from whence.plan.knowledge.groups import group_facts
@@ -36,14 +48,14 @@ from whence.plan.knowledge.model import (
     Function,
     Growing,
     Growth,
+    KeyTest,
     RelationKnowledge,
     Shown,
-    SourceColumn,
     SourceFacts,
     Term,
     Variable,
-    plain_constant,
 )
+from whence.plan.knowledge.sources import source_facts
 from whence.plan.knowledge.terms import (
     Direction,
     column_bounds,
@@ -52,6 +64,7 @@ from whence.plan.knowledge.terms import (
     moved_term,
     together,
     unknown,
+    walk,
 )
 from whence.plan.recursion.scc import strongly_connected
 from whence.plan.recursion.strata import references
@@ -130,6 +143,7 @@ class KnowledgeDeriver:
         rows: Iterable[Described],
         arguments: Sequence[int | None] = (),
         new: Callable[[Described], tuple[int, ...] | None] = lambda row: None,
+        tests: Sequence[KeyTest] = (),
     ) -> int:
         """Add a growth: these rows, by the columns that say which row is meant; `arguments` are columns to bound."""
         branches = tuple(
@@ -143,7 +157,7 @@ class KnowledgeDeriver:
             )
             for row in rows
         )
-        self.growths.append(Growth(tuple(columns), branches))
+        self.growths.append(Growth(tuple(columns), branches, tuple(tests)))
         return len(self.growths) - 1
 
     def _moved_growth(self, growth: int, place: dict[int, int]) -> int:
@@ -151,12 +165,14 @@ class KnowledgeDeriver:
         columns = tuple(place[column] for column in self.growths[growth].columns)
         key = (growth, columns)
         if key not in self._moves:
-            self.growths.append(Growth(columns, self.growths[growth].branches))
+            self.growths.append(msgspec.structs.replace(self.growths[growth], columns=columns))
             self._moves[key] = len(self.growths) - 1
         return self._moves[key]
 
-    def moved(self, cell: Cell, place: dict[int, int]) -> Cell:
-        term = moved_term(cell.term, lambda column: place[column], lambda growth: self._moved_growth(growth, place))
+    def moved(self, cell: Cell, place: dict[int, int], by: dict[int, int] | None = None) -> Cell:
+        """Return a cell of a row whose columns stand at other places; `by` says so of those that growths go by."""
+        keys = place if by is None else by
+        term = moved_term(cell.term, lambda column: place[column], lambda growth: self._moved_growth(growth, keys))
         return replace(cell, term=term)
 
     def needed(self, facts: Facts, cells: Iterable[Cell]) -> set[int]:
@@ -169,6 +185,11 @@ class KnowledgeDeriver:
             for growth in growths_in(cell.term):
                 found.update(self.growths[growth].columns)
         return found
+
+    def decided_by(self, cell: Cell) -> set[int]:
+        """Return the columns of a row that a condition goes by: rows that agree in them agree in what becomes of it."""
+        found = {part.index for part in walk(cell.term) if isinstance(part, Shown)}
+        return found.union(*(self.growths[growth].columns for growth in growths_in(cell.term)))
 
     def picked(self, facts: Facts, order: Sequence[int], plan: Node, width: int) -> Facts:
         """Return facts for a plan that has these columns of the former one, in this order."""
@@ -184,7 +205,8 @@ class KnowledgeDeriver:
         )
         presence = tuple(self.moved(cell, place) for cell in facts.presence)
         key = None if facts.key is None or not set(facts.key) <= place.keys() else tuple(place[c] for c in facts.key)
-        return Facts(plan, width, cells, rows, presence, key)
+        merged = tuple(tuple(place[c] for c in each) for each in facts.merged if set(each) <= place.keys())
+        return Facts(plan, width, cells, rows, presence, key, merged)  # type: ignore[arg-type]  # three of each
 
     def without_at(self, facts: Facts) -> Facts:
         """Return the facts of a stream without its hidden column."""
@@ -217,11 +239,14 @@ class KnowledgeDeriver:
         types = [str(type) for type in node.schema.types]
         if table is None:
             return Facts(node, len(types), shown(types), (unknown_row(types, (self.never,)),))
-        number = self._source(node.stream, lambda: _source_facts(table))
-        known = self.sources[number].columns
+        number = self._source(node.stream, lambda: source_facts(table))
+        source = self.sources[number]
+        known = source.columns
         columns = [Variable(type, 0, i) for i, type in enumerate(types[: len(known)])]
         rows = Described((number,), (*columns, *(unknown(type) for type in types[len(known) :])), (), single=True)
-        domains = [column_bounds(column) for column in known] + [ANYTHING] * (len(types) - len(known))
+        places = {(0, i): column_bounds(column) for i, column in enumerate(known)}
+        narrow_by_checks(places, source)
+        domains = [*places.values(), *[ANYTHING] * (len(types) - len(known))]
         cells = tuple(Cell(Shown(t, i), "still", d) for i, (t, d) in enumerate(zip(types, domains, strict=True)))
         return Facts(node, len(types), cells, (rows,))
 
@@ -347,6 +372,9 @@ class KnowledgeDeriver:
     def united(self, node: Node) -> Facts:
         return rowwise.union_facts(self, node)
 
+    def cut(self, node: TopK) -> Facts:
+        return rowwise.topk_facts(self, node)
+
     def compared(self, node: Node) -> Facts:
         return rowwise.set_facts(self, node)
 
@@ -399,24 +427,6 @@ class KnowledgeDeriver:
 
 
 # -- helpers ---------------------------------------------------------------------------------------------------------
-
-
-def _source_facts(table: Table) -> SourceFacts:
-    """Return what a stream promises."""
-    columns = []
-    for column in table.schema.columns:
-        low, high = table.domain(column.name)
-        columns.append(SourceColumn(str(column.type), plain_constant(low), plain_constant(high), column.nullable))
-    ordered, closes = table.promises.ordered, table.promises.closes
-    at = table.tick if ordered is None else ordered.column
-    return SourceFacts(
-        table.name,
-        tuple(columns),
-        at,
-        "" if at is None else table.schema.names[at],
-        ordered is not None and ordered.strictly,
-        () if closes is None else closes.columns,
-    )
 
 
 def _all_still(facts: Facts) -> tuple[int, ...]:

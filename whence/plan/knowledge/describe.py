@@ -5,16 +5,18 @@
 | `=` | final as soon as it is there |
 | `≥`, `≤` | the final value is at least, at most the one shown |
 | `as of` | nothing is known of the final value |
-| `may go` | the row may go, and then does not come back |
+| `…, may go` | that holds while the row is there; it may go, and then does not come back |
+| `… while there` | that holds while the row is there; it may go, and come again |
 | `true stays`, `false stays` | a condition that is true, or false, remains so |
-| `…, = once time passes` | it is final when the horizon of the column `time` has passed the row |
-| `…, = once game closes` | it is final when the key `game` is closed |
+| `…, = once at passes` | it is final when the horizon of that column has passed the row |
+| `…, = once game closes` | it is final when that key is closed |
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from whence.plan.knowledge.checks import rising_columns
 from whence.plan.knowledge.model import Branch, LiteralTerm, Operation, RelationKnowledge, SourceFacts, Term, Variable
 from whence.plan.knowledge.terms import Direction, growths_in, walk
 
@@ -27,14 +29,17 @@ def describe_cells(knowledge: RelationKnowledge, directions: Sequence[Direction]
     found = []
     gone = _closing(knowledge, knowledge.presence)
     for term, direction in zip(knowledge.cells, directions, strict=True):
-        if not stays:
-            words = _WAYS["any"] if knowledge.returns else "may go"
+        words = _WAYS[direction]
+        if term.type == "BOOLEAN" and direction != "still":
+            words = _TRUTHS.get(direction, "as of")
+        if stays:
+            found.append(words if direction == "still" else _with(words, _closing(knowledge, [term])))
+        elif knowledge.returns:
+            words = f"{words} while there" if direction in ("up", "down") else "as of"
             found.append(_with(words, _both(gone, _closing(knowledge, [term]))))
-        elif direction == "still":
-            found.append(_WAYS["still"])
         else:
-            words = _TRUTHS.get(direction, "as of") if term.type == "BOOLEAN" else _WAYS[direction]
-            found.append(_with(words, _closing(knowledge, [term])))
+            words = f"{words}, may go" if direction != "still" else "may go"
+            found.append(_with(words, _both(gone, _closing(knowledge, [term]))))
     return tuple(found)
 
 
@@ -65,11 +70,12 @@ def _closes(source: SourceFacts, branch: Branch, at: int) -> str | None:
     """Return what keeps rows of a base from coming; None if nothing does."""
     given = _given(branch)
     if source.closes and all((at, column) in given for column in source.closes):
-        return f"{source.name} closes"
+        return f"{source.key_name} closes"
     if source.ordered is None:
         return None
     read = {v for term in (*branch.keys, *branch.where) for v in walk(term) if isinstance(v, Variable)}
-    decides = any((v.base, v.column) == (at, source.ordered) for v in read) or (at, source.ordered) in given
+    rising = {(at, column) for column in rising_columns(source)}
+    decides = any((v.base, v.column) in rising for v in read) or bool(rising & given)
     if decides or source.columns[source.ordered].high is not None:
         return f"{source.column_name} passes"
     return None

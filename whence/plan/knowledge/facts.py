@@ -53,7 +53,8 @@ class Described:
 @dataclass(frozen=True)
 class Facts:
     """What is known of the rows of a plan; `width` of its columns are shown. `key`: no two rows agree in these columns,
-    which do not change; None if there are none such."""
+    which do not change; None if there are none such. `merged`: a column that is the first of two others that is not
+    NULL, after these two."""
 
     plan: Node
     width: int
@@ -61,6 +62,7 @@ class Facts:
     rows: tuple[Described, ...]
     presence: tuple[Cell, ...] = ()
     key: tuple[int, ...] | None = None
+    merged: tuple[tuple[int, int, int], ...] = ()
 
     @property
     def identity(self) -> tuple[int, ...]:

@@ -5,6 +5,7 @@
 | COUNT | never falls |
 | MAX, MIN | never falls, never rises |
 | SUM | never falls if its terms are not negative, never rises if they are not positive |
+| FIRST | the first row of a group to arrive stays the first: it is final; alike where the order is the promised one |
 | AVG and others | anything, within what the terms can be |
 
 Aggregates of values that change themselves follow where they move one way: the maximum of maxima, the sum of counts.
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING
 from whence.plan.algebra.logical import Agg, Aggregate, Distinct
 from whence.plan.knowledge.bounds import ANYTHING, Bounds
 from whence.plan.knowledge.facts import Cell, Described, Facts, unknown_row
-from whence.plan.knowledge.model import Doubt, Function, Growing, Shown
+from whence.plan.knowledge.model import Doubt, Function, Growing, Shown, Variable
 from whence.plan.knowledge.terms import Direction, unknown
 
 if TYPE_CHECKING:
@@ -43,6 +44,9 @@ def group_facts(deriver: KnowledgeDeriver, node: Aggregate) -> Facts:
         at, domain = width + number, _domain(agg, facts, bool(node.keys))
         if types[at] == "INTERVAL" and function in ("min", "max", "up", "down"):
             function, way = "asof", "any"  # intervals compare by their spans, not by their parts
+        if certain and node.keys and _is_first_to_arrive(deriver, agg, facts):
+            cells.append(Cell(Shown(types[at], at), "still", domain))
+            continue
         index = None if agg.column is None else number
         cells.append(Cell(Growing(types[at], at, function, growth, index), way, domain))
     made = tuple(
@@ -57,6 +61,20 @@ def group_facts(deriver: KnowledgeDeriver, node: Aggregate) -> Facts:
         made += (unknown_row(types, ()),)
     presence = () if certain or not node.keys else (Cell(Doubt("BOOLEAN", growth), "any"),)
     return Facts(node, len(types), tuple(cells), made, presence, tuple(range(width)))
+
+
+def _is_first_to_arrive(deriver: KnowledgeDeriver, agg: Agg, facts: Facts) -> bool:
+    """Return whether an aggregate is of the row that arrived first: by arrival, or by the column that rows come in the
+    order of."""
+    if agg.function != "first" or agg.column is None or not facts.are_still([agg.column]):
+        return False
+    by, arrival = agg.order
+    if by == arrival:
+        return True
+    if len(facts.rows) != 1 or len(facts.rows[0].bases) != 1 or facts.cells[by].domain.null:
+        return False
+    source, term = deriver.sources[facts.rows[0].bases[0]], facts.rows[0].columns[by]
+    return isinstance(term, Variable) and source.is_stream and term.column == source.ordered
 
 
 def _domain(agg: Agg, facts: Facts, keyed: bool) -> Bounds:

@@ -6,35 +6,30 @@ unknown, which is sound.
 
 Numbers: rounding is monotone, so the ends of an interval are rounded outwards and hold for all in between. A DOUBLE
 without an upper bound may be NaN, which is above all numbers and makes most results NaN. Exact types that overflow give
-errors. NULL is a value beside the interval; AND, OR and NOT are three-valued.
+errors.
 """
 
 from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_UP, Context, Decimal
 from fractions import Fraction
 from typing import Any
 
 from whence.plan.knowledge.bounds import (
     ANYTHING,
-    FALSE,
     NULL_BOUNDS,
-    TRUE,
-    UNDECIDED,
     Bounds,
     BoundsError,
     exactly,
-    is_less,
 )
 from whence.plan.knowledge.moments import MOMENTS, as_time, date_trunc, extract_part, shift, time_bucket
+from whence.plan.knowledge.truths import COMPARISONS, WHOLE_OPERATIONS, Arguments, Types, comparison, equal, negated
 
 _WIDE = Context(prec=120)
 _EXACT = 2**53  # up to which a double has every integer
-Arguments = Sequence[Bounds]
-Types = Sequence[str]
 
 
 def apply(op: str, type: str, args: Arguments, types: Types) -> Bounds:
@@ -44,7 +39,7 @@ def apply(op: str, type: str, args: Arguments, types: Types) -> Bounds:
     '≤ 4'
     """
     name, _, part = op.partition(":")
-    whole, strict = _WHOLE.get(name), _STRICT.get(name)
+    whole, strict = WHOLE_OPERATIONS.get(name), _STRICT.get(name)
     try:
         if whole is not None:
             return ANYTHING if "INTERVAL" in types and name not in _ANY_TYPE else whole(args)
@@ -52,198 +47,12 @@ def apply(op: str, type: str, args: Arguments, types: Types) -> Bounds:
             return ANYTHING
         if not all(a.some for a in args):
             return NULL_BOUNDS
-        if name not in _COMPARISONS and "DOUBLE" in types:
+        if name not in COMPARISONS and "DOUBLE" in types:
             args = [_finite(a) if t == "DOUBLE" else a for a, t in zip(args, types, strict=True)]
         made = strict(args, type, types, part)
     except (ArithmeticError, ValueError, TypeError, BoundsError):
         return ANYTHING
     return made.or_null() if any(a.null for a in args) else made
-
-
-# -- truth -----------------------------------------------------------------------------------------------------------
-
-
-def truths(bounds: Bounds) -> set[bool | None]:
-    """Return what a condition may be."""
-    found: set[bool | None] = {None} if bounds.null else set()
-    if bounds.some:
-        found |= {value for value in (False, True) if bounds.allows(value)}
-    return found
-
-
-def from_truths(found: set[bool | None]) -> Bounds:
-    """Return the bounds of a condition that may be these."""
-    known = found - {None}
-    if not known:
-        return NULL_BOUNDS
-    made = UNDECIDED if len(known) == 2 else TRUE if True in known else FALSE
-    return made.or_null() if None in found else made
-
-
-def may_be_true(bounds: Bounds) -> bool:
-    """Return whether a condition may become true."""
-    return bounds.some and bounds.high is not False
-
-
-def is_surely_true(bounds: Bounds) -> bool:
-    """Return whether a condition is true for good."""
-    return bounds.some and not bounds.null and bounds.low is True
-
-
-def _and(args: Arguments) -> Bounds:
-    found: set[bool | None] = {True}
-    for arg in args:
-        found = {
-            False if False in (a, b) else None if None in (a, b) else True for a in found for b in truths(_truth(arg))
-        }
-    return from_truths(found)
-
-
-def _or(args: Arguments) -> Bounds:
-    found: set[bool | None] = {False}
-    for arg in args:
-        found = {
-            True if True in (a, b) else None if None in (a, b) else False for a in found for b in truths(_truth(arg))
-        }
-    return from_truths(found)
-
-
-def _not(args: Arguments) -> Bounds:
-    return from_truths({None if value is None else not value for value in truths(_truth(args[0]))})
-
-
-def _truth(bounds: Bounds) -> Bounds:
-    """Return the bounds of a condition of which nothing else is known."""
-    return Bounds(bool(bounds.low), bounds.high is not False, bounds.null) if bounds.some else bounds
-
-
-def _is_null(args: Arguments) -> Bounds:
-    (arg,) = args
-    return TRUE if not arg.some else FALSE if not arg.null else UNDECIDED
-
-
-def _less(a: Bounds, b: Bounds, or_equal: bool) -> Bounds:
-    """Return the bounds of a < b, of values."""
-    above = a.high is None or b.low is None or is_less(b.low, a.high) or (not or_equal and not is_less(a.high, b.low))
-    if not above:
-        return TRUE
-    below = a.low is None or b.high is None or is_less(a.low, b.high) or (or_equal and not is_less(b.high, a.low))
-    if not below:
-        return FALSE
-    return UNDECIDED
-
-
-def _equal(a: Bounds, b: Bounds) -> Bounds:
-    ours, theirs = a.not_null(), b.not_null()
-    if ours is None or theirs is None or ours.common(theirs) is None:
-        return FALSE
-    return TRUE if ours.is_final and theirs.is_final else UNDECIDED
-
-
-def _comparison(op: str) -> Callable[..., Bounds]:
-    def compare(args: Arguments, type: str, types: Types, part: str) -> Bounds:
-        if "INTERVAL" in types:
-            return UNDECIDED
-        a, b = args
-        match op:
-            case "<":
-                return _less(a, b, or_equal=False)
-            case "<=":
-                return _less(a, b, or_equal=True)
-            case ">":
-                return _less(b, a, or_equal=False)
-            case ">=":
-                return _less(b, a, or_equal=True)
-            case "=":
-                return _equal(a, b)
-        return _not([_equal(a, b)])
-
-    return compare
-
-
-def _is_not_distinct(args: Arguments) -> Bounds:
-    a, b = args
-    found: set[bool | None] = truths(_equal(a, b)) if a.some and b.some else set()
-    if a.null and b.null:
-        found.add(True)
-    if (a.null and b.some) or (a.some and b.null):
-        found.add(False)
-    return from_truths(found)
-
-
-def _in(args: Arguments) -> Bounds:
-    value, *options = args
-    if not value.some:
-        return NULL_BOUNDS
-    tests = [_equal(value, o) if o.some else NULL_BOUNDS for o in options]
-    found = _or([t.or_null() if o.null else t for t, o in zip(tests, options, strict=True)])
-    return found.or_null() if value.null else found
-
-
-# -- choice ----------------------------------------------------------------------------------------------------------
-
-
-def _case(args: Arguments) -> Bounds:
-    """Return the bounds of CASE: conditions and values in turn, then the default."""
-    found: Bounds | None = None
-    for condition, value in zip(args[:-1:2], args[1:-1:2], strict=True):
-        condition = _truth(condition)
-        if may_be_true(condition):
-            found = value if found is None else found.hull(value)
-        if is_surely_true(condition):
-            break
-    else:
-        found = args[-1] if found is None else found.hull(args[-1])
-    assert found is not None
-    return found
-
-
-def _coalesce(args: Arguments) -> Bounds:
-    found: Bounds | None = None
-    for arg in args:
-        value = arg.not_null()
-        if value is not None:
-            found = value if found is None else found.hull(value)
-        if not arg.null:
-            break
-    else:
-        return NULL_BOUNDS if found is None else found.or_null()
-    assert found is not None
-    return found
-
-
-def _nullif(args: Arguments) -> Bounds:
-    return args[0].or_null()
-
-
-def _extreme(greatest: bool) -> Callable[[Arguments], Bounds]:
-    """Return LEAST or GREATEST, which skip NULLs."""
-
-    def compute(args: Arguments) -> Bounds:
-        values = [a for a in args if a.some]
-        if not values:
-            return NULL_BOUNDS
-        sure = [a for a in values if not a.null]
-        lows, highs = [a.low for a in values], [a.high for a in values]
-        if greatest:
-            high = None if None in highs else _most(highs, True)
-            known = [a.low for a in sure if a.low is not None]
-            low = _most(known, True) if known else None if sure or None in lows else _most(lows, False)
-        else:
-            low = None if None in lows else _most(lows, False)
-            known = [a.high for a in sure if a.high is not None]
-            high = _most(known, False) if known else None if sure or None in highs else _most(highs, True)
-        return Bounds(low, high, null=not sure)
-
-    return compute
-
-
-def _most(values: Sequence[Any], greatest: bool) -> Any:
-    found = values[0]
-    for value in values[1:]:
-        if is_less(found, value) == greatest and found != value:
-            found = value
-    return found
 
 
 # -- numbers ---------------------------------------------------------------------------------------------------------
@@ -318,6 +127,11 @@ def _subtract(args: Arguments, type: str, types: Types, part: str) -> Bounds:
     low = None if a.low is None or b.high is None else plus(a.low, -b.high)
     high = None if a.high is None or b.low is None else plus(a.high, -b.low)
     return _number(low, high, type, _nan(args, types))
+
+
+def _difference(args: Arguments, type: str, types: Types, part: str) -> Bounds:
+    found = _subtract(args, type, types, part)
+    return found.common(Bounds(0, None)) or found
 
 
 def plus(a: Any, b: Any) -> Any:
@@ -509,7 +323,7 @@ def _cast(args: Arguments, type: str, types: Types, part: str) -> Bounds:
             high = None if high is None else _around(float(high), high)[1]
         return _number(low, high, type, _nan(args, types))
     if target == "BOOLEAN" and source in _NUMBERS:
-        return _not([_equal(a, exactly(0))])
+        return negated([equal(a, exactly(0))])
     if source == "DATE" and target == "TIMESTAMP":
         low, high = (None if end is None else as_time(end) for end in a.pair)
         return Bounds(low, high, null=False)
@@ -523,26 +337,12 @@ def _try_cast(args: Arguments, type: str, types: Types, part: str) -> Bounds:
     return _cast(args, type, types, part).or_null()
 
 
-_COMPARISONS = ("<", "<=", ">", ">=", "=", "<>")
 _ANY_TYPE = ("and", "or", "not", "is_null")
-_WHOLE: dict[str, Callable[[Arguments], Bounds]] = {
-    "case": _case,
-    "and": _and,
-    "or": _or,
-    "not": _not,
-    "is_null": _is_null,
-    "is_not_distinct": _is_not_distinct,
-    "is_distinct": lambda args: _not([_is_not_distinct(args)]),
-    "in": _in,
-    "coalesce": _coalesce,
-    "nullif": _nullif,
-    "least": _extreme(greatest=False),
-    "greatest": _extreme(greatest=True),
-}
 _STRICT: dict[str, Callable[[Arguments, str, Types, str], Bounds]] = {
-    **{op: _comparison(op) for op in _COMPARISONS},
+    **{op: comparison(op) for op in COMPARISONS},
     "+": _add,
     "-": _subtract,
+    "difference": _difference,
     "*": _multiply,
     "/": _divide,
     "//": _quotient,

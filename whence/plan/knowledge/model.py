@@ -34,6 +34,9 @@ from msgspec import Struct
 from whence.model.codes import Interval
 from whence.plan.knowledge.bounds import Bounds
 
+KeyTest = Literal["=", "not after", "not after, nulls first"]
+"""How a value that comes compares with that of a row: it is equal, or not after it in ascending order."""
+
 Function = Literal["asof", "up", "down", "within", "count", "sum", "avg", "min", "max"]
 
 
@@ -110,7 +113,8 @@ class Unknown(Struct, frozen=True, tag_field="is", tag="any"):
 
 
 class Operation(Struct, frozen=True, tag_field="is", tag="call"):
-    """An operation of `plan/algebra/expressions.py`, or cast, try_cast, case (conditions and values, the default)."""
+    """An operation of `plan/algebra/expressions.py`, or cast, try_cast, case (conditions and values, the default), or
+    `difference`: a - b, where b is at most a."""
 
     type: str
     op: str
@@ -135,10 +139,12 @@ class SourceFacts(Struct, frozen=True):
     name: str
     columns: tuple[SourceColumn, ...] = ()
     ordered: int | None = None
-    column_name: str = ""  # of the ordered column
+    column_name: str = ""  # of the ordered column, for people
+    key_name: str = ""  # of the columns of a key that is closed, for people
     strictly: bool = False
     closes: tuple[int, ...] = ()
     is_stream: bool = True
+    checks: tuple[Term, ...] = ()  # over several columns, of base 0
 
 
 class Branch(Struct, frozen=True):
@@ -155,10 +161,12 @@ class Branch(Struct, frozen=True):
 
 
 class Growth(Struct, frozen=True):
-    """What may still come to some rows: those whose `columns` have the values of this row."""
+    """What may still come to some rows: those whose `columns` have the values of this row; with `tests`, one per
+    column, those whose values compare so with the values of this row."""
 
     columns: tuple[int, ...]
     branches: tuple[Branch, ...]
+    tests: tuple[KeyTest, ...] = ()
 
 
 class RelationKnowledge(Struct, frozen=True):

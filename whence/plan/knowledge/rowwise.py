@@ -12,11 +12,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from whence.model.types import Column, Schema
-from whence.plan.algebra.expressions import Col, Expr, conjuncts, is_volatile
-from whence.plan.algebra.logical import Distinct, Lateral, Node, Project, Select
+from whence.plan.algebra.expressions import Call, Col, Expr, conjuncts, is_volatile
+from whence.plan.algebra.logical import Distinct, Lateral, Node, Project, Select, TopK
+from whence.plan.algebra.logical.topk import Order
 from whence.plan.knowledge.bounds import ANYTHING, Bounds
-from whence.plan.knowledge.facts import Cell, Described, Facts, shown
-from whence.plan.knowledge.model import Doubt, Function, Growing, Shown, Term
+from whence.plan.knowledge.checks import has_differences, with_differences
+from whence.plan.knowledge.facts import Cell, Described, Facts, shown, unknown_row
+from whence.plan.knowledge.model import Doubt, Function, Growing, KeyTest, Shown, Term
 from whence.plan.knowledge.terms import Direction, bound, direction_of, to_term, together, unknown
 
 if TYPE_CHECKING:
@@ -41,7 +43,7 @@ def select_facts(deriver: KnowledgeDeriver, node: Select) -> Facts:
     where, presence = list[Expr](), list(facts.presence)
     terms = [cell.term for cell in facts.cells]
     for term in conjuncts(node.predicate):
-        direction = direction_of(term, facts.directions, facts.domains)
+        direction = _presence_direction(term, facts)
         if direction != "still":
             presence.append(Cell(to_term(term, terms), direction))
         where.append(term)
@@ -52,22 +54,35 @@ def select_facts(deriver: KnowledgeDeriver, node: Select) -> Facts:
     return replace(facts, plan=plan, rows=rows, presence=tuple(presence))
 
 
+def _presence_direction(term: Expr, facts: Facts) -> Direction:
+    """Return how a condition that keeps rows can change: what moves one way equals a value once, and then never."""
+    match term:
+        case Call(op="=", args=(one, other)):
+            ways = {direction_of(side, facts.directions, facts.domains) for side in (one, other)}
+            if ways in ({"up", "still"}, {"down", "still"}):
+                return "down"
+    return direction_of(term, facts.directions, facts.domains)
+
+
 def project_facts(deriver: KnowledgeDeriver, node: Project) -> Facts:
     """Return the facts of expressions of rows, with the columns behind them that they need."""
     facts = deriver.of(node.input)
-    width = len(node.exprs)
+    shown_exprs = tuple(_merged(expr, facts) for expr in node.exprs)
+    width = len(shown_exprs)
     directions = [
         "any" if is_volatile(expr) and not facts.is_settled else direction_of(expr, facts.directions, facts.domains)
-        for expr in node.exprs
+        for expr in shown_exprs
     ]
     place: dict[int, int] = {}
-    for at, expr in enumerate(node.exprs):
+    for at, expr in enumerate(shown_exprs):
         if isinstance(expr, Col):
             place.setdefault(expr.index, at)
+    shown_columns = place.keys() | set()
     below = [cell.term for cell in facts.cells]
+    terms = [_row_terms(deriver, row, shown_exprs) for row in facts.rows]
     computed = [
-        Cell(to_term(expr, below), way, bound(to_term(expr, _domains(facts)), lambda _: ANYTHING))
-        for expr, way in zip(node.exprs, directions, strict=True)
+        Cell(to_term(expr, below), way, _domain(deriver, facts, expr, [each[at] for each in terms]))
+        for at, (expr, way) in enumerate(zip(shown_exprs, directions, strict=True))
     ]
     moving = [cell for cell in computed if cell.direction != "still"]
     extras = sorted(deriver.needed(facts, moving) - place.keys())
@@ -77,24 +92,55 @@ def project_facts(deriver: KnowledgeDeriver, node: Project) -> Facts:
         Cell(Shown(str(expr.type), at), "still", cell.domain)
         if cell.direction == "still"
         else deriver.moved(cell, place)
-        for at, (expr, cell) in enumerate(zip(node.exprs, computed, strict=True))
+        for at, (expr, cell) in enumerate(zip(shown_exprs, computed, strict=True))
     ]
     cells += [deriver.moved(facts.cells[column], place) for column in extras]
     rows = tuple(
         replace(
             row,
-            columns=(*(to_term(e, row.columns) for e in node.exprs), *(row.columns[column] for column in extras)),
+            columns=(*own, *(row.columns[column] for column in extras)),
         )
-        for row in facts.rows
+        for row, own in zip(facts.rows, terms, strict=True)
     )
-    presence = tuple(deriver.moved(cell, place) for cell in facts.presence)
+    presence = tuple(
+        deriver.moved(cell if deriver.decided_by(cell) <= shown_columns else _returning(cell), place)
+        for cell in facts.presence
+    )
     key = None if facts.key is None or not set(facts.key) <= place.keys() else tuple(place[c] for c in facts.key)
     plan: Node = node
     if extras or facts.plan is not node.input:
         behind = tuple(_extra(facts.plan.schema.columns[column], column) for column in extras)
-        exprs = (*node.exprs, *(Col(facts.plan.schema.types[column], column) for column in extras))
+        exprs = (*shown_exprs, *(Col(facts.plan.schema.types[column], column) for column in extras))
         plan = Project(Schema((*node.schema.columns, *behind)), facts.plan, exprs)
     return Facts(plan, width, tuple(cells), rows, presence, key)
+
+
+def _row_terms(deriver: KnowledgeDeriver, row: Described, exprs: Sequence[Expr]) -> list[Term]:
+    sources = {base: deriver.sources[use] for base, use in enumerate(row.bases)}
+    return [with_differences(to_term(expr, row.columns), sources) for expr in exprs]
+
+
+def _domain(deriver: KnowledgeDeriver, facts: Facts, expr: Expr, terms: Sequence[Term]) -> Bounds:
+    """Return what an expression is whatever the rows are; `terms` are what it is of the rows of each description."""
+    found = bound(to_term(expr, _domains(facts)), lambda _: ANYTHING)
+    if not any(map(has_differences, terms)):
+        return found
+    hull = _hull([bound(term, lambda _: ANYTHING) for term in terms])
+    return found.common(hull) or found
+
+
+def _returning(cell: Cell) -> Cell:
+    """Return a condition that a row stays, where another row with the same values may come after it went."""
+    return replace(cell, direction="any") if cell.direction == "down" else cell
+
+
+def _merged(expr: Expr, facts: Facts) -> Expr:
+    """Return an expression that reads a merged column instead of choosing between the two that it is merged of."""
+    for a, b, at in facts.merged:
+        match expr:
+            case Call(op="coalesce", args=(Col(index=one), Col(index=other))) if {one, other} == {a, b}:
+                return Col(expr.type, at)
+    return expr
 
 
 def union_facts(deriver: KnowledgeDeriver, node: Node) -> Facts:
@@ -126,6 +172,25 @@ def _by_direction(
     )
     stays = () if presence in ("still", "up") else (Cell(Doubt("BOOLEAN", growth), presence),)
     return Facts(node, len(cells), cells, rows, stays)
+
+
+def topk_facts(deriver: KnowledgeDeriver, node: TopK) -> Facts:
+    """Return the facts of the first rows in an order: columns change as they do below, and a row goes when enough
+    others come before it. Among rows that do not change it does not come back; where the first column of the order
+    has passed it, it is there for good."""
+    facts = deriver.of(node.input)
+    plan = node if facts.plan is node.input else replace(node, schema=facts.plan.schema, input=facts.plan)
+    first = node.order[0] if node.order else Order(0)
+    tests: tuple[KeyTest, ...] = ("not after, nulls first" if first.nulls_first else "not after",)
+    way: Direction = "down" if facts.is_settled and not node.offset else "any"
+    if facts.are_still([first.column]) and facts.only_comes and not first.descending:
+        growth = deriver.growth([first.column], facts.rows, tests=tests)
+    else:
+        growth = deriver.growth((), facts.rows)
+    rows = facts.rows
+    if way != "down":  # a row that was below may come because of another
+        rows = tuple(dict.fromkeys(unknown_row([cell.term.type for cell in facts.cells], row.bases) for row in rows))
+    return replace(facts, plan=plan, rows=rows, presence=(*facts.presence, Cell(Doubt("BOOLEAN", growth), way)))
 
 
 def set_facts(deriver: KnowledgeDeriver, node: Node) -> Facts:

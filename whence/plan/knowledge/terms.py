@@ -12,6 +12,7 @@ import msgspec
 
 from whence.model.types import Kind, Type
 from whence.plan.algebra.expressions import Call, Case, Cast, Col, Expr, Lit
+from whence.plan.algebra.expressions import walk as expr_parts
 from whence.plan.knowledge import intervals
 from whence.plan.knowledge.bounds import ANYTHING, Bounds, exactly
 from whence.plan.knowledge.model import (
@@ -200,11 +201,5 @@ def _numeric_direction(expr: Call, below: Sequence[Direction]) -> Direction:
 
 def _columns(expr: Expr, domains: Sequence[Bounds]) -> list[tuple[Expr, Bounds]]:
     """Return a column of the right type for each place, as far as an expression reads it."""
-    read = {part.index: part for part in _walk_expr(expr) if isinstance(part, Col)}
+    read = {part.index: part for part in expr_parts(expr) if isinstance(part, Col)}
     return [(read.get(i, expr), domain) for i, domain in enumerate(domains)]
-
-
-def _walk_expr(expr: Expr) -> Iterator[Expr]:
-    yield expr
-    for child in expr.children:
-        yield from _walk_expr(child)

@@ -12,7 +12,9 @@ from whence.engine.core.operator_stats import OperatorStats
 from whence.engine.recursion.fixpoint import Fixpoint, annotated_policy
 from whence.engine.recursion.policies.annotated import AnnotatedPolicy
 from whence.engine.relational.scan import Scan
+from whence.model.errors import CatalogError
 from whence.model.sizes import in_bytes
+from whence.model.types import Schema
 from whence.plan.algebra import logical
 from whence.plan.algebra.expressions import Volatile
 from whence.plan.algebra.logical import Node
@@ -23,14 +25,17 @@ from whence.plan.algebra.program import (
     is_beside,
     is_internal,
     is_owed,
+    is_template,
     owner_of,
     retention_of,
+    template_name,
+    template_of,
 )
-from whence.plan.knowledge.derive import knowledge_of
 from whence.plan.rewrite.select_aggregates import selections
 from whence.plan.streams import model as streams
 from whence.plan.streams.instrument import traces_of
 from whence.plan.streams.networks import is_stream_node
+from whence.plan.templates import recognise
 from whence.runtime.reading.late_rows import late_count
 from whence.runtime.transient_views import SUBSCRIPTION, without_name
 
@@ -46,7 +51,10 @@ def explain_view(coordinator: Coordinator, name: str) -> str:
     view = program.views[name]
     op, measure = catalog.backend.operator(name), catalog.backend.measure()
     number, component = catalog.stratum_of(name)
-    lines = [f"view {name} {view.schema}", *_stream_lines(coordinator, view, op)]
+    what = _template_line(program, view) if is_template(name) else f"view {name} {view.schema}"
+    lines = [what, *_stream_lines(coordinator, view, op)]
+    if is_template(name):
+        lines.append(recognise(view.query, program.tables[template_of(name)], program).why)
     if component.recursive:
         others = [n for n in component.views if n != name]
         lines.append(f"stratum {number} of {len(catalog.components)}, recursive{_with(others)}")
@@ -81,6 +89,13 @@ def explain_view(coordinator: Coordinator, name: str) -> str:
     lines.append("physical plan")
     lines += tree(op, lambda o: describe_operator(o, measure(o)), lambda o: o.inputs, "  ")
     return "\n".join(lines)
+
+
+def _template_line(program: Program, view: View) -> str:
+    """Describe a template: its parameters, and the columns of its answers."""
+    template = template_of(view.name)
+    parameters = ", ".join(f":{column.name} {column.type}" for column in program.tables[template].schema.columns[1:])
+    return f"template {template} ({parameters}) of {Schema(view.schema.columns[1:])}"
 
 
 def _stream_lines(coordinator: Coordinator, view: View, op: Operator) -> list[str]:
@@ -310,7 +325,7 @@ def describe(coordinator: Coordinator, name: str) -> pa.Table:
     if kept is not None:
         columns["retain"] = [kept] * len(schema)
     if table is None:
-        columns["knows"] = list(knowledge_of(coordinator.catalog.planned, name).text)
+        columns["knows"] = list(coordinator.catalog.knowledge(name).text)
     return pa.table(columns)
 
 
@@ -329,9 +344,9 @@ def _retention(coordinator: Coordinator, name: str) -> str | None:
     return retention_of(program.views[name]).text if stream else None
 
 
-def listing(coordinator: Coordinator, what: str) -> pa.Table:
-    """List what SHOW TABLES, STREAMS, SOURCES, VIEWS, INDEXES and FUNCTIONS say; of tables the time-to-live, if any has
-    one, and of functions whether they are deterministic, if any is not."""
+def listing(coordinator: Coordinator, what: str, name: str = "") -> pa.Table:
+    """List what SHOW says: TABLES, STREAMS, SOURCES, VIEWS, INDEXES, FUNCTIONS and DEFINITION; of tables the
+    time-to-live, if any has one, and of functions whether they are deterministic, if any is not."""
     program, text = coordinator.program, pa.string()
     if what == "functions":
         found: list[Any] = [*program.scalars.values(), *program.table_functions.values()]
@@ -342,6 +357,11 @@ def listing(coordinator: Coordinator, what: str) -> pa.Table:
         return table if all(known) else table.append_column("deterministic", pa.array(known, pa.bool_()))
     if what == "streams":
         return _streams(coordinator)
+    if what == "definition":
+        relation = program.tables.get(name) or program.views.get(name)
+        if relation is None or is_internal(name):
+            raise CatalogError(f'there is no table or view "{name:.100}"')
+        return pa.table({"statement": pa.array([relation.sql], text)})
     if what == "sources":
         from whence.runtime.sources.listing import list_sources  # loaded with the first source
 
@@ -350,6 +370,15 @@ def listing(coordinator: Coordinator, what: str) -> pa.Table:
         found = list(program.indexes.values())
         columns = [[i.name for i in found], [i.relation for i in found], [", ".join(i.columns) for i in found]]
         return pa.table([pa.array(c, text) for c in columns], names=["index", "relation", "columns"])
+    if what == "templates":
+        views = [program.views[template_name(name)] for name in program.templates]
+        sizes = [coordinator.reader.size(name) for name in program.templates]
+        shown = [[*program.templates], [str(Schema(view.schema.columns[1:])) for view in views]]
+        parameters = [", ".join(f":{name}" for name in program.tables[t].schema.names[1:]) for t in program.templates]
+        arrays = [pa.array(shown[0], text), pa.array(sizes, pa.int64()), pa.array(parameters, text)]
+        return pa.table(
+            [*arrays, pa.array(shown[1], text)], names=["template", "subscriptions", "parameters", "columns"]
+        )
     base = [name for name, table in program.tables.items() if table.stream is None and not is_internal(name)]
     names = base if what == "tables" else coordinator.reader.views()
     rows = pa.array([coordinator.reader.size(name) for name in names], pa.int64())

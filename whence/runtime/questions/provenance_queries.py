@@ -37,13 +37,14 @@ from whence.model.codes import Codes, Dictionary, decode_value, encode_value, fo
 from whence.model.errors import CatalogError, DataError
 from whence.model.types import Schema
 from whence.plan.algebra.logical import Ref, Scan, walk
-from whence.plan.algebra.program import Program
+from whence.plan.algebra.program import Program, is_template, subscription_of, with_source_names
 from whence.runtime.catalog import Catalog
 from whence.runtime.coordinator import Coordinator
 from whence.runtime.deployment import InlineDeployment
 from whence.runtime.durable.uniting import check_recomputable, stream_image
 from whence.runtime.questions import tracing
 from whence.sql import statements as st
+from whence.sql.parameter_join import SUBSCRIPTION
 from whence.sql.parse import parse_query, parse_stored
 from whence.sql.position import did_you_mean
 
@@ -77,6 +78,9 @@ def why(coordinator: Coordinator, name: str, row: Row, columns: Mapping[str, Any
     """Explain what is behind a row, or why it is not there."""
     from whence.explain.show.explanation import Explanation
 
+    apart = subscription_of(name)
+    if apart is not None:
+        name, row, columns = apart[0], _with_id(apart[1], row, columns), {}
     with looking_into(coordinator, name) as catalog:
         if tracing.is_stream(catalog, name):
             return _why_stream(coordinator, catalog, name, row, columns, limit)
@@ -89,6 +93,13 @@ def why(coordinator: Coordinator, name: str, row: Row, columns: Mapping[str, Any
         epoch = coordinator.epoch
         tables = {table: known.schema for table, known in coordinator.program.tables.items()}
     return Explanation(graph, name, found.row, epoch, tables=tables)
+
+
+def _with_id(id: int, row: Row, columns: Mapping[str, Any]) -> Row:
+    """Return a row of a subscription's answer, or some columns of it, as one of the view behind the template."""
+    if row is None or isinstance(row, Mapping):
+        return {SUBSCRIPTION: id, **(row or {}), **columns}
+    return (id, *row)
 
 
 def _why_stream(
@@ -112,10 +123,11 @@ def trace(coordinator: Coordinator, name: str, tid: int | None, row: Row, column
     with looking_into(coordinator, name) as catalog:
         if not tracing.is_stream(catalog, name):
             raise CatalogError(f'"{name}" is no stream: trace follows rows of streams; why explains rows of any view')
-        asked = _find_in_stream(catalog, name, row, columns, tid)
+        read = tracing.traced_stream(catalog, name)
+        asked = _find_in_stream(catalog, read, row, columns, tid)
         if asked.tid is None:
             raise DataError(f"{name} keeps no row with {_text(asked.row)}")
-        return tracing.trace(catalog, name, asked, coordinator.epoch)
+        return replace(tracing.trace(catalog, read, asked, coordinator.epoch), stream=name)
 
 
 def provenance(coordinator: Coordinator, view: str, source: str | None) -> pa.Table:
@@ -283,7 +295,8 @@ def _check_samples(samples: Any = None, confidence: Any = 0.5, **_: Any) -> None
 
 
 def _extract(catalog: Catalog, name: str, rows: Codes | None, limit: int) -> Derivations:
-    return extract(catalog.flow, catalog.program, catalog.planned, catalog.dictionary, name, rows, limit)
+    found = extract(catalog.flow, catalog.program, catalog.planned, catalog.dictionary, name, rows, limit)
+    return found.renamed(with_source_names)
 
 
 # -- which row ---------------------------------------------------------------------------------------------------------
@@ -467,7 +480,10 @@ def looking_into(coordinator: Coordinator, name: str) -> Iterator[Catalog]:
         catalog = coordinator.catalog
         here = catalog.backend.at_hand or coordinator.reader.is_stream(name)  # streams are asked where they are
         found = catalog if here else _twin(coordinator, name)
-        yield found.with_transient(name) if name in found.transient else found
+        if name in found.transient:
+            yield found.with_transient(name)
+        else:
+            yield found.as_joined(name) if is_template(name) and not tracing.is_stream(found, name) else found
 
 
 def _twin(coordinator: Coordinator, name: str) -> Catalog:
@@ -503,7 +519,7 @@ def _copy(coordinator: Coordinator, views: list[str], tables: list[str]) -> Cata
         relation.apply(Batch(*coordinator.reader.contents(table), True))
         relation.commit()
     kept_views = [program.views[view] for view in views if view in program.views]
-    creates = [parse_stored(view.sql) for view in kept_views if not view.hidden]
+    creates = [parse_stored(view.sql) for view in kept_views if view.owner is None]
     if creates:
         found.create_views([c for c in creates if isinstance(c, st.CreateView)])
         found.stay()

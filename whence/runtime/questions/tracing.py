@@ -24,6 +24,7 @@ from whence.model.budget import reach
 from whence.model.codes import Codes, decode_value
 from whence.model.errors import CatalogError, DataError
 from whence.model.types import Schema
+from whence.plan.algebra.program import ordered_name, with_source_names
 from whence.runtime.catalog import Catalog
 from whence.runtime.reading.calls import Narrow, TableFunctionCall
 
@@ -59,7 +60,7 @@ def answer(coordinator: Coordinator, call: TableFunctionCall, narrow: Narrow) ->
         rows, schema = rows_with_tids(site, call.args[0])
         return _arrow(rows, schema, site)
     view = call.args[0]
-    source = site.source(view, call.args[1] if len(call.args) > 1 else None)
+    source = _traced(site, view, call.args[1] if len(call.args) > 1 else None)
     schema = provenance_schema(site, view, source)
     kept = site.kept(view)
     wanted = np.arange(kept.first, kept.next)
@@ -75,8 +76,15 @@ def answer(coordinator: Coordinator, call: TableFunctionCall, narrow: Narrow) ->
 def provenance(catalog: Catalog, view: str, source: str | None) -> pa.Table:
     """Return `provenance(view, source)` as Arrow."""
     site = site_of(catalog)
-    source = site.source(view, source)
+    source = _traced(site, view, source)
     return _arrow(p_join(site, view, source), provenance_schema(site, view, source), site)
+
+
+def _traced(site: Site, view: str, source: str | None) -> str:
+    """Return the stream that the provenance of a view is asked for at: of a source that is read in order, its twin."""
+    traces = site.traces(view) if source is not None and site.is_view(view) else None
+    is_ordered = source is not None and traces is not None and ordered_name(source) in traces.sources
+    return site.source(view, ordered_name(source) if is_ordered and source is not None else source)
 
 
 def _arrow(rows: Codes, schema: Schema, site: Site) -> pa.Table:
@@ -127,7 +135,14 @@ def _row(codes: Codes, schema: Schema, site: Site) -> dict[str, Any]:
 def lineage(catalog: Catalog, name: str, tid: int, limit: int = LIMIT) -> Derivations:
     """Return the derivations of a row of a stream: the inputs it came from, all of them at once."""
     reach("inputs that it came from")
-    return build_graph(site_of(catalog), name, np.array([tid], np.int64), limit)
+    return build_graph(site_of(catalog), name, np.array([tid], np.int64), limit).renamed(with_source_names)
+
+
+def traced_stream(catalog: Catalog, name: str) -> str:
+    """Return the stream that views are traced from, for one that a user names: of a source that they read in order, its
+    ordered twin, whose tids are in that order."""
+    site, twin = site_of(catalog), ordered_name(name)
+    return twin if site.is_stream(twin) and not list_traced(site, name) else name
 
 
 def trace(catalog: Catalog, stream: str, asked: TracedRow, epoch: int) -> Trace:

@@ -13,5 +13,7 @@
 | `zoned_queries`    | AT TIME ZONE in ad-hoc SQL |
 | `changes`          | change feeds |
 | `pinned_rows`      | look-ups among ad-hoc queries |
+| `notifications`    | what changes for the subscriptions of a template |
+| `template_messages` | what changes for ranges, as messages that are routed by content |
 | `late_rows`        | rows that came too late |
 """

@@ -8,16 +8,19 @@ wait until every tick before is here. What decides is `subscribe/sources.py`, wh
 | module         | what it is for |
 |----------------|-----------------|
 | `broker`       | all sources of one database, and the thread that their messages come in by |
+| `host`         | what does the work of a broker: an event loop and threads, or virtual time |
 | `source_feed`  | one source: its subscription upstream, from message to action |
 | `connection`   | the WebSocket to one server |
 | `nats_connection` | the connection to a bus, by which relations are heard that others publish |
 | `asking`       | what a source is asked for |
 | `curiosity`    | what sources are asked for, kept current |
 | `source_curiosity` | follows the local relations that decide what one source is asked for |
+| `results`      | parts of views that publishers compute, and the rows in their place |
 | `definition`   | what a relation is, as SQL that goes to those who make a source of it |
-| `source_writer`| the thread that makes transactions of what has come |
+| `source_writer`| the worker that makes transactions of what has come |
 | `reflected`    | the ticks that are reflected, as rows |
 | `relayed`      | a relation in the ticks of a history: how a server tells brokers of it |
+| `fetched_rows` | rows that a relay had let go of, through the query of who asks for them |
 | `ordered`      | rows of several sources in one order |
 | `doubt`        | what the rows of a subscription reflect, and wait for |
 | `listing`      | SHOW SOURCES |

@@ -7,25 +7,26 @@ called when the database is opened for writing, and after every CREATE and DROP.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import threading
-import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlglot import exp
 
 from whence.model.errors import CatalogError, WhenceError
-from whence.plan.algebra.program import Source, Table, View, ordered_name
+from whence.plan.algebra.program import Source, Table, View, ordered_name, with_source_names
 from whence.plan.order_sensitive import has_sources, ordered_groups
-from whence.runtime.sources.connection import ServerAddress, SourceConnection
+from whence.runtime.sources.connection import ServerAddress
 from whence.runtime.sources.curiosity import Curiosity
 from whence.runtime.sources.definition import CLOSED
-from whence.runtime.sources.nats_connection import NatsConnection
+from whence.runtime.sources.fetched_rows import FetchedTicks
+from whence.runtime.sources.host import Connection, make_host
 from whence.runtime.sources.ordered import OrderedRelease
 from whence.runtime.sources.reflected import SOURCES, SourceRecord, declare_tables, internal_rows
+from whence.runtime.sources.results import Results
 from whence.runtime.sources.source_feed import SourceFeed
 from whence.runtime.sources.source_writer import PROMISES_EVERY, SourceWriter
 from whence.sql import statements as st
@@ -35,6 +36,7 @@ from whence.sql.options import duration
 from whence.sql.parse import parse_one
 from whence.subscribe import messages as ms
 from whence.subscribe.plain import column_from_plain
+from whence.subscribe.ranges import Range
 
 if TYPE_CHECKING:
     from whence.runtime.coordinator import Coordinator
@@ -52,18 +54,18 @@ class Broker:
         self.coordinator = coordinator
         self.feeds: dict[str, SourceFeed] = {}
         self.records: dict[str, SourceRecord] = {}
-        self.loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._run, name="whence sources", daemon=True)
-        self._connections: dict[ServerAddress, SourceConnection | NatsConnection] = {}
+        self.host = make_host()
+        self.loop = self.host.loop
+        self._connections: dict[ServerAddress, Connection] = {}
         self._room: asyncio.Event = self._made_in_loop()
         self._reconciling = threading.Lock()
         self._promised: dict[tuple[str, str], tuple[float, Any]] = {}
         self._listeners: list[Callable[[], object]] = []
         self._closed = False
-        self._thread.start()
         self.ordered = OrderedRelease(self)
         self.writer = SourceWriter(self)
         self.curiosity = Curiosity(self)
+        self.results = Results(self)
 
     def _made_in_loop(self) -> asyncio.Event:
         room = asyncio.Event()
@@ -72,23 +74,13 @@ class Broker:
 
     # -- the loop ----------------------------------------------------------------------------------------------------
 
-    def _run(self) -> None:
-        asyncio.set_event_loop(self.loop)
-        self.loop.run_forever()
-        left = asyncio.all_tasks(self.loop)
-        for task in left:
-            task.cancel()
-        self.loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
-        self.loop.close()
-
     def call(self, function: Callable[..., object], *args: Any) -> None:
         """Call a function in the loop."""
-        with contextlib.suppress(RuntimeError):
-            self.loop.call_soon_threadsafe(function, *args)
+        self.host.call(function, *args)
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         """Run a coroutine in the loop."""
-        return asyncio.run_coroutine_threadsafe(work, self.loop)
+        return self.host.submit(work)
 
     def close(self) -> None:
         """Feed nothing any more."""
@@ -96,6 +88,7 @@ class Broker:
             return
         self._closed = True
         self.curiosity.close()
+        self.results.close()
         self.writer.close()
 
         def end() -> None:
@@ -103,11 +96,9 @@ class Broker:
                 feed.close()
             for connection in list(self._connections.values()):
                 connection.close()
-            self.loop.call_later(0.05, self.loop.stop)
 
         self.call(end)
-        if threading.current_thread() is not self._thread:
-            self._thread.join(5)
+        self.host.close()
 
     # -- sources -----------------------------------------------------------------------------------------------------
 
@@ -117,6 +108,7 @@ class Broker:
         coordinator = self.coordinator
         if self._closed or coordinator.closed:
             return
+        self.results.drop_unused()
         with self._reconciling:
             declared = {n: t for n, t in coordinator.program.tables.items() if t.source is not None}
             if declared:
@@ -133,28 +125,42 @@ class Broker:
         self.writer.run(self.ordered.regroup)
         self.curiosity.reconcile(wait)
         for feed in list(self.feeds.values()):
-            if not feed.is_started:
+            if not feed.is_started and not feed.is_resting:
                 feed.is_started = True
                 self.call(feed.start)
 
-    def prepare_views(self, creates: Sequence[st.CreateView]) -> None:
-        """Have the ordered twins that new views will read."""
-        if has_sources(self.coordinator.program):
-            bound = bind_views(list(creates), self.coordinator.program)
-            self.ordered.declare_twins(ordered_groups(bound))
-
-    def prepare_query(self, query: exp.Expr) -> None:
-        """Have the ordered twins that a query will read while somebody follows it."""
+    @contextmanager
+    def preparing_views(self, creates: Sequence[st.CreateView]) -> Iterator[None]:
+        """Have the ordered twins and the results that new views will read, while they are made."""
         program = self.coordinator.program
-        if has_sources(program):
-            plan, hidden = bind_query_views(query.copy(), program, "$query", keep_order=False)
-            bound = program.copy()
-            bound.views |= {**hidden, "$query": View("$query", plan.schema, plan)}
-            if self.ordered.declare_twins(ordered_groups(bound)):
-                self.call(self.loop.call_later, 0.01, self._regroup_soon)
+        if not has_sources(program):
+            yield
+            return
+        bound = bind_views(list(creates), program)
+        self.ordered.declare_twins(ordered_groups(bound))
+        new = [name for name, view in bound.views.items() if program.views.get(name) is not view]
+        with self.results.preparing(bound, new):
+            yield
 
-    def _regroup_soon(self) -> None:
-        self.loop.run_in_executor(None, self.writer.run, self.ordered.regroup)
+    @contextmanager
+    def preparing_query(self, query: exp.Expr) -> Iterator[None]:
+        """Have the ordered twins and the results that a query will read, while somebody begins to follow it."""
+        program = self.coordinator.program
+        if not has_sources(program):
+            yield
+            return
+        plan, hidden = bind_query_views(query.copy(), program, "$query", keep_order=False)
+        bound = program.copy()
+        new = {**hidden, "$query": View("$query", plan.schema, plan)}
+        bound.views |= new
+        self.ordered.declare_twins(ordered_groups(bound))
+        with self.results.preparing(bound, new, for_query=True):
+            yield
+
+    def follow_in_order(self, reads: Iterable[str]) -> None:
+        """Let rows go on to the twins among the relations that a new query reads."""
+        if any(name == ordered_name(with_source_names(name)) for name in reads):
+            self.writer.later(self.ordered.regroup)
 
     def _feed(self, table: Table) -> SourceFeed:
         coordinator = self.coordinator
@@ -196,7 +202,7 @@ class Broker:
                 for record in self.records.values():
                     record.load(coordinator)
             for feed in self.feeds.values():
-                self.call(feed.reload)
+                self.call(feed.subscribe_again)
 
         if not self._closed:
             self.loop.run_in_executor(None, load)
@@ -207,23 +213,22 @@ class Broker:
         def again() -> None:
             if not self._closed and self.feeds.get(feed.table.name) is feed:
                 feed.error = why
-                feed.reload()
+                feed.subscribe_again()
 
         feed.generation += 1
         self.call(self.loop.call_later, 1.0, again)
 
     # -- what feeds use ----------------------------------------------------------------------------------------------
 
-    async def connection(self, address: ServerAddress) -> SourceConnection | NatsConnection:
+    async def connection(self, address: ServerAddress) -> Connection:
         """Return a connection to a server that stands; those from one server share it."""
         found = self._connections.get(address)
         if found is None:
-            kind = NatsConnection if address.is_bus else SourceConnection
-            found = self._connections[address] = kind(address, self._ended, self._room)
+            found = self._connections[address] = self.host.connect(address, self._ended, self._room)
         await asyncio.shield(found.ready)
         return found
 
-    def _ended(self, connection: SourceConnection | NatsConnection) -> None:
+    def _ended(self, connection: Connection) -> None:
         if self._connections.get(connection.address) is connection:
             del self._connections[connection.address]
 
@@ -235,6 +240,12 @@ class Broker:
         """Read messages again."""
         if not self._room.is_set():
             self.call(self._room.set)
+
+    def fetch(self, name: str, take: Callable[[FetchedTicks], object], ranges: Sequence[Range]) -> None:
+        """Ask the publisher of a source for ticks that are reflected, for somebody who is called with what comes."""
+        feed = self.feeds.get(name)
+        if feed is not None:
+            self.call(feed.fetch, take, ranges)
 
     def hurry(self, name: str) -> None:
         """Ask the publisher of a source where it is by now."""
@@ -253,6 +264,9 @@ class Broker:
     def keep_promise(self, feed: SourceFeed, column: str, value: Any, twin: bool = False) -> None:
         """Promise what a publisher has promised, of its ordered twin, too; not more often than it is worth."""
         table = feed.table
+        if feed.is_result:
+            self.results.promise(feed, column, value)
+            return
         if column.startswith(CLOSED):
             self.writer.close_keys(table.name, value)
             return
@@ -261,7 +275,7 @@ class Broker:
         place = table.schema.names.index(column)
         [bound] = column_from_plain([value], table.schema.types[place])
         last, before = self._promised.get((table.name, column), (0.0, None))
-        now = time.monotonic()
+        now = self.host.now()
         if bound == before or now - last < PROMISES_EVERY:
             return
         self._promised[table.name, column] = (now, bound)

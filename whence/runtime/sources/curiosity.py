@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +28,9 @@ from whence.sql.options import duration
 from whence.subscribe import messages as ms
 from whence.subscribe.amendments import ALL_ROWS, NO_ROWS, Amendment, Key, Unbounded
 from whence.subscribe.plain import column_from_plain, plain_columns, plain_value
-from whence.subscribe.pushdown import SourceNeeds, curiosity
+from whence.subscribe.pushdown import curiosity
+from whence.subscribe.results import is_result
+from whence.subscribe.source_needs import SourceNeeds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -53,21 +54,20 @@ class Curiosity:
 
     def __init__(self, broker: Broker) -> None:
         self._broker, self._coordinator = broker, broker.coordinator
+        self._now = broker.host.now
         self._sources: dict[str, SourceCuriosity] = {}
         self._needs: dict[str, SourceNeeds] = {}
         self._refused: set[str] = set()  # sources whose servers do not take queries
         self._planning = threading.RLock()
-        self._wake = threading.Condition(threading.Lock())
-        self._poked, self._closing = False, False
+        self._closing = False
         self._replan_at: float | None = None
         self._told_held: int | None = None
-        self._thread: threading.Thread | None = None
+        self._worker = broker.host.worker("curiosity", self._step)
 
     def close(self) -> None:
         """Ask for nothing more."""
-        with self._wake:
-            self._closing = True
-            self._wake.notify_all()
+        self._closing = True
+        self._worker.close(wait=False)
 
     # -- what is needed ----------------------------------------------------------------------------------------------
 
@@ -79,7 +79,8 @@ class Curiosity:
         with self._planning:
             needs = self._plan()
             changed = [name for name, each in needs.items() if not _is_same(each, self._needs.get(name))]
-            running = [name for name in changed if self._broker.feeds[name].is_started]
+            feeds = self._broker.feeds
+            running = [n for n in changed if not needs[n].is_nothing and (feeds[n].is_started or feeds[n].is_resting)]
             for name in self._needs.keys() - needs.keys():
                 self._forget(name)
             self._needs = {name: each for name, each in self._needs.items() if name in needs}
@@ -98,7 +99,7 @@ class Curiosity:
         coordinator = self._coordinator
         with coordinator.looking():
             catalog = coordinator.catalog
-            program: Program = catalog.planned.copy()
+            program: Program = catalog.planned_without(self._broker.results.given_up)
             program.tables = dict(catalog.program.tables)
             ours = {view for each in self._sources.values() for view in each.views}
             for name, transient in catalog.transient.items():
@@ -106,17 +107,31 @@ class Curiosity:
                     program.views |= transient.planned
         hub = coordinator.hub
         feeds = self._broker.feeds
-        declared = {name: table for name, table in program.tables.items() if table.source is not None and name in feeds}
+        declared = {
+            name: table
+            for name, table in program.tables.items()
+            if table.source is not None and name in feeds and not is_result(table)
+        }
         whole = [
             name for name in declared if feeds[name].takes_everything or name in self._refused or hub.follows(name)
         ]
-        return curiosity(without_twins(program), list(declared), whole)
+        found = curiosity(without_twins(program), list(declared), whole)
+        resting = [
+            name
+            for name, needs in found.items()
+            if not needs.readers and name not in whole and self._broker.results.rests(name)
+        ]
+        return found | {name: SourceNeeds(found[name].table, (), is_nothing=True) for name in resting}
 
     def _ask(self, name: str, needs: SourceNeeds) -> None:
         """Ask a source for something else than before."""
         feed, before = self._broker.feeds[name], self._needs.get(name)
         self._forget(name)
-        if feed.is_started and needs.table.stream is not None and not _covers(before, needs):
+        if needs.is_nothing:
+            self._in_loop(partial(_do, feed.rest))
+            return
+        has_rows = feed.is_started or feed.is_resting
+        if has_rows and needs.table.stream is not None and not _covers(before, needs):
             self._in_loop(lambda done: feed.start_over(done))
         relation = feed.addresses[0].relation
         if needs.is_everything:
@@ -130,19 +145,17 @@ class Curiosity:
                 QUENCH_AFTER if option is None else duration("quench_after", option) / 1e6,
                 self.poke,
                 partial(self._broker.ordered.released_tick, name),
+                self._now,
             )
             made.open()
             self._sources[name] = made
-            self._start_thread()
             columns = tuple(needs.table.schema.names[c] for c in needs.columns)
             asked = UpstreamQuery(needs.select(relation), lambda: self._filter(made), columns, needs)
 
-        def ask(done: Callable[[], object]) -> None:
-            feed.ask(asked)
-            done()
-
-        if feed.is_started:
-            self._in_loop(ask)
+        if feed.is_resting:
+            self._in_loop(partial(_do, partial(feed.wake, asked)))
+        elif feed.is_started:
+            self._in_loop(partial(_do, partial(feed.subscribe_again, asked)))
         else:
             feed.prepare(asked)
         if name in self._sources:
@@ -152,7 +165,7 @@ class Curiosity:
         """Have something done in the broker's loop, and wait until it calls what it is given."""
         done = threading.Event()
         self._broker.call(work, done.set)
-        if not done.wait(_LONGEST):
+        if not self._broker.host.wait(done, _LONGEST):
             log.warning("sources: what is asked for takes its time")
 
     def _forget(self, name: str) -> None:
@@ -162,11 +175,9 @@ class Curiosity:
 
     def replan_soon(self) -> None:
         """Look again what is needed, after a while: a reader is gone."""
-        with self._wake:
-            if self._replan_at is None:
-                self._replan_at = time.monotonic() + _NARROW_AFTER
-            self._wake.notify_all()
-        self._start_thread()
+        if self._replan_at is None:
+            self._replan_at = self._now() + _NARROW_AFTER
+        self._worker.wake()
 
     def check_query(self, query: exp.Expr) -> None:
         """Raise DataError if a query that is asked once reads rows or columns of a source that nobody asked it for."""
@@ -191,14 +202,15 @@ class Curiosity:
     def describe(self, names: Collection[str] | None = None) -> list[str]:
         """Return what sources are asked for, for people."""
         found = self._needs
-        return [line for name in found if names is None or name in names for line in found[name].describe()]
+        lines = [line for name in found if names is None or name in names for line in found[name].describe()]
+        return lines + self._broker.results.describe(names)
 
     # -- what may be told --------------------------------------------------------------------------------------------
 
     @property
     def held(self) -> int | None:
         """The epoch from which on nothing may be told yet; None if everything may."""
-        now, found = time.monotonic(), list[int]()
+        now, found = self._now(), list[int]()
         for each in list(self._sources.values()):
             since = each.behind_since
             if since is not None and now - each.behind_from < PATIENCE:
@@ -213,17 +225,15 @@ class Curiosity:
     def behind_for(self, name: str) -> float:
         """Return for how many seconds rows of a source have been missing, or old."""
         found = self._sources.get(name)
-        return 0.0 if found is None or found.behind_since is None else time.monotonic() - found.behind_from
+        return 0.0 if found is None or found.behind_since is None else self._now() - found.behind_from
 
     # -- amendments --------------------------------------------------------------------------------------------------
 
     def poke(self) -> None:
         """Look soon whether there is something to send. Called while epochs are committed: it only leaves a note."""
-        with self._wake:
-            self._poked = True
-            self._wake.notify_all()
+        self._worker.wake()
 
-    def amended(self, feed: SourceFeed, bound: ms.WireBound | None, at: int) -> None:
+    def amended(self, feed: SourceFeed, bound: ms.WireBound | None, at: int, refused: frozenset[Key]) -> None:
         """Note that an amendment of a source is in force, and its rows are committed. Called in the broker's loop."""
         found = self._sources.get(feed.table.name)
         if found is None:
@@ -233,7 +243,7 @@ class Curiosity:
             table = feed.table
             type = table.schema.types[table.schema.names.index(bound.column)]
             value = NO_ROWS if bound.value is None else column_from_plain([bound.value], type)[0]
-        found.amended(value, at)
+        found.amended(value, at, refused)
         self._broker.writer.later(self._broker.ordered.release)
 
     def rejected(self, feed: SourceFeed) -> None:
@@ -246,45 +256,29 @@ class Curiosity:
         """Ask a source for everything, since its server does not take what it was asked for."""
         log.warning("source %s is asked for everything: %s", feed.table.name, why)
         self._refused.add(feed.table.name)
-        with self._wake:
-            self._replan_at = time.monotonic()
-            self._wake.notify_all()
-        self._start_thread()
+        self._replan_at = self._now()
+        self._worker.wake()
 
-    def _start_thread(self) -> None:
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="whence sources: curiosity", daemon=True)
-            self._thread.start()
-
-    def _run(self) -> None:
-        while True:
-            with self._wake:
-                while not self._poked and not self._closing:
-                    due = self._due()
-                    pause = None if due is None else due - time.monotonic()
-                    if pause is not None and pause <= 0:
-                        break
-                    self._wake.wait(pause)
-                if self._closing:
-                    return
-                self._poked = False
-                replan = self._replan_at is not None and self._replan_at <= time.monotonic()
-                if replan:
-                    self._replan_at = None
-            try:
-                if replan:
-                    self.reconcile()
-                self._send()
-            except WhenceError as error:
-                if self._closing or self._coordinator.closed:
-                    return
-                log.error("sources: %s", error)
+    def _step(self) -> float | None:
+        """Do what is due; return when there is something to do again."""
+        if self._closing:
+            return None
+        try:
+            if self._replan_at is not None and self._replan_at <= self._now():
+                self._replan_at = None
+                self._broker.reconcile(wait=False)
+            self._send()
+        except WhenceError as error:
+            if self._closing or self._coordinator.closed:
+                return None
+            log.error("sources: %s", error)
+        return self._due()
 
     def _due(self) -> float | None:
         found = [self._replan_at]
         for each in list(self._sources.values()):
             found.append(each.next_timer if each.is_asked else None)
-            if each.behind_since is not None and time.monotonic() < each.behind_from + PATIENCE:
+            if each.behind_since is not None and self._now() < each.behind_from + PATIENCE:
                 found.append(each.behind_from + PATIENCE)
         return min((at for at in found if at is not None), default=None)
 
@@ -315,8 +309,8 @@ class Curiosity:
         found = ms.WireFilter(key=[names[c] for c in needs.table.key])
         with source.guard:
             if needs.key is not None:
-                found.columns = [names[needs.key.column]]
-                found.keys = _plain_keys(keeper.keys, (needs.key.column,), needs)
+                found.columns = [names[c] for c in needs.key.columns]
+                found.keys = _plain_keys(keeper.keys, needs.key.columns, needs)
             if needs.best:
                 found.bound = None if keeper.bound is ALL_ROWS else _bound(keeper.bound, needs)
             if needs.live:
@@ -325,12 +319,25 @@ class Curiosity:
         return found
 
 
+def _do(work: Callable[[], object], done: Callable[[], object]) -> None:
+    work()
+    done()
+
+
 def _is_same(needs: SourceNeeds, before: SourceNeeds | None) -> bool:
     """Return whether two needs ask for the same."""
     if before is None:
         return False
     plans = [
-        (each.columns, each.filter, each.key, each.watched, [(r.live, r.reads) for r in each.live], each.best)
+        (
+            each.is_nothing,
+            each.columns,
+            each.filter,
+            each.key,
+            each.watched,
+            [(r.live, r.reads) for r in each.live],
+            each.best,
+        )
         for each in (needs, before)
     ]
     return plans[0] == plans[1] and needs.table == before.table
@@ -338,14 +345,14 @@ def _is_same(needs: SourceNeeds, before: SourceNeeds | None) -> bool:
 
 def _covers(before: SourceNeeds | None, needs: SourceNeeds) -> bool:
     """Return whether rows of a stream that were asked for before are enough for what is needed now."""
-    if before is None or before.key is not None:
+    if before is None or before.key is not None or before.is_nothing:
         return False
     return {*needs.columns} <= {*before.columns} and before.filter in (None, needs.filter)
 
 
 def _answers(asked: SourceNeeds, needs: SourceNeeds) -> bool:
     """Return whether the rows that a source is asked for answer a query with these needs."""
-    if asked.key is not None or asked.live or asked.best:
+    if asked.key is not None or asked.live or asked.best or asked.is_nothing:
         return False
     return {*needs.columns} <= {*asked.columns} and asked.filter in (None, needs.filter)
 
@@ -369,9 +376,9 @@ def as_message(amendment: Amendment, needs: SourceNeeds) -> ms.Amend:
     """Return an amendment as it travels; the feed fills in its number."""
     made, table = ms.Amend(0, 0), needs.table
     if needs.key is not None:
-        column = (needs.key.column,)
-        made.add = _plain_keys(amendment.add, column, needs) if amendment.add else None
-        made.drop = _plain_keys(amendment.drop, column, needs) if amendment.drop else None
+        chosen = needs.key.columns
+        made.add = _plain_keys(amendment.add, chosen, needs) if amendment.add else None
+        made.drop = _plain_keys(amendment.drop, chosen, needs) if amendment.drop else None
         made.since = amendment.since
     made.quench = _plain_keys(amendment.quench, table.key, needs) if amendment.quench else None
     made.lift = _plain_keys(amendment.lift, table.key, needs) if amendment.lift else None

@@ -28,7 +28,12 @@ def define_relation(coordinator: Coordinator, name: str) -> str:
     if table is not None:
         return define_table(table)
     kind = "STREAM" if coordinator.reader.is_stream(name) else "TABLE"
-    return f"{kind} ({', '.join(_columns(coordinator.reader.schema(name)))})"
+    return f"{kind} {define_columns(coordinator.reader.schema(name))}"
+
+
+def define_columns(schema: Schema) -> str:
+    """Return names and types of columns."""
+    return f"({', '.join(_columns(schema))})"
 
 
 def define_table(table: Table) -> str:

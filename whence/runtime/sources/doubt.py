@@ -16,6 +16,7 @@ from whence.plan.algebra import logical
 from whence.plan.order_sensitive import ordered_views
 from whence.runtime.subscriptions.channels import Channel
 from whence.subscribe.ranges import RangeSet, reflects_as_much
+from whence.subscribe.results import is_result, result_sources
 from whence.subscribe.waiting import WaitingFor
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ class SourceDoubt:
             program.views |= transient.bound
         tables = coordinator.program.tables
         self.sources = sorted(name for name in found if name in tables and tables[name].source is not None)
+        self._read_as = _results_of(coordinator, found)
         self._in_order = bool(found & ordered_views(program)) if self.sources else False
 
     def reflects(self, epoch: int) -> dict[str, str] | None:
@@ -44,7 +46,7 @@ class SourceDoubt:
         broker = self._coordinator.broker
         found = dict[str, str]()
         for name in self.sources if broker is not None else ():
-            record = broker.records.get(name)  # type: ignore[union-attr]  # there is one
+            record = broker.records.get(self._read_as.get(name, name))  # type: ignore[union-attr]  # there is one
             if record is None or record.lineage is None:
                 continue
             ranges = record.as_of(epoch).reflected
@@ -57,7 +59,7 @@ class SourceDoubt:
         """Return the sources that have been behind for a while, or have not sent rows that they were asked for."""
         broker, found = self._coordinator.broker, list[WaitingFor]()
         for name in self.sources if broker is not None else ():
-            feed = broker.feeds.get(name)  # type: ignore[union-attr]  # there is one
+            feed = broker.feeds.get(self._read_as.get(name, name))  # type: ignore[union-attr]  # there is one
             waiting = None if feed is None else feed.state.waiting_for
             if feed is None or broker is None:
                 continue
@@ -83,6 +85,19 @@ def doubt_of(coordinator: Coordinator, channel: Channel) -> SourceDoubt | None:
         with coordinator.looking():
             found = channel.doubt = SourceDoubt(coordinator, channel)
     return found if found.sources else None
+
+
+def _results_of(coordinator: Coordinator, names: Iterable[str]) -> dict[str, str]:
+    """Return the results that relations read in place of rows, by their sources."""
+    catalog, tables, found = coordinator.catalog, coordinator.program.tables, dict[str, str]()
+    for name in names:
+        transient = catalog.transient.get(name)
+        views = [] if name not in catalog.planned.views else [catalog.planned.views[name]]
+        for view in views if transient is None else transient.planned.values():
+            for read in {name for node in logical.walk(view.query) for name in node.names}:
+                if is_result(tables.get(read)):
+                    found |= dict.fromkeys(result_sources(tables[read]), read)
+    return found
 
 
 def _beneath(coordinator: Coordinator, names: Iterable[str]) -> set[str]:

@@ -21,8 +21,8 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
+from whence.engine.streams.connection_point import ConnectionPoint
+from whence.engine.streams.stream_scan import StreamScan
 from whence.io.rows import encode, to_tuples
 from whence.model.codes import Codes, decode_value
 from whence.plan.algebra.program import INTERNAL
@@ -49,6 +49,9 @@ _DECLARED = (
     f" WITH (retain = '{KEPT_TICKS} rows')",
 )
 _MOST_MARKS = 10_000
+_MOST_GONE = 10_000
+ReflectsRow = tuple[str, int, int, bool]
+"""A row of `$reflects` but for the source: the history, the first and the last tick, and whether they are lost."""
 
 
 def declare_tables(coordinator: Coordinator) -> None:
@@ -68,6 +71,27 @@ class ReflectedMark(NamedTuple):
     time: int
 
 
+class StoredRanges(NamedTuple):
+    """What the rows of `$reflects` say of a source: the ticks of a history that are in, and those that are lost."""
+
+    history: str = ""
+    here: RangeSet = RangeSet()
+    lost: RangeSet = RangeSet()
+
+    def rows_after(self, before: StoredRanges) -> tuple[list[ReflectsRow], list[ReflectsRow]]:
+        """Return the rows that go and those that come since other ranges were stored."""
+        kept = before if self.history == before.history else StoredRanges()
+        gone, new = list[ReflectsRow](), list[ReflectsRow]()
+        for lost, now, then in ((False, self.here, kept.here), (True, self.lost, kept.lost)):
+            less, more = now.rewritten(then)
+            gone += [(before.history, since + 1, upto, lost) for since, upto in less]
+            new += [(self.history, since + 1, upto, lost) for since, upto in more]
+        if kept is not before:
+            gone = [(before.history, since + 1, upto, False) for since, upto in before.here]
+            gone += [(before.history, since + 1, upto, True) for since, upto in before.lost]
+        return gone, new
+
+
 class SourceRecord:
     """What a broker has of one source."""
 
@@ -77,7 +101,7 @@ class SourceRecord:
         self.reflected = RangeSet()
         self.lost = RangeSet()
         self.time = 0  # nothing more comes before it
-        self._written: set[tuple[str, int, int, bool]] = set()  # the rows of `$reflects`
+        self._written = StoredRanges()
         self._marks: deque[ReflectedMark] = deque(maxlen=_MOST_MARKS)
         self._released: deque[tuple[int, int]] = deque(maxlen=_MOST_MARKS)
 
@@ -118,15 +142,16 @@ class SourceRecord:
 
     def load(self, coordinator: Coordinator) -> None:
         """Read what the tables say. Called while the state is looked at."""
-        self.lineage, self._written = None, set()
+        self.lineage = None
         self._marks.clear()
         for row in internal_rows(coordinator, SOURCES):
             if row[0] == self.name and row[1]:
                 eras = (pair.split(":") for pair in row[2].split(",") if pair)
                 self.lineage = HistoryLineage(row[1], tuple(Era(id, int(start)) for id, start in eras))
-        self._written = {row[1:] for row in internal_rows(coordinator, REFLECTS) if row[0] == self.name}
-        self.reflected = RangeSet((first - 1, last) for _, first, last, _ in self._written)
-        self.lost = RangeSet((first - 1, last) for _, first, last, lost in self._written if lost)
+        rows = [row[1:] for row in internal_rows(coordinator, REFLECTS) if row[0] == self.name]
+        here, self.lost = (RangeSet((row[1] - 1, row[2]) for row in rows if row[3] is lost) for lost in (False, True))
+        self._written = StoredRanges(rows[0][0] if rows else "", here, self.lost)
+        self.reflected = here.union(self.lost)
         self._marks.append(ReflectedMark(coordinator.epoch, self.reflected, 0))
 
     def write_lineage(self, coordinator: Coordinator, writes: Transaction, lineage: HistoryLineage | None) -> None:
@@ -137,29 +162,27 @@ class SourceRecord:
 
     def write_ranges(
         self, coordinator: Coordinator, writes: Transaction, reflected: RangeSet, lost: RangeSet
-    ) -> set[tuple[str, int, int, bool]]:
-        """Write what is reflected; return the rows, for `wrote` when they are committed."""
+    ) -> StoredRanges:
+        """Write what is reflected, as far as it is not there already; return it, for `wrote` when it is committed."""
         history = "" if self.lineage is None else self.lineage.history
-        here = reflected.minus(lost) if len(lost) else reflected
-        wanted = {(history, since + 1, upto, False) for since, upto in here}
-        wanted |= {(history, since + 1, upto, True) for since, upto in lost}
+        wanted = StoredRanges(history, reflected.minus(lost) if lost else reflected, lost)
+        gone, new = wanted.rows_after(self._written)
         table = _table(writes, REFLECTS)
-        gone, new = self._written - wanted, wanted - self._written
         if gone:
-            table.delete(_encoded(coordinator, REFLECTS, [(self.name, *row) for row in sorted(gone)]))
+            table.delete(_encoded(coordinator, REFLECTS, [(self.name, *row) for row in gone]))
         if new:
-            table.insert(_encoded(coordinator, REFLECTS, [(self.name, *row) for row in sorted(new)]))
+            table.insert(_encoded(coordinator, REFLECTS, [(self.name, *row) for row in new]))
         return wanted
 
-    def wrote(self, rows: set[tuple[str, int, int, bool]]) -> None:
+    def wrote(self, stored: StoredRanges) -> None:
         """Note that rows are committed."""
-        self._written = rows
+        self._written = stored
 
     def forget(self, coordinator: Coordinator, writes: Transaction) -> None:
         """Take the rows away: the source is gone, or begins anew."""
-        if self._written:
-            rows = [(self.name, *row) for row in sorted(self._written)]
-            _table(writes, REFLECTS).delete(_encoded(coordinator, REFLECTS, rows))
+        gone, _ = StoredRanges().rows_after(self._written)
+        if gone:
+            _table(writes, REFLECTS).delete(_encoded(coordinator, REFLECTS, [(self.name, *row) for row in gone]))
 
 
 def write_ticks(
@@ -186,27 +209,44 @@ class TickEntry(NamedTuple):
 
 
 class TickIndex:
-    """The ticks of one stream that `$ticks` still has, in their order. Under the state's lock."""
+    """The ticks of one stream that `$ticks` still has. Under the state's lock.
+
+    entries  in the order of ticks
+    arrived  the same in the order in which their rows arrived
+    """
 
     def __init__(self, coordinator: Coordinator, source: str) -> None:
         self._coordinator, self._source = coordinator, source
         self.entries: list[TickEntry] = []
+        self.arrived: list[TickEntry] = []
+        self._gone = 0  # so many of `arrived` are without rows, or gone from `$ticks`
         self._next = 1  # the tid of the first row of `$ticks` that has not been read
         self._dropped = 0  # a tick up to which some may be missing
 
+    @property
+    def _kept(self) -> ConnectionPoint:
+        scan = self._coordinator.catalog.flow.tables[TICKS]
+        assert isinstance(scan, StreamScan)
+        return scan.kept
+
     def refresh(self) -> None:
         """Take in what has come since."""
-        coordinator = self._coordinator
-        kept = coordinator.catalog.flow.streams[TICKS].kept
+        kept = self._kept
         if kept.next == self._next:
             return
         if kept.next < self._next or kept.first > self._next:  # another past, or too long ago
-            self.entries, self._next = [], kept.first
+            self.entries, self.arrived, self._gone, self._next = [], [], 0, kept.first
         codes, _ = kept.between(max(self._next, kept.first), kept.next - 1)
         self._next = kept.next
-        for place in np.flatnonzero(codes[:, 0] == self._code(codes[:, 0])):
-            _, tick, time, back, count, at = (int(code) for code in codes[place])
+        type, words = self._coordinator.program.tables[TICKS].schema.types[0], self._coordinator.dictionary
+        names = dict[int, Any]()
+        for code, tick, time, back, count, at in codes.tolist():
+            if code not in names:
+                names[code] = decode_value(code, type, words)
+            if names[code] != self._source:
+                continue
             entry = TickEntry(tick, time, at - back, count)
+            self.arrived.append(entry)
             if not self.entries or tick > self.entries[-1].tick:
                 self.entries.append(entry)
             else:
@@ -214,21 +254,21 @@ class TickIndex:
         if kept.first > 1 and self.entries and not self._dropped:
             self._dropped = self.entries[0].tick
 
-    def _code(self, codes: Codes) -> int:
-        """Return which of some codes is that of the source's name."""
-        type, words = self._coordinator.program.tables[TICKS].schema.types[0], self._coordinator.dictionary
-        found = (int(code) for code in np.unique(codes) if decode_value(int(code), type, words) == self._source)
-        return next(found, -1)
-
-    @property
-    def start(self) -> int:
-        """The tick after which every one is here."""
-        kept = self._coordinator.catalog.flow.streams[TICKS].kept
-        if kept.complete:
-            return 0
-        oldest = int(kept.rows[0, -1]) if len(kept) else 0
-        gone = [entry.tick for entry in self.entries if entry.first + entry.rows <= oldest]
-        return max([*gone, self._dropped])
+    def start(self, first: int) -> int:
+        """Return the tick after which every one is here, with its rows: those before the arrival number `first` are
+        not."""
+        kept, arrived = self._kept, self.arrived
+        oldest = 0 if kept.complete or not len(kept) else int(kept.rows[0, -1])
+        while self._gone < len(arrived):
+            entry = arrived[self._gone]
+            if entry.first >= first and entry.first + entry.rows > oldest:
+                break
+            self._dropped = max(self._dropped, entry.tick)
+            self._gone += 1
+        if self._gone > max(_MOST_GONE, len(arrived) // 2):
+            del arrived[: self._gone]
+            self.entries, self._gone = sorted(arrived), 0
+        return self._dropped
 
 
 def internal_rows(coordinator: Coordinator, table: str) -> list[tuple[Any, ...]]:

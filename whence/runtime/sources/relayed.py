@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable
+from operator import attrgetter
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -29,6 +30,7 @@ from whence.runtime.sources.reflected import SourceRecord, TickEntry, TickIndex
 from whence.runtime.subscriptions.channels import Channel, FollowedRelation
 from whence.subscribe.positions import HistoryLineage
 from whence.subscribe.publishing import Publication
+from whence.subscribe.ranges import RangeSet
 
 if TYPE_CHECKING:
     from whence.runtime.coordinator import Coordinator
@@ -38,6 +40,8 @@ Run = tuple[int, int, int]
 
 SMALL = 20_000
 """Rows that are told at once."""
+
+_TICK, _FIRST = attrgetter("tick"), attrgetter("first")
 
 
 class TickedRelation(Protocol):
@@ -50,14 +54,15 @@ class TickedRelation(Protocol):
     def lineage(self) -> HistoryLineage:
         """The history whose epochs the ticks are."""
 
-    def told(self, epoch: int) -> int:
-        """Return the tick up to which everything is here as of an epoch of ours."""
+    def told(self, epoch: int) -> RangeSet:
+        """Return the ticks that may be told as of an epoch of ours: of a stream all that are here, also beyond a gap,
+        of a table those up to the first gap."""
 
     def time(self, epoch: int) -> int:
         """Return the time before which nothing more comes, as of an epoch of ours."""
 
-    def small_step(self, since: int, upto: int) -> int:
-        """Return a tick up to which the change after another is not too large to be told at once."""
+    def small_step(self, sent: RangeSet, told: RangeSet, most: int = SMALL) -> RangeSet:
+        """Return what of the ticks that may be told is not too large to be told at once, given those that were."""
 
     def runs(self, numbers: Codes) -> list[Run]:
         """Return the ticks of rows of a stream, given their arrival numbers."""
@@ -123,7 +128,7 @@ class _Retained:
     def first_number(self) -> int:
         """Return the arrival number from which on every row is here: of the view, and of all streams beneath it."""
         streams, found = self._coordinator.catalog.flow.streams, 1
-        for name in {self._name, *_bases(self._coordinator, self._name)}:
+        for name in {self._name, *base_streams(self._coordinator, self._name)}:
             kept = self.kept if name == self._name else streams[name].kept
             if not kept.complete:
                 found = max(found, int(kept.rows[0, -1]) if len(kept) else kept.reached + 1)
@@ -137,7 +142,7 @@ class _Retained:
         return rows.copy()
 
 
-def _bases(coordinator: Coordinator, name: str) -> set[str]:
+def base_streams(coordinator: Coordinator, name: str) -> set[str]:
     """Return the base streams beneath a relation."""
     found, waiting, seen = set[str](), [name], set[str]()
     catalog = coordinator.catalog
@@ -211,20 +216,29 @@ class _RelayedHistory(_StreamHistory):
         """Return the ticks after `since` and up to `upto` that brought rows."""
         self._index.refresh()
         found = self._index.entries
-        first, last = (bisect_right(found, tick, key=lambda entry: entry.tick) for tick in (since, upto))
+        first, last = (bisect_right(found, tick, key=_TICK) for tick in (since, upto))
         return found[first:last]
+
+    def arrivals(self, numbers: Codes) -> list[TickEntry]:
+        """Return the ticks that brought rows, given their arrival numbers, and those that came between them."""
+        found = self._index.arrived
+        first, last = (bisect_right(found, number, key=_FIRST) for number in (int(numbers.min()), int(numbers.max())))
+        return found[first - 1 : last]
 
     @property
     def start(self) -> int:
-        """The tick after which every row is known: none before it is lost, or let go of."""
+        """The tick after which every row is known; `absent` says which ticks are not, one by one."""
+        return 0
+
+    def absent(self, since: int, upto: int) -> tuple[RangeSet, RangeSet]:
+        """Return the ticks of a range that are lost, and those whose rows were let go of here."""
         self._index.refresh()
-        first = self.rows.first_number()
-        gone = [entry.tick for entry in self._index.entries if entry.first < first] if first > 1 else []
-        return max([*gone, self._index.start, self._record.lost.last])
+        lost, start = self._record.lost.within(since, upto), self._index.start(self.rows.first_number())
+        return lost, RangeSet([(since, min(start, upto))]).minus(lost)
 
     def difference(self, since: int, upto: int) -> Batch | None:
         """Return the rows that came after `since` and up to `upto`, with their arrival numbers."""
-        if not self.reaches(since):
+        if any(self.absent(since, upto)):
             return None
         spans: list[list[int]] = []
         for entry in self.entries(since, upto):
@@ -246,25 +260,26 @@ class _OwnStream:
 
     def __init__(self, coordinator: Coordinator, part: FollowedRelation) -> None:
         self._coordinator, self._history = coordinator, _OwnHistory(coordinator, part)
-        self.publication = _stream_publication(self._history, lambda: self.told(coordinator.durable_epoch))
+        self.publication = _stream_publication(self._history, lambda: coordinator.durable_epoch)
 
     @property
     def lineage(self) -> HistoryLineage:
         return self._coordinator.lineage
 
-    def told(self, epoch: int) -> int:
-        return epoch
+    def told(self, epoch: int) -> RangeSet:
+        return RangeSet([(0, epoch)])
 
     def time(self, epoch: int) -> int:
         return _time_of(self._coordinator, epoch)
 
-    def small_step(self, since: int, upto: int) -> int:
+    def small_step(self, sent: RangeSet, told: RangeSet, most: int = SMALL) -> RangeSet:
         arrivals, history = self._coordinator.arrivals, self._history
-        before, last = arrivals.span(since, upto)
-        if last - before <= SMALL or not history.reaches(since):
-            return upto
-        found = int(arrivals.ticks(np.array([before + SMALL], np.int64))[0][0])
-        return min(max(found, since + 1), upto)
+        for since, upto in told.minus(sent):
+            before, last = arrivals.span(since, upto)
+            if last - before > most and history.reaches(since):
+                found = int(arrivals.ticks(np.array([before + most], np.int64))[0][0])
+                return told.upto(min(max(found, since + 1), upto))
+        return told
 
     def runs(self, numbers: Codes) -> list[Run]:
         return _in_runs(*self._coordinator.arrivals.ticks(numbers))
@@ -279,28 +294,31 @@ class _RelayedStream:
     def __init__(self, coordinator: Coordinator, part: FollowedRelation, record: SourceRecord) -> None:
         self._coordinator, self._record = coordinator, record
         self._history = _RelayedHistory(coordinator, part, record)
-        self.publication = _stream_publication(self._history, lambda: self.told(coordinator.durable_epoch))
+        self.publication = _stream_publication(
+            self._history, lambda: self.told(coordinator.durable_epoch).horizon, self._history.absent
+        )
 
     @property
     def lineage(self) -> HistoryLineage:
         return _lineage_of(self._record)
 
-    def told(self, epoch: int) -> int:
-        return self._record.as_of(epoch).reflected.horizon
+    def told(self, epoch: int) -> RangeSet:
+        return self._record.as_of(epoch).reflected
 
     def time(self, epoch: int) -> int:
         return self._record.as_of(epoch).time
 
-    def small_step(self, since: int, upto: int) -> int:
+    def small_step(self, sent: RangeSet, told: RangeSet, most: int = SMALL) -> RangeSet:
         rows = 0
-        for entry in self._history.entries(since, upto):
-            rows += entry.rows
-            if rows > SMALL:
-                return entry.tick
-        return upto
+        for since, upto in told.minus(sent):
+            for entry in self._history.entries(since, upto):
+                rows += entry.rows
+                if rows > most:
+                    return told.upto(entry.tick)
+        return told
 
     def runs(self, numbers: Codes) -> list[Run]:
-        entries = sorted(self._history._index.entries, key=lambda entry: entry.first)
+        entries = self._history.arrivals(numbers)
         firsts = np.array([entry.first for entry in entries], np.int64)
         at = np.searchsorted(firsts, numbers, "right") - 1
         ticks = np.array([entry.tick for entry in entries], np.int64)[at]
@@ -310,11 +328,15 @@ class _RelayedStream:
         return 0
 
 
-def _stream_publication(history: _StreamHistory, told: Callable[[], int]) -> Publication:
+def _stream_publication(
+    history: _StreamHistory,
+    told: Callable[[], int],
+    absent: Callable[[int, int], tuple[RangeSet, RangeSet]] | None = None,
+) -> Publication:
     def state() -> tuple[int, Batch]:
         return told(), Batch.empty(history.width)
 
-    return Publication(history, state, append_only=True)  # type: ignore[arg-type]  # asked as recent changes are
+    return Publication(history, state, append_only=True, read_absent=absent)  # type: ignore[arg-type]  # as recent changes
 
 
 def _in_runs(ticks: Codes, times: Codes) -> list[Run]:
@@ -340,14 +362,14 @@ class _OwnTable:
     def lineage(self) -> HistoryLineage:
         return self._coordinator.lineage
 
-    def told(self, epoch: int) -> int:
-        return epoch
+    def told(self, epoch: int) -> RangeSet:
+        return RangeSet([(0, epoch)])
 
     def time(self, epoch: int) -> int:
         return _time_of(self._coordinator, epoch)
 
-    def small_step(self, since: int, upto: int) -> int:
-        return upto
+    def small_step(self, sent: RangeSet, told: RangeSet, most: int = SMALL) -> RangeSet:
+        return told
 
     def runs(self, numbers: Codes) -> list[Run]:
         return []
@@ -402,7 +424,7 @@ class _RelayedTable:
 
         def state() -> tuple[int, Batch]:
             epoch, batch = _state(coordinator, channel)
-            return self.told(epoch), batch
+            return self.told(epoch).last, batch
 
         changes = _RelayedChanges(part, record)
         self.publication = Publication(changes, state, _key(coordinator, part.name))  # type: ignore[arg-type]
@@ -411,14 +433,14 @@ class _RelayedTable:
     def lineage(self) -> HistoryLineage:
         return _lineage_of(self._record)
 
-    def told(self, epoch: int) -> int:
-        return self._record.as_of(epoch).reflected.horizon
+    def told(self, epoch: int) -> RangeSet:
+        return RangeSet([(0, self._record.as_of(epoch).reflected.horizon)])
 
     def time(self, epoch: int) -> int:
         return self._record.as_of(epoch).time
 
-    def small_step(self, since: int, upto: int) -> int:
-        return upto
+    def small_step(self, sent: RangeSet, told: RangeSet, most: int = SMALL) -> RangeSet:
+        return told
 
     def runs(self, numbers: Codes) -> list[Run]:
         return []
@@ -464,4 +486,4 @@ def _lineage_of(record: SourceRecord) -> HistoryLineage:
     return record.lineage or HistoryLineage("0" * 12)
 
 
-__all__ = ["TickedRelation", "source_beneath", "table_beneath", "ticked_relation"]
+__all__ = ["TickedRelation", "base_streams", "source_beneath", "table_beneath", "ticked_relation"]

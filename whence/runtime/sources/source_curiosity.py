@@ -21,8 +21,8 @@ from whence.model.errors import WhenceError
 from whence.model.types import Schema
 from whence.model.word_marks import WordMarks
 from whence.sql.plan_text import plan_text
-from whence.subscribe.amendments import Amendment, FilterKeeper, RelationChange
-from whence.subscribe.pushdown import SourceNeeds
+from whence.subscribe.amendments import Amendment, FilterKeeper, Key, RelationChange
+from whence.subscribe.source_needs import SourceNeeds
 
 if TYPE_CHECKING:
     from whence.runtime.coordinator import Coordinator
@@ -172,10 +172,10 @@ class SourceCuriosity:
         elif self.behind_since is None:
             self.behind_since, self.behind_from = epoch, self._clock()
 
-    def amended(self, bound: Any = None, at: int | None = None) -> None:
+    def amended(self, bound: Any = None, at: int | None = None, refused: frozenset[Key] = frozenset()) -> None:
         """Note that the amendment under way is in force here: its rows are committed."""
         with self.guard:
-            self.keeper.amended(bound, at, self._clock())
+            self.keeper.amended(bound, at, self._clock(), refused)
             self._note(self.coordinator.epoch)
         self.poke()
 

@@ -13,22 +13,25 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from whence.model.errors import WhenceError
 from whence.plan.algebra.program import Table
 from whence.runtime.sources.asking import UpstreamQuery
-from whence.runtime.sources.connection import ServerAddress, SourceConnection
-from whence.runtime.sources.nats_connection import NatsConnection
+from whence.runtime.sources.connection import ServerAddress
+from whence.runtime.sources.fetched_rows import FetchedTicks
+from whence.runtime.sources.host import Connection
 from whence.runtime.sources.reflected import SourceRecord
 from whence.sql.addresses import source_address
 from whence.subscribe import messages as ms
-from whence.subscribe.plain import schema_of
+from whence.subscribe.passed_wants import PassedWants
+from whence.subscribe.plain import from_plain, schema_of
 from whence.subscribe.positions import Era, HistoryLineage, Position
 from whence.subscribe.publishing import FilterAmended, RangeChange, RangeLost, RangeState
+from whence.subscribe.ranges import Range
+from whence.subscribe.results import is_result
 from whence.subscribe.retrying import retry_delay
 from whence.subscribe.sources import (
     Action,
@@ -66,26 +69,31 @@ class SourceFeed:
         assert table.source is not None
         self.source = table.source
         self.addresses = [source_address(url) for url in self.source.urls]
-        self.asked = UpstreamQuery(self.addresses[0].relation)
+        self.is_result = is_result(table)
+        queries = broker.results.queries(table) if self.is_result else ()
+        self.asked = UpstreamQuery(self.addresses[0].relation, results=queries)
         self.generation = 0  # what was handed to the writer before is of no use
         self.error: str | None = None  # why nothing comes
         self.lineage = record.lineage  # as of what was received, perhaps ahead of what is written
         self._loop = broker.loop
-        self._connection: SourceConnection | NatsConnection | None = None
+        self._connection: Connection | None = None
         self._wire_id = 0
         self._task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._attempt, self._down_since = 0, time.monotonic()
+        self._attempt, self._down_since = 0, self.broker.host.now()
         self._chunks: list[ms.State] = []
         self._columns: list[int] | None = None  # of the source, by those of the query; None if they are the same
         self._have: Position | None = None
+        self._unwritten: HistoryLineage | None = None  # that of a publisher with another past, until rows of it come
         self.caught_up = asyncio.Event()  # everything that there was when it first subscribed is in
         self._goal: int | None = None
         self.is_started = False
+        self.is_resting = False  # nothing is asked for: views read results in place of its rows
         self._number = 0  # that of the filter in effect
         self._bounds: dict[int, ms.WireBound | None] = {}  # of filters, by their numbers
         self._closed = False
         self.told_time = 0  # the last time that was promised
+        self._passed = PassedWants(ANSWER_AFTER)
         self.began = broker.loop.time()
         self.state = self._make_state()
 
@@ -108,15 +116,6 @@ class SourceFeed:
         """Subscribe."""
         self.is_started = True
         self._do(self.state.connect(self._now))
-
-    def reload(self) -> None:
-        """Begin again from what the database has."""
-        self._leave()
-        self.generation += 1
-        self.lineage = self.record.lineage
-        self.state, self._number = self._make_state(fresh=self._is_partial_table), 0
-        self.broker.curiosity.rejected(self)
-        self.start()
 
     def close(self) -> None:
         """Ask for nothing more."""
@@ -144,28 +143,61 @@ class SourceFeed:
         """Whether all rows and columns are asked for, whatever the views need. A bus carries whole relations."""
         return self.source.option("ask") == "all" or any(self._server(each.server).is_bus for each in self.addresses)
 
-    def ask(self, asked: UpstreamQuery) -> None:
-        """Ask for other rows or columns than before. A table's rows are replaced by those. A stream goes on with them:
-        what is here must be enough, or `start_over` comes before."""
+    def subscribe_again(self, asked: UpstreamQuery | None = None) -> None:
+        """End the subscription and make another one, from what the database has when everything that is under way to it
+        is written; what comes until then is not. With `asked`, for other rows or columns.
+
+        A table whose rows depend on a filter that is not known any more, or that is another one now, gets them anew:
+        the state takes their place in one transaction. A stream goes on with those it has: they must be enough, or
+        `start_over` comes before."""
         if asked == self.asked:
             return
-        self.asked = asked
+        is_other, self.asked = asked is not None, asked or self.asked
         self._leave()
         self.state.disconnect()
         self.generation += 1
-        if self.table.stream is None:  # the state takes the place of the rows in one transaction
+        if self.table.stream is None and (is_other or self._is_partial_table):
             self.begin_fresh()
+            self.broker.curiosity.rejected(self)
             self.start()
         else:
-            self.broker.writer.then(self.reload, self._loop)  # from what is being written now
+            self.broker.writer.then(self._go_on, self._loop)
+
+    def _go_on(self) -> None:
+        """Subscribe from what the database has."""
+        if self._closed:
+            return
+        self.lineage = self.record.lineage
+        self.state, self._number = self._make_state(), 0
+        self.broker.curiosity.rejected(self)
+        self.start()
 
     def start_over(self, done: Callable[[], object]) -> None:
-        """Forget all rows; call a function when that is done. `ask` begins again."""
+        """Forget all rows; call a function when that is done. `subscribe_again` begins again."""
         self._leave()
         self.state.disconnect()
         self.generation += 1
         self.broker.writer.submit(self, StartOver(Position("", "", 0)))
         self.broker.writer.then(done, self._loop)
+
+    def rest(self) -> None:
+        """Ask for nothing, until `wake`."""
+        self.is_resting = True
+        self._leave()
+        self.state.disconnect()
+        self.generation += 1
+        self.caught_up.set()
+
+    def wake(self, asked: UpstreamQuery) -> None:
+        """Ask for rows again. Those of a stream that are here are of no use: `start_over` comes before."""
+        self.is_resting, self.is_started, self.asked = False, True, asked
+        self.caught_up.clear()
+        self._goal = None
+        if self.table.stream is None:
+            self.begin_fresh()
+            self.start()
+        else:
+            self.broker.writer.then(self._go_on, self._loop)
 
     def prepare(self, asked: UpstreamQuery) -> None:
         """Say what to ask for, before it is started."""
@@ -178,20 +210,6 @@ class SourceFeed:
         """Whether rows that are here depend on a filter, which is not stored with them."""
         return self.table.stream is None and self.asked.needs is not None
 
-    @property
-    def _is_quenching(self) -> bool:
-        """Whether rows that are here may be old in columns that are not watched."""
-        asked = self.asked.filter_now() if self._is_partial_table else None
-        return asked is not None and bool(asked.quenched)
-
-    def _distrust_rows(self) -> None:
-        """Ask for the state in the next session. Which keys the server had quenched when the connection was lost is not
-        known here, and a row that is taken for quenched in the wrong would stay old."""
-        self.state.disconnect()
-        self.generation += 1
-        self.begin_fresh()
-        self.broker.curiosity.rejected(self)
-
     def begin_fresh(self) -> None:
         """Ask for the state next, whatever was reflected: what is here was asked for otherwise."""
         self.state, self._number = self._make_state(fresh=True), 0
@@ -201,6 +219,22 @@ class SourceFeed:
     def amend(self, change: ms.Amend) -> None:
         """Move the filter of the subscription; its number and subscription are filled in."""
         self._do(self.state.amend(change, self._now))
+
+    def fetch(self, take: Callable[[FetchedTicks], object], ranges: Sequence[Range]) -> None:
+        """Ask for ticks that are reflected here, and whose rows were let go of, for a subscriber. Who asks again asks
+        again; however many do, the server is asked once at a time."""
+        due = self._passed.ask(take, ranges, self._now) if self.state.is_open else []
+        if due:
+            self._send(ms.Want(self._wire_id, due))
+
+    def _pass_on(self, told: Any) -> None:
+        """Give what has come to those who wait for it."""
+        if not isinstance(told, RangeChange | RangeLost) or told.since >= told.upto:
+            return
+        part = told.rows if isinstance(told, RangeChange) else None
+        fetched = FetchedTicks(told.since, told.upto, part, self._columns, isinstance(told, RangeLost))
+        for take in self._passed.arrived(told.since, told.upto):
+            take(fetched)
 
     def hurry(self) -> None:
         """Ask where the publisher is by now."""
@@ -219,18 +253,26 @@ class SourceFeed:
                 case Apply() | ApplyState():
                     if action.time is not None:
                         self.told_time = max(self.told_time, action.time)
-                    self.broker.writer.submit(self, action)
+                    if self._unwritten is not None:
+                        self.broker.writer.submit(self, self._unwritten, action)
+                        self._unwritten = None
+                    else:
+                        self.broker.writer.submit(self, action)
                     if action.number != self._number:
                         self._number = action.number
                         upto = action.upto if isinstance(action, Apply) else action.at
                         bound = self._bounds.pop(action.number, None)
-                        amended = partial(self.broker.curiosity.amended, self, bound, upto)
+                        refused: frozenset[Any] = action.refused if isinstance(action, Apply) else frozenset()
+                        amended = partial(self.broker.curiosity.amended, self, bound, upto, refused)
                         self.broker.writer.then(amended, self._loop)
                 case LoseRange():
                     self.broker.writer.submit(self, action)
                 case StartOver():
                     log.warning("source %s: %s has another past; starting over", self.table.name, self.url)
                     self.broker.writer.submit(self, action)
+                    self._unwritten = None
+                    if self.lineage is not None:  # it was forgotten with the ticks
+                        self.broker.writer.submit(self, self.lineage)
                 case Ask(ranges):
                     self._send(ms.Want(self._wire_id, [list(each) for each in ranges]))  # type: ignore[misc]
                 case SendAmend(number, base, change):
@@ -273,9 +315,10 @@ class SourceFeed:
 
     async def _subscribe(self, action: Resubscribe) -> None:
         """Subscribe at a URL, after a pause if it has been tried before."""
-        await asyncio.sleep(retry_delay(self._attempt, time.monotonic() - self._down_since, random.random()))
+        await asyncio.sleep(retry_delay(self._attempt, self.broker.host.now() - self._down_since, random.random()))
         self._attempt += 1
         address = self.addresses[action.url]
+        await self._written()
         try:
             connection = await self.broker.connection(self._server(address.server))
         except Exception as error:
@@ -285,12 +328,19 @@ class SourceFeed:
         have, self._have = None, action.have
         if action.have is not None:
             have = f"{action.have.history}.{action.have.era}.{action.ranges}"
-        query = self.asked.query_of(address.relation)
+        query = self.asked.query_of(address.relation, action.url)
         every = self.broker.needs_every_change(self.table.name)
         message = ms.Subscribe(
             self._wire_id, [query], have=have, ticks=True, filter=self.asked.filter_now(), every_change=every
         )
         connection.send(message)
+
+    async def _written(self) -> None:
+        """Return when everything that was handed to the writer is written. The filter in effect is known then: an
+        amendment that has come is part of it, and a key is not taken for quenched of which a change has come."""
+        written = asyncio.Event()
+        self.broker.writer.then(written.set, self._loop)
+        await written.wait()
 
     def _server(self, url: str) -> ServerAddress:
         return ServerAddress(url, self.source.option("token_file"), self.source.option("ca_file"))
@@ -303,9 +353,7 @@ class SourceFeed:
             log.info("source %s: %s: %s; trying again", self.table.name, self.url, why)
         self.error = why
         if self._connection is not None:
-            self._down_since = time.monotonic()
-            if self._is_quenching:
-                self._distrust_rows()
+            self._down_since = self.broker.host.now()
         self._connection, self._wire_id, self._chunks = None, 0, []
         self._do(self.state.connect(self._now, failed=True))
 
@@ -320,12 +368,17 @@ class SourceFeed:
         """Take a message of the subscription that stands."""
         if wire_id != self._wire_id:
             return
+        if isinstance(message, ms.Subscribed) and self.state.is_open:
+            self._do(self.state.connect(self._now))  # the server has begun again, perhaps with another past
+            return
         try:
             told = self._read(message)
         except WhenceError as error:
             self._leave()
             self._failed(f"{error}")
             return
+        if self._passed:
+            self._pass_on(told)
         if told is not None:
             self._do(self.state.receive(told, self.state.session, self._now))
 
@@ -346,12 +399,21 @@ class SourceFeed:
                 return RangeLost(_tick(message.since), _tick(message.at))
             case ms.Amended():
                 self._bounds[message.number] = message.bound
-                return FilterAmended(message.number, _tick(message.at), message.part)
+                return FilterAmended(
+                    message.number, _tick(message.at), message.part, refused=self._keys(message.refused)
+                )
             case ms.ErrorMessage():
+                if self.is_result and message.code in (*_REFUSALS, "ForbiddenError", "CatalogError"):
+                    self.broker.results.refuse(self, message.message)
                 if self.asked.needs is not None and not self.state.is_open and message.code in _REFUSALS:
                     self.broker.curiosity.refused(self, message.message)
                 raise WhenceError(f"{message.code}: {message.message}")
         return None
+
+    def _keys(self, plain: ms.PlainColumns | None) -> frozenset[Any]:
+        """Return primary keys as they are sent as tuples of values."""
+        types = [self.table.schema.types[place] for place in self.table.key]
+        return frozenset() if plain is None else frozenset(from_plain(plain, types))
 
     def _opened(self, message: ms.Subscribed) -> Opened:
         at = Position.parse(message.at)
@@ -363,8 +425,11 @@ class SourceFeed:
         self._columns = None if tuple(names) == known else [known.index(name) for name in wanted]
         verdict = compare(self.lineage, theirs, self._have, at)
         if verdict != "behind":
-            self.lineage = theirs
-            self.broker.writer.submit(self, theirs)
+            self.lineage, self._unwritten = theirs, None
+            if verdict == "resumed" or not (len(self.state.reflected) or len(self.record.reflected)):
+                self.broker.writer.submit(self, theirs)
+            else:  # the ticks that are written are not of it
+                self._unwritten = theirs
         self.error, self._attempt = None, 0
         if self._goal is None and not self.caught_up.is_set():
             self._goal = at.epoch
@@ -402,6 +467,8 @@ class SourceFeed:
     @property
     def condition(self) -> str:
         """What it is doing, in a word."""
+        if self.is_resting:
+            return "resting"
         if self.state.is_open:
             return "catching up" if self.state.waiting_for is not None else "live"
         return "connecting" if self.error is None else "waiting"

@@ -1,4 +1,4 @@
-"""The thread that makes transactions of what sources have received.
+"""The worker that makes transactions of what sources have received.
 
 Everything that waits becomes one epoch, of all sources: so the faster rows come, the larger epochs are. A source whose
 rows do not fit fails alone, in a savepoint. What is committed is synced while the next epoch runs.
@@ -25,13 +25,13 @@ from whence.engine.streams.promise import Promise
 from whence.io.rows import encode, expand
 from whence.model.codes import NULL, Codes, encode_value
 from whence.model.errors import WhenceError
-from whence.model.types import Schema
 from whence.plan.algebra.program import closed_name
-from whence.runtime.sources.reflected import write_ticks
+from whence.runtime.sources.fetched_rows import encode_columns
+from whence.runtime.sources.reflected import StoredRanges, write_ticks
 from whence.runtime.writing.tables import WriteSet
 from whence.runtime.writing.transaction import Transaction
 from whence.subscribe.messages import PartChange, PlainColumns, State
-from whence.subscribe.plain import column_from_plain, from_plain
+from whence.subscribe.plain import from_plain
 from whence.subscribe.positions import HistoryLineage
 from whence.subscribe.ranges import RangeSet
 from whence.subscribe.sources import Apply, ApplyState, LoseRange, StartOver
@@ -65,62 +65,48 @@ class SourceWriter:
 
     def __init__(self, broker: Broker) -> None:
         self._broker, self._coordinator = broker, broker.coordinator
-        self._turn = threading.Condition(threading.Lock())
+        self._guard = threading.Lock()
         self._waiting: deque[_Item | Call] = deque()
         self._rows = 0
-        self._busy = self._closing = False
-        self._unsynced = 0
-        self._thread = threading.Thread(target=self._run, name="whence sources: writer", daemon=True)
-        self._syncer = threading.Thread(target=self._sync, name="whence sources: sync", daemon=True)
-        self._thread.start()
-        self._syncer.start()
+        self._closing = False
+        self._unsynced = self._synced = 0
+        self._worker = broker.host.worker("writer", self._step)
+        self._syncer = broker.host.worker("sync", self._sync)
 
     # -- for feeds ---------------------------------------------------------------------------------------------------
 
-    def submit(self, feed: SourceFeed, work: Work) -> None:
-        """Have something written, after all that was submitted before."""
-        rows = _size(work)
-        with self._turn:
-            self._waiting.append(_Item(feed, feed.generation, work, rows))
-            self._rows += rows
+    def submit(self, feed: SourceFeed, *works: Work) -> None:
+        """Have something written, after all that was submitted before, and in one epoch."""
+        with self._guard:
+            for work in works:
+                rows = _size(work)
+                self._waiting.append(_Item(feed, feed.generation, work, rows))
+                self._rows += rows
             if self._rows > MOST_ROWS:
                 self._broker.hold()
-            self._turn.notify_all()
+        self._worker.wake()
 
     def then(self, call: Callable[[], object], loop: asyncio.AbstractEventLoop) -> None:
         """Call a function in an event loop when all that was submitted before is written."""
-        with self._turn:
+        with self._guard:
             self._waiting.append((call, loop))
-            self._turn.notify_all()
-
-    def drain(self) -> None:
-        """Return when all that was submitted is written."""
-        with self._turn:
-            while (self._waiting or self._busy) and not self._closing:
-                self._turn.wait(0.1)
+        self._worker.wake()
 
     def close(self) -> None:
         """Write nothing more."""
-        with self._turn:
-            self._closing = True
-            self._turn.notify_all()
-        if threading.current_thread() is not self._thread:
-            self._thread.join(10)
-            self._syncer.join(10)
+        self._closing = True
+        self._worker.close()
+        self._syncer.close()
 
-    # -- the threads -------------------------------------------------------------------------------------------------
+    # -- the workers -------------------------------------------------------------------------------------------------
 
-    def _run(self) -> None:
-        while True:
-            with self._turn:
-                self._busy = False
-                self._turn.notify_all()
-                while not self._waiting and not self._closing:
-                    self._turn.wait()
-                if self._closing:
+    def _step(self) -> None:
+        """Write all that waits."""
+        while not self._closing:
+            with self._guard:
+                if not self._waiting:
                     return
                 batch, calls = self._take()
-                self._busy = True
             try:
                 if batch:
                     self._write(batch)
@@ -159,14 +145,9 @@ class SourceWriter:
         return batch, calls
 
     def _sync(self) -> None:
-        done = 0
-        while True:
-            with self._turn:
-                while self._unsynced <= done and not self._closing:
-                    self._turn.wait()
-                if self._closing:
-                    return
-                ticket = self._unsynced
+        """Make stable what is written."""
+        while self._synced < self._unsynced and not self._closing:
+            ticket = self._unsynced
             try:
                 self._coordinator.storage.make_durable(ticket)
             except Exception as error:
@@ -174,7 +155,7 @@ class SourceWriter:
                     return
                 log.error("sources: what was written is lost: %s", error)
                 self._broker.reload_soon()
-            done = ticket
+            self._synced = ticket
 
     # -- one epoch ---------------------------------------------------------------------------------------------------
 
@@ -232,15 +213,14 @@ class SourceWriter:
             epoch, ticket = coordinator.epoch, coordinator.storage.last
             for change in changes:
                 change.committed(epoch)
-        with self._turn:
-            self._unsynced = max(self._unsynced, ticket)
-            self._turn.notify_all()
+        self._unsynced = max(self._unsynced, ticket)
+        self._syncer.wake()
 
     def later(self, call: Callable[[], object]) -> None:
         """Have something done by the writer's thread."""
-        with self._turn:
+        with self._guard:
             self._waiting.append((call, None))
-            self._turn.notify_all()
+        self._worker.wake()
 
     def run(self, call: Callable[[], object]) -> None:
         """Have something done by the writer's thread, and wait for it."""
@@ -255,10 +235,8 @@ class SourceWriter:
             finally:
                 done.set()
 
-        with self._turn:
-            self._waiting.append((do, None))
-            self._turn.notify_all()
-        while not done.wait(0.1):
+        self.later(do)
+        while not self._broker.host.wait(done, 0.1):
             if self._closing:
                 return
         if failures:
@@ -282,15 +260,13 @@ class SourceWriter:
                     writes.source_positions = Promise({table: column}, bound, at).marks()
 
     def _start_over(self, feed: SourceFeed) -> None:
-        """Forget all rows and ticks of a source. If that is interrupted, it is done again (`Broker`)."""
+        """Forget all ticks of a source, and the rows of a stream; those of a table are there until a state takes their
+        place, so that readers go from one past to the other. If that is interrupted, it is done again (`Broker`)."""
         coordinator, name = self._coordinator, feed.table.name
         with coordinator.feeding():
             with coordinator.transaction() as writes:
                 feed.record.forget(coordinator, writes)
                 feed.record.write_lineage(coordinator, writes, None)
-                if feed.table.stream is None:
-                    pending = writes.table(name)
-                    pending.remove(*pending.contents())
             if feed.table.stream is not None:
                 self._broker.ordered.begin_again(name)
             with coordinator.looking():
@@ -308,7 +284,7 @@ class FeedEpoch:
         self._lineage: HistoryLineage | None = None
         self._time: int | None = None
         self._horizons: dict[str, Any] = {}
-        self._rows: set[Any] | None = None
+        self._stored: StoredRanges | None = None
         self._appended: list[tuple[list[tuple[int, int, int]], Codes]] = []
         for work in works:
             match work:
@@ -326,10 +302,21 @@ class FeedEpoch:
         """Whether anything must be written."""
         if self._lineage is not None and self._lineage != self._record.lineage:
             return True
-        return any(
+        return self._replaces_another_past or any(
             isinstance(work, (ApplyState, LoseRange)) or (isinstance(work, Apply) and work.rows is not None)
             for work in self._works
         )
+
+    @property
+    def _replaces_another_past(self) -> bool:
+        """Whether a table has rows of another past, which changes from the beginning replace."""
+        if self._feed.table.stream is not None or len(self._record.reflected):
+            return False
+        first = next((work for work in self._works if isinstance(work, (Apply, ApplyState))), None)
+        if not isinstance(first, Apply):
+            return False
+        with self._coordinator.looking():
+            return bool(len(self._coordinator.reader.contents(self._feed.table.name)[0]))
 
     def write(self, writes: Transaction) -> None:
         """Write rows, ticks and ranges; if they do not fit, none of them."""
@@ -342,13 +329,17 @@ class FeedEpoch:
                 if self._lineage is not None and self._lineage != self._record.lineage:
                     self._record.write_lineage(coordinator, writes, self._lineage)
                     self._record.lineage = self._lineage
+                if self._replaces_another_past:
+                    pending = writes.table(table.name)
+                    assert isinstance(pending, WriteSet)
+                    pending.remove(*pending.contents())
                 for work in self._works:
                     if isinstance(work, Apply) and work.rows is not None:
                         self._apply(writes, work.rows)
                     elif isinstance(work, ApplyState):
                         self._replace(writes, work.rows)
                 if self._ranges is not None:
-                    self._rows = self._record.write_ranges(coordinator, writes, self._ranges, self._lost)
+                    self._stored = self._record.write_ranges(coordinator, writes, self._ranges, self._lost)
         except WhenceError as error:
             self._ranges = None
             log.error("source %s: %s", feed.table.name, error)
@@ -393,22 +384,12 @@ class FeedEpoch:
 
     def _codes(self, columns: PlainColumns) -> Codes:
         """Encode columns of plain values; columns that the query does not give are NULL."""
-        table, given = self._feed.table, self._feed.columns
-        schema: Schema = table.schema
-        if given is None:
-            rows = from_plain(columns, schema.types)
-        else:
-            count = len(columns[0]) if columns else 0
-            whole: list[Any] = [[None] * count] * len(schema)
-            for place, column in zip(given, columns, strict=True):
-                whole[place] = column_from_plain(column, schema.types[place])
-            rows = list(zip(*whole, strict=True))
-        return encode(rows, schema, self._coordinator.dictionary, table.name)
+        return encode_columns(self._coordinator, self._feed.table, columns, self._feed.columns)
 
     def committed(self, epoch: int) -> None:
         """Note that it is in."""
-        if self._rows is not None:
-            self._record.wrote(self._rows)
+        if self._stored is not None:
+            self._record.wrote(self._stored)
         if self._ranges is not None:
             self._record.lost = self._lost
             self._record.note(epoch, self._ranges, self._time)

@@ -12,11 +12,13 @@ import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from sqlglot import exp
 
+from whence.engine.core.batch import codes2d
+from whence.engine.core.kernels.batches import split_signs
 from whence.engine.core.operator import Batch
 from whence.model.codes import Codes, Dictionary
 from whence.model.types import Schema
@@ -25,7 +27,7 @@ from whence.runtime.subscriptions.closings import Closings
 from whence.runtime.subscriptions.horizons import RelationHorizons
 from whence.subscribe.cursor import Followed
 from whence.subscribe.horizons import NO_HORIZONS, KnownHorizons
-from whence.subscribe.recent import RecentChanges
+from whence.subscribe.recent import EpochChange, RecentChanges
 from whence.subscribe.relation_facts import RelationFacts
 from whence.subscribe.wire_knowledge import outline
 
@@ -41,11 +43,11 @@ class FollowedRelation:
         coordinator: Coordinator,
         name: str,
         limit: int,
-        news: Callable[[FollowedRelation], None],
+        news: Callable[[FollowedRelation, int], None],
         known: KnownRelation | None = None,
     ) -> None:
-        """Follow a relation from now on. Called with the state lock held; `news` is called with every change. `known`
-        is what its rows can still become."""
+        """Follow a relation from now on. Called with the state lock held; `news` is called with the epoch of every
+        change. `known` is what its rows can still become."""
         self.name, self._coordinator, self._news = name, coordinator, news
         self.schema: Schema = coordinator.reader.schema(name)  # with the columns that only bounds need
         self.known = known
@@ -67,14 +69,14 @@ class FollowedRelation:
     def push(self, epoch: int, rows: Codes, counts: Codes) -> None:
         """Add what an epoch changed."""
         self.recent.push(epoch, self._coordinator.time, rows, counts)
-        self._news(self)
+        self._news(self, epoch)
 
     def end(self, why: str = "", forget: bool = False) -> None:
         """Note that no more changes come; with `forget`, that changes which came were never stable."""
         self.ended = why or "the database was closed"
         if forget:
             self.recent.forget(self._coordinator.epoch)
-        self._news(self)
+        self._news(self, self._coordinator.epoch)
 
     def mark_words(self, marks: WordMarks) -> None:
         """Mark the words that the recent changes, and those who filter them, refer to."""
@@ -130,6 +132,36 @@ class Snapshot:
         return sum(int(rows.nbytes + counts.nbytes) for rows, counts in self.parts)
 
 
+@dataclass(frozen=True)
+class ChannelChanges:
+    """The changes of each part of a channel between two epochs, oldest first."""
+
+    recents: list[RecentChanges]
+    parts: list[list[EpochChange]]
+
+    @cached_property
+    def rows(self) -> int:
+        """How many rows changed, before any of them cancel out."""
+        return sum(len(change.counts) for changes in self.parts for change in changes)
+
+    @cached_property
+    def last(self) -> EpochChange | None:
+        """The last of them; None if nothing changed."""
+        return max((changes[-1] for changes in self.parts if changes), key=_epoch_of, default=None)
+
+    @property
+    def spans_epochs(self) -> bool:
+        """Whether they are of more than one epoch."""
+        return self.last is not None and any(changes and changes[0].epoch < self.last.epoch for changes in self.parts)
+
+    def net(self) -> list[Batch]:
+        """Return the net change of each part."""
+        return [recent.net(changes) for recent, changes in zip(self.recents, self.parts, strict=True)]
+
+
+_epoch_of = attrgetter("epoch")
+
+
 class Channel:
     """Queries that are followed together; equal subscriptions have the same one."""
 
@@ -139,6 +171,8 @@ class Channel:
         self.key, self.queries, self.parts, self.extras = key, list(queries), parts, extras
         self.recents = [part.recent for part in parts]
         self.closings = [part.closings for part in parts if part.closings is not None]
+        self.moving = [place for place, part in enumerate(parts) if part.known and part.known.horizons.can_move]
+        """The parts of whose rows horizons tell something."""
         self.moves: list[Followed] = [*self.recents, *self.closings]
         """What is told of: changes of rows, and rows that become final."""
         self.users = 0
@@ -176,11 +210,20 @@ class Channel:
         for closings in self.closings:
             closings.advance(upto)
 
+    def changes(self, since: int, upto: int) -> ChannelChanges | None:
+        """Return what changed after `since` and up to `upto`; None if it is not known any more."""
+        parts = list[list[EpochChange]]()
+        for recent in self.recents:
+            found = recent.between(since, upto)
+            if found is None:
+                return None
+            parts.append(found)
+        return ChannelChanges(self.recents, parts)
+
     def difference(self, since: int, upto: int) -> list[Batch] | None:
         """Return the net change of each part after `since` and up to `upto`; None if it is not known any more."""
-        found = [part.recent.difference(since, upto) for part in self.parts]
-        known = [batch for batch in found if batch is not None]
-        return known if len(known) == len(found) else None
+        found = self.changes(since, upto)
+        return None if found is None else found.net()
 
     def snapshot(self, coordinator: Coordinator) -> Snapshot:
         """Return the state: that which others are being sent, while the changes since are known; else a new one.
@@ -200,13 +243,4 @@ class Channel:
 
 def signs_of(batch: Batch) -> tuple[Codes, Codes]:
     """Return the rows that went and those that came, each as often as it did."""
-    went, came = batch.ann < 0, batch.ann > 0
-    if not went.any():
-        return batch.rows[:0], _repeated(batch.rows, batch.ann) if came.all() else _repeated(
-            batch.rows[came], batch.ann[came]
-        )
-    return _repeated(batch.rows[went], -batch.ann[went]), _repeated(batch.rows[came], batch.ann[came])
-
-
-def _repeated(rows: Codes, counts: Codes) -> Codes:
-    return rows if not len(counts) or int(counts.max()) == 1 else np.repeat(rows, counts, axis=0)
+    return split_signs(codes2d(batch.rows), codes2d(batch.ann))

@@ -75,6 +75,11 @@ class RelationHorizons:
         self._last: tuple[int, KnownHorizons] = (-1, NO_HORIZONS)
 
     @property
+    def can_move(self) -> bool:
+        """Whether anything is ever established: else there is nothing to look for."""
+        return bool(self._ordered or self._logs)
+
+    @property
     def closes_keys(self) -> bool:
         """Whether keys are closed by a stream: then `advance` takes a lock."""
         return bool(self._logs)

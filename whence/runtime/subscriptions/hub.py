@@ -21,6 +21,8 @@ import msgspec
 from sqlglot import exp
 
 from whence.model.errors import DataError, WhenceError
+from whence.plan.algebra.constructors import names_read
+from whence.plan.algebra.program import subscription_of
 from whence.runtime.subscriptions.channels import Channel, FollowedRelation, KnownRelation, Snapshot
 from whence.runtime.subscriptions.closings import Closings
 from whence.runtime.subscriptions.horizons import ClosedKeyLog, RelationHorizons
@@ -51,7 +53,9 @@ class SubscriptionHub:
         self._transient: dict[str, str] = {}  # the view of a query, by the query's identity
         self._channels: dict[tuple[str, ...], Channel] = {}
         self._channels_of: dict[FollowedRelation, set[Channel]] = {}
-        self._news: set[FollowedRelation] = set()  # that changed since listeners were last called
+        self._news: dict[FollowedRelation, tuple[int, int]] = {}
+        """What changed and listeners were not told of: the first and the last epoch of it."""
+
         self._closing: set[FollowedRelation] = set()  # whose rows a horizon can make final
         self._listeners: list[Listener] = []
         self._told = 0
@@ -232,7 +236,9 @@ class SubscriptionHub:
         facts = RelationFacts(knowledge)
         horizons = RelationHorizons(coordinator, knowledge, self._closed_keys)
         closings = Closings(coordinator, name, schema, facts, horizons) if facts.events else None
-        return KnownRelation(facts, horizons, closings, frozenset([name]) if transient is None else transient.named)
+        apart = subscription_of(name)
+        reads = frozenset([name]) if apart is None else frozenset(names_read(coordinator.program.views[apart[0]].query))
+        return KnownRelation(facts, horizons, closings, reads if transient is None else transient.named)
 
     def _unfollow(self, relation: FollowedRelation) -> None:
         relation.users -= 1
@@ -247,7 +253,7 @@ class SubscriptionHub:
             self._channels_of.pop(relation, None)
             wanted = relation in self._closing
             self._closing.discard(relation)
-            self._news.discard(relation)
+            self._news.pop(relation, None)
         if wanted:
             self._coordinator.silence.release(relation.name)
         known = next((known for known, name in self._transient.items() if name == relation.name), None)
@@ -303,9 +309,10 @@ class SubscriptionHub:
             if listener in self._listeners:
                 self._listeners.remove(listener)
 
-    def _changed(self, relation: FollowedRelation) -> None:
+    def _changed(self, relation: FollowedRelation, epoch: int) -> None:
         with self._guard:
-            self._news.add(relation)
+            first, _ = self._news.get(relation, (epoch, epoch))
+            self._news[relation] = min(first, epoch), epoch  # epochs may begin again from an earlier one
         if relation.ended is not None:
             self._stable(self.told)
 
@@ -320,14 +327,11 @@ class SubscriptionHub:
             if not self._listeners:
                 self._news.clear()
                 return
-            ready = {
-                relation
-                for relation in self._news
-                if relation.ended is not None or relation.recent.next_change(-1, epoch) is not None
-            }
+            ready = {each for each, (first, _) in self._news.items() if first <= epoch or each.ended is not None}
             ready |= {each for each in self._closing if each.closings is not None and each.closings.is_due(epoch)}
-            later = {r for r in self._news if (last := r.recent.last_change(2**62)) is not None and last[0] > epoch}
-            self._news = later
+            self._news = {
+                each: (max(first, epoch + 1), last) for each, (first, last) in self._news.items() if last > epoch
+            }
             changed = {channel for relation in ready for channel in self._channels_of.get(relation, ())}
             listeners = list(self._listeners)
         for listener in listeners:

@@ -34,6 +34,7 @@ class LocalSubscription:
 
     rows      the rows as of the last update, of the first query
     position  the position of the last update; None before the first
+    id        the id of the subscription, if it is to a template
 
     >>> db = whence.open(); _ = db.execute("CREATE TABLE a (x INT)"); subscription = db.subscribe("a")
     >>> [update.came for update in subscription]
@@ -43,6 +44,8 @@ class LocalSubscription:
     >>> subscription.position.epoch; subscription.close()
     1
     """
+
+    id: int | None = None
 
     def __init__(
         self,
@@ -145,6 +148,13 @@ class LocalSubscription:
             self._hub.unlisten(self._wake)
             self._hub.release(self._channel)
             self._wake(set())
+
+    def cancel(self) -> None:
+        """End the subscription, and if it is to a template delete it from the template's table.
+
+        >>> db = whence.open(); _ = db.execute("CREATE TABLE a (x INT)"); db.subscribe("a").cancel()
+        """
+        self.close()
 
     def __enter__(self) -> Self:
         return self

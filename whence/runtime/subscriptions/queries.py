@@ -8,22 +8,32 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from whence.model.errors import SqlError
+from whence.plan.algebra.program import subscription_name, subscription_of
 from whence.runtime.definitions import canonical
 from whence.sql.parameters import Params, bind_parameters
 from whence.sql.parse import parse_query
 from whence.sql.reader import WhenceDialect
 
+_SUBSCRIPTION = re.compile(r"\s*(\w+)#(-?\d{1,19})\s*")
 _NAME = re.compile(r"\w+|\"(?:[^\"]|\"\")+\"")
 
 
 def parse_subscription(text: str, params: Params | None = None) -> exp.Expr:
-    """Read what is subscribed to: a name, which stands for all of its rows, or a SELECT with values for its parameters.
+    """Read what is subscribed to: a name, which stands for all of its rows, a SELECT with values for its parameters, or
+    a subscription that a template has, such as deals#7.
 
     >>> parse_subscription("hourly").sql(), parse_subscription("SELECT x FROM a WHERE x > ?", [1]).sql()
     ('SELECT * FROM hourly', 'SELECT x FROM a WHERE x > 1')
     """
     if not isinstance(text, str):
         raise SqlError("subscribe takes a SELECT or a name of a table or view, as text")
+    stored = _SUBSCRIPTION.fullmatch(text)
+    if stored is not None:
+        text = subscription_name(stored[1].lower(), int(stored[2]))
+    if subscription_of(text) is not None:
+        if params:
+            raise SqlError("the parameters of a subscription to a template are in its table: change them there")
+        return exp.select("*").from_(exp.Table(this=exp.to_identifier(text, quoted=True)))
     query = f"SELECT * FROM {text}" if _NAME.fullmatch(text.strip()) else text
     [statement] = bind_parameters([parse_query(query)], params)
     return statement.query

@@ -11,7 +11,7 @@ last `KEPT` epochs are known, and those of them that an image has after a restar
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -51,7 +51,6 @@ class EpochArrivals:
         self._epochs: list[int] = []
         self._times: list[int] = []
         self._numbers: list[int] = []
-        self._arrays: tuple[Codes, Codes, Codes] | None = None
         self._last: deque[tuple[int, int]] = deque(maxlen=RECENT)  # the last epochs of all, and their times
 
     def time_of(self, epoch: int) -> int:
@@ -79,7 +78,6 @@ class EpochArrivals:
         self._epochs.append(epoch)
         self._times.append(time)
         self._numbers.append(last)
-        self._arrays = None
         if len(self._epochs) >= 2 * KEPT:
             gone = len(self._epochs) - KEPT
             self.start, self._first = self._epochs[gone - 1], self._numbers[gone - 1]
@@ -105,15 +103,15 @@ class EpochArrivals:
     def ticks(self, numbers: Codes) -> tuple[Codes, Codes]:
         """Return the epochs in which rows with these numbers came, and their times; of rows before the known epochs
         `start`, and no time."""
-        if self._arrays is None:
-            self._arrays = (
-                np.array([self.start, *self._epochs], np.int64),
-                np.array([0, *self._times], np.int64),
-                np.array([self._first, *self._numbers], np.int64),
-            )
-        epochs, times, lasts = self._arrays
-        at = np.searchsorted(lasts, numbers, "left")
-        return epochs[at], times[at]
+        if not len(numbers):
+            return numbers[:0], numbers[:0]
+        lowest, highest = int(numbers.min()), int(numbers.max())
+        among = slice(bisect_left(self._numbers, lowest), bisect_left(self._numbers, highest) + 1)
+        epochs, times, lasts = self._epochs[among], self._times[among], self._numbers[among]
+        if lowest <= self._first:
+            epochs, times, lasts = [self.start, *epochs], [0, *times], [self._first, *lasts]
+        at = np.searchsorted(np.array(lasts, np.int64), numbers, "left")
+        return np.array(epochs, np.int64)[at], np.array(times, np.int64)[at]
 
     def image(self) -> list[int]:
         """Return the last epochs, for an image."""

@@ -359,11 +359,16 @@ class WriteSet:
         return rows[seen], counts[seen]
 
     def find(self, cols: tuple[int, ...], keys: Codes) -> tuple[Codes, Codes]:
-        """Return the distinct rows whose `cols` equal one of the distinct `keys`, and how often each is there now."""
+        """Return the distinct rows whose `cols` equal one of the distinct `keys`, and how often each is there now, for
+        the writer."""
+        return self._seen(*self.find_all(cols, keys))
+
+    def find_all(self, cols: tuple[int, ...], keys: Codes) -> tuple[Codes, Codes]:
+        """Return as `find` does, also rows that the writer may not see."""
         found, overlay = self._committed.find(cols, keys), self._over()
         if overlay is not None:
             found = consolidate(concat([found, overlay.find(cols, keys)], len(self.table.schema)))
-        return self._seen(found.rows, found.ann)
+        return found.rows, found.ann
 
     def _at_keys(self, rows: Codes) -> Codes:
         """The rows that now have the primary keys of these rows."""

@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from sqlglot import exp
 
 from whence.io.rows import to_tuples
-from whence.model.errors import CatalogError, ForbiddenError
-from whence.plan.algebra.program import Program
+from whence.model.errors import CatalogError, ForbiddenError, MissingRowError
+from whence.plan.algebra.program import Program, subscription_of, template_of
 from whence.plan.recursion.strata import dependents
 from whence.runtime.subscriptions.queries import followed_name
 from whence.runtime.writing.row_selection import condition_of
@@ -65,7 +65,7 @@ class _RightsState:
     guarded: frozenset[str]
     version: int
     reported: set[tuple[str, str]]  # conditions that deny, and the relation
-    sights: dict[str, Sight] = field(default_factory=dict)
+    sights: dict[str | None, Sight] = field(default_factory=dict)
 
 
 class Rights:
@@ -151,9 +151,6 @@ class Rights:
         grants = None if who is None or (who == self._owner and self._owner is not None) else state.grants
         if past is not None and past is not self._coordinator:
             return Sight(who, grants, past.program, state.guarded, state.reported)
-        if grants is None:
-            return Sight(who, None, state.program)
-        assert who is not None
         found = state.sights.get(who)
         if found is None:
             if len(state.sights) >= _CALLERS:
@@ -213,6 +210,9 @@ class Rights:
     def check_subscription(self, who: str | None, query: exp.Expr) -> exp.Expr:
         """Return the query of a subscription, restricted to what a caller may read; an error if they may not."""
         sight, name = self.sight(who), followed_name(query)
+        apart = None if name is None else subscription_of(name)
+        if apart is not None:
+            return self._check_template(sight, template_of(apart[0]), apart[1], query)
         if sight.is_whole and sight.may_all("define"):
             return query
         if name is not None:
@@ -222,6 +222,16 @@ class Rights:
             for name in relations_read(query, sight):
                 sight.check(name, "define")
         return found
+
+    def _check_template(self, sight: Sight, template: str, id: int, query: exp.Expr) -> exp.Expr:
+        """Return the query of a subscription to a template; an error unless its row of parameters is there, and a
+        caller may read it."""
+        sight.check(template, "read")
+        coordinator = self._coordinator
+        coordinator.reader.template_view(template)
+        if not find_readable(coordinator, sight, template, {"id": id}, {}):
+            raise MissingRowError(f"there is no subscription {id} to {template}")
+        return query
 
     def check_statement(self, who: str | None, statement: st.Statement) -> st.Statement:
         """Return a statement of a script as a caller may have it carried out, INSERT, DELETE and UPDATE inside

@@ -19,9 +19,10 @@ from typing import Any, Literal
 
 from sqlglot import exp
 
-from whence.model.errors import ForbiddenError, LimitError, WhenceError
+from whence.model.errors import CatalogError, ForbiddenError, LimitError, MovedError, SqlError, WhenceError
 from whence.plan.algebra.program import Program
 from whence.runtime.coordinator import Coordinator
+from whence.runtime.moved_views import moved_error
 from whence.runtime.subscriptions.channels import Channel
 from whence.runtime.subscriptions.queries import channel_key, followed_name, identity, parse_subscription
 from whence.server.access.grants import RELATION
@@ -186,7 +187,12 @@ class Admissions:
             kept = frozenset(identity(query) for query in queries if followed_name(query) is None)
             self._check_definitions(kept, who)
             sees_all, allow = self._rights.sight(who).is_whole, partial(self._rights.readable_witnesses, who)
-            channel = self._hub.open(queries, extras=request.takes_extras)
+            try:
+                channel = self._hub.open(queries, extras=request.takes_extras)
+            except (CatalogError, SqlError):
+                if sees_all and (moved := self.moved(request)) is not None:
+                    raise moved from None
+                raise
             admission = Admission(key, request, who, channel, mark, sees_all, allow, kept, self._sees(channel, who))
             try:
                 admission.telling(request.bounds).prepare(channel)
@@ -207,6 +213,11 @@ class Admissions:
         self._limits.check("queries", len(request.queries), f"a subscription to {len(request.queries):,} queries")
         parsed = [parse_subscription(text, request.params) for text in request.queries]
         return [self._rights.check_subscription(who, query) for query in parsed]
+
+    def moved(self, request: RequestedQueries) -> MovedError | None:
+        """Return the error for queries of views that are at another server now, if they are."""
+        parsed = [parse_subscription(text, request.params) for text in request.queries]
+        return moved_error(self._coordinator, [t.name.lower() for query in parsed for t in query.find_all(exp.Table)])
 
     def _check_definitions(self, kept: frozenset[str], who: str) -> None:
         """Raise an error if there are too many views already. One that is shared counts once, and for each caller."""

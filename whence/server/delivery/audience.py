@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -17,7 +19,7 @@ import msgspec
 from whence.engine.core.operator import Batch
 from whence.model.codes import Dictionary
 from whence.runtime.coordinator import Coordinator
-from whence.runtime.subscriptions.channels import Channel, Snapshot
+from whence.runtime.subscriptions.channels import Channel, ChannelChanges, Snapshot
 from whence.server.delivery.frames import Kind, format_of, message_frame
 from whence.server.delivery.states import StateChunks
 from whence.server.delivery.telling import Telling
@@ -44,6 +46,19 @@ Body = msgspec.Raw | None
 """The parts of an update, encoded; None if nothing has changed."""
 
 
+@dataclass(frozen=True)
+class _Decodable:
+    """What changed, and the words of it, whatever is forgotten meanwhile."""
+
+    dictionary: Dictionary
+    changes: ChannelChanges
+
+    @cached_property
+    def net(self) -> list[Batch]:
+        """The net change of each part."""
+        return self.changes.net()
+
+
 class MovedOnError(Exception):
     """The recent changes do not reach back as far any more."""
 
@@ -63,6 +78,7 @@ class Audience:
         self.snapshot: Snapshot | None = None
         self.snapshot_at = 0.0
         self._fetching: asyncio.Future[Snapshot] | None = None
+        self._changes: dict[tuple[int, int], _Decodable] = {}
         self._bodies: dict[tuple[Format, Telling, int, int], Body] = {}
         self._making: dict[tuple[Format, Telling, int, int], asyncio.Future[tuple[int, Body]]] = {}
         self._large: dict[tuple[Kind, int, Telling, int, int, int], bytes] = {}
@@ -76,16 +92,18 @@ class Audience:
             self.told = told
             self.frames.clear()
             self.direct.clear()
+            self._changes.clear()
             self._bodies.clear()
 
     def next_frame(self, known: int, key: tuple[Kind, int, Telling]) -> tuple[bytes, bool] | None:
         """Find out what subscribers at an epoch get next, who are told all changes at once, and note it in `direct`."""
-        found, moves = None, key[2].moves(self.channel)
-        if self.channel.ended is None and all(each.reaches(known) for each in moves):
-            changed = any(each.next_change(known, self.told) is not None for each in moves)
-            if changed and not self.is_large(known, self.told):
+        found, closings = None, key[2].closings(self.channel)
+        if self.channel.ended is None and all(each.reaches(known) for each in closings):
+            changes = self._changes_between(known, self.told).changes
+            changed = changes.rows or any(each.next_change(known, self.told) is not None for each in closings)
+            if changed and changes.rows <= LARGE_CHANGE:
                 frame = self.update_frame(*key, known, known, self.told, empty=False)
-                found = None if frame is None else (frame, self.spans_epochs(known, self.told))
+                found = None if frame is None else (frame, changes.spans_epochs)
         self.direct[known, key] = found
         return found
 
@@ -99,14 +117,26 @@ class Audience:
 
     def spans_epochs(self, since: int, upto: int) -> bool:
         """Return whether there were changes in more than one epoch after `since`."""
-        recents = self.channel.recents
-        first = [epoch for recent in recents if (epoch := recent.next_change(since, upto)) is not None]
-        last = [found[0] for recent in recents if (found := recent.last_change(upto)) is not None]
-        return bool(first) and min(first) < max(last)
+        try:
+            return self._changes_between(since, upto).changes.spans_epochs
+        except MovedOnError:
+            return False
 
     def is_large(self, since: int, upto: int) -> bool:
         """Return whether the changes between two epochs are so many that the event loop should not go through them."""
-        return sum(recent.rows_between(since, upto) for recent in self.channel.recents) > LARGE_CHANGE
+        try:
+            return self._changes_between(since, upto).changes.rows > LARGE_CHANGE
+        except MovedOnError:
+            return False
+
+    def _changes_between(self, since: int, upto: int) -> _Decodable:
+        """Return what changed between two epochs, read once until the next one is told."""
+        found = self._changes.get((since, upto))
+        if found is None:
+            if len(self._changes) >= MOST_BODIES:
+                self._changes.clear()
+            found = self._changes[since, upto] = self._read_changes(since, upto)
+        return found
 
     def update_frame(
         self, kind: Kind, id: int, telling: Telling, known: int, since: int, upto: int, *, empty: bool
@@ -120,7 +150,7 @@ class Audience:
             if place not in self._bodies:
                 if len(self._bodies) >= MOST_BODIES:
                     self._bodies.clear()
-                self._bodies[place] = self._make_body(*place, self._difference(since, upto))
+                self._bodies[place] = self._make_body(*place, self._changes_between(since, upto))
             body = self._bodies[place]
             if body is None:
                 if not empty and not telling.has_closed(self.channel, since, upto):
@@ -128,7 +158,9 @@ class Audience:
                 body = msgspec.Raw(encode_message([None] * len(self.channel.parts), format))
             if len(self.frames) >= MOST_FRAMES:
                 self.frames.clear()
-            found = self.frames[key] = self._frame(kind, id, telling, known, upto, body)
+            last = self._changes_between(since, upto).changes.last
+            time = self.time_of(upto) if last is None else last.time
+            found = self.frames[key] = self._frame(kind, id, telling, known, upto, time, body)
         return found
 
     async def large_update(
@@ -149,7 +181,7 @@ class Audience:
         key = kind, id, telling, known, since, reached
         frame = self._large.get(key)
         if frame is None:
-            frame = self._large[key] = self._frame(kind, id, telling, known, reached, body)
+            frame = self._large[key] = self._frame(kind, id, telling, known, reached, self.time_of(reached), body)
             if len(self._large) > MOST_LARGE:
                 del self._large[next(iter(self._large))]
         return reached, frame
@@ -158,12 +190,12 @@ class Audience:
         """Encode the net change up to an epoch, or to an earlier one if it is too much for one message."""
         found = None
         if upto > self._heavy:
-            found = self._difference(since, upto)
-            if sum(len(batch.ann) for batch in found[1]) > MOST_ROWS and upto > since + 1:
+            found = self._read_changes(since, upto)
+            if sum(len(batch.ann) for batch in found.net) > MOST_ROWS and upto > since + 1:
                 self._heavy, found = upto, None
         if found is None:
             upto = self._cut(since, upto)
-            found = self._difference(since, upto)
+            found = self._read_changes(since, upto)
         return upto, self._make_body(format, telling, since, upto, found)
 
     def _cut(self, since: int, upto: int) -> int:
@@ -177,32 +209,31 @@ class Audience:
                 high = middle - 1
         return low
 
-    def _difference(self, since: int, upto: int) -> tuple[Dictionary, list[Batch]]:
+    def _read_changes(self, since: int, upto: int) -> _Decodable:
         dictionary = self._coordinator.dictionary.frozen()  # first: what is forgotten from now on is still in it
-        batches = self.channel.difference(since, upto)
-        if batches is None:
+        changes = self.channel.changes(since, upto)
+        if changes is None:
             raise MovedOnError
-        return dictionary, batches
+        return _Decodable(dictionary, changes)
 
-    def _make_body(
-        self, format: Format, telling: Telling, since: int, upto: int, found: tuple[Dictionary, list[Batch]]
-    ) -> Body:
+    def _make_body(self, format: Format, telling: Telling, since: int, upto: int, found: _Decodable) -> Body:
         """Encode the net changes of all parts."""
         while True:
-            dictionary, batches = found
             try:
                 parts = [
-                    telling.part_change(self.channel, place, batch, dictionary, since, upto)
-                    for place, batch in enumerate(batches)
+                    telling.part_change(self.channel, place, batch, found.dictionary, since, upto)
+                    for place, batch in enumerate(found.net)
                 ]
             except IndexError:  # a word came after others were forgotten, in between: it is in a newer dictionary
-                found = self._difference(since, upto)
+                found = self._read_changes(since, upto)
                 continue
             return msgspec.Raw(encode_message(parts, format)) if any(parts) else None
 
-    def _frame(self, kind: Kind, id: int, telling: Telling, known: int, upto: int, body: msgspec.Raw) -> bytes:
+    def _frame(
+        self, kind: Kind, id: int, telling: Telling, known: int, upto: int, time: int, body: msgspec.Raw
+    ) -> bytes:
         at = self._coordinator.lineage.at
-        message = UpdateMessage(id, str(at(known)), str(at(upto)), self.time_of(upto), body)  # type: ignore[arg-type]  # encoded already
+        message = UpdateMessage(id, str(at(known)), str(at(upto)), time, body)  # type: ignore[arg-type]  # encoded already
         message.horizons = telling.horizons(self.channel, known, upto)
         message.reflects, message.waiting_for = self.doubt(upto)
         return message_frame(message, kind)

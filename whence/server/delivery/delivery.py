@@ -327,10 +327,10 @@ class Delivery:
                 if found is not None:
                     frame, coalesced = found
                     cursor.reached(told)
-                    outlet.send(frame)
                     metrics.updates += 1
                     metrics.messages_out += 1
                     metrics.coalesced += coalesced
+                    outlet.send(frame)
                     continue
             subscriber.pump(now)
             if perf_counter() - start > BUDGET:

@@ -200,6 +200,9 @@ class Subscriber:
         try:
             admission = await delivery.admissions.open(self.request, self.caller)
         except WhenceError as error:
+            moved = delivery.admissions.moved(self.request)
+            if moved is not None:
+                raise moved from None
             if why is None or isinstance(error, ForbiddenError):
                 raise
             raise CatalogError(f"{why}; {error}") from None

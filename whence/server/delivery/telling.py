@@ -49,19 +49,19 @@ class Telling:
 
     def moves(self, channel: Channel) -> Sequence[Followed]:
         """Return what there is to tell of: changes of rows, and rows that become final."""
-        if self.bounds == "none" or not channel.closings:
-            return channel.recents
-        return [*channel.recents, *self._closings(channel)]
+        closings = self.closings(channel)
+        return [*channel.recents, *closings] if closings else channel.recents
 
-    def _closings(self, channel: Channel) -> list[Any]:
+    def closings(self, channel: Channel) -> Sequence[Followed]:
+        """Return what tells of rows that become final."""
+        if self.bounds == "none" or not channel.closings:
+            return []
         pairs = zip(channel.parts, self.sees, strict=True)
         return [part.closings for part, sees in pairs if sees and part.closings is not None]
 
     def has_closed(self, channel: Channel, since: int, upto: int) -> bool:
         """Return whether rows became final between two epochs without changing."""
-        if self.bounds == "none" or not channel.closings:
-            return False
-        return any(each.next_change(since, upto) is not None for each in self._closings(channel))
+        return any(each.next_change(since, upto) is not None for each in self.closings(channel))
 
     def prepare(self, channel: Channel) -> None:
         """Have what is to be told kept. It may wait for epochs to end: not for an event loop."""
@@ -105,7 +105,8 @@ class Telling:
         if self.bounds == "none":
             return None
         found = dict[str, Any]()
-        for place, part in enumerate(channel.parts):
+        for place in channel.moving if since is not None else range(len(channel.parts)):
+            part = channel.parts[place]
             if part.known is None or not self.sees[place]:
                 continue
             if self.bounds == "program":
@@ -113,6 +114,12 @@ class Telling:
                 found |= plain_horizons(place, part.known.facts.knowledge, *changes)
             else:
                 now = part.known.facts.coming(part.known.horizons.as_of(upto))
+                closed = part.known.horizons.changes(since, upto)[1]
+                if closed:
+                    now["closed"] = {
+                        str(use): [[plain_value(value) for value in key] for key in keys]
+                        for use, keys in closed.items()
+                    }
                 if since is None or now != part.known.facts.coming(part.known.horizons.as_of(since)):
                     found[str(place)] = now
         return found or None
@@ -123,6 +130,8 @@ class Telling:
         self, channel: Channel, place: int, batch: Batch, dictionary: Dictionary, since: int, upto: int
     ) -> PartChange | None:
         """Return the net change of a part, as it is sent."""
+        if not len(batch.ann) and self.bounds != "values":
+            return None
         part = channel.parts[place]
         closed, shown = self._closed_rows(part, place, since, upto), self.visible(channel, place, batch)
         if not len(shown.ann) and not closed:

@@ -2,17 +2,19 @@
 filter.
 
 What to tell is decided by a `PublishingSession` (`subscribe/publishing.py`) over the relation in ticks
-(`runtime/sources/relayed.py`), in a worker thread, since rows of a stream are read under the state's lock. When there
-is nothing to tell, silence is: every second, and ten times as often for a while after somebody has asked for it. Epochs
-of which nothing passes the filter are not told one by one: the next message covers them, at the latest in 100 ms.
+(`runtime/sources/relayed.py`). Rows of a stream are read under the state's lock: a few in the event loop if nobody has
+it, else in a worker thread. When there is nothing to tell, silence is: every second, and ten times as often for a while
+after somebody has asked for it. Epochs of which nothing passes the filter are not told one by one: the next message
+covers them, at the latest in 100 ms.
 
 The law is that of `Subscriber`: nothing of an epoch is sent before `Delivery.told` has reached it.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -24,15 +26,17 @@ from whence.io.rows import encode
 from whence.model.codes import decode_value
 from whence.model.errors import DataError, WhenceError
 from whence.model.types import Schema
+from whence.plan.algebra.program import Table
 from whence.runtime.sources.definition import CLOSED, define_relation
-from whence.runtime.sources.relayed import TickedRelation, source_beneath, table_beneath, ticked_relation
+from whence.runtime.sources.fetched_rows import FetchedTicks, rows_through
+from whence.runtime.sources.relayed import TickedRelation, base_streams, source_beneath, table_beneath, ticked_relation
 from whence.runtime.subscriptions.channels import signs_of
 from whence.server.delivery.admissions import Admission
 from whence.server.delivery.frames import message_frame
 from whence.server.delivery.subscriber import Subscriber
 from whence.subscribe import messages as ms
 from whence.subscribe.plain import column_from_plain, from_plain, plain_columns, plain_schema, plain_value, to_plain
-from whence.subscribe.positions import Position
+from whence.subscribe.positions import HistoryLineage, Position
 from whence.subscribe.publishing import (
     DeliveryBound,
     DeliveryFilter,
@@ -52,6 +56,9 @@ HEARTBEAT, EAGER_HEARTBEAT, EAGER = 1.0, 0.1, 2.0
 SILENCE_EVERY = 0.1
 """Seconds between two messages at least that only say that nothing of some epochs is of use."""
 
+AT_ONCE = 500
+"""Rows that the event loop makes a message of by itself."""
+
 CHUNK = 5_000
 """Rows of one chunk of a state."""
 
@@ -64,10 +71,12 @@ class TickSubscriber(Subscriber):
         self._relation: TickedRelation | None = None
         self._session: PublishingSession | None = None
         self._frames: deque[bytes] = deque()
-        self._asked: list[ms.Amend | list[tuple[int, int]]] = []  # still to be taken up
+        self._asked: list[ms.Amend | list[tuple[int, int]] | FetchedTicks] = []  # still to be taken up
+        self._later: list[ms.Amend] = []  # to be taken up when there is no gap any more
         self._spoke = 0.0  # when something was sent last
         self._eager_until = 0.0
         self._definition, self._schema = "", Schema(())
+        self._begun: HistoryLineage | None = None  # the history that the subscriber knows of
         self._horizons_told = 0
         self._silence: RangeChange | None = None  # a range that is silent, which the next message will cover
 
@@ -102,8 +111,9 @@ class TickSubscriber(Subscriber):
             self._join(admission)
         relation = self._relation
         assert relation is not None
-        at = relation.lineage.at(relation.told(delivery.told))
-        eras = [(era.id, era.start) for era in relation.lineage.eras]
+        self._begun = relation.lineage
+        at = self._begun.at(relation.told(delivery.told).last)
+        eras = [(era.id, era.start) for era in self._begun.eras]
         self._say(
             ms.Subscribed(self.key[1], str(at), [plain_schema(self._schema)], definition=self._definition, eras=eras)
         )
@@ -121,14 +131,14 @@ class TickSubscriber(Subscriber):
             era, _, text = rest.partition(".")
             ranges = RangeSet.parse(text)
             told = relation.told(coordinator.durable_epoch)
-            if not relation.lineage.knows(Position(history, era, ranges.last), max(told, 0)):
+            if not relation.lineage.knows(Position(history, era, ranges.last), told.last):
                 ranges = None
         if ranges is None and relation.is_stream:
             ranges = RangeSet()
         filter = self._filter(self.request.filter)
         self._session = PublishingSession(relation.publication, filter, ranges, self.request.every_change)
         self._frames.clear()
-        self._asked, self._horizons_told, self._silence = [], 0, None
+        self._asked, self._later, self._horizons_told, self._silence = [], [], 0, None
 
     # -- what the broker asks for ------------------------------------------------------------------------------------
 
@@ -144,9 +154,7 @@ class TickSubscriber(Subscriber):
 
     def _hurry(self) -> None:
         """Have the time go on: by an epoch of silence here, or by asking the publisher. Runs in a worker thread."""
-        coordinator = self._delivery.coordinator
-        admission = self.admission
-        source = None if admission is None else source_beneath(coordinator, admission.channel.parts[0].name)
+        coordinator, source = self._delivery.coordinator, self._source
         broker = coordinator.broker
         if source is not None and broker is not None:
             broker.hurry(source)
@@ -167,20 +175,26 @@ class TickSubscriber(Subscriber):
     def pump(self, now: float) -> None:
         """Send what is ready; make more when there is something to tell; be heard of in silence."""
         outlet, delivery = self.outlet, self._delivery
-        while self._frames and not outlet.blocked and not self.gone:
-            outlet.send(self._frames.popleft())
-            delivery.metrics.messages_out += 1
-            self._spoke = now
+        self._send_frames(now)
         if self.busy or self.gone or outlet.blocked or self._session is None or self._relation is None:
             return
         ended = self.audience.channel.ended
         if ended is not None:
             self.reopen("redefined", ended)
             return
-        told = self._relation.told(delivery.told)
-        if self._asked or self._session.has_news(told):
-            self._work(self._tell_ticks, delivery.told)
+        if self._relation.lineage != self._begun:
+            self.fail(WhenceError("the history that this is told in has begun a new era: subscribe again"))
             return
+        told = self._relation.told(delivery.told)
+        if self._later and told.horizon == told.last:
+            self._asked, self._later = [*self._later, *self._asked], []
+        if self._asked or self._session.has_news(told):
+            if self._asked or not self._tell_at_once(self._session, self._relation, told):
+                self._work(self._tell_ticks, delivery.told)
+                return
+            self._send_frames(now)
+            if self._frames:
+                return
         pause = EAGER_HEARTBEAT if now < self._eager_until else HEARTBEAT
         if self._silence is not None:
             pause = min(pause, SILENCE_EVERY)
@@ -189,13 +203,36 @@ class TickSubscriber(Subscriber):
             self._spoke = now
         delivery.remind_soonest(self, self._spoke + pause)
 
+    def _send_frames(self, now: float) -> None:
+        outlet = self.outlet
+        while self._frames and not outlet.blocked and not self.gone:
+            self._delivery.metrics.messages_out += 1
+            self._spoke = now
+            outlet.send(self._frames.popleft())
+
+    def _tell_at_once(self, session: PublishingSession, relation: TickedRelation, told: RangeSet) -> bool:
+        """Make frames of what is new here, in the event loop: if it is of a stream and little, and no epoch is being
+        run, which the loop must not wait for. Return whether that was done."""
+        state = self._delivery.coordinator.state
+        if not relation.is_stream or not session.only_follows or not state.acquire(blocking=False):
+            return False
+        try:
+            if relation.small_step(session.sent, told, AT_ONCE) is not told:
+                return False
+            self._frames.extend(self._make([], self._delivery.told)[0])
+        except Exception as error:
+            self.fail(error)
+        finally:
+            state.release()
+        return True
+
     def tell_doubt(self) -> None:
         """Silence tells brokers of it."""
 
     def begin_again_if_stalled(self, now: float) -> None:
         """Nothing is sent in parts that could stall."""
 
-    def _tell_silence(self, told: int) -> None:
+    def _tell_silence(self, told: RangeSet) -> None:
         assert self._session is not None
         assert self._relation is not None
         beat, time = self._session.heartbeat(told), self._relation.time(self._delivery.told)
@@ -219,33 +256,75 @@ class TickSubscriber(Subscriber):
             self._frames.extend(frames)
 
     def _make(self, asked: list[Any], epoch: int) -> tuple[list[bytes], int]:
-        """Return what to tell as frames, and the epoch that it is of at most. Runs in a worker thread."""
+        """Return what to tell as frames, and the epoch that it is of at most. Runs in a worker thread, unless
+        that is known to take a moment only."""
         session, relation, coordinator = self._session, self._relation, self._delivery.coordinator
         assert session is not None
         assert relation is not None
+        told, answers = relation.told(epoch), list[Told]()
         for each in asked:
             if isinstance(each, ms.Amend):
-                if not session.amend(each.number, each.base, self._change(each)):
+                if told.horizon < told.last:
+                    self._later.append(each)  # it is in effect as of a tick before which nothing is missing
+                elif not session.amend(each.number, each.base, self._change(each)):
                     raise WhenceError("an amendment of a filter that is not in effect: subscribe again")
+            elif isinstance(each, FetchedTicks):
+                answers.append(session.answer(each.since, each.upto, None if each.is_lost else self._reading(each)))
             else:
                 session.want(each)
-        told = relation.told(epoch)
         with coordinator.looking():
             step = relation.small_step(session.sent, told)
             found = session.next(step) if relation.is_stream else None
             horizons = self._horizons(epoch) if step == told else None
         if found is None:
             found = session.next(told)
+        found = [*answers, *found]
+        self._fetch(session)
         time = relation.time(epoch) if step == told else 0
         found = self._after_silence(found)
         if horizons is None and not asked and (silence := self._that_may_wait(found)) is not None:
             self._silence = silence
             return [], epoch
-        frames = [
-            message_frame(message, self.key[0]) for each in found for message in self._messages(each, time, horizons)
-        ]
+        frames = []
+        for each in found:  # promises are those as of the last tick: they hold only when all before it are known
+            is_last = getattr(each, "upto", told.last) >= told.last
+            told_now = self._messages(each, *((time, horizons) if is_last else (0, None)))
+            frames += [message_frame(message, self.key[0]) for message in told_now]
         states = [each.at for each in found if isinstance(each, RangeState)]
         return frames, coordinator.durable_epoch if states else epoch
+
+    def _fetch(self, session: PublishingSession) -> None:
+        """Ask where this source comes from for ticks that are to be told, and whose rows are not here any more."""
+        absent, session.absent = session.absent, []
+        source, broker = self._source, self._delivery.coordinator.broker
+        if absent and source is not None and broker is not None:
+            broker.fetch(source, self._take_fetched, absent)
+
+    def _take_fetched(self, fetched: FetchedTicks) -> None:
+        """Tell what has come. Called in the broker's loop."""
+
+        def take() -> None:
+            self._asked.append(fetched)
+            self._delivery.enqueue(self)
+
+        with contextlib.suppress(RuntimeError):  # the server has ended
+            self._delivery.loop.call_soon_threadsafe(take)
+
+    def _reading(self, fetched: FetchedTicks) -> Callable[[DeliveryFilter], Any]:
+        """Return what gives the rows of fetched ticks that pass a filter."""
+        coordinator, admission, source = self._delivery.coordinator, self.admission, self._source
+        assert admission is not None
+        assert source is not None
+        [part] = admission.channel.parts
+        return partial(rows_through, coordinator, part, coordinator.program.tables[source], fetched)
+
+    @property
+    def _source(self) -> str | None:
+        """The source that the relation is, or selects rows and columns of."""
+        admission = self.admission
+        return (
+            None if admission is None else source_beneath(self._delivery.coordinator, admission.channel.parts[0].name)
+        )
 
     def _after_silence(self, found: Sequence[Told]) -> list[Told]:
         """Return what is to be told with the silence before it, in one message if it goes on there."""
@@ -269,25 +348,37 @@ class TickSubscriber(Subscriber):
         """Return what promises have established since it was last told: per ordered column the value that it has
         reached, and keys that were closed, under a name of their own each time."""
         coordinator, admission = self._delivery.coordinator, self.admission
-        stream = None if admission is None else table_beneath(coordinator, admission.channel.parts[0].name)
-        table = None if stream is None else coordinator.program.tables[stream]
-        if table is None or not table.promises.follows_order:
+        if admission is None:
+            return None
+        name = admission.channel.parts[0].name
+        own = table_beneath(coordinator, name)
+        streams = [own] if own is not None else sorted(base_streams(coordinator, name))
+        tables = [t for each in streams if (t := coordinator.program.tables[each]).promises.follows_order]
+        if not tables:
             return None
         known, self._horizons_told = self._horizons_told, epoch
-        now = coordinator.horizons(epoch)
         found = dict[str, Any]()
+        for table in tables:
+            found |= self._horizons_of(table, known, epoch, "" if own is not None else f"{table.name}.")
+        return found or None
+
+    def _horizons_of(self, table: Table, known: int, epoch: int, prefix: str) -> dict[str, Any]:
+        """Return what a stream has promised since an epoch; the names of it in a result begin with that of the
+        stream."""
+        coordinator, found = self._delivery.coordinator, dict[str, Any]()
+        now = coordinator.horizons(epoch)
         ordered = table.promises.ordered
         if ordered is not None:
             name = table.schema.names[ordered.column]
             horizon, before = now.of(table.name, name), coordinator.horizons(known).of(table.name, name)
-            if horizon is not None and horizon != before and name in self._schema.names:
-                found[name] = plain_value(horizon.value)
+            if horizon is not None and horizon != before and (prefix or name in self._schema.names):
+                found[f"{prefix}{name}"] = plain_value(horizon.value)
         if table.promises.closes is not None:
             changes = now.changed_since(known)
             closed = changes.closed.get(table.name, ()) if changes.complete else now.closed_keys(table.name)
             if closed:
-                found[f"{CLOSED}{epoch}"] = plain_columns(closed, table.closed_keys.schema.types)
-        return found or None
+                found[f"{CLOSED}{prefix}{epoch}"] = plain_columns(closed, table.closed_keys.schema.types)
+        return found
 
     def _messages(self, told: Told, time: int, horizons: dict[str, Any] | None) -> list[Any]:
         assert self._relation is not None
@@ -298,13 +389,15 @@ class TickSubscriber(Subscriber):
                 if rows is None:
                     return [ms.Silence(id, *here, time, horizons, number=number)]
                 delivery.metrics.updates += 1
-                return [ms.UpdateMessage(id, *here, time, [self._part(rows, upto)], horizons, number=number)]
+                told_rows = rows if isinstance(rows, ms.PartChange) else self._part(rows, upto)
+                return [ms.UpdateMessage(id, *here, time, [told_rows], horizons, number=number)]
             case RangeLost(since, upto):
                 delivery.metrics.lost += 1
                 return [ms.Lost(id, str(at(since)), str(at(upto)))]
-            case FilterAmended(number, tick, rows, bound):
+            case FilterAmended(number, tick, rows, bound, refused):
                 part = None if rows is None else self._part(rows)
-                return [ms.Amended(id, number, str(at(tick)), part, self._wire_bound(bound))]
+                bounds = self._wire_bound(bound)
+                return [ms.Amended(id, number, str(at(tick)), part, bounds, self._wire_keys(refused))]
             case RangeState():
                 delivery.metrics.states += 1
                 return self._state(told, time, horizons)
@@ -408,6 +501,15 @@ class TickSubscriber(Subscriber):
         column, words = self._schema.columns[bound.column], self._delivery.coordinator.dictionary
         value = None if bound.code is None else plain_value(decode_value(bound.code, column.type, words))
         return ms.WireBound(column.name, value, is_least=not bound.at_most)
+
+    def _wire_keys(self, keys: frozenset[tuple[int, ...]]) -> ms.PlainColumns | None:
+        """Return keys by which rows may be quenched as they are sent."""
+        if not keys:
+            return None
+        assert self._session is not None
+        places = self._session.filter.key or self._session.filter.columns
+        schema = Schema(tuple(self._schema.columns[place] for place in places))
+        return to_plain(np.array(sorted(keys), np.int64), schema, self._delivery.coordinator.dictionary)
 
     def _codes(self, rows: list[tuple[Any, ...]], schema: Schema) -> Any:
         """Encode values of a filter; their words are kept as long as the relation is followed."""

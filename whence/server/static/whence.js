@@ -74,7 +74,7 @@ export class Client {
 
   /** Call any verb of the server, such as why, what_if, delete, update, transaction or execute. */
   call(verb, args = {}, { onProgress = null, signal = null } = {}) {
-    const reads = !["execute", "delete", "update", "transaction", "insert", "advance", "flush"].includes(verb);
+    const reads = !["execute", "delete", "update", "transaction", "insert", "subscribe", "advance", "flush"].includes(verb);
     const answer = this._ask({ type: "call", verb, args }, { again: reads, onProgress });
     const seq = this._seq;
     signal?.addEventListener("abort", () => {
@@ -89,6 +89,18 @@ export class Client {
     const subscription = new Subscription(this, ++this._ids, queries, options);
     this._subscriptions.set(subscription.id, subscription);
     if (this._ready) this._send(subscription.message());
+    return subscription;
+  }
+
+  /** Subscribe to a template: resolves to a subscription with `number`, its id, and `cancel()`. Options as above. */
+  async subscribeTo(template, parameters, options = {}) {
+    const { id } = await this.call("subscribe", { template, parameters });
+    const subscription = this.subscribe(`${template}#${id}`, options);
+    subscription.number = id;
+    subscription.cancel = async () => {
+      subscription.close();
+      await this.call("delete", { table: template, key: id });
+    };
     return subscription;
   }
 
@@ -295,7 +307,7 @@ export class Subscription {
     if (message.type === "subscribed") {
       this.schemas = message.parts;
       this.knows = message.knowledge ?? [];
-      Object.assign(this.coming, message.horizons);
+      this._move(message.horizons);
       for (const { position } of this._wanted) this.client._send({ type: "wait", id: this.id, at: position });
     } else if (message.type === "lost") {
       this._lostRange = [this._lostRange?.[0] ?? message.since, message.at];
@@ -312,7 +324,8 @@ export class Subscription {
       }
       if (message.columns) this._chunks[message.part].push(...this._read(message.part, message.columns, message));
       if (message.last) {
-        this.coming = this._chunkHorizons;
+        this.coming = {};
+        this._move(this._chunkHorizons);
         const changes = this.parts.map((part, i) => part.replace(this._chunks[i]));
         this._chunks = null;
         this._tell(message, changes, message.reason ?? "begin");
@@ -326,7 +339,7 @@ export class Subscription {
         this._reached(message.at); // the answer to a wait for what was told already
         return;
       }
-      Object.assign(this.coming, message.horizons);
+      this._move(message.horizons);
       const changes = message.parts.map((change, i) => {
         const went = change?.went ? this._read(i, change.went) : [];
         const came = change?.came ? this._read(i, change.came, change) : [];
@@ -335,6 +348,17 @@ export class Subscription {
         return { went, came, closed: closed.map((row) => this.parts[i].close(row)) };
       });
       this._tell(message, changes, "");
+    }
+  }
+
+  /** Note by query which rows may still come; keys that were closed are told once. */
+  _move(horizons) {
+    for (const [place, { comes, ways, closed = {} }] of Object.entries(horizons ?? {})) {
+      const known = { ...this.coming[place]?.closed };
+      for (const [use, keys] of Object.entries(closed)) {
+        known[use] = new Set([...(known[use] ?? []), ...keys.map((key) => JSON.stringify(key.map(String)))]);
+      }
+      this.coming[place] = { comes, ways, closed: known };
     }
   }
 
@@ -480,15 +504,26 @@ class Part {
       const known = Object.fromEntries(columns.map((name) => [name, bounds[name] ?? [null, null]]));
       return new KnownRow("present", row, given, known, state === "final", state === "may go", false, this._time);
     }
-    const { comes = true, passed = {} } = this._coming ?? {};
-    const isPassed = Object.entries(passed).some(
-      ([name, least]) => name in given && isLess(plain(given[name]), least, this._types[name]),
-    );
+    const comes = this._coming?.ways.some((way) => this._allows(way, given)) ?? true;
     const wasThere = this._rows.gone.some(matches);
-    const mayCome = comes && !isPassed && (this._returns || !wasThere);
+    const mayCome = comes && (this._returns || !wasThere);
     const state = this._lost && mayCome ? "lost" : wasThere ? "withdrawn" : mayCome ? "may come" : "finally absent";
     const unbound = Object.fromEntries(columns.map((name) => [name, [null, null]]));
     return new KnownRow(state, null, given, unbound, !mayCome, false, mayCome, this._time);
+  }
+
+  /** Whether a row with some values can come in one of the ways in which rows can. */
+  _allows({ within, closes: [use, ...columns] = [] }, given) {
+    if (columns.length && columns.every((name) => name in given)) {
+      const key = JSON.stringify(columns.map((name) => String(plain(given[name]))));
+      if (this._coming.closed[use]?.has(key)) return false;
+    }
+    return Object.entries(within).every(([name, [low, high, mayBeNull]]) => {
+      if (!(name in given)) return true;
+      const [value, type] = [plain(given[name]), this._types[name]];
+      if (value === null) return mayBeNull;
+      return !(low !== null && isLess(value, low, type)) && !(high !== null && isLess(high, value, type));
+    });
   }
 
   /** The state that the update leaves, also when later ones have come. */
@@ -627,7 +662,17 @@ const KNOWN = Symbol("known");
 const MOST_GONE = 10_000;
 /** Note what is known of a row, beside its columns. */
 const know = (row, state, bounds) => Object.defineProperty(row, KNOWN, { value: { state, bounds }, configurable: true });
-const isLess = (a, b, type) => (type?.startsWith("DECIMAL") ? Number(a) < Number(b) : a < b);
+const isLess = (a, b, type = "") => {
+  if (type === "TEXT") return isTextLess(Array.from(String(a)), Array.from(String(b)));
+  if (type === "INTEGER" || type === "BIGINT") return BigInt(a) < BigInt(b);
+  if (type === "DOUBLE" || type.startsWith("DECIMAL")) return Number(a) < Number(b);
+  return type.startsWith("TIMESTAMP") ? String(a).replace(" ", "T") < String(b) : a < b;
+};
+/** By code points, as the server orders texts. */
+const isTextLess = (a, b) => {
+  const at = a.findIndex((letter, i) => letter !== b[i]);
+  return at < 0 ? a.length < b.length : at < b.length && a[at].codePointAt() < b[at].codePointAt();
+};
 const keyOf = (row) => JSON.stringify(Object.values(row), (_, v) => (typeof v === "bigint" ? `${v}n` : Number.isNaN(v) ? "NaN" : v));
 const epochOf = (position) => Number(position.split(".").at(-1));
 const eraOf = (position) => position.split(".").slice(0, 2).join(".");

@@ -116,6 +116,15 @@ class DeleteArguments(WriteArguments, kw_only=True):
     early: Early = None
 
 
+class TemplateArguments(WriteArguments, kw_only=True):
+    """A new subscription to a template. It is followed as `template#id`, and ends when its row is deleted."""
+
+    template: Name
+    parameters: Annotated[
+        dict[str, Any], Meta(description="Its parameters; those that are not given are NULL. And id, if it has one.")
+    ] = {}
+
+
 class UpdateArguments(WriteArguments, kw_only=True):
     """New values, and the rows that get them."""
 

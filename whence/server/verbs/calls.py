@@ -11,7 +11,7 @@ history is an error.
 | module | verbs |
 |---|---|
 | `reading_verbs` | read, query, describe, explain, catalog, metrics, owed, late, position |
-| `writing_verbs` | insert, delete, update, transaction, execute, advance, flush |
+| `writing_verbs` | insert, delete, update, subscribe, transaction, execute, advance, flush |
 | `question_verbs` | why, what_if, critical, resilience, contribution, reliability, trace |
 """
 
@@ -67,6 +67,7 @@ VERBS: dict[str, Verb] = {
     "insert": Verb(args_.InsertArguments, write=writing_verbs.insert),
     "delete": Verb(args_.DeleteArguments, write=writing_verbs.delete),
     "update": Verb(args_.UpdateArguments, write=writing_verbs.update),
+    "subscribe": Verb(args_.TemplateArguments, write=writing_verbs.subscribe),
     "transaction": Verb(args_.TransactionArguments, write=writing_verbs.transaction),
     "execute": Verb(args_.ExecuteArguments, write=writing_verbs.execute),
     "advance": Verb(args_.AdvanceArguments, write=writing_verbs.advance),

@@ -1,4 +1,4 @@
-"""Verbs that write: insert, delete, update, transaction, execute, advance, flush.
+"""Verbs that write: insert, delete, update, subscribe, transaction, execute, advance, flush.
 
 A write is made ready before it comes to the queue: rows are read as values of their types, in another thread if they
 are many. Whether the caller may write them is decided when it is carried out, by the rights of that epoch.
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from whence.io import operations, rejects
@@ -19,6 +19,7 @@ from whence.model.errors import DataError, ForbiddenError
 from whence.model.types import Schema
 from whence.runtime import statements
 from whence.runtime.reading.handles import Result
+from whence.runtime.subscriptions.templates import subscribe as insert_subscription
 from whence.server.verbs.arguments import (
     AdvanceArguments,
     DeleteArguments,
@@ -27,6 +28,7 @@ from whence.server.verbs.arguments import (
     FlushArguments,
     InsertArguments,
     InsertOperation,
+    TemplateArguments,
     TransactionArguments,
     UpdateArguments,
     UpdateOperation,
@@ -48,6 +50,7 @@ log = logging.getLogger("whence.server")
 _MANY = 200  # rows that are not made ready by the event loop
 _BYTES = 40  # of a value that waits, about
 _WRITES = (st.InsertRows, st.DeleteRows, st.UpdateRows)
+_WHO = "who"
 _READS = (st.Explain, st.Describe, st.Show)
 
 
@@ -77,6 +80,30 @@ async def delete(call: VerbCall, args: DeleteArguments) -> CallAnswer:
 async def update(call: VerbCall, args: UpdateArguments) -> CallAnswer:
     """Set columns in the rows that match."""
     return await _write(call, args, lambda: _prepare_update(call, args))
+
+
+async def subscribe(call: VerbCall, args: TemplateArguments) -> CallAnswer:
+    """Insert a subscription to a template; return its id. A column `who` of its parameter table is the caller."""
+    made: list[int] = []
+
+    def prepare() -> PreparedWrite:
+        name = args.template.lower()
+        call.rights.check(call.who, name, "insert")
+        coordinator = call.service.coordinator
+        schema = coordinator.table_of(name).schema
+        given = typed_mapping(args.parameters, schema)
+        if _WHO in schema.names:
+            given.setdefault(_WHO, call.who)
+
+        def write(db: Database) -> int:
+            made.append(insert_subscription(coordinator, name, given))
+            return 1
+
+        return PreparedWrite(write, (name,))
+
+    answer = await _write(call, args, prepare)
+    assert isinstance(answer.value, dict)
+    return replace(answer, value={**answer.value, "id": made[-1] if made else None})
 
 
 async def transaction(call: VerbCall, args: TransactionArguments) -> CallAnswer:

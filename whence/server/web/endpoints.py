@@ -89,6 +89,11 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         args.UpdateArguments, "table", bodies=(JSON,),
     ),
     Endpoint(
+        "POST", "/v1/template/{name}", "subscribe", "write",
+        "Subscribe to a template; its answer is followed as name#id.",
+        args.TemplateArguments, "template", bodies=(JSON,),
+    ),
+    Endpoint(
         "POST", "/v1/transaction", "transaction", "write", "Write to several tables in one epoch, or not at all.",
         args.TransactionArguments, bodies=(JSON,),
     ),

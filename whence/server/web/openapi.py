@@ -261,6 +261,7 @@ _IN_BODIES = {
     "query": '{"sql": "SELECT * FROM link WHERE src = ?", "params": ["A"]}',
     "insert": '[["A", "B"], {"src": "B", "dst": "C"}]',
     "update": '{"values": {"dst": "D"}, "where": {"src": "A"}}',
+    "subscribe": '{"parameters": {"low": 3}}',
     "transaction": '{"operations": [{"verb": "delete", "table": "link", "where": {"src": "A"}}]}',
     "why": '{"row": {"src": "A", "dst": "C"}}',
     "execute": '{"sql": "CREATE VIEW v AS SELECT DISTINCT src FROM link"}',

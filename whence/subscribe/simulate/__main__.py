@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections import Counter
 
-from whence.subscribe.simulate.bugs import describe_bugs
+from whence.subscribe.simulate.broker_bugs import BROKER_BUGS
+from whence.subscribe.simulate.bugs import BUGS, describe_bugs
 from whence.subscribe.simulate.runs import run_seed, run_seeds
 
 
@@ -26,17 +28,20 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--bug", choices=list(bugs), help="plant a bug; the first run that finds it ends the search")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     given = parser.parse_args(arguments)
-    if given.bug is not None and given.depth != "model":
-        parser.error("bugs are planted at the depth of models")
+    if given.bug is not None and given.bug not in (BUGS if given.depth == "model" else BROKER_BUGS):
+        parser.error(f"this bug is not one of the depth {given.depth}")
     began, failed, runs, shown, messages = time.monotonic(), 0, 0, 0, 0
+    seen: Counter[str] = Counter()
     for result in run_seeds(range(given.first, given.first + given.seeds), given.bug, given.jobs, given.depth):
         runs, shown, messages = runs + 1, shown + result.shown, messages + result.messages
+        seen.update(dict(result.seen))
         if result.failure is not None:
             failed += 1
             print(run_seed(result.seed, given.bug, True, given.depth) if given.seeds == 1 else result)
             if given.bug is not None:
                 break
     seconds = time.monotonic() - began
+    print("faults: " + ", ".join(f"{count} {name}" for name, count in sorted(seen.items()) if count))
     print(f"{runs} runs, {failed} failed, {shown} values checked, {messages} messages, {seconds:.1f} s")
     return min(failed, 1)
 

@@ -20,14 +20,17 @@ from whence.subscribe.publishing import (
 )
 from whence.subscribe.ranges import RangeSet
 from whence.subscribe.recent import RecentChanges
+from whence.subscribe.simulate.bags import batch_of
+from whence.subscribe.simulate.broker_bugs import BROKER_BUGS
 from whence.subscribe.simulate.clients import SimulatedClient
 from whence.subscribe.simulate.completions import CompletionCheck
 from whence.subscribe.simulate.databases import DatabaseNode
-from whence.subscribe.simulate.nodes import NodeSubscriber, SimulatedNode, ViewSpec, batch_of
+from whence.subscribe.simulate.node_parts import NodeSubscriber, ViewSpec
+from whence.subscribe.simulate.nodes import SimulatedNode
 from whence.subscribe.simulate.oracle import Cut
 from whence.subscribe.simulate.plans import Row
 from whence.subscribe.simulate.world import Parts
-from whence.subscribe.sources import SourceState
+from whence.subscribe.sources import Action, Ask, SourceState
 
 
 class _RepeatsTaken(SourceState):
@@ -77,6 +80,18 @@ class _BackupAccepted(SimulatedNode):
         return "unknown" if have is None else "resumed" if have.epoch <= self.told() else "behind"
 
 
+class _NothingAsked(SourceState):
+    def tick(self, now: float) -> list[Action]:
+        self._stalls = 0
+        return [action for action in super().tick(now) if not isinstance(action, Ask)]
+
+
+class _GapsNeverAskedFor(SimulatedNode):
+    """What was lost on the way to a broker is not asked for."""
+
+    source_class = _NothingAsked
+
+
 class _ArrivalOrder(SimulatedNode):
     """Rows of several publishers are taken in the order in which they arrived."""
 
@@ -103,6 +118,20 @@ class _QuenchNeverLifted(SimulatedNode):
     """A key that was quenched stays so."""
 
     session_class = _QuenchedForever
+
+
+class _RightsCheckedOnce(SimulatedNode):
+    """Who may read is looked at when a client subscribes, and not when it is told something."""
+
+    def may_read(self, client: str) -> bool:
+        return client in self.subscribers or super().may_read(client)
+
+
+class _QueuePerSubscriber(SimulatedNode):
+    """A client is told what is new, whether or not it takes it."""
+
+    def busy_until(self) -> float:
+        return 0.0
 
 
 class _WrongBase(SimulatedNode):
@@ -159,21 +188,22 @@ BUGS: dict[str, type[SimulatedNode] | type[SimulatedClient]] = {
     "told-before-synced": _ToldBeforeSynced,
     "promise-forgotten": _PromiseForgotten,
     "backup-accepted": _BackupAccepted,
+    "gaps-never-asked-for": _GapsNeverAskedFor,
     "arrival-order": _ArrivalOrder,
     "vectors-merged": _VectorsMerged,
     "quench-never-lifted": _QuenchNeverLifted,
     "wrong-base": _WrongBase,
     "stale-added-keys": _StaleAddedKeys,
     "gaps-taken-for-silence": _GapsTakenForSilence,
+    "rights-checked-once": _RightsCheckedOnce,
+    "queue-per-subscriber": _QueuePerSubscriber,
 }
 """The planted bugs, by name."""
 
 
 def parts_with(bug: str | None, depth: str = "model") -> Parts:
-    """Return the parts of a run: nodes that are models or databases. A bug is planted in models."""
+    """Return the parts of a run: nodes that are models or databases. `broker_bugs` has the bugs of databases."""
     if depth == "databases":
-        if bug is not None:
-            raise ValueError("bugs are planted at the depth of models")
         return Parts(node=DatabaseNode)
     part: type[Any] = SimulatedNode if bug is None else BUGS[bug]
     return Parts(node=part) if issubclass(part, SimulatedNode) else Parts(client=part)
@@ -181,4 +211,5 @@ def parts_with(bug: str | None, depth: str = "model") -> Parts:
 
 def describe_bugs() -> dict[str, Any]:
     """Return what each bug does wrong."""
-    return {name: part.__doc__ for name, part in BUGS.items()}
+    brokers = {name: part.__doc__ for name, (_, _, part) in BROKER_BUGS.items()}
+    return brokers | {name: part.__doc__ for name, part in BUGS.items()}

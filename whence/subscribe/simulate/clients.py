@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from whence.subscribe.positions import Position
 from whence.subscribe.simulate.completions import BOUNDED, CompletionCheck
-from whence.subscribe.simulate.nodes import seen_at
+from whence.subscribe.simulate.node_parts import seen_at
 from whence.subscribe.simulate.oracle import Cut, SimulationError, Vector
 from whence.subscribe.simulate.plans import Bag, ViewTree
 
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 PATIENCE = 3.5
 """Seconds without a message after which a client subscribes again."""
+
+MOST_UNREAD = 2
+"""Messages that may wait for a client that is stalled: one, and one of a node that has been restarted."""
 
 BOUNDS_SHARE = 0.1
 """The share of values whose bounds are checked against every completion, besides those that have gaps."""
@@ -34,11 +37,13 @@ class SimulatedClient:
     def __init__(self, world: World, name: str, node: str, tree: ViewTree) -> None:
         self.world, self.name, self.node, self.tree = world, name, node, tree
         self.dice = random.Random(world.dice.random())
-        self.every_change = self.dice.random() < 0.25 and (world.heals or world.faults.loss < 0.1)
+        self.every_change = self.dice.random() < 0.25
         self.bounds = self.check_class(world.oracle, f"{world.seed} {name}")
         self.number = 0
         self.is_here = True
         self.stalled_until = 0.0
+        self._based = 0  # the subscription that what there is was told in
+        self._unread = set[int]()  # messages of it that wait
         self._reset()
 
     def _reset(self) -> None:
@@ -51,6 +56,7 @@ class SimulatedClient:
     def follow(self, moved: bool = False) -> None:
         """Subscribe, from what there is; after a move, from what was seen elsewhere."""
         self.number += 1
+        self._unread.clear()
         self.heard = self.world.now
         seen = seen_at(self.vector) if moved else None
         if moved:
@@ -82,18 +88,25 @@ class SimulatedClient:
 
     def receive(self, message: tuple[Any, ...]) -> None:
         """Take in a message."""
-        if not self.is_here or message[1] != self.number:
+        if not self.is_here or message[1][0] != self.number:
             return
         if self.stalled_until > self.world.now:
+            self._unread.add(message[1][1])
+            if len(self._unread) > MOST_UNREAD:
+                raise SimulationError("R", f"{len(self._unread)} messages wait for {self.name}, which is stalled")
             self.world.time.at(self.stalled_until, lambda: self.receive(message))
             return
+        self._unread.discard(message[1][1])
         self.heard = self.world.now
-        self.world.send(self.name, self.node, ("ack", self.name, self.number))
+        self.world.send(self.name, self.node, ("ack", self.name, message[1]))
         match message:
-            case ("state", _, at, bag, vector, reason):
+            case ("state", _, _, at, bag, vector, reason):
                 self._take_state(at, bag, vector, reason)
-            case ("update", _, since, at, bag, vector):
-                self._take_update(since, at, bag, vector)
+            case ("update", _, resumed, since, at, bag, vector):
+                if resumed or self._based == self.number:
+                    self._take_update(since, at, bag, vector)
+                else:  # the state that it goes on from is lost
+                    self.follow(moved=self.position is None and bool(self.vector))
 
     def _take_state(self, at: Position, bag: Bag, vector: Vector, reason: str) -> None:
         mine = self.position
@@ -122,7 +135,7 @@ class SimulatedClient:
     def _reach(self, at: Position, vector: Vector) -> None:
         oracle = self.world.oracle
         oracle.check_onward(self.vector, vector, self.name)
-        self.position, self.vector = at, vector
+        self.position, self.vector, self._based = at, vector, self.number
         oracle.check_value(self.tree, vector, self.content, self.name)
         self.world.shown += 1
         if self.tree.plan is not None and self.tree.plan.name in BOUNDED and self._is_worth_it(vector):

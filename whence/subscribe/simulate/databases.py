@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import whence
-from whence.subscribe.simulate.nodes import WIDTHS, SimulatedNode, SourceMeta, ViewSpec
+from whence.subscribe.simulate.node_parts import WIDTHS, SourceMeta, ViewSpec
+from whence.subscribe.simulate.nodes import SimulatedNode
 from whence.subscribe.simulate.oracle import Delta, EpochRecord, SimulationError
 from whence.subscribe.simulate.plans import BEST, BUCKET, Bag, PlanInputs, ViewTree
 

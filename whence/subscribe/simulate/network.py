@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 import random
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -31,11 +32,11 @@ class VirtualTime:
         self.at(self.now + seconds, act)
 
     def run(self, until: float) -> None:
-        """Let everything happen up to a time."""
+        """Let everything happen up to a time. Time never goes back."""
         while self._heap and self._heap[0][0] <= until:
             self.now, _, act = heapq.heappop(self._heap)
             act()
-        self.now = until
+        self.now = max(self.now, until)
 
 
 @dataclass
@@ -58,24 +59,33 @@ class LinkNetwork:
     deliver: Callable[[str, Any], None]
     cut: dict[tuple[str, str], float] = field(default_factory=dict)  # one way, until a time
     sent: int = 0
+    seen: Counter[str] = field(default_factory=Counter)  # faults that happened, by name
+    _latest: dict[tuple[str, str], float] = field(default_factory=dict)  # arrivals on each link
 
     def send(self, origin: str, to: str, message: Any) -> None:
         """Send a message; it arrives never, once or twice, sooner or later."""
         self.sent += 1
         faults, dice = self.faults, self.dice
         if self.cut and self.cut.get((origin, to), 0.0) > self.time.now:
+            self.seen["cut off"] += 1
+            self.seen["cut off one way"] += self.cut.get((to, origin), 0.0) <= self.time.now
             return
         if faults.loss and dice.random() < faults.loss:
+            self.seen["lost"] += 1
             return
-        self._arrive(to, message)
+        self._arrive(origin, to, message)
         if faults.repeat and dice.random() < faults.repeat:
-            self._arrive(to, message)
+            self.seen["repeated"] += 1
+            self._arrive(origin, to, message)
 
-    def _arrive(self, to: str, message: Any) -> None:
+    def _arrive(self, origin: str, to: str, message: Any) -> None:
         delay = self.faults.delay * (0.2 + self.dice.random())
         if self.faults.late and self.dice.random() < self.faults.late:
             delay += self.dice.random() * 0.6
-        self.time.after(delay, lambda: self.deliver(to, message))
+        at, latest = self.time.now + delay, self._latest.get((origin, to), 0.0)
+        self.seen["reordered"] += at < latest
+        self._latest[origin, to] = max(at, latest)
+        self.time.at(at, lambda: self.deliver(to, message))
 
     def heal(self) -> None:
         """Lose and delay nothing any more."""

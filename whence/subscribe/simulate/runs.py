@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import traceback
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 
+from whence.subscribe.simulate.broker_bugs import planted
+from whence.subscribe.simulate.brokers import BrokerWorld
 from whence.subscribe.simulate.bugs import parts_with
 from whence.subscribe.simulate.oracle import SimulationError
 from whence.subscribe.simulate.world import World
@@ -24,6 +27,7 @@ class RunResult:
     messages: int
     bug: str | None = None
     depth: str = "model"
+    seen: tuple[tuple[str, int], ...] = ()  # faults that happened
 
     def __str__(self) -> str:
         """Say what failed, and how to see it again."""
@@ -35,10 +39,18 @@ class RunResult:
 
 def run_seed(seed: int, bug: str | None = None, trace: bool = False, depth: str = "model") -> RunResult:
     """Make one run. An error of any kind is a failure; with `trace` its stack is part of what is said."""
-    world = None
+    world: World | BrokerWorld | None = None
+    seen: Counter[str] = Counter()
     try:
-        world = World(seed, parts_with(bug, depth))
-        world.run()
+        if depth == "databases":
+            with planted(bug):
+                world = BrokerWorld(seed)
+                world.run()
+            world.close()
+            seen += world.network.seen
+        if depth == "model" or bug is None:
+            world = World(seed, parts_with(bug, depth))
+            world.run()
     except SimulationError as error:
         failure, law = str(error), error.law
         if trace:
@@ -46,7 +58,10 @@ def run_seed(seed: int, bug: str | None = None, trace: bool = False, depth: str 
     except Exception as error:  # a core that raises has failed
         failure, law = (traceback.format_exc() if trace else f"{type(error).__name__}: {error}"), "error"
     else:
-        return RunResult(seed, None, None, world.shown, world.network.sent, bug, depth)
+        assert world is not None
+        return RunResult(
+            seed, None, None, world.shown, world.network.sent, bug, depth, tuple((seen + world.network.seen).items())
+        )
     finally:
         if world is not None:
             world.close()
@@ -63,6 +78,6 @@ def run_seeds(seeds: Iterable[int], bug: str | None = None, jobs: int = 1, depth
         yield from pool.map(partial(run_seed, bug=bug, depth=depth), seeds, chunksize=8)
 
 
-def find_failure(seeds: Iterable[int], bug: str | None = None) -> RunResult | None:
+def find_failure(seeds: Iterable[int], bug: str | None = None, depth: str = "model") -> RunResult | None:
     """Return the first run that fails."""
-    return next((result for result in run_seeds(seeds, bug) if result.failure is not None), None)
+    return next((result for result in run_seeds(seeds, bug, depth=depth) if result.failure is not None), None)

@@ -67,6 +67,30 @@ def add_up(batch: Codes, ann: Codes) -> tuple[Codes, Codes]:
 
 
 @allocating
+def split_signs(batch: Codes, ann: Codes) -> tuple[Codes, Codes]:
+    """The rows that go and those that come, each as often as it does, in their order."""
+    goes, comes = 0, 0
+    for i in range(ann.shape[0]):
+        if ann[i] < 0:
+            goes -= ann[i]
+        else:
+            comes += ann[i]
+    went = np.empty((goes, batch.shape[1]), np.int64)
+    came = np.empty((comes, batch.shape[1]), np.int64)
+    goes, comes = 0, 0
+    for i in range(ann.shape[0]):
+        for _ in range(-ann[i]):
+            for c in range(batch.shape[1]):
+                went[goes, c] = batch[i, c]
+            goes += 1
+        for _ in range(ann[i]):
+            for c in range(batch.shape[1]):
+                came[comes, c] = batch[i, c]
+            comes += 1
+    return went, came
+
+
+@allocating
 def join_batches(left: Codes, lcols: Codes, right: Codes, rcols: Codes) -> tuple[Codes, Codes]:
     """Pairs of positions of two batches with equal keys; NULL equals nothing."""
     n = right.shape[0]

@@ -91,6 +91,70 @@ def clear_line(store: Codes, count: Codes, at: int) -> None:
 
 
 @kernel
+def add_row(
+    store: Codes,
+    count: Codes,
+    size: Codes,
+    top: Codes,
+    spare: Codes,
+    meta: Codes,
+    batch: Codes,
+    i: int,
+    change: int,
+) -> int:
+    """Add a count that is not zero to one row, given a free leaf; return the place of the leaf it is or was in.
+
+    Where the number of leaves changes, it is this one that is new or gone, or has given rows to the next."""
+    width = store.shape[1]
+    if meta[0] == 0:
+        place_leaf(top, meta, 0, new_leaf(size, spare, meta))
+    place, at = seek(store, size, top, meta, batch, i, width)
+    after = place + 1
+    if at == size[top[place]] and after < meta[0] and compare(store, top[after] * LEAF, batch, i, width) == 0:
+        place = after
+        at = 0
+    leaf = top[place]
+    line = leaf * LEAF + at
+    if at < size[leaf] and compare(store, line, batch, i, width) == 0:
+        count[line] += change
+        if count[line] == 0:
+            for j in range(line, leaf * LEAF + size[leaf] - 1):
+                copy_line(store, count, j, j + 1)
+            size[leaf] -= 1
+            clear_line(store, count, leaf * LEAF + size[leaf])
+            meta[3] -= 1
+            if size[leaf] == 0:
+                for t in range(place, meta[0] - 1):
+                    top[t] = top[t + 1]
+                meta[0] -= 1
+                spare[meta[2]] = leaf
+                meta[2] += 1
+        return int(place)
+    if size[leaf] == LEAF:
+        right = new_leaf(size, spare, meta)
+        # Rows that arrive in order fill their leaves: only the last row moves on.
+        keep = LEAF // 2 if place + 1 < meta[0] or at < LEAF else LEAF
+        for j in range(keep, LEAF):
+            copy_line(store, count, right * LEAF + j - keep, leaf * LEAF + j)
+            clear_line(store, count, leaf * LEAF + j)
+        size[right] = LEAF - keep
+        size[leaf] = keep
+        place_leaf(top, meta, place + 1, right)
+        if at > keep or keep == LEAF:
+            leaf = right
+            at -= keep
+    for j in range(leaf * LEAF + size[leaf], leaf * LEAF + at, -1):
+        copy_line(store, count, j, j - 1)
+    line = leaf * LEAF + at
+    for c in range(width):
+        store[line, c] = batch[i, c]
+    count[line] = change
+    size[leaf] += 1
+    meta[3] += 1
+    return int(place)
+
+
+@kernel
 def add(
     store: Codes,
     count: Codes,
@@ -103,57 +167,12 @@ def add(
     start: int,
 ) -> int:
     """Add counts to rows from position `start` on; gives the position reached, short of the end when leaves run out."""
-    width = store.shape[1]
     for i in range(start, batch.shape[0]):
         if change[i] == 0:
             continue
         if meta[2] == 0 and meta[1] == size.shape[0]:
             return i
-        if meta[0] == 0:
-            place_leaf(top, meta, 0, new_leaf(size, spare, meta))
-        place, at = seek(store, size, top, meta, batch, i, width)
-        after = place + 1
-        if at == size[top[place]] and after < meta[0] and compare(store, top[after] * LEAF, batch, i, width) == 0:
-            place = after
-            at = 0
-        leaf = top[place]
-        line = leaf * LEAF + at
-        if at < size[leaf] and compare(store, line, batch, i, width) == 0:
-            count[line] += change[i]
-            if count[line] == 0:
-                for j in range(line, leaf * LEAF + size[leaf] - 1):
-                    copy_line(store, count, j, j + 1)
-                size[leaf] -= 1
-                clear_line(store, count, leaf * LEAF + size[leaf])
-                meta[3] -= 1
-                if size[leaf] == 0:
-                    for t in range(place, meta[0] - 1):
-                        top[t] = top[t + 1]
-                    meta[0] -= 1
-                    spare[meta[2]] = leaf
-                    meta[2] += 1
-            continue
-        if size[leaf] == LEAF:
-            right = new_leaf(size, spare, meta)
-            # Rows that arrive in order fill their leaves: only the last row moves on.
-            keep = LEAF // 2 if place + 1 < meta[0] or at < LEAF else LEAF
-            for j in range(keep, LEAF):
-                copy_line(store, count, right * LEAF + j - keep, leaf * LEAF + j)
-                clear_line(store, count, leaf * LEAF + j)
-            size[right] = LEAF - keep
-            size[leaf] = keep
-            place_leaf(top, meta, place + 1, right)
-            if at > keep or keep == LEAF:
-                leaf = right
-                at -= keep
-        for j in range(leaf * LEAF + size[leaf], leaf * LEAF + at, -1):
-            copy_line(store, count, j, j - 1)
-        line = leaf * LEAF + at
-        for c in range(width):
-            store[line, c] = batch[i, c]
-        count[line] = change[i]
-        size[leaf] += 1
-        meta[3] += 1
+        add_row(store, count, size, top, spare, meta, batch, i, change[i])
     return int(batch.shape[0])
 
 

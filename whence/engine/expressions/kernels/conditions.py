@@ -71,3 +71,21 @@ def decide(program: Codes, rows: Codes) -> Codes:
         for i in range(many):
             out[first + i] = results[steps - 1, i]
     return out
+
+
+@allocating
+def select_each(programs: Codes, ends: Codes, rows: Codes) -> tuple[Codes, Codes]:
+    """The positions of the rows for which each of some programs is true, one program after the other, and where those
+    of each end. The programs stand one below the other; `ends` says where each does."""
+    kept = np.empty(ends.shape[0] * rows.shape[0], np.int64)
+    out = np.empty(ends.shape[0], np.int64)
+    start, many = 0, 0
+    for p in range(ends.shape[0]):
+        result = decide(programs[start : ends[p]], rows)
+        for i in range(rows.shape[0]):
+            if result[i] == 1:
+                kept[many] = i
+                many += 1
+        out[p] = many
+        start = ends[p]
+    return kept[:many], out

@@ -13,12 +13,16 @@ itself what others must know of it (`node.py`).
 | `sets` | Union: all rows of all branches; Distinct: each once; SetOp: INTERSECT and EXCEPT |
 | `aggregate` | Aggregate: one row per group |
 | `topk` | TopK: the first rows in an order |
+| `match` | MatchRows, MatchPairs: subscriptions with what they select |
+| `match_aggregates` | MatchLeast, MatchDistinct: subscriptions with what is kept of the rows in their ranges |
 | `moves` | Ship: the same rows in other partitions; LocalFilter: of rows that every partition has, this one's |
 """
 
 from whence.plan.algebra.logical.aggregate import Agg, Aggregate
 from whence.plan.algebra.logical.join import Join, JoinKind
 from whence.plan.algebra.logical.leaves import Ref, Scan, Values
+from whence.plan.algebra.logical.match import MatchPairs, MatchRows, Range, Side
+from whence.plan.algebra.logical.match_aggregates import MatchDistinct, MatchLeast
 from whence.plan.algebra.logical.moves import LocalFilter, Ship
 from whence.plan.algebra.logical.node import Binary, Branching, Node, Unary, bottom_up, walk
 from whence.plan.algebra.logical.rowwise import Lateral, Project, Select
@@ -35,14 +39,20 @@ __all__ = [
     "JoinKind",
     "Lateral",
     "LocalFilter",
+    "MatchDistinct",
+    "MatchLeast",
+    "MatchPairs",
+    "MatchRows",
     "Node",
     "Order",
     "Project",
+    "Range",
     "Ref",
     "Scan",
     "Select",
     "SetOp",
     "Ship",
+    "Side",
     "TopK",
     "Unary",
     "Union",

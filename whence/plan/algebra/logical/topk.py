@@ -45,7 +45,7 @@ class TopK(Unary):
         return "LIMIT"
 
     def knows(self, deriver: KnowledgeDeriver) -> Facts:
-        return deriver.unsure(self) if self.limit is not None or self.offset else deriver.of(self.input)
+        return deriver.cut(self) if self.limit is not None or self.offset else deriver.of(self.input)
 
     def origin(self, side: int, column: int) -> int | None:
         return column

@@ -1,0 +1,161 @@
+"""Messages of a template: an epoch's changes as rectangles of ranges, or as rows, for a network that routes by content.
+
+The feed follows the query of a template without its parameters, in a view of its own that nobody else sees. For a
+MIN, MAX or DISTINCT over one range it has the points of that view in order (`engine/matching/range_minima.py`) and
+turns each epoch's change into rectangles when it is read. Subscriptions are not looked at: their number does not
+matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from whence.engine.matching.kernels.hull import HIGHEST, LOWEST
+from whence.engine.matching.range_minima import RangeMinima, Rectangles
+from whence.io.rows import expand, to_tuples
+from whence.model.codes import NULL, Codes
+from whence.model.errors import WhenceError
+from whence.model.types import BIGINT, Schema
+from whence.plan.algebra.logical import Join, MatchDistinct, MatchLeast, Node, Scan, walk
+from whence.plan.templates import recognise
+from whence.runtime.reading.changes import ChangeQueue
+from whence.subscribe.rectangles import Message, RectangleMessage, RowMessage
+
+if TYPE_CHECKING:
+    from whence.runtime.coordinator import Coordinator
+
+
+class Messages(ChangeQueue[Message]):
+    """The messages of a template since this object was made (`Database.messages`). Iterating ends when it has caught
+    up, and may be resumed; `close` ends the view that it follows.
+
+    template         the name of the template
+    name             the view that it follows
+    columns, schema  the names of the columns of that view; their names and types
+
+    >>> db = whence.open(); _ = db.execute("CREATE TABLE stock (risk INT, per INT)")
+    >>> _ = db.execute("CREATE TEMPLATE cheapest AS SELECT MIN(per) FROM stock WHERE risk BETWEEN :low AND :high")
+    >>> with db.messages("cheapest") as messages:
+    ...     _ = db.insert("stock", (40, 4))
+    ...     [(m.value, m.inner, m.outer, m.reaches(30, 50)) for m in messages]
+    [(4, (40, 40), (None, None), True)]
+    """
+
+    template: str
+    _drop: Callable[[], None]
+
+    def close(self) -> None:
+        """End: the view that it follows is dropped.
+
+        >>> db = whence.open(); _ = db.execute("CREATE TABLE a (x INT)")
+        >>> _ = db.execute("CREATE TEMPLATE above AS SELECT x FROM a WHERE x > :low"); messages = db.messages("above")
+        >>> messages.close(); _ = db.insert("a", (7,)); list(messages)
+        []
+        """
+        self._drop()
+
+    def __enter__(self) -> Messages:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class RowMessages(Messages):
+    """Messages of a selection, a join, or an aggregate that every row in a range changes: one per row."""
+
+    def _decode(self, epoch: int, rows: Codes, counts: Codes) -> Iterator[Message]:
+        values = to_tuples(expand(rows, np.abs(counts)), self.schema, self._dictionary)
+        signs = np.repeat(np.sign(counts), np.abs(counts)).tolist()
+        for sign, row in zip(signs, values, strict=True):
+            yield RowMessage(epoch, sign, dict(zip(self.columns, row, strict=True)))
+
+
+class RectangleMessages(Messages):
+    """Messages of a MIN, MAX or DISTINCT over one range."""
+
+    _node: MatchLeast | MatchDistinct
+    _points: RangeMinima
+    _shown: Schema  # of key, value, inner ends, outer ends
+
+    def fill(self, node: MatchLeast | MatchDistinct, rows: Codes, counts: Codes) -> None:
+        """Begin with the points that there are."""
+        self._node = node
+        columns, types, equal = self.schema.columns, self.schema.types, len(node.equal)
+        if isinstance(node, MatchLeast):
+            self._points = RangeMinima(equal, types[equal], types[equal + 1], self._dictionary, node.greatest)
+        else:
+            self._points = RangeMinima(len(types) - 1, types[equal], BIGINT, self._dictionary)
+        self._shown = Schema((*columns[:equal], *columns[equal + 1 :], *[columns[equal]] * 4))
+        self._points.add(*self._points_of(rows, counts))
+        self._points.commit()
+
+    def _points_of(self, rows: Codes, counts: Codes) -> tuple[Codes, Codes]:
+        equal, distinct = len(self._node.equal), isinstance(self._node, MatchDistinct)
+        kept = (rows[:, equal : None if not distinct else equal + 1] != NULL).all(axis=1)
+        rows, counts = rows[kept], counts[kept]
+        if distinct:
+            alike = np.zeros(len(rows), np.int64)
+            rows = np.column_stack((rows[:, :equal], rows[:, equal + 1 :], rows[:, equal], alike))
+        return np.ascontiguousarray(rows), counts
+
+    def _decode(self, epoch: int, rows: Codes, counts: Codes) -> Iterator[Message]:
+        found = self._points.change(*self._points_of(rows, counts))
+        self._points.commit()
+        equal, distinct = len(self._node.equal), isinstance(self._node, MatchDistinct)
+        strict = (self._node.range.open_low, self._node.range.open_high)
+        for at, row in enumerate(self._tuples(found, distinct)):
+            value: Any = row[equal:-4] if distinct else row[equal]
+            sign = -1 if distinct and found.values[at] == NULL else 1
+            yield RectangleMessage(epoch, value, row[-4:-2], row[-2:], row[:equal], sign, strict)
+
+    def _tuples(self, found: Rectangles, distinct: bool) -> list[tuple[Any, ...]]:
+        """Rows of [key, value, inner ends, outer ends], decoded."""
+        low1, high1, low2, high2 = found.bounds.T
+        left = np.where(low1 == LOWEST, NULL, low1 - 1)
+        right = np.where(high2 == HIGHEST, NULL, high2 + 1)
+        told = [found.groups] if distinct else [found.groups, found.values]
+        return to_tuples(np.column_stack([*told, high1, low2, left, right]), self._shown, self._dictionary)
+
+
+def follow_messages(coordinator: Coordinator, template: str) -> Messages:
+    """Return a feed of the messages of a template from now on."""
+    view, program = coordinator.reader.template_view(template), coordinator.program
+    node = recognise(view.query, program.tables[template], program).plan
+    if isinstance(node, MatchLeast | MatchDistinct):
+        if node.data.schema.types[len(node.equal)].needs_dictionary:
+            raise WhenceError(
+                f"template {template} has a range of {node.data.schema.types[len(node.equal)]}, which has "
+                "no rectangles: ask for its notifications"
+            )
+        data: Node = node.data
+    else:
+        node, data = None, _without_parameters(view.query, template)
+    definitions = coordinator.definitions
+    name = definitions.create_transient_plan(data)
+    with coordinator.reading():
+        kind = RowMessages if node is None else RectangleMessages
+        reader, storage = coordinator.reader, coordinator.storage
+        feed = kind(name, data.schema, coordinator.dictionary, reader.stable_epoch, storage.poll)
+        if isinstance(feed, RectangleMessages):
+            assert node is not None
+            feed.fill(node, *reader.contents(name))
+        coordinator.feeds.add(feed)
+    feed.template, feed._drop = template, lambda: definitions.drop_transient(name)
+    return feed
+
+
+def _without_parameters(plan: Node, template: str) -> Node:
+    """Return the query that a template's parameters are joined with."""
+    for node in walk(plan):
+        if (
+            isinstance(node, Join)
+            and node.kind == "inner"
+            and isinstance(node.left, Scan)
+            and node.left.table == template
+        ):
+            return node.right
+    raise WhenceError(f"template {template} does not join its parameters with a query of its own")
