@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import shutil
+import threading
+import time
 from pathlib import Path
 
 import pytest
 
 import whence
+from tests import inside
 from tests.sources.conftest import Make, until
 from whence.model.errors import CatalogError, SqlError
 
@@ -159,6 +162,28 @@ def test_a_source_goes_on_at_another_url_of_the_same_history(place: Make) -> Non
     assert last.db.execute("SHOW SOURCES").rows[0][7] == other.url("trade")
 
 
+def test_readers_wait_while_a_stream_is_begun_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    with whence.open() as db:
+        db.execute("CREATE STREAM trade (issue TEXT, price INT); CREATE VIEW high AS SELECT MAX(price) AS p FROM trade")
+        db.insert("trade", ("A", 1))
+        coordinator, dropped = inside.coordinator(db), threading.Event()
+        catalog, create_table = coordinator.catalog, coordinator.catalog.create_table
+
+        def create_later(*args: object) -> object:
+            dropped.set()
+            time.sleep(0.1)
+            return create_table(*args)
+
+        monkeypatch.setattr(catalog, "create_table", create_later)
+        renewing = threading.Thread(target=coordinator.definitions.renew, args=(["trade"], ["trade"]))
+        renewing.start()
+        assert dropped.wait(10)
+        assert "trade" not in coordinator.program.tables  # or nothing is tried here
+        assert db["trade"].rows == []
+        assert db["high"].rows == [(None,)]
+        renewing.join()
+
+
 @pytest.mark.parametrize("kind", ["stream", "table"])
 def test_another_past_is_begun_anew_and_never_merged(place: Make, tmp_path: Path, kind: str) -> None:
     publisher, broker = place("p", MARKET), place("b")
@@ -182,7 +207,7 @@ def test_another_past_is_begun_anew_and_never_merged(place: Make, tmp_path: Path
         publisher.db.insert(name, [made(price)])
     truth = sorted([made(1), *(made(price) for price in range(10, 16))])
     until(lambda: broker.rows(name) == truth)
-    assert broker.db["n"].rows[0][0] == 7
+    until(lambda: broker.db["n"].rows[0][0] == 7)
     broker.stop()
     broker.start()
     assert broker.rows(name) == truth

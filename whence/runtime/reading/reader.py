@@ -6,7 +6,7 @@ Rows are asked of tables and views by name, wherever they are (`backend.py`); ad
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,7 +23,16 @@ from whence.model.codes import Codes, Dictionary
 from whence.model.errors import CatalogError
 from whence.model.types import Schema
 from whence.plan.algebra.logical import Node, TopK
-from whence.plan.algebra.program import Table, View, closed_name, owed_name
+from whence.plan.algebra.program import (
+    Table,
+    View,
+    closed_name,
+    is_template,
+    owed_name,
+    subscription_of,
+    template_name,
+    template_of,
+)
 from whence.plan.streams.model import has_at, with_at
 from whence.runtime.catalog import as_it_runs, table_kind
 from whence.runtime.questions import explain as explaining
@@ -31,6 +40,7 @@ from whence.runtime.reading.adhoc import Adhoc, sort_order, uses_table_function
 from whence.runtime.reading.calls import Narrow, TableFunctionCall
 from whence.runtime.reading.changes import Changes
 from whence.runtime.reading.late_rows import late_rows
+from whence.runtime.reading.notifications import Notifications
 from whence.runtime.reading.pinned_rows import Pins, SimpleQuery, simple_query
 from whence.runtime.writing.conditions import keys_of
 from whence.sql import statements as st
@@ -85,17 +95,50 @@ class DatabaseReader:
         return self.relation(name).schema
 
     def relation(self, name: str) -> Table | View:
-        """Return the definition of a table or view."""
+        """Return the definition of a table or view; CatalogError if there is none."""
         self._coordinator.check_open()
-        found = self._coordinator.program.tables.get(name)
-        if found is not None:
-            return found
-        view = self._coordinator.program.views.get(name)
-        if view is None and name in self._coordinator.catalog.transient:
-            return self._coordinator.catalog.transient[name].view
-        if view is None or view.hidden:
+        found = self._find_in_catalog(self._find_relation, name)
+        if found is None:
             known = [*self._coordinator.program.tables, *self.views()]
             raise CatalogError(f'there is no table or view "{name:.100}"{did_you_mean(name, known)}')
+        return found
+
+    def _find_in_catalog(self, find: Callable[[str], Table | View | None], name: str) -> Table | View | None:
+        """Find a definition; what is missing is looked for again under the lock, since a change of the catalog that is
+        under way may have dropped what it creates next."""
+        found = find(name)
+        if found is None:
+            with self._coordinator.looking():
+                found = find(name)
+        return found
+
+    def _find_relation(self, name: str) -> Table | View | None:
+        program, transient = self._coordinator.program, self._coordinator.catalog.transient
+        table = program.tables.get(name)
+        if table is not None:
+            return table
+        apart = subscription_of(name)
+        if apart is not None:
+            whole = self.template_view(template_of(apart[0]))
+            return replace(whole, name=name, schema=Schema(whole.schema.columns[1:]))
+        view = program.views.get(name)
+        if view is None and name in transient:
+            return transient[name].view
+        return None if view is None or (view.hidden and not is_template(name)) else view
+
+    def _find_view(self, name: str) -> View | None:
+        return self._coordinator.program.views.get(name)
+
+    def template_view(self, template: str) -> View:
+        """Return the view behind a template; CatalogError if there is none."""
+        self._coordinator.check_open()
+        view = self._find_in_catalog(self._find_view, template_name(template))
+        if view is None:
+            program = self._coordinator.program
+            there = template in program.tables or template in self.views()
+            what = f'"{template}" is not a template' if there else f'there is no template "{template:.100}"'
+            raise CatalogError(what + did_you_mean(template, program.templates))
+        assert isinstance(view, View)
         return view
 
     def views(self) -> list[str]:
@@ -112,7 +155,8 @@ class DatabaseReader:
 
     def is_stream(self, name: str) -> bool:
         """Return whether a table or view is a stream."""
-        return is_stream(self._coordinator.catalog.backend.operator(name))
+        apart = subscription_of(name)
+        return is_stream(self._coordinator.catalog.backend.operator(name if apart is None else apart[0]))
 
     def visible(self, name: str, batch: Batch) -> Batch:
         """Return what a table or view changes by, as users see it: each row once, or of a stream all in their order."""
@@ -121,6 +165,10 @@ class DatabaseReader:
     def contents(self, name: str) -> tuple[Codes, Codes]:
         """Return the distinct rows, and how often each is there; of a stream all that are kept, in their order. Called,
         as `count` is, while `reading`."""
+        apart = subscription_of(name)
+        if apart is not None:
+            rows, counts = self.find_keys(apart[0], (0,), np.array([[apart[1]]]))
+            return np.ascontiguousarray(rows[:, 1:]), counts
         batch = self._relation(name).contents()
         if self.is_stream(name):
             batch = _without_at(batch)
@@ -309,10 +357,27 @@ class DatabaseReader:
                 )
                 return explaining.explain_query(plan, hidden, flowed)
             self.schema(what)
+            if what in self._coordinator.program.templates:
+                return explaining.explain_view(self._coordinator, template_name(what))
             if what in self._coordinator.program.tables:
                 kind = table_kind(self._coordinator.program.tables[what])
                 raise CatalogError(f'"{what}" is a {kind}; EXPLAIN is for views and queries')
             return explaining.explain_view(self._coordinator, what)
+
+    def notifications(self, template: str) -> Notifications:
+        """Return a feed of what changes from now on for the subscriptions of a template."""
+        with self._coordinator.reading():
+            view, table = self.template_view(template), self._coordinator.program.tables[template]
+            feed = Notifications(
+                view.name,
+                view.schema,
+                self._coordinator.dictionary,
+                self.stable_epoch,
+                self._coordinator.storage.poll,
+                template=table.name,
+            )
+            self._coordinator.feeds.add(feed)
+            return feed
 
     def changes(self, name: str, snapshot: bool) -> Changes:
         """Return a feed of what changes from now on, preceded by what is there if `snapshot`."""
@@ -321,7 +386,7 @@ class DatabaseReader:
                 name,
                 self.schema(name),
                 self._coordinator.dictionary,
-                self._stable_epoch,
+                self.stable_epoch,
                 self._coordinator.storage.poll,
             )
             if snapshot:
@@ -331,7 +396,7 @@ class DatabaseReader:
             self._coordinator.feeds.add(feed)
             return feed
 
-    def _stable_epoch(self) -> int:
+    def stable_epoch(self) -> int:
         """Return the last epoch that feeds may report; a follower fetches what is new."""
         if self._coordinator.closed:
             return self._coordinator.epoch
