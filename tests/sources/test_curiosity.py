@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -254,6 +256,37 @@ def test_buy_list_goes_on_after_restarts(place: Make) -> None:
     publisher.db.insert("quote", [("IBM", 3), ("MOT", 3)])
     until(lambda: broker.rows("follow") == [("IBM", 1), ("IBM", 2), ("IBM", 3)])
     assert {row[0] for row in broker.rows("quote")} == {"IBM"}
+
+
+@pytest.mark.parametrize("kind", ["STREAM", "TABLE"])
+def test_key_is_asked_for_again_of_a_publisher_that_has_another_past(place: Make, tmp_path: Path, kind: str) -> None:
+    """A key comes to the list while the publisher is away, and is restored from a copy: what was to be asked for is
+    given up with the old past, and asked for in the new one, from its beginning."""
+    publisher, broker = place("p", f"CREATE {kind} quote (issue TEXT, price INT)"), place("b")
+    publisher.db.insert("quote", [("IBM", 0), ("MOT", 0)])
+    publisher.stop()
+    shutil.copytree(publisher.folder, tmp_path / "copy")
+    publisher.start()
+    source(broker, "quote", publisher, "quench_after = '1 ms'")
+    broker.db.execute("CREATE TABLE buylist (issue TEXT PRIMARY KEY)")
+    broker.db.execute("CREATE VIEW follow AS SELECT quote.issue, price FROM quote JOIN buylist USING (issue)")
+    broker.db.insert("buylist", [("IBM",), ("MOT",)])
+    for price in range(1, 8):
+        publisher.db.insert("quote", [("IBM", price), ("MOT", price)])
+    until(lambda: len(broker.rows("follow")) >= 14)
+    keeper = broker.db._now.broker.curiosity._sources["quote"].keeper
+    broker.db.delete("buylist", [("MOT",)])
+    until(lambda: keeper.keys == {("IBM",)})
+    publisher.stop()
+    until(lambda: not broker.db._now.broker.feeds["quote"].state.is_open)
+    broker.db.insert("buylist", ("MOT",))
+    until(lambda: keeper.is_amending)
+    shutil.rmtree(publisher.folder)
+    shutil.move(tmp_path / "copy", publisher.folder)
+    publisher.start()
+    publisher.db.insert("quote", [("IBM", 10), ("MOT", 10)])
+    until(lambda: {("IBM", 10), ("MOT", 10)} <= {*broker.rows("follow")})
+    assert ("MOT", 7) not in broker.rows("follow")
 
 
 def test_quenched_rows_are_current_after_the_connection_was_lost(place: Make) -> None:

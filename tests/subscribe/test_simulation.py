@@ -136,9 +136,10 @@ def test_a_run_is_a_function_of_its_seed() -> None:
     assert first.messages != run_seed(8).messages
 
 
-@pytest.mark.parametrize("seed", [951, 1491, 2105])
+@pytest.mark.parametrize("seed", [951, 1491, 2105, 10806, 11167, 11606])
 def test_seed_that_failed_once_holds(seed: int) -> None:
-    """951: a late repeat opens a session in another past; 1491, 2105: a promise is not told again after a gap."""
+    """951: a late repeat opens a session in another past; 1491, 2105: a promise is not told again after a gap; 10806,
+    11167: an amendment speaks of ticks of another past; 11606: a subscriber moves before it has begun."""
     found = run_seed(seed)
     assert found.failure is None, found
 

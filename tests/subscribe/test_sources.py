@@ -365,3 +365,15 @@ def test_gaps_are_what_is_missing(mode: Any, seed: int) -> None:
         have = source.reflected.union(source._held_ranges)
         assert list(source._gaps) == have.gaps(source._known)
         assert source._gaps.due == min((gap.due for gap in source._gaps._gaps), default=float("inf"))
+
+
+def test_no_amendment_is_sent_while_starting_over_is_to_be_told() -> None:
+    """Who asks does not know yet that the publisher has another past: its ticks are of the one before."""
+    state = SourceState("s", "ahead", Position("a" * 12, "b" * 8, 3), RangeSet([(0, 3)]))
+    state.connect(0.0)
+    assert state.receive(Opened(Position("c" * 12, "d" * 8, 2), "unknown"), 1, 0.0) == []
+    assert state.amend("since tick 3", 0.1) == []
+    assert not state.is_amending
+    begun = state.receive(RangeChange(0, 2, "rows"), 1, 0.2)
+    assert [type(action) for action in begun] == [StartOver, Apply]
+    assert state.amend("since tick 0", 0.3) == [SendAmend(1, 0, "since tick 0")]

@@ -240,6 +240,16 @@ class FilterKeeper:
             self._idle = idle | self._idle
             self._stale = {key for key in self._stale if key in self.quenched}
 
+    def begin_again(self) -> None:
+        """Note that the publisher has another past: ticks of the one before say nothing of it."""
+        self.rejected()
+        self._dropped.clear()
+        self._wanted = dict.fromkeys(self._wanted, 0)
+
+    def is_under_way(self, amendment: Amendment) -> bool:
+        """Return whether an amendment that `next` gave is still to be sent, or answered."""
+        return self._pending is amendment
+
     # -- what to do about it -----------------------------------------------------------------------------------------
 
     @property

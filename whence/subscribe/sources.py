@@ -113,7 +113,7 @@ class StartOver:
 
     It comes together with the first `Apply` or `ApplyState` of that history, and is one transaction with it: readers go
     from one past to the other. An amendment that was under way is given up, since it may speak of ticks of the old
-    past; the filter in effect stays."""
+    past, and one that is asked for before this is not sent; the filter in effect stays."""
 
     position: Position
 
@@ -272,7 +272,10 @@ class SourceState:
         return self._amendment is not None
 
     def amend(self, change: Any, now: float) -> list[Action]:
-        """Ask for a change of the filter in effect. It takes the place of one that is under way."""
+        """Ask for a change of the filter in effect. It takes the place of one that is under way. While a `StartOver` is
+        still to be told it is given up: who asks does not know yet that its ticks are of another past."""
+        if self._start_over is not None:
+            return []
         before = self._amendment
         number = max(self.number, before.number if before else 0) + 1
         self._amendment = _Amendment(number, change, now + self._answer_after * 2)

@@ -252,6 +252,13 @@ class Curiosity:
         if found is not None:
             found.rejected()
 
+    def start_over(self, feed: SourceFeed) -> None:
+        """Note that a source follows another past from now on. Called in the broker's loop."""
+        found = self._sources.get(feed.table.name)
+        if found is not None:
+            found.start_over()
+            self._broker.writer.then(found.started_over, self._broker.loop)
+
     def refused(self, feed: SourceFeed, why: str) -> None:
         """Ask a source for everything, since its server does not take what it was asked for."""
         log.warning("source %s is asked for everything: %s", feed.table.name, why)
@@ -290,7 +297,7 @@ class Curiosity:
             if each.ended is not None:
                 again = True
             elif feed is not None and each.is_asked and (amendment := each.next()) is not None:
-                self._broker.call(feed.amend, as_message(amendment, each.needs))
+                self._broker.call(self._amend, feed, each, amendment)
         held = self.held
         if held != self._told_held:
             self._told_held = held
@@ -301,6 +308,11 @@ class Curiosity:
                     self._forget(name)
                     self._needs.pop(name, None)
             self.reconcile()
+
+    def _amend(self, feed: SourceFeed, source: SourceCuriosity, amendment: Amendment) -> None:
+        """Send an amendment, unless it was given up meanwhile. Called in the broker's loop."""
+        if source.is_under_way(amendment):
+            feed.amend(as_message(amendment, source.needs))
 
     def _filter(self, source: SourceCuriosity) -> ms.WireFilter | None:
         """Return the filter in effect, to subscribe with."""

@@ -82,6 +82,7 @@ class SourceCuriosity:
         self.coordinator, self.needs, self.poke = coordinator, needs, poke
         self.ended: str | None = None
         self.is_asked = False  # whether the source is subscribed to with the filter that this keeps
+        self.is_starting_over = False  # whether what is reflected is about to be of another past
         self.behind_since: int | None = None  # the epoch since which rows may be missing or old
         self.behind_from = 0.0  # and the time
         self._reflected, self._clock = reflected, clock
@@ -185,10 +186,28 @@ class SourceCuriosity:
             self.keeper.rejected()
         self.poke()
 
+    def start_over(self) -> None:
+        """Note that the publisher has another past: ask for nothing until `started_over`."""
+        with self.guard:
+            self.is_starting_over = True
+            self.keeper.rejected()
+
+    def started_over(self) -> None:
+        """Note that what was reflected is forgotten."""
+        with self.guard:
+            self.is_starting_over = False
+            self.keeper.begin_again()
+        self.poke()
+
     def next(self) -> Amendment | None:
         """Return the amendment to send now, if there is one."""
         with self.guard:
-            return self.keeper.next(self._clock())
+            return None if self.is_starting_over else self.keeper.next(self._clock())
+
+    def is_under_way(self, amendment: Amendment) -> bool:
+        """Return whether an amendment is still to be sent."""
+        with self.guard:
+            return self.keeper.is_under_way(amendment)
 
     @property
     def next_timer(self) -> float | None:

@@ -271,6 +271,7 @@ class SourceFeed:
                     log.warning("source %s: %s has another past; starting over", self.table.name, self.url)
                     self.broker.writer.submit(self, action)
                     self._unwritten = None
+                    self.broker.curiosity.start_over(self)
                     if self.lineage is not None:  # it was forgotten with the ticks
                         self.broker.writer.submit(self, self.lineage)
                 case Ask(ranges):

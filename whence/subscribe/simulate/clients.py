@@ -53,6 +53,11 @@ class SimulatedClient:
         self.finals: dict[int, tuple[tuple[int, ...], Vector]] = {}
         self.heard = self.world.now
 
+    def begin(self) -> None:
+        """Subscribe for the first time, unless a move has done so."""
+        if not self.number:
+            self.follow()
+
     def follow(self, moved: bool = False) -> None:
         """Subscribe, from what there is; after a move, from what was seen elsewhere."""
         self.number += 1

@@ -175,7 +175,7 @@ class World:
             while (at := at + dice.expovariate(rate)) < ACTIVE:
                 self.time.at(at, lambda node=node: self._publish(node))  # type: ignore[misc]  # binds the node
         for client in self.clients.values():
-            self.time.at(dice.random() * 4, client.follow)
+            self.time.at(dice.random() * 4, client.begin)
             self._watch(client)
         for _ in range(dice.choice([0, 2, 6, 12])):
             self.time.at(dice.random() * ACTIVE, self._strike)
