@@ -59,6 +59,9 @@ def subscribe(
         bool,
         typer.Option("--every-change", help="Show the change of each epoch; else several are told as one."),
     ] = False,
+    ordered: Annotated[
+        bool, typer.Option("--ordered", help="Take rows of several publishers in the order of their ticks.")
+    ] = False,
     have: Annotated[
         str | None, typer.Option("--have", metavar="POSITION", help="Go on from a position, without the state.")
     ] = None,
@@ -125,8 +128,9 @@ def subscribe(
     keys = None if key is None else [name.strip() for name in key.split(",")]
     with connect(url, token=token, ca=ca, on_state=_StateNotes(), also=also or ()) as client:
         subscription = client.subscribe(
-            query, parameters or params, have=have, key=keys, every=every, why=why, every_change=every_change
-        )
+            query, parameters or params, have=have, key=keys, every=every, why=why, every_change=every_change,
+            ordered=ordered,
+        )  # fmt: skip
         shows_bounds = format is Format.table if bounds is None else bounds
         printer = UpdatePrinter(subscription, format, limit, keys, shows_bounds)
         number = 0

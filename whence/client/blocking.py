@@ -315,6 +315,7 @@ class Client(ServedReader):
         every: Timeout = None,
         why: bool = False,
         every_change: bool = False,
+        ordered: bool = False,
         give_up_after: Timeout = None,
         reflects: Mapping[str, str] | None = None,
         **parameters: Any,
@@ -331,6 +332,8 @@ class Client(ServedReader):
         every          a time, such as '5 s', that lies at least between two updates
         why            give the witnesses of rows, as of the epoch that is told (`Update.why`): few rows, few witnesses
         every_change   one update per epoch that changed anything; else several are told as their net change
+        ordered        rows of sources in the order of (time, history, tick), up to the time that all sources have
+                       reached; with `every_change`, each change of a publisher once and in order
         give_up_after  how long the server may be away before this is a `DisconnectedError`; without it, for ever
         reflects       what was seen at another broker (`Update.reflects`): nothing is told before this one reflects as
                        much of its sources
@@ -358,7 +361,7 @@ class Client(ServedReader):
             queries = f"{queries}#{id}"
         request = make_request(
             queries, params, have=have, rows=rows, key=key, every=every, why=why, every_change=every_change,
-            give_up_after=give_up_after, reflects=reflects,
+            ordered=ordered, give_up_after=give_up_after, reflects=reflects,
         )  # fmt: skip
         found = Subscription(self._loop, self._run(open_subscription(self._client._link, request)), self)
         if id is not None:

@@ -347,6 +347,7 @@ class AsyncClient(AsyncReader):
         every: Timeout = None,
         why: bool = False,
         every_change: bool = False,
+        ordered: bool = False,
         give_up_after: Timeout = None,
         reflects: Mapping[str, str] | None = None,
     ) -> AsyncSubscription:
@@ -354,7 +355,7 @@ class AsyncClient(AsyncReader):
         parameters of a template (`subscribe_to`). Awaiting what it returns raises why it cannot be, if so."""
         request = make_request(
             queries, params, have=have, rows=rows, key=key, every=every, why=why, every_change=every_change,
-            give_up_after=give_up_after, reflects=reflects,
+            ordered=ordered, give_up_after=give_up_after, reflects=reflects,
         )  # fmt: skip
         return AsyncSubscription(self._link, request)
 

@@ -56,6 +56,7 @@ class SubscriptionRequest:
     give_up_after: float | None = None
     reflects: Mapping[str, str] | None = None
     bounds: bool = True
+    ordered: bool = False
 
 
 class NetChange:
@@ -266,6 +267,7 @@ class SubscriptionFeed:
             asked.every_change,
             reflects=self._seen(),
             bounds=asked.bounds,
+            ordered=asked.ordered,
         )
 
     def _seen(self) -> dict[str, str] | None:

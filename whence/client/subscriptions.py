@@ -32,6 +32,7 @@ def make_request(
     every: Timeout = None,
     why: bool = False,
     every_change: bool = False,
+    ordered: bool = False,
     give_up_after: Timeout = None,
     reflects: Mapping[str, str] | None = None,
 ) -> SubscriptionRequest:
@@ -51,6 +52,7 @@ def make_request(
         every_change,
         None if give_up_after is None else seconds_of(give_up_after),
         reflects=reflects,
+        ordered=ordered,
     )
 
 

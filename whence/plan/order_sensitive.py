@@ -2,9 +2,10 @@
 
 Rows of several publishers, or after a gap, come in another order at every broker. To sums, maxima, unions and joins of
 relations that makes no difference: they run ahead. But a stream that is joined with a relation meets it as it is when
-the row comes; windows, latest(…) and bsort(…) go by arrival; LAST and FIRST are of the last and first row. Those read
-an **ordered twin** of each source that is a stream: the same rows, in the order of (time, history, epoch), as far as
-all sources of their group are known. Tables of the group change in that order, too.
+the row comes; windows, latest(…) and bsort(…) go by arrival; LAST and FIRST are of the last and first row. Those, and
+what is subscribed to with `ordered` (the option `IN_ORDER` of its view), read an **ordered twin** of each source that
+is a stream: the same rows, in the order of (time, history, epoch), as far as all sources of their group are known.
+Tables of the group change in that order, too.
 
 The law: a view that `ordered_views` does not name is a function of the multisets of its sources' rows. A view that it
 names reads no stream of a source but through twins.
@@ -19,6 +20,9 @@ from whence.plan.algebra.logical import Aggregate, Node, Ref, Scan, bottom_up, w
 from whence.plan.algebra.program import Program, View, is_internal, ordered_name
 from whence.plan.streams.model import BSort, Latest, Lookup, Slide, Stream, StreamToRelation, Window, WindowJoin
 from whence.plan.streams.networks import plan_networks
+
+IN_ORDER = "in_order"
+"""The option of a view whose rows are wanted in the order of ticks, whatever it computes."""
 
 _BY_ARRIVAL = (BSort, Latest, Lookup, Slide, Window, WindowJoin)
 
@@ -54,7 +58,7 @@ def ordered_groups(program: Program) -> list[OrderedGroup]:
     networks = plan_networks(plain)
     groups: list[OrderedGroup] = []
     for name, view in networks.views.items():
-        if not is_by_arrival(view.query):
+        if not is_by_arrival(view.query) and view.option(IN_ORDER) is None:
             continue
         below = _views_beneath(plain, name)
         found = OrderedGroup(frozenset(_sources_of(plain, below)), frozenset(below))

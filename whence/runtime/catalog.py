@@ -218,13 +218,19 @@ class Catalog:
 
     @deep_stack()
     def create_transient(
-        self, name: str, query: exp.Expr | Node, sql: str, progress: Progress | None = None, extras: bool = False
+        self,
+        name: str,
+        query: exp.Expr | Node,
+        sql: str,
+        progress: Progress | None = None,
+        extras: bool = False,
+        ordered: bool = False,
     ) -> None:
         """Add a view of a SELECT that only its subscribers see, until `stay` or `go_back`; `sql` is its text. With
-        `extras` it has the columns that bounds of its rows need."""
+        `extras` it has the columns that bounds of its rows need; with `ordered` it takes rows in the order of ticks."""
         with anonymous(name):
             known = self._planned_for_bounds()
-            made = plan_transient(name, query, sql, self.program, self._planned_now(), known, extras)
+            made = plan_transient(name, query, sql, self.program, self._planned_now(), known, extras, ordered)
             both, _ = beside(self.planned, (), {name: made})
             if self.recomputed:
                 check_recomputed(Program(views=dict(made.planned)), self.recomputed)

@@ -748,6 +748,7 @@ class Database:
         every: Timeout = None,
         why: bool = False,
         every_change: bool = False,
+        ordered: bool = False,
         reflects: Mapping[str, str] | None = None,
         **parameters: Any,
     ) -> LocalSubscription:
@@ -763,6 +764,8 @@ class Database:
         every         a time, such as '5 s', that lies at least between two updates
         why           give the witnesses of rows, as of the epoch that is told (`Update.why`): few rows, few witnesses
         every_change  one update per epoch that changed anything; else several are told as their net change
+        ordered       rows of sources in the order of (time, history, tick), up to the time that all sources have
+                      reached; with `every_change`, each change of a publisher once and in order
         reflects      what was seen at another broker (`Update.reflects`): nothing is told before this database reflects
                       as much of its sources
 
@@ -796,7 +799,7 @@ class Database:
             check_parameters(coordinator, queries, parameters)
         return LocalSubscription(
             coordinator, queries, params, have=have, rows=rows, key=key, every=every, why=why,
-            every_change=every_change, reflects=reflects,
+            every_change=every_change, ordered=ordered, reflects=reflects,
         )  # fmt: skip
 
     def subscription(self, template: str, id: int) -> StoredSubscription:

@@ -274,23 +274,28 @@ class SchemaChanges:
 
     # -- transient views ---------------------------------------------------------------------------------------------
 
-    def create_transient(self, sql: str, progress: Progress | None = None, extras: bool = False) -> str:
+    def create_transient(
+        self, sql: str, progress: Progress | None = None, extras: bool = False, ordered: bool = False
+    ) -> str:
         """Make and fill a view of one SELECT, for as long as somebody subscribes to it; return its name. With `extras`
-        it has the columns that bounds of its rows need, behind those of the SELECT.
+        it has the columns that bounds of its rows need, behind those of the SELECT. With `ordered` it takes the rows of
+        sources in the order of ticks.
 
         It is in no log and no image, and only its name leads to it. It is gone when `drop_transient` says so, when what
         it reads is dropped or redefined, when it fails on new rows, and when the database begins again after a failed
         sync: then its feeds end, and say why."""
         coordinator, query = self._coordinator, parse_query(sql).query.copy()
         broker = coordinator.broker
-        with broker.preparing_query(query) if broker is not None else nullcontext():
-            return self._create_transient(query, sql, progress, extras)
+        with broker.preparing_query(query, ordered) if broker is not None else nullcontext():
+            return self._create_transient(query, sql, progress, extras, ordered)
 
     def create_transient_plan(self, plan: Node) -> str:
         """Make and fill a view of a query that is bound, as `create_transient` does."""
-        return self._create_transient(plan, "", None, extras=False)
+        return self._create_transient(plan, "", None, extras=False, ordered=False)
 
-    def _create_transient(self, query: exp.Expr | Node, sql: str, progress: Progress | None, extras: bool) -> str:
+    def _create_transient(
+        self, query: exp.Expr | Node, sql: str, progress: Progress | None, extras: bool, ordered: bool
+    ) -> str:
         coordinator = self._coordinator
         with coordinator.writer:
             coordinator.check_open()
@@ -306,12 +311,12 @@ class SchemaChanges:
                 catalog, start = coordinator.catalog, time.perf_counter()
                 self._transient += 1
                 name = transient_name(self._transient)
-                catalog.create_transient(name, query, sql, _named(progress, name), extras)
+                catalog.create_transient(name, query, sql, _named(progress, name), extras, ordered)
                 catalog.stay()
                 coordinator.silence.declare()
                 reads = catalog.transient[name].reads
         if coordinator.broker is not None:
-            coordinator.broker.follow_in_order(reads)
+            coordinator.broker.follow_in_order(reads, ordered)
         log.debug("view %s of a subscription filled in %.1f ms", name, (time.perf_counter() - start) * 1000)
         return name
 

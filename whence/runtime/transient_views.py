@@ -21,7 +21,7 @@ from whence.plan.algebra.logical import Node, walk
 from whence.plan.algebra.program import Program, View
 from whence.plan.knowledge.derive import augmented
 from whence.plan.knowledge.model import RelationKnowledge
-from whence.plan.order_sensitive import read_in_order, with_ordered_copies
+from whence.plan.order_sensitive import IN_ORDER, read_in_order, with_ordered_copies
 from whence.plan.recursion.strata import Component, components
 from whence.plan.rewrite.best_rows import select_aggregates
 from whence.plan.streams.networks import plan_beside
@@ -60,14 +60,16 @@ def plan_transient(
     planned: Program,
     known_planned: Program,
     extras: bool = False,
+    ordered: bool = False,
 ) -> TransientView:
     """Bind a SELECT over a program, or take one that is bound, and plan it over that program as it runs; `sql` is its
-    text. With `extras` it has the columns that bounds of its rows need, behind those of the query.
+    text. With `extras` it has the columns that bounds of its rows need, behind those of the query. With
+    `ordered` it takes the rows of sources in the order of ticks.
 
     `known_planned` is the program that bounds follow from. Where results take the place of rows it is not `planned`,
     and the rows have no such columns."""
     plan, hidden = (query, {}) if isinstance(query, Node) else bind_query_views(query, program, name, keep_order=False)
-    view = View(name, plan.schema, plan, sql=sql)
+    view = View(name, plan.schema, plan, ((IN_ORDER, "true"),) if ordered else (), sql)
     bound = {**hidden, name: view}
     named = _names_in(bound.values()) - bound.keys()
     bound = with_ordered_copies(program, name, bound)
@@ -87,9 +89,9 @@ def plan_transient(
         networks[name] = both.views[name] = replace(networks[name], schema=known.plan.schema, query=known.plan)
         view = replace(view, schema=known.plan.schema)
     found = {n: v for n, v in select_aggregates(both, list(networks)).views.items() if n not in planned.views}
-    ordered = tuple(components(Program(views=found)))
+    order = tuple(components(Program(views=found)))
     reads = _names_in(found.values()) - found.keys()
-    return TransientView(view, bound, found, ordered, reads, named, known.knowledge)
+    return TransientView(view, bound, found, order, reads, named, known.knowledge)
 
 
 def _as_read(program: Program, names: Iterable[str]) -> dict[str, View]:

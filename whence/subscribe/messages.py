@@ -81,6 +81,7 @@ class Subscribe(Struct, tag="subscribe", omit_defaults=True):
     filter: WireFilter | None = None
     reflects: dict[str, str] | None = None
     bounds: bool | Literal["values"] = True
+    ordered: bool = False
 
 
 class Want(Struct, tag="want"):

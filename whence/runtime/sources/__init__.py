@@ -22,6 +22,7 @@ wait until every tick before is here. What decides is `subscribe/sources.py`, wh
 | `relayed`      | a relation in the ticks of a history: how a server tells brokers of it |
 | `fetched_rows` | rows that a relay had let go of, through the query of who asks for them |
 | `ordered`      | rows of several sources in one order |
+| `lost_changes` | single changes that are not known any more, told to those who want each |
 | `doubt`        | what the rows of a subscription reflect, and wait for |
 | `listing`      | SHOW SOURCES |
 """

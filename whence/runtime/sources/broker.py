@@ -18,7 +18,7 @@ from sqlglot import exp
 
 from whence.model.errors import CatalogError, WhenceError
 from whence.plan.algebra.program import Source, Table, View, ordered_name, with_source_names
-from whence.plan.order_sensitive import has_sources, ordered_groups
+from whence.plan.order_sensitive import IN_ORDER, has_sources, ordered_groups
 from whence.runtime.sources.connection import ServerAddress
 from whence.runtime.sources.curiosity import Curiosity
 from whence.runtime.sources.definition import CLOSED
@@ -124,6 +124,7 @@ class Broker:
             self.ordered.drop_unused()
         self.writer.run(self.ordered.regroup)
         self.curiosity.reconcile(wait)
+        self.call(self._tell_every_change)
         for feed in list(self.feeds.values()):
             if not feed.is_started and not feed.is_resting:
                 feed.is_started = True
@@ -143,7 +144,7 @@ class Broker:
             yield
 
     @contextmanager
-    def preparing_query(self, query: exp.Expr) -> Iterator[None]:
+    def preparing_query(self, query: exp.Expr, ordered: bool = False) -> Iterator[None]:
         """Have the ordered twins and the results that a query will read, while somebody begins to follow it."""
         program = self.coordinator.program
         if not has_sources(program):
@@ -151,16 +152,27 @@ class Broker:
             return
         plan, hidden = bind_query_views(query.copy(), program, "$query", keep_order=False)
         bound = program.copy()
-        new = {**hidden, "$query": View("$query", plan.schema, plan)}
+        options = ((IN_ORDER, "true"),) if ordered else ()
+        new = {**hidden, "$query": View("$query", plan.schema, plan, options)}
         bound.views |= new
         self.ordered.declare_twins(ordered_groups(bound))
         with self.results.preparing(bound, new, for_query=True):
             yield
 
-    def follow_in_order(self, reads: Iterable[str]) -> None:
-        """Let rows go on to the twins among the relations that a new query reads."""
-        if any(name == ordered_name(with_source_names(name)) for name in reads):
+    def follow_in_order(self, reads: Iterable[str], ordered: bool = False) -> None:
+        """Let rows go on to the twins among the relations that a new query reads. With `ordered` somebody wants them in
+        order: no change that comes from now on is put together with others."""
+        if ordered:
+            self.writer.run(self.ordered.regroup)
+            self.curiosity.in_loop(self._tell_every_change)
+        elif any(name == ordered_name(with_source_names(name)) for name in reads):
             self.writer.later(self.ordered.regroup)
+
+    def _tell_every_change(self) -> None:
+        """Subscribe again to tables that are followed by net changes, and that something depends on the order of."""
+        for name, feed in self.feeds.items():
+            if self.needs_every_change(name) and not feed.takes_every_change:
+                feed.subscribe_again()
 
     def _feed(self, table: Table) -> SourceFeed:
         coordinator = self.coordinator

@@ -153,13 +153,17 @@ class Curiosity:
             asked = UpstreamQuery(needs.select(relation), lambda: self._filter(made), columns, needs)
 
         if feed.is_resting:
-            self._in_loop(partial(_do, partial(feed.wake, asked)))
+            self.in_loop(partial(feed.wake, asked))
         elif feed.is_started:
-            self._in_loop(partial(_do, partial(feed.subscribe_again, asked)))
+            self.in_loop(partial(feed.subscribe_again, asked))
         else:
             feed.prepare(asked)
         if name in self._sources:
             self._sources[name].is_asked = True
+
+    def in_loop(self, work: Callable[[], object]) -> None:
+        """Have something done in the broker's loop, and wait for it."""
+        self._in_loop(partial(_do, work))
 
     def _in_loop(self, work: Callable[[Callable[[], object]], object]) -> None:
         """Have something done in the broker's loop, and wait until it calls what it is given."""

@@ -41,6 +41,11 @@ class SourceDoubt:
         self._read_as = _results_of(coordinator, found)
         self._in_order = bool(found & ordered_views(program)) if self.sources else False
 
+    @property
+    def reads(self) -> set[str]:
+        """The sources, and the results that are read in place of them."""
+        return {self._read_as.get(name, name) for name in self.sources}
+
     def reflects(self, epoch: int) -> dict[str, str] | None:
         """Return the ticks of each source that the rows of an epoch are of."""
         broker = self._coordinator.broker

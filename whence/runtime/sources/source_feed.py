@@ -88,6 +88,7 @@ class SourceFeed:
         self.caught_up = asyncio.Event()  # everything that there was when it first subscribed is in
         self._goal: int | None = None
         self.is_started = False
+        self._every_change = False  # whether changes of a table are asked for one by one
         self.is_resting = False  # nothing is asked for: views read results in place of its rows
         self._number = 0  # that of the filter in effect
         self._bounds: dict[int, ms.WireBound | None] = {}  # of filters, by their numbers
@@ -142,6 +143,11 @@ class SourceFeed:
     def takes_everything(self) -> bool:
         """Whether all rows and columns are asked for, whatever the views need. A bus carries whole relations."""
         return self.source.option("ask") == "all" or any(self._server(each.server).is_bus for each in self.addresses)
+
+    @property
+    def takes_every_change(self) -> bool:
+        """Whether changes come one by one: rows of a stream always do."""
+        return self.table.stream is not None or self._every_change or not self._wire_id
 
     def subscribe_again(self, asked: UpstreamQuery | None = None) -> None:
         """End the subscription and make another one, from what the database has when everything that is under way to it
@@ -330,7 +336,7 @@ class SourceFeed:
         if action.have is not None:
             have = f"{action.have.history}.{action.have.era}.{action.ranges}"
         query = self.asked.query_of(address.relation, action.url)
-        every = self.broker.needs_every_change(self.table.name)
+        self._every_change = every = self.broker.needs_every_change(self.table.name)
         message = ms.Subscribe(
             self._wire_id, [query], have=have, ticks=True, filter=self.asked.filter_now(), every_change=every
         )

@@ -27,6 +27,7 @@ from whence.model.codes import NULL, Codes, encode_value
 from whence.model.errors import WhenceError
 from whence.plan.algebra.program import closed_name
 from whence.runtime.sources.fetched_rows import encode_columns
+from whence.runtime.sources.lost_changes import losing_changes
 from whence.runtime.sources.reflected import StoredRanges, write_ticks
 from whence.runtime.writing.tables import WriteSet
 from whence.runtime.writing.transaction import Transaction
@@ -205,8 +206,9 @@ class SourceWriter:
     def commit(self, changes: Sequence[FeedEpoch], write: Callable[[Transaction], object]) -> None:
         """Make an epoch of what some sources do, and of what else is to be written."""
         coordinator = self._coordinator
+        lost = [change.name for change in changes if change.loses_changes]
         with coordinator.feeding():
-            with coordinator.transaction(wait=False) as writes:
+            with losing_changes(coordinator, lost), coordinator.transaction(wait=False) as writes:
                 for change in changes:
                     change.write(writes)
                 write(writes)
@@ -296,6 +298,17 @@ class FeedEpoch:
                     self._horizons |= work.horizons or {}
                 case LoseRange():
                     self._ranges, self._lost = work.ranges, self._lost.add(work.since, work.upto)
+
+    @property
+    def name(self) -> str:
+        """The source."""
+        return self._feed.table.name
+
+    @property
+    def loses_changes(self) -> bool:
+        """Whether single changes are not known: ticks are lost, or a state takes the place of rows that are here."""
+        is_begun = bool(len(self._record.reflected))
+        return any(isinstance(each, LoseRange) or (isinstance(each, ApplyState) and is_begun) for each in self._works)
 
     @property
     def has_rows(self) -> bool:

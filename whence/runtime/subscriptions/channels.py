@@ -58,6 +58,7 @@ class FollowedRelation:
         self.recent = RecentChanges(self.is_stream, coordinator.epoch, limit)
         self.ended: str | None = None  # why no more changes come
         self.users = 0
+        self.is_losing = False  # whether single changes of the epoch that is being made are not known
         self._kept_words: list[tuple[Codes, Schema]] = []
         coordinator.feeds.add(self)
 
@@ -69,7 +70,17 @@ class FollowedRelation:
     def push(self, epoch: int, rows: Codes, counts: Codes) -> None:
         """Add what an epoch changed."""
         self.recent.push(epoch, self._coordinator.time, rows, counts)
-        self._news(self, epoch)
+        if self.is_losing:
+            self.lose()
+        else:
+            self._news(self, epoch)
+
+    def lose(self) -> None:
+        """Let go of all changes, if single ones of the last epoch are not known: whoever wants each is told so."""
+        if self.is_losing:
+            self.is_losing = False
+            self.recent.forget(self._coordinator.epoch)
+            self._news(self, self._coordinator.epoch)
 
     def end(self, why: str = "", forget: bool = False) -> None:
         """Note that no more changes come; with `forget`, that changes which came were never stable."""
@@ -166,9 +177,14 @@ class Channel:
     """Queries that are followed together; equal subscriptions have the same one."""
 
     def __init__(
-        self, key: tuple[str, ...], queries: Sequence[exp.Expr], parts: list[FollowedRelation], extras: bool = True
+        self,
+        key: tuple[str, ...],
+        queries: Sequence[exp.Expr],
+        parts: list[FollowedRelation],
+        extras: bool = True,
+        ordered: bool = False,
     ) -> None:
-        self.key, self.queries, self.parts, self.extras = key, list(queries), parts, extras
+        self.key, self.queries, self.parts, self.extras, self.ordered = key, list(queries), parts, extras, ordered
         self.recents = [part.recent for part in parts]
         self.closings = [part.closings for part in parts if part.closings is not None]
         self.moving = [place for place, part in enumerate(parts) if part.known and part.known.horizons.can_move]

@@ -102,19 +102,19 @@ class SubscriptionHub:
 
     # -- channels ----------------------------------------------------------------------------------------------------
 
-    def open(self, queries: Sequence[exp.Expr], extras: bool = True) -> Channel:
+    def open(self, queries: Sequence[exp.Expr], extras: bool = True, ordered: bool = False) -> Channel:
         """Return the channel of some queries, opened if it is new; `release` it in the end. With `extras` its rows have
-        the columns that their bounds need.
+        the columns that their bounds need; with `ordered` they come in the order of the publishers' ticks.
 
         It may make views, and waits for epochs to end: not for an event loop."""
         if not queries:
             raise DataError("a subscription has at least one query")
-        key = channel_key(queries, extras)
+        key = channel_key(queries, extras, ordered)
         with self._opening:
             channel = self._channels.get(key)
             is_new = channel is None or channel.ended is not None
             if channel is None or is_new:
-                channel = self._make(key, queries, extras)
+                channel = self._make(key, queries, extras, ordered)
             channel.users += 1
         broker = self._coordinator.broker
         if is_new and broker is not None:  # sources may have to be asked for more
@@ -124,7 +124,7 @@ class SubscriptionHub:
     def open_again(self, channel: Channel) -> Channel:
         """Open the queries of a channel that has ended again, and release that one."""
         try:
-            return self.open(channel.queries, channel.extras)
+            return self.open(channel.queries, channel.extras, channel.ordered)
         finally:
             self.release(channel)
 
@@ -151,6 +151,11 @@ class SubscriptionHub:
                 self._close(channel)
 
     @property
+    def channels(self) -> list[Channel]:
+        """Everything that is subscribed to."""
+        return list(self._channels.values())
+
+    @property
     def counts(self) -> dict[str, int]:
         """How much there is, for metrics."""
         return {
@@ -159,16 +164,16 @@ class SubscriptionHub:
             "ring_bytes": sum(relation.recent.bytes for relation in list(self._relations.values())),
         }
 
-    def _make(self, key: tuple[str, ...], queries: Sequence[exp.Expr], extras: bool) -> Channel:
+    def _make(self, key: tuple[str, ...], queries: Sequence[exp.Expr], extras: bool, ordered: bool) -> Channel:
         parts = list[FollowedRelation]()
         try:
             for query in queries:
-                parts.append(self._follow(query, extras))
+                parts.append(self._follow(query, extras, ordered))
         except BaseException:
             for part in parts:
                 self._unfollow(part)
             raise
-        channel = Channel(key, queries, parts, extras)
+        channel = Channel(key, queries, parts, extras, ordered)
         former = self._channels.get(key)
         if former is not None:
             self._close(former)
@@ -179,17 +184,18 @@ class SubscriptionHub:
         log.info("subscription to %s opened", "; ".join(key)[:300])
         return channel
 
-    def _follow(self, query: exp.Expr, extras: bool) -> FollowedRelation:
+    def _follow(self, query: exp.Expr, extras: bool, ordered: bool) -> FollowedRelation:
         """Return what follows the rows of a query."""
         name = followed_name(query)
-        if name is None or (extras and self._needs_columns(name)):
-            [known] = channel_key([query], extras)
+        if name is None or ordered or (extras and self._needs_columns(name)):
+            [known] = channel_key([query], extras, ordered)
             name = self._transient.get(known)
             if name is not None and self._relations[name].ended is not None:
                 self._forget(self._relations[name])
                 name = None
             if name is None:
-                name = self._coordinator.definitions.create_transient(text_of_query(query), extras=extras)
+                sql = text_of_query(query)
+                name = self._coordinator.definitions.create_transient(sql, extras=extras, ordered=ordered)
                 try:
                     relation = self._attach(name)
                 except BaseException:

@@ -59,6 +59,7 @@ class LocalSubscription:
         every: Timeout = None,
         why: bool = False,
         every_change: bool = False,
+        ordered: bool = False,
         reflects: Mapping[str, str] | None = None,
     ) -> None:
         names, texts = named_queries(queries)
@@ -73,7 +74,7 @@ class LocalSubscription:
         self._closed = False
         self._seen = dict(reflects or {}) if since is None else {}  # at another broker
         parsed = [parse_subscription(text, params) for text in texts]
-        self._channel: Channel = self._hub.open(parsed, extras=not why)  # rows are explained as they are shown
+        self._channel: Channel = self._hub.open(parsed, not why, ordered)  # rows are explained as they are shown
         try:
             self._describe()
             if since is not None:

@@ -74,10 +74,12 @@ def identity(query: exp.Expr) -> str:
     return canonical(query).sql(dialect=WhenceDialect)
 
 
-def channel_key(queries: Sequence[exp.Expr], extras: bool = True) -> tuple[str, ...]:
-    """Return what subscriptions share that are to the same queries; with `extras`, with the columns that bounds need.
+def channel_key(queries: Sequence[exp.Expr], extras: bool = True, ordered: bool = False) -> tuple[str, ...]:
+    """Return what subscriptions share that are to the same queries; with `extras`, with the columns that bounds need;
+    with `ordered`, in the order of ticks.
 
     >>> channel_key([parse_subscription("a")]), channel_key([parse_subscription("a")], extras=False)
     (('SELECT * FROM a',), ('SELECT * FROM a -- as it is',))
     """
-    return tuple(identity(query) + ("" if extras else " -- as it is") for query in queries)
+    more = ("" if extras else " -- as it is") + (" -- in order" if ordered else "")
+    return tuple(identity(query) + more for query in queries)

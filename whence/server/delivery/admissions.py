@@ -51,6 +51,7 @@ class RequestedQueries:
     filter: WireFilter | None = None
     reflects: Any = None
     bounds: bool | Literal["values"] = False
+    ordered: bool = False
 
     @classmethod
     def of(cls, message: Subscribe) -> RequestedQueries:
@@ -67,6 +68,7 @@ class RequestedQueries:
             message.filter,
             message.reflects,
             message.bounds,
+            message.ordered,
         )
 
     @property
@@ -76,7 +78,7 @@ class RequestedQueries:
 
     def key(self, caller: Caller) -> tuple[Any, ...]:
         """Return what requests share that one admission will do for."""
-        return caller.who, self.queries, repr(self.params), self.bounds == "values", self.takes_extras
+        return caller.who, self.queries, repr(self.params), self.bounds == "values", self.takes_extras, self.ordered
 
 
 @dataclass(frozen=True)
@@ -184,11 +186,11 @@ class Admissions:
                 raise WhenceError("the server is stopping: it takes no more subscriptions")
             mark = self._mark()
             queries = self._restricted(request, who)
-            kept = frozenset(identity(query) for query in queries if followed_name(query) is None)
+            kept = frozenset(identity(query) for query in queries if request.ordered or followed_name(query) is None)
             self._check_definitions(kept, who)
             sees_all, allow = self._rights.sight(who).is_whole, partial(self._rights.readable_witnesses, who)
             try:
-                channel = self._hub.open(queries, extras=request.takes_extras)
+                channel = self._hub.open(queries, request.takes_extras, request.ordered)
             except (CatalogError, SqlError):
                 if sees_all and (moved := self.moved(request)) is not None:
                     raise moved from None
@@ -289,7 +291,8 @@ class Admissions:
         key: tuple[str, ...] = ()
         try:
             admission.sees_all = self._rights.sight(admission.who).is_whole
-            key = channel_key(self._restricted(admission.request, admission.who), admission.request.takes_extras)
+            request = admission.request
+            key = channel_key(self._restricted(request, admission.who), request.takes_extras, request.ordered)
         except WhenceError:
             error = ForbiddenError("you may not read this any more")
         if admission.channel.ended is not None:

@@ -84,7 +84,8 @@ export class Client {
   }
 
   /** Follow a query, a name of a view, or an object of names and queries that move together. Iterate over the updates
-   *  with `for await`, or give `onUpdate`. Options: params, have, key, every (seconds), why, everyChange, bounds. */
+   *  with `for await`, or give `onUpdate`. Options: params, have, key, every (seconds), why, everyChange, ordered,
+   *  bounds. */
   subscribe(queries, options = {}) {
     const subscription = new Subscription(this, ++this._ids, queries, options);
     this._subscriptions.set(subscription.id, subscription);
@@ -259,10 +260,10 @@ export class Subscription {
   }
 
   message() {
-    const { params = null, every = null, why = false, everyChange = false } = this.options;
+    const { params = null, every = null, why = false, everyChange = false, ordered = false } = this.options;
     const { id, queries, position } = this;
     const bounds = this.options.bounds ? "values" : false;
-    return { type: "subscribe", id, queries, params, have: position, every, why, every_change: everyChange, bounds };
+    return { type: "subscribe", id, queries, params, have: position, every, why, every_change: everyChange, bounds, ordered };
   }
 
   /** The rows as of the last update, of the first query. */

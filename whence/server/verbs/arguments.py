@@ -289,6 +289,7 @@ class SubscribeArguments(Arguments, kw_only=True):
     why: Annotated[bool, Meta(description="Send the witnesses of rows that come.")] = False
     every_change: Annotated[bool, Meta(description="Send each change, not the net of several.")] = False
     bounds: Annotated[bool, Meta(description="Send what values can still become beside them.")] = False
+    ordered: Annotated[bool, Meta(description="Take rows of sources in the order of ticks.")] = False
 
 
 def read_arguments(kind: type[Arguments], given: object, *, texts: bool = False) -> Any:

@@ -136,6 +136,7 @@ async def event_response(gateway: Gateway, request: Request, caller: Caller) -> 
         found.why,
         found.every_change,
         bounds="values" if found.bounds else False,
+        ordered=found.ordered,
     )
     stream = EventStream(gateway, asked, caller)
     try:
