@@ -8,12 +8,15 @@ prints how to repeat one that fails. `HYPOTHESIS_PROFILE=search` draws new ones 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from typing import TypeVar
 
 import pytest
 from hypothesis import settings
 
 DEEP = bool(os.environ.get("WHENCE_DEEP"))
 _TIMES = 5
+_T = TypeVar("_T")
 
 deep_only = pytest.mark.skipif(not DEEP, reason="make test-deep runs it")
 """Marks what takes long and seldom breaks alone: benchmarks whose parts other tests run."""
@@ -27,6 +30,12 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "deep" if DEEP else "
 def examples(count: int) -> int:
     """Return how many examples Hypothesis draws where the suite draws `count`."""
     return count * _TIMES if DEEP else count
+
+
+def some(values: Sequence[_T], count: int) -> Sequence[_T]:
+    """Return the first `count` of the cases of a test in the suite, and all of them in the deep profile: for cases that
+    take long and go the same way."""
+    return values if DEEP else values[:count]
 
 
 def seeds(count: int, first: int = 0) -> range:

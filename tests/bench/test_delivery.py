@@ -54,6 +54,7 @@ def peers_of(section: Section) -> list[set[str]]:
     return [set(figure.samples) for figure in section.figures]
 
 
+@deep_only
 def test_events_reach_clients_over_three_brokers(run: Callable[..., Run]) -> None:
     here = run(WHENCE)
     assert peers_of(flow(here)) == [{WHENCE}]

@@ -15,6 +15,7 @@ from benchmarks.provenance_figures import Curve, Figure, Sizes, averaged, insert
 from benchmarks.provenance_runs import Job, Reading, Step, agree, follow
 from benchmarks.provenance_schemes import DRED, EACH, LAZY, MULTI, REACHABLE, REGION, SCHEMES, SUPPORT, cost_only
 from benchmarks.transit_stub import Link, Network, grown
+from tests.depth import deep_only
 
 RING = Network(4, tuple(Link(a, (a + 1) % 4, 1 + a) for a in range(4)))
 TWO = 'graph [ label "x" node [ id 0 label "A" ] node [ id 7 label "B" ] edge [ source 0 target 7 ] '
@@ -79,6 +80,7 @@ def test_sums_and_means() -> None:
     assert [(r.seconds, r.rows, r.shipped, r.state) for r in averaged([a, b])] == [(1.0, 2, 4, 5), (1.0, 2, 0, 7)]
 
 
+@deep_only
 def test_the_regions_of_a_small_grid() -> None:
     sizes = replace(TINY, schemes=(DRED, SUPPORT))
     inserted, deleted = provenance_figures.regions(sizes, lambda text: None, away=25)

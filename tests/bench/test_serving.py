@@ -38,6 +38,7 @@ from benchmarks.serving_processes import Child, FailedError, Link, bytes_receive
 from benchmarks.serving_roles import Followed
 from benchmarks.serving_run import PEERS, QUICK, Run, Section, Sizes
 from benchmarks.serving_sockets import NatsMessages, PostgresAnswers, Receivers, WebSocketFrames, frame
+from tests.depth import deep_only, some
 
 TINY = replace(
     QUICK,
@@ -98,7 +99,7 @@ def test_our_server_has_the_interface_of_its_peers(run: Callable[..., Run]) -> N
     assert [check.what for check in gone.checks] == ["away for 5,000 trades: ms until current"]
 
 
-@pytest.mark.parametrize("peer", [WHENCE, CORE, POSTGRES])
+@pytest.mark.parametrize("peer", some([WHENCE, CORE, POSTGRES], 1))
 def test_every_raw_client_gets_every_epoch(run: Callable[..., Run], peer: str) -> None:
     section = fanout(run(peer))
     assert [figure.unit for figure in section.figures].count("messages/s") == 2
@@ -107,7 +108,7 @@ def test_every_raw_client_gets_every_epoch(run: Callable[..., Run], peer: str) -
         assert f"{epochs * TINY.clients:,} messages for {epochs} epochs" in section.notes[1]
 
 
-@pytest.mark.parametrize("peer", [CORE, POSTGRES])
+@pytest.mark.parametrize("peer", some([CORE, POSTGRES], 1))
 def test_a_client_of_alerts_counts_what_it_gets(run: Callable[..., Run], peer: str) -> None:
     messages, taken = traders(run(peer)).figures
     assert taken.of(peer) > 0
@@ -115,6 +116,7 @@ def test_a_client_of_alerts_counts_what_it_gets(run: Callable[..., Run], peer: s
         assert messages.of(peer) == TINY.trader_events
 
 
+@deep_only
 def test_a_client_that_was_away_is_current_again(run: Callable[..., Run]) -> None:
     section = away(run(UNSYNCED, POSTGRES))
     until, taken = section.figures
@@ -133,6 +135,7 @@ def test_memory_is_read_at_two_times(run: Callable[..., Run]) -> None:
     assert [len(figure.samples) for figure in memory(run(UNSYNCED)).figures] == [2, 2]
 
 
+@deep_only
 @pytest.mark.parametrize("peer", [JETSTREAM, POSTGRES])
 def test_clients_are_current_after_a_kill(run: Callable[..., Run], peer: str) -> None:
     assert restart(run(peer)).figures[0].of(peer) > 0

@@ -16,11 +16,12 @@ from benchmarks.peers.spark_peer import SparkPeer
 from benchmarks.spark_processes import Memory, cpu_seconds, family
 from benchmarks.spark_recursion import Scale
 from benchmarks.transit_stub import Link, Network
+from tests.depth import deep_only, some
 
 LINKS = tuple(Link(a, (a + 1) % 3, 2) for a in range(3))
 
 
-@pytest.mark.parametrize("deletes", [False, True])
+@pytest.mark.parametrize("deletes", some([True, False], 1))
 def test_a_tiny_aggregation(spark: Any, tmp_path: Path, deletes: bool) -> None:
     made = spark_aggregation.write_files(tmp_path / "s", 1_200, 4, 2, 20, deletes)
     spent = spark_aggregation.run_whence(spark, made, tmp_path, 2, made.expected())
@@ -49,6 +50,7 @@ def test_other_rows_are_noticed() -> None:
         spark_aggregation.agree("x", pa.table({"k": [1, 2], "n": [3, 5]}), one)
 
 
+@deep_only
 def test_the_loop_by_hand_is_right(spark: Any, tmp_path: Path) -> None:
     program = "cheapest"
     net = Network(3, LINKS)

@@ -106,24 +106,26 @@ class Chain:
             writer.join()
 
 
-@pytest.fixture
-def chain(tmp_path: Path) -> Iterator[Chain]:
+@pytest.fixture(scope="module")
+def chain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chain]:
+    """One chain for all tests here: starting four processes takes longer than what is done to them."""
     with ProcessGroup() as group, ExitStack() as stack:
-        yield Chain(tmp_path, stack, group)
+        yield Chain(tmp_path_factory.mktemp("chain"), stack, group)
 
 
 def test_killed_under_load(chain: Chain) -> None:
     dice = random.Random(3)
 
     def kill() -> None:
-        for place in (2, 1, 0, 3, 2, 1):
+        for place in (2, 1, 0, 3):
             time.sleep(0.3 + dice.random() * 0.3)
             chain.servers[place].kill()
             time.sleep(dice.random() * 0.3)
             chain.servers[place].start()
 
-    chain.while_publishing(8.0, kill)
-    assert chain.published > 500
+    before = chain.published
+    chain.while_publishing(5.0, kill)
+    assert chain.published > before + 200
     chain.check()
 
 
@@ -132,12 +134,12 @@ def test_frames_that_are_lost_doubled_and_swapped(chain: Chain) -> None:
         faults = FrameFaults(drop=0.05, double=0.05, swap=0.05, delay=0.05)
         for proxy in chain.proxies:
             proxy.harm(up=faults, down=faults)
-        time.sleep(5.0)
+        time.sleep(3.0)
         for proxy in chain.proxies:
             proxy.harm(up=EVERY_FAULT, down=EVERY_FAULT)
-        time.sleep(3.0)
+        time.sleep(2.0)
         for proxy in chain.proxies:
             proxy.heal()
 
-    chain.while_publishing(8.5, harm)
+    chain.while_publishing(5.5, harm)
     chain.check()

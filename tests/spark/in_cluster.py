@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tests import inside
+from tests.depth import DEEP
 from tests.oracle import assert_rows
 from tests.partitioned.pairs import Pair, busy
 from tests.spark.places import places
@@ -34,10 +35,11 @@ def main(folder: str) -> None:
 def mixed(spark: Any, path: Path) -> None:
     rng = random.Random("cluster")
     pair = Pair(path, spark=spark, partitions=5, on_spark={"inline_rows": 3})
-    for number, op in enumerate(busy(21, 5, snapshots=2)):
+    operations = busy(21, 5 if DEEP else 2, snapshots=2)
+    for number, op in enumerate(operations):
         inside.run_as(pair.other.db, rng.choice(("job", "job", "inline", "auto")))
         pair.perform(op)
-        if number == 14:
+        if number == len(operations) - 2:
             pair.reopen(spark=spark, partitions=2, on_spark={"inline_rows": 3})
     assert pair.other.db.metrics()["runs"]["jobs"] > 0
     pair.close()

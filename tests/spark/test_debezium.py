@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.depth import some
 from tests.spark.pretend import Pretend
 from whence.io.rejects import OnError
 from whence.model.codes import Interval
@@ -26,6 +27,9 @@ def message(op: str | None, before: Any = None, after: Any = None, envelope: boo
     return json.dumps({"schema": {"type": "struct"}, "payload": event} if envelope else event)
 
 
+GOOD = message("c", None, {"id": 1, "who": "a", "total": 1})
+
+
 def take(db: Pretend, df: Any, table: str, on_error: OnError = "fail", **options: Any) -> Routed:
     declared = db.program.tables[table]
     rows = read(df, declared.schema, table, declared.key, Faults(raising=on_error == "fail"), **options)
@@ -40,9 +44,8 @@ def values(spark: Any, *messages: str | None, type: str = "string") -> Any:
     return df.selectExpr(f"cast(value as {type}) value")
 
 
-@pytest.mark.parametrize("envelope", [False, True])
-@pytest.mark.parametrize("type", ["string", "binary"])
-def test_all_operations(spark: Any, tmp_path: Path, envelope: bool, type: str) -> None:
+@pytest.mark.parametrize(("type", "envelope"), [("string", True), ("binary", False)])
+def test_all_operations(spark: Any, tmp_path: Path, type: str, envelope: bool) -> None:
     db = Pretend(spark, tmp_path, SQL)
     one, two = {"id": 1, "who": "ann", "total": "10.50"}, {"ID": 2, "Who": None, "total": 3}
     messages = [
@@ -107,25 +110,27 @@ def test_times_and_numbers(spark: Any, tmp_path: Path) -> None:
     assert (2, True, dt.date(2019, 4, 14), dt.datetime(1970, 1, 1, 0, 0, 0, 1000), *row[4:]) in db.db["t"]
 
 
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
-        ('{"before": ', "table orders: no message of Debezium: '{\"before\": '"),
-        ("[1, 2]", r"table orders: no message of Debezium: '\[1, 2\]'"),
-        ('{"ddl": "ALTER TABLE"}', 'table orders: no message of Debezium: \'{"ddl"'),
-        ('{"op": "x"}', 'table orders: no message of Debezium: \'{"op": "x"}\''),
-        ('{"op": "c"}', "table orders: a creation without its new row: "),
-        ('{"op": "d"}', "table orders: a deletion without its old row: "),
-        ('{"op": "u"}', "table orders: an update without its new row: "),
-    ],
-)
-def test_malformed_messages(spark: Any, tmp_path: Path, text: str, why: str) -> None:
-    db = Pretend(spark, tmp_path, SQL)
-    good = message("c", None, {"id": 1, "who": "a", "total": 1})
+MALFORMED = [
+    ('{"before": ', "table orders: no message of Debezium: '{\"before\": '"),
+    ('{"op": "u"}', "table orders: an update without its new row: "),
+    ("[1, 2]", r"table orders: no message of Debezium: '\[1, 2\]'"),
+    ('{"ddl": "ALTER TABLE"}', 'table orders: no message of Debezium: \'{"ddl"'),
+    ('{"op": "x"}', 'table orders: no message of Debezium: \'{"op": "x"}\''),
+    ('{"op": "c"}', "table orders: a creation without its new row: "),
+    ('{"op": "d"}', "table orders: a deletion without its old row: "),
+]
+
+
+@pytest.mark.parametrize(("text", "why"), some(MALFORMED, 2))
+def test_malformed_messages_are_named(spark: Any, tmp_path: Path, text: str, why: str) -> None:
     with pytest.raises(DataError, match=why):
-        take(db, values(spark, good, text), "orders")
-    found = take(db, values(spark, good, text), "orders", on_error="skip")
-    assert (found.rows, found.skipped) == (1, 1)
+        take(Pretend(spark, tmp_path, SQL), values(spark, GOOD, text), "orders")
+
+
+def test_malformed_messages_are_skipped(spark: Any, tmp_path: Path) -> None:
+    messages = values(spark, GOOD, *(text for text, _ in MALFORMED))
+    found = take(Pretend(spark, tmp_path, SQL), messages, "orders", on_error="skip")
+    assert (found.rows, found.skipped) == (1, len(MALFORMED))
 
 
 def test_errors_that_are_not_skipped(spark: Any, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 import whence
 from tests import inside
+from tests.depth import deep_only, some
 from tests.oracle import Recompute, assert_rows, load
 from tests.partitioned.pairs import Pair, Side, assert_same, busy, held
 from tests.test_sql_fixtures import FILES, Block, Runner, run_file
@@ -23,7 +24,7 @@ def opened(spark: Any, path: Path | None = None, mode: str = "job", **options: A
     return db
 
 
-@pytest.mark.parametrize("partitions", [2, 5])
+@pytest.mark.parametrize("partitions", some([5, 2], 1))
 def test_jobs_and_inline_steps_mix_freely(spark: Any, tmp_path: Path, partitions: int) -> None:
     rng = random.Random(partitions)
     few = {"inline_rows": 3}
@@ -37,6 +38,7 @@ def test_jobs_and_inline_steps_mix_freely(spark: Any, tmp_path: Path, partitions
     pair.close()
 
 
+@deep_only
 def test_three_ways_at_once(spark: Any, tmp_path: Path) -> None:
     sides = {
         "job": Side(tmp_path / "job", spark=spark, partitions=2),
@@ -81,7 +83,7 @@ class Sampler(Runner):
             super().run(block)
 
 
-@pytest.mark.parametrize("name", ["aggregates", "joins", "recursion"])
+@pytest.mark.parametrize("name", some(["joins", "aggregates", "recursion"], 1))
 def test_sql_in_jobs(spark: Any, name: str) -> None:
     path = next(path for path in FILES if path.stem == name)
     run_file(path, Sampler("support", reading_inline(opened(spark)), Recompute({}, [])))
@@ -119,7 +121,7 @@ DIVIDED = """
 """
 
 
-@pytest.mark.parametrize("partitions", [2, 5])
+@pytest.mark.parametrize("partitions", some([5, 2], 1))
 def test_an_epoch_that_fails_in_one_partition_has_not_been(spark: Any, partitions: int) -> None:
     db = opened(spark, partitions=partitions)
     db.execute(DIVIDED)
@@ -212,7 +214,7 @@ def test_a_partition_larger_than_its_worker_may_hold(spark: Any) -> None:
     db.close()
 
 
-@pytest.mark.parametrize("options", ["maintain = 'absorption'", "maintain = 'relative', propagate = 'eager'"])
+@pytest.mark.parametrize("options", some(["maintain = 'absorption'", "maintain = 'relative', propagate = 'eager'"], 1))
 def test_letters_of_maintained_views_go_by_jobs(spark: Any, options: str) -> None:
     """Or inline, as it comes; with epochs that fail between."""
     view = """CREATE TABLE link (src TEXT, dst TEXT, cost INT);
