@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from tests.depth import seeds
+from tests.depth import seeds, some
 from tests.faults import Deadly, Unplugged, Watched, dies, done_before_death
 from tests.workload import Op, Session, State, abandon, check_views, history, state_of, workload
 
@@ -93,7 +93,7 @@ def count(path: Path, ops: list[Op], **options: Any) -> int:
     return disk.visited
 
 
-@pytest.mark.parametrize("part", range(SLICES))
+@pytest.mark.parametrize("part", some(range(SLICES), 3))
 def test_killed_at_every_write_point(folder: Path, part: int) -> None:
     ops, states = known(1, 24, 2)
     total = count(folder, ops)
@@ -122,7 +122,7 @@ def write_points(path: Path, ops: list[Op]) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize("part", some(range(4), 2))
 def test_killed_in_the_middle_of_every_write(folder: Path, part: int) -> None:
     ops, states = known(2, 16, 1)
     rng = random.Random(part)
