@@ -13,11 +13,22 @@ import pytest
 
 from tests.depth import seeds
 from tests.unit.engine_helpers import Bench, Row, decode, schema
-from tests.unit.template_plans import PARAMETERS, AggregateTemplate, DistinctTemplate, Template
+from tests.unit.template_plans import PARAMETERS, AggregateTemplate, DistinctTemplate, Template, TopTemplate
 from whence.engine.matching import hotspots
 from whence.model.types import BIGINT, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Type, decimal
 from whence.plan.algebra.expressions import Call, Col
-from whence.plan.algebra.logical import Agg, Join, MatchDistinct, MatchLeast, MatchPairs, MatchRows, Node, Project
+from whence.plan.algebra.logical import (
+    Agg,
+    Join,
+    MatchDistinct,
+    MatchLeast,
+    MatchPairs,
+    MatchRows,
+    MatchTop,
+    Node,
+    Order,
+    Project,
+)
 
 _WORDS = ["", "a", "ab", "b", "ba", "c", "d", "Z", "é"]
 _DAY = dt.datetime(2024, 1, 1)
@@ -138,6 +149,31 @@ def test_aggregates_in_groups_equal_the_join(seed: int) -> None:
         sides.random_step(r, {"r": types})
 
 
+@pytest.mark.parametrize("seed", seeds(40))
+def test_first_rows_in_groups_equal_the_join(seed: int) -> None:
+    """ORDER BY … LIMIT of each subscription: ties, NULLs, offsets, limits that are parameters, several ranges."""
+    r = random.Random(seed)
+    types = [r.choice(list(VALUES)) for _ in range(r.randrange(2, 4))]
+    bench = Bench(r=schema(*types))
+    shown = r.sample(range(len(types)), r.randrange(1, len(types) + 1))
+    order = [
+        Order(at, r.random() < 0.5, r.random() < 0.5) for at in r.sample(range(len(shown)), r.randrange(len(shown) + 1))
+    ]
+    template = TopTemplate(bench.scan("r"), order, r.choice([0, 1, 1, 2, 3, None, "parameter"]), r.choice([0, 0, 1, 2]))
+    if r.random() < 0.3:
+        template.equal(0)
+    for column in range(1, r.choice([1, 2, 2, len(types)])):
+        template.range(Col(types[column], column), *r.choice([(">=", "<="), (">", "<"), (">",), ("<=",)]))
+    if not template.columns[1:]:
+        template.range(Col(types[0], 0), ">=", "<=")
+    out = [Col(types[at], at) for at in shown]
+    template.plan(out)
+    sides = Sides(template, out, r=schema(*types))
+    assert isinstance(sides.plan, MatchTop)
+    for _ in range(8):
+        sides.random_step(r, {"r": types})
+
+
 def test_labels_that_move_keep_text_ranges_right() -> None:
     bench = Bench(r=schema(TEXT))
     template = Template(bench.scan("r"))
@@ -146,6 +182,18 @@ def test_labels_that_move_keep_text_ranges_right() -> None:
     sides.step([(PARAMETERS, (1, "b", "d"), 1), ("r", ("c",), 1)])
     before = sides.bench.dictionary.order_version
     for n in range(80):  # each word halves the gap below the last one
+        sides.step([("r", ("b" + "0" * n + "1",), 1), (PARAMETERS, (2 + n, "b" * (n % 3), None), 1)])
+    assert sides.bench.dictionary.order_version > before
+
+
+def test_labels_that_move_keep_first_rows_right() -> None:
+    bench = Bench(r=schema(TEXT))
+    template = TopTemplate(bench.scan("r"), [Order(0)], 2, 0)
+    template.range(Col(TEXT, 0), ">", "<=")
+    sides = Sides(template, [Col(TEXT, 0)], r=schema(TEXT))
+    sides.step([(PARAMETERS, (1, "b", "d"), 1), ("r", ("c",), 1)])
+    before = sides.bench.dictionary.order_version
+    for n in range(80):  # each word halves the gap below the last one, and is the first of subscription 1
         sides.step([("r", ("b" + "0" * n + "1",), 1), (PARAMETERS, (2 + n, "b" * (n % 3), None), 1)])
     assert sides.bench.dictionary.order_version > before
 

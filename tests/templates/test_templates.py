@@ -198,7 +198,9 @@ BROKEN = [
     ("SELECT x FROM a WHERE x > ?", "have names"),
     ("SELECT x FROM a", "at least one parameter"),
     ("SELECT x + :more AS y FROM a", "the type of :more is not known"),
-    ("SELECT x FROM a LIMIT :n", "LIMIT|parameter"),
+    ("SELECT x FROM a LIMIT 1 OFFSET :n", "OFFSET takes a whole number"),
+    ("SELECT x FROM a WHERE t = :n LIMIT :n", "LIMIT takes a whole number, not a value of type TEXT"),
+    ("SELECT x FROM a WHERE x > :l AND x IN (SELECT x FROM a LIMIT :n)", "under LIMIT is not supported"),
     ("WITH RECURSIVE r AS (SELECT x FROM a WHERE x > :l UNION SELECT x + 1 FROM r WHERE x < 9) FROM r", "recursive"),
 ]
 

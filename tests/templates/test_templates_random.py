@@ -26,7 +26,7 @@ TYPES: dict[str, list[Any]] = {
     "TIMESTAMP": [dt.datetime(2026, 1, 1, hour) for hour in (0, 1, 12, 23)],
     "TEXT": ["", "a", "ab", "b", "zz"],
 }
-SHAPES = {  # {x:low,high} is a range of x, {k=p} an equality
+SHAPES = {  # {x>=low} is a range of x, {k=p} an equality, {n} a limit
     "selection": "SELECT r.k, r.x FROM r WHERE {r.x>=low} AND {r.x<=high}",
     "strict": "SELECT r.x FROM r WHERE {r.x>low} AND {r.x<high} AND {r.k=key}",
     "two ranges": "SELECT r.k FROM r WHERE {r.x>=low} AND {r.y<high}",
@@ -37,12 +37,18 @@ SHAPES = {  # {x:low,high} is a range of x, {k=p} an equality
     "distinct": "SELECT DISTINCT r.y FROM r WHERE {r.x>=low} AND {r.x<=high}",
     "outer": "SELECT r.k, s.x FROM r LEFT JOIN s ON r.k = s.k AND {s.x>=slow} WHERE {r.x<high}",
     "union": "SELECT r.x FROM r WHERE {r.x>low} UNION ALL SELECT s.x FROM s WHERE {s.x<high}",
+    "first": "SELECT r.y, r.k, r.x FROM r WHERE {r.x>=low} AND {r.x<=high} ORDER BY r.y DESC, r.k, r.x LIMIT 2",
+    "first n": "SELECT r.x, r.k, r.y FROM r WHERE {r.k=key} ORDER BY r.x NULLS FIRST, r.y LIMIT {n} OFFSET 1",
+    "first groups": "SELECT r.k, COUNT(*) AS n FROM r WHERE {r.x<high} GROUP BY r.k ORDER BY n DESC, r.k LIMIT {n}",
+    "first pairs": "SELECT r.y, s.x FROM r JOIN s ON r.k = s.k WHERE {s.x>=low} ORDER BY r.y, s.x LIMIT 3",
     "view": "SELECT v.k, v.n FROM v WHERE {v.m>=low} AND {v.m<high}",
 }
 
 
 def condition(term: str, given: dict[str, Any] | None) -> str:
-    """Return a condition such as `r.x>=low`, with a parameter or with its value."""
+    """Return a condition such as `r.x>=low`, with a parameter or with its value; or a limit."""
+    if term == "n":
+        return ":n" if given is None else str(99 if given[term] is None else max(given[term], 0))
     at = next(i for i, char in enumerate(term) if char in "<>=")
     op = term[at : at + 2] if term[at + 1] == "=" else term[at]
     value, name = term[:at], term[at + len(op) :]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from whence.model.types import BIGINT, BOOLEAN, Column, Schema, Type
-from whence.plan.algebra.expressions import Call, Col, Expr, shift
-from whence.plan.algebra.logical import Agg, Aggregate, Distinct, Join, Node, Project, Scan
+from whence.plan.algebra.expressions import Call, Col, Expr, Lit, shift
+from whence.plan.algebra.logical import Agg, Aggregate, Distinct, Join, Node, Order, Project, Scan, TopKPerGroup
 from whence.plan.algebra.program import Program, Table
 from whence.plan.templates import Recognition, recognise
 
@@ -92,3 +92,27 @@ class AggregateTemplate(Template):
         padded = Join(Schema((*self.columns, id, *results)), scan, grouped, "left", ((0, 0),))
         shown = [Col(type, width + 1 + i) for i, (_, type) in enumerate(self._aggs)]
         return Project(Schema((id, *results)), padded, (Col(BIGINT, 0), *shown))
+
+
+class TopTemplate(Template):
+    """The first rows of a selection after `offset`; a limit of "parameter" is a column of the parameters."""
+
+    def __init__(self, core: Node, order: Sequence[Order], limit: int | str | None, offset: int) -> None:
+        super().__init__(core)
+        self._order, self._limit, self._offset = order, limit, offset
+
+    def plan(self, out: Sequence[Expr] | None = None) -> Node:
+        limit: Expr | None = Lit(BIGINT, self._limit) if isinstance(self._limit, int) else None
+        if self._limit == "parameter":
+            if self.columns[-1].name != "n":
+                self.columns.append(Column("n", BIGINT))
+            limit = Col(BIGINT, len(self.columns) - 1)
+        selected, width = self.selection(out), len(self.columns)
+        assert isinstance(selected.input, Join)
+        exprs = (*(Col(c.type, at) for at, c in enumerate(self.columns)), *selected.exprs[1:])
+        schema = Schema((*self.columns, *selected.schema.columns[1:]))
+        order = tuple(Order(width + o.column, o.descending, o.nulls_first) for o in self._order)
+        rows = Project(schema, selected.input, exprs)
+        top = TopKPerGroup(schema, rows, tuple(range(width)), order, limit, self._offset)
+        shown = (Col(BIGINT, 0), *(Col(c.type, at) for at, c in enumerate(schema.columns) if at >= width))
+        return Project(selected.schema, top, shown)

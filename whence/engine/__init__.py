@@ -24,6 +24,7 @@ Every operator's file opens with the law that it relies on, its state and its co
 | setop (distinct, intersect, except) | f(left count, right count) of each row | the counts |
 | aggregate               | f(accumulators) of each group | accumulators, ordered values for MIN and MAX |
 | topk                    | head of an ordered multiset | the order, and the head |
+| topk per group          | the same of each group | the order |
 | match rows, match pairs | R·P and R·S·P, changes only | boxes of subscriptions, the rows in order |
 | fixpoint                | least fixpoint of rules | the recursive relations |
 """

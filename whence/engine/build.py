@@ -18,6 +18,7 @@ from whence.engine.matching.match_distinct import MatchDistinct
 from whence.engine.matching.match_least import MatchLeast
 from whence.engine.matching.match_pairs import MatchPairs
 from whence.engine.matching.match_rows import MatchRows
+from whence.engine.matching.match_top import MatchTop
 from whence.engine.relational.aggregate import Aggregate
 from whence.engine.relational.join import Join
 from whence.engine.relational.lateral import Lateral
@@ -27,6 +28,7 @@ from whence.engine.relational.select import Select
 from whence.engine.relational.semijoin import Semijoin
 from whence.engine.relational.setop import Distinct, SetOp
 from whence.engine.relational.topk import TopK
+from whence.engine.relational.topk_per_group import TopKPerGroup
 from whence.engine.relational.union import Union
 from whence.engine.relational.values import Values
 from whence.model.codes import Dictionary
@@ -55,6 +57,7 @@ OPERATORS: dict[type[Node], Factory] = {
     logical.SetOp: lambda node, inputs, to: SetOp(inputs[0], inputs[1], node.kind, node.all, node.schema),
     logical.Aggregate: lambda node, inputs, to: Aggregate(inputs[0], node.keys, node.aggs, node.schema, to.dictionary),
     logical.TopK: lambda node, inputs, to: TopK(inputs[0], node.order, node.limit, node.offset, to.dictionary),
+    logical.TopKPerGroup: lambda node, inputs, to: TopKPerGroup(inputs[0], node, to.dictionary),
     logical.Lateral: lambda node, inputs, to: Lateral(
         inputs[0], node.name, node.function, node.args, node.schema, to.dictionary
     ),
@@ -63,6 +66,7 @@ OPERATORS: dict[type[Node], Factory] = {
     logical.MatchLeast: lambda node, inputs, to: MatchLeast(inputs, node, to.dictionary),
     logical.MatchDistinct: lambda node, inputs, to: MatchDistinct(inputs, node, to.dictionary),
     logical.MatchRows: lambda node, inputs, to: MatchRows(inputs, node, to.dictionary),
+    logical.MatchTop: lambda node, inputs, to: MatchTop(inputs, node, to.dictionary),
     logical.MatchPairs: lambda node, inputs, to: MatchPairs(inputs, node, to.dictionary),
     logical.Ship: lambda node, inputs, to: Ship(inputs[0], node.to, node.cols, to.partitions),
     logical.LocalFilter: lambda node, inputs, to: LocalFilter(inputs[0], node.cols, to.partition, to.partitions),

@@ -30,6 +30,7 @@ from whence.engine.matching.match_distinct import MatchDistinct
 from whence.engine.matching.match_least import MatchLeast
 from whence.engine.matching.match_pairs import MatchPairs
 from whence.engine.matching.match_rows import MatchRows
+from whence.engine.matching.match_top import MatchTop
 from whence.engine.matching.matching import Matching
 from whence.engine.matching.range_minima import RangeMinima
 from whence.engine.recursion.components import build_fixpoint, build_outputs
@@ -38,6 +39,7 @@ from whence.engine.recursion.kernels import fixpoint as fixpoint_kernels
 from whence.engine.recursion.kernels.search import GATHER
 from whence.engine.relational.aggregate import Aggregate
 from whence.engine.relational.kernels import aggregate, float_sum
+from whence.engine.relational.topk_per_group import TopKPerGroup
 from whence.engine.relational.values import Values
 from whence.engine.streams.sort import BSort
 from whence.engine.streams.windows.latest import Latest
@@ -46,7 +48,7 @@ from whence.engine.streams.windows.window_join import WindowJoin
 from whence.model.codes import Dictionary
 from whence.model.types import BIGINT, DOUBLE, Column, Schema
 from whence.plan.algebra import logical
-from whence.plan.algebra.expressions import Col
+from whence.plan.algebra.expressions import Col, Lit
 from whence.plan.partitions.exchange import plan_exchange
 from whence.plan.recursion.rule_model import Atom, RelationKind, Rule, RuleProgram, RuleRelation
 from whence.plan.recursion.settings import POLICIES, Maintain, Settings
@@ -147,6 +149,11 @@ def _matching() -> None:
     points = Values(((1, 1),), two, words)
     _come_and_go(MatchLeast([points, parameters], logical.MatchLeast(*given), words))
     _come_and_go(MatchDistinct([points, parameters], logical.MatchDistinct(*given), words))
+    ranges, order = (logical.Range(0, 1, 2),), (logical.Order(1),)
+    top = logical.MatchTop(columns, _NOTHING, _NOTHING, (), ranges, order, 1, 0, shown[:2])
+    _come_and_go(MatchTop([points, parameters], top, words))
+    first = TopKPerGroup(points, logical.TopKPerGroup(two, _NOTHING, (0,), order, Lit(BIGINT, 1)), words)
+    first.apply([points.recompute()])
     _range_minima()
 
 

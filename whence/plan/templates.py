@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from whence.model.types import BOOLEAN, Kind, Schema, Type
 from whence.plan.algebra.constructors import columns as every_column
 from whence.plan.algebra.constructors import project
-from whence.plan.algebra.expressions import Call, Col, Expr, columns_of, conjuncts, may_fail, substitute
+from whence.plan.algebra.expressions import Call, Col, Expr, Lit, columns_of, conjuncts, may_fail, substitute
 from whence.plan.algebra.logical import (
     Aggregate,
     Distinct,
@@ -24,12 +24,15 @@ from whence.plan.algebra.logical import (
     MatchLeast,
     MatchPairs,
     MatchRows,
+    MatchTop,
     Node,
+    Order,
     Project,
     Range,
     Scan,
     Select,
     Side,
+    TopKPerGroup,
     walk,
 )
 from whence.plan.algebra.multiway_join import flatten_joins
@@ -77,6 +80,8 @@ def _recognise(plan: Node, parameters: Table, program: Program) -> Node:
         return _match_distinct(plan, distinct.input, tuple(shown), parameters, program)
     if isinstance(plan, Project) and isinstance(plan.input, Join) and isinstance(plan.input.right, Aggregate):
         return _match_aggregate(plan, plan.input, plan.input.right, parameters, program)
+    if isinstance(plan, Project) and isinstance(plan.input, TopKPerGroup):
+        return _match_top(plan, plan.input, parameters, program)
     shape = _take_apart(plan, parameters, program)
     return _match_pairs(shape) or _match_rows(shape)
 
@@ -285,6 +290,45 @@ def _match_distinct(
     if points is None:
         return Project(plan.schema, Distinct(narrow.schema, replace(rows, is_read=True)), exprs)
     return MatchDistinct(plan.schema, points, rows.parameters, rows.equal, rows.ranges[0], exprs)
+
+
+def _match_top(plan: Project, top: TopKPerGroup, parameters: Table, program: Program) -> MatchTop:
+    """The first rows of a selection in an order: the columns of the data behind the ranges, as they are ordered."""
+    if not isinstance(top.input, Project):
+        raise _NotGroupedError(f"{top.input.describe()} is not a selection or a join")
+    narrow, place = _without_parameters(top.input, parameters)
+    rows = _match_rows(_take_apart(narrow, parameters, program))
+    values = rows.exprs[1:]
+    if any(may_fail(e) or 0 in columns_of(e) for e in values):
+        raise _NotGroupedError("a value that is selected can fail")
+    if any(o.column not in place for o in top.order):
+        raise _NotGroupedError("a parameter is ordered by")
+    dims = len(rows.equal) + len(rows.ranges)
+    order = {place[o.column] - 1: o for o in reversed(top.order)}
+    for o in top.order:
+        order[place[o.column] - 1] = order.pop(place[o.column] - 1)  # in the order of the terms
+    order |= {at: Order(at) for at in range(len(values)) if at not in order}
+    first = [Col(t, at) for at, t in enumerate(rows.data.schema.types[:dims])]
+    ordered = [substitute(values[at], lambda c: Col(c.type, c.index - 1)) for at in order]
+    where = {0: 0} | {top_at: 1 + dims + [*order].index(at - 1) for top_at, at in place.items() if at}
+    match top.limit:
+        case Lit(value=int(value)):
+            limit: int | Col | None = value
+        case None | Col():
+            limit = top.limit
+        case _:
+            raise _NotGroupedError(f"{top.limit} rows are asked for")
+    return MatchTop(
+        plan.schema,
+        project(rows.data, [*first, *ordered]),
+        rows.parameters,
+        rows.equal,
+        rows.ranges,
+        tuple(Order(dims + n, o.descending, o.nulls_first) for n, o in enumerate(order.values())),
+        limit,
+        top.offset,
+        _moved(plan.exprs, where),
+    )
 
 
 def _match_aggregate(plan: Project, padded: Join, grouped: Aggregate, parameters: Table, program: Program) -> Node:

@@ -24,6 +24,7 @@ from whence.plan.algebra.logical import (
     Select,
     SetOp,
     TopK,
+    TopKPerGroup,
     Union,
     Values,
 )
@@ -32,6 +33,7 @@ from whence.sql.placeholders import correlation, map_expr, outers_of, walk_expr
 _NAMES: dict[type[Node], str] = {
     SetOp: "INTERSECT or EXCEPT",
     TopK: "LIMIT",
+    TopKPerGroup: "LIMIT",
     Values: "VALUES",
     Lateral: "a table function",
 }

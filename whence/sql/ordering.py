@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from whence.model.types import BIGINT, Kind
 from whence.plan.algebra.constructors import columns, project
 from whence.plan.algebra.expressions import Expr
-from whence.plan.algebra.logical import Node, Order, TopK
+from whence.plan.algebra.logical import Node, Order, TopK, TopKPerGroup
 from whence.sql.expressions import ExpressionBinder
 from whence.sql.ledger import Ledger
 from whence.sql.position import error
 from whence.sql.scope import Scope, fields_of
 from whence.sql.subqueries import has_subquery
+from whence.sql.types import coerce
 
 if TYPE_CHECKING:
     from whence.sql.queries import QueryBinder
@@ -96,10 +98,30 @@ def order_set(binder: QueryBinder, query: exp.Expr, node: Node, keep_order: bool
 
 def cut_rows(binder: QueryBinder, node: Node, query: exp.Expr, orders: Sequence[Order]) -> Node:
     """Return a TopK for ORDER BY, LIMIT and OFFSET, or the node if there is nothing to do."""
-    limit, offset = _read_count(binder.ledger, query, "limit"), _read_count(binder.ledger, query, "offset")
+    offset, parameter = _read_count(binder.ledger, query, "offset"), _read_parameter(binder, query)
+    if parameter is not None:
+        return TopKPerGroup(node.schema, node, (), tuple(orders), parameter, offset or 0)
+    limit = _read_count(binder.ledger, query, "limit")
     if not orders and limit is None and not offset:
         return node
     return TopK(node.schema, node, tuple(orders), limit, offset or 0)
+
+
+def _read_parameter(binder: QueryBinder, query: exp.Expr) -> Expr | None:
+    """Return the parameter of a template that a LIMIT is; None if it is none."""
+    node = query.args.get("limit")
+    if binder.parameters is None or not isinstance(node, exp.Limit) or not isinstance(node.expression, exp.Placeholder):
+        return None
+    value = node.expression
+    check_limit(node)
+    binder.ledger.read(node, "limit_options", "expression")
+    binder.ledger.read(value, "this")
+    found = Scope((), binder.parameters).parameter(value)
+    if found.type.is_integer:
+        return found
+    if found.type.kind is Kind.NULL:
+        return coerce(found, BIGINT, value)
+    raise error(f"LIMIT takes a whole number, not a value of type {found.type}", value)
 
 
 def check_limit(node: exp.Expr) -> None:

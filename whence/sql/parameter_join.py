@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from whence.model.types import BOOLEAN, Column, Schema
+from whence.model.types import BIGINT, BOOLEAN, Column, Schema
 from whence.plan.algebra.constructors import columns, distinct, join, project, select
 from whence.plan.algebra.expressions import Call, Col, Expr, Lit, conjuncts, shift
 from whence.plan.algebra.logical import (
@@ -23,11 +23,13 @@ from whence.plan.algebra.logical import (
     Join,
     Lateral,
     Node,
+    Order,
     Project,
     Scan,
     Select,
     SetOp,
     TopK,
+    TopKPerGroup,
     Union,
 )
 from whence.plan.algebra.program import Table
@@ -141,12 +143,19 @@ class _ParameterJoin:
                 return self._aggregate(node, schema)
             case Join():
                 return self._join(node)
-            case TopK():
-                raise error("ORDER BY … LIMIT below a parameter is not supported yet", self.at)
+            case TopK() | TopKPerGroup():
+                return self._first_of_each(node, schema)
         raise error(
             "a parameter cannot stand inside a window or a sort of a stream; make a view of that, and read the view",
             self.at,
         )
+
+    def _first_of_each(self, node: TopK | TopKPerGroup, schema: Schema) -> Node:
+        """The first rows of each subscription. Its parameters are equal in all of them, so they order nothing."""
+        order = tuple(Order(self._width + o.column, o.descending, o.nulls_first) for o in node.order)
+        limit: Expr | None = Lit(BIGINT, node.limit) if isinstance(node.limit, int) else node.limit
+        limit = None if limit is None else self._across(limit)
+        return TopKPerGroup(schema, self.apart(node.input), tuple(range(self._width)), order, limit, node.offset)
 
     def _aggregate(self, node: Aggregate, schema: Schema) -> Node:
         width, below = self._width, self.apart(node.input)

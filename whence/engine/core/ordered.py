@@ -17,11 +17,17 @@ import numpy as np
 from whence.engine.core.fill import is_fill
 from whence.engine.core.image import Image, StaleImage, expect, taken, with_room
 from whence.engine.core.kernels import ordered as ok
-from whence.model.codes import Codes, Dictionary
+from whence.model.codes import NULL, Codes, Dictionary
 from whence.model.types import BIGINT, Type
 from whence.model.word_marks import WordMarks
 
 _SORTED_FROM = 1024  # rows
+_NO_LIMIT = 2**62  # rows
+
+
+def head_ends(limits: Codes, offset: int) -> Codes:
+    """Return where heads end: after the offset and a limit, of which NULL is none, and a negative one is 0."""
+    return np.where(limits == NULL, _NO_LIMIT, np.clip(limits, 0, _NO_LIMIT - offset) + offset)
 
 
 class Rank(NamedTuple):
@@ -160,6 +166,11 @@ class Ordered:
         """The rows' ranks, the sizes of leaves, their order and `meta`, as kernels seek in them (`kernels/ordered.py`);
         `refresh` comes first."""
         return self._store, self._size, self._top, self._meta
+
+    @property
+    def counts(self) -> Codes:
+        """How often the row at each position in the store is there."""
+        return self._count
 
     def rows_at(self, lines: Codes) -> tuple[Codes, Codes]:
         """Rows at positions in the store, and their counts."""

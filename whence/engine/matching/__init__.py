@@ -8,9 +8,12 @@
 | `hotspots` | subscriptions in groups whose intervals share a point, and the scattered rest |
 | `match_least` | subscriptions to the least or greatest value in a range |
 | `match_distinct` | subscriptions to the distinct values in a range |
+| `match_top` | subscriptions to the first rows of a selection in an order |
 | `bounds` | parameters as boxes, rows as points |
 | `boxes` | which boxes does a point or a box meet? |
+| `marked_boxes` | which boxes does a point meet, of those whose mark is high enough? |
 | `range_matching` | what matching by one range has in common: points, and ranges as points of a plane |
 | `range_minima` | the least value of any range of points, and the ranges that an epoch changes |
+| `ordered_minima` | rows in order, and the least value of each leaf |
 | `kernels` | the compiled part of the above |
 """

@@ -21,11 +21,11 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from whence.engine.core.image import Image, with_room
-from whence.engine.core.kernels.ordered import LEAF
-from whence.engine.core.ordered import Ordered, Rank
+from whence.engine.core.image import with_room
+from whence.engine.core.ordered import Rank
 from whence.engine.matching.kernels import hull
 from whence.engine.matching.kernels.hull import HIGHEST, LOWEST
+from whence.engine.matching.ordered_minima import OrderedMinima
 from whence.model.codes import NULL, Codes, Dictionary
 from whence.model.types import Type
 
@@ -68,19 +68,17 @@ def classify(points: RangeMinima, old: Codes, new: Codes) -> Update:
     return "easy" if within else "difficult"
 
 
-class RangeMinima(Ordered):
+class RangeMinima(OrderedMinima):
     """Points in rows of `groups` columns, then x, then y; with `greatest`, MAX instead of MIN.
 
     Groups are compared by their codes, x and y in the order of their types: ranges of an interned x are in labels of
     the dictionary, and `refresh` comes before they are looked up."""
 
-    _least: Codes
-    _blocks: Codes
-
     def __init__(self, groups: int, x: Type, y: Type, dictionary: Dictionary, greatest: bool = False):
         self.groups = groups
         ranks = [Rank(column) for column in range(groups)]
-        super().__init__([*ranks, Rank(groups, x), Rank(groups + 1, y, greatest, not greatest)], dictionary)
+        ranks += [Rank(groups, x), Rank(groups + 1, y, greatest, not greatest)]
+        super().__init__(ranks, groups + 1, dictionary)
         interned = self.ranks[-1].interned
         self._value = self._columns - 1 if interned else groups + 1  # the column that tells the value
         self._none = HIGHEST if greatest and not interned else LOWEST
@@ -99,14 +97,14 @@ class RangeMinima(Ordered):
         key, bounds, state = np.empty((1, self.groups + 1), np.int64), np.empty(2, np.int64), np.zeros(3, np.int64)
         batch, change = ranked[come], counts[come]
         while state[0] < len(batch):
-            hull.insert_points(*self._updated, batch, change, key, bounds, self.groups, self._value, out, state)
+            hull.insert_points(*self.updated, batch, change, key, bounds, self.groups, self._value, out, state)
             if state[0] < len(batch):
                 self._grow()
                 out = with_room(out, 2 * len(out))
         state[0] = 0
         batch, change = ranked[gone], counts[gone]
         while state[0] < len(batch):
-            hull.delete_points(*self._updated, batch, change, key, self.groups, self._value, self._none, out, state)
+            hull.delete_points(*self.updated, batch, change, key, self.groups, self._value, self._none, out, state)
             if state[0] < len(batch):
                 out = with_room(out, 2 * len(out))
         out = out[: state[1]]
@@ -116,57 +114,16 @@ class RangeMinima(Ordered):
     def least(self, ranges: Codes) -> Codes:
         """Return the least y of each range, a row of [group, x1, x2] with closed bounds, or NULL."""
         out = np.empty(len(ranges), np.int64)
-        hull.range_least(*self._searched, ranges, self.groups, self._value, self._none, out)
+        hull.range_least(*self.searched, ranges, self.groups, self._value, self._none, out)
         return self._decoded(out)
 
     def mar(self, point: Codes) -> tuple[int, int] | None:
         """Return the lowest and the highest x within the Mar of a point that is not here, or None if it is empty."""
         key, bounds = np.empty((1, self.groups + 1), np.int64), np.empty(2, np.int64)
-        hull.mar(*self._searched, self.encode(point[None]), 0, key, self.groups, bounds)
+        hull.mar(*self.searched, self.encode(point[None]), 0, key, self.groups, bounds)
         low, high = bounds.tolist()
         return (low, high) if low <= high else None
-
-    @property
-    def nbytes(self) -> int:
-        return super().nbytes + self._least.nbytes + self._blocks.nbytes
-
-    @property
-    def _searched(self) -> tuple[Codes, Codes, Codes, Codes, Codes, Codes]:
-        return self._store, self._size, self._top, self._meta, self._least, self._blocks
-
-    @property
-    def _updated(self) -> tuple[Codes, Codes, Codes, Codes, Codes, Codes, Codes, Codes]:
-        arrays = (self._store, self._count, self._size, self._top, self._spare, self._meta)
-        return (*arrays, self._least, self._blocks)
 
     def _decoded(self, values: Codes) -> Codes:
         rank = self.ranks[-1]
         return ~values if rank.descending and not rank.interned else values
-
-    def undo(self) -> None:
-        filled = self._former is not None
-        super().undo()
-        if filled:
-            self._compute_minima()
-
-    def restore(self, image: Image) -> None:
-        super().restore(image)
-        self._compute_minima()
-
-    def _clear(self) -> None:
-        super()._clear()
-        self._compute_minima()
-
-    def _insert(self, ranked: Codes, counts: Codes) -> None:
-        super()._insert(ranked, counts)
-        self._compute_minima()
-
-    def _grow(self) -> None:
-        super()._grow()
-        self._least = with_room(self._least, len(self._size))
-        self._blocks = with_room(self._blocks, len(self._size) // LEAF + 1)
-
-    def _compute_minima(self) -> None:
-        self._least = np.zeros(len(self._size), np.int64)
-        self._blocks = np.zeros(len(self._size) // LEAF + 1, np.int64)
-        hull.refresh(*self._searched, self.groups + 1)

@@ -15,5 +15,6 @@
 | `setop`      | DISTINCT, INTERSECT and EXCEPT as functions of two counts |
 | `aggregate`  | one row per group |
 | `topk`       | the first rows of an order |
+| `topk_per_group` | the first rows of each group |
 | `kernels`    | the compiled part of the above |
 """

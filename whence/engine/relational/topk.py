@@ -8,13 +8,26 @@ index otherwise). Without a limit only the first `offset` rows are looked at.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from whence.engine.core.batch import concat, consolidate
 from whence.engine.core.image import Image
 from whence.engine.core.operator import Batch, Operator
 from whence.engine.core.ordered import Ordered, Rank
 from whence.model.codes import Codes, Dictionary
+from whence.model.types import Type
 from whence.model.word_marks import WordMarks
 from whence.plan.algebra.logical import Order
+
+
+def order_ranks(types: Sequence[Type], order: Sequence[Order], keys: Sequence[int] = ()) -> list[Rank]:
+    """Return how columns are ordered: keys first, by their codes; then by `order`, then the others left to right."""
+    ranks = [Rank(key) for key in keys]
+    for o in order:
+        if all(rank.column != o.column for rank in ranks):
+            ranks.append(Rank(o.column, types[o.column], o.descending, o.nulls_first))
+    named = {rank.column for rank in ranks}
+    return ranks + [Rank(c, types[c], nulls_first=False) for c in range(len(types)) if c not in named]
 
 
 class _Head:
@@ -44,14 +57,8 @@ class TopK(Operator):
     ):
         self.schema, self.inputs = input.schema, [input]
         self.order, self.limit, self.offset = order, limit, offset
-        types = input.schema.types
-        ranks: list[Rank] = []
-        for o in order:
-            if all(r.column != o.column for r in ranks):
-                ranks.append(Rank(o.column, types[o.column], o.descending, o.nulls_first))
-        named = {r.column for r in ranks}
-        ranks += [Rank(c, types[c], nulls_first=False) for c in range(len(types)) if c not in named]
-        columns = len(types)
+        ranks = order_ranks(input.schema.types, order)
+        columns = len(ranks)
         self._start = _Head(offset, columns) if offset else None
         self._end = _Head(offset + limit, columns) if limit is not None else None
         self.rows = Ordered(ranks, dictionary) if offset or limit is not None else None

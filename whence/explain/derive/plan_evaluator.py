@@ -57,6 +57,7 @@ from whence.plan.algebra.logical import (
     Select,
     SetOp,
     TopK,
+    TopKPerGroup,
     Union,
     Values,
     walk,
@@ -131,7 +132,7 @@ class PlanEvaluator:
                 return self._outer(node, wanted, bag)
             case Aggregate():
                 return evaluate_groups(self, node, wanted)
-            case TopK():
+            case TopK() | TopKPerGroup():
                 return self._top(node, wanted, bag)
         return [p for body in self._bodies(node, bag) for p in BodyMatcher(self, body).match(wanted, bag)]
 
@@ -271,7 +272,7 @@ class PlanEvaluator:
                 return bool(table.key) or table.lifetime is not None
             case Ref():
                 return self.owner.is_recursive(node.view) or self.is_set(self.owner.plan(node.view))
-            case Select() | TopK():
+            case Select() | TopK() | TopKPerGroup():
                 return self.is_set(node.input)
             case Project():
                 kept = {e.index for e in node.exprs if isinstance(e, Col)}
@@ -284,7 +285,7 @@ class PlanEvaluator:
 
     # -- one input ---------------------------------------------------------------------------------------------------
 
-    def _top(self, node: TopK, wanted: Wanted, bag: bool) -> list[Part]:
+    def _top(self, node: TopK | TopKPerGroup, wanted: Wanted, bag: bool) -> list[Part]:
         copies = self.parts(node.input, (), True)
         head = self.run(node, [copies])
         if any(not match_values(part.rows, head.rows).all() for part in keep_wanted(copies, wanted)):

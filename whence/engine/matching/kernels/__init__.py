@@ -8,4 +8,6 @@
 | `stabbing` | stabbing partitions |
 | `hull` | least values of ranges, and the rectangles of ranges that points change |
 | `distinct` | distinct values in ranges |
+| `marked` | packed trees of boxes whose marks are bounds |
+| `top` | the first rows inside boxes |
 """

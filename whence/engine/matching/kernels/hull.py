@@ -83,6 +83,32 @@ def add_point(
 
 
 @kernel
+def add_points(
+    store: Codes,
+    count: Codes,
+    size: Codes,
+    top: Codes,
+    spare: Codes,
+    meta: Codes,
+    least: Codes,
+    blocks: Codes,
+    batch: Codes,
+    change: Codes,
+    y: int,
+    start: int,
+) -> int:
+    """Add counts to points from position `start` on; return the position reached, short of the end when leaves run
+    out."""
+    for i in range(start, batch.shape[0]):
+        if change[i] == 0:
+            continue
+        if meta[2] == 0 and meta[1] == size.shape[0]:
+            return i
+        add_point(store, count, size, top, spare, meta, least, blocks, batch, i, change[i], y)
+    return int(batch.shape[0])
+
+
+@kernel
 def next_upto(
     store: Codes,
     size: Codes,

@@ -12,9 +12,9 @@ itself what others must know of it (`node.py`).
 | `join` | Join: pairs of rows, padded or not, or rows that have a partner or none |
 | `sets` | Union: all rows of all branches; Distinct: each once; SetOp: INTERSECT and EXCEPT |
 | `aggregate` | Aggregate: one row per group |
-| `topk` | TopK: the first rows in an order |
+| `topk` | TopK: the first rows in an order; TopKPerGroup: those of each group |
 | `match` | MatchRows, MatchPairs: subscriptions with what they select |
-| `match_aggregates` | MatchLeast, MatchDistinct: subscriptions with what is kept of the rows in their ranges |
+| `match_aggregates` | MatchLeast, MatchDistinct, MatchTop: subscriptions with what is kept of rows in their ranges |
 | `moves` | Ship: the same rows in other partitions; LocalFilter: of rows that every partition has, this one's |
 """
 
@@ -22,12 +22,12 @@ from whence.plan.algebra.logical.aggregate import Agg, Aggregate
 from whence.plan.algebra.logical.join import Join, JoinKind
 from whence.plan.algebra.logical.leaves import Ref, Scan, Values
 from whence.plan.algebra.logical.match import MatchPairs, MatchRows, Range, Side
-from whence.plan.algebra.logical.match_aggregates import MatchDistinct, MatchLeast
+from whence.plan.algebra.logical.match_aggregates import MatchDistinct, MatchLeast, MatchTop
 from whence.plan.algebra.logical.moves import LocalFilter, Ship
 from whence.plan.algebra.logical.node import Binary, Branching, Node, Unary, bottom_up, walk
 from whence.plan.algebra.logical.rowwise import Lateral, Project, Select
 from whence.plan.algebra.logical.sets import Distinct, SetOp, Union
-from whence.plan.algebra.logical.topk import Order, TopK
+from whence.plan.algebra.logical.topk import Order, TopK, TopKPerGroup
 
 __all__ = [
     "Agg",
@@ -43,6 +43,7 @@ __all__ = [
     "MatchLeast",
     "MatchPairs",
     "MatchRows",
+    "MatchTop",
     "Node",
     "Order",
     "Project",
@@ -54,6 +55,7 @@ __all__ = [
     "Ship",
     "Side",
     "TopK",
+    "TopKPerGroup",
     "Unary",
     "Union",
     "Values",

@@ -1,4 +1,5 @@
-"""Nodes that keep an aggregate or a set of values for each subscription, in groups: MatchLeast, MatchDistinct.
+"""Nodes that keep an aggregate, a set of values or first rows for each subscription, in groups: MatchLeast,
+MatchDistinct, MatchTop.
 
 As the nodes of `match.py` they are the root of a template's view, and tell changes only.
 """
@@ -10,9 +11,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from whence.plan.algebra.distribution import ALL
-from whence.plan.algebra.expressions import Expr
-from whence.plan.algebra.logical.match import Range, shown_place
+from whence.plan.algebra.expressions import Col, Expr
+from whence.plan.algebra.logical.match import Range, describe_sides, shown_place
 from whence.plan.algebra.logical.node import Node
+from whence.plan.algebra.logical.topk import Order
 
 if TYPE_CHECKING:
     from whence.plan.partitions.enforce import DistributionEnforcer, Placed
@@ -37,10 +39,14 @@ class _MatchRange(Node):
         return replace(self, data=inputs[0], parameters=inputs[1])
 
     def place(self, planner: DistributionEnforcer) -> Placed:
-        """Rows are copied to the subscriptions: an answer needs all of them."""
-        data, parameters = planner.place(self.data).copied(), planner.place(self.parameters)
-        made = self.with_inputs([data.node, parameters.node])
-        return planner.at(made, ALL if parameters.everywhere else shown_place(parameters.place, self.exprs, 0))
+        return _place_rows(self, planner)
+
+
+def _place_rows(node: _MatchRange | MatchTop, planner: DistributionEnforcer) -> Placed:
+    """Copy rows to the subscriptions: an answer needs all of them."""
+    data, parameters = planner.place(node.data).copied(), planner.place(node.parameters)
+    made = node.with_inputs([data.node, parameters.node])
+    return planner.at(made, ALL if parameters.everywhere else shown_place(parameters.place, node.exprs, 0))
 
 
 @dataclass(frozen=True)
@@ -65,3 +71,42 @@ class MatchDistinct(_MatchRange):
 
     def describe(self) -> str:
         return "distinct values of each subscription's range, by the range among equal values"
+
+
+@dataclass(frozen=True)
+class MatchTop(Node):
+    """Each subscription with the first rows of its selection, after `offset` of them and up to `limit`: a number, None
+    for all, or a Col of the parameters, of which NULL is all. The columns of the data are those that are equal to
+    parameters (`equal`), those of the ranges, then the others in the `order` that is asked for; `exprs` are over the id
+    and all of them."""
+
+    data: Node
+    parameters: Node
+    equal: tuple[int, ...]
+    ranges: tuple[Range, ...]
+    order: tuple[Order, ...]
+    limit: int | Col | None
+    offset: int
+    exprs: tuple[Expr, ...]
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.data, self.parameters)
+
+    def with_inputs(self, inputs: Sequence[Node]) -> Node:
+        return replace(self, data=inputs[0], parameters=inputs[1])
+
+    def place(self, planner: DistributionEnforcer) -> Placed:
+        return _place_rows(self, planner)
+
+    def describe(self) -> str:
+        match self.limit:
+            case None:
+                first = "all rows"
+            case Col(index=column):
+                first = f"first {self.parameters.schema.columns[column].name} rows"
+            case number:
+                first = f"first {number} row{'s' * (number != 1)}"
+        after = f" after {self.offset}" if self.offset else ""
+        sides = describe_sides(self.equal, self.ranges)
+        return f"{first}{after} of each subscription, by {sides} and the value of the last of them"

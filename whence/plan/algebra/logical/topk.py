@@ -1,11 +1,15 @@
-"""TopK: the first rows in an order. All rows must be in one place, or at least the first ones of every partition."""
+"""TopK: the first rows in an order. All rows must be in one place, or at least the first ones of every partition.
+
+TopKPerGroup: the same for each group, of which all rows must be in one place.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
-from whence.plan.algebra.logical.node import SMALL, Unary
+from whence.plan.algebra.expressions import Expr
+from whence.plan.algebra.logical.node import SMALL, Columns, Unary
 
 if TYPE_CHECKING:
     from whence.plan.knowledge.derive import KnowledgeDeriver
@@ -61,3 +65,32 @@ class TopK(Unary):
     @property
     def is_small(self) -> bool:
         return (self.limit is not None and self.limit <= SMALL) or self.input.is_small
+
+
+@dataclass(frozen=True)
+class TopKPerGroup(Unary):
+    """The first `limit` rows after `offset` of each group of rows that are equal in `keys`, ordered as by TopK.
+
+    The limit is None for all rows, a number, or a column among the keys, where NULL means all. While a query is bound
+    it may be a parameter."""
+
+    keys: Columns
+    order: tuple[Order, ...]
+    limit: Expr | None
+    offset: int = 0
+
+    def describe(self) -> str:
+        order = ", ".join(f"#{o.column}{' desc' if o.descending else ''}" for o in self.order)
+        by = ", ".join(f"#{k}" for k in self.keys)
+        after = f" after {self.offset}" if self.offset else ""
+        size = "all" if self.limit is None else str(self.limit)
+        return f"first {size}{after} by {order or 'all columns'} of each {by}"
+
+    def refuses_recursion(self, side: int) -> str | None:
+        return "LIMIT"
+
+    def together(self) -> tuple[Columns | None, ...]:
+        return (self.keys,)
+
+    def origin(self, side: int, column: int) -> int | None:
+        return column
