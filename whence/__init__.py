@@ -39,6 +39,7 @@ from whence.model.errors import (
 if TYPE_CHECKING:
     from whence.client.blocking import Client, connect
     from whence.client.client import AsyncClient, connect_async
+    from whence.client.messages import RemoteMessages
     from whence.client.subscriptions import Subscription
     from whence.explain.show.answers import Answer, Contribution, Critical, Reliability, Resilience
     from whence.explain.show.explanation import Contributing, Explanation
@@ -124,6 +125,7 @@ __all__ = [
     "RectangleMessage",
     "RecursionLimitError",
     "Reliability",
+    "RemoteMessages",
     "ReplayError",
     "Report",
     "Resilience",
@@ -188,6 +190,7 @@ _MODULES = {
     "Recovery": "whence.runtime.durable.recovery",
     "RectangleMessage": "whence.subscribe.rectangles",
     "Reliability": "whence.explain.show.answers",
+    "RemoteMessages": "whence.client.messages",
     "Report": "whence.runtime.durable.checking",
     "Resilience": "whence.explain.show.answers",
     "Result": "whence.io.results",

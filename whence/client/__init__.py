@@ -21,4 +21,5 @@ makes and remakes the connection, and the blocking client runs that in a thread 
 | `reader`        | the verbs that read, and wait |
 | `blocking`      | `Client` and `connect` |
 | `subscriptions` | subscriptions, async and blocking |
+| `messages`      | messages of templates, async and blocking |
 """

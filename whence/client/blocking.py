@@ -14,6 +14,7 @@ from typing import Any, Literal, Self, overload
 from whence.client.background import BackgroundLoop
 from whence.client.client import AsyncClient, connect_async
 from whence.client.connection import OnState, Token
+from whence.client.messages import RemoteMessages
 from whence.client.reader import ServedReader
 from whence.client.subscriptions import Subscription, make_request, open_subscription
 from whence.client.transactions import OpenTransaction, open_buffer
@@ -367,6 +368,19 @@ class Client(ServedReader):
         if id is not None:
             found.id, found._cancel = id, lambda: self.delete(str(template), key=id)
         return found
+
+    def messages(self, template: str) -> RemoteMessages:
+        """Follow the messages of a template from now on, as `Database.messages` does. It takes the right to read all of
+        its subscriptions.
+
+        >>> db = whence.open(); _ = db.execute("CREATE TABLE stock (risk INT, per INT)")
+        >>> _ = db.execute("CREATE TEMPLATE cheapest AS SELECT MIN(per) FROM stock WHERE risk BETWEEN :low AND :high")
+        >>> with whence.serve(db, port=0) as server, whence.connect(server.url, token=server.token) as client:
+        ...     messages = client.messages("cheapest"); _ = client.insert("stock", (40, 4))
+        ...     [(m.value, m.inner, m.outer, m.reaches(30, 50)) for m in messages]
+        [(4, (40, 40), (None, None), True)]
+        """
+        return RemoteMessages(self._loop, self._run(self._client.messages(template)))
 
     def metrics(self) -> dict[str, Any]:
         """Return the counters of the database, as `Database.metrics` does.

@@ -15,6 +15,7 @@ from typing import Any, Literal, Self
 from whence.client.async_reader import AsyncReader, as_result, plain_name, plain_sql
 from whence.client.connection import LinkOptions, OnState, ServerLink, Token
 from whence.client.encoding import WireRows, in_batches, listed_rows, plain_names, wire_params, wire_rows, wire_value
+from whence.client.messages import AsyncMessages, open_messages
 from whence.client.protocol import ClientProtocol
 from whence.client.statements import WRITES, first_words
 from whence.client.subscriptions import AsyncSubscription, make_request
@@ -364,6 +365,21 @@ class AsyncClient(AsyncReader):
         args = {"template": plain_name(template), "parameters": wire_value(dict(parameters))}
         found: dict[str, Any] = await self._link.call("subscribe", args, "never")
         return int(found["id"])
+
+    async def messages(self, template: str) -> AsyncMessages:
+        """Follow the messages of a template from now on, as `Database.messages` does.
+
+        >>> import asyncio
+        >>> async def main(server):
+        ...     async with whence.connect_async(server.url, token=server.token) as client:
+        ...         messages = await client.messages("above"); await client.insert("a", (7,))
+        ...         return [message.row async for message in messages]
+        >>> db = whence.open(); _ = db.execute("CREATE TABLE a (x INT)")
+        >>> _ = db.execute("CREATE TEMPLATE above AS SELECT x FROM a WHERE x > :low")
+        >>> with whence.serve(db, port=0) as server: asyncio.run(main(server))
+        [{'x': 7}]
+        """
+        return await open_messages(self._link, plain_name(template))
 
     async def metrics(self) -> dict[str, Any]:
         """Return the counters of the database, as `Database.metrics` does."""

@@ -10,6 +10,7 @@ Other queries are told row by row: a broker asks of each row whether it passes t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,3 +80,35 @@ class RowMessage:
 
 
 Message = RectangleMessage | RowMessage
+
+ENDS, STRICT = ("inner_low", "inner_high", "outer_low", "outer_high"), ("strict_low", "strict_high")
+KEY, VALUE, VALUES, ROW = "key:", "value:", "values:", "row:"
+"""Prefixes of the columns of messages on the wire: of a key, of a MIN or MAX, of a DISTINCT, and of a row."""
+
+
+def wire_row(message: Message) -> tuple[Any, ...]:
+    """Return a message as a row: epoch and sign; of a rectangle its ends, strictness, key and values; or a row.
+
+    >>> wire_row(RectangleMessage(7, 8, inner=(30, 50), outer=(20, None), key=("tea",)))
+    (7, 1, 30, 50, 20, None, False, False, 'tea', 8)
+    """
+    if isinstance(message, RowMessage):
+        return (message.epoch, message.sign, *message.row.values())
+    values = message.value if isinstance(message.value, tuple) else (message.value,)
+    return (message.epoch, message.sign, *message.inner, *message.outer, *message.strict, *message.key, *values)
+
+
+def from_wire(columns: Sequence[str], row: Sequence[Any]) -> Message:
+    """Return the message that a row is.
+
+    >>> from_wire(["epoch", "sign", "row:x"], (7, 1, 5))
+    RowMessage(epoch=7, sign=1, row={'x': 5})
+    """
+    if "inner_low" not in columns:
+        names = [name.removeprefix(ROW) for name in columns[2:]]
+        return RowMessage(row[0], row[1], dict(zip(names, row[2:], strict=True)))
+    keys = 8 + sum(name.startswith(KEY) for name in columns)
+    values = tuple(row[keys:])
+    value = values if columns[-1].startswith(VALUES) else values[0]
+    strict = (bool(row[6]), bool(row[7]))
+    return RectangleMessage(row[0], value, tuple(row[2:4]), tuple(row[4:6]), tuple(row[8:keys]), row[1], strict)

@@ -9,6 +9,7 @@ matter.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,14 +19,27 @@ from whence.engine.matching.range_minima import RangeMinima, Rectangles
 from whence.io.rows import expand, to_tuples
 from whence.model.codes import NULL, Codes
 from whence.model.errors import WhenceError
-from whence.model.types import BIGINT, Schema
+from whence.model.types import BIGINT, BOOLEAN, Column, Schema
 from whence.plan.algebra.logical import Join, MatchDistinct, MatchLeast, Node, Scan, walk
 from whence.plan.templates import recognise
 from whence.runtime.reading.changes import ChangeQueue
-from whence.subscribe.rectangles import Message, RectangleMessage, RowMessage
+from whence.subscribe.rectangles import (
+    ENDS,
+    KEY,
+    ROW,
+    STRICT,
+    VALUE,
+    VALUES,
+    Message,
+    RectangleMessage,
+    RowMessage,
+)
 
 if TYPE_CHECKING:
     from whence.runtime.coordinator import Coordinator
+
+
+_DATED = (Column("epoch", BIGINT, nullable=False), Column("sign", BIGINT, nullable=False))
 
 
 class Messages(ChangeQueue[Message]):
@@ -33,6 +47,7 @@ class Messages(ChangeQueue[Message]):
     up, and may be resumed; `close` ends the view that it follows.
 
     template         the name of the template
+    since            the epoch that it begins after
     name             the view that it follows
     columns, schema  the names of the columns of that view; their names and types
 
@@ -45,6 +60,7 @@ class Messages(ChangeQueue[Message]):
     """
 
     template: str
+    since: int
     _drop: Callable[[], None]
 
     def close(self) -> None:
@@ -121,6 +137,29 @@ class RectangleMessages(Messages):
         return to_tuples(np.column_stack([*told, high1, low2, left, right]), self._shown, self._dictionary)
 
 
+def is_ended(feed: Messages) -> bool:
+    """Return whether no more will come, since what a feed follows was dropped."""
+    return feed._end is not None
+
+
+def reached(feed: Messages) -> int:
+    """Return the last epoch that iterating over a feed tells now, if not more."""
+    return feed._stable()
+
+
+def wire_schema(feed: Messages) -> Schema:
+    """Return the columns of the messages of a feed as rows (`wire_row`)."""
+    if not isinstance(feed, RectangleMessages):
+        return Schema((*_DATED, *(replace(c, name=f"{ROW}{c.name}") for c in feed.schema.columns)))
+    equal, columns = len(feed._node.equal), feed._shown.columns
+    value = VALUES if isinstance(feed._node, MatchDistinct) else VALUE
+    keys = [replace(c, name=f"{KEY}{c.name}", nullable=True) for c in columns[:equal]]
+    values = [replace(c, name=f"{value}{c.name}", nullable=True) for c in columns[equal:-4]]
+    ends = [replace(columns[-1], name=name, nullable=True) for name in ENDS]
+    strict = [Column(name, BOOLEAN, nullable=False) for name in STRICT]
+    return Schema((*_DATED, *ends, *strict, *keys, *values))
+
+
 def follow_messages(coordinator: Coordinator, template: str) -> Messages:
     """Return a feed of the messages of a template from now on."""
     view, program = coordinator.reader.template_view(template), coordinator.program
@@ -143,6 +182,7 @@ def follow_messages(coordinator: Coordinator, template: str) -> Messages:
         if isinstance(feed, RectangleMessages):
             assert node is not None
             feed.fill(node, *reader.contents(name))
+        feed.since = coordinator.epoch
         coordinator.feeds.add(feed)
     feed.template, feed._drop = template, lambda: definitions.drop_transient(name)
     return feed

@@ -125,6 +125,14 @@ class TemplateArguments(WriteArguments, kw_only=True):
     ] = {}
 
 
+class MessagesArguments(Arguments, kw_only=True):
+    """Which messages of a template to return: those after a position; without one, only the position to begin from."""
+
+    template: Name
+    after: Annotated[ShortText | None, Meta(description="The position that the last answer ended at.")] = None
+    wait: Annotated[Seconds, Meta(description="Seconds to wait for a message; the server's own limit is the most.")] = 0
+
+
 class UpdateArguments(WriteArguments, kw_only=True):
     """New values, and the rows that get them."""
 

@@ -12,6 +12,7 @@ history is an error.
 |---|---|
 | `reading_verbs` | read, query, describe, explain, catalog, metrics, owed, late, position |
 | `writing_verbs` | insert, delete, update, subscribe, transaction, execute, advance, flush |
+| `message_verbs` | messages |
 | `question_verbs` | why, what_if, critical, resilience, contribution, reliability, trace |
 """
 
@@ -35,7 +36,7 @@ from whence.server.access.tokens import Caller, Tokens
 from whence.server.failures import CancelledCallError, RequestError, UnknownHistoryError
 from whence.server.limits import Limits, RateLimit
 from whence.server.verbs import arguments as args_
-from whence.server.verbs import question_verbs, reading_verbs, writing_verbs
+from whence.server.verbs import message_verbs, question_verbs, reading_verbs, writing_verbs
 from whence.server.verbs.arguments import Arguments, ReadArguments, WriteArguments, read_arguments
 from whence.server.verbs.verb_calls import CallAnswer, Reading, Verb, VerbCall
 from whence.server.writing.write_queue import Outcome, TableInsert, Write, WriteQueue
@@ -64,6 +65,7 @@ VERBS: dict[str, Verb] = {
     "owed": Verb(args_.NamedArguments, reading_verbs.owed, quick=True),
     "late": Verb(args_.NamedArguments, reading_verbs.late, quick=True),
     "position": Verb(args_.NoArguments, reading_verbs.position, quick=True),
+    "messages": Verb(args_.MessagesArguments, write=message_verbs.messages),
     "insert": Verb(args_.InsertArguments, write=writing_verbs.insert),
     "delete": Verb(args_.DeleteArguments, write=writing_verbs.delete),
     "update": Verb(args_.UpdateArguments, write=writing_verbs.update),
@@ -101,6 +103,7 @@ class Service:
         self._readers = ThreadPoolExecutor(_READERS, "whence reads")
         self._questions = ThreadPoolExecutor(limits.running_queries, "whence questions")
         self.query_runner = QueryRunner(limits.query_memory_bytes, most=limits.running_queries)
+        self.message_logs = message_verbs.MessageLogs(self.coordinator)
         self._past: OrderedDict[int, Database] = OrderedDict()
         self._guard = threading.Lock()
         self._rates: dict[str, RateLimit] = {}
@@ -132,6 +135,7 @@ class Service:
         self.cancel_calls()
         for pool in (self._readers, self._questions):
             pool.shutdown(wait=False, cancel_futures=True)
+        self.message_logs.close()
         self.query_runner.close()
 
     # -- who calls ---------------------------------------------------------------------------------------------------
@@ -285,7 +289,7 @@ class Service:
         loop, end = asyncio.get_running_loop(), time.monotonic() + seconds
         if self.coordinator.storage.poll is not None:
             await loop.run_in_executor(self._readers, self.coordinator.refresh)
-        epoch, reached = self._epoch_of(text), asyncio.Event()
+        epoch, reached = self.epoch_of(text), asyncio.Event()
 
         def news(durable: int) -> None:
             if durable >= epoch:
@@ -307,7 +311,8 @@ class Service:
         finally:
             coordinator.off_durable(news)
 
-    def _epoch_of(self, text: str) -> int:
+    def epoch_of(self, text: str) -> int:
+        """Return the epoch of a position; UnknownHistoryError if it is of another history."""
         position = Position.parse(text)
         try:
             return self.coordinator.hub.epoch_to_wait_for(position)

@@ -94,6 +94,11 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         args.TemplateArguments, "template", bodies=(JSON,),
     ),
     Endpoint(
+        "GET", "/v1/messages/{name}", "messages", "rows",
+        "Return the messages of a template after a position, for a network that routes by content.",
+        args.MessagesArguments, "template",
+    ),
+    Endpoint(
         "POST", "/v1/transaction", "transaction", "write", "Write to several tables in one epoch, or not at all.",
         args.TransactionArguments, bodies=(JSON,),
     ),
