@@ -6,6 +6,7 @@
 | `match_rows` | subscriptions that select rows of one relation |
 | `match_pairs` | subscriptions that select pairs of rows: equal keys, ranges on both sides, a band |
 | `hotspots` | subscriptions in groups whose intervals share a point, and the scattered rest |
+| `late_index` | rows in another order, brought up to date when they are read |
 | `match_least` | subscriptions to the least or greatest value in a range |
 | `match_distinct` | subscriptions to the distinct values in a range |
 | `match_top` | subscriptions to the first rows of a selection in an order |

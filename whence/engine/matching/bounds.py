@@ -7,16 +7,15 @@ whose box is empty, or that equals NULL, selects nothing and has no box.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from whence.engine.matching.kernels import parameters
 from whence.model.codes import NULL, Codes, Dictionary
 from whence.model.types import Type
 from whence.plan.algebra.logical import Range
-
-LAST = 2**63 - 1
 
 
 class SubscriptionBoxes(NamedTuple):
@@ -29,39 +28,57 @@ class SubscriptionBoxes(NamedTuple):
 
 
 class ParameterBounds:
-    """The dimensions of a template's boxes: equalities first. `types` are those of the parameters."""
+    """The dimensions of a template's boxes: equalities, given by their parameters, and ranges. `types` are those of
+    the parameters. `difference` is the place of a range of differences, which end before the first and the last number
+    there is; with `turned`, their signs are turned round."""
 
-    def __init__(self, equal: Sequence[int], ranges: Sequence[Range], types: Sequence[Type], dictionary: Dictionary):
-        self._equal, self._ranges, self._types, self._dictionary = list(equal), ranges, types, dictionary
-        used = [column for r in ranges for column in (r.low, r.high) if column is not None]
-        self.is_labelled = any(types[column].needs_dictionary for column in used)
+    def __init__(
+        self,
+        dimensions: Sequence[int | Range],
+        types: Sequence[Type],
+        dictionary: Dictionary,
+        difference: int | None = None,
+        turned: bool = False,
+    ):
+        self._types, self._dictionary = types, dictionary
+        used = [column for r in dimensions if isinstance(r, Range) for column in (r.low, r.high) if column is not None]
+        self._labelled = sorted({column for column in used if types[column].needs_dictionary})
+        self.is_labelled = bool(self._labelled)
+        labels = {column: len(types) + at for at, column in enumerate(self._labelled)}
+        described = [_described(one, labels) for one in dimensions]
+        self._dimensions = np.array(described, np.int64).reshape(len(dimensions), 5)
+        if difference is not None:
+            self._dimensions[difference, parameters.KIND] = parameters.TURNED if turned else parameters.DIFFERENCE
 
     def __len__(self) -> int:
-        return len(self._equal) + len(self._ranges)
+        return len(self._dimensions)
+
+    def lines(self, rows: Codes) -> tuple[Codes, Codes]:
+        """Return the boxes of rows of parameters, as `Boxes` stores them, and which rows have one."""
+        if self._labelled:
+            rows = np.column_stack((rows, *(self._labels(rows, column) for column in self._labelled)))
+        rows = np.ascontiguousarray(rows)
+        out, at = np.empty((len(rows), 2 * len(self) + 2), np.int64), np.empty(len(rows), np.int64)
+        found = parameters.box_lines(rows, self._dimensions, out, at)
+        return out[:found], at[:found]
+
+    def _labels(self, rows: Codes, column: int) -> Codes:
+        codes = np.ascontiguousarray(rows[:, column])
+        return np.where(codes == NULL, NULL, self._dictionary.ranks(codes, self._types[column]))
 
     def boxes(self, rows: Codes) -> SubscriptionBoxes:
         """Return the boxes of rows of parameters."""
-        lows, highs = (np.empty((len(rows), len(self)), np.int64) for _ in range(2))
-        lows[:, : len(self._equal)] = highs[:, : len(self._equal)] = rows[:, self._equal]
-        holds = (lows[:, : len(self._equal)] != NULL).all(axis=1)
-        for at, one in enumerate(self._ranges, len(self._equal)):
-            lows[:, at] = self._ends(rows, one.low, NULL + 1)
-            highs[:, at] = self._ends(rows, one.high, LAST)
-            if one.open_low and one.low is not None:
-                given = rows[:, one.low] != NULL
-                holds &= ~given | (lows[:, at] != LAST)
-                lows[given, at] += 1
-            if one.open_high and one.high is not None:
-                highs[rows[:, one.high] != NULL, at] -= 1
-        holds &= (lows <= highs).all(axis=1)
-        found = np.flatnonzero(holds)
-        return SubscriptionBoxes(found, lows[found], highs[found], rows[found, 0])
+        lines, at = self.lines(rows)
+        dims = len(self)
+        return SubscriptionBoxes(at, lines[:, :dims].copy(), lines[:, dims:-2].copy(), lines[:, -2].copy())
 
-    def _ends(self, rows: Codes, column: int | None, missing: int) -> Codes | int:
-        if column is None:
-            return missing
-        codes = np.ascontiguousarray(rows[:, column])
-        return np.where(codes == NULL, missing, self._dictionary.ranks(codes, self._types[column]))
+
+def _described(dimension: int | Range, labels: Mapping[int, int]) -> tuple[int, int, bool, bool, int]:
+    """A line of dimensions for the kernel; `labels` says where the labels of interned columns are."""
+    if not isinstance(dimension, Range):
+        return dimension, dimension, False, False, parameters.EQUAL
+    low, high = (-1 if c is None else labels.get(c, c) for c in (dimension.low, dimension.high))
+    return low, high, dimension.open_low, dimension.open_high, parameters.RANGE
 
 
 class Points:

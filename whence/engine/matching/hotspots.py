@@ -17,6 +17,8 @@ too few, the partition is made anew, and is then the smallest. Outside of that a
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from whence.engine.matching.boxes import Boxes
@@ -26,6 +28,7 @@ from whence.model.codes import Codes
 EPSILON = 1.0
 ALPHA = 1 / 256
 SMALLEST = 16
+_NUMBERS = 4096  # that may be given to groups in vain
 
 
 class Hotspots:
@@ -44,14 +47,17 @@ class Hotspots:
         self._groups = np.empty((16, 3), np.int64)
         self._sizes = np.zeros(16, np.int64)  # of scattered groups, by their numbers
         self._spots = np.zeros((8, 3), np.int64)  # by bin: lowest and highest common point, boxes
-        self.groups = 0  # scattered ones
-        self._numbers = 0
+        self._totals = np.zeros(3, np.int64)  # scattered groups, numbers given to groups, a size that none is above
         self._bins = 1
         self.witnesses = 0
-        self._largest = 0  # no scattered group is larger
 
     def __len__(self) -> int:
         return len(self.boxes)
+
+    @property
+    def groups(self) -> int:
+        """Scattered groups."""
+        return int(self._totals[stabbing.GROUPS])
 
     @property
     def hotspots(self) -> int:
@@ -87,7 +93,7 @@ class Hotspots:
             self.boxes.empty(0)
             self._distribute(self._join_hotspots(np.concatenate([scattered, lines])))
         else:
-            self._scatter(self._join_hotspots(lines))
+            self._store(lines, self._assign(lines))
         self._balance()
 
     def take(self, lines: Codes) -> None:
@@ -106,28 +112,32 @@ class Hotspots:
         """Add those boxes to hotspots that share their points; return the others."""
         bins = np.zeros(len(lines), np.int64)
         if self._bins > 1:
-            stabbing.join_hotspots(self._spots, self._bins, *self.intervals(lines), bins)
+            ends = self.on, self.boxes.dims + self.on
+            stabbing.join_hotspots(self._spots, self._bins, lines, *ends, bins)
             for bin in np.unique(bins[bins > 0]).tolist():
                 self.boxes.put(lines[bins == bin], bin)
         others: Codes = lines[bins == 0]
         return others
 
-    def _scatter(self, lines: Codes) -> None:
-        """Add boxes to the scattered partition."""
+    def _assign(self, lines: Codes) -> Codes:
+        """Find a bin and a group for each box; return the bins."""
         n = len(lines)
-        if not n:
+        groups, numbers, _ = self._totals.tolist()
+        if groups + n > len(self._groups):
+            self._groups = _with_room(self._groups, 2 * (groups + n))
+        if numbers + n > len(self._sizes):
+            self._sizes = _with_room(self._sizes, 2 * (numbers + n))
+        bins = np.empty(n, np.int64)
+        ends = self.on, self.boxes.dims + self.on
+        stabbing.assign(self._spots, self._bins, self._groups, self._sizes, self._totals, lines, *ends, bins)
+        return bins
+
+    def _store(self, lines: Codes, bins: Codes) -> None:
+        if len(lines) == 1:
+            self.boxes.put(lines, int(bins[0]))
             return
-        if self.groups + n > len(self._groups):
-            self._groups = _with_room(self._groups, 2 * (self.groups + n))
-        if self._numbers + n > len(self._sizes):
-            self._sizes = _with_room(self._sizes, 2 * (self._numbers + n))
-        out = np.empty(n, np.int64)
-        self.groups, self._numbers = stabbing.assign(
-            self._groups, self.groups, self._sizes, self._numbers, *self.intervals(lines), out
-        )
-        self._largest = max(self._largest, int(self._sizes[out].max()))
-        lines[:, -1] = 2 * out
-        self.boxes.put(lines)
+        for bin in np.unique(bins).tolist():
+            self.boxes.put(lines[bins == bin], bin)
 
     def _leave(self, numbers: Codes) -> None:
         """Count boxes that have left scattered groups; groups without any are gone."""
@@ -135,22 +145,23 @@ class Hotspots:
         if len(numbers) and (self._sizes[numbers] == 0).any():
             kept = self._groups[: self.groups]
             kept = kept[self._sizes[kept[:, stabbing.NUMBER]] > 0]
-            self.groups = len(kept)
-            self._groups[: self.groups] = kept
+            self._totals[stabbing.GROUPS] = len(kept)
+            self._groups[: len(kept)] = kept
 
     def _balance(self) -> None:
         """Bring the invariants about."""
-        sizes = self._spots[1 : self._bins, 2]
-        low = np.flatnonzero((sizes > 0) & (sizes < self.threshold / 2)) + 1
-        for bin in low.tolist():
+        threshold = self.threshold
+        while bin := stabbing.too_small(self._spots, self._bins, math.ceil(threshold / 2)):
             lines = self.boxes.members(bin)
             self.boxes.empty(bin)
-            self._spots[bin, 2] = 0
+            self._spots[bin, stabbing.SIZE] = 0
             self.moves += len(lines)
-            self._scatter(lines)
-        if self.groups > (1 + self.epsilon) * self.witnesses:
+            self._store(lines, self._assign(lines))
+        groups, numbers, largest = self._totals.tolist()
+        if groups > (1 + self.epsilon) * self.witnesses or numbers > 4 * groups + _NUMBERS:
             self._partition()
-        if self._largest >= self.threshold:
+            largest = int(self._totals[stabbing.LARGEST])
+        if largest >= threshold:
             self._promote()
             if self.groups > (1 + self.epsilon) * self.witnesses:  # witnesses may have been promoted
                 self._partition()
@@ -159,7 +170,7 @@ class Hotspots:
         """Make hotspots of the scattered groups that are large enough."""
         numbers = self._groups[: self.groups, stabbing.NUMBER]
         large = numbers[self._sizes[numbers] >= self.threshold].tolist()
-        self._largest = int(self._sizes[numbers].max(initial=0))
+        self._totals[stabbing.LARGEST] = self._sizes[numbers].max(initial=0)
         if not large:
             return
         scattered = self.boxes.members(0)
@@ -172,7 +183,7 @@ class Hotspots:
             self._new_hotspot(lines, int(self._groups[at, stabbing.LOW]), int(self._groups[at, stabbing.HIGH]))
             self.moves += len(lines)
             self._leave(np.full(len(lines), number))
-        self._largest = int(self._sizes[self._groups[: self.groups, stabbing.NUMBER]].max(initial=0))
+        self._totals[stabbing.LARGEST] = self._sizes[self._groups[: self.groups, stabbing.NUMBER]].max(initial=0)
 
     def _new_hotspot(self, lines: Codes, low: int, high: int) -> None:
         free = np.flatnonzero(self._spots[1 : self._bins, 2] == 0)
@@ -194,9 +205,9 @@ class Hotspots:
         return groups[:count].copy(), owner, witnesses[:count]
 
     def _take_over(self, groups: Codes, sizes: Codes, witnesses: int) -> None:
-        self.groups = self._numbers = len(groups)
+        self._totals[:] = len(groups), len(sizes), sizes[groups[:, stabbing.NUMBER]].max(initial=0)
         self._groups, self._sizes = _with_room(groups, len(groups) + 16), _with_room(sizes, len(sizes) + 16)
-        self.witnesses, self._largest = witnesses, int(sizes.max(initial=0))
+        self.witnesses = witnesses
         self.rebuilt += 1
 
     def _partition(self) -> None:
@@ -222,8 +233,6 @@ class Hotspots:
             self._new_hotspot(lines[order[starts[g] : starts[g + 1]]], *groups[g, : stabbing.NUMBER].tolist())
         small = sizes < threshold
         self._take_over(groups[small], sizes, int(small.sum()))
-        self._numbers = len(sizes)
-        self._largest = int(sizes[small].max(initial=0))
         self.boxes.put(lines[small[owner]])
 
 

@@ -5,8 +5,8 @@ lead, and the subscriptions as boxes for its events (`hotspots.py`): ranges of t
 are made by (the other side's lead, or the band), then what else is asked of the other side. Cost: an event finds the
 rows with its key next to the point of each hotspot, and goes through those subscriptions only whose boxes hold it and
 reach such a row; the scattered ones are selected first. Where there is a band it is what groups are made by, and other
-ranges of the other side are asked of the rows that it leaves. A new subscription reads the rows of the left in its
-ranges.
+ranges of the other side are asked of the rows that it leaves. A new subscription reads the rows in its ranges, of the
+side that has fewer of them (`late_index.py`).
 """
 
 from __future__ import annotations
@@ -14,15 +14,19 @@ from __future__ import annotations
 import numpy as np
 
 from whence.engine.core.operator import Batch, Operator
-from whence.engine.core.ordered import Ordered
-from whence.engine.matching.bounds import LAST, ParameterBounds, SubscriptionBoxes
+from whence.engine.core.ordered import Ordered, Rank
+from whence.engine.matching.bounds import ParameterBounds
 from whence.engine.matching.hotspots import Hotspots
-from whence.engine.matching.kernels import pairs
+from whence.engine.matching.kernels import pair_rows, pairs, runs
+from whence.engine.matching.late_index import LateIndex
 from whence.engine.matching.matching import Matching, index_of
 from whence.model.codes import NULL, Codes, Dictionary
 from whence.model.types import Kind, Type
+from whence.model.word_marks import WordMarks
 from whence.plan.algebra import logical
 from whence.plan.algebra.logical import Side
+
+_SCRATCH = 1 << 22  # lines of results that are kept to be written over
 
 
 class EventSide:
@@ -34,41 +38,40 @@ class EventSide:
         own, other = node.sides[number], node.sides[1 - number]
         self.keys = node.keys
         types = inputs[number].schema.types
-        self.rows = index_of(types, _ordered_columns(own, node.keys), words)
-        self._falls = node.band is not None and number == 1
+        ordered = _ordered_columns(own, node.keys)
+        self.rows = index_of(types, ordered, words)
         self.mode = _mode(node, inputs[0].schema.types, number)
         interval = node.band or other.lead or logical.Range(node.keys, None, None)
-        ranges = (*([own.lead] if own.lead else []), *own.ranges, interval)
-        self.tested = len(own.equal) + len(ranges) - 1
+        ranges = (*([own.lead] if own.lead else []), *own.ranges)
+        self._equal, self.tested = len(own.equal), len(own.equal) + len(ranges)
         equals = range(node.keys + 1, node.keys + 1 + len(own.equal))
-        self.columns = np.array([*equals, *(one.column for one in ranges[:-1])], np.int64)
-        self.leads = len(own.equal) if own.lead else -1
-        self._bounds = ParameterBounds(own.equal, ranges, parameters, words)
-        self._beside = ParameterBounds(other.equal, other.ranges, parameters, words)
-        self.is_labelled = self._bounds.is_labelled or self._beside.is_labelled
-        self.subscriptions = Hotspots(len(self._bounds) + len(self._beside), len(own.equal), self.tested)
+        self.columns = np.array([*equals, *(one.column for one in ranges)], np.int64)
+        asked: tuple[int | logical.Range, ...] = (*own.equal, *ranges, interval, *other.equal, *other.ranges)
+        difference = self.tested if node.band is not None else None
+        self._bounds = ParameterBounds(asked, parameters, words, difference, turned=number == 1)
+        self.is_labelled = self._bounds.is_labelled
+        self.subscriptions = Hotspots(len(self._bounds), len(own.equal), self.tested)
+        first = self.columns.tolist()
+        order = [*first, *(c for c in range(len(types)) if c not in first)]
+        self.asked = LateIndex(self.rows, [Rank(c, types[c]) if c in ordered else Rank(c) for c in order], words)
+        self._places = np.array([order.index(c) for c in range(node.keys + 1)], np.int64)  # of keys and lead
+        self._found = np.empty((256, 2), np.int64)
+        self._expanded = np.empty((256, 2), np.int64)
 
     def lines(self, rows: Codes) -> tuple[Codes, Codes]:
         """Return the boxes of rows of parameters as they are stored, and which rows have one."""
-        found, beside = self._bounds.boxes(rows), self._beside.boxes(rows)
-        if len(found.at) != len(rows) or len(beside.at) != len(rows):
-            at = np.intersect1d(found.at, beside.at, assume_unique=True)
-            found, beside = (_among(boxes, at) for boxes in (found, beside))
-        lows, highs = found.lows, found.highs
-        if self.mode != pairs.PLAIN:
-            if self._falls:
-                lows[:, -1], highs[:, -1] = ~highs[:, -1], ~lows[:, -1]
-            np.maximum(lows[:, -1], NULL + 1, out=lows[:, -1])
-            np.minimum(highs[:, -1], LAST - 1, out=highs[:, -1])
-        boxes = self.subscriptions.boxes
-        ends = np.column_stack((lows, beside.lows)), np.column_stack((highs, beside.highs))
-        return boxes.lines(*ends, found.ids), found.at
+        return self._bounds.lines(rows)
+
+    def add(self, delta: Batch) -> None:
+        """Add a delta to the rows."""
+        self.rows.add(delta.rows, delta.ann)
+        self.asked.add(delta.rows, delta.ann)
 
     def events(self, delta: Batch) -> tuple[Batch, Codes, Codes, Codes]:
         """Return the rows of a delta that can be in a pair: with their points, keys and leads as they are ordered."""
         ranked = self.rows.encode(delta.rows)
         known = (ranked[:, : self.keys] != NULL).all(axis=1)
-        if self.mode != pairs.PLAIN:
+        if self.mode != runs.PLAIN:
             known &= ranked[:, self.keys] != NULL
         if not known.all():
             delta, ranked = Batch(delta.rows[known], delta.ann[known]), ranked[known]
@@ -76,22 +79,47 @@ class EventSide:
         return delta, points, np.ascontiguousarray(ranked[:, : self.keys]), np.ascontiguousarray(ranked[:, self.keys])
 
     def affected(self, other: EventSide, points: Codes, keys: Codes, leads: Codes, plans: Codes | None = None) -> Codes:
-        """Return the pairs (event, entry) of events of this side and the subscriptions that they affect."""
+        """Return the pairs (event, entry) of events of this side and the subscriptions that they affect; valid until
+        the next call."""
         spots = self.subscriptions
         boxes = spots.boxes
         if plans is None:
             plans = np.full(len(points), pairs.HOTSPOT, np.int64)
-        return pairs.affected(
+        out, n = pairs.affected(
             boxes.entries, boxes.alive, boxes.nodes, boxes.trees, boxes.used, boxes.dims, spots.points,
-            points, keys, leads, plans, *other.rows.leaves, self.keys, self.mode,
+            points, keys, leads, plans, *other.rows.leaves, self.keys, self.mode, self._found,
         )  # fmt: skip
+        self._found = _kept(out)
+        return out[:n]
 
     def expand(self, other: EventSide, entries: Codes, found: Codes, keys: Codes, leads: Codes) -> Codes:
-        """Return the rows of the other side behind pairs (event, entry), as (place of the pair, line of the row)."""
-        return pairs.expand(
+        """Return the rows of the other side behind pairs (event, entry), as (place of the pair, line of the row).
+
+        As with `affected`, the answer is valid until the next one."""
+        out, n = pair_rows.expand(
             entries, self.subscriptions.boxes.dims, self.tested, found, keys, leads,
-            *other.rows.leaves, self.keys, self.mode,
+            *other.rows.leaves, self.keys, self.mode, self._expanded,
         )  # fmt: skip
+        self._expanded = _kept(out)
+        return out[:n]
+
+    def count_candidates(self, boxes: Codes) -> float:
+        """Estimate how many rows of this side boxes ask for."""
+        return pair_rows.count_sampled(boxes, self.subscriptions.boxes.dims, self.columns, *self.rows.leaves)
+
+    def selected(self, other: EventSide, boxes: Codes) -> tuple[Codes, Codes, Codes, Codes] | None:
+        """Return the pairs that boxes select: places of boxes, rows of this side and of the other, counts of pairs."""
+        if not (len(self.rows) and len(other.rows) and len(boxes)):
+            return None
+        index, dims = self.asked.current(), self.subscriptions.boxes.dims
+        found = pair_rows.selected(
+            boxes, dims, self._equal, self.tested, self._places, *index.leaves, *other.rows.leaves, self.keys, self.mode
+        )
+        if not len(found):
+            return None
+        own, counts = index.rows_at(found[:, 1])
+        rows, more = other.rows.rows_at(found[:, 2])
+        return found[:, 0], own, rows, counts * more
 
 
 class MatchPairs(Matching):
@@ -109,7 +137,7 @@ class MatchPairs(Matching):
         for number, delta in enumerate(deltas):
             if len(delta.ann):
                 found.append(self._meet(number, delta))
-                self.sides[number].rows.add(delta.rows, delta.ann)
+                self.sides[number].add(delta)
         return found
 
     def _meet(self, number: int, delta: Batch) -> Batch:
@@ -134,21 +162,30 @@ class MatchPairs(Matching):
                 side.subscriptions.put(side.lines(come)[0])
 
     def select(self, rows: Codes) -> tuple[Codes, Batch]:
-        left, right = self.sides
-        lines, at = left.lines(rows)
-        dims = left.subscriptions.boxes.dims
-        columns = left.columns[: left.tested]
-        found = pairs.candidates(lines, dims, columns, left.leads, *left.rows.leaves, left.keys)
-        own, counts = left.rows.rows_at(found[:, 1])
-        batch, _, keys, leads = left.events(Batch(own, np.arange(len(own))))
-        found = found[batch.ann]
-        events = np.column_stack((np.arange(len(batch.ann)), found[:, 0]))
-        expanded = left.expand(right, lines, events, keys, leads)
-        place = expanded[:, 0]
-        others, more = right.rows.rows_at(expanded[:, 1])
-        ids = lines[found[place, 0], -2]
-        picked = Batch(np.column_stack((ids, batch.rows[place], others)), counts[batch.ann][place] * more)
-        return at[found[place, 0]], picked
+        lines = [side.lines(rows) for side in self.sides]
+        number = int(self.sides[1].count_candidates(lines[1][0]) < self.sides[0].count_candidates(lines[0][0]))
+        boxes, at = lines[number]
+        found = self.sides[number].selected(self.sides[1 - number], boxes)
+        if found is None:
+            return at[:0], Batch.empty(self._width)
+        place, own, others, counts = found
+        both = (own, others) if number == 0 else (others, own)
+        return at[place], Batch(np.column_stack((boxes[place, -2], *both)), counts)
+
+    def commit(self) -> None:
+        super().commit()
+        for side in self.sides:
+            side.asked.commit()
+
+    def undo(self) -> None:
+        super().undo()
+        for side in self.sides:
+            side.asked.undo()
+
+    def mark_words(self, marks: WordMarks) -> None:
+        for side in self.sides:
+            side.asked.drop()
+        super().mark_words(marks)
 
     def forget(self) -> None:
         for side in self.sides:
@@ -163,16 +200,16 @@ class MatchPairs(Matching):
 
     @property
     def state_bytes(self) -> int:
-        return sum(side.subscriptions.nbytes + side.rows.nbytes for side in self.sides)
+        return sum(side.subscriptions.nbytes + side.rows.nbytes + side.asked.nbytes for side in self.sides)
 
     def describe(self) -> str:
         spots = self.sides[0].subscriptions
         return f"{self._node.describe()}; {spots.hotspots} hotspots, {spots.groups} scattered groups"
 
 
-def _among(boxes: SubscriptionBoxes, at: Codes) -> SubscriptionBoxes:
-    place = np.searchsorted(boxes.at, at)
-    return SubscriptionBoxes(at, boxes.lows[place], boxes.highs[place], boxes.ids[place])
+def _kept(scratch: Codes) -> Codes:
+    """Return an array that is used again: memory that is new costs more than what is written there."""
+    return scratch if len(scratch) <= _SCRATCH else scratch[:_SCRATCH].copy()
 
 
 def _ordered_columns(side: Side, keys: int) -> set[int]:
@@ -182,8 +219,8 @@ def _ordered_columns(side: Side, keys: int) -> set[int]:
 
 def _mode(node: logical.MatchPairs, left: tuple[Type, ...], number: int) -> int:
     if node.band is None:
-        return pairs.PLAIN
-    modes = (pairs.RISING, pairs.FALLING)
+        return runs.PLAIN
+    modes = (runs.RISING, runs.FALLING)
     if left[node.keys].kind is Kind.DOUBLE:
-        modes = (pairs.RISING_DOUBLE, pairs.FALLING_DOUBLE)
+        modes = (runs.RISING_DOUBLE, runs.FALLING_DOUBLE)
     return modes[number]

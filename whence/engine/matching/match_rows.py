@@ -27,7 +27,7 @@ class MatchRows(Matching):
         super().__init__(inputs, node.exprs, node.schema, dictionary)
         types, equal = inputs[0].schema.types, len(node.equal)
         self._equal, self._node = equal, node
-        self._bounds = ParameterBounds(node.equal, node.ranges, inputs[1].schema.types, dictionary)
+        self._bounds = ParameterBounds((*node.equal, *node.ranges), inputs[1].schema.types, dictionary)
         self._points = Points(len(self._bounds), equal, types, dictionary)
         self.is_labelled, self.is_read = self._bounds.is_labelled, node.is_read
         self._boxes = Boxes(len(self._bounds), equal)
@@ -43,8 +43,7 @@ class MatchRows(Matching):
     def change(self, gone: Codes, come: Codes) -> None:
         for rows, change in ((gone, self._boxes.take), (come, self._boxes.put)):
             if len(rows):
-                found = self._bounds.boxes(rows)
-                change(self._boxes.lines(found.lows, found.highs, found.ids))
+                change(self._bounds.lines(rows)[0])
 
     def select(self, rows: Codes) -> tuple[Codes, Batch]:
         found = self._bounds.boxes(rows)

@@ -33,7 +33,7 @@ class MatchTop(Matching):
         super().__init__(inputs, node.exprs, node.schema, dictionary)
         types, equal = inputs[0].schema.types, len(node.equal)
         self._node, self._equal = node, equal
-        self._bounds = ParameterBounds(node.equal, node.ranges, inputs[1].schema.types, dictionary)
+        self._bounds = ParameterBounds((*node.equal, *node.ranges), inputs[1].schema.types, dictionary)
         dims = self._dims = len(self._bounds)
         self.is_labelled = self._bounds.is_labelled or types[dims].needs_dictionary
         ranks = [Rank(c, types[c]) if c >= equal else Rank(c) for c in range(dims)]

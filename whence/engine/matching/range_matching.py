@@ -30,7 +30,7 @@ class RangeMatching(Matching):
     ):
         super().__init__(inputs, node.exprs, node.schema, dictionary)
         self._node, self._equal, self._points = node, len(node.equal), points
-        self._bounds = ParameterBounds(node.equal, (node.range,), inputs[1].schema.types, dictionary)
+        self._bounds = ParameterBounds((*node.equal, node.range), inputs[1].schema.types, dictionary)
         self.is_labelled = self._bounds.is_labelled
         self._ranges = Boxes(self._equal + 2, self._equal)
 

@@ -4,7 +4,10 @@
 |---|---|
 | `forest` | packed trees of boxes |
 | `inside` | rows of an ordered multiset that are inside boxes |
-| `pairs` | who is affected by a row of a join, and by which rows of the other side |
+| `parameters` | rows of parameters as boxes |
+| `pairs` | who is affected by a row of a join |
+| `pair_rows` | the pairs of rows that subscriptions select |
+| `runs` | rows with one key, in the order of the values of their pairs |
 | `stabbing` | stabbing partitions |
 | `hull` | least values of ranges, and the rectangles of ranges that points change |
 | `distinct` | distinct values in ranges |
