@@ -37,6 +37,7 @@ from whence.model.errors import (
 )
 
 if TYPE_CHECKING:
+    from whence.adapt import optimizer as optimizer
     from whence.client.blocking import Client, connect
     from whence.client.client import AsyncClient, connect_async
     from whence.client.messages import RemoteMessages
@@ -210,6 +211,7 @@ _MODULES = {
     "connect_async": "whence.client.client",
     "import_database": "whence.runtime.durable.importing",
     "open": "whence.runtime.database",
+    "optimizer": "whence.adapt.optimizer",
     "serve": "whence.server.app",
     "spark_session": "whence.runtime.spark.session.session",
 }
@@ -219,7 +221,8 @@ _NAMES = {"spark_session": "session"}  # in their modules, where they differ
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module(_MODULES[name]), _NAMES.get(name, name))
+    module = import_module(_MODULES[name])
+    found = globals()[name] = module if name == "optimizer" else getattr(module, _NAMES.get(name, name))
     return found
 
 

@@ -19,6 +19,7 @@ ORDER = (
     "plan",
     "sql",
     "engine",
+    "adapt",
     "state",
     "io",
     "explain",

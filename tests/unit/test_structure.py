@@ -24,6 +24,7 @@ ORDER = (
     "annotate",
     "sql",
     "engine",
+    "adapt",
     "state",
     "io",
     "explain",

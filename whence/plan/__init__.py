@@ -7,6 +7,7 @@
 | `recursion`  | strata, recursive components, and their rules |
 | `streams`    | stream networks, windows, and instrumented copies |
 | `knowledge`  | what values of a view can still become |
+| `optimizer`  | cost-based plans of joins, from scratch and incremental |
 | `partitions` | where rows live, and the moves that a plan takes |
 | `templates`  | which templates are matched in groups |
 | `promises`   | what holds of every row that a table takes in |

@@ -14,6 +14,7 @@ from multiprocessing import get_context
 
 import numpy as np
 
+from whence.adapt.warm import warm as _optimizers
 from whence.engine.warm import PARTS as OPERATORS
 from whence.explain.warm import warm as _questions
 from whence.io.kernels import columns, texts
@@ -38,13 +39,13 @@ def _rows() -> None:
     signs.follow_keys(starts[:1], starts, ones, starts[:1], none, ones, none.copy(), False)
 
 
-PARTS: dict[str, Callable[[], None]] = OPERATORS | {"rows": _rows, "questions": _questions}
+PARTS: dict[str, Callable[[], None]] = OPERATORS | {"rows": _rows, "questions": _questions, "optimizers": _optimizers}
 
 
 def load() -> None:
     """Load the kernels that a worker needs, in this process."""
     for name, part in PARTS.items():
-        if name != "questions":
+        if name not in ("questions", "optimizers"):
             part()
 
 

@@ -1,0 +1,1 @@
+"""The optimizer: search space, counts, changes, and three ways to the same cost."""
