@@ -13,7 +13,12 @@ from benchmarks import subscriptions_peers, subscriptions_scale
 def test_small_run_writes_every_figure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subscriptions_peers, "postgres_peer", lambda *_: None)  # a server takes seconds to start
     path = tmp_path / "figures.json"
-    assert subscriptions_scale.main(["--sizes", "50", "--peers", "500", "--json", str(path)]) == 0
+    assert (
+        subscriptions_scale.main(
+            ["--sizes", "50", "--bands", "50", "--shapes", "200", "--peers", "500", "--json", str(path)]
+        )
+        == 0
+    )
     figures = {f["what"]: f for f in json.loads(path.read_text())["figures"]}
     beside = figures["500 subscriptions, 10 affected, beside peers"]["samples"]
     assert {"Whence", "select first (ours)", "NumPy", "DuckDB"} <= set(beside)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from benchmarks.subscriptions_load import event_inputs, operator
 from benchmarks.subscriptions_peers import numpy_peer
-from benchmarks.subscriptions_scale import event_inputs, operator
 from tests.depth import seeds
 from whence.engine.matching.kernels import pairs
 

@@ -35,8 +35,17 @@ class Hotspots:
     """Boxes whose dimension `on` is the interval that groups are made by. A scattered box's mark is twice its group's
     number, and one more if it is a witness."""
 
-    def __init__(self, dims: int, equal: int, on: int, alpha: float = ALPHA, epsilon: float = EPSILON):
+    def __init__(
+        self,
+        dims: int,
+        equal: int,
+        on: int,
+        alpha: float = ALPHA,
+        epsilon: float = EPSILON,
+        smallest: int | None = None,
+    ):
         self.boxes = Boxes(dims, equal)
+        self._smallest = SMALLEST if smallest is None else smallest
         self.on, self.alpha, self.epsilon = on, alpha, epsilon
         self.moves = self.rebuilt = 0
         self.clear()
@@ -66,7 +75,7 @@ class Hotspots:
     @property
     def threshold(self) -> float:
         """Boxes from which on a group is a hotspot."""
-        return max(self.alpha * len(self.boxes), SMALLEST)
+        return max(self.alpha * len(self.boxes), self._smallest)
 
     @property
     def points(self) -> Codes:
@@ -223,7 +232,7 @@ class Hotspots:
         """Partition lines that are in no bin: large groups become hotspots, the others are all that is scattered."""
         groups, owner, witnesses = self._canonical(lines)
         sizes = np.bincount(owner, minlength=len(groups))
-        threshold = max(self.alpha * (len(self.boxes) + len(lines)), SMALLEST)
+        threshold = max(self.alpha * (len(self.boxes) + len(lines)), self._smallest)
         lines[:, -1] = 2 * owner
         lines[witnesses, -1] += 1
         order = np.argsort(owner, kind="stable")
