@@ -76,6 +76,59 @@ def test_bounds_hold_after_every_change(seed: int, epsilon: float, monkeypatch: 
     assert spots.moves <= 5 * changes
 
 
+def groups_of(spots: Hotspots) -> set[frozenset[int]]:
+    """Return the members of each hotspot and each scattered group."""
+    scattered = spots.boxes.members(0)
+    found = [scattered[scattered[:, -1] >> 1 == number, -2] for number in np.unique(scattered[:, -1] >> 1)]
+    found += [spots.boxes.members(bin)[:, -2] for bin in range(1, len(spots.points))]
+    return {frozenset(group.tolist()) for group in found if len(group)}
+
+
+@pytest.mark.parametrize("seed", seeds(8))
+def test_one_change_touches_one_group(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Theorem 13, second half: unless the partition is made anew, or a group changes its kind."""
+    monkeypatch.setattr(hotspots, "SMALLEST", 4)
+    rng = np.random.default_rng(seed)
+    spots = Hotspots(1, 0, 0, alpha=0.1)
+    held: dict[int, tuple[int, int]] = {}
+    quiet = 0
+    for tag in range(250):
+        before, made, gone = groups_of(spots), (spots.rebuilt, spots.moves), None
+        if rng.random() < 0.6 or not held:
+            center = int(rng.choice([100, 300, int(rng.integers(0, 2000))]))
+            held[tag] = (center - int(rng.integers(0, 20)), center + int(rng.integers(0, 20)))
+            spots.put(lines(spots, held, [tag]))
+        else:
+            gone = int(rng.choice(list(held)))
+            spots.take(lines(spots, held, [gone]))
+            del held[gone]
+        after = groups_of(spots)
+        if made == (spots.rebuilt, spots.moves):
+            quiet += 1
+            assert len(before - after) <= 1
+            assert len(after - before) <= 1
+            old, new = (next(iter(some), frozenset()) for some in (before - after, after - before))
+            assert old ^ new == {tag if gone is None else gone}
+    assert quiet > 100
+
+
+def test_numbers_of_groups_are_given_again() -> None:
+    """Subscriptions that come and go one by one take no memory."""
+    spots = Hotspots(1, 0, 0)
+    held = {tag: (10 * tag, 10 * tag + 5) for tag in range(100)}
+    spots.put(lines(spots, held, list(held)))
+    held[100] = (5000, 5001)
+    bytes = []
+    for _ in range(3):
+        for _ in range(6_000):
+            spots.put(lines(spots, held, [100]))
+            spots.take(lines(spots, held, [100]))
+        bytes.append(spots.nbytes)
+    del held[100]
+    check(spots, held)
+    assert max(bytes[1:]) <= bytes[0]
+
+
 def test_ten_intervals_with_two_hotspots(monkeypatch: pytest.MonkeyPatch) -> None:
     """As Figure 4.1: of ten intervals, two groups of four are 0.4-hotspots, and two intervals are scattered."""
     monkeypatch.setattr(hotspots, "SMALLEST", 1)
