@@ -41,8 +41,15 @@ SHAPES = {  # {x>=low} is a range of x, {k=p} an equality, {n} a limit
     "first n": "SELECT r.x, r.k, r.y FROM r WHERE {r.k=key} ORDER BY r.x NULLS FIRST, r.y LIMIT {n} OFFSET 1",
     "first groups": "SELECT r.k, COUNT(*) AS n FROM r WHERE {r.x<high} GROUP BY r.k ORDER BY n DESC, r.k LIMIT {n}",
     "first pairs": "SELECT r.y, s.x FROM r JOIN s ON r.k = s.k WHERE {s.x>=low} ORDER BY r.y, s.x LIMIT 3",
+    "band": "SELECT r.x, s.x FROM r JOIN s ON r.k = s.k WHERE {s.k-r.y>=low} AND {s.k-r.y<high} AND {r.x>=xlow}",
+    "band alone": "SELECT r.k, s.x FROM r, s WHERE {s.k-r.y>low} AND {s.k-r.y<=high} AND {s.x<=top} AND {r.k=key}",
+    "recursive": "SELECT reach.y FROM reach WHERE {reach.k=key} AND {reach.y>low}",
+    "recursive join": "SELECT reach.y, s.x FROM reach JOIN s ON reach.y = s.k WHERE {reach.k>=key} AND {s.x<=top}",
     "view": "SELECT v.k, v.n FROM v WHERE {v.m>=low} AND {v.m<high}",
 }
+_REACH = """
+CREATE VIEW reach AS SELECT k, y FROM r WHERE y IS NOT NULL UNION SELECT a.k, r.y FROM reach a JOIN r ON a.y = r.k
+"""
 
 
 def condition(term: str, given: dict[str, Any] | None) -> str:
@@ -90,6 +97,8 @@ def test_notifications_add_up_to_what_each_query_answers_alone(shape: str, seed:
     db = whence.open(partitions=3 if seed % 4 == 3 else None)
     db.execute(f"CREATE TABLE r (k INT, x {kind}, y INT); CREATE TABLE s (k INT, x {kind})")
     db.execute("CREATE VIEW v AS SELECT k, COUNT(*) AS n, MIN(x) AS m FROM r GROUP BY k")
+    if "recursive" in shape:
+        db.execute(_REACH)
     for _ in range(5):
         _change(db, chance)
     db.execute(f"CREATE TEMPLATE t AS {write(shape, None)}")
