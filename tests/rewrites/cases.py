@@ -100,5 +100,6 @@ def _rules(name: str, bodies: list[Body]) -> str:
 _OF_PLANS: dict[str, Callable[[Node], Node]] = {
     "null_safe_keys": rewrite.push_predicates,  # which takes equalities for keys
     **{name: getattr(rewrite, name) for name in rewrite.__all__},
+    "distinct_inputs": lambda plan: rewrite.distinct_inputs(rewrite.optimize(plan)),  # comes after all the others
 }
 _OF_VIEWS: dict[str, Callable[[Program], tuple[str, str]]] = {"select_aggregates": _selected, "linearize": _linearized}

@@ -32,7 +32,7 @@ from whence.plan.recursion.rule_model import RuleProgram
 from whence.plan.recursion.rules import compile_rules
 from whence.plan.recursion.settings import Settings, is_maintained, partition_option, settings
 from whence.plan.recursion.strata import Component
-from whence.plan.rewrite import optimize
+from whence.plan.rewrite import distinct_inputs, optimize
 from whence.plan.streams.model import Retain, Stream
 
 log = logging.getLogger("whence")
@@ -197,12 +197,12 @@ def _draft(component: Component, program: Program, depth_limit: int, optimized: 
         query = program.views[name].query
         known = optimized.get(id(query)) if optimized is not None else None
         if known is None:
-            known = query, optimize(query)
+            known = query, distinct_inputs(optimize(query), program)
             if optimized is not None:
                 optimized[id(query)] = known
         return _Draft(component.views, node=known[1])
     rules = compile_rules(component.views, program, whole=not component.recursive)
-    after = [(name, optimize(node)) for name, node in rules.after]
+    after = [(name, distinct_inputs(optimize(node), program)) for name, node in rules.after]
     own = settings(component.views, program, rules, depth_limit)
     return _Draft(component.views, rules=rules, after=after, settings=own)
 

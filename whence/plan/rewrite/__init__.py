@@ -9,6 +9,7 @@
 | `order_joins` | orders inner joins so that no cross product is formed where a connected order exists |
 | `merge_projections` | makes one of adjacent projections and of adjacent selections |
 | `prune_columns` | drops columns before a join, an aggregate or a union keeps them in its state |
+| `distinct_inputs` | drops copies of rows before a join where nothing above it can see them |
 | `linearize` | makes a transitive closure that reads itself twice read itself once |
 | `select_aggregates` | decides which rows of a recursive view its readers can see |
 | `best_rows` | plans recursive views of which only the best rows are kept |
@@ -18,6 +19,7 @@ from __future__ import annotations
 
 from whence.plan.algebra.constructors import relabel
 from whence.plan.algebra.logical import Node
+from whence.plan.rewrite.distinct_inputs import distinct_inputs
 from whence.plan.rewrite.factor_disjunctions import factor_disjunctions
 from whence.plan.rewrite.fold_constants import fold_constants
 from whence.plan.rewrite.merge_projections import merge_projections
@@ -26,6 +28,7 @@ from whence.plan.rewrite.prune_columns import prune_columns
 from whence.plan.rewrite.push_predicates import push_predicates
 
 __all__ = [
+    "distinct_inputs",
     "factor_disjunctions",
     "fold_constants",
     "merge_projections",
