@@ -22,6 +22,7 @@ from whence.engine.core.kernels import batches, index, table
 from whence.engine.core.operator import Batch
 from whence.engine.core.ordered import Ordered, Rank
 from whence.engine.core.relation import Relation
+from whence.engine.core.statistics import distinct_keys
 from whence.engine.exchange.kernels import routing
 from whence.engine.exchange.messages import PartitionMessage
 from whence.engine.exchange.wire import MessageWriter, packed_size, packets
@@ -321,6 +322,8 @@ def _relation(batch: Batch) -> None:
     relation = Relation(2)
     relation.index((0,))
     relation.apply(batch)
+    distinct_keys(relation, (1,))
+    relation.range_index((0, 1)).between(batch.rows, batch.ann)
     relation.apply(Batch(batch.rows, -batch.ann, True))
     relation.undo()
     relation.probe((0,), batch.rows[:, :1].copy())

@@ -6,6 +6,7 @@
 | `batch`          | batches put together and consolidated |
 | `relation`       | a keyed multiset with hash indexes, accumulators and undo |
 | `ordered`        | an ordered multiset |
+| `range_index`    | an ordered index of a relation |
 | `fill`           | when undo keeps the former state instead of a log |
 | `arrangement`    | the one relation of an operator's output, shared by its consumers |
 | `key_lookup`     | rows of a relation by any columns |
@@ -17,5 +18,6 @@
 | `image`          | operator state as named arrays |
 | `fingerprint`    | a name for what an operator computes, the same in every process |
 | `operator_stats` | rows and bytes of an operator's state |
+| `statistics`     | distinct keys and samples of a relation, for plans |
 | `kernels`        | the compiled part of the above |
 """

@@ -225,12 +225,15 @@ class Dataflow:
         needed = upwards(list(self.views.values()))
         alive = {id(o) for o in needed}
         for op in self.order:
-            op.dropped = id(op) not in alive
+            op.dropped, op.replanned = id(op) not in alive, False
         self.order = [o for o in self.order if not o.dropped]
         wanted: dict[int, set[tuple[int, ...]]] = {id(o): set() for o in self.views.values() if not o.keeps_output}
+        ranges: dict[int, set[tuple[int, ...]]] = {}
         for op in needed:
             for target, cols in op.needs():
                 wanted.setdefault(id(target), set()).add(cols)
+            for target, cols in op.range_needs():
+                ranges.setdefault(id(target), set()).add(cols)
         for op in [*self.order, *self.tables.values()]:
             if op.arranged is None:
                 continue
@@ -244,6 +247,7 @@ class Dataflow:
             for cols in list(op.arranged.indexes):
                 if cols not in keep:
                     op.arranged.drop_index(cols)
+            op.arranged.drop_ranges(ranges.get(id(op), ()))
         self._checkpointed = [op for op in self.order if isinstance(op, Retain) and op.checkpoints is not None]
         self._ships = {op.channel: op for op in self.order if isinstance(op, Ship)}
         self._iterative = [op for op in self.order if has_peers(op)]
@@ -470,8 +474,10 @@ class Dataflow:
         """Keep what the last run, or the installation, did."""
         if self._installing is not None:
             self._end_install(self._installing)
+        replanned = False
         for op in self._ran:
             op.commit()
+            replanned = replanned or op.replanned
             if self.warns and isinstance(op, StreamOperator) and not op.transient:
                 warn_of_late_rows(self.views, op)
         for relation in self._changed:
@@ -481,6 +487,8 @@ class Dataflow:
             for sender in senders:
                 sender.shipped = sender.shipped.after(self._traffic.get(sender.fingerprint, Traffic()))
         self._end_run()
+        if replanned:
+            self.sweep()
         for tracer in self.tracers.values():
             # What was dropped while a snapshot waits for it is not renamed, so nothing is until it has been copied.
             if tracer.grown and self.before is None:

@@ -72,6 +72,7 @@ class Operator:
     context: EpochContext = EpochContext()  # of the dataflow it is installed in
     linear: bool = False  # keeps nothing, and maps its input's batch as it is: may run as a part of what reads it
     scanned: frozenset[tuple[int, ...]] = frozenset()  # columns by which its own state was looked up, row by row
+    replanned: bool = False  # reads its inputs by other columns since the last sweep
     transient: bool = False  # only views of subscriptions need it: other views never share it, and images may lack it
     follows: bool = False  # runs exactly when an input ran (not: when an input's delta is not empty)
 
@@ -129,6 +130,10 @@ class Operator:
         """The arrangements of inputs, and the columns they are indexed by, that exist for this operator's sake."""
         return []
 
+    def range_needs(self) -> list[tuple[Operator, tuple[int, ...]]]:
+        """The same of ordered indexes, by columns of which the last is ordered."""
+        return []
+
     def commit(self) -> None:
         """Forget what undo would need."""
 
@@ -170,6 +175,10 @@ class Operator:
     def describe(self) -> str:
         """One line for EXPLAIN's physical plan."""
         return type(self).__name__.lower()
+
+    def notes(self) -> tuple[str, ...]:
+        """Further lines for EXPLAIN: what was decided by the rows that are there."""
+        return ()
 
 
 def upwards(ops: list[Operator]) -> list[Operator]:

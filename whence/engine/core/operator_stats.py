@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from whence.engine.core.operator import Operator
@@ -11,7 +12,8 @@ from whence.engine.relational.scan import Scan
 
 class OperatorStats(NamedTuple):
     """Rows and bytes of an operator's own state, and of the relation that is kept of its output; where it maintains
-    provenance, the bytes of that, the derived rows that have it, and those of them that buffer reasons."""
+    provenance, the bytes of that, the derived rows that have it, and those of them that buffer reasons; and what it
+    says of its plan."""
 
     rows: int = 0
     bytes: int = 0
@@ -20,6 +22,15 @@ class OperatorStats(NamedTuple):
     provenance: int = 0
     annotated: int = 0
     buffered: int = 0
+    notes: tuple[str, ...] = ()
+
+
+def total(parts: Sequence[OperatorStats]) -> OperatorStats:
+    """Add up the figures of an operator's parts; the part that holds the most speaks of its plan."""
+    largest = max(parts, key=lambda part: (len(part.notes), part.kept_bytes + part.bytes))
+    rows, size, kept_rows, kept_size, provenance, annotated, buffered, _ = zip(*parts, strict=True)
+    figures = sum(rows), sum(size), sum(kept_rows), sum(kept_size), sum(provenance), sum(annotated), sum(buffered)
+    return OperatorStats(*figures, largest.notes)
 
 
 def measure(op: Operator) -> OperatorStats:
@@ -28,4 +39,4 @@ def measure(op: Operator) -> OperatorStats:
     relation = (len(kept), kept.nbytes) if kept is not None else (0, 0)
     policy = annotated_policy(op)
     provenance = policy.provenance if policy is not None else (0, 0, 0)
-    return OperatorStats(op.state_rows, op.state_bytes, *relation, *provenance)
+    return OperatorStats(op.state_rows, op.state_bytes, *relation, *provenance, op.notes())

@@ -11,7 +11,7 @@ arrays as they were before. Whoever overwrites accumulators calls `save` first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -25,6 +25,7 @@ from whence.engine.core.kernels import relation as tk
 from whence.engine.core.kernels.table import rehash
 from whence.engine.core.key_lookup import Lookups
 from whence.engine.core.operator import Batch
+from whence.engine.core.range_index import RangeIndex
 from whence.model.codes import Codes
 from whence.model.record import KernelRecord
 from whence.model.types import Type
@@ -116,7 +117,8 @@ class Relation:
         self.slots = np.zeros(32, np.int64)
         self.meta = np.zeros(3, np.int64)
         self.indexes: dict[tuple[int, ...], Index] = {}
-        self._index_list: list[Index] = []
+        self.ranges: dict[tuple[int, ...], RangeIndex] = {}  # by columns, of which the last is ordered
+        self._index_list: list[Index | RangeIndex] = []
         self.lookups = Lookups(self)
         self.was_empty = False  # before the batch that was added last
         self._log: list[_Change | _Saved] = []
@@ -361,11 +363,27 @@ class Relation:
         """Build an index, unless it is there."""
         if cols not in self.indexes:
             self.indexes[cols] = Index(cols, self)
-            self._index_list = list(self.indexes.values())
+            self._list_indexes()
 
     def drop_index(self, cols: Sequence[int]) -> None:
         self.indexes.pop(tuple(cols), None)
-        self._index_list = list(self.indexes.values())
+        self._list_indexes()
+
+    def range_index(self, cols: tuple[int, ...]) -> RangeIndex:
+        """The index on these columns, ordered by the last of them, built if it is not there."""
+        if cols not in self.ranges:
+            self.ranges[cols] = RangeIndex(cols, self)
+            self._list_indexes()
+        return self.ranges[cols]
+
+    def drop_ranges(self, kept: Collection[tuple[int, ...]]) -> None:
+        """Drop all ordered indexes but those that are to be kept."""
+        if not self.ranges.keys() <= set(kept):
+            self.ranges = {cols: index for cols, index in self.ranges.items() if cols in kept}
+            self._list_indexes()
+
+    def _list_indexes(self) -> None:
+        self._index_list = [*self.indexes.values(), *self.ranges.values()]
 
     def probe(self, cols: Sequence[int], keys: Codes, null_safe: bool = False) -> tuple[Codes, Codes]:
         """(position in `keys`, row id) of all rows whose `cols` equal the key; NULL equals nothing unless null_safe."""

@@ -8,6 +8,8 @@
 | `functions`     | the Python functions that queries call |
 | `program`       | the tables, functions and views of a database |
 | `multiway_join` | nested inner joins as one n-way join |
+| `join_paths`    | the orders in which deltas of an n-way join meet its inputs |
+| `join_bounds`   | bounds that tests of a join set to columns |
 | `pinned`        | columns that a predicate restricts to constants |
 | `size`          | how deep and how large a plan is |
 | `arrival`       | the hidden column of streams: when a row arrived |

@@ -192,7 +192,7 @@ def _with(names: list[str]) -> str:
 
 
 def tree(root: T, say: Callable[[T], str], children: Callable[[T], Iterable[T]], indent: str = "") -> list[str]:
-    """Draw a tree as lines; what was shown already is only named.
+    """Draw a tree as lines; what was shown already is only named. Further lines of a node stand under its first.
 
     >>> tree(("a", [("b", [])]), lambda n: n[0], lambda n: n[1])
     ['a', '└─ b']
@@ -201,10 +201,11 @@ def tree(root: T, say: Callable[[T], str], children: Callable[[T], Iterable[T]],
 
     def lines(node: T, head: str, rest: str) -> list[str]:
         under = list(children(node))
+        first, *more = say(node).split("\n")
         if id(node) in seen and under:
-            return [f"{head}{say(node)} (shown above)"]
+            return [f"{head}{first} (shown above)"]
         seen.add(id(node))
-        out = [f"{head}{say(node)}"]
+        out = [f"{head}{first}", *(f"{rest}{'│  ' if under else '   '}{line}" for line in more)]
         for i, child in enumerate(under):
             last = i == len(under) - 1
             out += lines(child, rest + ("└─ " if last else "├─ "), rest + ("   " if last else "│  "))
@@ -220,8 +221,9 @@ def describe_operator(op: Operator, size: OperatorStats) -> str:
         out += f"  [{size.rows:,} rows, {in_bytes(size.bytes)}]"
     if op.arranged is not None and not _is_table(op):
         indexes = "".join(f", index ({', '.join(f'#{c}' for c in cols)})" for cols in op.arranged.indexes)
+        indexes += "".join(f", ordered ({', '.join(f'#{c}' for c in cols)})" for cols in op.arranged.ranges)
         out += f"  [kept: {size.kept_rows:,} rows, {in_bytes(size.kept_bytes)}{indexes}]"
-    return out
+    return "\n".join([out, *(f"order of {note}" for note in size.notes)])
 
 
 def _is_table(op: Operator) -> bool:

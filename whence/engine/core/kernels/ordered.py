@@ -16,6 +16,7 @@ from whence.model.codes import Codes
 from whence.model.jit import allocating, kernel
 
 LEAF = 64
+_NULL = -(2**63)
 
 
 @kernel
@@ -213,3 +214,43 @@ def first_rows(store: Codes, count: Codes, size: Codes, top: Codes, meta: Codes,
             left -= counts[n]
             n += 1
     return rows[:n], counts[:n]
+
+
+@allocating
+def lines_between(store: Codes, size: Codes, top: Codes, meta: Codes, keys: Codes, high: Codes) -> tuple[Codes, Codes]:
+    """Of each key, the last column of the lines that equal it in its columns but the last, which is at least the key's
+    and at most `high`: pairs of its position and that number. A key that has NULL (the least number) finds none."""
+    columns = keys.shape[1]
+    room = 2 * keys.shape[0] + 16
+    at = np.empty(room, np.int64)
+    ids = np.empty(room, np.int64)
+    n = 0
+    for i in range(keys.shape[0]):
+        lost = meta[0] == 0 or keys[i, columns - 1] > high[i]
+        for c in range(columns):
+            lost = lost or keys[i, c] == _NULL
+        if lost:
+            continue
+        place, line = seek(store, size, top, meta, keys, i, columns)
+        while place < meta[0]:
+            leaf = top[place]
+            if line == size[leaf]:
+                place += 1
+                line = 0
+                continue
+            s = leaf * LEAF + line
+            if compare(store, s, keys, i, columns - 1) != 0 or store[s, columns - 1] > high[i]:
+                break
+            if n == room:
+                room *= 2
+                at_ = np.empty(room, np.int64)
+                ids_ = np.empty(room, np.int64)
+                at_[:n] = at
+                ids_[:n] = ids
+                at = at_
+                ids = ids_
+            at[n] = i
+            ids[n] = store[s, columns]
+            n += 1
+            line += 1
+    return at[:n], ids[:n]

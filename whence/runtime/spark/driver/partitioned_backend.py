@@ -19,7 +19,7 @@ from whence.engine.core.epoch import Epoch, InputSection
 from whence.engine.core.fingerprint import fingerprint
 from whence.engine.core.image import Images
 from whence.engine.core.operator import Batch, Operator, upwards
-from whence.engine.core.operator_stats import OperatorStats
+from whence.engine.core.operator_stats import OperatorStats, total
 from whence.engine.exchange.ship import by_arrival, parted
 from whence.engine.exchange.traffic import Shipped, Traffic
 from whence.engine.relational.scan import Scan
@@ -365,12 +365,12 @@ class PartitionedBackend:
             scan.fingerprint for name, scan in self._template.flow.tables.items() if self.dist(name).kind == "all"
         }
 
-        def total(op: Operator) -> OperatorStats:
+        def summed(op: Operator) -> OperatorStats:
             shares = [part.get(op.fingerprint, OperatorStats()) for part in parts]
-            added = OperatorStats(*map(sum, zip(*shares, strict=True)))
+            added = total(shares)
             return added._replace(rows=shares[0].rows) if op.fingerprint in copied else added
 
-        return total
+        return summed
 
     def sizes(self) -> dict[str, int]:
         parts = self.runner.ask_all("sizes")
