@@ -73,6 +73,7 @@ bench: setup $(BENCH)
 	$(BIN)/python -m benchmarks.nexmark --events 1000000 --json results/nexmark.json
 	$(BIN)/python -m benchmarks.durable --json results/durable.json
 	$(BIN)/python -m benchmarks.small_epochs --json results/small_epochs.json
+	$(BIN)/python -m benchmarks.segtoll --json results/segtoll.json
 	$(BIN)/python -m benchmarks.lookups --json results/lookups.json
 	$(BIN)/python -m benchmarks.serving --json results/serving.json
 	$(BIN)/python -m benchmarks.delivery --json results/delivery.json
