@@ -116,7 +116,7 @@ class Join(Operator):
         estimates, orders = self._estimates(), list(self._orders)
         for i, running in enumerate(orders):
             now, best = weigh_order(self._shape, i, running, estimates), cheapest_order(self._shape, i, estimates)
-            if best.cost < _GAIN * now.cost:
+            if best.cost < (_GAIN if self._paths[i] is not None else 1.0) * now.cost:
                 orders[i] = best.inputs
         self.reorder(orders)
         for step in self._steps():
