@@ -176,3 +176,42 @@ def test_why_names_the_source_and_not_its_ordered_twin(place: Make) -> None:
     assert trace.stream == "quote"
     found = broker.db.query("SELECT * FROM provenance(follow, quote)")
     assert [name for name in found.columns if "$" in name] == []
+
+
+def test_promises_hold_for_views_that_are_read_in_order(place: Make) -> None:
+    """A view that others read in order is final all the same, by keys that close and by an ordered column."""
+    publisher, broker = place("p"), place("b")
+    publisher.db.execute("""CREATE STREAM play (t INT NOT NULL, game TEXT NOT NULL, kind TEXT NOT NULL)
+        WITH (ordered = 't', closes = 'game when kind = ''end''')""")
+    broker.source("play", publisher)
+    broker.db.execute("""
+        CREATE VIEW goal AS SELECT t, game, kind FROM play;
+        CREATE VIEW last_goal AS SELECT t, game FROM latest(goal, rows => 1);
+        CREATE VIEW score AS SELECT game, COUNT(*) AS n FROM goal WHERE kind = 'goal' GROUP BY game;
+        CREATE VIEW by_ten AS SELECT t // 10 AS ten, COUNT(*) AS n FROM goal GROUP BY t // 10;
+    """)
+    assert ordered_groups(broker.db._coordinator.program)
+    with broker.db.subscribe({"score": "score", "by_ten": "by_ten"}) as subscription:
+        publisher.db.insert("play", [(1, "NY", "goal"), (2, "BOS", "goal")])
+        publisher.db.insert("play", (3, "NY", "end"))
+        publisher.db.advance("play", 10, on="t")
+        seen = list(subscription)
+
+        def is_final() -> bool:
+            seen.extend(subscription)
+            return bool(seen[-1]["score"].row("NY").is_final and seen[-1]["by_ten"].row(0).is_final)
+
+        until(is_final)
+        assert not seen[-1]["score"].row("BOS").is_final
+
+
+def test_the_last_of_several_promises_is_kept(place: Make) -> None:
+    """Promises that come faster than they are written down: the last one holds, though nothing follows it."""
+    publisher, broker = place("p", "CREATE STREAM s (t INT NOT NULL) WITH (ordered = 't')"), place("b")
+    broker.source("s", publisher)
+    broker.db.execute("CREATE VIEW n AS SELECT t // 10 AS ten, COUNT(*) AS n FROM s GROUP BY t // 10")
+    with broker.db.subscribe("n") as subscription:
+        publisher.db.insert("s", (1,))
+        for promised in range(2, 11):
+            publisher.db.advance("s", promised, on="t")
+        until(lambda: any(update.row(0).is_final for update in subscription))

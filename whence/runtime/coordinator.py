@@ -320,7 +320,7 @@ class Coordinator:
             table = table.debts
         if has_closed_keys(name):
             return WriteSet(table.closed_keys, flow.tables[name].relation, self.dictionary)
-        is_ours = table.source is None  # what a publisher has admitted need not come here in its order
+        is_ours = table.source is None and not is_internal(name)  # else a publisher has admitted it, in its order
         guarded = table.promises is not NO_PROMISES and is_ours
         guard = self.guard_of(table, dry=now is not None) if guarded else None
         if table.stream is not None:

@@ -60,6 +60,7 @@ class Broker:
         self._room: asyncio.Event = self._made_in_loop()
         self._reconciling = threading.Lock()
         self._promised: dict[tuple[str, str], tuple[float, Any]] = {}
+        self._late_promises: dict[tuple[str, str], tuple[Any, bool]] = {}  # that came too soon after the last
         self._listeners: list[Callable[[], object]] = []
         self._closed = False
         self.ordered = OrderedRelease(self)
@@ -281,6 +282,8 @@ class Broker:
             return
         if column.startswith(CLOSED):
             self.writer.close_keys(table.name, value)
+            if twin:
+                self.writer.close_keys(ordered_name(table.name), value)
             return
         if table.stream is None or column not in table.schema.names:
             return
@@ -288,12 +291,30 @@ class Broker:
         [bound] = column_from_plain([value], table.schema.types[place])
         last, before = self._promised.get((table.name, column), (0.0, None))
         now = self.host.now()
-        if bound == before or now - last < PROMISES_EVERY:
+        if bound == before:
             return
+        if now - last < PROMISES_EVERY:
+            self._promise_later(feed, column, value, twin, last + PROMISES_EVERY - now)
+            return
+        self._late_promises.pop((table.name, column), None)
         self._promised[table.name, column] = (now, bound)
         self.writer.promise(table.name, place, bound)
         if twin and ordered_name(table.name) in self.coordinator.program.tables:
             self.writer.promise(ordered_name(table.name), place, bound)
+
+    def _promise_later(self, feed: SourceFeed, column: str, value: Any, twin: bool, seconds: float) -> None:
+        """Keep a promise after a while, unless another one has come by then, or another past."""
+        key, lineage = (feed.table.name, column), feed.record.lineage
+        is_planned = key in self._late_promises
+        self._late_promises[key] = value, twin
+
+        def keep() -> None:
+            late = self._late_promises.pop(key, None)
+            if late is not None and feed.record.lineage == lineage and self.feeds.get(key[0]) is feed:
+                self.keep_promise(feed, column, *late)
+
+        if not is_planned:
+            self.call(self.loop.call_later, seconds, self.writer.later, keep)
 
     def told(self) -> None:
         """Tell those who wait for sources that some have moved."""

@@ -84,9 +84,10 @@ class OrderedRelease:
             table = coordinator.program.tables[name]
             if table.stream is None or ordered_name(name) in coordinator.program.tables:
                 continue
-            definition = define_table(table).removeprefix("STREAM ").partition(" WITH (")[0]
-            retain = table.stream.text.replace("'", "''")
-            create = parse_one(f"CREATE STREAM \"{ordered_name(name)}\" {definition} WITH (retain = '{retain}')")
+            definition, _, promises = define_table(table).removeprefix("STREAM ").partition(" WITH (")
+            retain = "retain = '" + table.stream.text.replace("'", "''") + "')"
+            options = f"{promises.removesuffix(')')}, {retain}" if promises else retain
+            create = parse_one(f'CREATE STREAM "{ordered_name(name)}" {definition} WITH ({options}')
             assert isinstance(create, st.CreateTable)
             made = coordinator.definitions.create_table(create, internal=True) or made
         return made

@@ -202,6 +202,7 @@ class SourceWriter:
                 new = codes[pending.counts(codes) == 0]
                 if len(new):
                     pending.insert(np.unique(new, axis=0))
+            self._sync_soon()
 
     def commit(self, changes: Sequence[FeedEpoch], write: Callable[[Transaction], object]) -> None:
         """Make an epoch of what some sources do, and of what else is to be written."""
@@ -212,10 +213,13 @@ class SourceWriter:
                 for change in changes:
                     change.write(writes)
                 write(writes)
-            epoch, ticket = coordinator.epoch, coordinator.storage.last
             for change in changes:
-                change.committed(epoch)
-        self._unsynced = max(self._unsynced, ticket)
+                change.committed(coordinator.epoch)
+            self._sync_soon()
+
+    def _sync_soon(self) -> None:
+        """Make stable what is committed, soon: nothing is told before."""
+        self._unsynced = max(self._unsynced, self._coordinator.storage.last)
         self._syncer.wake()
 
     def later(self, call: Callable[[], object]) -> None:
@@ -260,6 +264,7 @@ class SourceWriter:
                 with coordinator.transaction(wait=False) as writes:
                     at = coordinator.catalog.flow.last_at + 1
                     writes.source_positions = Promise({table: column}, bound, at).marks()
+            self._sync_soon()
 
     def _start_over(self, feed: SourceFeed) -> None:
         """Forget all ticks of a source, and the rows of a stream; those of a table are there until a state takes their
