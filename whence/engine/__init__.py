@@ -10,6 +10,7 @@
 | `streams`     | streams, windows, and the lineage of their results |
 | `exchange`    | rows on their way between partitions |
 | `build`       | logical nodes to running operators |
+| `calibration` | fits the costs of plans for events on this machine |
 | `warm`        | a call of every kernel, to compile it |
 
 Every operator's file opens with the law that it relies on, its state and its cost.

@@ -27,6 +27,7 @@ from whence.engine.exchange.kernels import routing
 from whence.engine.exchange.messages import PartitionMessage
 from whence.engine.exchange.wire import MessageWriter, packed_size, packets
 from whence.engine.expressions.kernels import conditions
+from whence.engine.matching.interval_histogram import IntervalHistogram
 from whence.engine.matching.match_distinct import MatchDistinct
 from whence.engine.matching.match_least import MatchLeast
 from whence.engine.matching.match_pairs import MatchPairs
@@ -156,6 +157,9 @@ def _matching() -> None:
     first = TopKPerGroup(points, logical.TopKPerGroup(two, _NOTHING, (0,), order, Lit(BIGINT, 1)), words)
     first.apply([points.recompute()])
     _range_minima()
+    ends = np.arange(4, dtype=np.int64)
+    histogram = IntervalHistogram()
+    histogram.build(ends, ends + 2)
 
 
 def _come_and_go(op: Matching) -> None:

@@ -1,7 +1,8 @@
 """Compiles every kernel, so that no user waits for it: `python -m whence.runtime.warm` at set-up.
 
 A part calls some kernels on tiny inputs. Parts are compiled by as many processes as there are cores. Each writes what
-it compiles to the cache on disk (`model/jit.py`), which later processes load; what is there is not compiled again.
+it compiles to the cache on disk (`model/jit.py`), which later processes load; what is there is not compiled again. Then
+the costs of plans are fitted, alone, with the compiled kernels.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from multiprocessing import get_context
 import numpy as np
 
 from whence.adapt.warm import warm as _optimizers
+from whence.engine.calibration import calibrate
 from whence.engine.warm import PARTS as OPERATORS
 from whence.explain.warm import warm as _questions
 from whence.io.kernels import columns, texts
@@ -62,3 +64,4 @@ def _compile(name: str) -> None:
 
 if __name__ == "__main__":
     compile_in_parallel(sys.argv[1:] or list(PARTS))
+    calibrate()

@@ -7,6 +7,8 @@
 | `match_pairs` | subscriptions that select pairs of rows: equal keys, ranges on both sides, a band |
 | `hotspots` | subscriptions in groups whose intervals share a point, and the scattered rest |
 | `late_index` | rows in another order, brought up to date when they are read |
+| `match_cost` | what each plan for an event of a join costs, and which is used |
+| `interval_histogram` | about how many intervals hold a point? |
 | `match_least` | subscriptions to the least or greatest value in a range |
 | `match_distinct` | subscriptions to the distinct values in a range |
 | `match_top` | subscriptions to the first rows of a selection in an order |

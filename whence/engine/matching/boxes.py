@@ -120,6 +120,11 @@ class Boxes:
         found: Codes = self.entries[self.places(bin)]
         return found
 
+    def everything(self) -> Codes:
+        """Return all live lines."""
+        bins = np.unique(self.trees[: int(self.used[2]), forest.BIN]).tolist()
+        return np.concatenate([self.entries[:0], *(self.members(bin) for bin in bins)])
+
     def empty(self, bin: int) -> None:
         """Remove all boxes of a bin."""
         n = int(self.used[2])

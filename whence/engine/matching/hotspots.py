@@ -73,6 +73,11 @@ class Hotspots:
         return int((self._spots[1 : self._bins, 2] > 0).sum())
 
     @property
+    def sizes(self) -> Codes:
+        """How many boxes each hotspot has."""
+        return self._spots[1 : self._bins, 2].copy()
+
+    @property
     def threshold(self) -> float:
         """Boxes from which on a group is a hotspot."""
         return max(self.alpha * len(self.boxes), self._smallest)

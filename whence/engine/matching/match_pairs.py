@@ -19,6 +19,7 @@ from whence.engine.matching.bounds import ParameterBounds
 from whence.engine.matching.hotspots import Hotspots
 from whence.engine.matching.kernels import pair_rows, pairs, runs
 from whence.engine.matching.late_index import LateIndex
+from whence.engine.matching.match_cost import PlanRouter, describe_plans
 from whence.engine.matching.matching import Matching, index_of
 from whence.model.codes import NULL, Codes, Dictionary
 from whence.model.types import Kind, Type
@@ -51,12 +52,29 @@ class EventSide:
         self._bounds = ParameterBounds(asked, parameters, words, difference, turned=number == 1)
         self.is_labelled = self._bounds.is_labelled
         self.subscriptions = Hotspots(len(self._bounds), len(own.equal), self.tested)
+        self.router = PlanRouter(self.subscriptions, self.tested)
         first = self.columns.tolist()
         order = [*first, *(c for c in range(len(types)) if c not in first)]
         self.asked = LateIndex(self.rows, [Rank(c, types[c]) if c in ordered else Rank(c) for c in order], words)
         self._places = np.array([order.index(c) for c in range(node.keys + 1)], np.int64)  # of keys and lead
         self._found = np.empty((256, 2), np.int64)
         self._expanded = np.empty((256, 2), np.int64)
+
+    def change(self, gone: Codes, come: Codes) -> None:
+        """Remove and add subscriptions, given as rows of parameters."""
+        if len(gone):
+            lines = self.lines(gone)[0]
+            self.subscriptions.take(lines)
+            self.router.change(lines, -1)
+        if len(come):
+            lines = self.lines(come)[0]
+            self.subscriptions.put(lines)
+            self.router.change(lines, 1)
+
+    def forget(self) -> None:
+        """Let go of all subscriptions."""
+        self.subscriptions.clear()
+        self.router.clear()
 
     def lines(self, rows: Codes) -> tuple[Codes, Codes]:
         """Return the boxes of rows of parameters as they are stored, and which rows have one."""
@@ -80,15 +98,17 @@ class EventSide:
 
     def affected(self, other: EventSide, points: Codes, keys: Codes, leads: Codes, plans: Codes | None = None) -> Codes:
         """Return the pairs (event, entry) of events of this side and the subscriptions that they affect; valid until
-        the next call."""
+        the next call. Each event is processed by its plan; what is ROUTED gets the one that is chosen."""
         spots = self.subscriptions
         boxes = spots.boxes
         if plans is None:
-            plans = np.full(len(points), pairs.HOTSPOT, np.int64)
+            plans = np.full(len(points), pairs.ROUTED, np.int64)
         out, n = pairs.affected(
             boxes.entries, boxes.alive, boxes.nodes, boxes.trees, boxes.used, boxes.dims, spots.points,
-            points, keys, leads, plans, *other.rows.leaves, self.keys, self.mode, self._found,
+            points, keys, leads, plans, *self.router.statistics(len(other.rows), points),
+            *other.rows.leaves, self.keys, self.mode, self._found,
         )  # fmt: skip
+        self.router.count(plans)
         self._found = _kept(out)
         return out[:n]
 
@@ -156,10 +176,7 @@ class MatchPairs(Matching):
 
     def change(self, gone: Codes, come: Codes) -> None:
         for side in self.sides:
-            if len(gone):
-                side.subscriptions.take(side.lines(gone)[0])
-            if len(come):
-                side.subscriptions.put(side.lines(come)[0])
+            side.change(gone, come)
 
     def select(self, rows: Codes) -> tuple[Codes, Batch]:
         lines = [side.lines(rows) for side in self.sides]
@@ -189,7 +206,7 @@ class MatchPairs(Matching):
 
     def forget(self) -> None:
         for side in self.sides:
-            side.subscriptions.clear()
+            side.forget()
 
     def indexes(self) -> list[Ordered]:
         return [side.rows for side in self.sides]
@@ -204,7 +221,9 @@ class MatchPairs(Matching):
 
     def describe(self) -> str:
         spots = self.sides[0].subscriptions
-        return f"{self._node.describe()}; {spots.hotspots} hotspots, {spots.groups} scattered groups"
+        plans = describe_plans(self.sides[0].router.used + self.sides[1].router.used)
+        events = f"; events by {plans}" if plans else ""
+        return f"{self._node.describe()}; {spots.hotspots} hotspots, {spots.groups} scattered groups{events}"
 
 
 def _kept(scratch: Codes) -> Codes:

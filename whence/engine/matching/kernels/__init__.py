@@ -8,7 +8,9 @@
 | `pairs` | who is affected by a row of a join |
 | `pair_rows` | the pairs of rows that subscriptions select |
 | `runs` | rows with one key, in the order of the values of their pairs |
+| `routing` | the cheapest plan for an event |
 | `stabbing` | stabbing partitions |
+| `histogram` | step functions, and where to put their breaks |
 | `hull` | least values of ranges, and the rectangles of ranges that points change |
 | `distinct` | distinct values in ranges |
 | `marked` | packed trees of boxes whose marks are bounds |

@@ -15,11 +15,13 @@ from __future__ import annotations
 import numpy as np
 
 from whence.engine.matching.kernels.forest import BIN, BLOCK, FIRST, LIVE, NODE, ROOT, SIZE, Flags
-from whence.engine.matching.kernels.runs import first_value, line_at, run_of, step_back, step_on, value_of
+from whence.engine.matching.kernels.histogram import Heights
+from whence.engine.matching.kernels.routing import cheapest
+from whence.engine.matching.kernels.runs import count_rows, first_value, line_at, run_of, step_back, step_on, value_of
 from whence.model.codes import Codes
 from whence.model.jit import allocating, kernel
 
-HOTSPOT, SELECT, JOIN, SCAN = range(4)
+HOTSPOT, SELECT, JOIN, SCAN, ROUTED = range(5)
 
 
 @kernel
@@ -211,6 +213,7 @@ def scan(
 def affected(
     entry_lines: Codes, alive: Flags, node_lines: Codes, trees: Codes, used: Codes, dims: int, stabbed: Codes,
     points: Codes, keys: Codes, owns: Codes, plans: Codes,
+    costs: Heights, breaks: Codes, counts: Codes, means: Heights, ratios: Heights,
     store: Codes, size: Codes, top: Codes, meta: Codes, column: int, mode: int, out: Codes,
 ) -> tuple[Codes, int]:  # fmt: skip
     """All pairs (event, entry) of an event and a subscription that gets or loses rows by it: in the first lines of
@@ -218,7 +221,8 @@ def affected(
 
     `stabbed` has the point of each bin, `plans` says how each event is processed: HOTSPOT takes the bins from 1 on as
     groups, and selects first in bin 0; SELECT finds the entries that hold the event, then looks for rows; JOIN finds,
-    for each row, the entries that hold the event and the row; SCAN goes through all entries."""
+    for each row, the entries that hold the event and the row; SCAN goes through all entries. ROUTED is replaced by the
+    cheapest of them (`routing.py`), where there are rows to join."""
     entries = entry_lines.reshape(-1)
     nodes = node_lines.reshape(-1)
     width = entry_lines.shape[1]
@@ -232,6 +236,8 @@ def affected(
             continue
         own = owns[q]
         point = points[q]
+        if plans[q] == ROUTED:
+            plans[q] = cheapest(costs, breaks, counts, means, ratios, point, count_rows(size, top, meta, low, high))
         if plans[q] == JOIN:
             out, n = join_first(
                 entries, width, alive, nodes, trees, used, dims, point, q,

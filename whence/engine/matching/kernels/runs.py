@@ -160,3 +160,15 @@ def step_on(size: Codes, top: Codes, position: int) -> int:
     if position % LEAF + 1 < size[top[place]]:
         return position + 1
     return (place + 1) * LEAF
+
+
+@kernel
+def count_rows(size: Codes, top: Codes, meta: Codes, low: int, high: int) -> int:
+    """About how many rows there are between two positions: leaves between the first and the last are taken to be as
+    full as leaves are in the mean."""
+    first = low // LEAF
+    last = high // LEAF
+    if first == last:
+        return high - low
+    between = (last - first - 1) * meta[3] // meta[0]
+    return int(size[top[first]] - low % LEAF + between + high % LEAF)
