@@ -51,10 +51,12 @@ class Declarative:
         self.model, self.prune = model, frozenset(prune)
         if not prune:
             model.complete()
-        counts = REFERENCE_COUNT if prune else ""
-        self._flow = PrivateFlow(SPACE + BEST_COST + BEST_PLAN + counts)
+        self._selects = "aggregate" in prune  # then the space has the best plan of each entry, and nothing else
+        plans = "" if self._selects else BEST_PLAN
+        self._flow = PrivateFlow(SPACE + BEST_COST + plans + (REFERENCE_COUNT if "count" in prune else ""))
         self._explains = False
-        self._wanted = ("best_cost", "best_plan", "plan_cost", *(["reference_count"] if prune else []))
+        views = {"best_plan": not self._selects, "plan_cost": not self._selects, "reference_count": "count" in prune}
+        self._wanted = ("best_cost", *(view for view, is_kept in views.items() if is_kept))
         self._state = _SpaceState()
         self._bounds = LowerBounds(model)
         self._pending = _Deltas()
@@ -114,7 +116,7 @@ class Declarative:
         model, state = self.model, self._state
         expressions = model.entries[:, EXPRESSION]
         reached = moved.entries != 0
-        for origin in np.unique(expressions[model.alternatives[moved.alternatives, ENTRY]]).tolist():
+        for origin in moved.origins:
             reached |= expressions & origin == origin
         for entry in self._bounds.after_change(state.known, state.held, reached, moved.fallen).tolist():
             if entry in state.floors:
@@ -147,6 +149,9 @@ class Declarative:
         while len(fresh):
             self._offer(fresh)
             fresh = self._see_to_inputs(fresh)
+        if self._selects and len(listed):
+            alive = np.flatnonzero(self._state.alive)
+            self._state.choice[self.model.alternatives[alive, ENTRY]] = alive
         return len(listed) > 0
 
     def _decided(self) -> Codes:
@@ -162,7 +167,7 @@ class Declarative:
                 state.held,
                 state.alive,
                 self._bounds.allowed(self._limits),
-                "aggregate" in self.prune,
+                self._selects,
                 changes,
             )
         return changes[:count]
@@ -209,8 +214,6 @@ class Declarative:
         """Remove entries that nothing reads, their inputs in turn, and lower bounds of such; return whether there were
         any."""
         state, model = self._state, self.model
-        for entry in [entry for entry in state.floors if entry not in state.referred]:
-            self._set_floor(entry, None)
         if "count" in self.prune and any(e not in state.referred for e in np.flatnonzero(state.held).tolist()):
             reached = self._reached()
             for entry in [e for e in np.flatnonzero(state.held).tolist() if e not in reached]:
@@ -279,6 +282,8 @@ class Declarative:
     def _space(self, numbers: Codes, sign: int) -> None:
         rows = self.model.alternatives[numbers]
         self._state.alive[numbers] = sign > 0
+        if self._selects and sign > 0:
+            self._state.choice[rows[:, ENTRY]] = numbers  # the only one, but when an entry is enumerated first
         self._pending.add("space", np.column_stack([numbers, rows[:, [ENTRY, LEFT, RIGHT]]]), sign)
         self._pending.add("cost", _pairs(numbers, self.model.local[numbers]), sign)
 
@@ -291,7 +296,10 @@ class Declarative:
         state = self._state
         state.take(changes)
         self._seen[0].update(_column(changes, "best_cost", 0))
-        self._seen[1].update(_column(changes, "plan_cost", 0))
+        if self._selects:
+            self._seen[1].update(state.choice[_column(changes, "best_cost", 0)].tolist())
+        else:
+            self._seen[1].update(_column(changes, "plan_cost", 0))
 
     def best_of(self, entry: int) -> int:
         return int(self._state.known[entry])
@@ -306,11 +314,16 @@ class Declarative:
         return dict(zip(entries.tolist(), counts.tolist(), strict=True))
 
     def explained(self) -> Mapping[int, int]:
-        """Return the cost of the cheapest whole plan through each alternative of the space, kept from now on."""
+        """Return what the cheapest whole plan through each alternative of the space costs; regrets, detours, bounds and
+        reference counts are kept from now on."""
         if not self._explains:
-            self._flow.add(BOUND)
+            counts = "" if "count" in self.prune else REFERENCE_COUNT
+            self._flow.add((BEST_PLAN if self._selects else "") + counts + BOUND)
             self._explains = True
-        return {int(number): int(cost) for number, cost in self._flow.rows("whole_plan")}
+        detours = dict(self._flow.rows("detour").tolist())
+        least = min(self.best_of(root) for root in self.model.roots)
+        regrets = self._flow.rows("regret").tolist()
+        return {number: least + detours[entry] + regret for number, entry, _, _, regret in regrets if entry in detours}
 
     def rows(self, view: str) -> Codes:
         """Return the rows of a view of the program."""

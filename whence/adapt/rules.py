@@ -78,9 +78,4 @@ CREATE VIEW detour AS
 
 CREATE VIEW bound AS
   SELECT b.entry, b.cost - d.cost AS cost FROM best_cost b JOIN detour d ON d.entry = b.entry;
-
-CREATE VIEW whole_plan AS
-  SELECT g.alternative, t.cost + d.cost + g.regret AS cost
-  FROM regret g JOIN detour d ON d.entry = g.entry
-  JOIN (SELECT MIN(b.cost) AS cost FROM best_cost b JOIN goal r ON r.entry = b.entry) t ON TRUE;
 """

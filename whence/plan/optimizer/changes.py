@@ -15,7 +15,7 @@ from whence.model.codes import Codes
 from whence.model.errors import DataError
 from whence.plan.optimizer.cost import Names
 from whence.plan.optimizer.kernels import costs as kernels
-from whence.plan.optimizer.kernels.costs import FELL, PASSED, ROSE, STALE
+from whence.plan.optimizer.kernels.costs import ENTRY, FELL, PASSED, ROSE, STALE
 from whence.plan.optimizer.query_graph import Expression, fixed_log
 from whence.plan.optimizer.space import PlanModel
 from whence.plan.optimizer.split import AGGREGATED
@@ -45,6 +45,7 @@ class Moved:
         self.hit = np.zeros(model.alternative_count, np.int64)
         self._touched = np.empty(model.alternative_count, np.int64)
         self.count = self.fallen = 0
+        self.origins: set[Expression] = set()  # expressions some of whose costs were given
 
     def fits(self, model: PlanModel) -> bool:
         """Return whether the model has not grown since."""
@@ -59,6 +60,7 @@ class Moved:
         """Forget a change that the optimizer has taken in; what `hit` still has is the optimizer's."""
         self.entries[:] = 0
         self.count = self.fallen = 0
+        self.origins.clear()
 
     def apply(self, model: PlanModel, change: CostChange) -> None:
         """Change statistics and local costs."""
@@ -66,7 +68,7 @@ class Moved:
             self._shift(model, *_rows_change(model, names, rows))
         for names, factor in change.selectivity.items():
             self._shift(model, *_selectivity_change(model, names, factor))
-        given = _given_costs(model, change)
+        given = _given_costs(model, change, self.origins)
         for number, cost in given.items():
             model.given[number] = -1 if cost is None else cost
         if change.rows or change.selectivity:
@@ -128,16 +130,20 @@ def _check(model: PlanModel, expression: Expression) -> None:
         raise DataError(f"{model.graph.name(expression)} are not joined with each other in any plan")
 
 
-def _given_costs(model: PlanModel, change: CostChange) -> dict[int, int | None]:
-    """Return the alternatives whose costs are given, by number; those not enumerated yet are noted in the model."""
+def _given_costs(model: PlanModel, change: CostChange, origins: set[Expression]) -> dict[int, int | None]:
+    """Return the alternatives whose costs are given, by number; those not enumerated yet are noted in the model. Add
+    the expressions that they are of."""
     found: dict[int, int | None] = {}
     for pair, cost in change.local.items():
         if isinstance(pair, int):
             found[pair] = cost
+            origins.add(model.names[model.alternatives[pair, ENTRY]].expression)
         else:
+            origins.add(model.graph.expression(pair[0]) | model.graph.expression(pair[1]))
             found.update(_join_costs(model, pair, cost))
     for name, cost in change.scan.items():
         relation = model.graph.expression(name)
+        origins.add(relation)
         _override(model, (relation, 0), cost)
         found.update(dict.fromkeys(model.scans_of(relation), cost))
     for cost in found.values():
@@ -148,14 +154,14 @@ def _given_costs(model: PlanModel, change: CostChange) -> dict[int, int | None]:
 
 def _join_costs(model: PlanModel, pair: tuple[Names, Names], cost: int | None) -> dict[int, int | None]:
     left, right = model.graph.expression(pair[0]), model.graph.expression(pair[1])
-    if left & right or not model.graph.crossing(left, right):
-        raise DataError(f"no plan joins {model.graph.name(left)} with {model.graph.name(right)}")
-    for expression in (left, right):
-        _check(model, expression)
+    found = list(model.alternatives_of(left, right))
+    if not found:
+        if left & right or not model.graph.crossing(left, right):
+            raise DataError(f"no plan joins {model.graph.name(left)} with {model.graph.name(right)}")
+        for expression in (left, right):
+            _check(model, expression)
     _override(model, (left, right), cost)
-    symmetric = [join for join in model.physical.joins if join.symmetric]
-    found = model.alternatives_of(left, right)
-    if symmetric:
+    if any(join.symmetric for join in model.physical.joins):
         _override(model, (right, left), cost)
         found += model.alternatives_of(right, left)
     return dict.fromkeys(found, cost)

@@ -63,7 +63,7 @@ class LowerBounds:
 
     def after_change(self, known: Codes, held: Codes, reached: Codes, fallen: int) -> Codes:
         """Lower the bounds of entries that are not kept, where a change reaches them; return which these are."""
-        model = self._model
+        model, self._limits = self._model, ()
         outside = np.flatnonzero((held == 0) & (reached != 0))
         if not len(outside):
             return outside

@@ -6,15 +6,13 @@ from them. `complete` enumerates everything, inputs before what reads them; `ope
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from whence.model.codes import Codes
 from whence.model.errors import DataError
 from whence.plan.optimizer.cost import CostModel, Costs, GivenCosts, rate_table
 from whence.plan.optimizer.kernels import costs as kernels
-from whence.plan.optimizer.kernels.costs import ENTRY, FIRST, FOUND, LAST, LEFT, OPERATOR, PASSED, RIGHT
+from whence.plan.optimizer.kernels.costs import FIRST, FOUND, LAST, LEFT, PASSED, RIGHT
 from whence.plan.optimizer.physical import INDEX_SCAN, SCAN, Physical
 from whence.plan.optimizer.query_graph import Expression, QueryGraph, fixed_log
 from whence.plan.optimizer.split import AGGREGATED, Alternative, MemoEntry, Splitter
@@ -37,6 +35,7 @@ class PlanModel:
         self._alternatives = np.zeros((64, 4), np.int64)
         self._local, self._given = np.zeros(64, np.int64), np.full(64, -1, np.int64)
         self.alternative_count = 0
+        self._by_pair: dict[tuple[Expression, Expression], list[int]] = {}
         self.base = {name: fixed_log(rows) for name, rows in graph.rows.items()}
         self.passed: dict[Expression, int] = {}  # what observed rows add to the log of an expression
         self.found: dict[Expression, int] = {}  # what observed selectivities add
@@ -88,8 +87,10 @@ class PlanModel:
         self.alternative_count += 1
         if isinstance(self.costs, GivenCosts):
             self._given[number] = self._given_cost(self.costs, entry, each)
+        pair = self._pair(entry, each)
+        self._by_pair.setdefault(pair, []).append(number)
         if self.overrides:
-            self._given[number] = self.overrides.get(self._pair(entry, each), self._given[number])
+            self._given[number] = self.overrides.get(pair, self._given[number])
 
     def _pair(self, entry: int, each: Alternative) -> tuple[Expression, Expression]:
         if each.left is None:
@@ -127,7 +128,7 @@ class PlanModel:
                 reached[entry] = None
                 for each in self.splitter.split(entry):
                     waiting += [side for side in (each.left, each.right) if side is not None]
-        self.numbers, self.names = {}, []
+        self.numbers, self.names, self._by_pair = {}, [], {}
         for entry in sorted(reached, key=lambda e: (e.expression.bit_count(), e.property.kind != "")):
             self.number(entry)
         for number in range(len(self.names)):
@@ -189,15 +190,11 @@ class PlanModel:
 
     def alternatives_of(self, left: Expression, right: Expression) -> list[int]:
         """Return the numbers of the alternatives that join two expressions, in this order."""
-        entries, alternatives = self.entries, self.alternatives
-        sides = [np.flatnonzero(entries[:, 0] == side) for side in (left, right)]
-        both = np.isin(alternatives[:, LEFT], sides[0]) & np.isin(alternatives[:, RIGHT], sides[1])
-        return [int(number) for number in np.flatnonzero(both)]
+        return self._by_pair.get((left, right), [])
 
     def scans_of(self, relation: Expression) -> list[int]:
         """Return the numbers of the alternatives that scan a relation."""
-        own = self.entries[self.alternatives[:, ENTRY], 0] == relation
-        return [int(number) for number in np.flatnonzero(own & (self.alternatives[:, LEFT] < 0))]
+        return self._by_pair.get((relation, 0), [])
 
     def rows_found(self, expression: Expression, passed: bool = True) -> int:
         """Return the estimate of an expression's rows."""
@@ -217,8 +214,3 @@ def users(model: PlanModel) -> tuple[Codes, Codes]:
     order = np.argsort(read, kind="stable")
     begins = np.searchsorted(read[order], np.arange(len(model.names) + 1)).astype(np.int64)
     return begins, np.ascontiguousarray(by[order])
-
-
-def operators_of(model: PlanModel) -> Sequence[str]:
-    """Return the name of each alternative's operator."""
-    return [model.operators[number] for number in model.alternatives[:, OPERATOR].tolist()]
