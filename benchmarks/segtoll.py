@@ -150,7 +150,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", type=Path, help="write all figures to this file")
     options = parser.parse_args(arguments)
     cars, seconds = ([40], 90) if options.quick else (options.cars, SECONDS)
-    measure(20, 60, EVERY, True)  # kernels are loaded
+    measure(150, 120, EVERY, True)  # kernels are loaded, that of ranges too
     runs = [run for count in cars for run in measure(count, seconds, EVERY, count <= options.connected_cars)]
     console = Console(width=None if sys.stdout.isatty() else 120)
     table = Table(title=f"SegTollS, {seconds} s of traffic, {EVERY} reports a batch", title_justify="left")
