@@ -137,7 +137,7 @@ def postgres_peer(rows: Numbers, subscriptions: Numbers) -> tuple[Find, Callable
         for id, al, ah, cl, ch in subscriptions.tolist():
             copy.write_row((id, f"(({al},{cl}),({ah},{ch}))"))
     run("CREATE INDEX ON r (k); CREATE INDEX ON p USING gist (area); ANALYZE r; ANALYZE p")
-    sql = _SQL.format(condition="p.area @> point(e.a, r.c)")
+    sql = _SQL.format(condition="p.area @> box(point(e.a, r.c), point(e.a, r.c))")  # GiST has no `box @> point`
 
     def find(events: Numbers) -> set[tuple[int, int]]:
         run("TRUNCATE event")
