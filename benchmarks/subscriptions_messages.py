@@ -1,20 +1,17 @@
 """Range-MIN subscriptions as messages and with ids listed: `python -m benchmarks.subscriptions_messages`.
 
 The workload is Table 5.1 of paper 002: points uniform in [0, 10,000], ranges with midpoints N(5000, 1500) and lengths
-N(1000, 1000), updates that walk at random. Figures: updates a second through epochs, as messages and with the affected
-subscriptions listed (Figures 5.6 and 5.7), messages against unicasts an update (Tables 5.2 and 5.3), and bytes between
-the nodes of an overlay of brokers, with the most messages that start at one node (Figure 5.10).
-
-The overlay is a tree of brokers, four links down from each. A subscriber's gateway is the broker whose cell of the
-plane of ranges it lies in: the paper leaves the choice to another text. Bytes are counted between overlay nodes, as
-there; the physical hops of a 20,000-node graph below are not simulated.
+N(1000, 1000), updates that walk at random. Updates per second are measured through epochs of the database, as messages
+and with the affected subscriptions listed. Figures 5.6 to 5.10 and Tables 5.2 and 5.3 of the paper follow
+(`subscriptions_figures.py`), over an overlay of brokers on a physical network (`subscriptions_overlay.py`).
 """
 
 from __future__ import annotations
 
 import argparse
 import time
-from dataclasses import dataclass
+from dataclasses import asdict
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -24,28 +21,18 @@ from rich.table import Table
 
 import whence
 from benchmarks.report import RESULTS, Check, save, show_checks
-from whence.engine.matching.range_minima import RangeMinima, Rectangles
-from whence.model.codes import Codes, Dictionary
-from whence.model.types import BIGINT
+from benchmarks.subscriptions_figures import PAPER, Panel, panels, ranges
+from benchmarks.subscriptions_overlay import DOMAIN
+from whence.model.codes import Codes
 
-DOMAIN, EPOCH, WARM_UP = 10_000, 1_000, 3
-HEADER, FIELD = 20, 8  # bytes
-DOWN = 4
-RATINGS = 280  # values of x, so that about 11.7 % of updates cannot be ignored, as in the paper's trace
-
-
-def ranges(count: int, random: np.random.Generator) -> Codes:
-    """Ranges of subscriptions, as Table 5.1 has them."""
-    middle, length = random.normal(DOMAIN / 2, 1500, count), np.abs(random.normal(1000, 1000, count))
-    ends = np.column_stack((middle - length / 2, middle + length / 2))
-    return np.clip(ends, 0, DOMAIN).astype(np.int64)
+EPOCH, WARM_UP = 1_000, 3
 
 
 class Walk:
-    """Stocks (id, x, y) whose y walks at random. The fewer `values` x has, the more updates can be ignored."""
+    """Stocks (id, x, y) whose y walks at random."""
 
-    def __init__(self, count: int, spread: float, random: np.random.Generator, values: int = DOMAIN):
-        self.x, self.y = random.integers(0, values, count) * (DOMAIN // values), random.integers(0, DOMAIN, count)
+    def __init__(self, count: int, spread: float, random: np.random.Generator):
+        self.x, self.y = random.integers(0, DOMAIN, count), random.integers(0, DOMAIN, count)
         self.spread, self._random = spread, random
 
     def step(self, count: int) -> tuple[Codes, Codes, Codes]:
@@ -83,106 +70,13 @@ def rate(stocks: int, subscriptions: int, epochs: int, listed: bool) -> tuple[fl
     return spent / epochs / EPOCH, told / epochs / EPOCH
 
 
-@dataclass
-class Traffic:
-    """Bytes between overlay nodes and the most messages that start at a node, over some events."""
-
-    bytes: int = 0
-    stress: int = 0
-
-    def add(self, copies: Codes, size: int) -> None:
-        """Add an event; `copies` says how many messages of a size each node sends."""
-        self.bytes += int(copies.sum()) * size
-        self.stress = max(self.stress, int(copies.max(initial=0)))
-
-
-class Overlay:
-    """A tree of brokers with the ranges at each: node 0 is the server's, the parent of n is (n - 1) // 4."""
-
-    def __init__(self, brokers: int, subscribed: Codes):
-        self.brokers, self.ranges = brokers, subscribed
-        home = np.zeros(len(subscribed), np.int64)
-        cells = [np.arange(len(subscribed))]
-        while len(cells) < brokers:  # halve the fullest cell, across its wider side
-            cells.sort(key=len)
-            full = cells.pop()
-            side = int(np.ptp(subscribed[full], axis=0).argmax())
-            order = full[np.argsort(subscribed[full, side], kind="stable")]
-            cells += [order[: len(order) // 2], order[len(order) // 2 :]]
-        cells.sort(key=lambda cell: tuple(subscribed[cell].mean(axis=0)) if len(cell) else (0.0, 0.0))
-        for broker, cell in zip(self._depth_first(), cells, strict=True):
-            home[cell] = broker
-        self.home = home
-
-    def _depth_first(self) -> list[int]:
-        """Nodes so that a subtree is a run: near cells share their way."""
-        found, waiting = [], [0]
-        while waiting:
-            node = waiting.pop()
-            found.append(node)
-            waiting += [c for c in range(DOWN * node + DOWN, DOWN * node, -1) if c < self.brokers]
-        return found
-
-    def forwards(self, brokers: Codes) -> Codes:
-        """How many links down from each node a message takes that these brokers need."""
-        needed = np.zeros(self.brokers, bool)
-        needed[brokers] = True
-        sent = np.zeros(self.brokers, np.int64)
-        for node in range(self.brokers - 1, 0, -1):
-            if needed[node]:
-                needed[(node - 1) // DOWN] = True
-                sent[(node - 1) // DOWN] += 1
-        return sent
-
-    def inside(self, bounds: Codes) -> Codes:
-        low, high = self.ranges.T
-        return np.flatnonzero((bounds[0] <= low) & (low <= bounds[1]) & (bounds[2] <= high) & (high <= bounds[3]))
-
-
-def overlay(stocks: int, subscriptions: int, events: int, values: int) -> tuple[dict[str, Traffic], float]:
-    """The traffic of each way to tell, and the share of updates that could not be ignored."""
-    random = np.random.default_rng(7)
-    network, walk = Overlay(1_000, ranges(subscriptions, random)), Walk(stocks, 500, random, values)
-    points = RangeMinima(0, BIGINT, BIGINT, Dictionary())
-    points.add(*_distinct(np.column_stack((walk.x, walk.y)), np.ones(stocks, np.int64)))
-    points.commit()
-    found = {name: Traffic() for name in ("rectangles", "unicast", "unicast by broker", "relaxed ranges")}
-    felt = 0
-    for _ in range(events):
-        ids, before, after = walk.step(1)
-        x = walk.x[ids]
-        moved = np.concatenate((np.column_stack((x, before)), np.column_stack((x, after))))
-        changed: Rectangles = points.change(*_distinct(moved, np.array([-1, 1])))
-        points.commit()
-        felt += len(changed) > 0
-        copies, affected = np.zeros(network.brokers, np.int64), []
-        for bounds in changed.bounds:
-            reached = network.inside(bounds)
-            affected.append(network.home[reached])
-            copies += network.forwards(np.unique(affected[-1]))
-        found["rectangles"].add(copies, HEADER + 5 * FIELD)
-        homes = np.concatenate([np.empty(0, np.int64), *affected])
-        found["unicast"].add(np.array([len(homes)]), HEADER + 2 * FIELD)
-        several = found["unicast by broker"]
-        several.add(np.array([len(np.unique(homes))]), HEADER)
-        several.bytes += 2 * FIELD * len(homes)
-        stabbed = network.home[(network.ranges[:, 0] <= x) & (x <= network.ranges[:, 1])]
-        found["relaxed ranges"].add(network.forwards(np.unique(stabbed)), HEADER + 3 * FIELD)
-    return found, felt / events
-
-
-def _distinct(rows: Codes, counts: Codes) -> tuple[Codes, Codes]:
-    unique, at = np.unique(rows, axis=0, return_inverse=True)
-    total = np.bincount(at.reshape(-1), counts, len(unique)).astype(np.int64)
-    return np.ascontiguousarray(unique[total != 0]), total[total != 0]
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--stocks", type=int, nargs="+", default=[10_000, 100_000])
     parser.add_argument("--subscriptions", type=int, nargs="+", default=[100_000, 1_000_000])
     parser.add_argument("--epochs", type=int, default=50)
-    parser.add_argument("--events", type=int, default=2_000, help="updates over the overlay")
+    parser.add_argument("--events", type=int, default=500, help="updates at each point of a figure")
+    parser.add_argument("--scale", type=float, default=1.0, help="of the subscriptions of figures")
     parser.add_argument("--json", type=Path, default=RESULTS / "subscriptions_messages.json")
     given = parser.parse_args()
     console, checks, rows = Console(), [], []
@@ -198,21 +92,59 @@ def main() -> None:
         wanted = 20_000 if listed else 100_000
         checks.append(Check(f"{kind}, {stocks:,} stocks, {subscribed:,} subscriptions: updates/s", 1 / seconds, wanted))
     console.print(table)
-    traffic, felt = overlay(3_053, min(given.subscriptions), given.events, RATINGS)
-    table = Table(title=f"overlay of 1,000 brokers, {felt:.1%} of updates not ignorable", title_justify="left")
-    for column in ("way", "bytes an event", "node stress"):
+    figures, trace = panels(given.events, given.scale)
+    for panel in figures:
+        console.print(shown(panel))
+    ways = trace["ways"]
+    title = f"trace, {trace['subscriptions']:,} subscriptions, {trace['felt']:.1%} of updates not ignorable"
+    table = Table(title=title, title_justify="left")
+    for column in ("way", "bytes", "bytes times hops", "node stress"):
         table.add_column(column, justify="right")
-    for name, one in traffic.items():
-        table.add_row(name, f"{one.bytes / given.events:,.0f}", f"{one.stress:,}")
+    for name, one in ways.items():
+        table.add_row(name, f"{one['bytes']:,.0f}", f"{one['hop bytes']:,.0f}", f"{one['stress']:,}")
     console.print(table)
-    ours = max(traffic["rectangles"].bytes, 1)
-    checks.append(Check("bytes of unicast over rectangles", traffic["unicast"].bytes / ours, 10))
-    checks.append(Check("bytes of relaxed ranges over rectangles", traffic["relaxed ranges"].bytes / ours, 5))
-    checks.append(Check("node stress of rectangles", traffic["rectangles"].stress, 10, at_least=False))
+    ours = max(ways["S-CN"]["bytes"], 1)
+    checks.append(Check("trace: bytes of unicast over rectangles", ways["S-UN"]["bytes"] / ours, 10))
+    checks.append(Check("trace: bytes of relaxed ranges over rectangles", ways["CN"]["bytes"] / ours, 5))
+    checks.append(Check("trace: node stress of rectangles", ways["S-CN"]["stress"], 10, at_least=False))
     show_checks(checks, console)
-    shown = {name: {"bytes": one.bytes / given.events, "stress": one.stress} for name, one in traffic.items()}
     settings = {k: str(v) for k, v in vars(given).items()}
-    save(given.json, [], checks, settings, rates=rows, overlay=shown, not_ignorable=felt)
+    save(given.json, [], checks, settings, rates=rows, panels=[asdict(panel) for panel in figures], trace=trace)
+    if find_spec("matplotlib"):
+        draw(given.json.with_suffix(".png"), figures)
+
+
+def shown(panel: Panel) -> Table:
+    """A figure as a table, the paper's printed values below ours."""
+    kind = "Table" if panel.number in PAPER else "Figure"
+    table = Table(title=f"{kind} {panel.number}: {panel.title} by {panel.across}", title_justify="left")
+    table.add_column("")
+    for at in panel.at:
+        table.add_column(f"{at:,.0%}" if panel.across.startswith("share") else f"{at:,.0f}", justify="right")
+    lines = panel.lines | {f"{name}, paper": values for name, values in PAPER.get(panel.number, {}).items()}
+    for name, values in lines.items():
+        table.add_row(name, *(f"{value:,.2f}" if value < 10 else f"{value:,.0f}" for value in values))
+    return table
+
+
+def draw(path: Path, figures: list[Panel]) -> None:
+    """Plot all panels into one picture."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    picture, places = plt.subplots(2, 4, figsize=(18, 8))
+    for place, panel in zip(places.flat, figures, strict=False):
+        lines = panel.lines | {f"{name}, paper": values for name, values in PAPER.get(panel.number, {}).items()}
+        for name, values in lines.items():
+            place.plot(panel.at, values, marker="o", linestyle="--" if "paper" in name else "-", label=name)
+        place.set(title=f"{panel.number}: {panel.title}", xlabel=panel.across, yscale="log")
+        place.legend(fontsize=7)
+    for place in list(places.flat)[len(figures) :]:
+        place.axis("off")
+    picture.tight_layout()
+    picture.savefig(path, dpi=110)
 
 
 if __name__ == "__main__":
