@@ -62,7 +62,7 @@ class RoutingTable:
         lows = [*key, _LOWEST if left is None else self._code(left) + 1, self._code(message.inner[1])]
         highs = [*key, self._code(message.inner[0]), _HIGHEST if right is None else self._code(right) - 1]
         _, links = self._ranges.find(np.array([lows], np.int64), np.array([highs], np.int64))
-        return np.unique(links).tolist()
+        return sorted(set(links.tolist()))
 
     def _lines(self, link: int, ranges: Iterable[Subscribed]) -> Codes:
         points = [[*self._key(key), *self._ends(low, high)] for low, high, *key in ranges]

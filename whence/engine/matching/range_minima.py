@@ -90,9 +90,8 @@ class RangeMinima(OrderedMinima):
         ranked = self.encode(rows)
         if self.refresh():
             ranked = self.encode(rows)
-        y = ranked[:, self.groups + 1]
-        come, gone = np.flatnonzero(counts > 0), np.flatnonzero(counts < 0)
-        come, gone = come[np.argsort(y[come], kind="stable")], gone[np.argsort(y[gone], kind="stable")[::-1]]
+        order = np.lexsort(ranked[:, : self.groups + 2].T)  # by y; ties too, so that equal epochs have equal rectangles
+        come, gone = order[counts[order] > 0], order[counts[order] < 0][::-1]
         out = np.empty((max(_ROOM, 2 * len(counts)), self.groups + 5), np.int64)
         key, bounds, state = np.empty((1, self.groups + 1), np.int64), np.empty(2, np.int64), np.zeros(3, np.int64)
         batch, change = ranked[come], counts[come]
