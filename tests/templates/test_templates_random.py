@@ -32,6 +32,7 @@ SHAPES = {  # {x>=low} is a range of x, {k=p} an equality, {n} a limit
     "two ranges": "SELECT r.k FROM r WHERE {r.x>=low} AND {r.y<high}",
     "join": "SELECT r.x, s.x FROM r JOIN s ON r.k = s.k WHERE {r.x>=low} AND {r.x<=high} AND {s.x>slow} AND {s.x<=top}",
     "least": "SELECT MIN(r.y) AS least FROM r WHERE {r.x>=low} AND {r.x<=high}",
+    "least of two": "SELECT MAX(r.k) AS most FROM r WHERE {r.x>=low} AND {r.x<=high} AND {r.y>=least} AND {r.y<top}",
     "counted": "SELECT COUNT(*) AS n, MAX(r.y) AS most FROM r WHERE {r.x>low} AND {r.k=key}",
     "grouped": "SELECT r.k, COUNT(*) AS n FROM r WHERE {r.x>=low} GROUP BY r.k HAVING COUNT(*) > 1",
     "distinct": "SELECT DISTINCT r.y FROM r WHERE {r.x>=low} AND {r.x<=high}",

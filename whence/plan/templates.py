@@ -69,7 +69,7 @@ def recognise(plan: Node, parameters: Table, program: Program) -> Recognition:
         found = _recognise(plan, parameters, program)
     except _NotGroupedError as why:
         return Recognition(None, f"joined with the parameters: {why}")
-    matched = next((node for node in walk(found) if isinstance(node, MatchRows)), found)
+    matched = next((node for node in walk(found) if isinstance(node, MatchRows | MatchTop)), found)
     return Recognition(found, f"in groups: {matched.describe()}")
 
 
@@ -331,6 +331,19 @@ def _match_top(plan: Project, top: TopKPerGroup, parameters: Table, program: Pro
     )
 
 
+def _first_value(rows: MatchRows, value: Expr, greatest: bool, schema: Schema) -> MatchTop | None:
+    """Return the least or greatest value of a selection by any number of ranges, as its first row."""
+    if may_fail(value) or 0 in columns_of(value):
+        return None
+    dims, own = len(rows.equal) + len(rows.ranges), substitute(value, lambda c: Col(c.type, c.index - 1))
+    there = Call(BOOLEAN, "not", (Call(BOOLEAN, "is_null", (own,)),))
+    columns = [Col(t, at) for at, t in enumerate(rows.data.schema.types[:dims])]
+    data = project(Select(rows.data.schema, rows.data, there), [*columns, own])
+    exprs = (Col(schema.types[0], 0), Col(value.type, 1 + dims))
+    order = (Order(dims, greatest),)
+    return MatchTop(schema, data, rows.parameters, rows.equal, rows.ranges, order, 1, 0, exprs, is_read=True)
+
+
 def _match_aggregate(plan: Project, padded: Join, grouped: Aggregate, parameters: Table, program: Program) -> Node:
     """One row per subscription: a MIN or MAX over one range, or any aggregates over the rows that are selected."""
     if not (padded.kind == "left" and _scans(padded.left, parameters.name) and grouped.keys == (0,)):
@@ -349,6 +362,9 @@ def _match_aggregate(plan: Project, padded: Join, grouped: Aggregate, parameters
         if points is not None and {c for e in plan.exprs for c in columns_of(e)} <= {0, width + 1}:
             exprs, greatest = _moved(plan.exprs, {0: 0, width + 1: 1}), agg.function == "max"
             return MatchLeast(plan.schema, points, rows.parameters, rows.equal, rows.ranges[0], exprs, greatest)
+        first = _first_value(rows, rows.exprs[agg.column], agg.function == "max", grouped.schema)
+        if first is not None:
+            return plan.with_inputs([padded.with_inputs([padded.left, first])])
     inner = replace(grouped, input=replace(rows, is_read=True), aggs=aggs)
     return plan.with_inputs([padded.with_inputs([padded.left, inner])])
 

@@ -32,7 +32,7 @@ class MatchTop(Matching):
     def __init__(self, inputs: list[Operator], node: logical.MatchTop, dictionary: Dictionary):
         super().__init__(inputs, node.exprs, node.schema, dictionary)
         types, equal = inputs[0].schema.types, len(node.equal)
-        self._node, self._equal = node, equal
+        self._node, self._equal, self.is_read = node, equal, node.is_read
         self._bounds = ParameterBounds((*node.equal, *node.ranges), inputs[1].schema.types, dictionary)
         dims = self._dims = len(self._bounds)
         self.is_labelled = self._bounds.is_labelled or types[dims].needs_dictionary

@@ -78,7 +78,7 @@ class MatchTop(Node):
     """Each subscription with the first rows of its selection, after `offset` of them and up to `limit`: a number, None
     for all, or a Col of the parameters, of which NULL is all. The columns of the data are those that are equal to
     parameters (`equal`), those of the ranges, then the others in the `order` that is asked for; `exprs` are over the id
-    and all of them."""
+    and all of them. With `is_read` it is not the root: a join reads its rows."""
 
     data: Node
     parameters: Node
@@ -88,6 +88,7 @@ class MatchTop(Node):
     limit: int | Col | None
     offset: int
     exprs: tuple[Expr, ...]
+    is_read: bool = False
 
     @property
     def inputs(self) -> tuple[Node, ...]:
