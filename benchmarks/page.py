@@ -11,9 +11,12 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from benchmarks.subscriptions_figures import PAPER as PRINTED
+
 PAGE = Path("docs/benchmarks.md")
 PAPER = Path("docs/papers/000.md")
 STREAMS = Path("docs/papers/001.md")
+STANDING = Path("docs/papers/002.md")
 RESULTS = Path("results")
 ENGINE = ("recursive_peers", "limits", "join_peers", "durable")  # whose promises stand together
 RUNS = (
@@ -28,6 +31,7 @@ RUNS = (
     "window_peers",
     "tpch",
     "nexmark",
+    "subscriptions_messages",
 )
 LEAN = ("SciPy, matrix alone", "SciPy, matrix and difference")
 
@@ -84,6 +88,12 @@ def main() -> None:
     fill(PAGE, made)
     fill(PAPER, paper)
     fill(STREAMS, streams)
+    if "subscriptions_messages" in runs:
+        run = runs["subscriptions_messages"]
+        made = {"messages": message_rates(run["rates"]), "messages promises": promises(run["checks"])}
+        fill(PAGE, made)
+        panels = [f"**{_numbered(panel)}**\n\n{lines_across(panel)}" for panel in run["panels"]]
+        fill(STANDING, {"messages panels": "\n\n".join(panels), "messages trace": ways(run["trace"]["ways"])})
 
 
 def fill(page: Path, made: dict[str, str]) -> None:
@@ -96,6 +106,39 @@ def fill(page: Path, made: dict[str, str]) -> None:
         end = text.index("<!-- end -->", start)
         text = f"{text[:start]}{table}\n{text[end:]}"
     page.write_text(text)
+
+
+def message_rates(rates: list[dict[str, Any]]) -> str:
+    """A row a template and its subscriptions."""
+    out = ["| told as | stocks | subscriptions | updates per second | told per update |", "|---|---|---|---|---|"]
+    for r in rates:
+        known = f"{r['subscriptions']:,}" if r["subscriptions"] else "any"
+        out.append(f"| {r['kind']} | {r['stocks']:,} | {known} | {1 / r['seconds']:,.0f} | {_number(r['told'])} |")
+    return "\n".join(out)
+
+
+def _numbered(panel: dict[str, Any]) -> str:
+    kind = "Table" if panel["number"] in PRINTED else "Figure"
+    return f"{kind} {panel['number']}: {panel['title']}"
+
+
+def lines_across(panel: dict[str, Any]) -> str:
+    """A row a line of a panel; what the paper prints of it below."""
+    share = panel["across"].startswith("share")
+    heads = [f"{at:.0%}" if share else f"{at:,.0f}" for at in panel["at"]]
+    out = [f"| {panel['across']} | " + " | ".join(heads) + " |", "|---" * (len(heads) + 1) + "|"]
+    printed = {f"{name}, the paper": values for name, values in PRINTED.get(panel["number"], {}).items()}
+    for name, values in (panel["lines"] | printed).items():
+        out.append(f"| {name} | " + " | ".join(_number(value) for value in values) + " |")
+    return "\n".join(out)
+
+
+def ways(found: dict[str, dict[str, float]]) -> str:
+    """A row a way to tell updates."""
+    out = ["| way | bytes per update | bytes times physical hops | greatest node stress |", "|---|---|---|---|"]
+    for name, one in found.items():
+        out.append(f"| {name} | {one['bytes']:,.0f} | {one['hop bytes']:,.0f} | {one['stress']:,} |")
+    return "\n".join(out)
 
 
 def schemes(figure: dict[str, Any]) -> str:
