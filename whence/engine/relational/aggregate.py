@@ -19,7 +19,7 @@ from whence.engine.core.arrangement import find_rows
 from whence.engine.core.batch import consolidate
 from whence.engine.core.image import Image, StaleImage, inside, nested
 from whence.engine.core.kernels.batches import add_up
-from whence.engine.core.kernels.relation import IDS, NEW, OLD, settle
+from whence.engine.core.kernels.relation import IDS, NEW, settle
 from whence.engine.core.key_lookup import in_order
 from whence.engine.core.operator import Batch, Operator
 from whence.engine.core.ordered import Ordered, Rank
@@ -56,8 +56,10 @@ class Aggregate(Operator):
         self._direct_aggs = [n for n in range(len(aggs)) if n not in distinct]
         self._distinct = [(n, aggs[n].column, Relation(2)) for n in distinct]
         best = [n for n in self._direct_aggs if aggs[n].function in ("min", "max")]
-        self._running = [n for n in best if input.only_adds and not self._argument(n).needs_dictionary]
-        self._best = [(n, self._order(n)) for n in best if n not in self._running]
+        running = [n for n in best if input.only_adds and not self._argument(n).needs_dictionary]
+        for number in running:
+            self._specs[number, 0] = ak.MOST if aggs[number].function == "max" else ak.LEAST
+        self._best = [(n, self._order(n)) for n in best if n not in running]
         self._doubles = np.flatnonzero(self._specs[:, 0] == ak.FLOAT)
         self._wide = np.flatnonzero(np.isin(self._specs[:, 3], (ak.SHOW_INT_WIDE, ak.SHOW_WIDE)))
         self._specs[self._wide, 6] = len(schema) + np.arange(len(self._wide))
@@ -136,7 +138,7 @@ class Aggregate(Operator):
         out, ann = np.empty((2 * n, self._width), np.int64), np.empty(2 * n, np.int64)
         entering = groups.address, self._direct, specs, self._key_cols, rows, mult, keys, change, before, gids
         groups.log(keys, change, before)
-        if not self._distinct and not self._best and not self._running:
+        if not self._distinct and not self._best:
             many = ak.update(*entering, out, ann, self._where)
             return self._shown(keys, out, ann, many)
         address, direct, _, *rest = entering
@@ -146,9 +148,6 @@ class Aggregate(Operator):
         ids = change[IDS, 1 : 1 + int(change[4, 0])]
         for aggregate, ordered in self._best:
             self._keep_best(specs[aggregate], ordered, delta.rows, mult, gids, ids)
-        for aggregate in self._running:
-            fresh = ids[change[OLD, 1 : 1 + len(ids)] == 0] if self.keys else ids[:0]
-            self._run_best(specs[aggregate], self.aggs[aggregate].function == "max", delta.rows, gids, fresh)
         many = ak.emit(address, specs, keys, change, before, out, ann, self._where)
         shown = self._shown(keys, out, ann, many)
         settle(address, change)
@@ -248,18 +247,6 @@ class Aggregate(Operator):
         there = lines >= 0
         best[there] = ordered.column_at(lines[there], 1)
         self.groups.acc[ids, spec[2]] = best
-
-    def _run_best(self, spec: Codes, is_max: bool, rows: Codes, gids: Codes, fresh: Codes) -> None:
-        """Move the best so far of each row's group; `fresh` groups have none. NULL, the smallest code, is no value."""
-        best, values = self.groups.acc[:, spec[2]], rows[:, spec[1]]
-        best[fresh] = NULL
-        if is_max:
-            np.maximum.at(best, gids, values)
-            return
-        known = values != NULL
-        gids, values = gids[known], values[known]
-        best[gids[best[gids] == NULL]] = np.iinfo(np.int64).max
-        np.minimum.at(best, gids, values)
 
     def _too_large(self, number: int, key: Codes) -> EvaluationError:
         agg, type = self.aggs[number], self.schema.types[len(self.keys) + number]

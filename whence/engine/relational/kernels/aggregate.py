@@ -15,6 +15,8 @@ with the low ones behind it.
 | BEST  | the code of the least or greatest value, kept by the ordered index |
 | FIRST | rows that have a place in the order, the code of the first one, and its place: two codes |
 | LAST  | the same of the last one; `specs` has the columns of the place as the fifth and the seventh |
+| LEAST | the least code so far, of rows that never go |
+| MOST  | the greatest one |
 """
 
 from __future__ import annotations
@@ -31,10 +33,11 @@ from whence.model.codes import Codes
 from whence.model.jit import allocating, kernel
 from whence.model.wide import INLINE
 
-COUNT, INT, FLOAT, BEST, WIDE, FIRST, LAST = range(7)
+COUNT, INT, FLOAT, BEST, WIDE, FIRST, LAST, LEAST, MOST = range(9)
 SHOW_COUNT, SHOW_INT, SHOW_FLOAT, SHOW_INT_AVG, SHOW_FLOAT_AVG, SHOW_BEST = range(6)
 SHOW_INT_WIDE, SHOW_WIDE, SHOW_WIDE_AVG, SHOW_PLACED = range(6, 10)
-WIDTH = {COUNT: 1, INT: 3, FLOAT: 4, BEST: 1, WIDE: 6, FIRST: 4, LAST: 4}  # and of FLOAT the words of its sum
+# Columns of the accumulators; of FLOAT, the words of its sum come on top.
+WIDTH = {COUNT: 1, INT: 3, FLOAT: 4, BEST: 1, WIDE: 6, FIRST: 4, LAST: 4, LEAST: 1, MOST: 1}
 
 _NULL = -(2**63)
 _LOW = 0xFFFFFFFF
@@ -95,6 +98,10 @@ def accumulate(acc: Codes, specs: Codes, batch: Codes, mult: Codes, gids: Codes)
                 _place(acc, g, o, x, batch[i, specs[a, 4]], batch[i, specs[a, 6]], kept == LAST)
                 continue
             if x == _NULL:
+                continue
+            if kept == MOST or kept == LEAST:
+                if acc[g, o] == _NULL or (x > acc[g, o]) == (kept == MOST):
+                    acc[g, o] = x
                 continue
             acc[g, o] += m
             if kept == INT:
@@ -207,6 +214,10 @@ def enter(
         change[NEW, 1 + g] += change[OLD, 1 + g]
         for c in range(acc.shape[1]):
             before[g, c] = acc[change[IDS, 1 + g], c]
+        if change[OLD, 1 + g] == 0:
+            for a in range(specs.shape[0]):
+                if specs[a, 0] == MOST or specs[a, 0] == LEAST:
+                    acc[change[IDS, 1 + g], specs[a, 2]] = _NULL
     for i in range(n):
         gids[i] = change[IDS, 1 + gids[i]]
     accumulate(acc, specs, batch, mult, gids)
