@@ -140,6 +140,11 @@ class Schema:
         return tuple(c.name for c in self.columns)
 
     @cached_property
+    def is_whole(self) -> bool:
+        """Whether all columns, one at least, are of whole numbers: their codes are their values."""
+        return bool(self.columns) and all(column.type.is_integer for column in self.columns)
+
+    @cached_property
     def types(self) -> tuple[Type, ...]:
         return tuple(c.type for c in self.columns)
 
