@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,7 +24,8 @@ from whence.model.errors import (
     WhenceError,
 )
 from whence.runtime.database import Database
-from whence.server.writing.write_queue import Outcome, Refusal, TableInsert, WriteQueue
+from whence.runtime.writing.pace import EpochPace
+from whence.server.writing.write_queue import GATHER_ROWS, Outcome, Refusal, TableInsert, WriteQueue
 
 PATIENCE = 60.0
 
@@ -98,6 +100,39 @@ def test_writes_that_wait_become_one_epoch(db: Database) -> None:
     assert sorted(db["a"]) == [(x, "n") for x in range(100)]
     assert queue.metrics().largest_epoch == 100
     assert queue.pending == (0, 0)
+
+
+def rest_for_hours(queue: WriteQueue) -> None:
+    """Let the next epoch be due in hours, unless it is not to be waited for."""
+    queue._pace = EpochPace(1, 10_000)
+    queue._pace.end(1e9)
+    queue._pace.begin(time.monotonic())
+
+
+def test_few_rows_of_a_publisher_that_writes_on_are_gathered(db: Database) -> None:
+    replies = Replies()
+    with queue_of(db) as queue:
+        with gathered(queue):
+            queue.submit(TableInsert("a", [(-2, "n")]), replies(-2), publisher="p", number=1)
+            queue.submit(TableInsert("a", [(-1, "n")]), replies(-1), publisher="p", number=2)
+            rest_for_hours(queue)
+        assert not replies.found
+        for x in range(GATHER_ROWS - 2):
+            queue.submit(TableInsert("a", [(x, "n")]), replies(x), publisher="p", number=3 + x)
+        outcomes = replies.wait(*range(-2, GATHER_ROWS - 2))
+    assert len({outcome.epoch for outcome in outcomes}) == 1
+    assert queue.metrics().largest_epoch == GATHER_ROWS
+
+
+def test_writers_that_wait_for_each_answer_do_not_wait_for_more(db: Database) -> None:
+    replies = Replies()
+    with queue_of(db) as queue:
+        with gathered(queue):
+            queue.submit(TableInsert("a", [(1, "n")]), replies("p"), publisher="p", number=1)
+            queue.submit(TableInsert("a", [(2, "n")]), replies("q"), publisher="q", number=1)
+            queue.submit(TableInsert("a", [(3, "n")]), replies("nobody"))
+            rest_for_hours(queue)
+        assert [outcome.error for outcome in replies.wait("p", "q", "nobody")] == [None] * 3
 
 
 def test_bad_rows_among_good_ones_fail_alone(db: Database) -> None:

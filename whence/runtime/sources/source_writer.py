@@ -1,7 +1,9 @@
 """The worker that makes transactions of what sources have received.
 
-Everything that waits becomes one epoch, of all sources: so the faster rows come, the larger epochs are. A source whose
-rows do not fit fails alone, in a savepoint. What is committed is synced while the next epoch runs.
+Everything that waits becomes one epoch, of all sources: so the faster rows come, the larger epochs are. After an epoch
+the few rows of the next are gathered for a while (`writing/pace.py`): its costs, here and at everyone who is told of
+it, are the same for one message as for several. A source whose rows do not fit fails alone, in a savepoint. What is
+committed is synced while the next epoch runs.
 
 The law: rows, and the ticks that they cover, are in one transaction.
 """
@@ -29,6 +31,7 @@ from whence.plan.algebra.program import closed_name
 from whence.runtime.sources.fetched_rows import encode_columns
 from whence.runtime.sources.lost_changes import losing_changes
 from whence.runtime.sources.reflected import StoredRanges, write_ticks
+from whence.runtime.writing.pace import EpochPace
 from whence.runtime.writing.tables import WriteSet
 from whence.runtime.writing.transaction import Transaction
 from whence.subscribe.messages import PartChange, PlainColumns, State
@@ -44,6 +47,10 @@ if TYPE_CHECKING:
 log = logging.getLogger("whence")
 MOST_ROWS = 50_000
 """Rows of an epoch, and of what waits before connections are not read for a while."""
+
+GATHER_TIMES, GATHER_SECONDS, GATHER_ROWS = 4, 0.01, 256
+"""How many times its duration lies between the beginnings of two epochs of few rows, at most how many seconds, and how
+many rows are not few."""
 
 PROMISES_EVERY = 0.1
 """Seconds between two epochs that only bring promises of one source."""
@@ -69,6 +76,8 @@ class SourceWriter:
         self._guard = threading.Lock()
         self._waiting: deque[_Item | Call] = deque()
         self._rows = 0
+        self._resting = self._urgent = False
+        self._pace = EpochPace(GATHER_TIMES, GATHER_SECONDS)
         self._closing = False
         self._unsynced = self._synced = 0
         self._worker = broker.host.worker("writer", self._step)
@@ -83,15 +92,27 @@ class SourceWriter:
                 rows = _size(work)
                 self._waiting.append(_Item(feed, feed.generation, work, rows))
                 self._rows += rows
+                self._urgent |= not isinstance(work, Apply)
             if self._rows > MOST_ROWS:
                 self._broker.hold()
-        self._worker.wake()
+            rests = self._resting and self._may_rest
+        if not rests:
+            self._worker.wake()
 
     def then(self, call: Callable[[], object], loop: asyncio.AbstractEventLoop) -> None:
         """Call a function in an event loop when all that was submitted before is written."""
+        self._submit_call((call, loop))
+
+    def _submit_call(self, call: Call) -> None:
         with self._guard:
-            self._waiting.append((call, loop))
+            self._waiting.append(call)
+            self._urgent = True
         self._worker.wake()
+
+    @property
+    def _may_rest(self) -> bool:
+        """Whether what waits may wait for more."""
+        return not self._urgent and self._rows < GATHER_ROWS
 
     def close(self) -> None:
         """Write nothing more."""
@@ -101,19 +122,27 @@ class SourceWriter:
 
     # -- the workers -------------------------------------------------------------------------------------------------
 
-    def _step(self) -> None:
-        """Write all that waits."""
+    def _step(self) -> float | None:
+        """Write all that waits; return when the next epoch is due, if there is something for it."""
+        now = self._broker.host.now
         while not self._closing:
             with self._guard:
+                self._resting = False
                 if not self._waiting:
-                    return
+                    return None
+                due = self._pace.due
+                if self._may_rest and now() < due:
+                    self._resting = True
+                    return due
                 batch, calls = self._take()
             try:
                 if batch:
+                    self._pace.begin(now())
                     self._write(batch)
+                    self._pace.end(now())
             except Exception as error:
                 if self._closing or self._coordinator.closed:
-                    return
+                    return None
                 log.error("sources: %s; they begin again from what is stored", error)
                 self._broker.reload_soon()
             for call, loop in calls:
@@ -121,6 +150,7 @@ class SourceWriter:
                     call()
                 else:
                     _call_soon(loop, call)
+        return None
 
     def _take(self) -> tuple[list[_Item], list[Call]]:
         """Return what the next epoch is made of, and what is to be called after it."""
@@ -141,6 +171,7 @@ class SourceWriter:
                 calls.append(first)
                 self._waiting.popleft()
         self._rows -= rows
+        self._urgent = any(not isinstance(each, _Item) or not isinstance(each.work, Apply) for each in self._waiting)
         if self._rows <= MOST_ROWS // 2:
             self._broker.release()
         return batch, calls
@@ -224,9 +255,7 @@ class SourceWriter:
 
     def later(self, call: Callable[[], object]) -> None:
         """Have something done by the writer's thread."""
-        with self._guard:
-            self._waiting.append((call, None))
-        self._worker.wake()
+        self._submit_call((call, None))
 
     def run(self, call: Callable[[], object]) -> None:
         """Have something done by the writer's thread, and wait for it."""

@@ -15,5 +15,6 @@
 | `promise_guard` | enforces CHECK, ordered and closes |
 | `horizons`      | what promises have established about rows to come |
 | `watermarks`    | watermarks that move without rows |
+| `pace`          | how long a busy writer waits for more before the next epoch |
 | `kernels`       | the compiled part of the above |
 """

@@ -5,10 +5,11 @@ does not disturb its neighbours. Writes happen in the order in which they were s
 numbers at most once each (`publishers.py`).
 
 What arrives while an epoch is being committed becomes the next epoch: an idle queue commits at once, and a busy one in
-large epochs, whose size follows the time that they take. (Waiting for more before an epoch was measured, over 3 and
-over 100 views: it gains nothing, since those who have just been answered write again while it waits.) If an epoch
-cannot be committed, for instance since a view fails on one row, its halves are tried as epochs of their own, down to
-the write that is the cause.
+large epochs, whose size follows the time that they take. For those who wait for each answer before they write again,
+waiting for more before an epoch was measured, over 3 and over 100 views: it gains nothing. A publisher that writes on
+without waiting has its few rows gathered for some milliseconds (`pace.py`), so that a stream of single rows does not
+become a stream of epochs, which everyone who follows it has to bear. If an epoch cannot be committed, for instance
+since a view fails on one row, its halves are tried as epochs of their own, down to the write that is the cause.
 
 A second thread (`acknowledger.py`) waits until the log is stable, while the next epoch runs. If the log fails, every
 write whose epoch is lost is answered with that error, before anything else is committed: then the database is back at
@@ -21,11 +22,12 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 from whence.model.errors import LimitError, StorageError, WhenceError
 from whence.runtime.database import Database
+from whence.runtime.writing.pace import EpochPace
 from whence.server.writing.acknowledger import Acknowledger
 from whence.server.writing.epoch_writes import (
     Done,
@@ -44,6 +46,10 @@ __all__ = ["Outcome", "QueueMetrics", "Refusal", "Reply", "TableInsert", "Write"
 log = logging.getLogger("whence")
 MOST_ROWS = 10_000
 """Rows of one epoch, unless a single write has more."""
+
+GATHER_TIMES, GATHER_SECONDS, GATHER_ROWS = 8, 0.005, 64
+"""How many times its duration lies between the beginnings of two epochs of few rows, at most how many seconds, and how
+many rows are not few."""
 
 _FEWEST_ROWS = 256
 _LONG_EPOCH = 0.05  # seconds: in longer ones writes would wait for others too long
@@ -115,7 +121,9 @@ class WriteQueue:
         self._ready = threading.Condition(threading.Lock())
         self._waiting: deque[QueuedWrite] = deque()
         self._given_up: list[tuple[str, int, BaseException]] = []  # numbered writes that were not done
-        self._idle = self._closing = False
+        self._idle = self._gathering = self._pipelined = self._closing = False
+        self._waiting_rows = 0
+        self._pace = EpochPace(GATHER_TIMES, GATHER_SECONDS)
         self._pending_writes = self._pending_bytes = 0
         self._most_rows, self._began = MOST_ROWS, 0.0
         self._epochs = self._writes = self._failed = self._repeated = self._largest = self._split = 0
@@ -166,8 +174,9 @@ class WriteQueue:
             self._waiting.append(item)
             self._pending_writes += 1
             self._pending_bytes += size
-            if self._idle:
-                self._idle = False
+            self._waiting_rows += rows
+            if self._idle or (self._gathering and (alone or self._waiting_rows >= GATHER_ROWS)):
+                self._idle = self._gathering = False
                 self._ready.notify()
 
     def _too_many(self, size: int) -> LimitError:
@@ -226,6 +235,8 @@ class WriteQueue:
             if self._pause:
                 self._ready.wait_for(lambda: self._closing, self._began + self._pause - time.monotonic())
                 self._began = time.monotonic()
+            else:
+                self._gather()
             self._note_given_up()
             waiting, batch = self._waiting, [self._waiting.popleft()]
             rows = batch[0].rows
@@ -234,7 +245,21 @@ class WriteQueue:
                 if rows > self._most_rows:
                     break
                 batch.append(waiting.popleft())
+            self._waiting_rows -= sum(item.rows for item in batch)
+            self._pipelined = _is_pipelined(batch)
             return batch
+
+    def _gather(self) -> None:
+        """Wait for more of a publisher that writes on without waiting for answers, if there are few rows. Called with
+        the queue's lock held."""
+        due, waiting = self._pace.due, self._waiting
+        while not self._closing and self._waiting_rows < GATHER_ROWS and not waiting[-1].alone:
+            pause = due - time.monotonic()
+            if pause <= 0 or not (self._pipelined or _is_pipelined(waiting)):
+                break
+            self._gathering = True
+            self._ready.wait(pause)
+        self._gathering = False
 
     def _note_given_up(self) -> None:
         for publisher, number, error in self._given_up:
@@ -255,6 +280,7 @@ class WriteQueue:
     def _commit(self, batch: list[QueuedWrite]) -> None:
         """Make an epoch of some writes; if that cannot be committed, of each half of them."""
         start = time.perf_counter()
+        self._pace.begin(time.monotonic())
         try:
             answered, ticket = self._make_epoch(batch)
         except _RestartedError:
@@ -269,6 +295,7 @@ class WriteQueue:
             self._commit(batch[:half])
             self._commit(batch[half:])
         else:
+            self._pace.end(time.monotonic())
             self._adapt(sum(item.rows for item in batch), time.perf_counter() - start)
             self._hand_over(answered, ticket)
 
@@ -347,6 +374,12 @@ class WriteQueue:
             self._deliver([(item.reply, outcome) for item, outcome in answered])
         except Exception:
             log.exception("replies of the write queue failed")
+
+
+def _is_pipelined(writes: Collection[QueuedWrite]) -> bool:
+    """Return whether a publisher has several of some writes: it does not wait for the answer to each."""
+    publishers = [item.publisher for item in writes if item.publisher is not None]
+    return len(publishers) > 1 and len(set(publishers)) < len(publishers)
 
 
 def _outcomes(done: list[Done], epoch: int) -> list[Outcome]:
