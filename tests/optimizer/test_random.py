@@ -90,11 +90,11 @@ def test_physical_properties_and_aggregates(seed: int) -> None:
 
 @pytest.mark.parametrize("kind", ["declarative", "bottom_up", "top_down"])
 def test_several_queries_in_one_memo(kind: str) -> None:
-    """Each has the plan it would have alone, and entries are shared."""
+    """Each has the plan it would have alone, and entries are shared, also by queries that are the same."""
     names = [f"r{number}" for number in range(8)]
     rows = {name: 10 * (number + 1) ** 3 for number, name in enumerate(names)}
     edges = dict.fromkeys(pairwise(names), 0.01)
-    queries = [names[:5], names[2:7], names[4:], names[:3]]
+    queries = [names[:5], names[2:7], names[4:], names[:3], names[:5]]  # one of them twice
     together = JoinGraph(rows, edges, queries=queries).optimizer(kind)  # type: ignore[arg-type]  # by name
     alone = [JoinGraph(rows, edges, queries=[query]).optimizer("bottom_up") for query in queries]
     for name in ("r2", "r5", "r0"):

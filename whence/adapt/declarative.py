@@ -72,7 +72,8 @@ class Declarative:
     # -- the first optimization ---------------------------------------------------------------------------------------
 
     def _start(self) -> None:
-        self._pending.add("goal", np.array(self.model.roots, np.int64)[:, None], 1)
+        roots = list(dict.fromkeys(self.model.roots))  # two queries may be the same
+        self._pending.add("goal", np.array(roots, np.int64)[:, None], 1)
         if not self.prune:
             self._grow()
             self._offer(np.arange(self.model.alternative_count))
@@ -81,7 +82,7 @@ class Declarative:
         if "outside" in self.prune:
             self._limits = tuple(greedy_cost(self.model, root) for root in self.model.roots)
         self._grow()
-        fresh = np.array([n for root in self.model.roots for n in self._open(root)], np.int64)
+        fresh = np.array([n for root in roots for n in self._open(root)], np.int64)
         while len(fresh):
             self._offer(fresh)
             fresh = self._see_to_inputs(fresh)
