@@ -24,6 +24,7 @@ RUNS = (
     "small_epochs",
     "lookups",
     "delivery",
+    "subscriptions_routing",
     "spark_pipeline",
     "provenance_paper",
     "explain",
@@ -57,6 +58,13 @@ def main() -> None:
     if "delivery" in runs:
         run = runs["delivery"]
         made |= {"delivery": figures(run["figures"]), "delivery promises": promises(run["checks"])}
+    if "subscriptions_routing" in runs:
+        run = runs["subscriptions_routing"]
+        made |= {
+            "interval histograms": histogram_errors(run["histogram"]),
+            "plan costs": plan_costs(run["coefficients"]),
+        }
+        made |= {"routing": routing(run["routing"]), "routing promises": promises(run["checks"])}
     if "spark_pipeline" in runs:
         run = runs["spark_pipeline"]
         made |= {"spark": figures(run["figures"]), "scale": scale(run["scale"])}
@@ -274,6 +282,38 @@ def scale(lines: list[dict[str, Any]]) -> str:
             (s,) = (s for s in lines if (s["view"], s["way"], s["partitions"], s["epoch"]) == (view, way, count, kind))
             cells += [f"{s['supersteps']:.0f}", f"{s['rows_shipped']:,.0f}"]
             cells += [f"{s['bytes_shipped'] / 1000:,.1f}", _number(s["seconds"] * 1000)]
+        out.append("| " + " | ".join(cells) + " |")
+    return "\n".join(out)
+
+
+def histogram_errors(found: list[dict[str, Any]]) -> str:
+    """A row a number of buckets: mean errors, in percent."""
+    head = ["intervals", "groups", "buckets", *found[0]["errors"]]
+    out = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
+    for line in found:
+        cells = [line["intervals"], str(line["groups"]), str(line["buckets"])]
+        out.append("| " + " | ".join([*cells, *(_number(100 * e) for e in line["errors"].values())]) + " |")
+    return "\n".join(out)
+
+
+def plan_costs(found: list[dict[str, Any]]) -> str:
+    """A row a coefficient of a plan, with its 95 % interval, beside the one that was fitted at set-up."""
+    out = ["| plan | coefficient | ns | 95 % interval | at set-up |", "|---|---|---|---|---|"]
+    for line in found:
+        for name, value, margin, used in zip("abcde", line["values"], line["margins"], line["used"], strict=False):
+            ends = f"{max(0.0, value - margin):.3g} to {value + margin:.3g}"
+            out.append(f"| {line['plan']} | {name} | {value:.3g} | {ends} | {used:.3g} |")
+    return "\n".join(out)
+
+
+def routing(found: list[dict[str, Any]]) -> str:
+    """A row a workload, size and part: microseconds an event by each plan, shares of plans, optimal decisions."""
+    head = ["subscriptions", "size", "events", *found[0]["micros"], "plans, %", "optimal, %", "as printed, %"]
+    out = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
+    for line in found:
+        shares = ", ".join(f"{name} {100 * s:.0f}" for name, s in line["shares"].items() if s >= 0.005)
+        cells = [line["kind"], f"{line['size']:,}", line["part"], *map(_number, line["micros"].values()), shares]
+        cells += [f"{100 * line[key]:.0f}" for key in ("optimal", "optimal_printed")]
         out.append("| " + " | ".join(cells) + " |")
     return "\n".join(out)
 
