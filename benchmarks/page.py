@@ -24,6 +24,7 @@ RUNS = (
     "small_epochs",
     "lookups",
     "delivery",
+    "subscriptions_scale",
     "subscriptions_routing",
     "spark_pipeline",
     "provenance_paper",
@@ -58,6 +59,9 @@ def main() -> None:
     if "delivery" in runs:
         run = runs["delivery"]
         made |= {"delivery": figures(run["figures"]), "delivery promises": promises(run["checks"])}
+    if "subscriptions_scale" in runs:
+        run = runs["subscriptions_scale"]
+        made |= {"subscriptions": figures(run["figures"]), "subscriptions promises": promises(run["checks"])}
     if "subscriptions_routing" in runs:
         run = runs["subscriptions_routing"]
         made |= {

@@ -294,7 +294,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         report.plot_figures(chosen.plot, figures)
     figures, checks = with_earlier(chosen.json, figures, out.checks)
     settings = {"sizes": chosen.sizes, "bands": chosen.bands, "shapes": chosen.shapes, "peers": chosen.peers}
-    report.save(chosen.json, [], checks, settings, figures=[vars(figure) for figure in figures])
+    told = [vars(f) | {"median": {peer: f.of(peer) for peer in f.samples}} for f in figures]
+    report.save(chosen.json, [], checks, settings, figures=told)
     return 0
 
 
