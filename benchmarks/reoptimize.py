@@ -33,6 +33,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import report
+from benchmarks.peers.common import installed
 from benchmarks.reoptimize_planners import DUCKDB, POSTGRES, plan_duckdb, plan_postgres, postgres
 from benchmarks.reoptimize_queries import QUERIES, SMALL, JoinQuery, clique, many_views, named
 from benchmarks.report import Check, Figure
@@ -365,7 +366,7 @@ def run(sizes: Sizes, console: Console, save: Path | None = None, plot: Path | N
     if save is not None:
         more = {"first": [asdict(each) for each in firsts], "changes": [asdict(each) for each in timings]}
         report.save(save, [], checks, asdict(sizes), **more, planners=[asdict(f) for f in planned], memory=state)
-    if plot is not None:
+    if plot is not None and installed("matplotlib"):
         kept = [t for t in timings if t.way in ("bottom-up", KEPT, "declarative, no pruning")]
         figures: dict[str, Figure] = {f.what: f for f in planned}
         for timing in kept:
@@ -379,8 +380,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run from the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--quick", action="store_true", help="small sizes, some seconds")
-    parser.add_argument("--json", type=Path, help="write all figures there")
-    parser.add_argument("--plot", type=Path, help="draw them there")
+    parser.add_argument("--json", type=Path, default=report.RESULTS / "reoptimize.json", help="write all figures there")
+    parser.add_argument("--plot", type=Path, default=report.RESULTS / "reoptimize.png", help="draw them there")
     given = parser.parse_args(arguments)
     run(QUICK if given.quick else Sizes(), Console(width=140), given.json, given.plot)
     return 0

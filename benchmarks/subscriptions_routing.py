@@ -37,6 +37,7 @@ from rich.table import Table
 
 from benchmarks import report
 from benchmarks.interval_histograms import PAPER_INTERVALS, HistogramError, histogram_errors
+from benchmarks.peers.common import installed
 from benchmarks.report import Check
 from whence.engine import calibration
 from whence.engine.core.operator import Batch
@@ -297,7 +298,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--buckets", type=int, nargs="*", default=[20, 30, 40, 50, 60, 70])
     parser.add_argument("--intervals", type=int, default=100_000)
     parser.add_argument("--json", type=Path, default=report.RESULTS / "subscriptions_routing.json")
-    parser.add_argument("--plot", type=Path)
+    parser.add_argument("--plot", type=Path, default=report.RESULTS / "subscriptions_routing.png")
     chosen = parser.parse_args(arguments)
     calibration.calibrate()
     errors = histogram_errors(chosen.buckets, chosen.intervals)
@@ -312,7 +313,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     settings = {key: value for key, value in vars(chosen).items() if key not in ("json", "plot")}
     found = {"histogram": [asdict(e) for e in errors], "coefficients": fitted, "routing": [asdict(r) for r in routed]}
     report.save(chosen.json, [], met, settings, **found)
-    if chosen.plot:
+    if installed("matplotlib"):
         plot(chosen.plot, errors, routed)
     return 0
 

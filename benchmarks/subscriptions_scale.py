@@ -30,6 +30,7 @@ from rich.console import Console
 
 import whence
 from benchmarks import report, subscriptions_peers
+from benchmarks.peers.common import installed
 from benchmarks.report import WHENCE
 from benchmarks.subscriptions_load import (
     Report,
@@ -274,7 +275,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--peers", type=int, default=100_000, help="subscriptions beside the peers; 0 leaves them out")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="sections; others keep their figures")
     parser.add_argument("--json", type=Path, default=report.RESULTS / "subscriptions_scale.json")
-    parser.add_argument("--plot", type=Path)
+    parser.add_argument("--plot", type=Path, default=report.RESULTS / "subscriptions_scale.png")
     chosen = parser.parse_args(arguments)
     console, out = Console(), Report()
     if "matching" in chosen.parts:
@@ -290,7 +291,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     figures = list(out.figures.values())
     report.show_figures("subscriptions", figures, console)
     report.show_checks(out.checks, console)
-    if chosen.plot:
+    if installed("matplotlib"):
         report.plot_figures(chosen.plot, figures)
     figures, checks = with_earlier(chosen.json, figures, out.checks)
     settings = {"sizes": chosen.sizes, "bands": chosen.bands, "shapes": chosen.shapes, "peers": chosen.peers}

@@ -152,6 +152,7 @@ __all__ = [
     "connect_async",
     "import_database",
     "open",
+    "optimizer",
     "serve",
     "spark_session",
 ]

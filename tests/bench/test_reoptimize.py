@@ -10,6 +10,7 @@ import pytest
 from rich.console import Console
 
 from benchmarks import reoptimize
+from benchmarks.peers.common import installed
 from benchmarks.reoptimize import KEPT, QUICK, WAYS, Timing, WrongCostError
 from benchmarks.reoptimize_planners import POSTGRES
 from benchmarks.reoptimize_queries import QUERIES, clique, many_views, named
@@ -45,7 +46,7 @@ def test_everything_is_measured_and_written(tmp_path: Path, monkeypatch: pytest.
     assert {timing["workload"] for timing in written["changes"]} == {"Q5", "Q8Join", "clique of 4", "4 views"}
     assert all(max(timing["entries"]) <= 1 for timing in written["changes"])
     assert [check.what for check in checks if "PostgreSQL" in check.what] != []
-    assert (tmp_path / "all.png").stat().st_size > 1_000
+    assert (tmp_path / "all.png").exists() == installed("matplotlib")
 
 
 def test_wrong_cost_is_an_error() -> None:

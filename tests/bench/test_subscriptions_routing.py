@@ -16,7 +16,7 @@ def test_small_run_writes_every_figure(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(calibration, "calibrate", lambda: None)
     path = tmp_path / "figures.json"
     given = "--sizes 2000 --events 40 --rounds 1 --buckets 20 --intervals 2000 --json"
-    assert subscriptions_routing.main([*given.split(), str(path)]) == 0
+    assert subscriptions_routing.main([*given.split(), str(path), "--plot", str(tmp_path / "plot.png")]) == 0
     found = json.loads(path.read_text())
     assert [line["plan"] for line in found["coefficients"]] == list(PLANS.values())
     everything = [line for line in found["routing"] if line["part"] == "all"]

@@ -15,7 +15,20 @@ def test_small_run_writes_every_figure(tmp_path: Path, monkeypatch: pytest.Monke
     path = tmp_path / "figures.json"
     assert (
         subscriptions_scale.main(
-            ["--sizes", "50", "--bands", "50", "--shapes", "200", "--peers", "500", "--json", str(path)]
+            [
+                "--sizes",
+                "50",
+                "--bands",
+                "50",
+                "--shapes",
+                "200",
+                "--peers",
+                "500",
+                "--json",
+                str(path),
+                "--plot",
+                str(tmp_path / "plot.png"),
+            ]
         )
         == 0
     )

@@ -130,7 +130,7 @@ def public() -> dict[str, list[str]]:
     found: dict[str, list[str]] = {heading: [] for heading in ORDER}
     for name in whence.__all__:
         value = getattr(whence, name)
-        if not isinstance(value, str):  # the version
+        if not isinstance(value, str | ModuleType):  # the version; modules have chapters of their own
             module = value.__module__
             heading = next(h for h, modules in HEADINGS.items() if any(module.startswith(m) for m in modules))
             found[heading].append(name)
