@@ -15,6 +15,9 @@ KERNELS := whence/model/jit.py whence/model/record.py $(shell find whence -name 
 PIP := $(BIN)/python -m pip install -q --no-compile --disable-pip-version-check -c constraints.txt
 PYTEST_ARGS ?= -n auto --dist loadgroup
 
+# Tests start hundreds of processes: one that finds no bytecode compiles all it imports, three seconds each.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: setup test test-deep lint demo bench clean
 
 # Kernels need the core alone, so they are compiled while the rest is installed.

@@ -21,6 +21,8 @@ from tests.serving.processes import PATIENCE, ProcessGroup, ServerProcess, wait_
 from tests.serving.proxy import EVERY_FAULT, FaultyProxy, FrameFaults
 from whence.model.errors import WhenceError
 
+pytestmark = pytest.mark.xdist_group("brokers in a row")
+
 SCHEMA = """
     CREATE STREAM trade (number INT, issue TEXT, price INT);
     CREATE TABLE flight (id INT PRIMARY KEY, price INT);
