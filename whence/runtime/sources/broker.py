@@ -125,11 +125,13 @@ class Broker:
             self.ordered.drop_unused()
         self.writer.run(self.ordered.regroup)
         self.curiosity.reconcile(wait)
-        self.call(self._tell_every_change)
+        anew = self._follow_every_change()
         for feed in list(self.feeds.values()):
             if not feed.is_started and not feed.is_resting:
                 feed.is_started = True
                 self.call(feed.start)
+        for name in anew if wait else ():
+            self.wait_until_caught_up(name)
 
     @contextmanager
     def preparing_views(self, creates: Sequence[st.CreateView]) -> Iterator[None]:
@@ -165,15 +167,24 @@ class Broker:
         order: no change that comes from now on is put together with others."""
         if ordered:
             self.writer.run(self.ordered.regroup)
-            self.curiosity.in_loop(self._tell_every_change)
+            self._follow_every_change()
         elif any(name == ordered_name(with_source_names(name)) for name in reads):
             self.writer.later(self.ordered.regroup)
 
-    def _tell_every_change(self) -> None:
-        """Subscribe again to tables that are followed by net changes, and that something depends on the order of."""
-        for name, feed in self.feeds.items():
-            if self.needs_every_change(name) and not feed.takes_every_change:
-                feed.subscribe_again()
+    def _follow_every_change(self) -> list[str]:
+        """Subscribe again to tables that are followed by net changes, and that something depends on the order of;
+        return their names. When they have caught up, no change that comes is put together with others."""
+        found = list[str]()
+
+        def subscribe_again() -> None:
+            for name, feed in self.feeds.items():
+                if self.needs_every_change(name) and not feed.takes_every_change:
+                    feed.catch_up_anew()
+                    feed.subscribe_again()
+                    found.append(name)
+
+        self.curiosity.in_loop(subscribe_again)
+        return found
 
     def _feed(self, table: Table) -> SourceFeed:
         coordinator = self.coordinator

@@ -197,8 +197,7 @@ class SourceFeed:
     def wake(self, asked: UpstreamQuery) -> None:
         """Ask for rows again. Those of a stream that are here are of no use: `start_over` comes before."""
         self.is_resting, self.is_started, self.asked = False, True, asked
-        self.caught_up.clear()
-        self._goal = None
+        self.catch_up_anew()
         if self.table.stream is None:
             self.begin_fresh()
             self.start()
@@ -219,6 +218,10 @@ class SourceFeed:
     def begin_fresh(self) -> None:
         """Ask for the state next, whatever was reflected: what is here was asked for otherwise."""
         self.state, self._number = self._make_state(fresh=True), 0
+        self.catch_up_anew()
+
+    def catch_up_anew(self) -> None:
+        """Be caught up only when everything is in that there is when it subscribes next."""
         self._goal = None
         self.caught_up.clear()
 
