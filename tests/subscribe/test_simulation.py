@@ -173,7 +173,7 @@ def test_runs_have_everything_in_them() -> None:
     assert {len(world.publishers) for world in worlds} == {1, 2, 3, 4}
     assert {len(world.brokers) for world in worlds} == {0, 1, 2, 3, 4}
     assert {len(world.clients) for world in worlds} == {1, 2, 3, 4, 5}
-    assert {world.heals for world in worlds} == {True, False}
+    assert {(world.heals, world.never_stops) for world in worlds} == {(True, False), (False, False), (False, True)}
     assert max(world.faults.loss for world in worlds) == 0.4
     plans = {view.tree.plan.name for w in worlds for b in w.brokers for view in b.views.values() if view.tree.plan}
     assert {"merge", "negate", "join", "windows", "latest", "available", "best", "listed", "listed events"} <= plans

@@ -3,13 +3,15 @@
 The graph is 1 to 4 publishers, 0 to 4 brokers and 1 to 5 subscribers, with transforms drawn at random and placed at
 random; some views stand at two brokers, and some publishers have a second URL. While it runs links lose, repeat, delay
 and reorder, one way or both, nodes crash, pause, are restored from backups and have their clocks set, and subscribers
-stall, come, go and move. Then either everything heals, or only the faults of links stay as they are (F1).
+stall, come, go and move. Then either everything heals, or only the faults of links stay as they are, and of some runs
+the publishers go on, too (F1).
 """
 
 from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +36,9 @@ GRACE, MOST_GRACES = 12.0, 20
 way, what is asked for every 4 s is still missing after 70 s once in 2,500 times, and with all this once in 10**15. A
 subscriber to every change is given them once more for each: none may be put together with others, and each waits until
 the one before has arrived."""
+
+SLOW = 0.3
+"""Epochs per second of publishers that go on for ever."""
 
 QUIET = 4.0
 """Seconds after that in which only heartbeats may be sent."""
@@ -62,6 +67,7 @@ class World:
         self.faults = LinkFaults(
             loss, dice.choice([0.0, 0.1, 0.3]), dice.choice([0.0, 0.1, 0.4]), dice.choice([0.005, 0.02, 0.1])
         )
+        self.never_stops = not self.heals and random.Random(f"never stops {seed}").random() < 0.5
         self.network = LinkNetwork(self.time, random.Random(dice.random()), self.faults, self._deliver)
         self.nodes: dict[str, SimulatedNode] = {}
         self.clients: dict[str, SimulatedClient] = {}
@@ -180,12 +186,15 @@ class World:
         for _ in range(dice.choice([0, 2, 6, 12])):
             self.time.at(dice.random() * ACTIVE, self._strike)
         self.time.at(ACTIVE + 0.1, self._heal)
+        if self.never_stops:
+            for node in self.publishers:
+                self._publish_on(node, random.Random(f"{self.seed} {node.name}"))
         settled = ACTIVE + (SETTLE if self.heals else SETTLE_UNHEALED)
         self.time.run(settled)
         for client in self.clients.values():
             if not self.heals:
                 self._wait_for(client)
-            self._check_end(client)
+            self._check(client)
         if self.heals:
             self.time.run(settled + QUIET)
             if self.last_rows > settled:
@@ -197,11 +206,20 @@ class World:
         changes = sum(view in record.deltas for record in log) if client.every_change else 0
         for _ in range(MOST_GRACES + changes):
             try:
-                self._check_end(client)
+                self._check(client)
             except SimulationError:
                 self.time.run(self.now + GRACE)
             else:
                 return
+
+    def _publish_on(self, node: SimulatedNode, dice: random.Random) -> None:
+        """Have a publisher that never stops (F1)."""
+
+        def again() -> None:
+            self._publish(node)
+            self.time.after(dice.expovariate(SLOW), again)
+
+        self.time.at(ACTIVE + dice.random(), again)
 
     def close(self) -> None:
         """Let go of files."""
@@ -326,8 +344,25 @@ class World:
         for node in self.nodes.values():
             node.paused_until = 0.0
             node.denied.clear()
+        self._published = {node.number: len(node.log) for node in self.publishers}
 
     # -- what must be true then --------------------------------------------------------------------------------------
+
+    def _check(self, client: SimulatedClient) -> None:
+        if self.never_stops:
+            self._check_passed(client)
+        else:
+            self._check_end(client)
+
+    def _check_passed(self, client: SimulatedClient) -> None:
+        """Check F1 where publishers never stop: every tick of some time ago is reached or passed. That what is shown
+        then is true is S2."""
+        for path, tree in _leaves(client.tree):
+            node, cut = self.publishers[tree.publisher], client.vector.get(path)
+            last = next((r.epoch for r in reversed(node.log[: self._published[node.number]]) if r.deltas), 0)
+            is_ours = isinstance(cut, Cut) and cut.history == node.lineage.history
+            if last and not (isinstance(cut, Cut) and is_ours and cut.ranges.horizon >= last):
+                raise SimulationError("F1", f"{client.name} has {cut} of {tree.name}, and {last} was long ago")
 
     def _check_end(self, client: SimulatedClient) -> None:
         """Check L1, or F1 where links never heal: a client has everything, and what can be final is."""
@@ -368,3 +403,11 @@ class World:
             if before and cut.time < before[-1]:
                 raise SimulationError(who[:2], f"{who[4:]} knows {tree.name} up to {cut.time}, not {before[-1]}")
         full[path] = cut._replace(ranges=RangeSet([(0, max(last, cut.ranges.horizon))]), era=node.lineage.era.id)
+
+
+def _leaves(tree: ViewTree, path: str = "") -> Iterator[tuple[str, ViewTree]]:
+    """Yield the publishers' relations that a view reads, with their places in its tree."""
+    if tree.publisher >= 0:
+        yield path, tree
+    for i, child in enumerate(tree.inputs):
+        yield from _leaves(child, f"{path}/{i}")
