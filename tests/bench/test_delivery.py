@@ -27,9 +27,9 @@ TINY = replace(
     flow_batch=100,
     steady_seconds=1.0,
     latency_seconds=1.0,
-    flight_changes=100,
-    quotes=100,
-    offer_changes=100,
+    flight_changes=400,
+    quotes=400,
+    offer_changes=400,
     margins=(2,),
     quench_delays=(0.001,),
 )

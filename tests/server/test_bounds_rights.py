@@ -16,9 +16,9 @@ from whence.server.access.tokens import make_token
 from whence.subscribe import messages as ms
 
 PROGRAM = """
-CREATE STREAM trade (at INT, issue TEXT, price INT CHECK (price < 4321)) WITH (ordered = 'at');
+CREATE STREAM trade (at INT, issue TEXT, price INT CHECK (price < 987654321)) WITH (ordered = 'at');
 CREATE VIEW hourly AS SELECT at // 60 AS hour, issue, MAX(price) AS high FROM trade GROUP BY 1, 2;
-CREATE VIEW calm AS SELECT hour, issue FROM hourly WHERE high < 1234;
+CREATE VIEW calm AS SELECT hour, issue FROM hourly WHERE high < 123456789;
 CREATE TABLE allowed (who TEXT, name TEXT, what TEXT);
 INSERT INTO allowed VALUES
   ('ann', 'trade', 'read where issue = ''A'''), ('ann', 'hourly', 'read where issue = ''A'''), ('ann', 'calm', 'read'),
@@ -49,13 +49,13 @@ def test_rows_of_others_move_no_horizon(place: Any, query: str, bounds: bool | s
         states = [each.follow() for each in (ann, bob)]
         for message in (told[0], states[0]):
             assert "trade" not in text(message)
-            assert "1234" not in text(message)
-            assert "4321" not in text(message)
+            assert "123456789" not in text(message)
+            assert "987654321" not in text(message)
         assert states[0].horizons is None
         assert states[1].horizons
         assert states[0].columns == states[1].columns or query == "calm", "a column that is not shown stays here"
         assert len(states[0].columns) == (3 if query == "hourly" else 2)
-        server.db.insert("trade", (61, "B", 4000))  # ends A's hour
+        server.db.insert("trade", (61, "B", 400000000))  # ends A's hour
         update = bob.follow()
         assert isinstance(update, ms.UpdateMessage)
         assert update.horizons
