@@ -31,8 +31,8 @@ def stabbed_by(breaks: Codes, counts: Codes, means: Heights, ratios: Heights, po
 def cheapest(
     costs: Heights, breaks: Codes, counts: Codes, means: Heights, ratios: Heights, point: Codes, rows: int
 ) -> int:
-    """The plan that costs least for an event that joins so many rows. Costs are estimates, so plan 0, which is never
-    far from the best, is left only for one that costs a third less."""
+    """The plan that costs least for an event that joins so many rows. Costs are estimates, so plan 0 is left
+    only for one that seems to cost a third less."""
     log = np.log2(1.0 + rows)
     each = 0.0
     if costs[0, 4] > 0.0:
