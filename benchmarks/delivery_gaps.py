@@ -27,6 +27,7 @@ from collections.abc import Sequence
 import whence
 from benchmarks.delivery_run import Curve, Run, Section, sample
 from benchmarks.report import WHENCE, Check, Figure
+from benchmarks.serving_processes import FailedError
 from whence.runtime.sources.source_feed import SourceFeed
 from whence.subscribe import messages as ms
 from whence.subscribe.positions import Position
@@ -98,13 +99,19 @@ def open_and_fill(count: int, shuffled: bool) -> tuple[float, float]:
 
 
 class SilentConnection:
-    """A connection whose server takes everything and answers nothing: what comes is handed over by `FedBroker`."""
+    """A connection whose server accepts subscriptions and says nothing else: what comes is handed over by `FedBroker`.
+
+    A broker that misses ticks for long subscribes again, so it must be accepted again."""
+
+    def __init__(self, broker: FedBroker) -> None:
+        self._broker = broker
 
     def attach(self, listener: SourceFeed) -> int:
         return 1
 
     def send(self, message: object) -> None:
-        pass
+        if isinstance(message, ms.Subscribe):
+            self._broker.accept()
 
     def detach(self, wire_id: int) -> None:
         pass
@@ -122,22 +129,30 @@ class FedBroker:
         found = self.db._now.broker
         assert found is not None
         self._broker, self._feed = found, found.feeds["quote"]
-        connection = SilentConnection()
+        self._reached, self._accepted = 0, threading.Event()
+        connection = SilentConnection(self)
 
         async def connected(address: object) -> SilentConnection:
             return connection
 
         found.connection = connected  # type: ignore[method-assign,assignment]  # there is no server
-        end = time.monotonic() + 60
-        while not isinstance(self._feed._connection, SilentConnection) and time.monotonic() < end:
-            time.sleep(0.01)
+        if not self._accepted.wait(60):
+            raise FailedError("the broker does not subscribe")
+
+    def accept(self) -> None:
+        """Accept a subscription. Called in the broker's loop."""
         columns = [[("issue", "TEXT"), ("price", "INTEGER")]]
-        self._give([ms.Subscribed(1, str(AT), columns, eras=[(AT.era, 0)])])
+        at = str(AT._replace(epoch=self._reached))
+        self._broker.loop.call_soon(self._feed.receive, 1, ms.Subscribed(1, at, columns, eras=[(AT.era, 0)]))
+        self._accepted.set()
 
     def _give(self, messages: Sequence[object]) -> None:
         done = threading.Event()
 
         def receive() -> None:
+            if not self._feed.state.is_open:  # it is subscribing again
+                self._broker.loop.call_later(0.001, receive)
+                return
             for message in messages:
                 self._feed.receive(1, message)
             done.set()
@@ -151,6 +166,7 @@ class FedBroker:
         begin = time.process_time()
         for start in range(first, first + count, 100):
             ticks = [tick for tick in range(start, min(start + 100, first + count)) if tick % lost_every]
+            self._reached = start + 100
             self._give([
                 ms.UpdateMessage(
                     1, str(AT._replace(epoch=tick)), str(AT._replace(epoch=tick + 1)), 0,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import gc
 import multiprocessing
 import os
 import signal
@@ -140,6 +141,8 @@ class Child(Generic[T]):
 
 def _run(pipe: Connection, function: Callable[..., Any], arguments: Sequence[Any]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends its children
+    os.setsid()  # it is scheduled as a server is, and not with whatever else the same shell runs
+    gc.freeze()  # else a collection would write to, and so copy, every page that is shared with the fork server
     try:
         pipe.send(("result", function(Link(pipe), *arguments)))
     except BaseException:

@@ -66,15 +66,25 @@ def main(seconds: float, show: Callable[[whence.Update], None]) -> None:
             one.join()
 
 
-def printed(update: whence.Update) -> None:
-    """Print what is new, in words for people."""
-    for waiting in update.waiting_for:
-        print(f"  waiting for {waiting.source} since {waiting.since:%H:%M:%S}; nothing is final before it is heard of")
-    for row in update.final:
-        print(f"  final: {update.row(row[:2])}")
-    for row in update.came:
-        print(f"  {update.row(row[:2])}")
+def printing() -> Callable[[whence.Update], None]:
+    """Return what prints the news of each update, in words for people."""
+    waited: set[str] = set()
+
+    def show(update: whence.Update) -> None:
+        for waiting in update.waiting_for:
+            if waiting.source not in waited:
+                print(
+                    f"  waiting for {waiting.source} since {waiting.since:%H:%M:%S}; nothing is final before it speaks"
+                )
+        waited.clear()
+        waited.update(waiting.source for waiting in update.waiting_for)
+        for row in update.final:
+            print(f"  final: {update.row(row[:2])}")
+        for row in update.came:
+            print(f"  {update.row(row[:2])}")
+
+    return show
 
 
 if __name__ == "__main__":
-    main(float(sys.argv[1]) if len(sys.argv) > 1 else 600.0, printed)
+    main(float(sys.argv[1]) if len(sys.argv) > 1 else 600.0, printing())

@@ -29,6 +29,8 @@ PATIENCE = 60.0
 class ChildProcess:
     """A process that can be started again. What it logs is appended to a file."""
 
+    prefix: Sequence[str] = ()  # what begins its command, such as one that enters a namespace
+
     def __init__(self, arguments: Sequence[str], log: Path) -> None:
         self.arguments, self._log = list(arguments), log
         self._process: subprocess.Popen[str] | None = None
@@ -37,7 +39,7 @@ class ChildProcess:
         """Start it, with more arguments."""
         with self._log.open("a") as log:
             self._process = subprocess.Popen(
-                [sys.executable, *self.arguments, *more],
+                [*self.prefix, sys.executable, *self.arguments, *more],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -96,10 +98,14 @@ class ChildProcess:
 class ServerProcess(ChildProcess):
     """`whence serve` of a folder, always at the same port."""
 
-    def __init__(self, folder: Path, token_file: Path, *, log: Path, limits: Sequence[str] = ()) -> None:
+    def __init__(
+        self, folder: Path, token_file: Path, *, log: Path, limits: Sequence[str] = (), host: str = "127.0.0.1"
+    ) -> None:
         self.port = free_port()
         options = [part for limit in limits for part in ("--limit", limit)]
-        listen = f"127.0.0.1:{self.port}"
+        if host != "127.0.0.1":
+            options += ["--allow-host", "*"]
+        listen = f"{host}:{self.port}"
         arguments = ["-m", "whence.cli", "serve", str(folder), "--listen", listen, "--token-file", str(token_file)]
         super().__init__([*arguments, *options], log)
         self.url = f"http://127.0.0.1:{self.port}"

@@ -265,6 +265,19 @@ def test_promises_come_with_the_source(place: Make) -> None:
     assert not coordinator.horizons().is_closed("goal", ["CH"])
 
 
+def test_promise_is_in_the_epoch_of_the_rows_that_it_came_with(place: Make) -> None:
+    """So bounds at a broker are as tight as those at the publisher with the update that shows the rows."""
+    publisher, broker = place("p", "CREATE STREAM goal (minute INT NOT NULL) WITH (ordered = 'minute')"), place("b")
+    broker.source("goal", publisher)
+    broker.db.execute("CREATE VIEW by_minute AS SELECT minute, COUNT(*) AS n FROM goal GROUP BY minute")
+    subscription, seen = broker.db.subscribe("by_minute", every_change=True), list[whence.Update]()
+    for minute in (1, 3, 3, 21, 25, 41):
+        publisher.db.insert("goal", (minute,))
+    until(lambda: seen.extend(subscription) or (seen and (41, 1) in seen[-1].rows))
+    for update in seen:
+        assert all(update.row(minute).is_final for minute, _ in sorted(update.rows)[:-1]), update
+
+
 def test_a_broker_has_the_rights_of_its_token(place: Make) -> None:
     publisher, broker = place("p", MARKET), place("b")
     publisher.db.execute("CREATE TABLE allowed (who TEXT, name TEXT, what TEXT)")

@@ -14,7 +14,7 @@ import pytest
 
 import whence
 from tests.serving.processes import PATIENCE, ProcessGroup, ServerProcess, wait_until
-from tests.sources.worked_numbers import SCENARIOS
+from tests.sources.worked_numbers import OVER_PROCESSES
 
 SECRET = "whence_" + "w" * 43
 pytestmark = pytest.mark.xdist_group("worked numbers over processes")
@@ -71,6 +71,6 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         yield ProcessStage(tmp_path_factory.mktemp("worked"), stack, group)
 
 
-@pytest.mark.parametrize("name", list(SCENARIOS))
+@pytest.mark.parametrize("name", list(OVER_PROCESSES))
 def test_worked_number_over_processes(stage: Any, name: str) -> None:
-    SCENARIOS[name](stage)
+    OVER_PROCESSES[name](stage)

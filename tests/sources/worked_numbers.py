@@ -50,14 +50,27 @@ class Seen:
     def __init__(self, stage: Stage, broker: Any, query: str, **options: Any) -> None:
         self._stage, self.subscription = stage, stage.follow(broker, query, **options)
         self.updates: list[Any] = []
+        self._came: list[Any] = []  # and was not looked at
 
-    def take(self) -> Any:
-        self.updates += self._stage.updates(self.subscription)
+    def _next(self) -> Any:
+        """Look at the next update, if there is one."""
+        self._came += self._stage.updates(self.subscription)
+        if self._came:
+            self.updates.append(self._came.pop(0))
         return self.updates[-1] if self.updates else None
 
     def until(self, condition: Callable[[Any], Any]) -> Any:
-        """Wait for an update of which something is so."""
-        self._stage.until(lambda: self.take() is not None and condition(self.updates[-1]))
+        """Wait for an update of which something is so: the last that was looked at, or one of the next."""
+
+        def found() -> bool:
+            while True:
+                update = self.updates[-1] if self.updates else self._next()
+                if update is None or condition(update):
+                    return update is not None
+                if self._next() is update:
+                    return False
+
+        self._stage.until(found)
         return self.updates[-1]
 
     @property
@@ -264,6 +277,8 @@ def buy_list(stage: Stage) -> None:
             stage.one.insert("tick", [("A", price), ("B", price)])
 
     stage.two.insert("wanted", ("C",))
+    for broker in (stage.near, stage.far):  # who hears of a table later takes its rows as having been there before
+        stage.until(lambda b=broker: ("C",) in rows(b, "wanted"))
     quote(range(4))
     stage.two.insert("wanted", ("A",))
     for broker in (stage.near, stage.far):
@@ -356,10 +371,88 @@ def cancelled(stage: Stage) -> None:
         assert str(update.row((7, 2))).endswith("withdrawn for good")
 
 
+def location(stage: Stage) -> None:
+    """Near my location (5): who moves hears of the new place, and of everything there; nothing is lost or doubled."""
+    stage.one.execute("CREATE TABLE cafe (id INT PRIMARY KEY, cell INT, name TEXT)")
+    stage.one.insert("cafe", [(id, id % 5, f"c{id}") for id in range(20)])
+    stage.source(stage.near, "cafe", stage.one, "quench_after = '1 ms'")
+    stage.near.execute("""
+        CREATE TABLE here (cell INT PRIMARY KEY);
+        CREATE VIEW close_by AS SELECT id, name FROM cafe JOIN here ON cafe.cell = here.cell
+    """)
+    seen = Seen(stage, stage.near, "close_by")
+    for cell in range(5):
+        with stage.near.transaction():
+            stage.near.delete("here", (cell - 1,))
+            stage.near.insert("here", (cell,))
+        stage.one.update("cafe", {"name": "renamed"}, {"id": cell})
+        truth = [(cell, "renamed"), *((id, f"c{id}") for id in range(cell + 5, 20, 5))]
+        seen.until(lambda update, t=truth: sorted(update.rows) == t)
+    held: set[Any] = set()
+    for update in seen.updates:
+        assert not held & set(update.came)
+        assert set(update.went) <= held | set(update.came)
+        held = (held - set(update.went)) | set(update.came)
+    assert held == set(seen.updates[-1].rows)
+
+
+def placement(stage: Stage) -> None:
+    """Views may be anywhere: what one broker computes is a source of another, which ends with the same rows."""
+    stage.one.execute("CREATE TABLE seat (id TEXT PRIMARY KEY, dest TEXT, price INT, seats INT)")
+    stage.two.execute("CREATE STREAM taken (flight TEXT, seats INT CHECK (seats > 0))")
+    free = """SELECT id, dest, price FROM seat LEFT JOIN
+        (SELECT flight, SUM(seats) AS taken FROM taken GROUP BY flight) t ON id = t.flight
+        WHERE seats > COALESCE(taken, 0)"""
+    best = "SELECT id, price FROM {} WHERE dest = 'LHR' ORDER BY price, id LIMIT 3"
+    stage.source(stage.near, "seat", stage.one)
+    stage.source(stage.near, "taken", stage.two)
+    stage.near.execute(f"CREATE VIEW free AS {free}; CREATE VIEW best_here AS {best.format('free')}")
+    stage.source(stage.far, "free", stage.near)
+    stage.far.execute(f"CREATE VIEW best_there AS {best.format('free')}")
+    stage.one.insert("seat", FLIGHTS)
+
+    def is_everywhere(rows_there: list[Any]) -> bool:
+        return rows(stage.near, "best_here") == rows_there == rows(stage.far, "best_there")
+
+    stage.until(lambda: is_everywhere([("AA141", 600), ("NW44", 450)]))
+    stage.two.insert("taken", [("NW44", 4), ("NW44", 6)])
+    stage.until(lambda: is_everywhere([("AA141", 600)]))
+    stage.one.update("seat", {"seats": 12, "price": 440}, {"id": "NW44"})
+    stage.until(lambda: is_everywhere([("AA141", 600), ("NW44", 440)]))
+
+
+def guaranteed(stage: Stage) -> None:
+    """Guaranteed delivery (3): each event of a merge once, in the order of ticks, also while a publisher is silent."""
+    for publisher, name in ((stage.one, "east_quote"), (stage.two, "west_quote")):
+        publisher.execute(f"CREATE STREAM {name} (number INT)")
+        stage.source(stage.near, name, publisher)
+    both = "SELECT number FROM east_quote UNION ALL SELECT number FROM west_quote"
+    stage.near.execute(f"CREATE VIEW quotes AS {both}")
+    seen = Seen(stage, stage.near, "quotes", every_change=True, ordered=True)
+    for number in range(30):
+        stage.one.insert("east_quote", (number,)) if number % 2 else stage.two.insert("west_quote", (number,))
+    stage.pause(stage.two)
+    for number in range(30, 35):
+        stage.one.insert("east_quote", (number,))
+    stage.resume(stage.two)
+    stage.two.insert("west_quote", (35,))
+
+    seen.until(lambda update: (35,) in update.came)
+    told = [number for update in seen.updates for (number,) in update.came]
+    assert sorted(told) == list(range(36))
+    west = {*range(0, 30, 2), 35}  # clocks may tick at once: each publisher's own order is certain
+    for numbers in (west, set(range(36)) - west):
+        assert [number for number in told if number in numbers] == sorted(numbers)
+
+
 SCENARIOS = {
     each.__name__: each
     for each in (
         figure_2, hourly, flights, best_rows, hockey, high_traders, away, buy_list, a_and_b, merge, cancelled,
+        location, placement,
     )
 }  # fmt: skip
 """Every worked number, by name."""
+
+OVER_PROCESSES = SCENARIOS | {"guaranteed": guaranteed}
+"""And what the oracle of virtual time does not know: subscriptions in the order of ticks."""

@@ -23,11 +23,12 @@ def test_what_the_market_shows_holds(capsys: pytest.CaptureFixture[str]) -> None
     last: dict[Any, tuple[Any, ...]] = {}
 
     def note(update: whence.Update) -> None:
-        market.printed(update)
+        show(update)
         for row in update.came:
             shown.append((row[:2], dict(update.row(row[:2]).bounds)))
             last[row[:2]] = row
 
+    show = market.printing()
     market.main(4.0, note)
     assert "trades ≥" in capsys.readouterr().out
     for key, bounds in shown:

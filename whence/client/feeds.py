@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from whence.model.errors import DataError, WhenceError
@@ -22,7 +22,7 @@ from whence.model.types import Kind, Schema
 from whence.plan.knowledge.model import RelationKnowledge
 from whence.subscribe.horizons import NO_HORIZONS, KnownHorizons
 from whence.subscribe.messages import Lost, PartChange, State, Subscribe, Subscribed, UpdateMessage
-from whence.subscribe.plain import NAN, from_plain, schema_of
+from whence.subscribe.plain import NAN, PlainReader, schema_of
 from whence.subscribe.positions import Position
 from whence.subscribe.relation_facts import RelationFacts
 from whence.subscribe.row_bags import Row, RowBag
@@ -213,6 +213,7 @@ class SubscriptionFeed:
         given = None if request.rows is None else [_same_nans(list(part)) for part in request.rows]
         self.rows = SubscribedRows(request.names, request.key, given)
         self.schemas: list[Schema] = []  # of the rows that are received, with columns that only bounds need
+        self._readers: list[PlainReader] = []
         self._facts: list[RelationFacts | None] = [None] * len(request.names)
         self._horizons: list[KnownHorizons] = [NO_HORIZONS] * len(request.names)  # as of `position`
         self._pending: deque[PendingUpdate | PendingState] = deque()
@@ -275,6 +276,14 @@ class SubscriptionFeed:
         seen = self._doubt[0] or self.request.reflects
         return dict(seen) if seen else None
 
+    def elsewhere(self) -> SubscriptionRequest:
+        """Return what to ask another server for, from what the user has: nothing is told before that server reflects as
+        much."""
+        rows, asked = self.rows, self.request
+        if rows.position is None:
+            return asked
+        return replace(asked, have=rows.position, rows=[rows.first_rows], reflects=rows.reflects)
+
     def disconnect(self) -> None:
         """Note that the connection is lost; what came of a state that is not whole is of no use."""
         self.wire_id, self.is_open, self._chunks = None, False, None
@@ -300,6 +309,7 @@ class SubscriptionFeed:
             raise DataError(f"the server has {len(schemas)} queries in a subscription of {len(self.request.names)}")
         redefined = bool(self.schemas) and schemas != self.schemas and not self.is_open
         self.schemas, self.is_open = schemas, not redefined
+        self._readers = [PlainReader(schema.types) for schema in schemas]
         known = [read_knowledge(each) for each in knowledge or [None] * len(schemas)]
         facts = [None if each is None else RelationFacts(each) for each in known]
         self._facts = self._facts if facts == self._facts else facts
@@ -355,8 +365,8 @@ class SubscriptionFeed:
     def _read_change(self, part: PartChange | None, i: int) -> tuple[list[Row], list[Row], Why]:
         if part is None:
             return [], [], None
-        types = self.schemas[i].types
-        went, came = ([] if columns is None else from_plain(columns, types) for columns in (part.went, part.came))
+        read = self._readers[i].rows
+        went, came = [] if part.went is None else read(part.went), [] if part.came is None else read(part.came)
         return went, came, None if part.why is None else [read_witnesses(one) for one in part.why]
 
     def _receive_state(self, message: State) -> bool:
@@ -395,7 +405,7 @@ class SubscriptionFeed:
 
             rows = python_rows(read_arrow(message.arrow))
             return _same_nans(rows) if any(t.kind is Kind.DOUBLE for t in schema.types) else rows
-        return from_plain(message.columns, schema.types) if message.columns is not None else []
+        return self._readers[message.part].rows(message.columns) if message.columns is not None else []
 
     def _replace(self, position: Position, time: int, chunks: _Chunks) -> None:
         """Have a new state: it takes the place of all that waits, but for what must be told one by one."""

@@ -43,7 +43,7 @@ class AsyncMessages:
         answer = await self._link.call("messages", args)
         found = as_result(answer)
         self.position = answer["position"]
-        return [from_wire(found.columns, row) for row in found.rows]
+        return from_wire(found.columns, found.rows)
 
     async def __aiter__(self) -> AsyncIterator[Message]:
         while messages := await self._take(0.0):

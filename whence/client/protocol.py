@@ -383,6 +383,8 @@ class ClientProtocol:
         if feed.is_open and not message.final:
             if feed.wanted is not None:  # a position that can never be reached
                 feed.wanted, feed.complaint = None, error_of(message)
+            else:  # it asked whether anything is missing after a position that the server never had: the state is
+                self._ask(feed)
             return [FeedNews(feed)]
         self._by_id.pop(message.id or 0, None)
         feed.disconnect()

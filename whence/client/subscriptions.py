@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -172,13 +171,7 @@ class AsyncSubscription:
         link = self._link.elsewhere(moved.url)
         if link is None:
             return False
-        has_rows = feed.rows.position is not None
-        request = replace(
-            feed.request,
-            have=feed.rows.position,
-            rows=[feed.rows.first_rows] if has_rows else feed.request.rows,
-            reflects=feed.rows.reflects if has_rows else feed.request.reflects,
-        )
+        request = feed.elsewhere()
         self._link.unsubscribe(feed)
         self._link, self._feed = link, link.subscribe(request)
         return True

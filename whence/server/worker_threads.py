@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import ParamSpec, TypeVar
 
 P = ParamSpec("P")
@@ -19,7 +20,7 @@ class WorkerThreads:
 
     def run(self, function: Callable[P, T], *args: P.args, **options: P.kwargs) -> asyncio.Future[T]:
         """Call a function in one of the threads."""
-        return asyncio.wrap_future(self._pool.submit(function, *args, **options), loop=self._loop)
+        return self._loop.run_in_executor(self._pool, partial(function, *args, **options))
 
     def close(self) -> None:
         """Take no more work; what waits is not begun."""

@@ -195,10 +195,17 @@ class FilterKeeper:
         return self._pending is not None and key in self._pending.quench and key not in self._lifted
 
     def amended(
-        self, bound: Any = None, at: int | None = None, now: float = 0.0, refused: frozenset[Key] = _NOTHING
+        self,
+        bound: Any = None,
+        at: int | None = None,
+        now: float = 0.0,
+        refused: frozenset[Key] = _NOTHING,
+        reflected: int = 0,
     ) -> None:
         """Note that the amendment under way is in force, and its rows are applied; `bound` is the new one of a pull.
-        Keys that were `refused` are not quenched: they are decided about again."""
+        Keys that were `refused` are not quenched: they are decided about again, as of the tick that is `reflected` by
+        now. As of an earlier one they would be refused for ever."""
+        self._reflected = max(self._reflected, reflected)
         done, self._pending = self._pending, None
         if done is None:
             return

@@ -110,12 +110,34 @@ def from_plain(columns: Sequence[Sequence[Any]], types: Sequence[Type]) -> list[
     >>> from_plain([["9007199254740993", 1], ["NaN", None]], [BIGINT, DOUBLE])
     [(9007199254740993, nan), (1, None)]
     """
-    if len(columns) != len(types):
-        raise DataError(f"{len(columns)} columns of values for {len(types)} columns")
-    read = [column_from_plain(column, type) for column, type in zip(columns, types, strict=True)]
-    if len({len(column) for column in read}) > 1:
-        raise DataError("columns of different lengths")
-    return list(zip(*read, strict=True))
+    return PlainReader(types).rows(columns)
+
+
+class PlainReader:
+    """Reads rows of one schema. What there is to do for a type is looked up once, not with every few rows."""
+
+    __slots__ = ("_numbers", "_others", "_types")
+
+    def __init__(self, types: Sequence[Type]) -> None:
+        self._types = types
+        readers = [place for place, type in enumerate(types) if type.kind in _READERS]
+        self._numbers = [place for place in readers if types[place].kind in _NUMBERS]
+        self._others = [place for place in readers if types[place].kind not in _NUMBERS]
+
+    def rows(self, columns: Sequence[Sequence[Any]]) -> list[tuple[Any, ...]]:
+        """Return the rows of columns of plain values as tuples of Python values."""
+        types = self._types
+        if len(columns) != len(types):
+            raise DataError(f"{len(columns)} columns of values for {len(types)} columns")
+        special = [place for place in self._numbers if str in map(_class, columns[place])]
+        if special or self._others:
+            columns = list(columns)
+            for place in (*special, *self._others):
+                columns[place] = column_from_plain(columns[place], types[place])
+        try:
+            return list(zip(*columns, strict=True))
+        except ValueError:
+            raise DataError("columns of different lengths") from None
 
 
 def column_from_plain(values: Sequence[Any], type: Type) -> Sequence[Any]:

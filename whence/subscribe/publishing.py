@@ -410,9 +410,14 @@ class PublishingSession:
 
     def has_news(self, told: Stable) -> bool:
         """Return whether `next` has something to tell, given what is stable."""
-        if self._needs_state or self._wanted or self._amended is not None:
+        here = _ticks(told)
+        if self._needs_state or self._wanted or (self._amended is not None and here.covers(0, self._from)):
             return True
-        return bool(_ticks(told).minus(self.sent))
+        return bool(here.minus(self.sent))
+
+    def tell_state_again(self) -> None:
+        """Tell the state next: the one that was made is not sent."""
+        self._needs_state = True
 
     @property
     def only_follows(self) -> bool:

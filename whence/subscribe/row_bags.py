@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any
 
 from whence.model.errors import WhenceError
@@ -102,31 +103,37 @@ class GoneRows:
     """
 
     def __init__(self) -> None:
-        self._noted: deque[tuple[int, Sequence[Row]]] = deque()
-        self._count = 0
+        self._rows: deque[Row] = deque()  # one after the other: lists of them would be work for the garbage collector
+        self._runs: deque[tuple[int, int]] = deque()  # the number of an update, and how many rows went with it
         self._index: tuple[Places, dict[Row, int]] | None = None
-        self._unindexed: list[tuple[int, Sequence[Row]]] = []
+        self._unindexed = 0  # rows at the end that the index lacks
 
     def note(self, number: int, went: Sequence[Row]) -> None:
         """Remember rows that went with an update."""
         if len(went) > MOST_GONE:
             went = went[:MOST_GONE]
-        self._noted.append((number, went))
-        self._count += len(went)
-        if self._index is not None:
-            self._unindexed.append((number, went))
-        if self._count > MOST_GONE:
+        self._rows.extend(went)
+        self._runs.append((number, len(went)))
+        self._unindexed += len(went)
+        if len(self._rows) > MOST_GONE:
             self._index = None
-            while self._count > MOST_GONE:
-                self._count -= len(self._noted.popleft()[1])
+            while len(self._rows) > MOST_GONE // 2 and len(self._runs) > 1:
+                for _ in range(self._runs.popleft()[1]):
+                    self._rows.popleft()
 
     def has(self, places: Places, key: Row, upto: int) -> bool:
         """Return whether a row with a key in some columns went with an update up to a number, as far as is known."""
         if self._index is None or self._index[0] != places:
-            self._index, self._unindexed = (places, {}), list(self._noted)
+            self._index, self._unindexed = (places, {}), len(self._rows)
         index = self._index[1]
-        for number, went in self._unindexed:
-            for row in went:
-                index.setdefault(tuple(row[place] for place in places), number)
-        self._unindexed = []
+        for number, row in self._newest(self._unindexed):
+            index.setdefault(tuple(row[place] for place in places), number)
+        self._unindexed = 0
         return index.get(key, upto + 1) <= upto
+
+    def _newest(self, count: int) -> list[tuple[int, Row]]:
+        """Return the last rows that went, with the numbers of their updates, oldest first."""
+        numbers = (number for number, rows in reversed(self._runs) for _ in range(rows))
+        found = list(zip(islice(numbers, count), reversed(self._rows), strict=False))
+        found.reverse()
+        return found

@@ -18,6 +18,7 @@ wait until every tick before is here. What decides is `subscribe/sources.py`, wh
 | `results`      | parts of views that publishers compute, and the rows in their place |
 | `definition`   | what a relation is, as SQL that goes to those who make a source of it |
 | `source_writer`| the worker that makes transactions of what has come |
+| `promises`     | promises of publishers, as writes of a broker |
 | `reflected`    | the ticks that are reflected, as rows |
 | `relayed`      | a relation in the ticks of a history: how a server tells brokers of it |
 | `fetched_rows` | rows that a relay had let go of, through the query of who asks for them |

@@ -313,6 +313,13 @@ class Broker:
         if twin and ordered_name(table.name) in self.coordinator.program.tables:
             self.writer.promise(ordered_name(table.name), place, bound)
 
+    def note_promise(self, feed: SourceFeed, column: str, bound: Any) -> None:
+        """Note that a promise was written with the rows that it came with."""
+        if bound is not None:
+            key = feed.table.name, column
+            self._promised[key] = (self.host.now(), bound)
+            self._late_promises.pop(key, None)
+
     def _promise_later(self, feed: SourceFeed, column: str, value: Any, twin: bool, seconds: float) -> None:
         """Keep a promise after a while, unless another one has come by then, or another past."""
         key, lineage = (feed.table.name, column), feed.record.lineage

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlglot import exp
 
@@ -46,7 +47,16 @@ MARGIN, QUENCH_AFTER = 2, 1.0
 """Rows that are kept beyond the best ones that are seen; seconds after which what is of no use is not asked for."""
 
 _NARROW_AFTER = 1.0  # seconds after a subscription has ended
+_MOST_LACKED = 100
 _LONGEST = 30.0  # seconds for which the rows of a stream are waited for to be forgotten
+
+
+class _Refilling(NamedTuple):
+    """A source that begins anew: since which epoch and time, and how many ticks there were."""
+
+    since: int
+    began: float
+    ticks: int
 
 
 class Curiosity:
@@ -62,6 +72,10 @@ class Curiosity:
         self._closing = False
         self._replan_at: float | None = None
         self._told_held: int | None = None
+        self._refilled: dict[str, _Refilling] = {}
+        self._lacked: deque[tuple[int, int]] = deque(maxlen=_MOST_LACKED)
+        """Ranges of epochs, the last ones, in which rows of a source were missing, or old."""
+
         self._worker = broker.host.worker("curiosity", self._step)
 
     def close(self) -> None:
@@ -146,6 +160,7 @@ class Curiosity:
                 self.poke,
                 partial(self._broker.ordered.released_tick, name),
                 self._now,
+                self._lacked,
             )
             made.open()
             self._sources[name] = made
@@ -175,6 +190,8 @@ class Curiosity:
     def _forget(self, name: str) -> None:
         former = self._sources.pop(name, None)
         if former is not None:
+            if former.behind_since is not None:
+                self._lacked.append((former.behind_since, self._coordinator.epoch))
             former.close()
 
     def replan_soon(self) -> None:
@@ -214,12 +231,23 @@ class Curiosity:
     @property
     def held(self) -> int | None:
         """The epoch from which on nothing may be told yet; None if everything may."""
-        now, found = self._now(), list[int]()
-        for each in list(self._sources.values()):
-            since = each.behind_since
-            if since is not None and now - each.behind_from < PATIENCE:
-                found.append(since)
-        return min(found, default=None)
+        now = self._now()
+        behind = [(each.behind_since, each.behind_from) for each in list(self._sources.values())]
+        behind += [(each.since, each.began) for each in list(self._refilled.values())]
+        return min((since for since, began in behind if since is not None and now - began < PATIENCE), default=None)
+
+    def last_whole(self, epoch: int) -> int:
+        """Return the last epoch up to one in which no rows of a source are missing, or old."""
+        for since, upto in sorted(self._lacked, reverse=True):
+            if since <= epoch <= upto:
+                epoch = since - 1
+        return epoch
+
+    def lacks_rows(self, epoch: int) -> bool:
+        """Return whether rows of a source are missing, or old, as of an epoch: its state is not to be shown, although
+        a later one may be told."""
+        held = self.held
+        return (held is not None and epoch >= held) or any(s <= epoch <= u for s, u in list(self._lacked))
 
     @property
     def waiting(self) -> list[str]:
@@ -228,8 +256,10 @@ class Curiosity:
 
     def behind_for(self, name: str) -> float:
         """Return for how many seconds rows of a source have been missing, or old."""
-        found = self._sources.get(name)
-        return 0.0 if found is None or found.behind_since is None else self._now() - found.behind_from
+        found, refilled = self._sources.get(name), self._refilled.get(name)
+        began = [refilled.began] if refilled is not None else []
+        began += [found.behind_from] if found is not None and found.behind_since is not None else []
+        return self._now() - min(began) if began else 0.0
 
     # -- amendments --------------------------------------------------------------------------------------------------
 
@@ -255,6 +285,20 @@ class Curiosity:
         found = self._sources.get(feed.table.name)
         if found is not None:
             found.rejected()
+
+    def forgot(self, name: str, ticks: int) -> None:
+        """Note that all ticks of a source, so many, were just forgotten: rows of it are old or missing until others are
+        here. Called by the writer."""
+        self._refilled[name] = _Refilling(self._coordinator.epoch, self._now(), ticks)
+        self.poke()
+
+    def reflects(self, name: str, epoch: int, horizon: int) -> None:
+        """Note up to which tick a source is reflected as of an epoch. Called by the writer."""
+        found = self._refilled.get(name)
+        if found is not None and horizon >= found.ticks:
+            self._lacked.append((found.since, epoch - 1))
+            del self._refilled[name]
+            self.poke()
 
     def start_over(self, feed: SourceFeed) -> None:
         """Note that a source follows another past from now on. Called in the broker's loop."""
@@ -291,6 +335,8 @@ class Curiosity:
             found.append(each.next_timer if each.is_asked else None)
             if each.behind_since is not None and self._now() < each.behind_from + PATIENCE:
                 found.append(each.behind_from + PATIENCE)
+        refilled = [each.began + PATIENCE for each in list(self._refilled.values())]
+        found += [at for at in refilled if self._now() < at]
         return min((at for at in found if at is not None), default=None)
 
     def _send(self) -> None:

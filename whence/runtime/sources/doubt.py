@@ -38,7 +38,7 @@ class SourceDoubt:
             program.views |= transient.bound
         tables = coordinator.program.tables
         self.sources = sorted(name for name in found if name in tables and tables[name].source is not None)
-        self._read_as = _results_of(coordinator, found)
+        self._read_as = results_read(coordinator, found)
         self._in_order = bool(found & ordered_views(program)) if self.sources else False
 
     @property
@@ -92,7 +92,14 @@ def doubt_of(coordinator: Coordinator, channel: Channel) -> SourceDoubt | None:
     return found if found.sources else None
 
 
-def _results_of(coordinator: Coordinator, names: Iterable[str]) -> dict[str, str]:
+def records_read(coordinator: Coordinator, name: str) -> dict[str, str]:
+    """Return what holds the ticks of each source beneath a relation: the source, or a result in place of its rows."""
+    found, tables = _beneath(coordinator, [name]), coordinator.program.tables
+    sources = {each: each for each in found if each in tables and tables[each].source is not None}
+    return sources | results_read(coordinator, found)
+
+
+def results_read(coordinator: Coordinator, names: Iterable[str]) -> dict[str, str]:
     """Return the results that relations read in place of rows, by their sources."""
     catalog, tables, found = coordinator.catalog, coordinator.program.tables, dict[str, str]()
     for name in names:

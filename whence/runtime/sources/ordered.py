@@ -180,7 +180,9 @@ class OrderedRelease:
         done = next((key for sources, key in self._done.items() if name in sources), None)
         if done is None:
             return record.reflected.horizon
-        return max((mark.reflected.horizon for mark in record.marks if mark.time <= done[0]), default=0)
+        history = "" if record.lineage is None else record.lineage.history
+        passed = [mark.reflected.horizon for mark in record.marks if (mark.time, history) < done[:2]]
+        return max(passed, default=0)
 
     # -- what comes --------------------------------------------------------------------------------------------------
 
@@ -218,13 +220,17 @@ class OrderedRelease:
             self._add(_Waiting(time, lineage.history, tick, next(self._number), name, part))
             start += number
 
+    def takes(self, feed: SourceFeed) -> bool:
+        """Return whether promises of a stream wait for their turn: it is read in order."""
+        table = feed.table.name
+        return self.has(table) and self._has_twin(table) and feed.record.lineage is not None
+
     def add_promise(self, feed: SourceFeed, name: str, value: Any) -> bool:
         """Note a promise of a stream that is read in order; return False if it is none, and holds at once."""
-        table, lineage = feed.table.name, feed.record.lineage
-        if not self.has(table) or not self._has_twin(table) or lineage is None:
+        if not self.takes(feed):
             return False
         time, history, tick = feed.record.frontier
-        self._add(_Waiting(time, history, tick, next(self._number), table, promise=(name, value)))
+        self._add(_Waiting(time, history, tick, next(self._number), feed.table.name, promise=(name, value)))
         return True
 
     # -- releasing ---------------------------------------------------------------------------------------------------

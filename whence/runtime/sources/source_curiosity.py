@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -77,8 +78,11 @@ class SourceCuriosity:
         poke: Callable[[], object] = lambda: None,
         reflected: Callable[[], int] = lambda: 0,
         clock: Callable[[], float] = time.monotonic,
+        lacked: deque[tuple[int, int]] | None = None,
     ) -> None:
-        """`poke` is called when there may be an amendment to send; `reflected` gives the last tick that is applied."""
+        """`poke` is called when there may be an amendment to send; `reflected` gives the last tick that is applied;
+        `lacked` is where ranges of epochs are noted in which rows were missing or old."""
+        self.lacked: deque[tuple[int, int]] = deque() if lacked is None else lacked
         self.coordinator, self.needs, self.poke = coordinator, needs, poke
         self.ended: str | None = None
         self.is_asked = False  # whether the source is subscribed to with the filter that this keeps
@@ -169,6 +173,8 @@ class SourceCuriosity:
 
     def _note(self, epoch: int) -> None:
         if not self.keeper.is_behind:
+            if self.behind_since is not None:
+                self.lacked.append((self.behind_since, epoch - 1))
             self.behind_since = None
         elif self.behind_since is None:
             self.behind_since, self.behind_from = epoch, self._clock()
@@ -176,7 +182,7 @@ class SourceCuriosity:
     def amended(self, bound: Any = None, at: int | None = None, refused: frozenset[Key] = frozenset()) -> None:
         """Note that the amendment under way is in force here: its rows are committed."""
         with self.guard:
-            self.keeper.amended(bound, at, self._clock(), refused)
+            self.keeper.amended(bound, at, self._clock(), refused, self._reflected())
             self._note(self.coordinator.epoch)
         self.poke()
 

@@ -23,19 +23,17 @@ import pyarrow as pa
 
 from whence.engine.core.batch import consolidate
 from whence.engine.core.operator import Batch
-from whence.engine.streams.promise import Promise
 from whence.io.rows import encode, expand
-from whence.model.codes import NULL, Codes, encode_value
+from whence.model.codes import Codes
 from whence.model.errors import WhenceError
-from whence.plan.algebra.program import closed_name
 from whence.runtime.sources.fetched_rows import encode_columns
 from whence.runtime.sources.lost_changes import losing_changes
+from whence.runtime.sources.promises import advance, close_keys, promise_along
 from whence.runtime.sources.reflected import StoredRanges, write_ticks
 from whence.runtime.writing.pace import EpochPace
 from whence.runtime.writing.tables import WriteSet
 from whence.runtime.writing.transaction import Transaction
 from whence.subscribe.messages import PartChange, PlainColumns, State
-from whence.subscribe.plain import from_plain
 from whence.subscribe.positions import HistoryLineage
 from whence.subscribe.ranges import RangeSet
 from whence.subscribe.sources import Apply, ApplyState, LoseRange, StartOver
@@ -219,20 +217,11 @@ class SourceWriter:
         self._broker.told()
 
     def close_keys(self, name: str, keys: PlainColumns) -> None:
-        """Note that no more rows with some keys come."""
+        """Make an epoch of it that no more rows with some keys come."""
         coordinator = self._coordinator
         with coordinator.feeding():
-            table = coordinator.program.tables.get(name)
-            if table is None or table.promises.closes is None:
-                return
-            schema = table.closed_keys.schema
             with coordinator.transaction(wait=False) as writes:
-                pending = writes.table(closed_name(name))
-                assert isinstance(pending, WriteSet)
-                codes = encode(from_plain(keys, schema.types), schema, coordinator.dictionary, name)
-                new = codes[pending.counts(codes) == 0]
-                if len(new):
-                    pending.insert(np.unique(new, axis=0))
+                close_keys(coordinator, writes, name, keys)
             self._sync_soon()
 
     def commit(self, changes: Sequence[FeedEpoch], write: Callable[[Transaction], object]) -> None:
@@ -244,6 +233,8 @@ class SourceWriter:
                 for change in changes:
                     change.write(writes)
                 write(writes)
+                for change in changes:
+                    change.promise_along(writes)
             for change in changes:
                 change.committed(coordinator.epoch)
             self._sync_soon()
@@ -282,17 +273,8 @@ class SourceWriter:
         is ordered strictly."""
         coordinator = self._coordinator
         with coordinator.feeding():
-            found = coordinator.program.tables.get(table)
-            if found is None:
-                return
-            bound = encode_value(value, found.schema.types[column], coordinator.dictionary)
-            ordered = found.promises.ordered
-            if bound != NULL:
-                if ordered is not None and ordered.column == column:
-                    bound = ordered.after(bound)
-                with coordinator.transaction(wait=False) as writes:
-                    at = coordinator.catalog.flow.last_at + 1
-                    writes.source_positions = Promise({table: column}, bound, at).marks()
+            with coordinator.transaction(wait=False) as writes:
+                advance(coordinator, writes, table, column, value)
             self._sync_soon()
 
     def _start_over(self, feed: SourceFeed) -> None:
@@ -303,6 +285,7 @@ class SourceWriter:
             with coordinator.transaction() as writes:
                 feed.record.forget(coordinator, writes)
                 feed.record.write_lineage(coordinator, writes, None)
+            self._broker.curiosity.forgot(name, feed.record.reflected.last if feed.table.stream is not None else 0)
             if feed.table.stream is not None:
                 self._broker.ordered.begin_again(name)
             with coordinator.looking():
@@ -322,6 +305,7 @@ class FeedEpoch:
         self._horizons: dict[str, Any] = {}
         self._stored: StoredRanges | None = None
         self._appended: list[tuple[list[tuple[int, int, int]], Codes]] = []
+        self._promised: list[tuple[str, Any]] = []  # with the rows
         for work in works:
             match work:
                 case HistoryLineage():
@@ -433,18 +417,31 @@ class FeedEpoch:
         """Encode columns of plain values; columns that the query does not give are NULL."""
         return encode_columns(self._coordinator, self._feed.table, columns, self._feed.columns)
 
+    def promise_along(self, writes: Transaction) -> None:
+        """Write the promises that can be in the epoch of the rows."""
+        if self._ranges is None:
+            return
+        for name, value in list(self._horizons.items()):
+            promised = promise_along(self._feed, writes, name, value)
+            if promised is not None:
+                self._promised.append(promised)
+                del self._horizons[name]
+
     def committed(self, epoch: int) -> None:
         """Note that it is in."""
+        for promised in self._promised:
+            self._feed.broker.note_promise(self._feed, *promised)
         if self._stored is not None:
             self._record.wrote(self._stored)
         if self._ranges is not None:
             self._record.lost = self._lost
             self._record.note(epoch, self._ranges, self._time)
+            self._feed.broker.curiosity.reflects(self.name, epoch, self._ranges.horizon)
             for runs, rows in self._appended:
                 self._feed.broker.ordered.add_rows(self._feed, runs, rows)
 
     def promise(self) -> None:
-        """Pass on the horizons of the publisher."""
+        """Pass on the horizons of the publisher that were not written with the rows."""
         for name, value in self._horizons.items():
             if self._feed.broker.ordered.add_promise(self._feed, name, value):
                 continue  # it holds when all rows before it are there

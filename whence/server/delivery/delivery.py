@@ -73,7 +73,9 @@ class Delivery:
         admissions: Admissions,
         loop: asyncio.AbstractEventLoop,
         metrics: DeliveryMetrics,
+        budget: float = BUDGET,
     ) -> None:
+        self._budget = budget
         self.coordinator, self.hub, self.admissions, self.loop = coordinator, coordinator.hub, admissions, loop
         self.now: Callable[[], float] = loop.time
         self.metrics = metrics
@@ -333,10 +335,10 @@ class Delivery:
                     outlet.send(frame)
                     continue
             subscriber.pump(now)
-            if perf_counter() - start > BUDGET:
+            if perf_counter() - start > self._budget:
                 break
         others = self._others
-        while others and perf_counter() - start < BUDGET:
+        while others and perf_counter() - start < self._budget:
             subscriber = others.popleft()
             subscriber.queued = False
             subscriber.pump(now)

@@ -329,12 +329,14 @@ class Subscriber:
         return True
 
     async def _fetch_state(self, job: int, reason: str) -> None:
-        audience, delivery = self.audience, self._delivery
-        snapshot = await audience.fetch_snapshot(delivery.workers, partial(delivery.hub.snapshot, audience.channel))
-        if len(snapshot.parts) < len(audience.channel.parts):
-            return  # a part has ended
+        audience, delivery, is_fit = self.audience, self._delivery, False
+        while not is_fit:
+            snapshot = await audience.fetch_snapshot(delivery.workers, partial(delivery.hub.snapshot, audience.channel))
+            if len(snapshot.parts) < len(audience.channel.parts) or job != self._job:
+                return  # a part has ended
+            await delivery.reaches(snapshot.epoch)
+            is_fit = not delivery.hub.lacks_rows(snapshot.epoch)  # else later ones may be told, and this never
         audience.keep_snapshot(snapshot, delivery.now())
-        await delivery.reaches(snapshot.epoch)
         if job == self._job and audience.channel.ended is None:
             self._send_state(snapshot, reason)
 

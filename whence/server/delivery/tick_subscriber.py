@@ -56,6 +56,10 @@ HEARTBEAT, EAGER_HEARTBEAT, EAGER = 1.0, 0.1, 2.0
 SILENCE_EVERY = 0.1
 """Seconds between two messages at least that only say that nothing of some epochs is of use."""
 
+DOUBTED = 10.0
+"""Seconds after a range was asked for again in which promises are told with every message: they may be lost, too, and
+no gap shows that."""
+
 AT_ONCE = 500
 """Rows that the event loop makes a message of by itself."""
 
@@ -78,6 +82,7 @@ class TickSubscriber(Subscriber):
         self._definition, self._schema = "", Schema(())
         self._begun: HistoryLineage | None = None  # the history that the subscriber knows of
         self._horizons_told = 0
+        self._doubted_until = 0.0
         self._silence: RangeChange | None = None  # a range that is silent, which the next message will cover
 
     # -- opening -----------------------------------------------------------------------------------------------------
@@ -148,6 +153,8 @@ class TickSubscriber(Subscriber):
         if not ranges:
             self._eager_until = now + EAGER
             self._delivery.workers.run(self._hurry)
+        else:
+            self._horizons_told, self._doubted_until = 0, now + DOUBTED
         self._asked.append(ranges)
         self._spoke = 0.0
         self._delivery.enqueue(self)
@@ -198,9 +205,14 @@ class TickSubscriber(Subscriber):
         pause = EAGER_HEARTBEAT if now < self._eager_until else HEARTBEAT
         if self._silence is not None:
             pause = min(pause, SILENCE_EVERY)
-        if now - self._spoke >= pause:
-            self._tell_silence(told)
+        if now >= self._spoke + pause:  # the very time that it is reminded at
             self._spoke = now
+            if now < self._doubted_until:
+                self._horizons_told = 0
+                self._asked.append([])
+                self._work(self._tell_ticks, delivery.told)
+                return
+            self._tell_silence(told)
         delivery.remind_soonest(self, self._spoke + pause)
 
     def _send_frames(self, now: float) -> None:
@@ -252,7 +264,11 @@ class TickSubscriber(Subscriber):
         self._asked = []
         frames, upto = await delivery.workers.run(partial(self._make, asked, epoch))
         await delivery.reaches(upto)
-        if job == self._job:
+        if job != self._job:
+            return
+        if upto > epoch and self._session is not None and delivery.hub.lacks_rows(upto):
+            self._session.tell_state_again()  # the one that was made is of an epoch that is never told
+        else:
             self._frames.extend(frames)
 
     def _make(self, asked: list[Any], epoch: int) -> tuple[list[bytes], int]:
@@ -286,12 +302,15 @@ class TickSubscriber(Subscriber):
             self._silence = silence
             return [], epoch
         frames = []
+        reaches_last = any(getattr(each, "upto", told.last) >= told.last for each in found)
+        if step == told and (horizons is not None or asked) and not reaches_last:
+            found.append(session.heartbeat(told))  # promises are told with it
         for each in found:  # promises are those as of the last tick: they hold only when all before it are known
             is_last = getattr(each, "upto", told.last) >= told.last
             told_now = self._messages(each, *((time, horizons) if is_last else (0, None)))
             frames += [message_frame(message, self.key[0]) for message in told_now]
-        states = [each.at for each in found if isinstance(each, RangeState)]
-        return frames, coordinator.durable_epoch if states else epoch
+        has_state = any(isinstance(each, RangeState) for each in found)  # as of the last epoch, stable or not
+        return frames, coordinator.epoch if has_state else epoch
 
     def _fetch(self, session: PublishingSession) -> None:
         """Ask where this source comes from for ticks that are to be told, and whose rows are not here any more."""

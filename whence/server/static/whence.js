@@ -15,6 +15,7 @@
 //   update.final;                  // the rows that have become final, also without changing
 
 const VERSION = 1;
+const MESSAGE_WAIT = 10; // seconds that a server is asked to wait for a message
 const SOON = 10_000; // milliseconds after a loss in which connecting is tried again quickly
 
 export class WhenceError extends Error {
@@ -103,6 +104,16 @@ export class Client {
       await this.call("delete", { table: template, key: id });
     };
     return subscription;
+  }
+
+  /** The messages of a template from now on, for a network that routes by content; iterate with `for await`. A
+   *  rectangle has epoch, sign, value, inner, outer, key, strict and `reaches(low, high, key)`, a contour (of several
+   *  ranges) outside in place of outer and `reaches([[low, high], …], key)`, a row epoch, sign and row.
+   *  `after` is the position of messages that were read before. */
+  async messages(template, { after = null } = {}) {
+    const messages = new Messages(this, template, after);
+    if (after === null) await messages.take(0);
+    return messages;
   }
 
   /** Go on with another token of the same user, without connecting again. */
@@ -621,6 +632,112 @@ class Rows {
     found.counts = new Map(this.counts);
     return found;
   }
+}
+
+/** The messages of a template, asked for by position: none is lost with a connection. */
+export class Messages {
+  constructor(client, template, position) {
+    Object.assign(this, { client, template, position, _closed: false });
+  }
+
+  /** Resolves to the messages since the last call; waits for one for so many seconds at most. */
+  async take(wait = 0) {
+    const args = { template: this.template, wait };
+    if (this.position !== null) args.after = this.position;
+    const { columns, rows, position } = await this.client.call("messages", args);
+    this.position = position;
+    return messagesOf(columns, rows);
+  }
+
+  /** End the iteration, when the server has answered. */
+  close() {
+    this._closed = true;
+  }
+
+  async *[Symbol.asyncIterator]() {
+    while (!this._closed && !this.client._closed) yield* await this.take(MESSAGE_WAIT);
+  }
+}
+
+/** A new answer of all ranges that contain `inner` and neither end of `outer`. */
+export class RectangleMessage {
+  constructor(epoch, sign, value, inner, outer, key, strict, type) {
+    Object.assign(this, { epoch, sign, value, inner, outer, key, strict });
+    Object.defineProperty(this, "_type", { value: type }); // of the ends
+  }
+
+  /** Whether a range has the new answer; null is no bound. */
+  reaches(low, high, key = []) {
+    const holds = (end, isLow) => {
+      const [bound, strict] = isLow ? [low, this.strict[0]] : [high, this.strict[1]];
+      if (bound === null || bound === undefined) return true;
+      if (isLess(bound, end, this._type)) return isLow;
+      return isLess(end, bound, this._type) ? !isLow : !strict;
+    };
+    return (
+      keyOf(key) === keyOf(this.key) &&
+      holds(this.inner[0], true) &&
+      holds(this.inner[1], false) &&
+      !(this.outer[0] !== null && holds(this.outer[0], true)) &&
+      !(this.outer[1] !== null && holds(this.outer[1], false))
+    );
+  }
+}
+
+/** A new answer of all boxes that contain `inner` and none of the points `outside`. */
+export class ContourMessage {
+  constructor(epoch, value, inner, outside, key, strict, types) {
+    Object.assign(this, { epoch, value, inner, outside, key, strict });
+    Object.defineProperty(this, "_types", { value: types }); // of the dimensions
+  }
+
+  /** Whether a box, an array of [low, high], has the new answer; null is no bound. */
+  reaches(ranges, key = []) {
+    const holds = (point) =>
+      ranges.every(([low, high], i) => {
+        const less = (a, b) => isLess(a, b, this._types[i]);
+        const isAbove = low == null || less(low, point[i]) || (!this.strict[i][0] && !less(point[i], low));
+        return isAbove && (high == null || less(point[i], high) || (!this.strict[i][1] && !less(high, point[i])));
+      });
+    const [low, high] = [0, 1].map((side) => this.inner.map((ends) => ends[side]));
+    return keyOf(key) === keyOf(this.key) && holds(low) && holds(high) && !this.outside.some(holds);
+  }
+}
+
+/** The messages that rows are (`subscribe/rectangles.py` has the columns). */
+function messagesOf(columns, rows) {
+  if (!columns[2]?.[0].startsWith("inner_low:")) return rows.map((row) => messageOf(columns, row));
+  const keys = columns.filter(([name]) => name.startsWith("key:")).length;
+  const last = columns.length - keys - 1;
+  const places = Array.from({ length: (last - 2) / 4 }, (_, i) => 2 + 4 * i);
+  const found = [];
+  for (const row of rows) {
+    const values = columns.map(([, type], i) => value(row[i], type));
+    if (Number(values[1]) === 0) {
+      found.at(-1).outside.push(places.map((i) => values[i])); // after the contour that it is outside of
+      continue;
+    }
+    const inner = places.map((i) => values.slice(i, i + 2));
+    const strict = places.map((i) => values.slice(i + 2, i + 4).map(Boolean));
+    const types = places.map((i) => columns[i][1]);
+    found.push(new ContourMessage(Number(values[0]), values.at(-1), inner, [], values.slice(last, -1), strict, types));
+  }
+  return found;
+}
+
+/** The message that a row is. */
+function messageOf(columns, row) {
+  const values = columns.map(([, type], i) => value(row[i], type));
+  const [epoch, sign] = values.map(Number);
+  const start = columns.findIndex(([name]) => /^(row|key|value|values):/.test(name));
+  const named = (prefix) => columns.flatMap(([name], i) => (i >= start && name.startsWith(prefix) ? [i] : []));
+  if (columns[2]?.[0] !== "inner_low") {
+    return { epoch, sign, row: Object.fromEntries(named("row:").map((i) => [columns[i][0].slice(4), values[i]])) };
+  }
+  const of = (prefix) => named(prefix).map((i) => values[i]);
+  const told = named("values:").length ? of("values:") : of("value:")[0];
+  const strict = values.slice(6, 8).map(Boolean);
+  return new RectangleMessage(epoch, sign, told, values.slice(2, 4), values.slice(4, 6), of("key:"), strict, columns[2][1]);
 }
 
 /** What is known of one row: whether it is there, may come or go, and by column the bounds of its values. */

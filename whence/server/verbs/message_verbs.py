@@ -24,7 +24,7 @@ from whence.runtime.reading.template_messages import Messages, follow_messages, 
 from whence.server.access.sight import quote_name
 from whence.server.verbs.arguments import MessagesArguments
 from whence.server.verbs.verb_calls import CallAnswer, VerbCall
-from whence.subscribe.rectangles import Message, wire_row
+from whence.subscribe.rectangles import Message, wire_rows
 
 if TYPE_CHECKING:
     from whence.runtime.coordinator import Coordinator
@@ -140,6 +140,6 @@ def _check(call: VerbCall, template: str) -> None:
 def message_table(feed: Messages, found: list[Message]) -> pa.Table:
     """Return messages as rows (`rectangles.py` has the columns)."""
     schema = arrow_schema(wire_schema(feed))
-    rows = [wire_row(message) for message in found]
+    rows = [row for message in found for row in wire_rows(message)]
     arrays = [pa.array([row[at] for row in rows], field.type) for at, field in enumerate(schema)]
     return pa.Table.from_arrays(arrays, schema=schema)

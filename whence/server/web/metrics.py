@@ -206,6 +206,7 @@ _BY_NAME: dict[str, tuple[str, str]] = {
     "views": ("view_rows", "rows of a view"),
     "owed": ("owed_rows", "rows that a table owes"),
     "late": ("late_rows", "rows that came too late for a view"),
+    "missed": ("missed_rows", "rows that a join in bounded memory has missed"),
 }
 
 

@@ -7,8 +7,8 @@ import sys
 import time
 from collections import Counter
 
-from whence.subscribe.simulate.broker_bugs import BROKER_BUGS
 from whence.subscribe.simulate.bugs import BUGS, describe_bugs
+from whence.subscribe.simulate.database_bugs import DATABASE_BUGS
 from whence.subscribe.simulate.runs import run_seed, run_seeds
 
 
@@ -28,7 +28,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--bug", choices=list(bugs), help="plant a bug; the first run that finds it ends the search")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     given = parser.parse_args(arguments)
-    if given.bug is not None and given.bug not in (BUGS if given.depth == "model" else BROKER_BUGS):
+    if given.bug is not None and given.bug not in (BUGS if given.depth == "model" else DATABASE_BUGS):
         parser.error(f"this bug is not one of the depth {given.depth}")
     began, failed, runs, shown, messages = time.monotonic(), 0, 0, 0, 0
     seen: Counter[str] = Counter()

@@ -21,10 +21,9 @@ from whence.subscribe.publishing import (
 from whence.subscribe.ranges import RangeSet
 from whence.subscribe.recent import RecentChanges
 from whence.subscribe.simulate.bags import batch_of
-from whence.subscribe.simulate.broker_bugs import BROKER_BUGS
 from whence.subscribe.simulate.clients import SimulatedClient
 from whence.subscribe.simulate.completions import CompletionCheck
-from whence.subscribe.simulate.databases import DatabaseNode
+from whence.subscribe.simulate.database_bugs import DATABASE_BUGS, describe_bug
 from whence.subscribe.simulate.node_parts import NodeSubscriber, ViewSpec
 from whence.subscribe.simulate.nodes import SimulatedNode
 from whence.subscribe.simulate.oracle import Cut
@@ -201,15 +200,13 @@ BUGS: dict[str, type[SimulatedNode] | type[SimulatedClient]] = {
 """The planted bugs, by name."""
 
 
-def parts_with(bug: str | None, depth: str = "model") -> Parts:
-    """Return the parts of a run: nodes that are models or databases. `broker_bugs` has the bugs of databases."""
-    if depth == "databases":
-        return Parts(node=DatabaseNode)
+def parts_with(bug: str | None) -> Parts:
+    """Return the parts of a run. `database_bugs` has the bugs of databases."""
     part: type[Any] = SimulatedNode if bug is None else BUGS[bug]
     return Parts(node=part) if issubclass(part, SimulatedNode) else Parts(client=part)
 
 
 def describe_bugs() -> dict[str, Any]:
     """Return what each bug does wrong."""
-    brokers = {name: part.__doc__ for name, (_, _, part) in BROKER_BUGS.items()}
-    return brokers | {name: part.__doc__ for name, part in BUGS.items()}
+    databases = {name: describe_bug(name) for name in DATABASE_BUGS}
+    return databases | {name: part.__doc__ for name, part in BUGS.items()}

@@ -11,7 +11,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from whence.subscribe.positions import Position
-from whence.subscribe.simulate.completions import BOUNDED, CompletionCheck
+from whence.subscribe.simulate.completions import CompletionCheck
 from whence.subscribe.simulate.node_parts import seen_at
 from whence.subscribe.simulate.oracle import Cut, SimulationError, Vector
 from whence.subscribe.simulate.plans import Bag, ViewTree
@@ -143,7 +143,7 @@ class SimulatedClient:
         self.position, self.vector, self._based = at, vector, self.number
         oracle.check_value(self.tree, vector, self.content, self.name)
         self.world.shown += 1
-        if self.tree.plan is not None and self.tree.plan.name in BOUNDED and self._is_worth_it(vector):
+        if self.tree.plan is not None and self._is_worth_it(vector):
             self.bounds.check(self.tree, vector, self.content, self.name)
         if self.tree.plan is not None and self.tree.plan.name.startswith("windows"):
             self._check_finals(vector)

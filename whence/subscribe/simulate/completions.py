@@ -1,9 +1,9 @@
 """What a value that is shown can still become: its bounds, against every way in which things can turn out.
 
 The bounds are those that a subscriber is shown: knowledge that the compiler derived from SQL (`plan/knowledge`),
-evaluated for a row and the ticks that its position reflects (`cells`). For the transforms over streams that SQL can say
-the knowledge of that SQL is taken. Then up to three ticks that are not known are put to silence or to one of four rows,
-in every way, and the transform is computed over each.
+evaluated for a row and the ticks that its position reflects (`cells`). For every transform the knowledge of the SQL
+that says the same is taken (`bounded_plans`). Then up to three ticks that are not known are put to silence or to one of
+four rows, of a table to one of four changes, in every way, and the transform is computed over each.
 
 The law (S1): every completion lies in the bounds: a row that may not go is there, its values are within theirs, and a
 row that was absent and is there was one that may come.
@@ -15,66 +15,18 @@ import itertools
 import random
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache
 
-import whence
-from whence.plan.knowledge.derive import knowledge_of
 from whence.plan.knowledge.model import RelationKnowledge
 from whence.subscribe.cells import RowKnowledge, about_absent, evaluate
 from whence.subscribe.horizons import KnownHorizons
+from whence.subscribe.simulate.bounded_plans import PLACES, BoundedPlan, LeafKind, bounded_plan, knowledge_of_sql
 from whence.subscribe.simulate.oracle import Cut, Oracle, SimulationError, Vector
 from whence.subscribe.simulate.plans import BUCKET, Bag, PlanInputs, Row, ViewTree
 
 UNKNOWN, VALUES = 3, 4
 """Ticks that are not known, and rows that each may turn out to be."""
 
-PLACES = 9
-"""Ticks of a world that bounds are evaluated in: all but the unknown ones are known."""
-
-
-@dataclass(frozen=True)
-class BoundedPlan:
-    """A transform as SQL over the streams `a` and `b`, or over `c` and `d`, which are ordered by time; its columns
-    among those that the transform has, and how many of them name a row."""
-
-    sql: str
-    columns: slice
-    key: int
-    by_time: bool = False
-
-
-_STREAMS = f"""
-CREATE STREAM a (t INT NOT NULL CHECK (t BETWEEN 1 AND {PLACES}), k INT NOT NULL CHECK (k BETWEEN 0 AND 3),
-    v INT NOT NULL CHECK (v BETWEEN 0 AND 3)) WITH (ordered = 't strictly');
-CREATE STREAM b (t INT NOT NULL CHECK (t BETWEEN 1 AND {PLACES}), k INT NOT NULL CHECK (k BETWEEN 0 AND 3),
-    v INT NOT NULL CHECK (v BETWEEN 0 AND 3)) WITH (ordered = 't strictly');
-CREATE STREAM c (at BIGINT NOT NULL, v INT NOT NULL CHECK (v BETWEEN 0 AND 3)) WITH (ordered = 'at');
-CREATE STREAM d (at BIGINT NOT NULL, v INT NOT NULL CHECK (v BETWEEN 0 AND 3)) WITH (ordered = 'at');
-"""
-_WINDOWS = f"SELECT at // {BUCKET} AS bucket, MAX(v) AS high, COUNT(*) AS n FROM {{}} x GROUP BY at // {BUCKET}"
-
-BOUNDED = {
-    "group": BoundedPlan(
-        "SELECT k, MAX(v) AS high, MIN(v) AS low, SUM(v) AS s, COUNT(*) AS n FROM a GROUP BY k", slice(0, 5), 1
-    ),
-    "select": BoundedPlan("SELECT k, v FROM a WHERE v >= 1", slice(0, 2), 2),
-    "merge": BoundedPlan("SELECT k, v FROM a UNION ALL SELECT k, v FROM b", slice(1, 3), 2),
-    "negate": BoundedPlan("SELECT k FROM a EXCEPT SELECT k FROM b", slice(0, 1), 1),
-    "windows": BoundedPlan(_WINDOWS.format("c"), slice(0, 3), 1, by_time=True),
-    "windows of two": BoundedPlan(
-        _WINDOWS.format("(SELECT at, v FROM c UNION ALL SELECT at, v FROM d)"), slice(0, 3), 1, by_time=True
-    ),
-}
-"""The transforms whose bounds are checked."""
-
-
-@cache
-def knowledge_of_plan(name: str) -> RelationKnowledge:
-    """Return what the compiler knows of a transform."""
-    with whence.open() as db:
-        db.execute(f"{_STREAMS}; CREATE VIEW shown AS {BOUNDED[name].sql}")
-        return knowledge_of(db._coordinator.catalog.planned, "shown")
+_NAMES: dict[LeafKind, str] = {"places": "ab", "time": "cd", "table": "fg", "joined": "e"}
 
 
 class CompletionCheck:
@@ -86,30 +38,32 @@ class CompletionCheck:
 
     def check(self, tree: ViewTree, vector: Vector, shown: Bag, who: str) -> None:
         """Check S1 for one value, which is that of its vector."""
-        assert tree.plan is not None
-        plan, name = BOUNDED[tree.plan.name], tree.plan.name
-        cuts = [vector[f"/{i}"] for i in range(len(tree.inputs))]
-        known = [cut for cut in cuts if isinstance(cut, Cut)]
-        bags = [self._oracle.bag_of(cut, below.name, False) for cut, below in zip(known, tree.inputs, strict=True)]
-        unknown = self._share_out(len(known))
-        knowledge, horizons = knowledge_of_plan(name), self._horizons(name, known, unknown)
-        rows = Counter(row[plan.columns] for row in shown.elements())
+        plan = bounded_plan(tree)
+        leaves = list(leaves_of(tree))
+        cuts = [cut for path, _ in leaves if isinstance(cut := vector.get(path), Cut)]
+        if plan is None or len(cuts) < len(leaves):
+            return  # something has not been heard of
+        bags = [
+            self._oracle.bag_of(cut, leaf.name, leaf.kind == "table")
+            for cut, (_, leaf) in zip(cuts, leaves, strict=True)
+        ]
+        unknown = self._share_out(len(leaves))
+        knowledge, horizons = knowledge_of_sql(plan.sql), self._horizons(plan, cuts, unknown)
+        rows = Counter(row[plan.columns] for row in shown.elements() if row[0] >= 0)
         told = {row: evaluate(knowledge, row, None, horizons) for row in rows}
-        if plan.by_time:
-            for row in shown:
-                if told[row[plan.columns]].is_final != bool(row[3]):
-                    raise SimulationError("S1", f"{who} is shown {row}, of which is known {told[row[plan.columns]]}")
+        for row in shown if plan.by_flag else ():
+            if told[row[plan.columns]].is_final != bool(row[3]):
+                raise SimulationError("S1", f"{who} is shown {row}, of which is known {told[row[plan.columns]]}")
         by_key: dict[Row, list[tuple[Row, RowKnowledge]]] = {}
         for row, one in told.items():
             by_key.setdefault(row[: plan.key], []).append((row, one))
-        horizon = min((cut.time for cut in known), default=0)
-        for more in self._completions(plan, known, unknown):
+        for whole in self._completions(plan, cuts, bags, unknown):
             self.completions += 1
-            whole = [bag + Counter(new) for bag, new in zip(bags, more, strict=True)]
-            final = Counter(row[plan.columns] for row in tree.plan.compute(PlanInputs(whole, horizon)).elements())
+            made = _compute(tree, dict(zip((path for path, _ in leaves), whole, strict=True)), vector, "")
+            final = Counter(row[plan.columns] for row in made.elements() if row[0] >= 0)
             wrong = _outside(plan, knowledge, horizons, rows, by_key, final)
             if wrong is not None:
-                raise SimulationError("S1", f"{who} is shown {name} with {wrong}, if there come {more}")
+                raise SimulationError("S1", f"{who} is shown {tree.name} with {wrong}, if there are {whole}")
 
     def _share_out(self, inputs: int) -> list[int]:
         """Return how many ticks of each input are not known."""
@@ -118,18 +72,17 @@ class CompletionCheck:
         first = self._dice.randrange(UNKNOWN + 1)
         return [first, UNKNOWN - first]
 
-    def _horizons(self, name: str, cuts: Sequence[Cut], unknown: Sequence[int]) -> KnownHorizons:
+    def _horizons(self, plan: BoundedPlan, cuts: Sequence[Cut], unknown: Sequence[int]) -> KnownHorizons:
         """Return what bounds are evaluated with, by the numbers of the knowledge's sources."""
-        by_time = BOUNDED[name].by_time
-        bounds, ranges = {}, {}
-        for use, source in enumerate(knowledge_of_plan(name).sources):
-            if source.name not in ("c", "d") if by_time else source.name not in ("a", "b"):
-                continue
-            place = ("cd" if by_time else "ab").index(source.name)
-            if by_time:
-                bounds[use] = (cuts[place].time, False)
-            else:
-                ranges[use] = [(tick, tick) for tick in self.known_places(cuts[place], unknown[place])]
+        bounds, ranges, used = {}, {}, Counter[LeafKind]()
+        uses = {source.name: use for use, source in enumerate(knowledge_of_sql(plan.sql).sources)}
+        for kind, cut, count in zip(plan.leaves, cuts, unknown, strict=True):
+            use = uses.get(_NAMES[kind][used[kind] : used[kind] + 1])
+            used[kind] += 1
+            if use is not None and kind == "time":
+                bounds[use] = (cut.time, False)
+            elif use is not None and kind == "places":
+                ranges[use] = [(tick, tick) for tick in self.known_places(cut, count)]
         return KnownHorizons(bounds, None, ranges)
 
     def known_places(self, cut: Cut, unknown: int) -> list[int]:
@@ -148,22 +101,59 @@ class CompletionCheck:
         return cut.ranges.minus(cut.lost).gaps()
 
     def _completions(
-        self, plan: BoundedPlan, cuts: Sequence[Cut], unknown: Sequence[int]
-    ) -> Iterator[Sequence[Mapping[Row, int]]]:
-        """Yield the rows that may still come of each input, in every way. The order of ticks makes no difference."""
+        self, plan: BoundedPlan, cuts: Sequence[Cut], bags: Sequence[Bag], unknown: Sequence[int]
+    ) -> Iterator[Sequence[Bag]]:
+        """Yield what the inputs may turn out to be, in every way."""
         ways = []
-        for cut, count in zip(cuts, unknown, strict=True):
-            choices = itertools.combinations_with_replacement([(), *self._possible_rows(plan, cut)], count)
-            ways.append([_as_ticks(cut, chosen) for chosen in choices])
+        for kind, cut, bag, count in zip(plan.leaves, cuts, bags, unknown, strict=True):
+            ways.append(self._tables(bag, count) if kind == "table" else self._streams(kind, cut, bag, count))
         return iter(itertools.product(*ways))
 
-    def _possible_rows(self, plan: BoundedPlan, cut: Cut) -> list[Row]:
+    def _streams(self, kind: LeafKind, cut: Cut, bag: Bag, count: int) -> list[Bag]:
+        """Return a stream with each choice of rows that may still come. The order of ticks makes no difference."""
+        choices = itertools.combinations_with_replacement([(), *self._possible_rows(kind, cut)], count)
+        return [bag + Counter(_as_ticks(cut, chosen)) for chosen in choices]
+
+    def _possible_rows(self, kind: LeafKind, cut: Cut) -> list[Row]:
         """Return four rows that a tick may have: time, key and value. No time is below that which is promised."""
         dice = self._dice
-        if plan.by_time:
-            return [(cut.time + later * BUCKET, 0, dice.randrange(4)) for later in (0, 0, 0, 1)]
+        if kind == "time":
+            return [(cut.time + later * BUCKET, dice.randrange(4), dice.randrange(4)) for later in (0, 0, 0, 1)]
         pairs = dice.sample(range(16), VALUES)
         return [(cut.time, pair // 4, pair % 4) for pair in pairs]
+
+    def _tables(self, bag: Bag, count: int) -> list[Bag]:
+        """Return a table after each sequence of changes: nothing, or a row that comes, changes or goes."""
+        dice, found = self._dice, list[Bag]()
+        changes: list[Row] = [(dice.randrange(4), dice.randrange(3), dice.randrange(4)) for _ in range(VALUES - 1)]
+        for chosen in itertools.product([(), *changes, (dice.randrange(4),)], repeat=count):
+            rows = {row[0]: row for row in bag}
+            for change in chosen:
+                if len(change) == 1:
+                    rows.pop(change[0], None)
+                elif change:
+                    rows[change[0]] = change
+            found.append(Counter(rows.values()))
+        return found
+
+
+def leaves_of(tree: ViewTree, path: str = "") -> Iterator[tuple[str, ViewTree]]:
+    """Yield the publishers' relations that a view reads, with their places in its tree."""
+    if tree.publisher >= 0:
+        yield path, tree
+    for i, child in enumerate(tree.inputs):
+        yield from leaves_of(child, f"{path}/{i}")
+
+
+def _compute(tree: ViewTree, bags: Mapping[str, Bag], vector: Vector, path: str) -> Bag:
+    """Return a view over whole relations. Rows before a horizon are as they are; all of them are known in the end."""
+    if tree.publisher >= 0:
+        return bags[path]
+    assert tree.plan is not None
+    below = [_compute(child, bags, vector, f"{path}/{i}") for i, child in enumerate(tree.inputs)]
+    pins = vector.get(f"{path}:pins", frozenset())
+    assert isinstance(pins, frozenset)
+    return tree.plan.compute(PlanInputs(below, 2**62, pins))
 
 
 def _as_ticks(cut: Cut, rows: Sequence[Row]) -> dict[Row, int]:

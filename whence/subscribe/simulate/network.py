@@ -13,6 +13,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+MOST_AT_ONCE = 20_000
+"""Events that happen at one time, before it is certain that they go round in circles."""
+
 
 class VirtualTime:
     """What is to happen, by time."""
@@ -20,6 +23,7 @@ class VirtualTime:
     def __init__(self) -> None:
         self.now = 0.0
         self.events = 0
+        self._at_once = 0
         self._heap: list[tuple[float, int, Callable[[], None]]] = []
 
     def at(self, time: float, act: Callable[[], None]) -> None:
@@ -34,7 +38,13 @@ class VirtualTime:
     def run(self, until: float) -> None:
         """Let everything happen up to a time. Time never goes back."""
         while self._heap and self._heap[0][0] <= until:
-            self.now, _, act = heapq.heappop(self._heap)
+            at, _, act = heapq.heappop(self._heap)
+            self._at_once = self._at_once + 1 if at <= self.now else 0
+            if self._at_once > MOST_AT_ONCE:
+                raise RuntimeError(
+                    f"{MOST_AT_ONCE:,} things happen at {self.now:.3f} s: something goes round in circles"
+                )
+            self.now = max(at, self.now)
             act()
         self.now = max(self.now, until)
 
@@ -58,14 +68,25 @@ class LinkNetwork:
     faults: LinkFaults
     deliver: Callable[[str, Any], None]
     cut: dict[tuple[str, str], float] = field(default_factory=dict)  # one way, until a time
+    seed: object = None
+    by_link: bool = False  # what happens to a message depends on those before it on its link, and on no others
     sent: int = 0
     seen: Counter[str] = field(default_factory=Counter)  # faults that happened, by name
+    _dices: dict[tuple[str, str], random.Random] = field(default_factory=dict)
     _latest: dict[tuple[str, str], float] = field(default_factory=dict)  # arrivals on each link
+
+    def _dice_of(self, origin: str, to: str) -> random.Random:
+        if not self.by_link:
+            return self.dice
+        found = self._dices.get((origin, to))
+        if found is None:
+            found = self._dices[origin, to] = random.Random(f"{self.seed} {origin} {to}")
+        return found
 
     def send(self, origin: str, to: str, message: Any) -> None:
         """Send a message; it arrives never, once or twice, sooner or later."""
         self.sent += 1
-        faults, dice = self.faults, self.dice
+        faults, dice = self.faults, self._dice_of(origin, to)
         if self.cut and self.cut.get((origin, to), 0.0) > self.time.now:
             self.seen["cut off"] += 1
             self.seen["cut off one way"] += self.cut.get((to, origin), 0.0) <= self.time.now
@@ -79,9 +100,10 @@ class LinkNetwork:
             self._arrive(origin, to, message)
 
     def _arrive(self, origin: str, to: str, message: Any) -> None:
-        delay = self.faults.delay * (0.2 + self.dice.random())
-        if self.faults.late and self.dice.random() < self.faults.late:
-            delay += self.dice.random() * 0.6
+        dice = self._dice_of(origin, to)
+        delay = self.faults.delay * (0.2 + dice.random())
+        if self.faults.late and dice.random() < self.faults.late:
+            delay += dice.random() * 0.6
         at, latest = self.time.now + delay, self._latest.get((origin, to), 0.0)
         self.seen["reordered"] += at < latest
         self._latest[origin, to] = max(at, latest)

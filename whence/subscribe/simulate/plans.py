@@ -44,7 +44,7 @@ class PlanInputs:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Transform:
     """A transform: the kinds of its inputs, what it computes, and what it needs of its first input."""
 
     name: str
@@ -139,20 +139,20 @@ def _total(given: PlanInputs) -> Bag:
 
 
 PLANS = (
-    Plan("group", ("stream",), _group),
-    Plan("select", ("stream",), _select),
-    Plan("merge", ("stream", "stream"), _merge),
-    Plan("negate", ("stream", "stream"), _negate),
-    Plan("join", ("stream", "table"), _join),
-    Plan("windows", ("stream",), _windows, by_time=True),
-    Plan("windows of two", ("stream", "stream"), _windows, by_time=True),
-    Plan("latest", ("stream", "stream"), _latest, by_time=True),
-    Plan("available", ("table",), _available, "available"),
-    Plan("best", ("table",), _best, "best"),
-    Plan("listed", ("table", "table"), _listed, "listed"),
-    Plan("listed events", ("stream", "table"), _listed_events, "listed"),
-    Plan("copy", ("view",), _copy),
-    Plan("total", ("view",), _total),
+    Transform("group", ("stream",), _group),
+    Transform("select", ("stream",), _select),
+    Transform("merge", ("stream", "stream"), _merge),
+    Transform("negate", ("stream", "stream"), _negate),
+    Transform("join", ("stream", "table"), _join),
+    Transform("windows", ("stream",), _windows, by_time=True),
+    Transform("windows of two", ("stream", "stream"), _windows, by_time=True),
+    Transform("latest", ("stream", "stream"), _latest, by_time=True),
+    Transform("available", ("table",), _available, "available"),
+    Transform("best", ("table",), _best, "best"),
+    Transform("listed", ("table", "table"), _listed, "listed"),
+    Transform("listed events", ("stream", "table"), _listed_events, "listed"),
+    Transform("copy", ("view",), _copy),
+    Transform("total", ("view",), _total),
 )
 """All transforms. `COPY` is the one that a relation stands for by itself."""
 
@@ -164,7 +164,7 @@ class ViewTree:
     """A view down to the publishers: a transform over trees, or a publisher's relation (`publisher` 0 and up)."""
 
     name: str
-    plan: Plan | None = None
+    plan: Transform | None = None
     inputs: tuple[ViewTree, ...] = ()
     publisher: int = -1
     kind: Kind = "view"

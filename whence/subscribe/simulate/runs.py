@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import traceback
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 
-from whence.subscribe.simulate.broker_bugs import planted
-from whence.subscribe.simulate.brokers import BrokerWorld
 from whence.subscribe.simulate.bugs import parts_with
+from whence.subscribe.simulate.database_bugs import planted
+from whence.subscribe.simulate.database_world import DatabaseWorld
 from whence.subscribe.simulate.oracle import SimulationError
 from whence.subscribe.simulate.world import World
 
@@ -39,17 +38,14 @@ class RunResult:
 
 def run_seed(seed: int, bug: str | None = None, trace: bool = False, depth: str = "model") -> RunResult:
     """Make one run. An error of any kind is a failure; with `trace` its stack is part of what is said."""
-    world: World | BrokerWorld | None = None
-    seen: Counter[str] = Counter()
+    world: World | DatabaseWorld | None = None
     try:
         if depth == "databases":
             with planted(bug):
-                world = BrokerWorld(seed)
+                world = DatabaseWorld(seed)
                 world.run()
-            world.close()
-            seen += world.network.seen
-        if depth == "model" or bug is None:
-            world = World(seed, parts_with(bug, depth))
+        else:
+            world = World(seed, parts_with(bug))
             world.run()
     except SimulationError as error:
         failure, law = str(error), error.law
@@ -60,7 +56,7 @@ def run_seed(seed: int, bug: str | None = None, trace: bool = False, depth: str 
     else:
         assert world is not None
         return RunResult(
-            seed, None, None, world.shown, world.network.sent, bug, depth, tuple((seen + world.network.seen).items())
+            seed, None, None, world.shown, world.network.sent, bug, depth, tuple(world.network.seen.items())
         )
     finally:
         if world is not None:

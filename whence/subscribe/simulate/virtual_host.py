@@ -1,6 +1,11 @@
 """A host of brokers in virtual time: an event loop and workers whose every step is an event of the simulation.
 
-The law: nothing runs but by `VirtualTime`, one thing at a time. A broker that has crashed runs no more.
+The law: nothing runs but by `VirtualTime`, one thing at a time. A broker that has crashed runs no more, and one that is
+paused goes on where it was.
+
+What would be other threads are events, too, so a thread that waits lets time pass from inside (`VirtualHost.wait`). It
+may hold locks that others would wait for, and a lock that a thread has is none to itself: so work for threads that is
+new waits until it goes on, but for the writer and the sync, which are what it waits for.
 """
 
 from __future__ import annotations
@@ -9,8 +14,10 @@ import asyncio
 import random
 import threading
 from asyncio import events
-from collections.abc import Callable, Coroutine
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from contextvars import Context
 from typing import Any, TypeVar
 
@@ -27,6 +34,9 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     def __init__(self, time: VirtualTime) -> None:
         self._time, self.is_over = time, False
         self.failures: list[BaseException] = []
+        self.waiting = 0  # threads that wait for something
+        self._work: deque[Callable[[], None]] = deque()  # for threads, in its order
+        self._paused: list[asyncio.Handle] | None = None
 
     def time(self) -> float:
         return self._time.now
@@ -74,6 +84,9 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     def _call(self, handle: asyncio.Handle) -> None:
         if self.is_over or handle.cancelled():
             return
+        if self._paused is not None:
+            self._paused.append(handle)
+            return
         before = events._get_running_loop()
         events._set_running_loop(self)
         try:
@@ -88,8 +101,54 @@ class VirtualLoop(asyncio.AbstractEventLoop):
 
     def run_in_executor(self, executor: Any, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:  # type: ignore[override]
         found = self.create_future()
-        self.call_soon(lambda: found.set_result(func(*args)))
+
+        def work() -> None:
+            try:
+                result = func(*args)
+            except BaseException as error:
+                if not found.done():
+                    found.set_exception(error)
+            else:
+                if not found.done():
+                    found.set_result(result)
+
+        self._work.append(work)
+        self.call_soon(self._work_on)
         return found
+
+    def _work_on(self) -> None:
+        """Do what there is for threads, unless one waits that may hold locks."""
+        while self._work and not self.waiting:
+            self._work.popleft()()
+
+    @contextmanager
+    def thread_waits(self) -> Iterator[None]:
+        """Let no other thread begin something while one waits."""
+        before = events._get_running_loop()
+        events._set_running_loop(None)
+        self.waiting += 1
+        try:
+            yield
+        finally:
+            self.waiting -= 1
+            events._set_running_loop(before)
+            self.call_soon(self._work_on)
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether it does nothing for a while."""
+        return self._paused is not None
+
+    def pause(self) -> None:
+        """Do nothing for a while."""
+        if self._paused is None:
+            self._paused = []
+
+    def resume(self) -> None:
+        """Go on with what was to be done."""
+        handles, self._paused = self._paused or [], None
+        for handle in handles:
+            self._plan(handle, self._time.now)
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         error = context.get("exception")
@@ -97,11 +156,18 @@ class VirtualLoop(asyncio.AbstractEventLoop):
             self.failures.append(error)
 
 
+def make_loop(time: VirtualTime) -> VirtualLoop:
+    """Return a loop that has what brokers and servers use."""
+    return VirtualLoop(time)  # type: ignore[abstract]  # not all of it
+
+
 class VirtualWorker:
     """A worker whose steps are events."""
 
-    def __init__(self, host: VirtualHost, step: Step, longest: float, after: Callable[[], object]) -> None:
-        self._host, self._step, self._longest, self._after = host, step, longest, after
+    def __init__(self, host: VirtualHost, name: str, step: Step, after: Callable[[], object]) -> None:
+        self._host, self._step, self._after = host, step, after
+        self._longest = 0.4 if name == "sync" else 0.02
+        self._is_waited_for = name in ("sync", "writer")
         self._planned: float | None = None
         self._closed = False
 
@@ -122,6 +188,9 @@ class VirtualWorker:
         if self._closed or self._planned != when:
             return
         self._planned = None
+        if self._host.loop.waiting and not self._is_waited_for:
+            self._plan(self._host.now() + 0.01)
+            return
         due = self._step()
         self._after()
         if due is not None:
@@ -137,10 +206,11 @@ class VirtualHost:
         dice: random.Random,
         connect: Callable[[VirtualLoop, ServerAddress, Callable[[Any], None]], Connection],
         after: Callable[[str], object],
+        loop: VirtualLoop | None = None,
     ) -> None:
         """`after` is called after every step of a worker, with its name."""
         self._time, self.dice, self._connect, self._after = time, dice, connect, after
-        self.loop: VirtualLoop = VirtualLoop(time)  # type: ignore[abstract]  # it has what a broker uses
+        self.loop: VirtualLoop = loop or make_loop(time)
 
     def now(self) -> float:
         """Return the virtual time."""
@@ -151,22 +221,37 @@ class VirtualHost:
         self.loop.call_soon(function, *args)
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Run nothing: nobody can wait for it while time stands still."""
-        work.close()
+        """Run a coroutine, and let happen what happens until it is done."""
         found: Future[T] = Future()
-        found.set_exception(TimeoutError())
+        task = self.loop.create_task(work)
+
+        def end(done: asyncio.Task[T]) -> None:
+            if done.cancelled():
+                found.cancel()
+            elif (error := done.exception()) is not None:
+                found.set_exception(error)
+            else:
+                found.set_result(done.result())
+
+        task.add_done_callback(end)
+        with self.loop.thread_waits():
+            while not found.done() and not self.loop.is_over:
+                self._time.run(self._time.now + 0.01)
+        if not found.done():
+            found.set_exception(TimeoutError())
         return found
 
     def wait(self, done: threading.Event, seconds: float) -> bool:
         """Let happen what happens up to then."""
         until = self._time.now + seconds
-        while not done.is_set() and self._time.now < until:
-            self._time.run(min(until, self._time.now + 0.01))
+        with self.loop.thread_waits():
+            while not done.is_set() and self._time.now < until and not self.loop.is_over:
+                self._time.run(min(until, self._time.now + 0.01))
         return done.is_set()
 
     def worker(self, name: str, step: Step) -> VirtualWorker:
         """Return a worker: one that syncs takes its time."""
-        return VirtualWorker(self, step, 0.4 if name == "sync" else 0.02, lambda: self._after(name))
+        return VirtualWorker(self, name, step, lambda: self._after(name))
 
     def connect(self, address: ServerAddress, ended: Callable[[Any], None], room: asyncio.Event) -> Connection:
         """Connect to a publisher of the simulation."""

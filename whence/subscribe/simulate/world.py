@@ -11,17 +11,17 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from whence.subscribe.ranges import RangeSet
 from whence.subscribe.simulate.clients import SimulatedClient
+from whence.subscribe.simulate.completions import leaves_of
 from whence.subscribe.simulate.network import LinkFaults, LinkNetwork, VirtualTime
 from whence.subscribe.simulate.node_parts import SourceSpec, ViewSpec
 from whence.subscribe.simulate.nodes import SimulatedNode, SimulatedReplica
 from whence.subscribe.simulate.oracle import Cut, Oracle, SimulationError, Vector
-from whence.subscribe.simulate.plans import PLANS, Plan, Row, ViewTree
+from whence.subscribe.simulate.plans import PLANS, Row, Transform, ViewTree
 
 ACTIVE = 14.0
 """Seconds in which there is something new, and faults of nodes."""
@@ -157,7 +157,7 @@ class World:
             sources.append(spec.name)
         broker.views[name] = ViewSpec(name, tree, tuple(sources))
 
-    def _inputs_of(self, plan: Plan, before: list[SimulatedNode]) -> list[tuple[SimulatedNode, ViewTree]] | None:
+    def _inputs_of(self, plan: Transform, before: list[SimulatedNode]) -> list[tuple[SimulatedNode, ViewTree]] | None:
         """Choose what a transform reads; None if there is nothing of the right kind."""
         found: list[tuple[SimulatedNode, ViewTree]] = []
         for kind in plan.kinds:
@@ -357,7 +357,7 @@ class World:
     def _check_passed(self, client: SimulatedClient) -> None:
         """Check F1 where publishers never stop: every tick of some time ago is reached or passed. That what is shown
         then is true is S2."""
-        for path, tree in _leaves(client.tree):
+        for path, tree in leaves_of(client.tree):
             node, cut = self.publishers[tree.publisher], client.vector.get(path)
             last = next((r.epoch for r in reversed(node.log[: self._published[node.number]]) if r.deltas), 0)
             is_ours = isinstance(cut, Cut) and cut.history == node.lineage.history
@@ -403,11 +403,3 @@ class World:
             if before and cut.time < before[-1]:
                 raise SimulationError(who[:2], f"{who[4:]} knows {tree.name} up to {cut.time}, not {before[-1]}")
         full[path] = cut._replace(ranges=RangeSet([(0, max(last, cut.ranges.horizon))]), era=node.lineage.era.id)
-
-
-def _leaves(tree: ViewTree, path: str = "") -> Iterator[tuple[str, ViewTree]]:
-    """Yield the publishers' relations that a view reads, with their places in its tree."""
-    if tree.publisher >= 0:
-        yield path, tree
-    for i, child in enumerate(tree.inputs):
-        yield from _leaves(child, f"{path}/{i}")
