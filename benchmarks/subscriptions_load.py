@@ -53,9 +53,11 @@ class Workload:
         return np.column_stack((*columns, np.arange(self.rows)))
 
     def parameters(self) -> Numbers:
-        """Ranges of the other side are around the points; those of the event's own side are as long as it takes."""
+        """Ranges of the other side are around the points; those of the event's own side are as long as it takes. Where
+        all of few subscriptions hold an event, those of the other side are longer instead."""
         n, step = self.subscriptions, SPAN // self.groups
-        reach = self.reach if self.affected else 1
+        least = SPAN * (1 - (1 - min(0.5, self.affected / n)) ** (self.keys / self.rows))
+        reach = max(self.reach, int(least)) if self.affected else 1
         middle = self._rng.integers(0, self.groups, n) * step + step // 2
         low, high = middle - self._rng.integers(1, reach + 1, n), middle + self._rng.integers(1, reach + 1, n)
         share = 1 - (1 - reach / SPAN) ** (self.rows / self.keys)  # of the subscriptions that a run of rows affects
@@ -83,11 +85,19 @@ def operator(data: Numbers, parameters: Numbers, band: bool = False, alpha: floa
     if alpha is not None:
         for side in made.sides:
             spots = side.subscriptions
-            side.subscriptions = Hotspots(spots.boxes.dims, spots.boxes.equal, spots.on, alpha, smallest=1)
+            side.subscriptions = Hotspots(spots.boxes.dims, 0, spots.on, alpha, smallest=1)
     made.meet([Batch.empty(3), Batch(data, np.ones(len(data), np.int64), True)])
     made.change(parameters[:0], parameters)
     made.commit()
     return made
+
+
+def table_bytes(parameters: Numbers) -> int:
+    """Return how much memory the table of subscriptions takes."""
+    table = Scan("p", _PARAMETERS, (0,))
+    table.relation.add(Batch(parameters, np.ones(len(parameters), np.int64), True))
+    table.relation.commit()
+    return table.state_bytes
 
 
 @dataclass
@@ -109,7 +119,7 @@ def match(made: MatchPairs, events: Numbers, plan: int = pairs.HOTSPOT) -> Match
     start = time.process_time()
     found = side.affected(other, *given, plans)
     middle = time.process_time()
-    rows = side.expand(other, side.subscriptions.boxes.entries, found, *given[1:])
+    rows = side.expand(other, found, given[2])
     other.rows.rows_at(rows[:, 1])
     return Matched(len(events), len(found), len(rows), middle - start, time.process_time() - start)
 
@@ -186,7 +196,7 @@ def merge_joined(made: MatchPairs) -> Callable[[Numbers], int]:
     """BJ-MJ: subscriptions in the order of their low ends are merged with the rows of the event's key."""
     side, other = made.sides
     boxes = side.subscriptions.boxes
-    entries = boxes.entries[: int(boxes.used[0])]
+    entries = boxes.everything()
     entries = np.ascontiguousarray(entries[np.argsort(entries[:, side.tested])])
     rows = other.rows.head(-1)[0]
     keys, values = np.ascontiguousarray(rows[:, 0]), np.ascontiguousarray(rows[:, 1])

@@ -102,8 +102,9 @@ class PhysicalTree:
 class Overlay:
     """Subscribed ranges at their gateways."""
 
-    def __init__(self, tree: PhysicalTree, subscribed: Codes):
-        self.tree, brokers = tree, len(tree.parent)
+    def __init__(self, tree: PhysicalTree, subscribed: Codes, unit: int = 1):
+        """Ranges end at multiples of `unit`."""
+        self.tree, self._unit, brokers = tree, unit, len(tree.parent)
         cells = [np.arange(len(subscribed))]
         while len(cells) < brokers:  # halve the fullest cell, across its wider side
             cells.sort(key=len)
@@ -118,8 +119,8 @@ class Overlay:
         self._ranges = Boxes(2)
         self._ranges.put(self._ranges.lines(subscribed, subscribed, home))
         covered = np.zeros((brokers, DOMAIN + 2), np.int32)  # how many ranges of a broker have each x
-        np.add.at(covered, (home, subscribed[:, 0]), 1)
-        np.add.at(covered, (home, subscribed[:, 1] + 1), -1)
+        np.add.at(covered, (home, subscribed[:, 0] // unit), 1)
+        np.add.at(covered, (home, subscribed[:, 1] // unit + 1), -1)
         self._covered = np.cumsum(covered, axis=1) > 0
         self.traffic = {way: Traffic() for way in WAYS}
         self.events = self.felt = self.affected = 0
@@ -142,7 +143,7 @@ class Overlay:
         several.add(np.array([len(gateways)]), int(far.sum()), HEADER)
         several.bytes += 2 * FIELD * len(homes)
         several.hop_bytes += 2 * FIELD * int((far * counts).sum())
-        found["CN"].add(*tree.forwards(np.flatnonzero(self._covered[:, x])), HEADER + 3 * FIELD)
+        found["CN"].add(*tree.forwards(np.flatnonzero(self._covered[:, x // self._unit])), HEADER + 3 * FIELD)
         self.events += 1
         self.felt += bool(len(changed))
         self.affected += len(homes)

@@ -8,7 +8,8 @@
 | DuckDB | a batch of events is joined with the rows and the table of parameters |
 | PostgreSQL | the same statement, with a GiST index of boxes |
 
-All answer (event, subscription) pairs, each once; answers are compared before anything is timed.
+All answer (event, subscription) pairs, each once; answers are compared before anything is timed. With `rows` they list
+(event, subscription, row) instead, as many as are delivered.
 """
 
 from __future__ import annotations
@@ -24,26 +25,31 @@ from numpy.typing import NDArray
 from benchmarks.peers.common import installed
 
 Numbers = NDArray[np.int64]
-Find = Callable[[Numbers], set[tuple[int, int]]]
-"""From events, lines of (key, a), to pairs of an event's place and a subscription's id."""
+Pairs = Numbers | list[tuple[int, ...]]
+Find = Callable[[Numbers, bool], Pairs]
+"""From events, lines of (key, a), to pairs of an event's place and a subscription's id; or to all rows of these. The
+answer is what the peer gives without Python work for each line, where it can."""
 
 
-def numpy_peer(rows: Numbers, subscriptions: Numbers) -> Find:
+def numpy_peer(data: Numbers, subscriptions: Numbers) -> Find:
     """Compare each event with every subscription."""
-    order = np.lexsort((rows[:, 1], rows[:, 0]))
-    keys, values = rows[order, 0], rows[order, 1]
+    order = np.lexsort((data[:, 1], data[:, 0]))
+    keys, values = data[order, 0], data[order, 1]
     ids, a_low, a_high, c_low, c_high = subscriptions.T.copy()
 
-    def find(events: Numbers) -> set[tuple[int, int]]:
-        found = set()
+    def find(events: Numbers, rows: bool) -> Pairs:
+        found = []
         for place, (key, a) in enumerate(events.tolist()):
             run = values[np.searchsorted(keys, key) : np.searchsorted(keys, key, side="right")]
             if len(run):
                 next_one = np.searchsorted(run, c_low)
                 holds = (next_one < len(run)) & (a_low <= a) & (a <= a_high)
                 holds &= run[np.minimum(next_one, len(run) - 1)] <= c_high
-                found |= {(place, int(id)) for id in ids[holds]}
-        return found
+                hit = ids[holds]
+                if rows:
+                    hit = np.repeat(hit, np.searchsorted(run, c_high[holds], side="right") - next_one[holds])
+                found.append(np.column_stack((np.full(len(hit), place), hit)))
+        return np.concatenate(found)
 
     return find
 
@@ -59,13 +65,14 @@ def rtree_peer(rows: Numbers, subscriptions: Numbers) -> Find | None:
     tree = index.Index((id, tuple(box), None) for id, box in zip(ids, boxes, strict=True))
     by_key = _by_key(rows)
 
-    def find(events: Numbers) -> set[tuple[int, int]]:
-        return {
+    def find(events: Numbers, rows: bool) -> Pairs:
+        found: list[tuple[int, ...]] = [
             (place, id)
             for place, (key, a) in enumerate(events.tolist())
             for c in by_key.get(key, ())
             for id in tree.intersection((a, c, a, c))
-        }
+        ]
+        return found if rows else list(set(found))
 
     return find
 
@@ -80,19 +87,21 @@ def strtree_peer(rows: Numbers, subscriptions: Numbers) -> Find | None:
     tree = shapely.STRtree(shapely.box(*subscriptions[:, [1, 3, 2, 4]].T.astype(float)))
     by_key = _by_key(rows)
 
-    def find(events: Numbers) -> set[tuple[int, int]]:
+    def find(events: Numbers, rows: bool) -> Pairs:
         joined = [(place, a, c) for place, (key, a) in enumerate(events.tolist()) for c in by_key.get(key, ())]
         if not joined:
-            return set()
+            return []
         places, a, c = np.array(joined, np.int64).T
         at, hit = tree.query(shapely.points(a.astype(float), c.astype(float)), predicate="intersects")
-        return set(zip(places[at].tolist(), ids[hit].tolist(), strict=True))
+        found = np.column_stack((places[at], ids[hit]))
+        return found if rows else np.unique(found, axis=0)
 
     return find
 
 
+_ANSWERS = {False: "DISTINCT e.place, p.id", True: "e.place, p.id, r.c"}
 _SQL = """
-SELECT DISTINCT e.place, p.id FROM event e JOIN r ON r.k = e.k
+SELECT {answer} FROM event e JOIN r ON r.k = e.k
 JOIN p ON {condition}
 """
 
@@ -106,12 +115,13 @@ def duckdb_peer(rows: Numbers, subscriptions: Numbers) -> Find:
     connection.register("given_rows", _table(pa, rows[:, :2], "kc"))
     connection.register("given", _table(pa, subscriptions, ("id", "al", "ah", "cl", "ch")))
     connection.execute("CREATE TABLE r AS SELECT * FROM given_rows; CREATE TABLE p AS SELECT * FROM given")
-    sql = _SQL.format(condition="e.a BETWEEN p.al AND p.ah AND r.c BETWEEN p.cl AND p.ch")
+    condition = "e.a BETWEEN p.al AND p.ah AND r.c BETWEEN p.cl AND p.ch"
 
-    def find(events: Numbers) -> set[tuple[int, int]]:
+    def find(events: Numbers, rows: bool) -> Pairs:
         numbered = np.column_stack((np.arange(len(events)), events))
         connection.register("event", _table(pa, numbered, ("place", "k", "a")))
-        return set(connection.execute(sql).fetchall())
+        found = connection.execute(_SQL.format(answer=_ANSWERS[rows], condition=condition)).fetchnumpy()
+        return np.column_stack(tuple(found.values()))
 
     return find
 
@@ -137,14 +147,15 @@ def postgres_peer(rows: Numbers, subscriptions: Numbers) -> tuple[Find, Callable
         for id, al, ah, cl, ch in subscriptions.tolist():
             copy.write_row((id, f"(({al},{cl}),({ah},{ch}))"))
     run("CREATE INDEX ON r (k); CREATE INDEX ON p USING gist (area); ANALYZE r; ANALYZE p")
-    sql = _SQL.format(condition="p.area @> box(point(e.a, r.c), point(e.a, r.c))")  # GiST has no `box @> point`
+    condition = "p.area @> box(point(e.a, r.c), point(e.a, r.c))"  # GiST has no `box @> point`
 
-    def find(events: Numbers) -> set[tuple[int, int]]:
+    def find(events: Numbers, rows: bool) -> Pairs:
         run("TRUNCATE event")
         with connection.cursor().copy("COPY event FROM STDIN") as copy:
             for place, (key, a) in enumerate(events.tolist()):
                 copy.write_row((place, key, a))
-        return set(run(sql).fetchall())
+        found: list[tuple[int, ...]] = run(_SQL.format(answer=_ANSWERS[rows], condition=condition)).fetchall()
+        return found
 
     def stop() -> None:
         connection.close()

@@ -57,6 +57,7 @@ KINDS = {  # clustered, half the length of ranges of the other side and of the o
 }
 DYNAMIC, PRINTED, OPT = "DYNAMIC", "DYNAMIC as printed", "OPT"
 _MONOTONIC = 1
+_TOGETHER = 50  # events that a plan processes in its turn
 
 
 @dataclass
@@ -80,28 +81,35 @@ class Routed:
 
 @cache
 def _timer() -> Any:
-    """Return a kernel that processes events one by one, and writes down the nanoseconds and the affected of each."""
+    """Return a kernel that processes events by all plans, some events by each in turn, and writes down the nanoseconds,
+    the affected and the plan that was used."""
     clock = ctypes.CDLL(None).clock_gettime
     clock.argtypes, clock.restype = [ctypes.c_int, ctypes.c_void_p], ctypes.c_int
     affected = pairs.affected
 
     @njit(nogil=True)
     def timed(  # type: ignore[no-untyped-def]  # Numba's
-        entries, alive, nodes, trees, used, dims, stabbed, points, keys, owns, plans,
-        costs, breaks, counts, means, ratios, store, size, top, meta, column, mode, room, spent, found,
+        address, stabbed, points, keys, owns, orders,
+        costs, breaks, counts, means, ratios, store, size, top, meta, column, mode, runs, room, spent, found, used,
     ):  # fmt: skip
         at = np.empty(2, np.int64)
-        for q in range(points.shape[0]):
-            clock(_MONOTONIC, at.ctypes.data)
-            start = at[0] * 1_000_000_000 + at[1]
-            one = slice(q, q + 1)
-            _, n = affected(
-                entries, alive, nodes, trees, used, dims, stabbed, points[one], keys[one], owns[one], plans[one],
-                costs, breaks, counts, means, ratios, store, size, top, meta, column, mode, room,
-            )  # fmt: skip
-            clock(_MONOTONIC, at.ctypes.data)
-            spent[q] = min(spent[q], at[0] * 1_000_000_000 + at[1] - start)
-            found[q] = n
+        plan = np.empty(1, np.int64)
+        for part in range(orders.shape[0]):
+            for turn in range(orders.shape[1]):
+                asked = orders[part, turn]
+                for q in range(part * _TOGETHER, min((part + 1) * _TOGETHER, points.shape[0])):
+                    one = slice(q, q + 1)
+                    plan[0] = asked
+                    clock(_MONOTONIC, at.ctypes.data)
+                    start = at[0] * 1_000_000_000 + at[1]
+                    _, n = affected(
+                        address, stabbed, points[one], keys[one], owns[one], plan,
+                        costs, breaks, counts, means, ratios, store, size, top, meta, column, mode, runs, room,
+                    )  # fmt: skip
+                    clock(_MONOTONIC, at.ctypes.data)
+                    spent[asked, q] = min(spent[asked, q], at[0] * 1_000_000_000 + at[1] - start)
+                    found[asked, q] = n
+                    used[asked, q] = plan[0]
 
     return timed
 
@@ -122,22 +130,22 @@ class Events:
     def time(self, rounds: int) -> tuple[dict[int, Times], dict[int, Numbers], Numbers]:
         """Return nanoseconds and the subscriptions affected of each event by plan, and which plan ROUTED was.
 
-        Plans take turns, so that other work on the machine meets all of them."""
+        Plans take turns after some events, in an order by chance, so that neither other work on the machine nor what is
+        in the caches favours one."""
         side, other = self.made.sides
-        boxes, count = side.subscriptions.boxes, len(self.rows)
-        spent = {plan: np.full(count, 2**62) for plan in (*PLANS, pairs.ROUTED)}
-        found = {plan: np.zeros(count, np.int64) for plan in spent}
-        room = np.empty((len(side.subscriptions) + 1024, 2), np.int64)
+        plans, count = (*PLANS, pairs.ROUTED), len(self.rows)
+        spent = np.full((len(plans), count), 2**62)
+        found, used = np.zeros((2, len(plans), count), np.int64)
+        room, runs = np.empty((len(side.subscriptions) + 16384, 2), np.int64), np.empty((1, 2), np.int64)
+        rng = np.random.default_rng(7)
         for _ in range(rounds):
-            for plan in spent:
-                plans = np.full(count, plan, np.int64)
-                _timer()(
-                    boxes.entries, boxes.alive, boxes.nodes, boxes.trees, boxes.used, boxes.dims,
-                    side.subscriptions.points, self.points, self.keys, self.leads, plans,
-                    *side.router.statistics(len(other.rows), self.points),
-                    *other.rows.leaves, side.keys, side.mode, room, spent[plan], found[plan],
-                )  # fmt: skip
-        return {plan: nanoseconds.astype(np.float64) for plan, nanoseconds in spent.items()}, found, plans
+            _timer()(
+                side.subscriptions.boxes.forest.address, side.subscriptions.points,
+                self.points, self.keys, self.leads, rng.permuted(np.tile(plans, (-(-count // _TOGETHER), 1)), axis=1),
+                *side.router.statistics(len(other.rows), self.points),
+                *other.rows.leaves, side.keys, side.mode, runs, room, spent, found, used,
+            )  # fmt: skip
+        return dict(enumerate(spent.astype(np.float64))), dict(enumerate(found)), used[pairs.ROUTED]
 
 
 def printed_plans(events: Events) -> Numbers:
@@ -294,7 +302,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", type=int, nargs="*", default=[100_000, 300_000, 500_000], help="of both")
     parser.add_argument("--events", type=int, default=1_000, help="per workload")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--buckets", type=int, nargs="*", default=[20, 30, 40, 50, 60, 70])
     parser.add_argument("--intervals", type=int, default=100_000)
     parser.add_argument("--json", type=Path, default=report.RESULTS / "subscriptions_routing.json")

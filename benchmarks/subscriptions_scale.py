@@ -42,6 +42,7 @@ from benchmarks.subscriptions_load import (
     merge_joined,
     operator,
     spread,
+    table_bytes,
     with_earlier,
 )
 from benchmarks.subscriptions_peers import Numbers
@@ -162,8 +163,10 @@ def peers(n: int, out: Report, events: int = 200) -> None:
         if name == WHENCE:
             wanted = answer
         _agree(name, answer, wanted)
-        more = load.events(5_000)
-        out.note(what, "events a second", len(more) / match(made, more, plan).seconds, name)
+        done = match(made, load.events(5_000), plan)
+        out.note(what, "events a second", done.events / done.seconds, name)
+        out.note(what, "affected a second", done.affected / done.seconds, name)
+        out.note(what, "rows delivered a second", done.rows / done.delivered, name)
     found_peers: dict[str, subscriptions_peers.Find | None] = {
         "NumPy": subscriptions_peers.numpy_peer(data, parameters),
         "rtree": subscriptions_peers.rtree_peer(data, parameters),
@@ -196,10 +199,15 @@ def _time_peer(
     wanted: set[tuple[int, int]],
     clock: Callable[[], float],
 ) -> None:
-    _agree(name, find(events), wanted)
+    _agree(name, {(int(q), int(id)) for q, id in find(events, False)}, wanted)
     start = clock()
-    find(events)
-    out.note(what, "events a second", len(events) / (clock() - start), name)
+    find(events, False)
+    seconds = clock() - start
+    out.note(what, "events a second", len(events) / seconds, name)
+    out.note(what, "affected a second", len(wanted) / seconds, name)
+    start = clock()
+    rows = len(find(events, True))
+    out.note(what, "rows delivered a second", rows / (clock() - start), name)
 
 
 def _agree(name: str, answer: set[tuple[int, int]], wanted: set[tuple[int, int]]) -> None:
@@ -254,10 +262,13 @@ def whole(sizes: Sequence[int], out: Report, epochs: int = 5) -> None:
             out.note(single, "ms, worst", max(times) * 1e3)
             stored = sum(side.subscriptions.nbytes for side in operator(load.data()[:0], given).sides) / n
             out.note(f"{n:,} subscriptions", "bytes each, indexes of both sides", stored)
+            stored += table_bytes(given) / n
+            out.note(f"{n:,} subscriptions", "bytes each, with the table", stored)
             if n in (100_000, 1_000_000):
                 out.check(f"{what}: events a second", epochs * 1_000 / seconds, 100_000)
                 out.check(f"{n:,}, in bulk: subscriptions a second", bulk, 200_000)
                 out.check(f"{single}: a second", len(times) / sum(times), 8_000)
+                out.check(f"{n:,}: bytes of a subscription", stored, 250, at_least=False)
                 first = out.figures.get("100 subscriptions, epochs of 1,000 events a second")
                 if first is not None:
                     share = epochs * 1_000 / seconds / first.of(WHENCE)

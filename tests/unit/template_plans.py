@@ -8,7 +8,7 @@ from whence.model.types import BIGINT, BOOLEAN, Column, Schema, Type
 from whence.plan.algebra.expressions import Call, Col, Expr, Lit, shift
 from whence.plan.algebra.logical import Agg, Aggregate, Distinct, Join, Node, Order, Project, Scan, TopKPerGroup
 from whence.plan.algebra.program import Program, Table
-from whence.plan.templates import Recognition, recognise
+from whence.plan.templates.recognise import Recognition, recognise
 
 PARAMETERS = "deals"
 

@@ -8,6 +8,43 @@ import pytest
 from tests.depth import seeds
 from whence.engine.matching.boxes import Boxes
 
+FIRST, LAST = -(2**63) + 1, 2**63 - 1  # ends that are missing
+
+
+def _ends(rng: np.random.Generator, span: int, shape: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
+    """Return boxes, of which some have no low or no high end, or end just before."""
+    lows = rng.integers(-span, span, shape)
+    highs = lows + rng.integers(0, span, shape)
+    lows[rng.random(shape) < 0.2] = FIRST
+    for last in (LAST, LAST - 1):
+        highs[rng.random(shape) < 0.1] = last
+    return lows, highs
+
+
+@pytest.mark.parametrize("seed", seeds(12))
+def test_ends_far_apart_or_missing_are_compared_exactly(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    span = [3, 40, 2**31, 2**40, 2**61][seed % 5]
+    boxes = Boxes(2)
+    lows, highs = _ends(rng, span, (300, 2))
+    if seed % 2:  # points, which may be anything there is
+        lows[rng.random(lows.shape) < 0.1] = FIRST - 1
+        highs = lows.copy()
+    boxes.add(lows, highs, np.arange(300))
+    gone = rng.permutation(300)[:40]
+    boxes.remove(lows[gone], highs[gone], gone)
+    kept = np.setdiff1d(np.arange(300), gone)
+    ends = np.concatenate((lows, highs))
+    first = ends[rng.integers(0, len(ends), 60), 0][:, None] + rng.integers(-1, 2, (60, 2)) * (
+        rng.random((60, 1)) < 0.5
+    )
+    first = np.concatenate((first, [[FIRST - 1, FIRST - 1], [FIRST, LAST], [LAST, LAST - 1], [0, FIRST - 1]]))
+    last = np.where(first < LAST - span, first + rng.integers(0, 2, first.shape) * span, first)
+    at, found = boxes.find(first, last)
+    meets = (lows[kept, None] <= last) & (highs[kept, None] >= first)
+    wanted = [(int(q), int(kept[i])) for i, q in np.argwhere(meets.all(axis=2))]
+    assert sorted(zip(at.tolist(), found.tolist(), strict=True)) == sorted(wanted)
+
 
 @pytest.mark.parametrize("seed", seeds(12))
 def test_find_gives_the_boxes_that_meet(seed: int) -> None:

@@ -23,7 +23,7 @@ def test_plans_agree(seed: int) -> None:
     side, other = made.sides
     assert side.subscriptions.hotspots
     assert side.subscriptions.groups
-    wanted = numpy_peer(rows, given)(events)
+    wanted = {(int(q), int(id)) for q, id in numpy_peer(rows, given)(events, False)}
     for plan in (pairs.HOTSPOT, pairs.SELECT, pairs.JOIN, pairs.SCAN):
         found = side.affected(other, *event_inputs(side, events), np.full(len(events), plan, np.int64))
         ids = side.subscriptions.boxes.entries[found[:, 1], -2]

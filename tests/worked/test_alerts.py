@@ -19,7 +19,8 @@ def test_alerts_tell_what_concerns_each_user(capsys: pytest.CaptureFixture[str])
     spec.loader.exec_module(alerts)
     alerts.main(100, 8)
     out = capsys.readouterr().out
-    assert "epoch 1: the best price for 10 to 50 is" in out
-    assert "100 users were told" in out
-    assert "ada, offer" in out
-    assert "in groups" in out
+    assert "epoch 1: ada, the best price for 10 to 50 is" in out
+    assert "epoch 1: a broker that knows ada's range tells her" in out
+    assert "102 subscriptions were told" in out
+    assert "bob, over the network: (1000, 0, 99), since there is alert 102 and offer 1000" in out
+    assert "traded: 0 subscriptions, match subscriptions with rows of a stream by 1 range" in out

@@ -17,6 +17,7 @@
 | `marked_boxes` | which boxes does a point meet, of those whose mark is high enough? |
 | `range_matching` | what matching by one range has in common: points, and ranges as points of a plane |
 | `range_minima` | the least value of any range of points, and the ranges that an epoch changes |
+| `box_minima` | the least value of any box of points, and the boxes that an epoch changes |
 | `ordered_minima` | rows in order, and the least value of each leaf |
 | `kernels` | the compiled part of the above |
 """

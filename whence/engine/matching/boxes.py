@@ -17,43 +17,73 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from whence.engine.matching.kernels import forest
+from whence.engine.matching.kernels import forest, search
+from whence.engine.matching.kernels.lanes import BLOCK
 from whence.model.codes import Codes
+from whence.model.record import KernelRecord
 
 T = TypeVar("T", np.int64, np.uint8)
 _SLACK = 4096  # lines that may be wasted before anything is packed anew
+_NONE, _NO_FLAGS = np.empty(0, np.int64), np.empty(0, np.uint8)
 
 
 class Boxes:
     """Boxes of `dims` dimensions, in bins that a caller may tell apart; `mark` is a number beside the tag."""
 
-    entries: Codes
-    alive: NDArray[np.uint8]
-    nodes: Codes
-    trees: Codes
-    used: Codes
-
-    def __init__(self, dims: int, equal: int = 0):
-        self.dims, self.equal = dims, equal
+    def __init__(self, dims: int, equal: int = 0, on: int | None = None):
+        """With `on`, queries ask up to that dimension, and boxes of a bin from 1 on share a point of it."""
+        self.dims = dims
+        curve = dims if on is None else on + 1
+        self._order = dims, equal, curve, on if on is not None and on > equal else curve
         self._log: list[tuple[Codes, int | None]] = []
         self.clear()
 
     def clear(self) -> None:
         """Forget all boxes, and what was to be undone."""
-        self.entries = np.empty((64, 2 * self.dims + 2), np.int64)
-        self.alive = np.zeros(64, np.uint8)
-        self.nodes = np.empty((16, 2 * self.dims), np.int64)
-        self.trees = np.zeros((8, 6), np.int64)
-        self.used = np.zeros(3, np.int64)
+        self.forest = self._forest(64, 16, 8)
         self.live = 0
         self._log.clear()
+
+    def _forest(self, entries: int, blocks: int, trees: int) -> KernelRecord:
+        """Return an empty forest with room for so many."""
+        dims, lanes = self.dims, 2 * self.dims * BLOCK
+        scalar = np.zeros(8, np.int64)
+        scalar[forest.ROOF :] = -1, *self._order
+        return KernelRecord(
+            forest.FOREST,
+            entries=np.empty((entries, 2 * dims + 2), np.int64),
+            alive=np.zeros(entries, np.uint8),
+            frames=np.empty((blocks, dims), np.int64),
+            lanes=_aligned(blocks * lanes),
+            tops=np.empty(0, np.int64),
+            trees=np.zeros((trees, forest.NODE + forest.LEVELS), np.int64),
+            bounds=np.empty((trees, 2 * dims), np.int64),
+            roof_frames=np.empty((trees // BLOCK + 1, dims), np.int64),
+            roof_lanes=_aligned((trees // BLOCK + 1) * lanes),
+            scalar=scalar,
+        )
+
+    @property
+    def entries(self) -> Codes:
+        """Lines of all boxes, dead ones among them."""
+        return self.forest.entries
+
+    @property
+    def places_used(self) -> Codes:
+        """The positions of all boxes in `entries`, dead ones among them."""
+        return np.arange(int(self.forest.scalar[forest.ENTRIES]))
+
+    @property
+    def trees(self) -> Codes:
+        """A line per tree (`kernels/forest.py`)."""
+        return self.forest.trees[: int(self.forest.scalar[forest.TREES])]
 
     def __len__(self) -> int:
         return self.live
 
     @property
     def nbytes(self) -> int:
-        return self.entries.nbytes + self.alive.nbytes + self.nodes.nbytes + self.trees.nbytes
+        return sum(array.nbytes for array in self.forest.arrays.values())
 
     def lines(self, lows: Codes, highs: Codes, tags: Codes, marks: Codes | int = 0) -> Codes:
         """Return boxes as they are stored."""
@@ -90,17 +120,17 @@ class Boxes:
         """Add lines to a bin; the caller sees to it that it can be undone."""
         if not len(lines):
             return
-        total = forest.absorbed(self.trees, int(self.used[2]), bin, len(lines))
-        self._reserve(total)
-        forest.grow(self.entries, self.alive, self.nodes, self.trees, self.used, bin, lines, self.dims, self.equal)
+        trees = self.trees
+        self._reserve(forest.absorbed(trees, len(trees), bin, len(lines)))
+        forest.grow(self.forest.address, bin, lines)
         self.live += len(lines)
-        if self.used[0] > self.live + self.live // 4 + _SLACK:
+        if self.forest.scalar[forest.ENTRIES] > self.live + self.live // 4 + _SLACK:
             self._pack()
 
     def take(self, lines: Codes) -> Codes:
         """Remove those of the lines that are there, whatever their marks; return the marks and bins that they had."""
         places = np.empty((len(lines), 2), np.int64)
-        forest.drop(self.entries, self.alive, self.nodes, self.trees, self.used, lines, self.dims, self.equal, places)
+        forest.drop(self.forest.address, lines, places)
         places = places[places[:, 0] >= 0]
         self.live -= len(places)
         out = np.empty_like(places)
@@ -109,10 +139,9 @@ class Boxes:
 
     def places(self, bin: int) -> Codes:
         """Return where the live entries of a bin are."""
-        trees = self.trees[: int(self.used[2])]
-        runs = [np.arange(first, first + size) for b, first, size, *_ in trees.tolist() if b == bin]
+        runs = [np.arange(first, first + size) for b, first, size, *_ in self.trees.tolist() if b == bin]
         at = np.concatenate(runs) if runs else np.empty(0, np.int64)
-        found: Codes = at[self.alive[at] == 1]
+        found: Codes = at[self.forest.alive[at] == 1]
         return found
 
     def members(self, bin: int) -> Codes:
@@ -122,39 +151,48 @@ class Boxes:
 
     def everything(self) -> Codes:
         """Return all live lines."""
-        bins = np.unique(self.trees[: int(self.used[2]), forest.BIN]).tolist()
+        bins = np.unique(self.trees[:, forest.BIN]).tolist()
         return np.concatenate([self.entries[:0], *(self.members(bin) for bin in bins)])
 
     def empty(self, bin: int) -> None:
         """Remove all boxes of a bin."""
-        n = int(self.used[2])
-        kept = self.trees[:n][self.trees[:n, forest.BIN] != bin]
-        self.live -= int(self.trees[:n, forest.LIVE].sum() - kept[:, forest.LIVE].sum())
-        self.trees[: len(kept)], self.used[2] = kept, len(kept)
+        trees, scalar = self.trees, self.forest.scalar
+        kept = trees[:, forest.BIN] != bin
+        self.live -= int(trees[~kept, forest.LIVE].sum())
+        n = int(kept.sum())
+        trees[:n], self.forest.bounds[:n] = trees[kept], self.forest.bounds[: len(kept)][kept]
+        scalar[forest.TREES], scalar[forest.ROOF] = n, -1
 
     def _reserve(self, entries: int) -> None:
         """Make room for one more tree."""
-        used, nodes, trees = self.used.tolist()
-        if used + entries > len(self.alive):
+        f = self.forest
+        used, blocks, trees = f.scalar[: forest.ROOF].tolist()
+        if used + entries > len(f.alive):
             room = used + entries + (used + entries) // 8 + 64
-            self.entries, self.alive = _with_lines(self.entries, used, room), _with_lines(self.alive, used, room)
-        need = nodes + forest.count_nodes(entries)
-        if need > len(self.nodes):
-            self.nodes = _with_lines(self.nodes, nodes, need + need // 4)
-        if trees == len(self.trees):
-            self.trees = _with_lines(self.trees, trees, 2 * trees)
+            f.replace(entries=_with_lines(f.entries, used, room), alive=_with_lines(f.alive, used, room))
+        need = blocks + forest.count_blocks(entries)
+        if need > len(f.frames):
+            room, lanes = need + need // 8, 2 * self.dims * BLOCK
+            grown = _aligned(room * lanes)
+            grown[: blocks * lanes] = f.lanes[: blocks * lanes]
+            f.replace(frames=_with_lines(f.frames, blocks, room), lanes=grown)
+        if trees == len(f.trees):
+            roof = self._forest(0, 0, 2 * trees)
+            f.replace(
+                trees=_with_lines(f.trees, trees, 2 * trees),
+                bounds=_with_lines(f.bounds, trees, 2 * trees),
+                roof_frames=roof.roof_frames,
+                roof_lanes=roof.roof_lanes,
+            )
 
     def _pack(self) -> None:
         """Copy the trees to new arrays that have nothing else, merging those of each bin."""
-        bins = np.unique(self.trees[: int(self.used[2]), forest.BIN]).tolist()
+        bins = np.unique(self.trees[:, forest.BIN]).tolist()
         found = [self.members(bin) for bin in bins]
         sizes = [len(lines) for lines in found]
-        nodes = sum(map(forest.count_nodes, sizes))
-        self.entries = np.empty((sum(sizes) + 64, 2 * self.dims + 2), np.int64)
-        self.alive, self.nodes = np.zeros(sum(sizes) + 64, np.uint8), np.empty((nodes + 16, 2 * self.dims), np.int64)
-        self.used[:] = 0
+        self.forest = self._forest(sum(sizes) + 64, sum(map(forest.count_blocks, sizes)) + 16, len(bins) + 8)
         for bin, lines in zip(bins, found, strict=True):
-            forest.grow(self.entries, self.alive, self.nodes, self.trees, self.used, bin, lines, self.dims, self.equal)
+            forest.grow(self.forest.address, bin, lines)
 
     # -- finding -----------------------------------------------------------------------------------------------------
 
@@ -165,10 +203,19 @@ class Boxes:
 
     def find_lines(self, lows: Codes, highs: Codes) -> tuple[Codes, Codes]:
         """(position of a query, position in `entries`, which is valid until boxes are added) of the same."""
-        return forest.find(self.entries, self.alive, self.nodes, self.trees, self.used, lows, highs, self.dims)
+        found = search.find(self.forest.address, lows, highs, _NONE, _NO_FLAGS)
+        at, lines = found.T.copy()
+        return at, lines
 
 
 def _with_lines(array: NDArray[T], used: int, room: int) -> NDArray[T]:
     grown = np.empty((room, *array.shape[1:]), array.dtype)
     grown[:used] = array[:used]
     return grown
+
+
+def _aligned(size: int) -> NDArray[np.uint32]:
+    """Return room for lanes that begins where a cache line does."""
+    room = np.empty(size + BLOCK, np.uint32)
+    first = -room.ctypes.data % (4 * BLOCK) // 4
+    return room[first : first + size]

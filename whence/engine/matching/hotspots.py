@@ -44,7 +44,7 @@ class Hotspots:
         epsilon: float = EPSILON,
         smallest: int | None = None,
     ):
-        self.boxes = Boxes(dims, equal)
+        self.boxes = Boxes(dims, equal, on)
         self._smallest = SMALLEST if smallest is None else smallest
         self.on, self.alpha, self.epsilon = on, alpha, epsilon
         self.moves = self.rebuilt = 0

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whence.engine.matching.boxes import Boxes
-from whence.engine.matching.kernels import marked
+from whence.engine.matching.kernels import marked, search
 from whence.model.codes import Codes
 
 
@@ -26,33 +26,32 @@ class MarkedBoxes(Boxes):
     []
     """
 
-    _tops: Codes
     _hit: NDArray[np.uint8]
 
     def clear(self) -> None:
         super().clear()
-        self._tops, self._hit = np.empty(len(self.nodes), np.int64), np.zeros(len(self.alive), np.uint8)
+        self._hit = np.zeros(len(self.forest.alive), np.uint8)
 
     @property
     def nbytes(self) -> int:
-        return super().nbytes + self._tops.nbytes + self._hit.nbytes
+        return super().nbytes + self._hit.nbytes
 
     def put(self, lines: Codes, bin: int = 0) -> None:
-        nodes = self.nodes
+        before = self.forest
         super().put(lines, bin)
-        if len(self._tops) != len(self.nodes):
-            self._tops = np.resize(self._tops, len(self.nodes))
-        if len(self._hit) != len(self.alive):
-            self._hit = np.zeros(len(self.alive), np.uint8)
-        trees = int(self.used[2])
-        for tree in range(0 if self.nodes is not nodes else trees - 1, trees):
-            marked.bound_marks(self.entries, self.alive, self._tops, self.trees[tree])
+        f = self.forest
+        if len(f.tops) != len(f.frames):
+            f.replace(tops=np.resize(f.tops, len(f.frames)))
+        if len(self._hit) != len(f.alive):
+            self._hit = np.zeros(len(f.alive), np.uint8)
+        trees = len(self.trees)
+        for tree in range(0 if f is not before else trees - 1, trees):
+            marked.bound_marks(f.address, tree)
 
     def mark(self, places: Codes, marks: Codes) -> None:
         """Change the marks of entries."""
-        marked.set_marks(self.entries, self.alive, self._tops, self.trees, self.used, places, marks)
+        marked.set_marks(self.forest.address, places, marks)
 
     def find_from(self, lows: Codes, highs: Codes, marks: Codes) -> Codes:
         """Positions in `entries`, each once, of boxes that meet one of the queries and have at least its mark."""
-        arrays = (self.entries, self.alive, self.nodes, self._tops, self.trees, self.used)
-        return marked.find_from(*arrays, lows, highs, marks, self.dims, self._hit)
+        return search.find(self.forest.address, lows, highs, marks, self._hit)[:, 1]

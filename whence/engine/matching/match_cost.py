@@ -42,10 +42,10 @@ _SEEN = 1024  # events by which histograms know where points are
 Coefficients = dict[int, tuple[float, ...]]
 
 DEFAULTS: Coefficients = {
-    pairs.HOTSPOT: (15.0, 7.2, 0.0, 8.2, 0.0),
-    pairs.SELECT: (0.0, 0.0, 7.7, 91.0),
-    pairs.JOIN: (0.0, 9.3),
-    pairs.SCAN: (1060.0, 0.49),
+    pairs.HOTSPOT: (15.0, 5.1, 0.0, 6.0, 0.0),
+    pairs.SELECT: (0.0, 0.0, 4.7, 60.0),
+    pairs.JOIN: (160.0, 1.7),
+    pairs.SCAN: (2500.0, 1.0),
 }
 
 

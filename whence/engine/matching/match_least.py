@@ -75,7 +75,7 @@ class MatchLeast(RangeMatching):
         super().undo()
         entries, dims = self._ranges.entries, self._equal + 2
         if self.is_labelled:  # labels may have moved since: then rectangles are of the old ones
-            lines = [np.arange(int(self._ranges.used[0]))]
+            lines = [self._ranges.places_used]
         else:
             lines = [self._inside(changed)[1] for changed in self._changed]
         for some in lines:

@@ -58,6 +58,7 @@ class EventSide:
         self.asked = LateIndex(self.rows, [Rank(c, types[c]) if c in ordered else Rank(c) for c in order], words)
         self._places = np.array([order.index(c) for c in range(node.keys + 1)], np.int64)  # of keys and lead
         self._found = np.empty((256, 2), np.int64)
+        self._runs = np.empty((256, 2), np.int64)
         self._expanded = np.empty((256, 2), np.int64)
 
     def change(self, gone: Codes, come: Codes) -> None:
@@ -100,25 +101,29 @@ class EventSide:
         """Return the pairs (event, entry) of events of this side and the subscriptions that they affect; valid until
         the next call. Each event is processed by its plan; what is ROUTED gets the one that is chosen."""
         spots = self.subscriptions
-        boxes = spots.boxes
         if plans is None:
             plans = np.full(len(points), pairs.ROUTED, np.int64)
+        if len(self._runs) < len(points):
+            self._runs = np.empty((2 * len(points), 2), np.int64)
         out, n = pairs.affected(
-            boxes.entries, boxes.alive, boxes.nodes, boxes.trees, boxes.used, boxes.dims, spots.points,
-            points, keys, leads, plans, *self.router.statistics(len(other.rows), points),
-            *other.rows.leaves, self.keys, self.mode, self._found,
+            spots.boxes.forest.address, spots.points, points, keys, leads, plans,
+            *self.router.statistics(len(other.rows), points),
+            *other.rows.leaves, self.keys, self.mode, self._runs, self._found,
         )  # fmt: skip
         self.router.count(plans)
         self._found = _kept(out)
         return out[:n]
 
-    def expand(self, other: EventSide, entries: Codes, found: Codes, keys: Codes, leads: Codes) -> Codes:
-        """Return the rows of the other side behind pairs (event, entry), as (place of the pair, line of the row).
+    def expand(self, other: EventSide, found: Codes, leads: Codes) -> Codes:
+        """Return the rows of the other side behind pairs (event, entry) that were found last, as (place of the pair,
+        line of the row).
 
         As with `affected`, the answer is valid until the next one."""
+        boxes = self.subscriptions.boxes
+        store, size, top, _ = other.rows.leaves
         out, n = pair_rows.expand(
-            entries, self.subscriptions.boxes.dims, self.tested, found, keys, leads,
-            *other.rows.leaves, self.keys, self.mode, self._expanded,
+            boxes.entries, boxes.dims, self.tested, found, self._runs, leads,
+            store, size, top, self.keys, self.mode, self._expanded,
         )  # fmt: skip
         self._expanded = _kept(out)
         return out[:n]
@@ -167,7 +172,7 @@ class MatchPairs(Matching):
         if not len(found):
             return Batch.empty(self._width)
         entries = side.subscriptions.boxes.entries
-        expanded = side.expand(other, entries, found, keys, leads)
+        expanded = side.expand(other, found, leads)
         at = found[expanded[:, 0]]
         rows, counts = other.rows.rows_at(expanded[:, 1])
         own, ids = delta.rows[at[:, 0]], entries[at[:, 1], -2]

@@ -130,7 +130,7 @@ class MatchTop(Matching):
         self._rows.refresh()
         if self.is_labelled:  # labels may have moved since
             subscriptions = self._subscriptions
-            every = np.arange(int(subscriptions.used[0]))
+            every = subscriptions.places_used
             subscriptions.mark(every, self._first_rows(subscriptions.entries[every])[1])
         elif self._affected is not None:
             lines = self._affected

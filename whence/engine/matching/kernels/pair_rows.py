@@ -9,12 +9,14 @@ from __future__ import annotations
 import numpy as np
 
 from whence.engine.core.kernels.ordered import LEAF, seek
-from whence.engine.matching.kernels.pairs import with_room
+from whence.engine.matching.kernels.lanes import prefetch
 from whence.engine.matching.kernels.runs import PLAIN, first_value, line_at, run_of, step_on, value_of
+from whence.engine.matching.kernels.search import with_room
 from whence.model.codes import Codes
 from whence.model.jit import allocating, kernel
 
 _NULL = -(2**63)
+_AHEAD = 16  # pairs whose entries are fetched before they are read
 
 
 @kernel
@@ -29,23 +31,24 @@ def beside(entries: Codes, i: int, dims: int, tested: int, store: Codes, line: i
 
 @allocating
 def expand(
-    entries: Codes, dims: int, tested: int, pairs: Codes, keys: Codes, owns: Codes,
-    store: Codes, size: Codes, top: Codes, meta: Codes, column: int, mode: int, out: Codes,
+    entries: Codes, dims: int, tested: int, pairs: Codes, runs: Codes, owns: Codes,
+    store: Codes, size: Codes, top: Codes, column: int, mode: int, out: Codes,
 ) -> tuple[Codes, int]:  # fmt: skip
     """The rows of the other side behind pairs (event, entry): lines of (place of the pair, line of the row), in the
-    first lines of `out`, or of a larger array; and how many there are.
+    first lines of `out`, or of a larger array; and how many there are. `runs` has the run of each event.
 
     Columns of a row behind its lead must be inside the dimensions of the entry behind the tested ones."""
     n = 0
-    last = -1
-    low = 0
-    high = 0
-    for p in range(pairs.shape[0]):
+    count = pairs.shape[0]
+    width = entries.shape[1]
+    for p in range(count):
         q = pairs[p, 0]
         i = pairs[p, 1]
-        if q != last:
-            low, high = run_of(store, size, top, meta, keys, q, column)
-        last = q
+        if p + _AHEAD < count:
+            prefetch(entries, pairs[p + _AHEAD, 1] * width)
+            prefetch(entries, pairs[p + _AHEAD, 1] * width + width - 1)
+        low = runs[q, 0]
+        high = runs[q, 1]
         at = first_value(store, size, top, low, high, column, owns[q], mode, entries[i, tested])
         while at < high:
             line = line_at(top, at)

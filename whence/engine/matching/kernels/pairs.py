@@ -2,41 +2,39 @@
 
 A **group** of subscriptions has a point that is in all their intervals. Of a run (`runs.py`), only the rows next to the
 point tell who is affected: the interval of a subscription holds a row exactly if it holds one of these two
-(stabbing-set index).
-
-What is asked of the interval of an entry, or of the bounds of many, has one form for all plans: `low <= reach` counts
-one if there is a reach, `high >= start` counts one if there is a start, and `need` says how many must hold. For a group
-the reach is the row below its point, the start the row above, and one is enough; elsewhere both are needed. Entries and
-nodes are flat: the numbers of line i begin at `i * width`.
+(stabbing-set index). So every plan asks the same of a tree: which entries hold the event, and one of some **values** in
+their interval (`lanes.meeting`). Of a group these are the values of the two rows; of a run of few rows they are all of
+them. Only where a run is long and a tree is no group, entries are found that reach into the run, and rows are looked up
+for each.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from whence.engine.matching.kernels.forest import BIN, BLOCK, FIRST, LIVE, NODE, ROOT, SIZE, Flags
+from whence.engine.matching.kernels.forest import (
+    BIN,
+    DIMS,
+    ENTRIES,
+    FIRST,
+    LIVE,
+    SIZE,
+    TREES,
+    Forest,
+    build_roof,
+    forest,
+)
 from whence.engine.matching.kernels.histogram import Heights
+from whence.engine.matching.kernels.lanes import BLOCK, BOXED, COUNT, LOWS, MARK, NUMBER, first_bit, meeting, meets
 from whence.engine.matching.kernels.routing import cheapest
 from whence.engine.matching.kernels.runs import count_rows, first_value, line_at, run_of, step_back, step_on, value_of
+from whence.engine.matching.kernels.search import FOUND, LINE, LINES, read_all, room_to_wait, search, with_room
 from whence.model.codes import Codes
 from whence.model.jit import allocating, kernel
 
 HOTSPOT, SELECT, JOIN, SCAN, ROUTED = range(5)
-
-
-@kernel
-def holds_point(flat: Codes, at: int, dims: int, point: Codes) -> bool:
-    """Whether bounds hold a point in all dimensions before the last tested one."""
-    for d in range(point.shape[0]):
-        if flat[at + d] > point[d] or flat[at + dims + d] < point[d]:
-            return False
-    return True
-
-
-@kernel
-def reaches(flat: Codes, at: int, high: int, reach: int, has_reach: int, start: int, has_start: int, need: int) -> bool:
-    """Whether enough of the interval of [low at `at`, high at `high`] is as it is asked."""
-    return bool(int(has_reach and flat[at] <= reach) + int(has_start and flat[high] >= start) >= need)
+FEW = 16  # values that a tree is asked about at once
+_NULL = -(2**63)
 
 
 @kernel
@@ -50,252 +48,253 @@ def has_row(
 
 @kernel
 def around(
-    store: Codes, size: Codes, top: Codes, low: int, high: int, column: int, own: int, mode: int, point: int
-) -> tuple[int, int, int, int]:
-    """The values of a run next to a point: the last one below it, whether there is one, the first one from it on, and
-    whether there is that."""
+    store: Codes, size: Codes, top: Codes, low: int, high: int, column: int, own: int, mode: int, point: int,
+    query: Codes, values: int,
+) -> None:  # fmt: skip
+    """Let a query ask about the values of a run next to a point: the last one below it and the first one from it on."""
     at = first_value(store, size, top, low, high, column, own, mode, point)
-    below = 0
-    above = 0
-    if at < high:
-        above = value_of(store[line_at(top, at), column], own, mode)
+    n = 0
     if at > low:
-        below = value_of(store[line_at(top, step_back(size, top, at)), column], own, mode)
-    return below, int(at > low), above, int(at < high)
+        query[values] = value_of(store[line_at(top, step_back(size, top, at)), column], own, mode)
+        n = 1
+    if at < high:
+        query[values + n] = value_of(store[line_at(top, at), column], own, mode)
+        n += 1
+    query[COUNT] = n
 
 
 @kernel
-def visit(
-    entries: Codes, width: int, alive: Flags, nodes: Codes, tree: Codes, dims: int, point: Codes, q: int,
-    reach: int, has_reach: int, start: int, has_start: int, need: int,
-    stack: Codes, levels: Codes, out: Codes, n: int,
+def around_few(few: Codes, point: int, query: Codes, values: int) -> None:
+    """The same, of the values that another query asks about, which are in order."""
+    count = few[COUNT]
+    at = 0
+    while at < count and few[values + at] < point:
+        at += 1
+    n = 0
+    if at > 0:
+        query[values] = few[values + at - 1]
+        n = 1
+    if at < count:
+        query[values + n] = few[values + at]
+        n += 1
+    query[COUNT] = n
+
+
+@kernel
+def next_values(
+    store: Codes, size: Codes, top: Codes, at: int, high: int, column: int, own: int, mode: int,
+    query: Codes, values: int,
 ) -> int:  # fmt: skip
-    """Write down the entries of a tree that hold a point and reach, from place n on; -1 if there is no room for more
-    of them. Its root does."""
-    tested = point.shape[0]
-    depth = 0
-    levels[0, 0] = tree[SIZE]
-    first = tree[FIRST]
-    node = tree[NODE]
-    while levels[depth, 0] > 1 or depth == 0:
-        depth += 1
-        levels[depth, 0] = (levels[depth - 1, 0] + BLOCK - 1) // BLOCK
-        levels[depth, 1] = node
-        node += levels[depth, 0]
-    stack[0, 0] = depth
-    stack[0, 1] = 0
-    waiting = 1
-    while waiting:
-        waiting -= 1
-        level = stack[waiting, 0]
-        begin = stack[waiting, 1] * BLOCK
-        end = min(begin + BLOCK, levels[level - 1, 0])
-        if level > 1:
-            at = (levels[level - 1, 1] + begin) * 2 * dims
-            for child in range(begin, end):
-                low = at + tested
-                if holds_point(nodes, at, dims, point) and reaches(
-                    nodes, low, low + dims, reach, has_reach, start, has_start, need
-                ):
-                    stack[waiting, 0] = level - 1
-                    stack[waiting, 1] = child
-                    waiting += 1
-                at += 2 * dims
-            continue
-        if n + BLOCK > out.shape[0]:
-            return -1
-        at = (first + begin) * width
-        for i in range(first + begin, first + end):
-            low = at + tested
-            if (
-                alive[i]
-                and holds_point(entries, at, dims, point)
-                and reaches(entries, low, low + dims, reach, has_reach, start, has_start, need)
-            ):
-                out[n, 0] = q
-                out[n, 1] = i
-                n += 1
-            at += width
-    return n
+    """Let a query ask about the next values of a run, each once. Return the position behind them."""
+    n = 0
+    while at < high:
+        value = value_of(store[line_at(top, at), column], own, mode)
+        if n == 0 or value != query[values + n - 1]:
+            if n == FEW:
+                break
+            query[values + n] = value
+            n += 1
+        at = step_on(size, top, at)
+    query[COUNT] = n
+    return at
 
 
 @kernel
 def with_rows(
-    entries: Codes, width: int, dims: int, tested: int, out: Codes, begin: int, n: int,
+    entries: Codes, dims: int, tested: int, out: Codes, begin: int, n: int,
     store: Codes, size: Codes, top: Codes, low: int, high: int, column: int, own: int, mode: int,
 ) -> int:  # fmt: skip
     """Leave out what has been written down from `begin` on and has no row of a run in its interval."""
     kept = begin
     for p in range(begin, n):
-        at = out[p, 1] * width + tested
-        if has_row(store, size, top, low, high, column, own, mode, entries[at], entries[at + dims]):
+        i = out[p, 1]
+        if has_row(store, size, top, low, high, column, own, mode, entries[i, tested], entries[i, dims + tested]):
             out[kept, 0] = out[p, 0]
-            out[kept, 1] = out[p, 1]
+            out[kept, 1] = i
             kept += 1
     return kept
 
 
 @kernel
-def beyond(entries: Codes, width: int, tested: int, out: Codes, begin: int, n: int, before: int) -> int:
+def beyond(entries: Codes, tested: int, out: Codes, begin: int, n: int, before: int) -> int:
     """Leave out what has been written down from `begin` on and begins at or below a value."""
     kept = begin
     for p in range(begin, n):
-        if entries[out[p, 1] * width + tested] > before:
+        i = out[p, 1]
+        if entries[i, tested] > before:
             out[kept, 0] = out[p, 0]
-            out[kept, 1] = out[p, 1]
+            out[kept, 1] = i
             kept += 1
     return kept
 
 
 @allocating
-def with_room(out: Codes, n: int, more: int) -> Codes:
-    """Return an array with the first n pairs and room for more, twice as large at least."""
-    grown = np.empty((max(2 * out.shape[0], n + more), 2), np.int64)
-    grown[:n] = out[:n]
-    return grown
+def ask(f: Forest, t: int, query: Codes, queries: Codes, waiting: Codes, state: Codes, out: Codes) -> Codes:
+    """Ask a tree."""
+    if state[LINE] == queries.shape[0]:
+        out = read_all(f, queries, waiting, state, 0, out)
+    line = state[LINE]
+    for c in range(LOWS + 2 * f.scalar[DIMS] + query[COUNT]):
+        queries[line, c] = query[c]
+    state[LINE] += 1
+    return search(f, t, queries, line, waiting, state, out)
 
 
 @allocating
 def join_first(
-    entries: Codes, width: int, alive: Flags, nodes: Codes, trees: Codes, used: Codes, dims: int, point: Codes, q: int,
+    f: Forest, asked: Codes, tested: int,
     store: Codes, size: Codes, top: Codes, low: int, high: int, column: int, own: int, mode: int,
-    stack: Codes, levels: Codes, out: Codes, n: int,
-) -> tuple[Codes, int]:  # fmt: skip
-    """Find, for each row of a run, the entries that hold the event and the row, and not the row before it."""
-    tested = point.shape[0]
-    before = 0
-    has_before = False
+    queries: Codes, waiting: Codes, state: Codes, out: Codes,
+) -> Codes:  # fmt: skip
+    """Find, for some values of a run after the others, the entries that hold the event and one of them, and not the
+    value before them."""
+    query = asked[0]
+    query[BOXED] = tested
+    values = LOWS + 2 * f.scalar[DIMS]
     at = low
     while at < high:
-        value = value_of(store[line_at(top, at), column], own, mode)
-        at = step_on(size, top, at)
-        if has_before and value == before:
-            continue
-        t = 0
-        while t < used[2]:
-            tree = trees[t]
-            root = tree[ROOT] * 2 * dims
-            if (
-                tree[LIVE]
-                and holds_point(nodes, root, dims, point)
-                and reaches(nodes, root + tested, root + tested + dims, value, 1, value, 1, 2)
-            ):
-                done = visit(
-                    entries, width, alive, nodes, tree, dims, point, q, value, 1, value, 1, 2, stack, levels, out, n
-                )
-                if done < 0:
-                    out = with_room(out, n, 0)
-                    continue
-                n = beyond(entries, width, tested, out, n, done, before) if has_before else done
-            t += 1
-        before = value
-        has_before = True
-    return out, n
+        is_later = at > low
+        before = query[values + query[COUNT] - 1] if is_later else _NULL
+        at = next_values(store, size, top, at, high, column, own, mode, query, values)
+        if is_later:
+            out = read_all(f, queries, waiting, state, 0, out)
+        begin = state[FOUND]
+        for b in range((f.scalar[TREES] + BLOCK - 1) // BLOCK):
+            found = meeting(f.roof_frames, f.roof_lanes, b, f.scalar[DIMS], asked, 0)
+            while found:
+                t = b * BLOCK + first_bit(found)
+                found &= found - 1
+                if f.trees[t, LIVE]:
+                    out = ask(f, t, query, queries, waiting, state, out)
+        if is_later:
+            out = read_all(f, queries, waiting, state, 0, out)
+            state[FOUND] = beyond(f.entries, tested, out, begin, state[FOUND], before)
+    return out
 
 
 @kernel
-def scan(
-    entries: Codes, width: int, alive: Flags, trees: Codes, used: Codes, dims: int, point: Codes, q: int,
-    out: Codes, n: int,
-) -> int:  # fmt: skip
-    """Write down all entries that hold a point."""
-    for t in range(used[2]):
+def scan(f: Forest, asked: Codes, out: Codes, n: int) -> int:
+    """Write down all entries that hold an event."""
+    trees = f.trees
+    for t in range(f.scalar[TREES]):
         first = trees[t, FIRST]
         for i in range(first, first + trees[t, SIZE]):
-            if alive[i] and holds_point(entries, i * width, dims, point):
-                out[n, 0] = q
+            if f.alive[i] and meets(f.entries, i, f.scalar[DIMS], asked, 0):
+                out[n, 0] = asked[0, NUMBER]
                 out[n, 1] = i
                 n += 1
     return n
 
 
 @allocating
+def by_trees(
+    f: Forest, stabbed: Codes, is_grouped: bool, asked: Codes, near: Codes, tested: int,
+    store: Codes, size: Codes, top: Codes, low: int, high: int, column: int, own: int, mode: int,
+    queries: Codes, waiting: Codes, state: Codes, out: Codes,
+) -> Codes:  # fmt: skip
+    """Find the entries that hold an event and a row, tree by tree. With `is_grouped`, bins from 1 on are groups, and
+    few values are asked about at once; without, rows are looked up for each entry that holds the event."""
+    dims = f.scalar[DIMS]
+    trees = f.trees
+    query = asked[0]
+    values = LOWS + 2 * dims
+    query[BOXED] = tested
+    if is_grouped and next_values(store, size, top, low, high, column, own, mode, query, values) < high:
+        query[COUNT] = 0
+    is_few = query[COUNT] > 0
+    for c in range(values):
+        near[c] = query[c]
+    if not is_few:
+        query[BOXED] = tested + 1
+        query[LOWS + tested] = value_of(store[line_at(top, low), column], own, mode)
+        query[LOWS + dims + tested] = value_of(store[line_at(top, step_back(size, top, high)), column], own, mode)
+    bin = 0
+    for b in range((f.scalar[TREES] + BLOCK - 1) // BLOCK):
+        found = meeting(f.roof_frames, f.roof_lanes, b, dims, asked, 0)
+        while found:
+            t = b * BLOCK + first_bit(found)
+            found &= found - 1
+            if trees[t, LIVE] == 0:
+                continue
+            if is_grouped and trees[t, BIN] > 0:
+                if trees[t, BIN] != bin:
+                    bin = trees[t, BIN]
+                    if is_few:
+                        around_few(query, stabbed[bin], near, values)
+                    else:
+                        around(store, size, top, low, high, column, own, mode, stabbed[bin], near, values)
+                out = ask(f, t, near, queries, waiting, state, out)
+            elif is_few:
+                out = ask(f, t, query, queries, waiting, state, out)
+            else:
+                out = read_all(f, queries, waiting, state, 0, out)
+                begin = state[FOUND]
+                out = ask(f, t, query, queries, waiting, state, out)
+                out = read_all(f, queries, waiting, state, 0, out)
+                state[FOUND] = with_rows(
+                    f.entries, dims, tested, out, begin, state[FOUND], store, size, top, low, high, column, own, mode
+                )
+    return out
+
+
+@allocating
 def affected(
-    entry_lines: Codes, alive: Flags, node_lines: Codes, trees: Codes, used: Codes, dims: int, stabbed: Codes,
-    points: Codes, keys: Codes, owns: Codes, plans: Codes,
+    address: int, stabbed: Codes, points: Codes, keys: Codes, owns: Codes, plans: Codes,
     costs: Heights, breaks: Codes, counts: Codes, means: Heights, ratios: Heights,
-    store: Codes, size: Codes, top: Codes, meta: Codes, column: int, mode: int, out: Codes,
+    store: Codes, size: Codes, top: Codes, meta: Codes, column: int, mode: int, runs: Codes, out: Codes,
 ) -> tuple[Codes, int]:  # fmt: skip
     """All pairs (event, entry) of an event and a subscription that gets or loses rows by it: in the first lines of
-    `out`, or of a larger array; and how many there are.
+    `out`, or of a larger array; and how many there are. `runs` gets the run of rows that each event joins.
 
     `stabbed` has the point of each bin, `plans` says how each event is processed: HOTSPOT takes the bins from 1 on as
-    groups, and selects first in bin 0; SELECT finds the entries that hold the event, then looks for rows; JOIN finds,
-    for each row, the entries that hold the event and the row; SCAN goes through all entries. ROUTED is replaced by the
-    cheapest of them (`routing.py`), where there are rows to join."""
-    entries = entry_lines.reshape(-1)
-    nodes = node_lines.reshape(-1)
-    width = entry_lines.shape[1]
-    stack = np.empty((256, 2), np.int64)
-    levels = np.empty((18, 2), np.int64)
+    groups, and selects first in bin 0 where many rows join; SELECT finds the entries that hold the event, then looks
+    for rows; JOIN finds, for rows, the entries that hold the event and one of them; SCAN goes through all entries.
+    ROUTED is replaced by the cheapest of them (`routing.py`), where there are rows to join."""
+    f = forest(address)
+    build_roof(f)
+    dims = f.scalar[DIMS]
     tested = points.shape[1]
-    n = 0
+    waiting = room_to_wait()
+    state = np.zeros(4, np.int64)
+    queries = np.empty((LINES, LOWS + 2 * dims + FEW), np.int64)
+    asked = np.empty((1, queries.shape[1]), np.int64)
+    near = np.empty(queries.shape[1], np.int64)
+    asked[0, MARK] = 0
     for q in range(points.shape[0]):
         low, high = run_of(store, size, top, meta, keys, q, column)
+        runs[q, 0] = low
+        runs[q, 1] = high
         if low >= high:
             continue
         own = owns[q]
-        point = points[q]
         if plans[q] == ROUTED:
-            plans[q] = cheapest(costs, breaks, counts, means, ratios, point, count_rows(size, top, meta, low, high))
+            rows = count_rows(size, top, meta, low, high)
+            plans[q] = HOTSPOT  # which never asks for more than JOIN does, if all rows are asked about at once
+            if rows > FEW:
+                plans[q] = cheapest(costs, breaks, counts, means, ratios, points[q], rows)
+        asked[0, NUMBER] = q
+        asked[0, BOXED] = tested
+        asked[0, COUNT] = 0
+        for d in range(tested):
+            asked[0, LOWS + d] = points[q, d]
+            asked[0, LOWS + dims + d] = points[q, d]
         if plans[q] == JOIN:
-            out, n = join_first(
-                entries, width, alive, nodes, trees, used, dims, point, q,
-                store, size, top, low, high, column, own, mode, stack, levels, out, n,
+            out = join_first(
+                f, asked, tested, store, size, top, low, high, column, own, mode, queries, waiting, state, out
+            )
+        elif plans[q] == SCAN:
+            out = read_all(f, queries, waiting, state, 0, out)
+            n = state[FOUND]
+            if n + f.scalar[ENTRIES] > out.shape[0]:
+                out = with_room(out, n, f.scalar[ENTRIES])
+            last = scan(f, asked, out, n)
+            state[FOUND] = with_rows(
+                f.entries, dims, tested, out, n, last, store, size, top, low, high, column, own, mode
+            )
+        else:
+            out = by_trees(
+                f, stabbed, plans[q] == HOTSPOT, asked, near, tested,
+                store, size, top, low, high, column, own, mode, queries, waiting, state, out,
             )  # fmt: skip
-            continue
-        if plans[q] == SCAN:
-            if n + used[0] > out.shape[0]:
-                out = with_room(out, n, used[0])
-            done = scan(entries, width, alive, trees, used, dims, point, q, out, n)
-            n = with_rows(
-                entries, width, dims, tested, out, n, done, store, size, top, low, high, column, own, mode
-            )  # fmt: skip
-            continue
-        least = value_of(store[line_at(top, low), column], own, mode)
-        most = value_of(store[line_at(top, step_back(size, top, high)), column], own, mode)
-        bin = -1
-        below = least
-        above = most
-        has_below = 0
-        has_above = 0
-        t = 0
-        while t < used[2]:
-            tree = trees[t]
-            root = tree[ROOT] * 2 * dims
-            ends = root + tested
-            if (
-                tree[LIVE] == 0
-                or not holds_point(nodes, root, dims, point)
-                or not reaches(nodes, ends, ends + dims, most, 1, least, 1, 2)
-            ):
-                t += 1
-                continue
-            is_group = plans[q] == HOTSPOT and tree[BIN] > 0
-            if is_group:
-                if tree[BIN] != bin:
-                    bin = tree[BIN]
-                    below, has_below, above, has_above = around(
-                        store, size, top, low, high, column, own, mode, stabbed[bin]
-                    )
-                if not reaches(nodes, ends, ends + dims, below, has_below, above, has_above, 1):
-                    t += 1
-                    continue
-                done = visit(
-                    entries, width, alive, nodes, tree, dims, point, q,
-                    below, has_below, above, has_above, 1, stack, levels, out, n,
-                )  # fmt: skip
-            else:
-                done = visit(
-                    entries, width, alive, nodes, tree, dims, point, q, most, 1, least, 1, 2, stack, levels, out, n
-                )
-            if done < 0:
-                out = with_room(out, n, 0)
-                continue
-            if not is_group:
-                done = with_rows(
-                    entries, width, dims, tested, out, n, done, store, size, top, low, high, column, own, mode
-                )  # fmt: skip
-            n = done
-            t += 1
-    return out, n
+    out = read_all(f, queries, waiting, state, 0, out)
+    return out, state[FOUND]
