@@ -30,6 +30,8 @@ from whence.engine.streams.windows.window_join import WindowJoin
 from whence.model.codes import NULL, Dictionary
 from whence.model.types import BIGINT, BOOLEAN
 from whence.plan.algebra.expressions import Call, Col
+from whence.plan.algebra.logical import Scan as LogicalScan
+from whence.plan.streams import model as nodes
 from whence.plan.streams.model import Span
 
 TWO, FOUR = schema(BIGINT, BIGINT), stream(BIGINT, BIGINT, BIGINT, BIGINT)
@@ -226,7 +228,8 @@ def test_lookup(kind, keys, tested, rows, changes, seed):
     feed, table = Feed(), Scan("t", TWO, ())
     test = Call(BOOLEAN, "<", (Col(BIGINT, 1), Col(BIGINT, 3))) if tested else None
     wide = kind in ("inner", "left")
-    op = Lookup(Generate(feed, "a", Sets()), table, kind, keys, test, FOUR if wide else PAIR, Dictionary())
+    node = nodes.Lookup(FOUR if wide else PAIR, nodes.Stream(PAIR, "a"), LogicalScan(TWO, "t"), kind, keys, test)
+    op = Lookup([Generate(feed, "a", Sets()), table], node, Dictionary())
     epochs = cut(random.Random(seed), {feed: rows[0]}, len(changes))
     there: Counter[Row] = Counter()
     expected: list[Any] = []

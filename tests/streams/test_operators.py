@@ -25,6 +25,8 @@ from whence.model.codes import NULL, Dictionary, floats_to_codes
 from whence.model.errors import EvaluationError, SqlError
 from whence.model.types import BIGINT, BOOLEAN, DOUBLE, Column, Schema
 from whence.plan.algebra.expressions import Call, Col, Lit
+from whence.plan.algebra.logical import Scan as LogicalScan
+from whence.plan.streams import model as nodes
 from whence.plan.streams.model import Span
 
 WORDS = Dictionary()
@@ -129,7 +131,8 @@ def test_bsort_takes_no_image_of_another_layout():
 def looked_up(kind: str, keys=((0, 0),), residual=None):
     feed, table = Feed(), Scan("t", TWO, ())
     out = {"inner": FOUR, "left": FOUR, "semi": PAIR, "anti": PAIR}[kind]
-    op = Lookup(Generate(feed, "a", Sets()), table, kind, keys, residual, out, WORDS)
+    node = nodes.Lookup(out, nodes.Stream(PAIR, "a"), LogicalScan(TWO, "t"), kind, keys, residual)
+    op = Lookup([Generate(feed, "a", Sets()), table], node, WORDS)
     change = Batch(np.array([[1, 9], [1, 7], [2, 8], [NULL, 5]]), np.array([1, 1, 2, 1]))
     take_away = Batch(np.array([[1, 9], [1, 7]]), np.array([-1, -1]))
     rows = [(1, 0, 1), (2, 0, 2), (3, 0, 3), (NULL, 0, 4)]

@@ -12,6 +12,7 @@ its law, its state and its cost.
 | `merge`            | UNION ALL of streams |
 | `sort`             | bsort: sorted as far as a buffer allows |
 | `lookup`           | a stream joined with a relation |
+| `box_lookup`       | a stream joined with the subscriptions of a template, by boxes |
 | `generate`         | where provenance begins and ends |
 | `promise`          | nothing more comes below a value: closes windows |
 | `late`             | warnings of rows that came too late |

@@ -16,9 +16,8 @@ from whence.engine.core.operator import Batch, Operator
 from whence.engine.expressions.evaluate import compile_expr
 from whence.engine.streams.stream import StreamOperator
 from whence.model.codes import NULL, Codes, Dictionary
-from whence.model.types import Schema
 from whence.plan.algebra.expressions import Expr
-from whence.plan.algebra.logical import JoinKind
+from whence.plan.streams import model as streams
 
 BLOCK = 1 << 16  # rows of the batch, and about the pairs to be tried, at a time
 
@@ -26,22 +25,35 @@ BLOCK = 1 << 16  # rows of the batch, and about the pairs to be tried, at a time
 class Lookup(StreamOperator):
     """Inner, left, semi, anti and mark joins of a stream with a relation; without keys every pair is tried."""
 
-    def __init__(
-        self,
-        input: Operator,
-        relation: Operator,
-        kind: JoinKind,
-        keys: tuple[tuple[int, int], ...],
-        residual: Expr | None,
-        schema: Schema,
-        dictionary: Dictionary,
-    ) -> None:
-        self.schema, self.tracer, self.inputs = schema, input.tracer, [input, relation]
-        self.kind, self.keys, self.residual, self._dictionary = kind, keys, residual, dictionary
-        self._known = np.array([a for a, _ in keys], np.int64)
-        self._cols = tuple(b for _, b in keys)
-        self._relation, self._index = arranged_by(relation, self._cols)
-        self._test = compile_expr(residual, dictionary) if residual is not None else None
+    def __init__(self, inputs: list[Operator], node: streams.Lookup, dictionary: Dictionary) -> None:
+        self.schema, self.tracer, self.inputs = node.schema, inputs[0].tracer, inputs
+        self.node, self.kind, self._dictionary = node, node.kind, dictionary
+        self._known = np.array([a for a, _ in node.keys], np.int64)
+        self._cols = self.searched_by()
+        self._relation, self._index = arranged_by(inputs[1], self._cols)
+        tested = self.tested()
+        self._test = compile_expr(tested, dictionary) if tested is not None else None
+
+    # -- how matches are found ---------------------------------------------------------------------------------------
+
+    def searched_by(self) -> tuple[int, ...]:
+        """Return the columns of the relation by which its rows are found."""
+        return tuple(b for _, b in self.node.keys)
+
+    def tested(self) -> Expr | None:
+        """Return what candidates are tested by."""
+        return self.node.residual
+
+    @property
+    def block(self) -> int:
+        """The rows of a batch that are looked up at a time."""
+        return BLOCK if self.node.keys else max(1, BLOCK // max(1, len(self._relation)))
+
+    def candidates(self, rows: Codes) -> tuple[Codes, Codes]:
+        """Return (position, row id) of the pairs that are tested."""
+        return self._relation.matches(self._index, rows, self._known)
+
+    # -- epochs ------------------------------------------------------------------------------------------------------
 
     def needs(self) -> list[tuple[Operator, tuple[int, ...]]]:
         return [(self.inputs[1], self._cols)]
@@ -50,7 +62,7 @@ class Lookup(StreamOperator):
         delta = deltas[0]
         if not len(delta):
             return Batch.empty(len(self.schema))
-        step = BLOCK if self.keys else max(1, BLOCK // max(1, len(self._relation)))
+        step = self.block
         return concat([self._block(delta, i, i + step) for i in range(0, len(delta), step)], len(self.schema))
 
     def _block(self, delta: Batch, start: int, end: int) -> Batch:
@@ -82,7 +94,7 @@ class Lookup(StreamOperator):
 
     def _matches(self, rows: Codes) -> tuple[Codes, Codes]:
         """Return (position, row id) of all pairs that pass."""
-        at, ids = self._relation.matches(self._index, rows, self._known)
+        at, ids = self.candidates(rows)
         if self._test is not None and len(at):
             passed = [self._passed(rows, at[i : i + BLOCK], ids[i : i + BLOCK]) for i in range(0, len(at), BLOCK)]
             keep = np.flatnonzero(np.concatenate(passed) == 1)
@@ -105,11 +117,10 @@ class Lookup(StreamOperator):
         return self._test(np.concatenate((rows[at, :-1], self._relation.rows[ids]), axis=1))
 
     def fresh(self) -> Lookup:
-        input, relation = self.inputs
-        return Lookup(input, relation, self.kind, self.keys, self.residual, self.schema, self._dictionary)
+        return Lookup(self.inputs, self.node, self._dictionary)
 
     def describe(self) -> str:
         names, others = self.inputs[0].schema.names, self.inputs[1].schema.names
-        on = " and ".join(f"{names[a]} = {others[b]}" for a, b in self.keys) or "every pair"
-        tested = f" where {self.residual}" if self.residual is not None else ""
+        on = " and ".join(f"{names[a]} = {others[b]}" for a, b in self.node.keys) or "every pair"
+        tested = f" where {self.node.residual}" if self.node.residual is not None else ""
         return f"{self.kind} lookup on {on}{tested}"

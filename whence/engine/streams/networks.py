@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, cast
 
 from whence.engine.core.operator import Operator
 from whence.engine.expressions.evaluate import compile_expr
+from whence.engine.streams.box_lookup import BoxLookup
 from whence.engine.streams.generate import DropProvenance, Generate, StreamToRelation
 from whence.engine.streams.lookup import Lookup
 from whence.engine.streams.merge import Merge
@@ -19,6 +20,7 @@ from whence.engine.streams.windows.window import Window
 from whence.engine.streams.windows.window_join import WindowJoin
 from whence.plan.algebra.logical import Node
 from whence.plan.streams import model as streams
+from whence.plan.streams.lookup_boxes import box_of
 
 if TYPE_CHECKING:
     from whence.engine.build import Builder, Factory
@@ -36,17 +38,28 @@ def _provenance_join(node: streams.ProvenanceJoin, inputs: list[Operator], to: B
     return ProvenanceJoin(input, source, node.source, node.schema, join, where)
 
 
+def _lookup(node: streams.Lookup, inputs: list[Operator], to: Builder) -> Operator:
+    width = len(node.input.schema) - 1
+    box = box_of(node.keys, node.residual, width) if node.is_matched and node.kind == "inner" else None
+    return Lookup(inputs, node, to.dictionary) if box is None else BoxLookup(inputs, node, box, to.dictionary)
+
+
+def _window_join(node: streams.WindowJoin, inputs: list[Operator], to: Builder) -> Operator:
+    (left, right), spans = inputs, (node.left_span, node.right_span)
+    if node.limit is None:
+        return WindowJoin(left, right, *spans, node.keys, node.residual, node.schema, to.dictionary)
+    from whence.engine.streams.windows.bounded_join import BoundedJoin  # seldom
+
+    return BoundedJoin(left, right, *spans, node.keys, node.residual, node.schema, to.dictionary, node.limit)
+
+
 STREAM_OPERATORS: dict[type[Node], Factory] = {
     streams.Merge: lambda node, inputs, to: Merge(inputs, node.schema),
     streams.Window: lambda node, inputs, to: Window(
         inputs[0], node.span, node.keys, node.aggs, node.schema, to.dictionary
     ),
-    streams.WindowJoin: lambda node, inputs, to: WindowJoin(
-        inputs[0], inputs[1], node.left_span, node.right_span, node.keys, node.residual, node.schema, to.dictionary
-    ),
-    streams.Lookup: lambda node, inputs, to: Lookup(
-        inputs[0], inputs[1], node.kind, node.keys, node.residual, node.schema, to.dictionary
-    ),
+    streams.WindowJoin: _window_join,
+    streams.Lookup: _lookup,
     streams.BSort: lambda node, inputs, to: BSort(inputs[0], node.column, node.slack, node.within),
     streams.Latest: lambda node, inputs, to: Latest(inputs[0], node.span, node.schema),
     streams.StreamToRelation: lambda node, inputs, to: StreamToRelation(inputs[0], node.schema),

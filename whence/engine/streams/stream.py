@@ -11,6 +11,7 @@ with `ann/` (as `Tracer.image` gives them), and an image without these restores 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -41,6 +42,21 @@ class StreamOperator(Operator):
     def recompute(self) -> Batch:
         """Return the output of a new operator over all that the inputs retain."""
         return self.fresh().apply([i.contents() for i in self.inputs])
+
+
+@dataclass(frozen=True)
+class Missed:
+    """Results that a join in bounded memory did not make, since rows were evicted: pairs whose keys agree.
+
+    `is_exact` says whether all keys were counted; else `rows` is an estimate, and `error` its standard error.
+
+    >>> whence.Missed(17)
+    Missed(rows=17, error=0.0, is_exact=True)
+    """
+
+    rows: int
+    error: float = 0.0
+    is_exact: bool = True
 
 
 class Late:

@@ -9,5 +9,8 @@
 | `recent`       | the rows in a window now, per key |
 | `latest`       | those rows as a relation |
 | `window_join`  | a join of two streams over windows |
+| `bounded_join` | a join of two streams in bounded memory |
+| `kept_rows`    | which rows it keeps, and what it has missed |
+| `eviction_tuner` | how the streams go on, and how long rows are worth keeping, learnt from arrivals |
 | `kernels`      | the compiled part of the above |
 """

@@ -18,6 +18,7 @@ import numpy as np
 from whence.engine.core.image import Image, StaleImage
 from whence.engine.core.kernels.table import rehash
 from whence.engine.core.operator import Batch, Operator
+from whence.engine.expressions.conditions import Compiled
 from whence.engine.expressions.evaluate import compile_expr
 from whence.engine.streams.arrivals import data
 from whence.engine.streams.stream import Late, StreamOperator
@@ -82,19 +83,20 @@ class WindowJoin(StreamOperator):
             return Batch.empty(len(self.schema))
         self._ran = True
         sides, order = self._sides, self._arrive(deltas)
+        rows = sides[0].arrivals.rows, sides[1].arrivals.rows
         parts: list[tuple[Codes, Codes, Codes]] = []
         state = np.array([0, mk.NOT_BEGUN], np.int64)
         while state[0] < len(order):
             lpos, rpos = np.empty(BLOCK, np.int64), np.empty(BLOCK, np.int64)
             n = mk.join_rows(sides[0].address, sides[1].address, order, state, lpos, rpos)
             if n:
-                parts.append(self._test_pairs(lpos[:n], rpos[:n]))
+                parts.append(tested_pairs(*rows, lpos[:n], rpos[:n], self._test))
         if not parts:
             return Batch.empty(len(self.schema))
-        rows, lpos, rpos = (np.concatenate(column) for column in zip(*parts, strict=True))
+        found, lpos, rpos = (np.concatenate(column) for column in zip(*parts, strict=True))
         if self.tracer is None:
-            return Batch(rows, np.ones(len(rows), np.int64))
-        return Batch(rows, self.tracer.times(sides[0].arrivals.carried(lpos), sides[1].arrivals.carried(rpos)))
+            return Batch(found, np.ones(len(found), np.int64))
+        return Batch(found, self.tracer.times(sides[0].arrivals.carried(lpos), sides[1].arrivals.carried(rpos)))
 
     def _arrive(self, deltas: list[Batch]) -> Codes:
         """Append rows to both sides; return the order in which they are joined, as `mk.join_rows` takes it."""
@@ -108,18 +110,6 @@ class WindowJoin(StreamOperator):
             whens.append(side.arrivals.rows[start:end, -1])
             marks.append(2 * np.arange(start, end) + s)
         return np.concatenate(marks)[np.argsort(np.concatenate(whens), kind="stable")]
-
-    def _test_pairs(self, lpos: Codes, rpos: Codes) -> tuple[Codes, Codes, Codes]:
-        """Return the joined rows that pass the test, and the positions of their parts."""
-        left, right = (side.arrivals.rows for side in self._sides)
-        rows = np.empty((len(lpos), len(self.schema)), np.int64)
-        width = left.shape[1] - 1
-        rows[:, :width], rows[:, width:-1] = left[lpos, :-1], right[rpos, :-1]
-        rows[:, -1] = np.maximum(left[lpos, -1], right[rpos, -1])
-        if self._test is None:
-            return rows, lpos, rpos
-        keep = np.flatnonzero(self._test(rows) == 1)
-        return rows[keep], lpos[keep], rpos[keep]
 
     # -- epochs ------------------------------------------------------------------------------------------------------
 
@@ -197,6 +187,20 @@ class WindowJoin(StreamOperator):
         on = " and ".join(f"{left.names[a]} = {right.names[b]}" for a, b in self.keys) or "every pair"
         windows = f"{describe_window(self.spans[0], left)} with {describe_window(self.spans[1], right)}"
         return f"join {windows} on {on}" + (f" where {self.residual}" if self.residual is not None else "")
+
+
+def tested_pairs(
+    left: Codes, right: Codes, lpos: Codes, rpos: Codes, test: Compiled | None
+) -> tuple[Codes, Codes, Codes]:
+    """Join rows of two sides at these positions; return those that pass the test, and the positions of their parts."""
+    width = left.shape[1] - 1
+    rows = np.empty((len(lpos), width + right.shape[1]), np.int64)
+    rows[:, :width], rows[:, width:-1] = left[lpos, :-1], right[rpos, :-1]
+    rows[:, -1] = np.maximum(left[lpos, -1], right[rpos, -1])
+    if test is None:
+        return rows, lpos, rpos
+    keep = np.flatnonzero(test(rows) == 1)
+    return rows[keep], lpos[keep], rpos[keep]
 
 
 def _room_for_chains(side: Recent, more: int) -> None:

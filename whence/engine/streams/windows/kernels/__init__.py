@@ -15,4 +15,5 @@
 | `window_check`    | checks a restored image |
 | `recent`          | queues of the rows in a window, per key |
 | `join_rows`       | joins two sides, row by row |
+| `bounded`         | joins two sides of which some rows are kept, and evicts the others |
 """

@@ -1,0 +1,1 @@
+"""Held views: refreshed within a bound."""
