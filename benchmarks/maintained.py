@@ -71,33 +71,33 @@ class Asked:
 
     def __init__(self, script: str, keys: Mapping[str, str]) -> None:
         """`keys` names the column by which rows of a table are deleted."""
-        self._con, self._keys = duckdb.connect(), keys
-        self._con.execute(script)
+        self.connection, self._keys = duckdb.connect(), keys
+        self.connection.execute(script)
 
     def change(self, changes: Iterable[Change]) -> None:
         """Apply a refresh."""
-        self._con.execute("BEGIN")
+        self.connection.execute("BEGIN")
         for change in changes:
-            self._con.register("delta", change.rows)
+            self.connection.register("delta", change.rows)
             if change.sign > 0:
-                self._con.execute(f"INSERT INTO {change.table} SELECT * FROM delta")
+                self.connection.execute(f"INSERT INTO {change.table} SELECT * FROM delta")
             else:
                 key = self._keys[change.table]
-                self._con.execute(f"DELETE FROM {change.table} WHERE {key} IN (SELECT {key} FROM delta)")
-            self._con.unregister("delta")
-        self._con.execute("COMMIT")
+                self.connection.execute(f"DELETE FROM {change.table} WHERE {key} IN (SELECT {key} FROM delta)")
+            self.connection.unregister("delta")
+        self.connection.execute("COMMIT")
 
     def ask(self, query: str) -> tuple[list[Row], Seconds]:
         """Return the rows of a query, and what it took."""
-        seconds = timed(lambda: self._con.execute(f"CREATE OR REPLACE TEMP TABLE answer AS {query}"))
-        return self._con.execute("FROM answer").fetchall(), seconds
+        seconds = timed(lambda: self.connection.execute(f"CREATE OR REPLACE TEMP TABLE answer AS {query}"))
+        return self.connection.execute("FROM answer").fetchall(), seconds
 
     def exactly(self, query: str) -> str:
         """Return a query whose LIMIT breaks ties as Whence does."""
-        return exactly(query, len(self._con.execute(f"DESCRIBE {query}").fetchall()))
+        return exactly(query, len(self.connection.execute(f"DESCRIBE {query}").fetchall()))
 
     def close(self) -> None:
-        self._con.close()
+        self.connection.close()
 
 
 def exactly(query: str, columns: int) -> str:

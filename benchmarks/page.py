@@ -1,6 +1,8 @@
 """Writes the figures of `results/*.json` into docs: `python -m benchmarks.page`.
 
-The pages keep their prose; what stands between `<!-- NAME -->` and `<!-- end -->` is made anew, as there are runs.
+The pages keep their prose; what stands between `<!-- NAME -->` and `<!-- end -->` is made anew, as there are runs. A
+run may be in parts, `results/delivery.json` and `results/delivery-*.json`: of a figure that is in several, the last
+counts.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ PAGE = Path("docs/benchmarks.md")
 PAPER = Path("docs/papers/000.md")
 STREAMS = Path("docs/papers/001.md")
 STANDING = Path("docs/papers/002.md")
+EVENTUAL = Path("docs/papers/004.md")
 RESULTS = Path("results")
 ENGINE = ("recursive_peers", "limits", "join_peers", "durable")  # whose promises stand together
 RUNS = (
@@ -34,13 +37,30 @@ RUNS = (
     "tpch",
     "nexmark",
     "subscriptions_messages",
+    "subscriptions_joins",
 )
 LEAN = ("SciPy, matrix alone", "SciPy, matrix and difference")
 
 
+def read_run(folder: Path, name: str) -> dict[str, Any]:
+    """Return a run, with what its parts have measured since; nothing if there is none."""
+    paths = [folder / f"{name}.json", *folder.glob(f"{name}-*.json")]
+    whole: dict[str, Any] = {}
+    for part in sorted((json.loads(path.read_text()) for path in paths if path.exists()), key=lambda run: run["at"]):
+        for key, value in part.items():
+            if key in ("figures", "checks") and key in whole:
+                known = {one["what"]: one for one in whole[key]}
+                value = list((known | {one["what"]: one for one in value}).values())
+            if key == "settings" and "only" in value:
+                before = whole.get(key, {}).get("only", [])
+                value = value | {"only": [*before, *(one for one in value["only"] if one not in before)]}
+            whole[key] = value
+    return whole
+
+
 def main() -> None:
     """Fill the pages from the last runs."""
-    runs = {name: json.loads(path.read_text()) for name in RUNS if (path := RESULTS / f"{name}.json").exists()}
+    runs = {name: run for name in RUNS if (run := read_run(RESULTS, name))}
     made, paper, streams = {}, {}, {}
     if "recursive_peers" in runs:
         series = runs["recursive_peers"]["series"]
@@ -59,6 +79,7 @@ def main() -> None:
     if "delivery" in runs:
         run = runs["delivery"]
         made |= {"delivery": figures(run["figures"]), "delivery promises": promises(run["checks"])}
+        fill(EVENTUAL, {"curiosity": saved(run["figures"])} if "curiosity" in run["settings"]["only"] else {})
     if "subscriptions_scale" in runs:
         run = runs["subscriptions_scale"]
         made |= {"subscriptions": figures(run["figures"]), "subscriptions promises": promises(run["checks"])}
@@ -100,6 +121,10 @@ def main() -> None:
     fill(PAGE, made)
     fill(PAPER, paper)
     fill(STREAMS, streams)
+    if "subscriptions_joins" in runs:
+        run = runs["subscriptions_joins"]
+        panels = [f"**{_numbered(panel)}**\n\n{lines_across(panel)}" for panel in run["panels"]]
+        fill(STANDING, {"joins panels": "\n\n".join(panels), "joins promises": promises(run["checks"])})
     if "subscriptions_messages" in runs:
         run = runs["subscriptions_messages"]
         made = {"messages": message_rates(run["rates"]), "messages promises": promises(run["checks"])}
@@ -273,6 +298,19 @@ def figures(found: list[dict[str, Any]]) -> str:
             what, unit = (figure["what"], figure["unit"]) if place == 0 else ("", "")
             lines.append(f"| {what} | {peer} | {_number(median)} | {unit} |")
     return "\n".join(lines)
+
+
+def saved(found: list[dict[str, Any]]) -> str:
+    """A row a setting: what the publisher sends with curiosity, beside everything; and what is waited for."""
+    out = ["| | messages | of | bytes | of | times fewer | waited, ms |", "|---|---|---|---|---|---|---|"]
+    medians = {figure["what"]: figure["median"] for figure in found}
+    for what in [name.removesuffix(": waited") for name in medians if name.endswith(": waited")]:
+        sent = [tuple(medians[f"{what}: {kind}"].values()) for kind in ("messages", "bytes")]
+        cells = [f"{number:,.0f}" for pair in sent for number in pair]
+        waited = next(iter(medians[f"{what}: waited"].values()))
+        times = sent[1][1] / max(sent[1][0], 1)
+        out.append(f"| {what} | " + " | ".join(cells) + f" | {times:.1f} | {_number(waited)} |")
+    return "\n".join(out)
 
 
 def scale(lines: list[dict[str, Any]]) -> str:

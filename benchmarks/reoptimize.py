@@ -2,298 +2,65 @@
 
     python -m benchmarks.reoptimize --quick
     python -m benchmarks.reoptimize --json results/reoptimize.json --plot results/reoptimize.png
+    python -m benchmarks.reoptimize --parts drift,slices
 
 | part | figures of the paper | what is done |
 |---|---|---|
-| first | 23, 26 | the first optimization in all ways; which part of entries and alternatives is never in the space |
-| changes | 24, 27 | Q5 and Q8Join: the selectivity of each join, 1/8 to 8 times; the scan cost of orders |
-| procedural | 31 to 34 | Q5: join costs, selectivities and rows, bottom-up and top-down; conditional testing; memos |
-| cliques | | ten relations, changes at the top, in the middle and at a leaf, against PostgreSQL from scratch |
-| views | | 200 views in one memo, of whose statistics 1 % move |
+| optimizers | 23, 24, 26, 27, 31 to 34 | Q5, Q8Join, cliques and 200 views: first optimizations, then changes |
+| execution | 25 | Q5 kept over ten partitions of skewed data, its plan by what was observed |
+| drift | | SegTollS and another query on traffic that drifts: adaptive, best static, oracle |
+| slices | 28, 29, Table 3 | SegTollS re-optimized after slices of 1, 5 and 10 seconds |
+| tpch | | refreshes of TPC-H's queries, plans by data beside connectedness |
 
-Times are wall-clock of this process. From scratch means that the space is enumerated, too, which is Python; so no ratio
-to our own scratch is promised. Every optimizer's cost is compared with that of bottom-up that remembers nothing.
+PostgreSQL's and DuckDB's planners stand beside the first two. Modules: `reoptimize_changes`, `reoptimize_ranges`,
+`reoptimize_execution`, `drift`, `slices`, `tpch_plans`.
 """
 
 from __future__ import annotations
 
 import argparse
-import statistics
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from random import Random
 from typing import Any
 
-import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import report
+from benchmarks import drift, reoptimize_execution, reoptimize_ranges, report, slices, tpch_plans
 from benchmarks.peers.common import installed
+from benchmarks.reoptimize_changes import (
+    KEPT,
+    First,
+    Sizes,
+    Timing,
+    changes,
+    cliques,
+    explained,
+    first,
+    memory,
+    procedural,
+    views,
+)
+from benchmarks.reoptimize_execution import Partition
 from benchmarks.reoptimize_planners import DUCKDB, POSTGRES, plan_duckdb, plan_postgres, postgres
-from benchmarks.reoptimize_queries import QUERIES, SMALL, JoinQuery, clique, many_views, named
+from benchmarks.reoptimize_queries import QUERIES, clique
 from benchmarks.report import Check, Figure
-from whence.adapt.declarative import Declarative
-from whence.adapt.optimizer import JoinGraph, PlanOptimizer
 
-FACTORS = (1 / 8, 1 / 4, 1 / 2, 2, 4, 8)
-PRUNINGS: dict[str, Any] = {
-    "no pruning": "none",
-    "Evita Raced": "evita",
-    "aggregate, count": ("aggregate", "count"),
-    "aggregate, bound": ("aggregate", "bound"),
-    "all": "all",
-}
-WAYS: dict[str, dict[str, Any]] = {
-    "bottom-up": {"kind": "bottom_up"},
-    "top-down": {"kind": "top_down"},
-    **{f"declarative, {name}": {"kind": "declarative", "prune": prune} for name, prune in PRUNINGS.items()},
-}
-KEPT = "declarative, aggregate, bound"
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """How much is done."""
-
-    rounds: int = 10
-    clique: int = 10
-    views: int = 200
-    ticks: int = 60
-
-
-QUICK = Sizes(rounds=1, clique=5, views=10, ticks=4)
-Change = dict[str, Any]
+QUICK = Sizes(
+    rounds=1, clique=5, views=10, ticks=4, partitions=3, scale=0.003, cars=60, traffic_rounds=1, refresh=1, quick=True
+)
 
 
 @dataclass
-class Timing:
-    """Changes of one kind in one way: milliseconds of each, and the parts of entries and alternatives recomputed."""
+class Part:
+    """What one part has measured."""
 
-    workload: str
-    what: str
-    way: str
-    times: list[float] = field(default_factory=list)
-    entries: list[float] = field(default_factory=list)
-    alternatives: list[float] = field(default_factory=list)
-
-    @property
-    def median(self) -> float:
-        return statistics.median(self.times)
-
-    @property
-    def p99(self) -> float:
-        return float(np.quantile(self.times, 0.99))
-
-
-@dataclass(frozen=True)
-class First:
-    """A first optimization: milliseconds, calls of split, and which parts of the space were never in it."""
-
-    query: str
-    way: str
-    ms: float
-    splits: int
-    entries_pruned: float
-    alternatives_pruned: float
-
-
-class WrongCostError(Exception):
-    """An optimizer has a cost that is not the least."""
-
-
-def _make(graph: JoinGraph, kind: str, **options: Any) -> PlanOptimizer:
-    return graph.optimizer(kind, **options)  # type: ignore[arg-type]  # by its name
-
-
-def _space(graph: JoinGraph) -> tuple[int, int]:
-    return graph.optimizer("bottom_up").recomputed
-
-
-def first(sizes: Sizes, queries: Sequence[JoinQuery] = (*QUERIES, *SMALL)) -> list[First]:
-    """Optimize each query in each way from nothing."""
-    found = []
-    for query in queries:
-        entries, alternatives = _space(query.graph())
-        for way, options in WAYS.items():
-            times = []
-            for _ in range(1 + min(sizes.rounds, 5)):
-                begin = time.perf_counter()
-                plan = _make(query.graph(), **options)
-                times.append(1e3 * (time.perf_counter() - begin))
-            costed = plan.recomputed
-            if isinstance(plan.search, Declarative):
-                scans = sum(plan.search.model.alternatives[n, 2] < 0 for n in plan.search.ever)
-                costed = plan.split_calls, len(plan.search.ever) - int(scans)
-            pruned = 1 - costed[0] / entries, 1 - costed[1] / max(1, alternatives)
-            found.append(First(query.name, way, statistics.median(times[1:]), plan.split_calls, *pruned))
-    return found
-
-
-def _measure(timing: Timing, plan: PlanOptimizer, changes: Sequence[Change], check: PlanOptimizer) -> None:
-    """Apply changes one after another; each must give the least cost."""
-    entries, alternatives = check.recomputed
-    for change in changes:
-        begin = time.perf_counter()
-        plan.change(**change)
-        timing.times.append(1e3 * (time.perf_counter() - begin))
-        timing.entries.append(plan.recomputed[0] / entries)
-        timing.alternatives.append(plan.recomputed[1] / max(1, alternatives))
-        check.change(**change)
-        if plan.costs != check.costs:
-            raise WrongCostError(f"{timing.workload}, {timing.way}: {plan.costs} after {change}, not {check.costs}")
-
-
-def _around(make: Callable[[float], Change], rounds: int) -> Iterator[Change]:
-    """Yield changes up and down, each followed by the one that takes it back."""
-    for _ in range(rounds):
-        for factor in FACTORS:
-            yield make(factor)
-            yield make(1.0)
-
-
-def _timed(
-    query: JoinQuery, what: str, way: str, options: dict[str, Any], make: Callable[[float], Change], rounds: int
-) -> Timing:
-    graph = query.graph()
-    timing = Timing(query.name, what, way)
-    plan, check = _make(graph, **options), graph.optimizer("bottom_up", memo="none")
-    _measure(Timing(query.name, what, way), plan, list(_around(make, 1)), check)  # what is compiled or built once
-    _measure(timing, plan, list(_around(make, rounds)), check)
-    return timing
-
-
-def changes(sizes: Sizes) -> list[Timing]:
-    """Selectivities of the joins of Q5 and Q8Join; the scan cost of orders under each pruning."""
-    found = []
-    for query in (named("Q5"), named("Q8Join")):
-        for level, expression in enumerate(query.levels):
-            for name in ("bottom-up", "declarative, no pruning", KEPT):
-
-                def selectivity(factor: float, expression: tuple[str, ...] = expression) -> Change:
-                    return {"selectivity": {expression: factor}}
-
-                what = f"selectivity {'ABCDEFGH'[level]}"
-                found.append(_timed(query, what, name, WAYS[name], selectivity, sizes.rounds))
-    base = named("Q5").graph().optimizer("bottom_up")
-    scan = next(entry.cost for entry in base.entries if entry.relations == ("orders",))
-    for name, options in WAYS.items():
-        found.append(
-            _timed(
-                named("Q5"),
-                "scan cost of orders",
-                name,
-                options,
-                lambda factor: {"scan": {"orders": int(scan * factor)}},
-                sizes.rounds,
-            )
-        )
-    return found
-
-
-def explained(sizes: Sizes) -> Timing:
-    """Q5 with bounds, regrets and counts kept, too."""
-    query, timing = named("Q5"), Timing("Q5", "selectivity A", "declarative, with bounds")
-    plan, check = query.graph().optimizer(prune="none"), query.graph().optimizer("bottom_up", memo="none")
-    assert isinstance(plan.search, Declarative)
-    plan.search.explained()
-    made = list(_around(lambda factor: {"selectivity": {query.levels[0]: factor}}, sizes.rounds))
-    _measure(timing, plan, made, check)
-    return timing
-
-
-def procedural(sizes: Sizes) -> list[Timing]:
-    """Q5: join costs, selectivities and rows, in the ways of chapter 5."""
-    query = named("Q5")
-    base = query.graph().optimizer("bottom_up")
-    ways: dict[str, dict[str, Any]] = {
-        "bottom-up, all": {"kind": "bottom_up", "memo": "all", "conditional": False},
-        "bottom-up, best": {"kind": "bottom_up", "memo": "best", "conditional": False},
-        "bottom-up, best, conditional": {"kind": "bottom_up", "memo": "best"},
-        "bottom-up, likely": {"kind": "bottom_up", "memo": "likely"},
-        "top-down, best": {"kind": "top_down", "memo": "best"},
-        "top-down, all": {"kind": "top_down", "memo": "all"},
-    }
-    found = []
-    for level, expression in enumerate(query.levels):
-        pair = (expression[:-1], expression[-1:])
-        local = base.alternative(expression, pair).local
-        kinds: dict[str, Callable[[float], Change]] = {
-            "join cost": lambda f, pair=pair, local=local: {"local": {pair: int(local * f)}},  # type: ignore[misc]
-            "selectivity": lambda f, expression=expression: {"selectivity": {expression: f}},  # type: ignore[misc]
-        }
-        for kind, make in kinds.items():
-            for name, options in ways.items():
-                found.append(_timed(query, f"{kind} {'ABCDE'[level]}", name, options, make, sizes.rounds))
-    for name, rows in query.rows.items():
-        found.append(
-            _timed(
-                query,
-                f"rows of {name}",
-                "bottom-up, all",
-                ways["bottom-up, all"],
-                lambda f, name=name, rows=rows: {"rows": {name: max(1.0, rows * f)}},  # type: ignore[misc]  # now
-                sizes.rounds,
-            )
-        )
-    return found
-
-
-def cliques(sizes: Sizes) -> list[Timing]:
-    """Changes of a clique at the top, in the middle, and at a leaf."""
-    query = clique(sizes.clique)
-    names = list(query.rows)
-    middle = tuple(names[: max(2, sizes.clique // 2)])
-    rows = query.rows[names[0]]
-    makes: dict[str, Callable[[float], Change]] = {
-        "top": lambda f: {"selectivity": {tuple(names): f}},
-        "middle": lambda f: {"selectivity": {middle: f}},
-        "leaf": lambda f: {"rows": {names[0]: max(1.0, rows * f)}},
-    }
-    ways = {name: WAYS[name] for name in ("bottom-up", "top-down", KEPT, "declarative, no pruning")}
-    return [
-        _timed(query, what, name, options, make, 1 if "no" in name else sizes.rounds)
-        for what, make in makes.items()
-        for name, options in ways.items()
-    ]
-
-
-def views(sizes: Sizes) -> list[Timing]:
-    """Views in one memo; each tick moves 1 % of the statistics."""
-    found = []
-    for name in ("bottom-up", KEPT):
-        many, random = many_views(sizes.views), Random(5)
-        plan, check = _make(many.graph, **WAYS[name]), many.graph.optimizer("bottom_up", memo="none")
-        made: list[Change] = []
-        for _ in range(sizes.ticks):
-            change: Change = {"rows": {}, "selectivity": {}}
-            for which in random.sample(many.statistics, max(1, len(many.statistics) // 100)):
-                if isinstance(which, str):
-                    change["rows"][which] = many.graph.graph.rows[which] * random.uniform(0.5, 2)
-                else:
-                    change["selectivity"][which] = random.uniform(0.5, 2)
-            made.append(change)
-        timing = Timing(f"{sizes.views} views", "1 % of statistics", name)
-        _measure(timing, plan, made, check)
-        found.append(timing)
-    return found
-
-
-def memory() -> dict[str, float]:
-    """Costs remembered, all against best; bytes of the state of Q8Join."""
-    found = {}
-    for count in (5, 10):
-        kept = [clique(count).graph().optimizer("bottom_up", memo=memo).search for memo in ("all", "best")]
-        found[f"all against best, clique of {count}"] = kept[0].remembered / kept[1].remembered  # type: ignore[union-attr]
-    plan = named("Q8Join").graph().optimizer(prune="none")
-    assert isinstance(plan.search, Declarative)
-    plan.search.explained()
-    found["MB of state, Q8Join"] = plan.search.size() / 1e6
-    return found
+    checks: list[Check] = field(default_factory=list)
+    content: dict[str, Any] = field(default_factory=dict)  # for the JSON
+    figures: list[Figure] = field(default_factory=list)  # for the plot
 
 
 def promises(timings: Sequence[Timing], state: dict[str, float], planned: Sequence[Figure]) -> list[Check]:
@@ -353,37 +120,125 @@ def show(firsts: Sequence[First], timings: Sequence[Timing], console: Console) -
     console.print(table)
 
 
-def run(sizes: Sizes, console: Console, save: Path | None = None, plot: Path | None = None) -> list[Check]:
-    """Measure everything, print it, and write it where asked for."""
+def optimizers(sizes: Sizes, console: Console) -> Part:
+    """Measure the optimizers alone."""
     firsts = first(sizes)
     timings = [*changes(sizes), explained(sizes), *procedural(sizes), *cliques(sizes), *views(sizes)]
-    planned, state = planners(sizes), memory()
+    planned, state, ranges = planners(sizes), memory(), reoptimize_ranges.ranges(timings)
     show(firsts, timings, console)
+    reoptimize_ranges.show(ranges, console)
     report.show_figures("planners from scratch", planned, console)
     console.print("  ".join(f"{name}: {value:.1f}" for name, value in state.items()))
-    checks = promises(timings, state, planned)
-    report.show_checks(checks, console)
-    if save is not None:
-        more = {"first": [asdict(each) for each in firsts], "changes": [asdict(each) for each in timings]}
-        report.save(save, [], checks, asdict(sizes), **more, planners=[asdict(f) for f in planned], memory=state)
-    if plot is not None and installed("matplotlib"):
-        kept = [t for t in timings if t.way in ("bottom-up", KEPT, "declarative, no pruning")]
-        figures: dict[str, Figure] = {f.what: f for f in planned}
-        for timing in kept:
+    content = {"first": [asdict(e) for e in firsts], "changes": [asdict(e) for e in timings], "memory": state}
+    content |= {"planners": [asdict(f) for f in planned], "ranges": [asdict(r) | {"within": r.within} for r in ranges]}
+    figures: dict[str, Figure] = {f.what: f for f in planned}
+    for timing in timings:
+        if timing.way in ("bottom-up", KEPT, "declarative, no pruning"):
             what = f"{timing.workload}, {timing.what}"
             figures.setdefault(what, Figure(what, "ms a change")).samples[timing.way] = timing.times
-        report.plot_figures(plot, list(figures.values()))
-    return checks
+    return Part(promises(timings, state, planned), content, list(figures.values()))
+
+
+def execution(sizes: Sizes, console: Console) -> Part:
+    """Measure Figure 25."""
+    with tempfile.TemporaryDirectory(prefix="reoptimize-") as folder, postgres(Path(folder)) as connection:
+        found = reoptimize_execution.run(sizes.partitions, sizes.scale, connection)
+    show_partitions(found, console)
+    figure = Figure("Q5 after a partition", "CPU ms")
+    for part in found:
+        for name, ms in part.incremental.items():
+            figure.samples.setdefault(name, []).append(ms)
+        for name, ms in {f"{n}, from scratch": ms for n, ms in part.scratch.items()}.items() | part.planners.items():
+            figure.samples.setdefault(name, []).append(ms)
+    return Part([], {"execution": [asdict(part) for part in found]}, [figure])
+
+
+def show_partitions(found: Sequence[Partition], console: Console) -> None:
+    """Print Figure 25."""
+    table = Table(title="Q5 over partitions of data, Zipf 0.5: CPU ms to re-optimize", title_justify="left")
+    names = [*found[0].incremental, *(f"{name}, scratch" for name in found[0].scratch), *found[0].planners]
+    for column in ("partition", *names, "entries", "alternatives", "another plan"):
+        table.add_column(column, justify="right")
+    for part in found:
+        times = [*part.incremental.values(), *part.scratch.values(), *part.planners.values()]
+        parts = [f"{each['declarative']:.0%}" for each in (part.entries, part.alternatives)]
+        table.add_row(str(part.number), *(f"{ms:.2f}" for ms in times), *parts, "yes" if part.changed else "")
+    console.print(table)
+
+
+def drifting(sizes: Sizes, console: Console) -> Part:
+    """Measure plans while traffic drifts."""
+    found = drift.run(sizes.quick, sizes.traffic_rounds, console)
+    drift.show(found, console)
+    figures = [
+        Figure(each.query, "CPU s", {plan: [sum(times) for times in each.epochs[plan]] for plan in each.epochs})
+        for each in found
+    ]
+    return Part(drift.promises(found), {"drift": [asdict(each) for each in found]}, figures)
+
+
+def slicing(sizes: Sizes, console: Console) -> Part:
+    """Measure Figures 28, 29 and Table 3."""
+    found = slices.measure(sizes.traffic_rounds, sizes.cars, console)
+    slices.show(found, console)
+    figures = [
+        Figure(
+            f"slices of {length} s: {what}",
+            "CPU ms",
+            {each.plan: [each.total(what)] for each in found if each.slice == length},
+        )
+        for length in slices.SLICES
+        for what in ("optimizing", "executing")
+    ]
+    return Part(slices.promises(found), {"slices": [asdict(each) for each in found]}, figures)
+
+
+def refreshing(sizes: Sizes, console: Console) -> Part:
+    """Measure refreshes of TPC-H's queries."""
+    found = tpch_plans.measure(0.001 if sizes.quick else 0.1, sizes.refresh, 0, None, console)
+    tpch_plans.show(found, "TPC-H: plans by data, and by connectedness", console)
+    return Part(tpch_plans.promises(found), {"tpch": [asdict(each) for each in found]})
+
+
+PARTS: dict[str, Callable[[Sizes, Console], Part]] = {
+    "optimizers": optimizers,
+    "execution": execution,
+    "drift": drifting,
+    "slices": slicing,
+    "tpch": refreshing,
+}
+
+
+def run(
+    sizes: Sizes, parts: Sequence[str], console: Console, save: Path | None = None, plot: Path | None = None
+) -> list[Check]:
+    """Measure some parts, print them, and write them where asked for."""
+    whole = Part()
+    for name in parts:
+        found = PARTS[name](sizes, console)
+        whole.checks += found.checks
+        whole.content |= found.content
+        whole.figures += found.figures
+    report.show_checks(whole.checks, console)
+    if save is not None:
+        report.save(save, [], whole.checks, asdict(sizes), **whole.content)
+    if plot is not None and whole.figures and installed("matplotlib"):
+        report.plot_figures(plot, whole.figures)
+    return whole.checks
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run from the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="small sizes, some seconds")
+    parser.add_argument("--quick", action="store_true", help="small sizes, a minute")
+    parser.add_argument("--parts", type=lambda text: text.split(","), default=list(PARTS), help=", ".join(PARTS))
     parser.add_argument("--json", type=Path, default=report.RESULTS / "reoptimize.json", help="write all figures there")
     parser.add_argument("--plot", type=Path, default=report.RESULTS / "reoptimize.png", help="draw them there")
     given = parser.parse_args(arguments)
-    run(QUICK if given.quick else Sizes(), Console(width=140), given.json, given.plot)
+    unknown = [name for name in given.parts if name not in PARTS]
+    if unknown:
+        parser.error(f"--parts: there is no {', '.join(unknown)}")
+    run(QUICK if given.quick else Sizes(), given.parts, Console(width=160), given.json, given.plot)
     return 0
 
 

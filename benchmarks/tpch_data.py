@@ -4,6 +4,9 @@ What follows the specification (clause 4.2.3): the number of rows, the sparse ke
 the suppliers of a part, prices, dates and the flags that depend on them, the words in names, types, containers and
 comments that queries look for. What does not: the seeds, and the texts of comments and addresses, which are shorter.
 RF1 puts in new orders with their lines, RF2 takes out the oldest ones: 1,500 orders each at scale 1.
+
+With `zipf`, foreign keys are skewed: the customer of an order, the part of a line, the nations of customers and
+suppliers. The key of rank r has a frequency of 1 / r^zipf; which key has which rank changes with `shift`.
 """
 
 from __future__ import annotations
@@ -86,6 +89,8 @@ class Tpch:
 
     scale: float
     seed: int = 0
+    zipf: float = 0.0
+    shift: float = 0.0  # from ranks to keys, as a part of all keys
     tables: dict[str, pa.Table] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -100,9 +105,26 @@ class Tpch:
         self._lines_of = self.tables["lineitem"]["l_orderkey"].to_numpy()
         self._gone = 0  # of the first orders
 
-    def refreshes(self, pairs: int) -> list[list[Change]]:
+    def moves(self, times: int, part: float = 0.01) -> list[list[Change]]:
+        """Return so many times a part of the customers and of the suppliers, who move to other nations."""
+        found = []
+        for _ in range(times):
+            changes = []
+            for name, column in (("customer", "c_nationkey"), ("supplier", "s_nationkey")):
+                table = self.tables[name]
+                at = np.sort(self._rng.choice(len(table), max(1, round(part * len(table))), replace=False))
+                nations = table[column].to_numpy().copy()
+                nations[at] = self._keys(0, 24, len(at))
+                place = table.schema.get_field_index(column)
+                self.tables[name] = table.set_column(place, column, pa.array(nations))
+                taken = pa.array(at)
+                changes += [Change(name, -1, table.take(taken)), Change(name, +1, self.tables[name].take(taken))]
+            found.append(changes)
+        return found
+
+    def refreshes(self, pairs: int, part: float = 0.001) -> list[list[Change]]:
         """Return so many times RF1 and RF2: new orders, then the oldest ones, each with their lines."""
-        found, many = [], max(round(1_500 * self.scale), 5)
+        found, many = [], max(round(1_500_000 * part * self.scale), 5)
         for _ in range(pairs):
             new = self._orders(many)
             found.append([Change(table, +1, rows) for table, rows in new.items()])
@@ -121,6 +143,16 @@ class Tpch:
 
     def _ints(self, low: int, high: int, rows: int) -> Ints:
         return self._rng.integers(low, high + 1, rows)
+
+    def _keys(self, low: int, high: int, rows: int) -> Ints:
+        """Return keys of rows of another table, perhaps skewed."""
+        if not self.zipf:
+            return self._ints(low, high, rows)
+        count = high - low + 1
+        heights = np.cumsum(np.arange(1, count + 1) ** -self.zipf)
+        ranks = np.searchsorted(heights, self._rng.random(rows) * heights[-1])
+        keys: Ints = low + (ranks + int(self.shift * count)) % count
+        return keys
 
     def _comments(self, rows: int, inside: str = "", share: float = 0.0) -> pa.Array:
         """Return some words each; in a share of the rows with a text inside."""
@@ -153,7 +185,7 @@ class Tpch:
 
     def _supplier(self) -> pa.Table:
         rows = self._suppliers
-        keys, nations = np.arange(1, rows + 1), self._ints(0, 24, rows)
+        keys, nations = np.arange(1, rows + 1), self._keys(0, 24, rows)
         return pa.table(
             {
                 "s_suppkey": keys,
@@ -213,7 +245,7 @@ class Tpch:
 
     def _customer(self) -> pa.Table:
         rows = self._customers
-        keys, nations = np.arange(1, rows + 1), self._ints(0, 24, rows)
+        keys, nations = np.arange(1, rows + 1), self._keys(0, 24, rows)
         return pa.table(
             {
                 "c_custkey": keys,
@@ -234,7 +266,7 @@ class Tpch:
         numbers = np.arange(self._made, self._made + rows)
         self._made += rows
         keys = numbers // 8 * 32 + numbers % 8 + 1
-        customers = self._ints(1, self._customers, rows)
+        customers = self._keys(1, self._customers, rows)
         customers -= customers % 3 == 0
         dates = START + self._ints(0, int((END - START).astype(int)), rows).astype("timedelta64[D]")
         counts = self._ints(1, 7, rows)
@@ -257,7 +289,7 @@ class Tpch:
     def _lines(self, keys: Ints, ordered: Ints, counts: Ints) -> tuple[pa.Table, Ints, Ints]:
         """Return lines, and for each the cents it adds to its order, and whether it was shipped."""
         rows = len(keys)
-        parts, quantity = self._ints(1, self._parts, rows), self._ints(1, 50, rows)
+        parts, quantity = self._keys(1, self._parts, rows), self._ints(1, 50, rows)
         discount, tax = self._ints(0, 10, rows), self._ints(0, 8, rows)
         price = quantity * self._retail(parts)
         days = [self._ints(low, high, rows).astype("timedelta64[D]") for low, high in ((1, 121), (30, 90), (1, 30))]

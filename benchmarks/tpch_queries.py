@@ -197,6 +197,31 @@ SELECT cntrycode, COUNT(*) AS numcust, SUM(c_acctbal) AS totacctbal FROM (
     AND NOT EXISTS (SELECT * FROM orders WHERE o_custkey = c_custkey)) AS custsale
 GROUP BY cntrycode"""
 
+_Q5 = """
+FROM customer, orders, lineitem, supplier, nation, region
+WHERE c_custkey = o_custkey AND l_orderkey = o_orderkey AND l_suppkey = s_suppkey AND c_nationkey = s_nationkey
+  AND s_nationkey = n_nationkey AND n_regionkey = r_regionkey AND r_name = 'AMERICA'
+  AND o_orderdate >= DATE '1993-01-01' AND o_orderdate < DATE '1994-01-01'"""
+_Q8 = """
+FROM orders, lineitem, customer, part, partsupp, supplier, nation, region
+WHERE o_orderkey = l_orderkey AND c_custkey = o_custkey AND p_partkey = l_partkey AND ps_partkey = p_partkey
+  AND s_suppkey = ps_suppkey AND r_regionkey = n_regionkey AND s_nationkey = n_nationkey"""
+_Q8_COLUMNS = "c_name, p_name, ps_availqty, s_name, o_custkey, r_name, n_name"
+
+PAPER = {
+    "Q5": f"SELECT n_name, SUM(l_extendedprice * (1 - l_discount)) AS revenue {_Q5} GROUP BY n_name",
+    "Q5S": f"SELECT n_name, l_extendedprice * (1 - l_discount) AS revenue {_Q5}",
+    "Q8Join": f"SELECT {_Q8_COLUMNS}, SUM(l_extendedprice * (1 - l_discount)) AS revenue {_Q8} GROUP BY {_Q8_COLUMNS}",
+    "Q8JoinS": f"SELECT {_Q8_COLUMNS}, l_extendedprice * (1 - l_discount) AS revenue {_Q8}",
+}
+"""Table 2 of paper 003. Q8JoinS is Q8Join without its aggregate."""
+
+
+def paper_queries(scale: float) -> dict[str, str]:
+    """Return the queries of paper 003 over TPC-H's tables: Table 2, and Q1, Q3, Q6 and Q10 as they are."""
+    named = queries(scale)
+    return {name.upper(): named[name] for name in ("q1", "q3", "q6", "q10")} | {n: q.strip() for n, q in PAPER.items()}
+
 
 def queries(scale: float) -> dict[str, str]:
     """Return the queries for a scale factor: below 0.1 an order of more than 300 pieces (Q18) may not exist."""

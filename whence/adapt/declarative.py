@@ -191,9 +191,9 @@ class Declarative:
         """Open the entries on the best plan so far that only have a lower bound; return whether there were any."""
         if "bound" not in self.prune:
             return False
-        found = [entry for root in self.model.roots for entry in self._unopened(root)]
+        found = self._unopened()
         fresh: list[int] = []
-        for entry in dict.fromkeys(found):
+        for entry in found:
             self._set_floor(entry, None)
             fresh += self._open(entry)
         while fresh:
@@ -201,15 +201,16 @@ class Declarative:
             fresh = self._see_to_inputs(np.array(fresh, np.int64)).tolist()
         return bool(found)
 
-    def _unopened(self, entry: int) -> list[int]:
-        state = self._state
-        if entry in state.floors:
-            return [entry]
-        choice = int(state.choice[entry])
-        if choice < 0:
-            return []
-        sides = self.model.alternatives[choice, [LEFT, RIGHT]].tolist()
-        return [e for side in sides if side >= 0 for e in self._unopened(side)]
+    def _unopened(self) -> list[int]:
+        """Return the entries on the best plans of the roots that only have a lower bound."""
+        state, alternatives, found = self._state, self.model.alternatives, list[int]()
+        level = np.unique(self.model.roots)
+        while state.floors and len(level):  # plans of many queries share entries: each is looked at once a level
+            found += [entry for entry in level.tolist() if entry in state.floors]
+            choices = state.choice[level]
+            sides = alternatives[choices[choices >= 0]][:, [LEFT, RIGHT]]
+            level = np.unique(sides[sides >= 0])
+        return list(dict.fromkeys(found))
 
     def _close(self) -> bool:
         """Remove entries that nothing reads, their inputs in turn, and lower bounds of such; return whether there were

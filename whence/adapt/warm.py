@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from whence.adapt.optimizer import JoinGraph
+from whence.model.types import BIGINT, Column, Schema
+from whence.plan.algebra.join_paths import JoinShape
+from whence.plan.algebra.logical import Scan
+from whence.plan.algebra.multiway_join import MultiwayJoin
+from whence.plan.optimizer.paths import PathSpace
 
 
 def warm() -> None:
@@ -12,3 +19,10 @@ def warm() -> None:
     for plan in [*plans, graph.optimizer("top_down"), graph.optimizer(prune="all")]:
         plan.change(rows={"a": 9}, local={("b", "c"): 1}, scan={"b": 2})
     plans[0].alternative(("a", "b"), ("a", "b"))
+    side = Scan(Schema((Column("x", BIGINT),)), "a")
+    space = PathSpace(JoinShape(MultiwayJoin(side.schema, (side, side), ((0, 1),), (), (0,))))
+    fan, passing, met, passed = (
+        np.ones(len(keys)) for keys in (space.fan_keys, space.test_keys, space.met_keys, space.pass_keys)
+    )
+    space.fill(fan, passing, met, passed, np.ones(len(space.index_keys), np.int64))
+    space.search()

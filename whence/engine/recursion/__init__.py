@@ -26,6 +26,7 @@ rows live in other partitions.
 | `annotated_state`    | what annotated policies keep |
 | `rule_runner`        | kernel calls, limits, rows that only Python can compute |
 | `rule_plans`         | rules as the integers that kernels run |
+| `rule_orders`        | the orders of atoms in rules, by the rows that there are |
 | `slot_lookup`        | lookups by key: indexes over slots |
 | `slot_store`         | the arrays of a component |
 | `annotations`        | published and buffered formulas by slot |

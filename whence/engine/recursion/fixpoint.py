@@ -35,6 +35,8 @@ from whence.engine.recursion.mailbox import Mailbox
 from whence.engine.recursion.policies import make_policy
 from whence.engine.recursion.policies.annotated import AnnotatedPolicy
 from whence.engine.recursion.policies.support import Support
+from whence.engine.recursion.rule_orders import RuleOrders
+from whence.engine.recursion.rule_plans import Orders
 from whence.engine.recursion.rule_runner import LimitReached, Pipeline, RuleRunner
 from whence.engine.recursion.slot_lookup import SlotRows
 from whence.engine.recursion.slot_store import SlotStore
@@ -69,6 +71,8 @@ class Fixpoint(IterativeOperator):
         self.limits = RecursionLimits(depth_limit, row_limit, makes_values(program, self.mailbox.copied))
         self.runner = RuleRunner(program, dictionary, pipelines, self.mailbox, self.limits, name)
         self.policy = make_policy(self.mailbox.admit(policy), self.runner, self.mailbox)
+        self._orders = RuleOrders(program, self.mailbox.shared)
+        self._rows = 0  # after the last epoch
         self.delay = self.policy.phases if self.mailbox.shared else 0
         self.schema = Schema(())
         self.out: dict[int, Batch] = {}  # the net changes of what is published, by relation
@@ -96,6 +100,7 @@ class Fixpoint(IterativeOperator):
             if len(delta := consolidate(batch))
         ]
         changes = self.runner.joined(parts)
+        self._reorder(self._orders.for_load(self.store, changes))
         if not self.mailbox.shared and is_fill(len(changes), int(self.store.k.scalar[st.S_ROWS])):
             state = self.policy.image()
             self._aside = self.policy.set_aside()
@@ -174,8 +179,23 @@ class Fixpoint(IterativeOperator):
             if not self._finished:
                 self.runner.forget_touched()
             self.policy.commit()
+            before, self._rows = self._rows, self.store.rows
+            self._reorder(self._orders.after(self.store, len(self._changes) + abs(self._rows - before)))
             self._end()
             self.out = {}
+
+    @property
+    def orders(self) -> Orders:
+        """The order in which a row of each atom, or of the head (-1), meets the other atoms, by rule."""
+        return self.store.compiled.orders
+
+    def reorder(self, orders: Orders) -> None:
+        """Have these orders, and the indexes that they need; between two epochs."""
+        self.policy.lay_out(self.store.compiled.reordered(orders))
+
+    def _reorder(self, orders: Orders | None) -> None:
+        if orders is not None and orders != self.orders:
+            self.reorder(orders)
 
     def undo(self) -> None:
         if self._running:
@@ -232,10 +252,13 @@ class Fixpoint(IterativeOperator):
     # -- images ------------------------------------------------------------------------------------------------------
 
     def image(self) -> Image:
-        return self.policy.image()
+        return {**self.policy.image(), "planned": np.array([*self._orders.image(), self._rows])}
 
     def restore(self, image: Image) -> None:
         self.policy.restore(image)
+        if len(image.get("planned", ())):
+            self._orders.restore(image["planned"][:-1])
+            self._rows = int(image["planned"][-1])
 
     def mark_words(self, marks: WordMarks) -> None:
         self.policy.mark_words(marks)
@@ -275,6 +298,9 @@ class Fixpoint(IterativeOperator):
     @property
     def annotation(self) -> str:
         return self.policy.annotation
+
+    def notes(self) -> tuple[str, ...]:
+        return self._orders.notes(self.store.compiled)
 
     def describe(self) -> str:
         derived = ", ".join(r.name for r in self.program.relations if r.kind in ("set", "best"))

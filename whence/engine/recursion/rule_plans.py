@@ -3,11 +3,12 @@
 For every rule there is one *forward* plan for each body atom (a changed row of that atom is given, the others are
 joined) and one *backward* plan (the head is given, a derivation is looked for). A step binds one atom: by looking up
 the one row whose key is bound, by probing an index on the bound columns, or by seeing that an absence holds. An index
-exists only because a step probes it.
+exists only because a step probes it. Orders are given (`rule_orders.py` chooses them), or else go by connectedness.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -45,6 +46,9 @@ _OPS = {
 KINDS = {"external": st.EXTERNAL, "absence": st.ABSENCE, "set": st.SET, "best": st.BEST}
 
 
+Orders = Mapping[tuple[int, int], tuple[int, ...]]  # by rule and given atom, -1 for the head: the other atoms
+
+
 @dataclass
 class PlanAtom:
     """One atom of a plan, bound by lookup, probe or absence."""
@@ -71,8 +75,10 @@ class JoinOrder:
 class CompiledRules:
     """The static arrays of a `Store`: relations, indexes, plans, env, and the widths its slots need."""
 
-    def __init__(self, program: RuleProgram, dictionary: Dictionary, policy: int):
-        self.program = program
+    def __init__(self, program: RuleProgram, dictionary: Dictionary, policy: int, orders: Orders | None = None):
+        self.program, self._dictionary, self._policy, self._given = program, dictionary, policy, orders or {}
+        self.orders: dict[tuple[int, int], tuple[int, ...]] = {}
+        self._steps: dict[tuple[int, int, int], int] = {}  # of a rule, given atom and atom: where its step is encoded
         self._check_size()
         self.body = 0 if policy == st.DRED else max(len(r.atoms) for r in program.rules)
         self.atoms = max(len(r.atoms) for r in program.rules)
@@ -94,6 +100,10 @@ class CompiledRules:
             for variable, value, type in rule.constants:
                 self._constants.append(encode_constant(value, type, dictionary))
                 self.env[number, variable] = self._constants[-1].code
+
+    def reordered(self, orders: Orders) -> CompiledRules:
+        """Return the same rules with other orders."""
+        return CompiledRules(self.program, self._dictionary, self._policy, orders)
 
     def _check_size(self) -> None:
         """Refuse rules that do not fit into the kernels' scratch."""
@@ -117,8 +127,11 @@ class CompiledRules:
             start = self._take_head(rule, known, waiting)
         plan = JoinOrder(number, position, start)
         left = [i for i in range(len(rule.atoms)) if i != position]
+        given = iter(self._given.get((number, position), ()))
         while left:
-            best = max(left, key=lambda i: self._preference(rule.atoms[i], known))
+            best = next(given, None)
+            if best is None:
+                best = max(left, key=lambda i: self._preference(rule.atoms[i], known))
             left.remove(best)
             atom = rule.atoms[best]
             relation = relations[atom.relation]
@@ -132,6 +145,7 @@ class CompiledRules:
                 self._indexes.setdefault((atom.relation, bound), -1)
             key = [v for c in bound if (v := atom.terms[c]) is not None]
             plan.steps.append(PlanAtom(kind, best, bound, key, *self._take(atom.terms, known, waiting, bound)))
+        self.orders[number, position] = tuple(step.atom for step in plan.steps)
         return plan
 
     def _preference(self, atom: Atom, known: set[int]) -> tuple[int, int, int]:
@@ -234,7 +248,8 @@ class CompiledRules:
             relation = rule.atoms[step.atom].relation
             index = self._indexes[relation, step.bound] if step.kind == search.PROBE else 0
             chain = int(self.indexes[index, st.X_CHAIN])
-            code += [step.kind, relation, index, step.atom, chain, len(step.key), *step.key]
+            self._steps[plan.rule, plan.position, step.atom] = len(code)
+            code += [step.kind, relation, index, step.atom, chain, len(step.key), 0, 0, *step.key]
             _encode_section(step.binds, step.checks, step.ops, code)
         at = len(code)
         foreign = -1
@@ -242,6 +257,29 @@ class CompiledRules:
             foreign = max(0, self._indexes.get((rule.head, tuple(range(len(rule.terms)))), 0))
         code += [plan.rule, len(steps), plan.position, rule.head, head, foreign, start, *steps]
         return at
+
+    def met(self, rule: int, position: int, atom: int) -> tuple[int, int]:
+        """Return how often a step was made, and how many rows it has looked at."""
+        step = self._steps[rule, position, atom]
+        return int(self.plans[step + search.STEP_PROBES]), int(self.plans[step + search.STEP_ROWS])
+
+    def has_index(self, relation: int, cols: tuple[int, ...]) -> bool:
+        """Return whether rows of a relation are looked up by these columns without another index."""
+        return (relation, cols) in self._indexes or len(cols) == self.program.relations[relation].keys
+
+
+def encode_orders(orders: Orders) -> Ints:
+    """Return orders as rows of integers: rule, given atom, and the others, -1 behind them."""
+    width = max((len(order) for order in orders.values()), default=0)
+    rows = [[*key, *order, *[-1] * (width - len(order))] for key, order in sorted(orders.items())]
+    return np.array(rows, np.int64).reshape(len(rows), 2 + width)
+
+
+def decode_orders(rows: Ints) -> Orders:
+    """Return the orders that rows of integers stand for; none if they have another form."""
+    if rows.ndim != 2 or rows.shape[1] < 2:
+        return {}
+    return {(rule, given): tuple(a for a in atoms if a >= 0) for rule, given, *atoms in rows.tolist()}
 
 
 def _ready(known: set[int], waiting: list[Op]) -> list[Op]:

@@ -61,8 +61,10 @@ class RuleRunner:
         self._absence = np.array([r.kind == "absence" for r in program.relations])
 
     def start(self, policy: int) -> None:
-        """Begin with an empty store, whose slots are laid out for a policy of the kernels."""
-        self.rules = CompiledRules(self.program, self.dictionary, policy)
+        """Begin with an empty store, whose slots are laid out for a policy of the kernels; orders stay."""
+        before: SlotStore | None = getattr(self, "store", None)
+        orders = None if before is None else before.compiled.orders
+        self.rules = CompiledRules(self.program, self.dictionary, policy, orders)
         self.store = SlotStore(self.rules, policy)
 
     def limit(self, limited: bool, known: int = 0) -> None:

@@ -10,7 +10,7 @@ from whence.engine.core.image import Image, StaleImage, taken
 from whence.engine.recursion.kernels import annotations as an
 from whence.engine.recursion.kernels import gather as ga
 from whence.engine.recursion.kernels import store as st
-from whence.engine.recursion.rule_plans import CompiledRules
+from whence.engine.recursion.rule_plans import CompiledRules, decode_orders, encode_orders
 from whence.model.budget import reach
 from whence.model.codes import Codes
 from whence.model.record import KernelRecord
@@ -135,17 +135,29 @@ class SlotStore:
     def compact(self, at_least: int = 4096) -> Codes | None:
         """Forget dead rows once they are more than the live ones, so that memory follows the live state; return where
         each slot is then, -1 for one that is gone, or None if nothing moved."""
-        k, s = self.k, self.k.scalar
+        s = self.k.scalar
         used, dead = int(s[st.S_ROWS]), int(s[st.S_DEAD])
         if dead - self._witnesses < max(at_least, used - dead):
             return None
+        return self.lay_out(self.compiled)
+
+    def lay_out(self, compiled: CompiledRules) -> Codes:
+        """Forget dead rows, and have the indexes of these rules from now on; return where each slot is then."""
+        k, s, most = self.k, self.k.scalar, int(compiled.relations[:, st.R_INDEXES].max())
+        used = int(s[st.S_ROWS])
+        keys = len(k.keys) if compiled is self.compiled else 1 << max(8, (2 * used * most).bit_length())
+        self.compiled, self._most_indexes = compiled, most
         # Dead rows on whose absence others stand are kept, so there must be room for all at first.
         fresh = KernelRecord(st.STORE, **k.arrays)
         fresh.replace(
             **self._slots(used),
             rows=np.full_like(k.rows, -1),
-            keys=np.full_like(k.keys, -1),
+            keys=np.full(keys, -1, np.int64),
             scalar=s.copy(),
+            relations=compiled.relations,
+            indexes=compiled.indexes,
+            plans=compiled.plans,
+            env=compiled.env,
         )
         moved = np.empty(used, np.int64)
         st.compact(k.address, fresh.address, moved)
@@ -154,7 +166,8 @@ class SlotStore:
         slots["cells"][:kept] = fresh.cells[:kept]
         table = np.full(1 << max(8, (3 * kept).bit_length()), -1, np.int64)
         old_rows, old_keys = fresh.rows, fresh.keys
-        fresh.replace(**slots, rows=table, keys=np.full_like(old_keys, -1))
+        chains = 1 << max(8, (3 * int(fresh.scalar[st.S_KEYS_USED])).bit_length())
+        fresh.replace(**slots, rows=table, keys=np.full(min(keys, chains), -1, np.int64))
         st.rehash(fresh.address, old_rows, old_keys)
         self.k = fresh
         self._witnesses = int(fresh.scalar[st.S_DEAD])
@@ -183,15 +196,29 @@ class SlotStore:
             "rows": k.rows,
             "keys": k.keys,
             "counters": np.array([*s[list(_COUNTERS)], self._witnesses], np.int64),
+            "orders": encode_orders(self.compiled.orders),
             **self._layout(),
         }
 
     def _layout(self) -> Image:
         k = self.k
-        return {"layout": k.scalar[list(_LAYOUT)], "relations": k.relations, "indexes": k.indexes}
+        return {
+            "layout": k.scalar[list(_LAYOUT)],
+            "relations": k.relations[:, : st.R_FORWARD],
+            "indexes": k.indexes,
+        }
 
     def restore(self, image: Image) -> None:
-        """Take the slots of an image of the same layout; this store must not have been used."""
+        """Take the slots of an image of the same layout, which follows from its orders; this store must not have been
+        used."""
+        if "orders" in image and not np.array_equal(image["orders"], encode_orders(self.compiled.orders)):
+            orders, own = decode_orders(image["orders"]), self.compiled.orders
+            if {key: sorted(order) for key, order in orders.items()} != {k: sorted(o) for k, o in own.items()}:
+                raise StaleImage("the orders of a recursive component are those of other rules")
+            self.lay_out(self.compiled.reordered(orders))
+        elif "orders" not in image:  # from before orders were chosen, with the places of plans among the relations
+            image = image.__class__(image, orders=encode_orders(self.compiled.orders))
+            image["relations"] = image["relations"][:, : st.R_FORWARD]
         for name, mine in self._layout().items():
             if name not in image or not np.array_equal(image[name], mine):
                 raise StaleImage(f"the {name} of a recursive component are laid out otherwise")
@@ -207,6 +234,18 @@ class SlotStore:
         self.k.replace(cells=slots, meta=slots.view(np.int32), rows=rows, keys=keys)
         self.k.scalar[list(_COUNTERS)] = counters[:-1]
         self._witnesses = int(counters[-1])
+
+    @property
+    def rows(self) -> int:
+        """How many rows live, of all relations."""
+        return int(self.k.scalar[st.S_ROWS] - self.k.scalar[st.S_DEAD])
+
+    def sizes(self) -> Codes:
+        """Return how many rows each relation has."""
+        k, s = self.k, self.k.scalar
+        tags = k.meta[: int(s[st.S_ROWS]), int(s[st.S_META])]
+        live = tags[(tags & st.ALIVE) != 0] & st.RELATION
+        return np.bincount(live, minlength=len(self.compiled.program.relations))
 
     def count(self, relation: int) -> int:
         """Return how many rows a relation has."""

@@ -3,6 +3,7 @@
 | module           | what it is for |
 |------------------|-----------------|
 | `scan`           | a table's port into the dataflow |
+| `hold`           | a table whose changes wait for a view that is refreshed on demand |
 | `values`         | constant rows |
 | `select`         | rows for which a predicate is true |
 | `selections`     | many of them from one batch, decided together |

@@ -46,6 +46,7 @@ class JoinStep:
     bounds: list[StepBound] = field(default_factory=list)
     probes: int = 0  # rows that came to this step, and the pairs that it made of them
     matches: int = 0
+    passed: int = 0  # of these, those that the tests let through
 
 
 @dataclass

@@ -12,7 +12,9 @@
 | `top_down`     | branch and bound (Volcano) |
 | `greedy`       | a plan that is found at once, as an upper bound |
 | `lower_bounds` | what entries cost at least |
+| `paths`        | the and-or graph of the paths of a join's deltas |
 | `plans`        | the best plan, its entries, and roads not taken |
+| `kept_joins`   | what it saves to keep the join of some inputs |
 | `kernels`      | loops over the arrays |
 
 An **entry** (OR node) is an expression with a physical property, an **alternative** (AND node) a physical operator over

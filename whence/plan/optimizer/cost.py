@@ -14,6 +14,7 @@ import numpy as np
 
 from whence.model.codes import Codes
 from whence.model.errors import DataError
+from whence.plan.algebra.work_costs import WorkCosts
 from whence.plan.optimizer.physical import (
     HASH,
     HASH_AGGREGATE,
@@ -41,6 +42,24 @@ class CostModel:
     sort: int = 4
     lookup: int = 35
     group: int = 25
+
+    @classmethod
+    def of_work(cls, costs: WorkCosts) -> CostModel:
+        """Return the rates of a machine whose work was measured, in hundredths of a nanosecond.
+
+        >>> CostModel.of_work(WorkCosts(probe=14_000, match=10_500)).probe
+        1400
+        """
+        return cls(
+            scan=costs.match // 10,
+            build=costs.upkeep // 10,
+            probe=costs.probe // 10,
+            match=costs.match // 10,
+            merge=(costs.match + costs.test) // 10,
+            sort=costs.test // 10,
+            lookup=costs.seek // 10,
+            group=costs.keep // 10,
+        )
 
     def rates(self, operator: str) -> tuple[int, int, int, int, int]:
         """Return a constant, and rates per left row, right row, row found, and sorted row and bit."""

@@ -5,9 +5,9 @@ An optimizer has the best cost and the chosen alternative of those entries that 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -63,6 +63,34 @@ class Optimizer(Protocol):
         """Return the entries that are not pruned, and how many alternatives each has."""
 
 
+class SearchSpace(Protocol):
+    """An and-or graph with local costs, whose entries are in the order of their inputs."""
+
+    @property
+    def roots(self) -> Sequence[int]:
+        """Return the entries that are asked for."""
+
+    @property
+    def entries(self) -> Codes:
+        """Return a row an entry: expression, first alternative, and the one after the last."""
+
+    @property
+    def alternatives(self) -> Codes:
+        """Return a row an alternative: entry, operator, left and right input."""
+
+    @property
+    def local(self) -> Codes:
+        """Return the local cost of each alternative."""
+
+
+class WholeCosts(NamedTuple):
+    """The best cost of each entry, the alternative it begins with, and the entry's detour (`kernels/regrets.py`)."""
+
+    best: Codes
+    choice: Codes
+    detour: Codes
+
+
 class PlanReader:
     """The best plan of an optimizer, read."""
 
@@ -105,7 +133,7 @@ class PlanReader:
         """Return an alternative of an expression: the cheapest that joins a pair of expressions, or by its place."""
         model = self._model.whole()
         wanted = model.graph.expression(expression)
-        best, detour = whole_costs(model)
+        best, _, detour = whole_costs(model)
         found = None
         for number in _candidates(model, wanted, pair):
             entry, operator = model.alternatives[number, [ENTRY, OPERATOR]].tolist()
@@ -118,17 +146,14 @@ class PlanReader:
         return found
 
 
-def whole_costs(model: PlanModel) -> tuple[Codes, Codes]:
-    """Return the best cost of each entry, and its detour; of a model whose entries are in the order of their inputs."""
-    count = len(model.names)
-    best, choice, detour = (np.zeros(count, np.int64) for _ in range(3))
+def whole_costs(space: SearchSpace) -> WholeCosts:
+    """Optimize a space bottom-up; return the best cost and choice of each entry, and its detour."""
+    entries, alternatives, local = space.entries, space.alternatives, space.local
+    best, choice, detour = (np.zeros(len(entries), np.int64) for _ in range(3))
     spare, counts = np.zeros((1, 1), np.int64), np.zeros(2, np.int64)
-    bottom_up.optimize(
-        model.entries, model.alternatives, model.local, best, choice, best, spare, best, bottom_up.BEST, counts
-    )
-    roots = np.array(model.roots, np.int64)
-    regrets.detours(model.entries, model.alternatives, model.local, best, roots, detour)
-    return best, detour
+    bottom_up.optimize(entries, alternatives, local, best, choice, best, spare, best, bottom_up.BEST, counts)
+    regrets.detours(entries, alternatives, local, best, np.array(space.roots, np.int64), detour)
+    return WholeCosts(best, choice, detour)
 
 
 def _candidates(model: PlanModel, wanted: Expression, pair: tuple[Names, Names] | int) -> list[int]:

@@ -6,7 +6,8 @@ A plan is a header, sections and steps in one array of integers, written by `eng
              foreign (an index on the bound columns of a head that Python computes, else -1), first section, steps…
     section  number of binds, (column, variable)…; number of checks, (column, variable)…; number of operations,
              (operation, to, a, b)…
-    step     kind, relation, index, atom, chain, number of key variables, variables…; then a section
+    step     kind, relation, index, atom, chain, number of key variables, how often it was made, rows it looked at,
+             variables…; then a section
 """
 
 from __future__ import annotations
@@ -54,6 +55,7 @@ FORWARD, SEARCH_SAME, SEARCH_ANY, OVERDELETE, GATHER, GATHER_SAME = range(6)  # 
 
 # Steps of a plan
 PROBE, LOOKUP, ABSENT = range(3)
+STEP_PROBES, STEP_ROWS, STEP_KEY = 6, 7, 8  # fields of a step
 
 
 @kernel
@@ -168,8 +170,9 @@ def run(k, plan, mode, row):
         kind, relation, index, atom = plans[step], plans[step + 1], plans[step + 2], plans[step + 3]
         n = plans[step + 5]
         if enter:
+            plans[step + STEP_PROBES] += 1
             for c in range(n):
-                scalar[S_SCRATCH + c] = env[rule, plans[step + 6 + c]]
+                scalar[S_SCRATCH + c] = env[rule, plans[step + STEP_KEY + c]]
             if kind == PROBE:
                 current = find_chain(k, index)
             else:
@@ -187,14 +190,17 @@ def run(k, plan, mode, row):
             current = -1
         looked = 1
         if kind == PROBE:
-            while current >= 0 and not (_usable(k, current, mode, rank) and bind(k, rule, current, step + 6 + n)):
+            while current >= 0 and not (
+                _usable(k, current, mode, rank) and bind(k, rule, current, step + STEP_KEY + n)
+            ):
                 current = meta[current, plans[step + 4]]
                 looked += 1
         elif current >= 0:
             usable = kind == ABSENT or _usable(k, current, mode, rank)
-            if not (usable and bind(k, rule, current, step + 6 + n)):
+            if not (usable and bind(k, rule, current, step + STEP_KEY + n)):
                 current = -1
         scalar[S_PAUSE] -= looked
+        plans[step + STEP_ROWS] += looked - (current < 0)
         if scalar[S_STATUS]:
             return False
         if current < 0:

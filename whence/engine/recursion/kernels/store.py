@@ -256,7 +256,8 @@ def rehash(address: int, old_rows: Ints, old_keys: Ints) -> None:
 
 @kernel
 def compact(old_address: int, address: int, moved: Ints) -> None:
-    """Copy into an empty store the rows that live or on whose absence others stand; `moved` maps slots."""
+    """Copy into an empty store, whose slots may have other chains, the rows that live or on whose absence others stand;
+    `moved` maps slots."""
     old, k = store(old_address), store(address)
     scalar = k.scalar
     m, body = scalar[S_META], scalar[S_BODY]
@@ -273,7 +274,7 @@ def compact(old_address: int, address: int, moved: Ints) -> None:
         to = moved[row]
         if to < 0:
             continue
-        for c in range(old.cells.shape[1]):
+        for c in range(min(old.cells.shape[1], k.cells.shape[1])):
             k.cells[to, c] = old.cells[row, c]
         if not k.meta[to, m] & ALIVE:
             scalar[S_DEAD] += 1

@@ -47,7 +47,7 @@ from whence.engine.recursion.kernels import store as st
 from whence.engine.recursion.mailbox import Mailbox
 from whence.engine.recursion.policies.policy import PEER_ROUNDS, REMOVE, Policy
 from whence.engine.recursion.row_variables import RowVariables
-from whence.engine.recursion.rule_plans import KINDS
+from whence.engine.recursion.rule_plans import KINDS, CompiledRules
 from whence.engine.recursion.rule_runner import LimitReached, RuleRunner
 from whence.model.codes import Codes
 from whence.model.errors import DataError
@@ -327,9 +327,16 @@ class AnnotatedPolicy(Policy):
         if places is None and self.variables.grown:  # a group has a variable for each value it ever had
             places = np.arange(int(self.runner.store.k.scalar[st.S_ROWS]))
         if places is not None:
-            self.state.move(places)
-            if self.mailbox.shared:  # variables of other partitions' rows are not seen to go
-                self.displace(self.variables.free)
+            self._move(places)
+
+    def lay_out(self, rules: CompiledRules) -> None:
+        self._move(self.runner.store.lay_out(rules))
+
+    def _move(self, places: Codes) -> None:
+        """Follow slots that have moved to `places`."""
+        self.state.move(places)
+        if self.mailbox.shared:  # variables of other partitions' rows are not seen to go
+            self.displace(self.variables.free)
 
     def rewind(self, broken: bool) -> None:
         k = self.runner.store.k

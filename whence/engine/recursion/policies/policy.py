@@ -18,6 +18,7 @@ from whence.engine.core.operator import Batch
 from whence.engine.exchange.messages import PartitionMessage
 from whence.engine.recursion.kernels import store as st
 from whence.engine.recursion.mailbox import Mailbox
+from whence.engine.recursion.rule_plans import CompiledRules
 from whence.engine.recursion.rule_runner import RuleRunner
 from whence.model.codes import Codes
 from whence.model.word_marks import WordMarks
@@ -88,6 +89,10 @@ class Policy:
         """Return to the state before the epoch, however far it has come; `broken`: it stopped in the middle of a round.
         A second time changes nothing."""
         raise NotImplementedError
+
+    def lay_out(self, rules: CompiledRules) -> None:
+        """Run these rules, which differ in their orders, from now on; between two epochs."""
+        self.runner.store.lay_out(rules)
 
     def set_aside(self) -> object:
         """Begin with an empty store; return the state until now, for `put_back`."""
