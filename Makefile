@@ -83,6 +83,8 @@ bench: setup $(BENCH)
 	$(BIN)/python -m benchmarks.subscriptions_scale --json results/subscriptions_scale.json
 	$(BIN)/python -m benchmarks.subscriptions_messages --json results/subscriptions_messages.json
 	$(BIN)/python -m benchmarks.subscriptions_routing --json results/subscriptions_routing.json
+	$(BIN)/python -m benchmarks.bounds --json results/bounds.json
+	$(BIN)/python -m benchmarks.subscriptions_joins --json results/subscriptions_joins.json
 	$(BIN)/python -m benchmarks.reoptimize --json results/reoptimize.json
 	$(BIN)/python -m benchmarks.spark_pipeline --json results/spark_pipeline.json
 	$(BIN)/python -m benchmarks.provenance_paper --json results/provenance_paper.json

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from whence.client.client import AsyncClient, connect_async
     from whence.client.messages import RemoteMessages
     from whence.client.subscriptions import Subscription
+    from whence.engine.streams.stream import Missed
     from whence.explain.show.answers import Answer, Contribution, Critical, Reliability, Resilience
     from whence.explain.show.explanation import Contributing, Explanation
     from whence.explain.show.origins import Origins
@@ -73,7 +74,7 @@ if TYPE_CHECKING:
     from whence.subscribe.known_rows import KnownRow
     from whence.subscribe.part_updates import PartUpdate
     from whence.subscribe.positions import Position
-    from whence.subscribe.rectangles import RectangleMessage, RowMessage
+    from whence.subscribe.rectangles import ContourMessage, RectangleMessage, RowMessage
     from whence.subscribe.updates import Update
 
 __version__ = "0.1.0"
@@ -90,6 +91,7 @@ __all__ = [
     "CheckedFile",
     "CheckedView",
     "Client",
+    "ContourMessage",
     "Contributing",
     "Contribution",
     "CorruptionError",
@@ -112,6 +114,7 @@ __all__ = [
     "LocalSubscription",
     "LockedError",
     "Messages",
+    "Missed",
     "MissingRowError",
     "NotStratifiable",
     "Notification",
@@ -169,6 +172,7 @@ _MODULES = {
     "CheckedFile": "whence.state.check",
     "CheckedView": "whence.runtime.durable.checking",
     "Client": "whence.client.blocking",
+    "ContourMessage": "whence.subscribe.rectangles",
     "Contributing": "whence.explain.show.explanation",
     "Contribution": "whence.explain.show.answers",
     "Critical": "whence.explain.show.answers",
@@ -181,6 +185,7 @@ _MODULES = {
     "Interval": "whence.model.codes",
     "KnownRow": "whence.subscribe.known_rows",
     "LateRows": "whence.runtime.reading.late_rows",
+    "Missed": "whence.engine.streams.stream",
     "LocalSubscription": "whence.runtime.subscriptions.local",
     "Messages": "whence.runtime.reading.template_messages",
     "Notification": "whence.runtime.reading.notifications",

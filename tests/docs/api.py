@@ -46,6 +46,7 @@ HEADINGS = {
         "whence.runtime.subscriptions",
         "whence.subscribe",
         "whence.model",
+        "whence.engine.streams",
         "whence.io.results",
     ),
     "Answers": ("whence.explain", "whence.runtime.questions"),

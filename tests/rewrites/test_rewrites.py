@@ -21,4 +21,5 @@ def test_plan_after_rewrite(name: str, case: Case) -> None:
 
 def test_every_rewrite_has_a_file() -> None:
     modules = {path.stem for path in Path(rewrite.__file__).parent.glob("*.py")} - {"__init__", "inputs", "best_rows"}
+    modules -= {"keep_joins", "hold_inputs"}  # they take decisions, and have tests of their own
     assert modules | {"optimize"} == {path.stem for path in FILES}

@@ -1,17 +1,18 @@
 """Incremental operators: batches of updates in, one batch of updates out, at a cost that follows the change.
 
-| module        | what it is for |
-|---------------|-----------------|
-| `core`        | operators, batches, relations, the dataflow, images of state |
-| `expressions` | scalar expressions, compiled |
-| `relational`  | the relational operators |
-| `recursion`   | fixpoints, and how they follow deletions |
-| `matching`    | the subscriptions of templates, matched with rows in groups |
-| `streams`     | streams, windows, and the lineage of their results |
-| `exchange`    | rows on their way between partitions |
-| `build`       | logical nodes to running operators |
-| `calibration` | fits the costs of plans for events on this machine |
-| `warm`        | a call of every kernel, to compile it |
+| module             | what it is for |
+|--------------------|-----------------|
+| `core`             | operators, batches, relations, the dataflow, images of state |
+| `expressions`      | scalar expressions, compiled |
+| `relational`       | the relational operators |
+| `recursion`        | fixpoints, and how they follow deletions |
+| `matching`         | the subscriptions of templates, matched with rows in groups |
+| `streams`          | streams, windows, and the lineage of their results |
+| `exchange`         | rows on their way between partitions |
+| `build`            | logical nodes to running operators |
+| `calibration`      | fits the costs of plans for events on this machine |
+| `work_calibration` | measures what the work of joins costs on this machine |
+| `warm`             | a call of every kernel, to compile it |
 
 Every operator's file opens with the law that it relies on, its state and its cost.
 

@@ -20,6 +20,7 @@ from whence.engine.matching.match_pairs import MatchPairs
 from whence.engine.matching.match_rows import MatchRows
 from whence.engine.matching.match_top import MatchTop
 from whence.engine.relational.aggregate import Aggregate
+from whence.engine.relational.hold import Hold
 from whence.engine.relational.join import Join
 from whence.engine.relational.lateral import Lateral
 from whence.engine.relational.outer import outer_join
@@ -68,6 +69,7 @@ OPERATORS: dict[type[Node], Factory] = {
     logical.MatchRows: lambda node, inputs, to: MatchRows(inputs, node, to.dictionary),
     logical.MatchTop: lambda node, inputs, to: MatchTop(inputs, node, to.dictionary),
     logical.MatchPairs: lambda node, inputs, to: MatchPairs(inputs, node, to.dictionary),
+    logical.Hold: lambda node, inputs, to: Hold(inputs[0], node.key),
     logical.Ship: lambda node, inputs, to: Ship(inputs[0], node.to, node.cols, to.partitions),
     logical.LocalFilter: lambda node, inputs, to: LocalFilter(inputs[0], node.cols, to.partition, to.partitions),
 }
@@ -123,12 +125,15 @@ class Builder:
         """Return the operator for a node, new or already running."""
         if isinstance(node, (logical.Scan, Stream, logical.Ref)):
             return self._named(node)
+        if isinstance(node, logical.Keep):
+            return self.build(node.input)
         node = merge_joins(node)
         inputs = [self.build(i) for i in node.inputs]
-        # Not by the fingerprint alone: a transaction's stand-in for a table has that of the table.
+        # Not by the fingerprint alone: a transaction's stand-in for a table has that of the table, and an operator that
+        # begins anew has that of the one before.
         beside = [self.kept_of(name) for name in node.fetches]
         own = self.fingerprint(node.shape(), inputs)
-        key = (own, *(id(i) for i in (*inputs, *beside)))
+        key = (own, node.generation, *(id(i) for i in (*inputs, *beside)))
         found = self._built.get(key)
         if found is None or found.dropped:
             found = factory(type(node))(node, inputs, self)

@@ -19,6 +19,7 @@ from whence.engine.matching.kernels.histogram import Heights
 from whence.engine.matching.match_cost import PLANS, coefficients, stored_file, terms
 from whence.engine.matching.match_pairs import EventSide, MatchPairs
 from whence.engine.relational.scan import Scan
+from whence.engine.work_calibration import calibrate_work
 from whence.model.codes import Codes, Dictionary
 from whence.model.types import BIGINT, Column, Schema
 from whence.plan.algebra import logical
@@ -168,7 +169,8 @@ def measure_all(loads: Iterable[tuple[MatchPairs, Codes]]) -> dict[int, list[Mea
 
 
 def calibrate() -> None:
-    """Fit the coefficients on this machine and store them, unless they are."""
+    """Fit the coefficients on this machine and store them, unless they are; and what joins cost."""
+    calibrate_work()
     path = stored_file()
     if path.exists():
         return

@@ -44,6 +44,7 @@ from whence.engine.relational.kernels import aggregate, float_sum
 from whence.engine.relational.topk_per_group import TopKPerGroup
 from whence.engine.relational.values import Values
 from whence.engine.streams.sort import BSort
+from whence.engine.streams.windows.bounded_join import BoundedJoin
 from whence.engine.streams.windows.latest import Latest
 from whence.engine.streams.windows.window import Window
 from whence.engine.streams.windows.window_join import WindowJoin
@@ -54,7 +55,7 @@ from whence.plan.algebra.expressions import Col, Lit
 from whence.plan.partitions.exchange import plan_exchange
 from whence.plan.recursion.rule_model import Atom, RelationKind, Rule, RuleProgram, RuleRelation
 from whence.plan.recursion.settings import POLICIES, Maintain, Settings
-from whence.plan.streams.model import AT, Span
+from whence.plan.streams.model import AT, MemoryLimit, Span
 
 _NOTHING = logical.Values(Schema(()), ())
 
@@ -178,7 +179,11 @@ def _stream_operators() -> None:
     row = stream.recompute()
     for span in (Span(1, by=(0,)), Span(1, on=0)):
         join = WindowJoin(stream, stream, span, span, ((0, 0),), None, three, words)
-        for op in (BSort(stream, 0, 0), Latest(stream, span, Schema(pair.columns[:1])), join):
+        bounded = [
+            BoundedJoin(stream, stream, Span(1), Span(1), ((0, 0),), None, three, words, MemoryLimit(rows, keep="prob"))
+            for rows in (1, 100)
+        ]
+        for op in (BSort(stream, 0, 0), Latest(stream, span, Schema(pair.columns[:1])), join, *bounded):
             op.apply([row] * len(op.inputs))
             op.commit()
             op.apply([row] * len(op.inputs))

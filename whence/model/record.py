@@ -103,6 +103,7 @@ class KernelRecord:
 
     def __init__(self, record: RecordType, **arrays: np.ndarray | KernelRecord):
         self.header = np.zeros(3 * len(record.fields), np.int64)
+        self.address = int(self.header.ctypes.data)  # which kernels take
         self._arrays: dict[str, Any] = {}
         self._layout = _layout(record)
         self.replace(**arrays)
@@ -130,11 +131,6 @@ class KernelRecord:
     def arrays(self) -> dict[str, np.ndarray]:
         """A copy of the mapping of names to arrays."""
         return dict(self._arrays)
-
-    @property
-    def address(self) -> int:
-        """The address of the header, which kernels take."""
-        return int(self.header.ctypes.data)
 
     @property
     def nbytes(self) -> int:

@@ -13,9 +13,11 @@ them in its partitions, which own tables, lifetimes and a dataflow; embedded the
 | `deployment`     | where partitions run |
 | `partition_plan` | what a partition holds |
 | `epoch_result`   | what came of an epoch |
+| `adaptation`     | looks at running joins, and switches their orders |
 | `catalog`        | names, and the plan behind them |
 | `schema_changes` | CREATE and DROP, between two epochs |
 | `transient_views` | views of SELECTs while somebody subscribes to them |
+| `held_views`     | views that are refreshed when they are read, within a bound |
 | `moved_views`    | views that are at another server now |
 | `definitions`    | definitions of tables and views, compared |
 | `following`      | files, folders and streams, taken in epoch by epoch |

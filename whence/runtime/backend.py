@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from whence.adapt.statistics import JoinReading
 from whence.engine.core.epoch import Epoch
 from whence.engine.core.image import Images
 from whence.engine.core.operator import Operator
@@ -16,7 +17,7 @@ from whence.engine.core.operator_stats import OperatorStats, measure
 from whence.model.codes import Codes, Dictionary
 from whence.model.progress import Progress
 from whence.model.types import Schema
-from whence.plan.algebra.logical import Node
+from whence.plan.algebra.logical import HoldKey, Node
 from whence.plan.algebra.program import Program, is_owed
 from whence.runtime.epoch_result import EpochResult
 from whence.runtime.partition import Partition
@@ -24,7 +25,7 @@ from whence.runtime.partition_plan import PartitionPlan
 from whence.runtime.writing.tables import Unmatched
 
 if TYPE_CHECKING:
-    from whence.engine.streams.stream import Late
+    from whence.engine.streams.stream import Late, Missed
     from whence.explain.retrieve.site import Site
     from whence.runtime.coordinator import Coordinator
     from whence.state.store import Store
@@ -68,6 +69,9 @@ class PartitionBackend(Protocol):
     def undo(self) -> None:
         """Undo what has been run or installed, however far it has come."""
 
+    def pending(self) -> dict[HoldKey, int]:
+        """Return how many rows wait before held views, where any do."""
+
     def can_take(self, epoch: Epoch) -> bool:
         """Return whether `run` takes an epoch's rows in files as they are."""
 
@@ -92,11 +96,17 @@ class PartitionBackend(Protocol):
     def lates(self, name: str) -> Iterable[tuple[Late, Schema]]:
         """Return where the operators of a view keep what came too late, and the columns that it has."""
 
+    def missed(self, name: str) -> list[Missed]:
+        """Return what each join of a view has missed that keeps a part of its rows."""
+
     def stream_figures(self) -> dict[str, dict[str, int]]:
         """Return what metrics say of each stream."""
 
     def measure(self) -> Callable[[Operator], OperatorStats]:
         """Return a function that says how much an operator holds."""
+
+    def read_joins(self, wanted: Collection[str]) -> dict[str, JoinReading]:
+        """Return readings of some joins, by fingerprint."""
 
     def sizes(self) -> dict[str, int]:
         """Return the distinct rows of every table, the rows of every stream that are kept, and the rows of every view;
@@ -128,11 +138,12 @@ class InlineBackend:
     def __init__(self, dictionary: Dictionary) -> None:
         self._dictionary = dictionary
         self.partition = partition = Partition(dictionary)
-        self.flow, self.operator, self.resolve, self.undo = (
+        self.flow, self.operator, self.resolve, self.undo, self.pending = (
             partition.flow,
             partition.operator,
             partition.resolve,
             partition.undo,
+            partition.flow.pending,
         )
 
     @property
@@ -187,6 +198,11 @@ class InlineBackend:
 
         return lates_under(self.flow, name)
 
+    def missed(self, name: str) -> list[Missed]:
+        from whence.runtime.reading.missed_pairs import missed_under
+
+        return missed_under(self.flow, name)
+
     def stream_figures(self) -> dict[str, dict[str, int]]:
         from whence.runtime.reading.late_rows import stream_figures
 
@@ -194,6 +210,9 @@ class InlineBackend:
 
     def measure(self) -> Callable[[Operator], OperatorStats]:
         return measure
+
+    def read_joins(self, wanted: Collection[str]) -> dict[str, JoinReading]:
+        return self.partition.read_joins(wanted)
 
     def sizes(self) -> dict[str, int]:
         tables = {n: scan.size if is_owed(n) else scan.state_rows for n, scan in self.flow.tables.items()}

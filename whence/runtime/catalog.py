@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import logging
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -29,6 +30,7 @@ from whence.model.progress import Progress
 from whence.plan.algebra import logical
 from whence.plan.algebra.constructors import columns, project
 from whence.plan.algebra.functions import check_recomputed, check_volatile, functions_of
+from whence.plan.algebra.join_paths import JoinOrders
 from whence.plan.algebra.logical import Node
 from whence.plan.algebra.program import (
     Program,
@@ -47,11 +49,13 @@ from whence.plan.order_sensitive import read_in_order
 from whence.plan.partitions.distribute import plan_component
 from whence.plan.recursion.strata import Component, changed_views, components, dependents
 from whence.plan.rewrite.best_rows import select_aggregates
+from whence.plan.rewrite.hold_inputs import check_held, holds_in
+from whence.plan.rewrite.keep_joins import KeptJoin
 from whence.plan.rewrite.select_aggregates import OPTION, is_read, selections
 from whence.plan.streams.instrument import copied_views, instrument, upstream_streams
 from whence.plan.streams.networks import is_stream_node, plan_networks, plan_query
 from whence.plan.streams.replay import with_copies
-from whence.plan.templates import recognise
+from whence.plan.templates.recognise import recognise
 from whence.runtime.backend import PartitionBackend
 from whence.runtime.durable.uniting import check_recomputable
 from whence.runtime.partition_plan import NOTHING, PartitionPlan, Planner
@@ -76,6 +80,7 @@ class Saved(NamedTuple):
     planned: Program
     components: list[Component]
     plan: PartitionPlan
+    orders: Mapping[str, JoinOrders]
     transient: Mapping[str, TransientView]
 
 
@@ -97,7 +102,9 @@ class Catalog:
         self.planned = Program()  # as it runs, see plan/rewrite/select_aggregates.py
         self.components: list[Component] = []
         self.plan = NOTHING
+        self.orders: Mapping[str, JoinOrders] = {}  # of joins, as they were decided
         self.transient: Mapping[str, TransientView] = {}  # beside the program: only their subscribers see them
+        self.filled: Mapping[str, float] = {}  # the views that were last filled, and how many seconds that took
         self._bounds: tuple[Program, Program] | None = None  # a program, and what bounds of its views follow from
 
     @property
@@ -210,9 +217,96 @@ class Catalog:
         else:
             plan = self.planner.plan(self.plan, bound, *beside(planned, ordered, transient), new)
             plan = replace(plan, transient=frozenset(name for each in transient.values() for name in each.planned))
+        self._forget_orders()
+        plan = replace(plan, orders=self.orders)
+        start = time.perf_counter()
         self.backend.install(plan, progress)
+        self.filled = dict.fromkeys(new, time.perf_counter() - start)
         self.program, self.planned, self.components, self.plan = bound, planned, ordered, plan
         self.transient = transient
+
+    def replan(self, added: Mapping[str, int]) -> bool:
+        """Let the partitions run a better plan for the same program, if there is one, before so many rows come to
+        tables; return whether there was. One that cannot be taken up is left: the running one is as right."""
+        if not self.planner.follows_sizes or self.plan.small.isdisjoint(added):
+            return False
+        planned, ordered = beside(self.planned, self.components, self.transient)
+        plan = self.planner.replanned(self.plan, self.program, planned, ordered, added)
+        if plan is None:
+            return False
+        plan = replace(plan, transient=self.plan.transient, orders=self.orders)
+        try:
+            self.backend.install(plan)
+        except WhenceError as error:
+            log.warning("views are not planned again: %s", error)
+            return False
+        self.plan = plan
+        self.stay()
+        return True
+
+    def _forget_orders(self) -> None:
+        """Forget the orders of joins that are no more: another that is made like them begins anew."""
+        if self.orders:
+            there = {op.fingerprint for op in self.flow.order}
+            self.orders = {name: orders for name, orders in self.orders.items() if name in there}
+
+    def reorder(self, orders: Mapping[str, JoinOrders]) -> None:
+        """Let joins have other orders, until `stay` or `go_back`."""
+        orders = {**self.orders, **orders}
+        plan = self.planner.reordered(self.plan, orders)
+        self.backend.install(plan)
+        self.plan, self.orders = plan, orders
+
+    def better_keeps(self, worth: int | None = None) -> frozenset[KeptJoin]:
+        """Return the joins that views keep, and those that they should by what has been met; `worth` is what one must
+        save, in picoseconds."""
+        from whence.adapt.keeping import WORTH, choose_keeps  # most databases never ask
+
+        keeps, transient = self.planner.keeps, self.plan.transient
+        held = {keep.view for keep in keeps}
+        held |= {name for name, view in self.planned.views.items() if view.option("adapt") == "off"}
+        plans = {
+            name: piece.node
+            for piece in self.plan.distributed.pieces
+            if piece.node is not None
+            and (name := piece.views[0]) not in held
+            and name not in transient
+            and not holds_in(piece.node, {})
+        }
+        return keeps | choose_keeps(plans, self.flow.views, WORTH if worth is None else worth)
+
+    def keep(self, keeps: Collection[KeptJoin]) -> bool:
+        """Let views keep these joins of some of their inputs, and no others: they, and what reads them, are built and
+        filled beside what runs, and take its place. Return whether that could be done; if not, nothing has changed."""
+        before = self.planner.keeps
+        changed = {keep.view for keep in before.symmetric_difference(keeps) if keep.view in self.planned.views}
+        if not changed:
+            return False
+        both, _ = beside(self.planned, self.components, self.transient)
+        new = changed | {view for name in changed for view in dependents(both, name)}
+        queries = [both.views[view].query for view in new]
+        nodes = queries if self.backend.at_hand else [node for query in queries for node in logical.walk(query)]
+        if any(map(is_stream_node, nodes)):  # what was shipped, or put in order, is not there for newcomers
+            return False
+        self.planner.keeps = frozenset(keeps)
+        try:
+            self._take_up(self.program, self.planned, self.components, new, self.transient)
+        except WhenceError as error:
+            log.warning("joins are not kept: %s", error)
+            self.planner.keeps = before
+            return False
+        except BaseException:
+            self.planner.keeps = before
+            raise
+        self.stay()
+        return True
+
+    def recompute(self, owners: Collection[str], touched: Collection[str]) -> None:
+        """Compute held views anew, with nothing pending, and all `touched` views that read them."""
+        plan = self.planner.anew(self.plan, owners, touched)
+        self.backend.install(plan)
+        self.plan = plan
+        self.backend.commit()
 
     # -- transient views ---------------------------------------------------------------------------------------------
 
@@ -331,7 +425,7 @@ class Catalog:
                 bound = bind_index(create, bound)
         planned = self._as_it_runs(bound)
         ordered = components(planned)
-        self.plan = plan(bound, planned, ordered)
+        self.plan = replace(plan(bound, planned, ordered), orders=self.orders)
         self.program, self.planned, self.components = bound, planned, ordered
 
     @deep_stack()
@@ -482,7 +576,7 @@ class Catalog:
 
     def save(self) -> Saved:
         """Return what `go_back` needs."""
-        return Saved(self.program, self.planned, self.components, self.plan, self.transient)
+        return Saved(self.program, self.planned, self.components, self.plan, self.orders, self.transient)
 
     def stay(self) -> None:
         """Commit the last change."""
@@ -491,7 +585,7 @@ class Catalog:
 
     def go_back(self, saved: Saved) -> None:
         """Undo the last change; views that it dropped or replaced are as they were."""
-        self.program, self.planned, self.components, self.plan, self.transient = saved
+        self.program, self.planned, self.components, self.plan, self.orders, self.transient = saved
         self.backend.undo()
         self.declare_indexes()
 
@@ -521,6 +615,7 @@ def as_it_runs(bound: Program) -> Program:
     """A program as it runs: streams as networks, instrumented, and aggregates that select."""
     networks = plan_networks(read_in_order(_in_groups(bound)))
     check_volatile(networks)
+    check_held(networks)
     traced = instrument(networks)
     for name, view in traced.views.items():
         query = with_copies(view.query, traced)

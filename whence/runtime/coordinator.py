@@ -40,10 +40,12 @@ from whence.plan.algebra.program import (
     owner_of,
 )
 from whence.plan.promises import NO_PROMISES
+from whence.runtime.adaptation import Adaptation
 from whence.runtime.catalog import Catalog
 from whence.runtime.durable.durable_epochs import DurableEpochs
 from whence.runtime.durable.storage import InMemory, Storage, at, retained
 from whence.runtime.epoch_result import EpochResult
+from whence.runtime.held_views import HeldViews
 from whence.runtime.reading.changes import Feeds
 from whence.runtime.reading.reader import DatabaseReader
 from whence.runtime.schema_changes import SchemaChanges
@@ -69,6 +71,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("whence")
 T = TypeVar("T")
+_PATIENCE = 1 << 13  # changed rows until it is asked first whether views should keep joins
 
 
 class EpochSink(Protocol):
@@ -106,9 +109,10 @@ class Coordinator:
         self.source_positions: dict[str, int] = {}  # the number of the last batch of each source that is in
         self.horizon_history = HorizonHistory()
         self._guards: dict[str, PromiseGuard] = {}  # of tables with promises that were written to
-        self.seconds = 0.0
+        self.seconds = self.processor_seconds = 0.0
         self.rows_in = self.rows_out = self.expired = self.last_rows_out = 0
         self.changed: dict[str, int] = {}  # the epoch in which tables and views last did
+        self._unweighed, self._patience = 0, _PATIENCE  # changed rows since it was asked what views should keep
         self.closed = False
         self.restarts = 0  # how often the state was forgotten, to be recovered from the storage
         self.writer = threading.RLock()  # held from a transaction's first write to its end
@@ -125,7 +129,9 @@ class Coordinator:
         self.expiry = Expiry(self)
         self.silence = SilenceEpochs(self)
         self.reader = DatabaseReader(self)
+        self.held = HeldViews(self)
         self.words = WordCollector(self)
+        self.adaptation = Adaptation(self)
         self.definitions = SchemaChanges(self)
         self.driver: SparkDriver | None = deployment.driver(self)
 
@@ -147,6 +153,7 @@ class Coordinator:
             except BaseException:
                 storage.close()
                 raise
+            self.held.settle()
         self.durable.report()
         self.look_after_sources()
 
@@ -187,6 +194,7 @@ class Coordinator:
         with self.paused():
             self.restarts += 1
             self.renew_catalog()
+            self.adaptation.forget()
             self.epoch = self.time = 0
             self.source_positions = {}
             self.horizon_history = HorizonHistory()
@@ -296,7 +304,23 @@ class Coordinator:
         """Commit the outermost transaction as an epoch, if it changes anything."""
         epoch = gather(writes, self.catalog.backend.lifetimes, self.epoch + 1, self.clock.now())
         if epoch.deltas or epoch.refreshed or epoch.source_positions:
+            self.replan({name: len(batch) for name, batch in epoch.deltas.items()})
             writes.expired = self.apply(epoch, record=True).expired_rows
+
+    def replan(self, added: Mapping[str, int]) -> None:
+        """Plan views again for which another plan is better, before so many rows come to tables. Under the writer's
+        lock."""
+        with self.state:
+            self.catalog.replan(added)
+            self._unweighed += sum(added.values())
+            if self._unweighed >= self._patience and self.catalog.backend.at_hand:
+                self._unweighed, self._patience = 0, 2 * self._patience
+                self.keep_joins()
+
+    def keep_joins(self, worth: int | None = None) -> bool:
+        """Let views keep joins of some of their inputs, if what was met says that this pays; return whether there were
+        any. Under both locks."""
+        return self.catalog.keep(self.catalog.better_keeps(worth))
 
     @property
     def is_writing(self) -> bool:
@@ -375,11 +399,12 @@ class Coordinator:
     def apply(self, epoch: Epoch, record: bool) -> EpochResult:
         """Carry an epoch through tables and views, all of it or nothing; write it to the storage, if it is to be."""
         number, start, backend = epoch.number, time.perf_counter(), self.catalog.backend
+        processor = time.thread_time()
         with self.state:
             try:
                 result = self._run(epoch, self.followed() if self.feeds or self.sinks else ())
                 if record:
-                    self.storage.write_epoch(epoch)
+                    self.adaptation.write_epoch(epoch)
             except BaseException as error:
                 backend.undo()
                 if isinstance(error, MemoryError) and not isinstance(error, WhenceError):
@@ -391,17 +416,21 @@ class Coordinator:
             if epoch.source_positions:
                 self.source_positions.update(epoch.source_positions)
             self.horizon_history.note(epoch, self.program.tables)
-            self._count(result, number)
+            self.count(result, number)
+            changes = self.held.after_epoch(result.changes)
             if self.feeds:
-                self._push(result.changes)
+                self.push(changes)
             self.expiry.look_ahead()
             self.silence.look_ahead(epoch)
             self.seconds += time.perf_counter() - start
+            self.processor_seconds += time.thread_time() - processor
             self.storage.epoch_done()
         if record:
             self.note_committed()
         if record and self.sinks:
-            self.hand_over(number, result.changes)
+            self.hand_over(number, changes)
+        if record:
+            self.adaptation.consider()
         if log.isEnabledFor(logging.DEBUG):
             what = ", ".join(sorted(result.changed)) or "nothing"
             log.debug("epoch %d committed in %.3f ms: %s", number, (time.perf_counter() - start) * 1000, what)
@@ -420,7 +449,8 @@ class Coordinator:
                 if not self.definitions.drop_failed(error):
                     raise
 
-    def _count(self, result: EpochResult, number: int) -> None:
+    def count(self, result: EpochResult, number: int) -> None:
+        """Count what an epoch, or a release after it, has changed."""
         changed, tables, rows_out = self.changed, self.program.tables, 0
         for name, rows in result.changed.items():
             changed[name] = number
@@ -432,6 +462,21 @@ class Coordinator:
         self.rows_out += rows_out
         if result.expired:
             self.expired += result.expired_rows
+
+    def run_release(self, epoch: Epoch) -> EpochResult:
+        """Run the release of pending rows until `commit` or `undo`. A view of a subscription that fails on them is
+        dropped, unless a writer is at work."""
+        if not self.writer.acquire(blocking=False):
+            return self.catalog.backend.run(epoch, self.followed())
+        try:
+            return self._run(epoch, self.followed())
+        finally:
+            self.writer.release()
+
+    def read_eagerly(self) -> set[str]:
+        """Return the relations whose changes somebody has to be told with every epoch."""
+        found = {sink.view for sink in self.sinks}
+        return found | self.hub.followed_eagerly() if "hub" in self.__dict__ else found
 
     def _out_of_memory(self, epoch: Epoch) -> OutOfMemoryError:
         rows, held = sum(len(delta.ann) for delta in epoch.deltas.values()), self.catalog.flow.state_bytes
@@ -518,7 +563,8 @@ class Coordinator:
         """Return the tables and views whose changes a feed or a sink takes."""
         return {*self.feeds.names, *(sink.view for sink in self.sinks)}
 
-    def _push(self, changes: Mapping[str, Batch]) -> None:
+    def push(self, changes: Mapping[str, Batch]) -> None:
+        """Push changes of relations to their feeds, as of the last epoch."""
         for name, change in changes.items():
             if name in self.feeds:
                 change = self.reader.visible(name, change)
@@ -572,11 +618,13 @@ class Coordinator:
         tell: Callable[[Mapping[str, Batch]], T],
         now: int,
     ) -> T:
+        self.held.refresh(*names)
         words, backend = len(self.dictionary), self.catalog.backend
         writes = Transaction(lambda name: self.open_table(name, now))
         try:
             write(writes)
             epoch = gather(writes, backend.lifetimes, self.epoch + 1, now)
+            epoch.released = self.held.holds_of(names)
             return tell(self._run(epoch, names).changes if epoch.deltas or epoch.refreshed else {})
         finally:
             backend.undo()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import pyarrow as pa
 
+from whence.adapt.policy import AdaptMode
 from whence.io import files, operations, rejects
 from whence.io import rows as rows_
 from whence.io.archive import Archive
@@ -39,6 +40,7 @@ from whence.runtime.questions import explain as explaining
 from whence.runtime.questions import what_if as supposing
 from whence.runtime.questions.what_if import WhatIf
 from whence.runtime.reading import late_rows as lateness
+from whence.runtime.reading import missed_pairs
 from whence.runtime.reading.changes import Changes
 from whence.runtime.reading.handles import Handle, Result
 from whence.runtime.reading.late_rows import LateRows
@@ -54,10 +56,12 @@ from whence.runtime.writing.tables import Early, early_choice
 from whence.sql import statements as st
 from whence.sql.parameters import Params, bind_parameters
 from whence.sql.parse import parse_one, parse_query
+from whence.sql.position import did_you_mean
 from whence.state.disk import Disk
 from whence.state.log import Durability
 
 if TYPE_CHECKING:
+    from whence.engine.streams.stream import Missed
     from whence.explain.show.answers import Contribution, Critical, Reliability, Resilience
     from whence.explain.show.explanation import Explanation
     from whence.explain.show.trace import Trace
@@ -79,6 +83,7 @@ def open(
     setup: Callable[[Database], object] | None = None,
     progress: Progress | None = None,
     recursion_limit: int | None = None,
+    adapt: AdaptMode | None = None,
     clock: Callable[[], float] | None = None,
     silence: float | None = 1.0,
     disk: Disk | None = None,
@@ -97,6 +102,8 @@ def open(
     progress         called during a long opening with the current work, how much of it is done, and of how much
     recursion_limit  how many levels deep a derivation may be before the recursion counts as endless; stored with the
                      database, 100,000 at first
+    adapt            whether running plans follow the data, of views that do not say so themselves: "off", "on", or
+                     "advise", which only says what it would do; stored with the database, "off" at first
     clock            a function that returns seconds since 1970, in place of the machine's clock; rows with a
                      time-to-live then expire with the next commit, read or `expire` only
     silence          the least number of seconds between two epochs that only tell streams with a tick_time() that time
@@ -125,6 +132,8 @@ def open(
             raise WhenceError("setup is for functions: make tables and views when the database is open")
     if begin is not None:
         begin(progress)
+    if adapt is not None:
+        coordinator.adaptation.set_mode(adapt)
     return database
 
 
@@ -750,6 +759,7 @@ class Database:
         every_change: bool = False,
         ordered: bool = False,
         reflects: Mapping[str, str] | None = None,
+        when: str | None = None,
         **parameters: Any,
     ) -> LocalSubscription:
         """Follow queries, with the updates that clients of a server get: the state first, then net changes.
@@ -768,6 +778,8 @@ class Database:
                       reached; with `every_change`, each change of a publisher once and in order
         reflects      what was seen at another broker (`Update.reflects`): nothing is told before this database reflects
                       as much of its sources
+        when          a query of one BOOLEAN, kept at every epoch: updates come only when it turns true, and a view
+                      `WITH (respond_within = …)` stays held until then
 
         Iterating ends when it has caught up. Only epochs that are on stable storage are told of. A query that is not
         a whole table or view is maintained like a view, as long as it is subscribed to.
@@ -799,7 +811,7 @@ class Database:
             check_parameters(coordinator, queries, parameters)
         return LocalSubscription(
             coordinator, queries, params, have=have, rows=rows, key=key, every=every, why=why,
-            every_change=every_change, ordered=ordered, reflects=reflects,
+            every_change=every_change, ordered=ordered, reflects=reflects, when=when,
         )  # fmt: skip
 
     def subscription(self, template: str, id: int) -> StoredSubscription:
@@ -873,6 +885,17 @@ class Database:
         [(1,)]
         """
         return lateness.late(self._now, _name(view))
+
+    def missed(self, view: str) -> Missed:
+        """Return how many rows a view has missed whose join keeps a part of its rows (docs/limits.md).
+
+        >>> db = whence.open(); _ = db.execute("CREATE STREAM a (k INT); CREATE STREAM b (k INT)")
+        >>> _ = db.execute("CREATE VIEW j WITH (memory = '2 rows', keep = 'lru') AS SELECT k FROM a JOIN b USING (k)")
+        >>> _ = db.insert("a", [(1,), (2,), (3,)]); _ = db.insert("b", [(3,), (1,)])
+        >>> db["j"].rows, db.missed("j")
+        ([(3,)], Missed(rows=1, error=0.0, is_exact=True))
+        """
+        return missed_pairs.missed(self._now, _name(view))
 
     # -- asking why: what answers is loaded with the first question ---------------------------------------------------
 
@@ -1242,6 +1265,38 @@ class Database:
         view b (x INTEGER)
         """
         return self._now.reader.explain(_name(name))
+
+    def adapt(self, mode: AdaptMode | None = None) -> AdaptMode:
+        """Set whether running plans follow the data, for views that do not say so themselves: "off", "on", or "advise",
+        which only says what it would do. Return what is set.
+
+        >>> db = whence.open(); db.adapt("on"), db.adapt()
+        ('on', 'on')
+        """
+        if mode is not None:
+            self._now.adaptation.set_mode(mode)
+        return self._now.adaptation.mode
+
+    def plans(self, view: str) -> list[dict[str, Any]]:
+        """Return the joins of a view as they run: each path with its cost in probes per changed row, what its steps are
+        expected to match and have met, what other steps would cost more, and which switches were made, and why.
+
+        mode, decided_by  whether the join adapts, and whether the view or the database says so
+        margin            per path: how far costs may move before a better plan is looked for, in probes
+        paths             per input: its order, cost, steps and alternatives; an excess of "+3.1 %" is beside the best
+        history           switches, and advice that was not followed, with reasons
+
+        >>> db = whence.open()
+        >>> _ = db.execute('''CREATE TABLE a (k INT); CREATE TABLE b (k INT, g INT); CREATE TABLE c (g INT);
+        ...   CREATE VIEW v AS SELECT a.k, c.g FROM a, b, c WHERE a.k = b.k AND b.g = c.g''')
+        >>> [(path["order"], path["excess"]) for join in db.plans("v") for path in join["paths"]]
+        [(['2', '3'], '+0.0 %'), (['1', '3'], '+0.0 %'), (['2', '1'], '+0.0 %')]
+        """
+        coordinator, name = self._now, _name(view)
+        with coordinator.looking():
+            if name not in coordinator.program.views:
+                raise CatalogError(f'there is no view "{name}"{did_you_mean(name, coordinator.program.views)}')
+            return coordinator.adaptation.report(name)
 
     def describe(self, name: str) -> Result:
         """Return the columns of a table or view.

@@ -45,11 +45,16 @@ class Deployment(Protocol):
 
 
 class InlineDeployment:
-    """One partition in this process."""
+    """One partition in this process; without `holds` no view waits to be refreshed."""
+
+    def __init__(self, holds: bool = True) -> None:
+        self._holds = holds
 
     def open(self, recursion_limit: int, recomputed: str = "", dictionary: Dictionary | None = None) -> Catalog:
         words = dictionary if dictionary is not None else Dictionary()
-        return Catalog(recursion_limit, words, InlineBackend(words), WholePlanner(recursion_limit), recomputed)
+        return Catalog(
+            recursion_limit, words, InlineBackend(words), WholePlanner(recursion_limit, self._holds), recomputed
+        )
 
     def restore(
         self,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from whence.engine.exchange.messages import PartitionMessage
+from whence.plan.algebra.logical import HoldKey
 from whence.runtime.writing.tables import Unmatched
 
 
@@ -22,6 +23,7 @@ class EpochResult:
     waits: int | None = None  # the next stage that it can run by itself
     owed: dict[str, int] = field(default_factory=dict)  # how many rows each table owes that owes any
     deadlines: dict[str, int] = field(default_factory=dict)
+    pending: dict[HoldKey, int] = field(default_factory=dict)  # how many rows wait before held views
     bytes: int = 0  # of state
     seconds: float = 0.0
 

@@ -13,19 +13,23 @@ from pathlib import Path
 
 import numpy as np
 
+from whence.adapt.statistics import JoinReader, JoinReading
 from whence.engine.build import Builder
 from whence.engine.core.dataflow import Dataflow
 from whence.engine.core.epoch import Epoch
 from whence.engine.core.image import Images, StaleImage
 from whence.engine.core.lifetimes import Lifetimes
 from whence.engine.core.operator import Batch, Operator
+from whence.engine.exchange.ship import parted
 from whence.engine.recursion.components import build_fixpoint, build_outputs
+from whence.engine.relational.join import Join
 from whence.engine.relational.scan import Scan
 from whence.engine.streams.promise import promise_in
 from whence.engine.streams.retain import is_stream
 from whence.model.budget import shielded
 from whence.model.codes import Codes, Dictionary
 from whence.model.progress import Progress
+from whence.plan.algebra.join_paths import JoinOrders
 from whence.plan.algebra.program import Table, is_beside, is_owed, owner_of, with_beside
 from whence.plan.partitions.distribute import PlannedComponent
 from whence.runtime.epoch_result import EpochResult
@@ -51,6 +55,8 @@ class Partition:
         self.plan = NOTHING
         self.damage: list[str] = []  # of the images that it was restored from
         self._former: tuple[PartitionPlan, dict[str, Scan], dict[str, Lifetimes]] | None = None  # before a new plan
+        self._pinned: list[tuple[Join, JoinOrders, bool]] = []  # by a new plan, and as they were before
+        self._readers: dict[str, JoinReader] = {}  # of joins, by fingerprint
         self._moved: list[Lifetimes] = []  # by the epoch that is being run
         self._making: dict[str, Operator] = {}
 
@@ -75,6 +81,8 @@ class Partition:
             moved = self._before_run(deltas, epoch.refreshed, epoch.time, expired)
         flow.context.enter(number, epoch.time)
         try:
+            if epoch.released:
+                flow.release(epoch.released)
             views = flow.run(deltas, promise_in(epoch.source_positions) if epoch.source_positions else None, wanted)
             for life, delta, refreshed in moved:
                 life.after(delta, refreshed, epoch.time)
@@ -104,6 +112,8 @@ class Partition:
             moved = self._before_run(deltas, refreshed, now, result.expired)
             flow.context.enter(epoch.number, now)
             promise = promise_in(epoch.source_positions) if stage == 0 else None
+            if stage == 0:
+                flow.release(epoch.released)
             result.messages = flow.run_stage(stage, deltas, received, promise)
             result.waits = flow.waits(stage)
             for life, delta, again in moved:
@@ -132,6 +142,9 @@ class Partition:
         if self._former is not None:
             self._former = None
             self._forget_built()
+        if self._pinned:
+            self._pinned = []
+            self.flow.sweep()  # of indexes that only the former orders needed
 
     def undo(self) -> None:
         """Undo the epoch that is being run, or the plan that is being taken up, however far it has come."""
@@ -142,6 +155,12 @@ class Partition:
         finally:
             for life in moved:
                 life.undo()
+            for join, plan, pinned in reversed(self._pinned):
+                if pinned:
+                    join.pin(plan, firm=self.of > 1)
+                else:
+                    join.release(plan)
+            self._pinned = []
             if self._former is not None:
                 self.plan, self.flow.tables, self.lifetimes = self._former
                 self._former = None
@@ -248,6 +267,7 @@ class Partition:
         names = list(plan.tables)
         for name, table in tables.items():
             if name in flow.tables:
+                self._keep_own(name, table, plan)
                 continue
             if progress is not None and images is not None and not is_beside(name):
                 progress(f"loading table {name}", names.index(name), len(names))
@@ -262,12 +282,32 @@ class Partition:
             if table.lifetime is not None:
                 self.lifetimes[name] = Lifetimes(table.lifetime, scan.relation, self.dictionary)
 
+    def _keep_own(self, name: str, table: Table, plan: PartitionPlan) -> None:
+        """Drop the rows that live elsewhere, if a table was in every partition and no longer is. Nothing that was built
+        over it is used again: the scan is another one, and the former is as it was until the plan is committed."""
+        owner = owner_of(name)
+        before, now = (placed.distributed.tables.get(owner) for placed in (self.plan, plan))
+        if self.of == 1 or before is None or now is None or before.kind != "all" or now.kind == "all":
+            return
+        whole = self.flow.tables[name].relation.scan()
+        own = parted(whole, now.cols, self.of).get(self.number)
+        scan = self._scan(name, table)
+        if own is not None:
+            scan.relation.apply(own)
+            scan.relation.commit()
+
     def _scan(self, name: str, table: Table) -> Scan:
         if table.stream is not None:
             return self.flow.stream(name, table.schema, table.stream)
         return self.flow.table(name, table.schema, table.key, extra=int(table.notes_arrivals))
 
     def _take_up(self, plan: PartitionPlan) -> None:
+        if plan.orders and plan.orders is not self.plan.orders:
+            for join in self.joins():
+                orders = plan.orders.get(join.fingerprint)
+                if orders is not None and not (join.pinned and join.plan == orders):
+                    self._pinned.append((join, join.plan, join.pinned))
+                    join.pin(orders, firm=self.of > 1)
         self.plan = plan
         self._retain_shares()
 
@@ -310,6 +350,19 @@ class Partition:
         """Let go of operators that no view needs."""
         self._builder.forget()
         self._transient_builder.forget()
+
+    def joins(self) -> list[Join]:
+        """Return the joins whose orders can be decided."""
+        return [op for op in self.flow.order if isinstance(op, Join) and op.follows_data]
+
+    def read_joins(self, wanted: Collection[str]) -> dict[str, JoinReading]:
+        """Return readings of some joins, by fingerprint; between two epochs."""
+        joins = {join.fingerprint: join for join in self.joins() if join.fingerprint in wanted}
+        self._readers = {
+            name: found if (found := self._readers.get(name)) is not None and found.join is join else JoinReader(join)
+            for name, join in joins.items()
+        }
+        return {name: reader.read() for name, reader in self._readers.items()}
 
     # -- how it stands -----------------------------------------------------------------------------------------------
 

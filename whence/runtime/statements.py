@@ -101,7 +101,7 @@ def run_group(coordinator: Coordinator, group: list[st.Statement], progress: Pro
         case st.Query() as query:
             return Result(coordinator.reader.query(query.query))
         case st.Explain() as explain:
-            return _lines("plan", coordinator.reader.explain(explain.what))
+            return _lines("plan", coordinator.reader.explain(explain.what, explain.analyze))
         case st.Describe() as describe:
             return Result(explaining.describe(coordinator, describe.name))
         case st.Show() as show:

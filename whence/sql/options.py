@@ -14,7 +14,7 @@ from whence.model.text import read_interval
 from whence.model.types import Kind, Schema
 from whence.plan.algebra.program import Lifetime, Placement, Table
 from whence.plan.rewrite.select_aggregates import is_spelled_out
-from whence.plan.streams.model import Retention
+from whence.plan.streams.model import MemoryLimit, Retention
 from whence.sql.position import did_you_mean
 
 Target = Literal["table", "stream", "view", "source"]
@@ -30,7 +30,19 @@ class Option:
 
     name: str
     words: tuple[str, ...] = ()
-    kind: Literal["number", "duration", "column", "interval", "retention", "selection", "text"] = "number"
+    kind: Literal[
+        "number",
+        "duration",
+        "column",
+        "interval",
+        "retention",
+        "selection",
+        "text",
+        "memory",
+        "model",
+        "schedule",
+        "bound",
+    ] = "number"
 
 
 _OPTIONS: dict[Target, tuple[Option, ...]] = {
@@ -57,6 +69,13 @@ _OPTIONS: dict[Target, tuple[Option, ...]] = {
         Option("provenance_of", kind="column"),
         Option("encoding", ("adaptive", "ids", "intervals", "deltas", "dictionary")),
         Option("retain", kind="retention"),
+        Option("memory", kind="memory"),
+        Option("keep", ("heeb", "prob", "life", "random", "lru", "lfu")),
+        Option("model", kind="model"),
+        Option("lifetime"),
+        Option("adapt", ("off", "advise", "on")),
+        Option("respond_within", kind="bound"),
+        Option("refresh", kind="schedule"),
     ),
     "source": (
         Option("token_file", kind="text"),
@@ -72,7 +91,7 @@ _OPTIONS: dict[Target, tuple[Option, ...]] = {
 _LATER: dict[Target, tuple[str, ...]] = {
     "table": (),
     "stream": (),
-    "view": ("refresh", "respond_within", "memory"),
+    "view": (),
     "source": (),
 }
 
@@ -83,7 +102,8 @@ def check_name(target: Target, name: str) -> None:
     >>> check_name("view", "polcy")
     Traceback (most recent call last):
     ValueError: a view has no option "polcy"; did you mean "policy"? Its options are policy, recursion_limit, \
-recursion_rows, aggregate_selection, partition, maintain, propagate, provenance, provenance_of, encoding, retain
+recursion_rows, aggregate_selection, partition, maintain, propagate, provenance, provenance_of, encoding, retain, \
+memory, keep, model, lifetime, adapt, respond_within, refresh
     """
     known = [option.name for option in _OPTIONS[target]]
     if name in known:
@@ -119,6 +139,15 @@ def read_value(target: Target, name: str, text: str) -> str:
         return _propagate(name, text)
     if option.kind == "retention":
         return read_retention(text).text
+    if option.kind == "memory":
+        return read_memory(text).text
+    if option.kind == "model":
+        model, period = read_model(text)
+        return model if period is None else f"{model} {period}"
+    if option.kind == "bound":
+        return f"{duration(name, text)} microseconds"
+    if option.kind == "schedule":
+        return _schedule(name, text)
     if option.kind == "duration":
         duration(name, text)
         return " ".join(text.split())
@@ -137,6 +166,16 @@ def _propagate(name: str, text: str) -> str:
     except ValueError:
         known = "'lazy', 'eager' or an interval such as '1 s' or '10 epochs'"
         raise ValueError(f"{name} is {known}, not {text!r}") from None
+
+
+def _schedule(name: str, text: str) -> str:
+    """Read how a view with respond_within is refreshed: naive, online, or planned for a number of epochs."""
+    words = text.lower().split()
+    if words in (["naive"], ["online"], ["planned"]):
+        return words[0]
+    if words[:2] == ["planned", "for"] and len(words) in (3, 4) and words[3:] in ([], ["epochs"]):
+        return f"planned for {int(_whole(name, words[2]))} epochs"
+    raise ValueError(f"{name} is 'online', 'naive', 'planned' or 'planned for 500 epochs', not {text!r}")
 
 
 def _whole(name: str, text: str) -> str:
@@ -197,6 +236,54 @@ def retain_option(options: tuple[tuple[str, str], ...]) -> Retention | None:
     """Return the retention that the options say, if any."""
     text = dict(options).get("retain")
     return None if text is None else read_retention(text)
+
+
+def read_memory(text: str) -> Retention:
+    """Read how much a join of streams keeps; raise ValueError if the text does not say.
+
+    >>> read_memory("300 rows").rows, read_memory("64 MB").nbytes
+    (300, 67108864)
+    """
+    try:
+        found = read_retention(text)
+    except ValueError:
+        found = Retention()
+    if found.rows is None and found.nbytes is None:
+        raise ValueError(f"memory is what a join keeps at most, such as '300 rows' or '64 MB', not {text!r}")
+    return found
+
+
+_MODELS = ("auto", "stationary", "trend", "walk", "ar1", "seasonal")
+
+
+def read_model(text: str) -> tuple[str, int | None]:
+    """Read how join values go on, and the rows of a period; raise ValueError if the text does not say.
+
+    >>> read_model("seasonal 365"), read_model("walk")
+    (('seasonal', 365), ('walk', None))
+    """
+    name, _, period = text.lower().strip().partition(" ")
+    if name not in _MODELS or ((name == "seasonal") != bool(period) and name != "auto"):
+        known = ", ".join(f"'{model}'" for model in _MODELS[:-1])
+        raise ValueError(f"model is {known} or 'seasonal' with the rows of a period, 'seasonal 365', not {text!r}")
+    return name, int(_whole("model", period.strip())) if period else None
+
+
+def memory_option(options: tuple[tuple[str, str], ...]) -> MemoryLimit | None:
+    """Return how much the join of a view keeps, and which rows, if the options limit it."""
+    given = dict(options)
+    if "memory" not in given:
+        wrong = next((name for name in ("keep", "model", "lifetime") if name in given), None)
+        if wrong is not None:
+            raise ValueError(f"{wrong} says which rows a join keeps in bounded memory: say how many, with memory")
+        return None
+    kept, keep = read_memory(given["memory"]), given.get("keep", "heeb")
+    wrong = next((name for name in ("model", "lifetime") if name in given and keep != "heeb"), None)
+    if wrong is not None:
+        raise ValueError(f"{wrong} is for keep = 'heeb', not for '{keep}'")
+    model, period = read_model(given.get("model", "auto"))
+    lifetime = float(given["lifetime"]) if "lifetime" in given else None
+    return MemoryLimit(kept.rows, kept.nbytes, kept.text, keep, model, period, lifetime)  # type: ignore[arg-type]  # read
 
 
 def read_placement(options: tuple[tuple[str, str], ...], table: Table) -> Placement | None:

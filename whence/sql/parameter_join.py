@@ -5,6 +5,9 @@ with p's values as its parameters, each as often. The parameter table is joined 
 projections and inner joins only gather conditions (`_Gathered`: a plan without parameters, and what a row of it must
 fulfil beside a row of parameters). Anything else gets the columns of the parameter table in front of its own, and
 treats the rows of each subscription apart: they are keys of groups, and part of what DISTINCT and set operations see.
+
+Rows of a stream meet the subscriptions of their time. What is made of them (groups, distinct values, first rows) is of
+a row of parameters as it was then, and is shown while that row is there: a subscription that is changed begins anew.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
+from whence.model.errors import SqlError
 from whence.model.types import BIGINT, BOOLEAN, Column, Schema
 from whence.plan.algebra.constructors import columns, distinct, join, project, select
 from whence.plan.algebra.expressions import Call, Col, Expr, Lit, conjuncts, shift
@@ -31,8 +35,10 @@ from whence.plan.algebra.logical import (
     TopK,
     TopKPerGroup,
     Union,
+    walk,
 )
-from whence.plan.algebra.program import Table
+from whence.plan.algebra.program import Program, Table, template_name
+from whence.plan.streams.networks import gives_stream
 from whence.sql.placeholders import Outer, correlation, map_expr, outers_of
 from whence.sql.position import error
 from whence.sql.scope import unique_names
@@ -41,9 +47,9 @@ SUBSCRIPTION = "$id"
 """The first column of the view behind a template: the id of the subscription."""
 
 
-def joined_with(parameters: Table, plan: Node, at: exp.Expr) -> Node:
+def joined_with(parameters: Table, plan: Node, at: exp.Expr, program: Program) -> Node:
     """Return the plan of a template's view: the id of each subscription, then the columns of the query."""
-    whole, width = _ParameterJoin(parameters, at).apart(plan), len(parameters.schema)
+    whole, width = _ParameterJoin(parameters, at, program).whole(plan), len(parameters.schema)
     below, exprs = (whole.input, list(whole.exprs)) if isinstance(whole, Project) else (whole, columns(whole))
     names = unique_names([SUBSCRIPTION, *plan.schema.names])
     found = project(below, [exprs[0], *exprs[width:]], names)
@@ -66,6 +72,7 @@ class _Gathered:
 class _ParameterJoin:
     parameters: Table
     at: exp.Expr
+    program: Program
 
     @property
     def _width(self) -> int:
@@ -74,6 +81,27 @@ class _ParameterJoin:
     @property
     def _scan(self) -> Node:
         return Scan(self.parameters.schema, self.parameters.name)
+
+    def whole(self, plan: Node) -> Node:
+        """Return a query with the columns of the parameter table in front; of what is made of a stream's rows only the
+        answers of subscriptions that are there as they were then."""
+        found = self.apart(plan)
+        joins = [node for node in walk(found) if isinstance(node, Join) and node.left == self._scan]
+        if self._is_stream(found) or not any(self._is_stream(join) for join in joins if join.kind == "inner"):
+            return found
+        joined = join(self._scan, found, "inner", self._same_parameters(found))
+        return project(joined, columns(joined)[self._width :], found.schema.names)
+
+    def _same_parameters(self, other: Node) -> list[Expr]:
+        """Return the conditions that rows of the parameter table and the first columns of another node are the same."""
+        pairs = [(a, shift(b, self._width)) for a, b in zip(columns(self._scan), columns(other), strict=False)]
+        return [Call(BOOLEAN, "is_not_distinct" if n else "=", pair) for n, pair in enumerate(pairs)]
+
+    def _is_stream(self, node: Node) -> bool:
+        try:
+            return gives_stream(node, self.program, template_name(self.parameters.name))
+        except SqlError:  # said where the whole view is planned
+            return False
 
     def apart(self, node: Node) -> Node:
         """Return the plan with the columns of the parameter table in front, each subscription's rows apart."""
@@ -162,12 +190,13 @@ class _ParameterJoin:
         aggs = tuple(a.moved(lambda column: column + width) for a in node.aggs)
         if node.keys:
             return Aggregate(schema, below, (*range(width), *(width + k for k in node.keys)), aggs)
-        own = (Column(SUBSCRIPTION, below.schema.types[0], nullable=False), *node.schema.columns)
-        found = Aggregate(Schema(own), below, (0,), aggs)
-        padded = join(self._scan, found, "left", [Call(BOOLEAN, "=", (columns(below)[0], Col(own[0].type, width)))])
+        keys = width if self._is_stream(below) else 1  # of a relation the id determines the others
+        own = (Column(SUBSCRIPTION, below.schema.types[0], nullable=False), *below.schema.columns[1:keys])
+        found = Aggregate(Schema((*own, *node.schema.columns)), below, tuple(range(keys)), aggs)
+        padded = join(self._scan, found, "left", self._same_parameters(found)[:keys])
         values: list[Expr] = []
         for i, agg in enumerate(aggs):
-            value: Expr = Col(found.schema.types[1 + i], width + 1 + i)
+            value: Expr = Col(found.schema.types[keys + i], width + keys + i)
             zero = Lit(value.type, 0)
             values.append(Call(value.type, "coalesce", (value, zero)) if agg.function == "count" else value)
         return project(padded, [*columns(padded)[:width], *values], schema.names)

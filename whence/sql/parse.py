@@ -595,8 +595,11 @@ class _Reader:
 
     def _explain(self) -> st.Statement:
         self.expect("EXPLAIN")
-        if self.peek() == "ANALYZE":
-            raise self.source.error("EXPLAIN ANALYZE is not available yet; use EXPLAIN", self.tokens[self.at])
+        if self.peek() == "ANALYZE" and self.at < len(self.tokens) - 1:
+            self.at += 1
+            if self.at < len(self.tokens) - 1 or self.peek() in ("SELECT", "WITH"):
+                raise self.error("expected a view's name: EXPLAIN ANALYZE says what a view has done since it is kept")
+            return st.Explain(what=self.name("view"), analyze=True)
         if self.at == len(self.tokens) - 1 and self.peek() not in ("SELECT", "WITH"):
             return st.Explain(what=self.name("view"))
         if self.peek() == "EXPLAIN":

@@ -115,6 +115,7 @@ class Explain(Statement):
     """EXPLAIN of a view by its name, of a query, or of a CREATE VIEW that is not carried out."""
 
     what: str | Query | CreateView
+    analyze: bool = False  # with what its operators have done
 
 
 @dataclass(frozen=True, kw_only=True)

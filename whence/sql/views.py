@@ -17,7 +17,7 @@ from whence.plan.algebra.constructors import relabel
 from whence.plan.algebra.logical import Node
 from whence.plan.algebra.program import Program, View
 from whence.plan.recursion.strata import references
-from whence.sql.options import retain_option
+from whence.sql.options import memory_option, retain_option
 from whence.sql.parameter_join import joined_with
 from whence.sql.parse import parse_stored
 from whence.sql.position import error
@@ -81,7 +81,11 @@ def bind_views(creates: Sequence[CreateView], program: Program, declared: bool =
             options, sql = statements[name].options, statements[name].sql
         elif pending.owner in statements:
             options = statements[pending.owner].options
-        base.views[name] = View(name, plan.schema, plan, options, sql, pending.owner, retain_option(options))
+        try:
+            kept = retain_option(options), memory_option(options)
+        except ValueError as failure:
+            raise SqlError(f'in "{pending.owner or name}": {failure}') from None
+        base.views[name] = View(name, plan.schema, plan, options, sql, pending.owner, *kept)
     return base
 
 
@@ -161,7 +165,7 @@ def _bind(session: Session, name: str) -> Node:
     session.current = pending.owner or name
     plan = without_zones(pending.binder.query(pending.query, None))
     if pending.parameters is not None:
-        plan = joined_with(pending.parameters, plan, pending.query)
+        plan = joined_with(pending.parameters, plan, pending.query, pending.binder.program)
     return rename_columns(plan, pending.columns or (), pending.query)
 
 

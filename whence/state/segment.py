@@ -31,9 +31,9 @@ from xxhash import xxh3_64_intdigest
 from whence.model.errors import CorruptionError, StorageError
 from whence.state.disk import read_at, storage_errors
 
-EPOCH, SCHEMA, INPUT, FORGET = 1, 2, 3, 4
+EPOCH, SCHEMA, INPUT, FORGET, PLANS = 1, 2, 3, 4, 5
 """Kinds of records: an epoch's base updates; statements; an epoch some of whose updates stand in files of inputs; words
-that the dictionary has forgotten."""
+that the dictionary has forgotten; plans of views that were switched."""
 
 EPOCHS = (EPOCH, INPUT)
 """The kinds that are epochs."""

@@ -26,7 +26,7 @@ from whence.state.disk import UNFINISHED, Disk
 from whence.state.folder import MAIN, WORDS, Folder, RecoveryPoint, chain_name, snapshot_of
 from whence.state.inputs import epoch_of, pack_inputs
 from whence.state.lock import Lock
-from whence.state.log import DURABILITIES, EPOCH, EPOCHS, FORGET, INPUT, SCHEMA, Durability, Log
+from whence.state.log import DURABILITIES, EPOCH, EPOCHS, FORGET, INPUT, PLANS, SCHEMA, Durability, Log
 from whence.state.manifest import INPUTS, LOG, STATE, Link
 
 __all__ = ["MAIN", "WORDS", "Folder", "HistoryRetention", "RecoveryPoint", "Store", "chain_name", "read_retention"]
@@ -207,6 +207,10 @@ class Store:
         """Append that the words of some codes are forgotten after an epoch; return the ticket to wait for."""
         self.write_words(dictionary, epoch, now)
         return self._append(FORGET, epoch, now, [pack_forgotten(codes)], 0)
+
+    def write_plans(self, record: bytes, epoch: int, now: int) -> int:
+        """Append which plans of views were switched after an epoch; return the ticket to wait for."""
+        return self._append(PLANS, epoch, now, [record], 0)
 
     def write_words(self, dictionary: Dictionary, epoch: int, now: int) -> None:
         """Append the words that the dictionary has and the log has not, for a replay from further back."""

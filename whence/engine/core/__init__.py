@@ -15,9 +15,12 @@
 | `installation`   | new views on their way into a dataflow |
 | `epoch`          | what one transaction changed in the tables |
 | `epoch_context`  | number and time of the running epoch, and whether it replays |
+| `growing_index` | an index that is built in slices |
 | `image`          | operator state as named arrays |
 | `fingerprint`    | a name for what an operator computes, the same in every process |
 | `operator_stats` | rows and bytes of an operator's state |
 | `statistics`     | distinct keys and samples of a relation, for plans |
+| `machine_costs`  | what work costs on this machine, as measured at set-up |
+| `key_estimates`  | how many rows match a key on the path of a join or rule |
 | `kernels`        | the compiled part of the above |
 """

@@ -24,6 +24,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from time import perf_counter
 from typing import NamedTuple
 
 import numpy as np
@@ -40,6 +41,7 @@ from whence.engine.exchange.messages import PartitionMessage, message_of_rows
 from whence.engine.exchange.ship import Ship
 from whence.engine.exchange.traffic import Traffic, counted
 from whence.engine.recursion.iterative import IterativeOperator, has_peers
+from whence.engine.relational.hold import Hold
 from whence.engine.relational.scan import Scan
 from whence.engine.relational.select import Select
 from whence.engine.relational.selections import Selections
@@ -56,6 +58,7 @@ from whence.model.errors import QuestionTimeout, StorageError, WhenceError
 from whence.model.progress import Progress
 from whence.model.types import Schema
 from whence.model.word_marks import WordMarks
+from whence.plan.algebra.logical import HoldKey
 from whence.plan.streams.model import Retention, Tracing
 
 log = logging.getLogger("whence")
@@ -100,8 +103,10 @@ class Dataflow:
         self._ships: dict[str, Ship] = {}  # by channel
         self._iterative: list[IterativeOperator] = []
         self._checkpointed: list[Retain] = []
+        self._holds: dict[HoldKey, list[Hold]] = {}
+        self._releasing: list[Hold] = []  # in this epoch
         self._installing: Installation | None = None
-        self._reached: dict[tuple[str, ...], tuple[list[_Step], list[tuple[str, Operator]]]] = {}
+        self._reached: dict[tuple[object, ...], tuple[list[_Step], list[tuple[str, Operator]]]] = {}
 
     # -- the plan ----------------------------------------------------------------------------------------------------
 
@@ -248,6 +253,7 @@ class Dataflow:
                 if cols not in keep:
                     op.arranged.drop_index(cols)
             op.arranged.drop_ranges(ranges.get(id(op), ()))
+        self._holds = _holds_among(self.order)
         self._checkpointed = [op for op in self.order if isinstance(op, Retain) and op.checkpoints is not None]
         self._ships = {op.channel: op for op in self.order if isinstance(op, Ship)}
         self._iterative = [op for op in self.order if has_peers(op)]
@@ -265,6 +271,21 @@ class Dataflow:
 
     # -- epochs ------------------------------------------------------------------------------------------------------
 
+    def pending(self) -> dict[HoldKey, int]:
+        """Return how many rows wait before held views, where any do."""
+        holds_now = self._holds
+        if self._installing is not None:
+            holds_now = _holds_among(upwards(list(self._installing.views.values())))
+        found = {key: sum(hold.pending_rows for hold in holds) for key, holds in holds_now.items()}
+        return {key: rows for key, rows in found.items() if rows}
+
+    def release(self, keys: Iterable[HoldKey]) -> None:
+        """Let the next run, of all its stages, release what is pending, together with what it brings."""
+        for key in keys:
+            for hold in self._holds.get(key, ()):
+                hold.releasing = True
+                self._releasing.append(hold)
+
     def run(
         self, deltas: Mapping[str, Batch], promise: Promise | None = None, wanted: Collection[str] | None = None
     ) -> dict[str, Batch]:
@@ -274,9 +295,9 @@ class Dataflow:
         self._take(deltas)
         if promise is not None:
             self._arrive(promise)
-        elif not outs:
+        if self._promise is None and not outs and not self._releasing:
             return {}
-        steps, views = self._reach(tuple(deltas)) if promise is None else self._everything()
+        steps, views = self._reach(tuple(deltas)) if self._promise is None else self._everything()
         if wanted is None:
             wanted = self.views
         self._follow(steps, {id(op) for name, op in views if name in wanted} if wanted else ())
@@ -290,18 +311,21 @@ class Dataflow:
 
     def _reach(self, tables: tuple[str, ...]) -> tuple[list[_Step], list[tuple[str, Operator]]]:
         """Return the steps, in their order, and the views that changes of these tables can reach."""
-        found = self._reached.get(tables)
+        key = (*tables, *(hold.key for hold in self._releasing))
+        found = self._reached.get(key)
         if found is None:
             if len(self._reached) >= _REMEMBERED:
                 self._reached.clear()
             below, steps, folded = {id(self.tables[name]) for name in tables}, [], self._folded()
             for op in self.order:
-                if any(id(i) in below for i in op.inputs):
-                    below.add(id(op))
+                waits = isinstance(op, Hold) and not op.releasing
+                if any(id(i) in below for i in op.inputs) or (isinstance(op, Hold) and op.releasing):
+                    if not waits:
+                        below.add(id(op))
                     if id(op) not in folded:
                         steps.append(_step_of(op, folded))
             views = [(name, op) for name, op in self.views.items() if id(op) in below]
-            found = self._reached[tables] = _with_ends(_with_selections(steps)), views
+            found = self._reached[key] = _with_ends(_with_selections(steps)), views
         return found
 
     def _folded(self) -> set[int]:
@@ -377,9 +401,13 @@ class Dataflow:
             if len(delta.ann):
                 self._step(self.tables[name], [delta])
 
+    def reaches_operators(self, promise: Promise) -> bool:
+        """Return whether a promise concerns any operator; else it only moves horizons, which costs nothing here."""
+        return any(reaches(promise, op) for op in self.order)
+
     def _arrive(self, promise: Promise) -> None:
         """Let the streams of a promise know that it has arrived."""
-        self._promise = promise
+        self._promise = promise if self.reaches_operators(promise) else None
         for name in promise.columns:
             scan = self.tables[name]
             self.touch(scan)
@@ -392,7 +420,7 @@ class Dataflow:
             return True
         if op.follows:
             return any(i in self._ran for i in op.inputs)
-        return any(id(i) in self._outs for i in op.inputs)
+        return op.is_due or any(id(i) in self._outs for i in op.inputs)
 
     def _follow(self, steps: Iterable[_Step], kept: Collection[int] = ()) -> None:
         """Run the operators, in their order, that have something to do. Batches that nothing will take are let go of,
@@ -428,7 +456,7 @@ class Dataflow:
             elif op.follows:
                 if not any(i in ran for i in op.inputs):
                     continue
-            elif ins.count(None) == len(ins):
+            elif ins.count(None) == len(ins) and not op.is_due:
                 continue
             try:
                 self._step(
@@ -452,7 +480,13 @@ class Dataflow:
             self.before(op)
         op.changed = True
         self._ran[op] = None
+        began = perf_counter()
         out = op.apply(deltas)
+        op.seconds += perf_counter() - began
+        op.runs += 1
+        for delta in deltas:
+            op.rows_in += len(delta.ann)
+        op.rows_out += len(out.ann)
         promise = self._promise
         if promise is not None and isinstance(op, (Window, BSort, Latest)) and reaches(promise, op):
             more = op.promise(promise.bound, promise.at)  # type: ignore[arg-type]  # a flush does not reach Latest
@@ -517,6 +551,9 @@ class Dataflow:
 
     def _end_run(self) -> None:
         self._ran, self._changed, self._outs, self._sizes = {}, [], {}, {}
+        for hold in self._releasing:
+            hold.releasing = False
+        self._releasing = []
         self._traffic, self._promise = {}, None
 
     @property
@@ -586,6 +623,14 @@ def blamed(op: Operator) -> Iterator[None]:
     except WhenceError as error:
         blame(error, op)
         raise
+
+
+def _holds_among(ops: Iterable[Operator]) -> dict[HoldKey, list[Hold]]:
+    found: dict[HoldKey, list[Hold]] = {}
+    for op in ops:
+        if isinstance(op, Hold):
+            found.setdefault(op.key, []).append(op)
+    return found
 
 
 def _mail(op: IterativeOperator, received: Mapping[str, Batch]) -> dict[str, Batch]:

@@ -8,6 +8,7 @@ from typing import Literal
 
 from whence.engine.core.operator import Batch
 from whence.model.codes import Codes
+from whence.plan.algebra.logical import HoldKey
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,8 @@ class Epoch:
     the others: what these rows change is found when the epoch is run. `layout` names the partitions that they are for,
     and `early` says what becomes of deletions among them whose rows are not there, of tables where they are not just
     ignored. `source_positions` says how far sources have come, each by the number of its last batch that is in.
+
+    `released` are the holds whose pending rows are given out in it. No record has that: a replay leaves rows pending.
     """
 
     number: int
@@ -45,6 +48,7 @@ class Epoch:
     source_positions: Mapping[str, int] = field(default_factory=dict)
     layout: str = ""
     early: Mapping[str, Literal["ignore", "hold", "error"]] = field(default_factory=dict)
+    released: tuple[HoldKey, ...] = ()
 
     @property
     def has_inputs(self) -> bool:

@@ -17,6 +17,7 @@ from whence.engine.core.operator import Batch, Operator, upwards
 from whence.engine.core.relation import Relation
 from whence.engine.exchange.ship import Ship
 from whence.engine.recursion.iterative import has_peers
+from whence.engine.relational.hold import Hold
 from whence.engine.relational.scan import Scan
 from whence.engine.streams.stream import StreamOperator
 from whence.model.budget import reach
@@ -46,9 +47,13 @@ class Installation:
         """Begin all operators from images; return those that had to be computed. Where that is not `alone` a matter of
         this partition, or takes the past of a stream, StaleImage is raised instead."""
         computed = []
+        astray: set[int] = set()  # what lies behind a hold whose pending rows are lost: its image is of other inputs
         for op in self.fresh:
             self._begin(op)
-            if not self._restored(op, images):
+            behind = any(id(i) in astray for i in op.inputs)
+            if behind or not self._restored(op, images):
+                if behind or isinstance(op, Hold):
+                    astray.add(id(op))
                 if not alone and (_is_remote(op) or not all(i.is_readable for i in op.inputs)):
                     raise StaleImage(f"there is no image of {op.describe()}")
                 self._fill(op)

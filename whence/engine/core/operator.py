@@ -74,7 +74,17 @@ class Operator:
     scanned: frozenset[tuple[int, ...]] = frozenset()  # columns by which its own state was looked up, row by row
     replanned: bool = False  # reads its inputs by other columns since the last sweep
     transient: bool = False  # only views of subscriptions need it: other views never share it, and images may lack it
+    runs: int = 0  # since it was built; with the seconds, and the rows of its batches
+    seconds: float = 0.0
+    rows_in: int = 0
+    rows_out: int = 0
+    probes: int = 0  # rows that were looked up in its inputs
     follows: bool = False  # runs exactly when an input ran (not: when an input's delta is not empty)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it has something to give although no input changes: pending rows that are to be released."""
+        return False
 
     def apply(self, deltas: list[Batch]) -> Batch:
         raise TypeError(f"{type(self).__name__} does not say how it applies")

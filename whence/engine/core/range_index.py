@@ -25,9 +25,12 @@ class RangeIndex:
 
     __slots__ = ("_count", "_meta", "_size", "_spare", "_store", "_top", "cols")
 
-    def __init__(self, cols: tuple[int, ...], relation: Relation):
+    def __init__(self, cols: tuple[int, ...], relation: Relation, empty: bool = False):
         self.cols = np.array(cols, np.int64)
-        self.fill(relation)
+        if empty:
+            self.clear(relation)
+        else:
+            self.fill(relation)
 
     def link(self, rows: Codes, ids: Codes, n: int) -> None:
         self._add(rows, ids[:n], 1)
@@ -35,13 +38,17 @@ class RangeIndex:
     def unlink(self, rows: Codes, ids: Codes, n: int) -> None:
         self._add(rows, ids[:n], -1)
 
-    def fill(self, relation: Relation) -> None:
-        """Begin anew, with all live rows of the relation."""
+    def clear(self, relation: Relation) -> None:
+        """Begin anew, with no rows."""
         leaves = 4
         self._store = np.zeros((ok.LEAF * leaves, len(self.cols) + 1), np.int64)
         self._count = np.zeros(ok.LEAF * leaves, np.int64)
         self._size, self._top, self._spare = (np.zeros(leaves, np.int64) for _ in range(3))
         self._meta = np.zeros(4, np.int64)
+
+    def fill(self, relation: Relation) -> None:
+        """Begin anew, with all live rows of the relation."""
+        self.clear(relation)
         ids = relation.ids()
         if len(ids):
             keys = relation.rows[ids][:, self.cols]

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whence.engine.core.fill import is_fill
+from whence.engine.core.growing_index import GrowingIndex
 from whence.engine.core.image import Image, StaleImage, expect, taken, with_room
 from whence.engine.core.kernels import index as ik
 from whence.engine.core.kernels import rebuild as rk
@@ -71,10 +72,13 @@ class Index:
     nxt: NDArray[np.int32]
     prv: NDArray[np.int32]
 
-    def __init__(self, cols: tuple[int, ...], relation: Relation):
+    def __init__(self, cols: tuple[int, ...], relation: Relation, empty: bool = False):
         self.cols = np.array(cols, np.int64)
         self.keys = np.zeros(1, np.int64)
-        self.fill(relation)
+        if empty:
+            self.clear(relation)
+        else:
+            self.fill(relation)
 
     def link(self, rows: Codes, ids: Codes, n: int) -> None:
         need = 2 * (int(self.keys[0]) + n)
@@ -87,12 +91,16 @@ class Index:
 
     def fill(self, relation: Relation) -> None:
         """Begin anew, with all live rows of the relation."""
+        self.clear(relation)
+        words = relation.words(self.cols, self.slots)
+        rk.fill_index(relation.rows, self.cols, self.slots, self.nxt, self.prv, self.keys, words, len(words))
+
+    def clear(self, relation: Relation) -> None:
+        """Begin anew, with no rows but room for those of the relation."""
         self.slots = np.zeros(_power(2 * len(relation), 16), np.int64)
         self.nxt = np.empty(len(relation.ann), np.int32)
         self.prv = np.empty(len(relation.ann), np.int32)
         self.keys[0] = 0
-        words = relation.words(self.cols, self.slots)
-        rk.fill_index(relation.rows, self.cols, self.slots, self.nxt, self.prv, self.keys, words, len(words))
 
     def grow(self, capacity: int) -> None:
         self.nxt = _resized(self.nxt, capacity)
@@ -118,7 +126,10 @@ class Relation:
         self.meta = np.zeros(3, np.int64)
         self.indexes: dict[tuple[int, ...], Index] = {}
         self.ranges: dict[tuple[int, ...], RangeIndex] = {}  # by columns, of which the last is ordered
-        self._index_list: list[Index | RangeIndex] = []
+        self.growing: dict[
+            tuple[tuple[int, ...], bool], GrowingIndex
+        ] = {}  # by columns, and whether the last is ordered
+        self._index_list: list[Index | RangeIndex | GrowingIndex] = []
         self.lookups = Lookups(self)
         self.was_empty = False  # before the batch that was added last
         self._log: list[_Change | _Saved] = []
@@ -383,7 +394,32 @@ class Relation:
             self._list_indexes()
 
     def _list_indexes(self) -> None:
-        self._index_list = [*self.indexes.values(), *self.ranges.values()]
+        self._index_list = [*self.indexes.values(), *self.ranges.values(), *self.growing.values()]
+
+    def grow_index(self, cols: tuple[int, ...], ordered: bool, rows: int) -> bool:
+        """Build an index a slice further, of so many rows; return whether it is there. Between two epochs."""
+        if cols in (self.ranges if ordered else self.indexes):
+            return True
+        found = self.growing.get((cols, ordered))
+        if found is None:
+            empty = RangeIndex(cols, self, empty=True) if ordered else Index(cols, self, empty=True)
+            found = self.growing[cols, ordered] = GrowingIndex(empty)
+            self._list_indexes()
+        if not found.advance(self, rows):
+            return False
+        index = self.growing.pop((cols, ordered)).index
+        if isinstance(index, RangeIndex):
+            self.ranges[cols] = index
+        else:
+            self.indexes[cols] = index
+        self._list_indexes()
+        return True
+
+    def stop_growing(self) -> None:
+        """Forget indexes that are not whole."""
+        if self.growing:
+            self.growing = {}
+            self._list_indexes()
 
     def probe(self, cols: Sequence[int], keys: Codes, null_safe: bool = False) -> tuple[Codes, Codes]:
         """(position in `keys`, row id) of all rows whose `cols` equal the key; NULL equals nothing unless null_safe."""

@@ -29,9 +29,20 @@ def distinct_keys(relation: Relation, cols: tuple[int, ...]) -> float:
         return float(found.keys[0])
     if any(set(i) <= set(cols) and index.keys[0] == rows for i, index in relation.indexes.items()):
         return float(rows)  # some of the columns are a key already
+    return _estimated(relation.rows, relation.ann, int(relation.meta[0]), cols, rows)
+
+
+def distinct_in(rows: Codes, cols: tuple[int, ...]) -> float:
+    """Return how many keys rows that are no relation have in some columns."""
+    if not cols or len(rows) <= 1:
+        return float(min(len(rows), 1))
+    return _estimated(rows, np.ones(len(rows), np.int64), len(rows), cols, len(rows))
+
+
+def _estimated(rows: Codes, ann: Codes, high: int, cols: tuple[int, ...], most: int) -> float:
     registers = np.zeros(REGISTERS, np.int64)
-    fill_registers(relation.rows, np.array(cols, np.int64), relation.ann, int(relation.meta[0]), registers)
-    return float(min(rows, max(1, round(_estimate(registers)))))
+    fill_registers(rows, np.array(cols, np.int64), ann, high, registers)
+    return float(min(most, max(1, round(_estimate(registers)))))
 
 
 def _estimate(registers: Codes) -> float:

@@ -27,9 +27,10 @@ from whence.model.codes import Codes, Dictionary
 from whence.model.errors import WhenceError
 from whence.plan.algebra.constructors import names_read
 from whence.plan.algebra.logical import Node, Ref, Scan, walk
-from whence.plan.algebra.program import Program, View, is_transient
+from whence.plan.algebra.program import Program, View, is_template, is_transient, template_of
 from whence.plan.recursion.rule_model import Rule, RuleRelation
 from whence.plan.rewrite import optimize
+from whence.plan.rewrite.hold_inputs import without_hold
 
 _APART = 1000  # more than a rule has atoms
 _LOSING = "losing rows could bring about others: "
@@ -287,7 +288,7 @@ class Extractor:
     def _outside(self, fixpoint: Fixpoint, met: Outside, relation: RuleRelation) -> Ints:
         key = (id(fixpoint), met.relation)
         assert relation.source is not None
-        source = self.streams.as_tables(relation.source)
+        source = self.streams.as_tables(without_hold(relation.source))
         name = self.name_of(relation.name)
         if relation.kind == "absence":
             return self.builder.append(self.builder.relation(key, name, "absence", relation.schema), met.cells)
@@ -315,7 +316,7 @@ class Extractor:
             name, view = self.name_of(relation.name), fixpoint.name
             if "$" not in fixpoint.name and self._selects(relation):
                 continue  # a row that is best stays derived from the same best rows: plan/rewrite/select_aggregates.py
-            if self.is_volatile(relation.source):
+            if self.is_volatile(without_hold(relation.source)):
                 self.builder.doubt(f"{_LOSING}{view} reads {name}, whose rows may change when others are lost")
         for rule in program.rules:
             if self._forgets(fixpoint, rule):
@@ -325,7 +326,7 @@ class Extractor:
 
     def _selects(self, relation: RuleRelation) -> bool:
         """Return whether a relation has the best values that a view was cut down to."""
-        source = relation.source
+        source = without_hold(relation.source) if relation.source is not None else None
         if not isinstance(source, Ref):
             return False
         view = self.planned.views.get(source.view)
@@ -377,7 +378,7 @@ class Extractor:
             else:
                 program = fixpoint.program
                 found = any(
-                    r.kind in ("absence", "best") or (r.source is not None and self.is_volatile(r.source))
+                    r.kind in ("absence", "best") or (r.source is not None and self.is_volatile(without_hold(r.source)))
                     for r in program.relations
                 )
                 if not found and name not in program.outputs:
@@ -419,6 +420,8 @@ def _readable(name: str, selected: View | None) -> str:
     name there."""
     if is_transient(name):
         name = name[1:].partition("$")[2] or "the query"
+    if is_template(name):
+        return f"answers to {template_of(name)}"
     owner, _, own = name.partition("$")
     if selected is not None:
         what = own.rstrip("0123456789_")

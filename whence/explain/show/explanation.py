@@ -34,6 +34,7 @@ from whence.io.rows import encode, list_names, to_tuples
 from whence.model.codes import Dictionary
 from whence.model.errors import CatalogError, WhenceError
 from whence.model.types import Schema
+from whence.plan.algebra.program import is_template, template_of
 
 if TYPE_CHECKING:
     import rich.text
@@ -178,8 +179,10 @@ class Explanation:
     @property
     def label(self) -> str:
         """The row as people read it."""
-        shown = ", ".join("NULL" if v is None else str(v) for v in self.row.values())
-        return f"{self.view}({shown})"
+        shown = ["NULL" if v is None else str(v) for v in self.row.values()]
+        if is_template(self.view):  # whose first column is the subscription
+            return f"{template_of(self.view)}#{shown[0]}({', '.join(shown[1:])})"
+        return f"{self.view}({', '.join(shown)})"
 
     @cached_property
     def base(self) -> list[BaseRow]:

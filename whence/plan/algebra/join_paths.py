@@ -6,6 +6,8 @@ tests go on. Where tests bound a column, an ordered index may find those rows al
 many rows match and how many pass is asked of `Estimates`. Of a few inputs all orders are weighed, by
 dynamic programming over the sets of inputs that a path has met; of many, the step that leaves the fewest rows is next.
 Without estimates the input comes next that agrees with what is known in the most columns (`connected_order`).
+
+What is searched is any `PathShape`: an n-way join (`JoinShape`), or a recursive rule (`plan/recursion/rule_shape.py`).
 """
 
 from __future__ import annotations
@@ -13,25 +15,30 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import NamedTuple, Protocol
 
 from whence.plan.algebra.expressions import columns_of, may_fail
 from whence.plan.algebra.join_bounds import ColumnBound, bounds_of
 from whence.plan.algebra.multiway_join import MultiwayJoin
+from whence.plan.algebra.work_costs import WorkCosts
 
-_FEW = 8  # inputs of which all orders are weighed
-_NEW_INDEX = 0.5  # of a probe: what the upkeep of an index that is not there is taken to cost
-_NEW_ORDER = 2.0  # the same of an ordered index
-_SEEK = 4.0  # of a probe: what one of an ordered index costs
-_TEST = 0.25  # of a match: what one test of it costs
+FEW = 8  # inputs of which all orders are weighed
+_RATIO = 4  # how far an input's size may move before orders are chosen again
+_TINY = 16  # rows below which sizes are taken to be the same
 
 
 Members = tuple[tuple[int, int], ...]  # columns of inputs
+PathCode = tuple[
+    int, ...
+]  # a path as it is written down: an input a step, `~input` where an ordered index is looked up
+JoinOrders = tuple[PathCode, ...]  # one of each input
 
 
 class Estimates(Protocol):
-    """What is known of the inputs' rows."""
+    """What is known of the inputs' rows, and what work costs."""
+
+    costs: WorkCosts
 
     def fan_out(self, first: int, input: int, cols: tuple[int, ...], known: tuple[Members, ...]) -> float:
         """Return how many rows of an input have the key of a row on the path of `first`; `known` are the columns, of
@@ -56,14 +63,49 @@ class PathStep(NamedTuple):
 
 
 class PathOrder(NamedTuple):
-    """The steps of a delta's path, and the work that a row of the delta should be."""
+    """The steps of a delta's path, and the work that a row of the delta should be: in picoseconds, and in probes."""
 
     steps: tuple[PathStep, ...]
-    cost: float
+    cost: int
+    probe: int
 
     @property
     def inputs(self) -> tuple[int, ...]:
         return tuple(step.input for step in self.steps)
+
+    @property
+    def code(self) -> PathCode:
+        return tuple(~step.input if step.bounds else step.input for step in self.steps)
+
+    @property
+    def work(self) -> float:
+        """As many probes of a hash index take as long."""
+        return self.cost / self.probe
+
+
+class PathShape(Protocol):
+    """What paths of a join may do; sets of inputs are bits."""
+
+    def others(self, first: int) -> tuple[int, ...]:
+        """Return the inputs that the path of one meets."""
+
+    def follows(self, input: int, met: int) -> bool:
+        """Return whether an input may come next when these have been met."""
+
+    def cols(self, input: int, met: int) -> tuple[int, ...]:
+        """Return the columns of an input whose equals are known when these inputs have been met."""
+
+    def known(self, input: int, cols: tuple[int, ...], met: int) -> tuple[Members, ...]:
+        """Return the columns of inputs that have been met that each column of a key equals."""
+
+    def decided(self, met: int, input: int) -> list[int]:
+        """Return the tests that can be made once an input joins those that have been met."""
+
+    def bounded(self, input: int, met: int) -> tuple[ColumnBound, ...]:
+        """Return bounds of one column of an input that are known when these inputs have been met."""
+
+    def range_columns(self, step: PathStep) -> tuple[int, ...]:
+        """Return the columns of the ordered index that a step with bounds looks up."""
 
 
 @dataclass
@@ -101,16 +143,27 @@ class JoinShape:
         """Return the input that a column of the joined row is of."""
         return bisect_right(self.starts, column) - 1
 
+    def unread(self) -> list[list[int]]:
+        """Return the columns of each input that nothing reads: no key, no test, no output."""
+        read = set(self.join.out).union(*self.join.classes, *map(columns_of, self.join.tests))
+        return [
+            [column - start for column in range(start, end) if column not in read]
+            for start, end in pairwise(self.starts)
+        ]
+
+    def others(self, first: int) -> tuple[int, ...]:
+        return tuple(i for i in range(len(self.keys)) if i != first)
+
+    def follows(self, input: int, met: int) -> bool:
+        return True
+
     def cols(self, input: int, met: int) -> tuple[int, ...]:
-        """Return the columns of an input whose equals are known when these inputs have been met."""
         return tuple(sorted(column for column, others in self.keys[input] if others & met))
 
     def known(self, input: int, cols: tuple[int, ...], met: int) -> tuple[Members, ...]:
-        """Return the columns of inputs that have been met that each column of a key equals."""
         return tuple(tuple(m for m in self.equals[input, c] if met >> m[0] & 1) for c in cols)
 
     def decided(self, met: int, input: int) -> list[int]:
-        """Return the tests that can be made once an input joins those that have been met."""
         return [i for i, mask in enumerate(self.tests) if not mask & ~(met | 1 << input) and mask & ~met]
 
     def bounded(self, input: int, met: int) -> tuple[ColumnBound, ...]:
@@ -122,6 +175,9 @@ class JoinShape:
                 found.setdefault(bound.column, []).append(bound)
         best = max(found.values(), key=lambda b: (len({bound.upper for bound in b}), len(b)), default=[])
         return tuple(best)
+
+    def range_columns(self, step: PathStep) -> tuple[int, ...]:
+        return (*step.cols, step.bounds[0].column - self.starts[step.input])
 
 
 def connected_order(shape: JoinShape, first: int) -> tuple[int, ...]:
@@ -136,44 +192,49 @@ def connected_order(shape: JoinShape, first: int) -> tuple[int, ...]:
     return tuple(order)
 
 
-def weigh_order(shape: JoinShape, first: int, order: Sequence[int], estimates: Estimates) -> PathOrder:
-    """Return an order with the estimates of its steps."""
-    steps, met, rows, cost = [], 1 << first, 1.0, 0.0
-    for input in order:
-        step, work = _step(shape, first, met, input, estimates)
+def weigh_order(
+    shape: PathShape, first: int, order: Sequence[int], estimates: Estimates, coded: bool = False
+) -> PathOrder:
+    """Return an order with the estimates of its steps; if it is `coded` it says which indexes are looked up, else that
+    is chosen."""
+    steps, met, rows, cost = [], 1 << first, 1.0, 0
+    for code in order:
+        input = code if code >= 0 else ~code
+        step, work = _step(shape, first, met, input, estimates, code < 0 if coded else None)
         steps.append(step)
-        cost += work * rows + _upkeep(shape, step, estimates)
+        cost += round(work * rows) + _upkeep(shape, step, estimates)
         rows *= step.fan_out * step.passing
         met |= 1 << input
-    return PathOrder(tuple(steps), cost)
+    return PathOrder(tuple(steps), cost, estimates.costs.probe)
 
 
-def cheapest_order(shape: JoinShape, first: int, estimates: Estimates) -> PathOrder:
+def cheapest_order(shape: PathShape, first: int, estimates: Estimates) -> PathOrder:
     """Return the order of least cost, or of many inputs a good one."""
-    count = len(shape.keys)
-    if count > _FEW:
+    others = shape.others(first)
+    if len(others) >= FEW:
         return weigh_order(shape, first, _greedy(shape, first, estimates), estimates)
-    best: dict[int, tuple[float, float, tuple[int, ...]]] = {1 << first: (0.0, 1.0, ())}
-    for met in range(1 << count):  # a set comes after all of its subsets
+    everything = sum(1 << i for i in others) | 1 << first
+    best: dict[int, tuple[int, float, tuple[int, ...]]] = {1 << first: (0, 1.0, ())}
+    for met in range(1 << first, everything + 1):  # a set comes after all of its subsets
         found = best.get(met)
         if found is None:
             continue
         cost, rows, order = found
-        for input in range(count):
-            if met >> input & 1:
+        for input in others:
+            if met >> input & 1 or not shape.follows(input, met):
                 continue
             step, work = _step(shape, first, met, input, estimates)
-            total = cost + work * rows + _upkeep(shape, step, estimates)
+            total = cost + round(work * rows) + _upkeep(shape, step, estimates)
             known = best.get(met | 1 << input)
             if known is None or total < known[0]:
                 best[met | 1 << input] = total, rows * step.fan_out * step.passing, (*order, input)
-    return weigh_order(shape, first, best[(1 << count) - 1][2], estimates)
+    return weigh_order(shape, first, best[everything][2], estimates)
 
 
-def _greedy(shape: JoinShape, first: int, estimates: Estimates) -> list[int]:
-    order, met = list[int](), 1 << first
-    while len(order) < len(shape.keys) - 1:
-        left = [i for i in range(len(shape.keys)) if not met >> i & 1]
+def _greedy(shape: PathShape, first: int, estimates: Estimates) -> list[int]:
+    order, met, others = list[int](), 1 << first, shape.others(first)
+    while len(order) < len(others):
+        left = [i for i in others if not met >> i & 1 and shape.follows(i, met)]
         steps = [_step(shape, first, met, i, estimates) for i in left]
         chosen, _ = min(steps, key=lambda s: (s[0].fan_out * s[0].passing, s[1], -len(s[0].cols)))
         order.append(chosen.input)
@@ -181,28 +242,37 @@ def _greedy(shape: JoinShape, first: int, estimates: Estimates) -> list[int]:
     return order
 
 
-def _step(shape: JoinShape, first: int, met: int, input: int, estimates: Estimates) -> tuple[PathStep, float]:
-    """Return a step, and the work that it is for each row."""
+def _step(
+    shape: PathShape, first: int, met: int, input: int, estimates: Estimates, ordered: bool | None = None
+) -> tuple[PathStep, float]:
+    """Return a step, and the work that it is for each row; by an ordered index if it is cheaper, or `ordered`."""
     cols, tests = shape.cols(input, met), shape.decided(met, input)
     fan_out = estimates.fan_out(first, input, cols, shape.known(input, cols, met))
     passing = estimates.passing(tests) if tests else 1.0
-    each = 1.0 + _TEST * len(tests)
-    work, bounds = 1.0 + fan_out * each, shape.bounded(input, met)
+    costs = estimates.costs
+    each = costs.match + costs.test * len(tests)
+    work, bounds = costs.probe + fan_out * each, shape.bounded(input, met) if ordered is not False else ()
     if bounds:
         found = fan_out * estimates.passing([bound.test for bound in bounds])
-        if _SEEK + found * each < work:
-            return PathStep(input, cols, fan_out, passing, bounds), _SEEK + found * each
+        if ordered or costs.seek + found * each < work:
+            return PathStep(input, cols, fan_out, passing, bounds), costs.seek + found * each
     return PathStep(input, cols, fan_out, passing), work
 
 
-def _upkeep(shape: JoinShape, step: PathStep, estimates: Estimates) -> float:
+def _upkeep(shape: PathShape, step: PathStep, estimates: Estimates) -> int:
     """Return what the index of a step costs beside those that are there."""
     if not step.bounds:
-        return 0.0 if estimates.has_index(step.input, step.cols, False) else _NEW_INDEX
-    cols = range_columns(shape, step)
-    return 0.0 if estimates.has_index(step.input, cols, True) else _NEW_ORDER
+        return 0 if estimates.has_index(step.input, step.cols, False) else estimates.costs.upkeep
+    ordered = estimates.has_index(step.input, shape.range_columns(step), True)
+    return 0 if ordered else estimates.costs.ordered_upkeep
 
 
-def range_columns(shape: JoinShape, step: PathStep) -> tuple[int, ...]:
-    """Return the columns of the ordered index that a step with bounds looks up."""
-    return (*step.cols, step.bounds[0].column - shape.starts[step.input])
+def has_moved(planned: int, now: int) -> bool:
+    """Return whether an input that had `planned` rows has so many or few that orders may no longer be right.
+
+    >>> has_moved(0, 1), has_moved(100, 399), has_moved(100, 401), has_moved(100, 24), has_moved(2, 12)
+    (True, False, True, True, False)
+    """
+    if not planned or not now:
+        return now > planned
+    return max(planned, now) > _TINY and not planned <= now * _RATIO <= planned * _RATIO * _RATIO

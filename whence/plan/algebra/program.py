@@ -12,7 +12,7 @@ from whence.model.errors import CatalogError
 from whence.model.types import Schema, Type, WrittenSchema
 from whence.plan.algebra.logical import Node
 from whence.plan.promises import NO_PROMISES, Domain, Promises, domain_of
-from whence.plan.streams.model import DEFAULT_RETENTION, Retention
+from whence.plan.streams.model import DEFAULT_RETENTION, MemoryLimit, Retention
 
 STREAM_FUNCTIONS = ("slide", "latest", "bsort", "provenance", "late", "numbered", "owed")  # in FROM, built in
 _TRANSIENT = "$subscription_"  # begins the names of views of subscriptions
@@ -264,6 +264,7 @@ class View:
     sql: str = ""
     owner: str | None = None
     retain: Retention | None = None  # if it says so; see `retention_of`
+    memory: MemoryLimit | None = None  # of its join of streams
 
     @property
     def hidden(self) -> bool:

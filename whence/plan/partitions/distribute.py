@@ -9,7 +9,7 @@ every row is in every partition.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from whence.plan.algebra.distribution import (
@@ -21,7 +21,7 @@ from whence.plan.algebra.distribution import (
     describe_distribution,
     to_property,
 )
-from whence.plan.algebra.logical import Node, Ref, Scan, walk
+from whence.plan.algebra.logical import HoldKey, Node, Ref, Scan, walk
 from whence.plan.algebra.program import Program, Table
 from whence.plan.partitions.enforce import DistributionEnforcer, TracedMoveError
 from whence.plan.partitions.exchange import Exchange, RequiredDistribution, plan_exchange
@@ -32,7 +32,9 @@ from whence.plan.recursion.rule_model import RuleProgram
 from whence.plan.recursion.rules import compile_rules
 from whence.plan.recursion.settings import Settings, is_maintained, partition_option, settings
 from whence.plan.recursion.strata import Component
-from whence.plan.rewrite import distinct_inputs, optimize
+from whence.plan.rewrite import distinct_inputs, keep_joins, optimize
+from whence.plan.rewrite.hold_inputs import hold_inputs, hold_rules, holder_of, holds_in
+from whence.plan.rewrite.keep_joins import KeptJoin
 from whence.plan.streams.model import Retain, Stream
 
 log = logging.getLogger("whence")
@@ -56,6 +58,26 @@ class PlannedComponent:
     strategy: str = ""
     settings: Settings | None = None  # of a recursive component
     exchange: Exchange | None = None  # where rows travel inside the recursion, see engine/recursion/mailbox.py
+
+    @property
+    def plans(self) -> list[Node]:
+        """The plain plans in it."""
+        return _plans(self.node, self.rules, self.after)
+
+    def with_plans(self, change: Callable[[Node], Node]) -> PlannedComponent:
+        """Return it with every plain plan changed, which keeps its columns."""
+
+        def over(rules: RuleProgram) -> RuleProgram:
+            relations = [r if r.source is None else replace(r, source=change(r.source)) for r in rules.relations]
+            return replace(rules, relations=relations)
+
+        return replace(
+            self,
+            node=None if self.node is None else change(self.node),
+            rules=None if self.rules is None else over(self.rules),
+            after=tuple((name, change(node)) for name, node in self.after),
+            exchange=None if self.exchange is None else replace(self.exchange, rules=over(self.exchange.rules)),
+        )
 
 
 @dataclass(frozen=True)
@@ -81,12 +103,14 @@ def distribute(
     depth_limit: int,
     kept: Distributed | None = None,
     optimized: Optimized | None = None,
+    keeps: Collection[KeptJoin] = (),
 ) -> Distributed:
     """Plan for `partitions` partitions. `fixed` are tables that stay where they are, `small` says of a table
     whether every partition may have a copy of it. The pieces of `kept` are taken as they are. `optimized` has plans of
-    the time before and is left with those of this one."""
+    the time before and is left with those of this one. The joins of `keeps` are kept."""
     known = dict(optimized) if optimized is not None else {}
-    drafts = [_draft(component, planned, depth_limit, known) for component in ordered]
+    drafts = [_draft(component, planned, depth_limit, known, keeps) for component in ordered]
+    _hold(drafts, planned)
     if optimized is not None:
         queries = (planned.views[name].query for component in ordered for name in component.views)
         optimized.clear()
@@ -113,21 +137,32 @@ def undistributed(
     ordered: Sequence[Component],
     depth_limit: int,
     standing: Mapping[frozenset[str], PlannedComponent],
+    keeps: Collection[KeptJoin] = (),
+    holds: bool = True,
 ) -> Distributed:
     """Return the plan for one partition that has everything; components of `standing`, by their views, are taken as
-    they are."""
-    pieces = []
+    they are, and in others the joins of `keeps` are kept. With `holds` the inputs of held views are held."""
+    pieces: list[PlannedComponent] = []
+    behind: set[str] = set()  # holds
     for component in ordered:
         found = standing.get(frozenset(component.views))
-        pieces.append(found if found is not None else plan_component(component, planned, depth_limit))
+        if found is None:
+            draft = _draft(component, planned, depth_limit, keeps=keeps)
+            if holds:
+                _hold([draft], planned, behind)
+            found = draft.whole()
+        else:
+            behind |= _behind(found.views, found.plans, behind)
+        pieces.append(found)
     tables = dict.fromkeys(planned.tables, Distribution("all"))
     return Distributed(1, tables, {}, tuple(pieces))
 
 
-def plan_component(component: Component, planned: Program, depth_limit: int) -> PlannedComponent:
+def plan_component(
+    component: Component, planned: Program, depth_limit: int, keeps: Collection[KeptJoin] = ()
+) -> PlannedComponent:
     """Return a component ready to be built where all rows are."""
-    draft = _draft(component, planned, depth_limit)
-    return PlannedComponent(draft.views, draft.node, draft.rules, tuple(draft.after), settings=draft.settings)
+    return _draft(component, planned, depth_limit, keeps=keeps).whole()
 
 
 def _check_free(streams: Sequence[str], fixed: Mapping[str, Distribution], program: Program) -> None:
@@ -187,11 +222,20 @@ class _Draft:
     @property
     def plans(self) -> list[Node]:
         """The plain plans in it."""
-        sources = _sources(self.rules) if self.rules is not None else []
-        return [*([self.node] if self.node is not None else []), *sources, *(node for _, node in self.after)]
+        return _plans(self.node, self.rules, self.after)
+
+    def whole(self) -> PlannedComponent:
+        """Return it as it is built where all rows are."""
+        return PlannedComponent(self.views, self.node, self.rules, tuple(self.after), settings=self.settings)
 
 
-def _draft(component: Component, program: Program, depth_limit: int, optimized: Optimized | None = None) -> _Draft:
+def _draft(
+    component: Component,
+    program: Program,
+    depth_limit: int,
+    optimized: Optimized | None = None,
+    keeps: Collection[KeptJoin] = (),
+) -> _Draft:
     if not component.recursive and not is_maintained(component.views, program):
         (name,) = component.views
         query = program.views[name].query
@@ -200,15 +244,39 @@ def _draft(component: Component, program: Program, depth_limit: int, optimized: 
             known = query, distinct_inputs(optimize(query), program)
             if optimized is not None:
                 optimized[id(query)] = known
-        return _Draft(component.views, node=known[1])
+        return _Draft(component.views, node=keep_joins(known[1], [keep for keep in keeps if keep.view == name]))
     rules = compile_rules(component.views, program, whole=not component.recursive)
     after = [(name, distinct_inputs(optimize(node), program)) for name, node in rules.after]
     own = settings(component.views, program, rules, depth_limit)
     return _Draft(component.views, rules=rules, after=after, settings=own)
 
 
+def _plans(node: Node | None, rules: RuleProgram | None, after: Iterable[tuple[str, Node]]) -> list[Node]:
+    sources = _sources(rules) if rules is not None else []
+    return [*([node] if node is not None else []), *sources, *(other for _, other in after)]
+
+
 def _sources(rules: RuleProgram) -> list[Node]:
     return [r.source for r in rules.relations if r.source is not None]
+
+
+def _hold(drafts: Iterable[_Draft], program: Program, behind: set[str] | None = None) -> None:
+    """Put held views over held inputs; `behind` are the views before these that are behind holds, and then all."""
+    behind = set() if behind is None else behind
+    for draft in drafts:
+        holder = next((found for name in draft.views if (found := holder_of(name, program)) is not None), None)
+        if holder is not None:
+            free = {*behind, *draft.views, *(draft.rules.outputs if draft.rules is not None else ())}
+            draft.node = hold_inputs(draft.node, holder.name, free) if draft.node is not None else None
+            draft.rules = hold_rules(draft.rules, holder.name, free) if draft.rules is not None else None
+            draft.after = [(name, hold_inputs(node, holder.name, free)) for name, node in draft.after]
+        behind |= _behind(draft.views, draft.plans, behind)
+
+
+def _behind(views: Iterable[str], plans: Iterable[Node], behind: Collection[str]) -> set[str]:
+    """Return these views, if their plans are behind holds."""
+    some: frozenset[HoldKey] = frozenset({("", "")})
+    return set(views) if any(holds_in(plan, dict.fromkeys(behind, some)) for plan in plans) else set()
 
 
 def _tables_under(drafts: Iterable[_Draft]) -> Callable[[Node], set[str]]:

@@ -7,6 +7,7 @@
 | `conjunctive` | queries as unions of conjunctive bodies |
 | `rules`       | the views of a component to rules |
 | `rule_model`  | rules, as the fixpoint runs them |
+| `rule_shape`  | a rule as the search for join orders sees it |
 | `native`      | expressions that fixpoint kernels compute |
 | `externals`   | work that a body leaves to queries outside the recursion |
 | `edges`       | external relations that rules follow as edges of a graph |

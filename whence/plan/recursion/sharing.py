@@ -7,7 +7,7 @@ columns, have a row in common exactly while the same base rows are there: it may
 from __future__ import annotations
 
 from whence.plan.algebra.expressions import Col, columns_of
-from whence.plan.algebra.logical import Node, Project, Ref, Scan, Select
+from whence.plan.algebra.logical import Hold, Node, Project, Ref, Scan, Select
 from whence.plan.recursion.rule_model import RuleProgram
 
 
@@ -31,6 +31,8 @@ def _origin(node: Node) -> tuple[str, str, tuple[int, ...]] | None:
                 return ("table", node.table, columns) if tested <= set(columns) else None
             case Ref():
                 return ("view", node.view, columns) if tested <= set(columns) else None
+            case Hold():
+                node = node.input
             case Select():
                 tested |= columns_of(node.predicate)
                 node = node.input

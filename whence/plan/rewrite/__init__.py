@@ -10,8 +10,10 @@
 | `merge_projections` | makes one of adjacent projections and of adjacent selections |
 | `prune_columns` | drops columns before a join, an aggregate or a union keeps them in its state |
 | `distinct_inputs` | drops copies of rows before a join where nothing above it can see them |
+| `keep_joins` | makes the join of some inputs a relation of its own, where that is decided |
 | `linearize` | makes a transitive closure that reads itself twice read itself once |
 | `select_aggregates` | decides which rows of a recursive view its readers can see |
+| `hold_inputs` | lets changes wait before views that are refreshed on demand |
 | `best_rows` | plans recursive views of which only the best rows are kept |
 """
 
@@ -22,6 +24,7 @@ from whence.plan.algebra.logical import Node
 from whence.plan.rewrite.distinct_inputs import distinct_inputs
 from whence.plan.rewrite.factor_disjunctions import factor_disjunctions
 from whence.plan.rewrite.fold_constants import fold_constants
+from whence.plan.rewrite.keep_joins import keep_joins
 from whence.plan.rewrite.merge_projections import merge_projections
 from whence.plan.rewrite.order_joins import order_joins
 from whence.plan.rewrite.prune_columns import prune_columns
@@ -31,6 +34,7 @@ __all__ = [
     "distinct_inputs",
     "factor_disjunctions",
     "fold_constants",
+    "keep_joins",
     "merge_projections",
     "optimize",
     "order_joins",

@@ -221,10 +221,9 @@ def _keyed_stream(node: Lookup | WindowJoin, left: Node, right: Node, on: list[E
         kept += range(width + more, width + more + far)
     schema = with_at(Schema(shown)) if extra_left or extra_right else node.schema
     if isinstance(node, Lookup):
-        found: Node = Lookup(schema, left, right, node.kind, tuple(keys), conjunction(rest))
+        found: Node = Lookup(schema, left, right, node.kind, tuple(keys), conjunction(rest), node.is_matched)
     else:
-        spans = node.left_span, node.right_span
-        found = WindowJoin(schema, left, right, *spans, tuple(keys), conjunction(rest), node.owner)
+        found = replace(node, schema=schema, left=left, right=right, keys=tuple(keys), residual=conjunction(rest))
     if not extra_left and not extra_right:
         return found
     return Project(node.schema, found, tuple(columns(found)[i] for i in [*kept, len(shown)]))

@@ -32,7 +32,7 @@ from whence.plan.algebra.logical import (
     walk,
 )
 from whence.plan.algebra.logical.aggregate import by_arrival
-from whence.plan.algebra.program import Program, View, retention_of
+from whence.plan.algebra.program import Program, View, retention_of, template_name
 from whence.plan.recursion.scc import strongly_connected
 from whence.plan.recursion.strata import references
 from whence.plan.streams.instrument import TRACED, drop_provenance
@@ -40,11 +40,13 @@ from whence.plan.streams.model import (
     BSort,
     Latest,
     Lookup,
+    MemoryLimit,
     Merge,
     ProvenanceJoin,
     Retain,
     Retention,
     Slide,
+    Span,
     Stream,
     StreamToRelation,
     WindowJoin,
@@ -123,6 +125,12 @@ def streams_of(program: Program) -> set[str]:
     return known | {name for name, view in plan_networks(program).views.items() if is_stream_node(view.query)}
 
 
+def gives_stream(query: Node, program: Program, view: str) -> bool:
+    """Return whether a part of a view's query is a stream; of a bound program."""
+    known = streams_of(program)
+    return bool(known) and is_stream_node(_Flow(program, known, view).node(query))
+
+
 def is_stream(name: str, program: Program) -> bool:
     """Return whether a name is that of a stream or of a view that is one."""
     return name in streams_of(program)
@@ -141,7 +149,7 @@ def flow_views(views: dict[str, View], program: Program, streams: set[str]) -> d
         recursive = len(members) > 1 or members[0] in graph[members[0]]
         for name in members:
             view = views[name]
-            flow = _Flow(program, streams, name, view.owner or name)
+            flow = _Flow(program, streams, name, view.owner or name, view.memory)
             if recursive:
                 query = flow.inside(view.query)
                 _check_recursion(query, set(members), flow.shown)
@@ -156,6 +164,7 @@ def flow_views(views: dict[str, View], program: Program, streams: set[str]) -> d
             else:
                 _check_relation(view)
                 made[name] = view if query is view.query else replace(view, query=query)
+            _check_memory(view, query)
     return {name: made[name] for name in views}
 
 
@@ -187,6 +196,11 @@ def _check_stream(view: View) -> None:
         )
 
 
+def _check_memory(view: View, query: Node) -> None:
+    if view.memory is not None and not any(isinstance(n, WindowJoin) and n.limit is not None for n in walk(query)):
+        raise SqlError(f'memory is a limit for a join of two streams, and "{view.owner or view.name}" has none')
+
+
 def _check_recursion(query: Node, members: set[str], shown: str) -> None:
     """Refuse a recursion through something that only streams have."""
     for node in walk(query):
@@ -204,6 +218,7 @@ class _Flow:
     streams: set[str]
     view: str
     shown: str = ""
+    limit: MemoryLimit | None = None
 
     def error(self, message: str) -> SqlError:
         return SqlError(f'in "{self.shown or self.view}": {message}')
@@ -302,6 +317,8 @@ class _Flow:
             return self._window_join(node, node.left, node.right)
         left, right = self.node(node.left), self.node(node.right)
         ours, theirs = is_stream_node(left), is_stream_node(right)
+        if ours and theirs and self.limit is not None and node.kind == "inner":
+            return self._bounded(node, left, right, (Span(None), Span(None)))
         if ours and theirs:
             if node.kind in ("semi", "anti", "mark"):
                 raise self.error(
@@ -311,12 +328,12 @@ class _Flow:
             raise self.error(
                 "two streams are joined without windows, so rows would wait for each other forever. Say how long: "
                 "slide(a, rows => …) AS a JOIN slide(b, rows => …) AS b ON …; or join with what is in a window now: "
-                "a JOIN latest(b, …) AS b ON …"
+                "a JOIN latest(b, …) AS b ON …; or keep so many rows, and miss others: WITH (memory = '64 MB')"
             )
         if ours and node.kind in ("inner", "left", "semi", "anti", "mark"):
             return Lookup(with_at(node.schema), left, right, node.kind, node.keys, node.residual)
         if theirs and node.kind in ("inner", "right"):
-            return _swapped(node, left, right)
+            return _swapped(node, left, right, is_matched=_scans_parameters(left, self.view))
         return _over(node, [_related(left), _related(right)])
 
     def _window_join(self, node: Join, left: Slide, right: Slide) -> Node:
@@ -329,8 +346,21 @@ class _Flow:
                 "ON a.k = b.k"
             )
         ours, theirs = self._ordered(left.input, "a window"), self._ordered(right.input, "a window")
+        if self.limit is not None:
+            return self._bounded(node, ours, theirs, (left.span, right.span))
         schema, spans = with_at(node.schema), (left.span, right.span)
         return WindowJoin(schema, ours, theirs, *spans, node.keys, node.residual, self.view)
+
+    def _bounded(self, node: Join, left: Node, right: Node, spans: tuple[Span, Span]) -> Node:
+        """Join two streams of which only so many rows are kept."""
+        if any(span.on is not None or span.by for span in spans):
+            raise self.error(
+                "memory limits a join without windows, or over windows of rows: slide(a, rows => …) without on and by"
+            )
+        if not node.keys:
+            raise self.error("memory limits a join on equal columns: rows are kept by their join values")
+        schema, limit = with_at(node.schema), self.limit
+        return WindowJoin(schema, left, right, *spans, node.keys, node.residual, self.view, limit)
 
     def _by_arrival(self, node: Aggregate) -> Node:
         """Return groups with FIRST or LAST, which go by the arrival of rows, or by a column and then by that."""
@@ -383,7 +413,12 @@ def _projected(below: Node, exprs: Sequence[Expr], schema: Schema) -> Node:
     return relabel(project(below, [*exprs, at]), with_at(schema))
 
 
-def _swapped(node: Join, left: Node, right: Node) -> Node:
+def _scans_parameters(node: Node, view: str) -> bool:
+    """Return whether a view is a template's, and a relation the table of its parameters."""
+    return isinstance(node, Scan) and view == template_name(node.table)
+
+
+def _swapped(node: Join, left: Node, right: Node, is_matched: bool) -> Node:
     """Write a relation joined with a stream as the stream that looks the relation up."""
     ours, theirs = len(left.schema), len(right.schema) - 1
     place = [theirs + i for i in range(ours)] + list(range(theirs))
@@ -392,7 +427,7 @@ def _swapped(node: Join, left: Node, right: Node) -> Node:
     moved = None if residual is None else substitute(residual, lambda c: Col(c.type, place[c.index]))
     mixed = (*node.schema.columns[ours:], *node.schema.columns[:ours])
     kind = "left" if node.kind == "right" else node.kind
-    found = Lookup(with_at(Schema(mixed)), right, left, kind, keys, moved)
+    found = Lookup(with_at(Schema(mixed)), right, left, kind, keys, moved, is_matched)
     return _projected(found, [columns(found)[i] for i in place], node.schema)
 
 

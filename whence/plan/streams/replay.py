@@ -13,7 +13,7 @@ from dataclasses import replace
 from whence.model.errors import CatalogError
 from whence.plan.algebra.functions import functions_of, volatile_in
 from whence.plan.algebra.logical import Node, Ref, bottom_up, walk
-from whence.plan.algebra.program import Program
+from whence.plan.algebra.program import Program, is_template, template_of
 from whence.plan.rewrite import optimize
 from whence.plan.streams import model as nodes
 from whence.plan.streams.instrument import traces_of
@@ -37,10 +37,20 @@ def copy_query(view: str, program: Program, sources: Collection[str]) -> Node:
                 return whole(node.view)
             case nodes.Retain() | nodes.DropProvenance() | nodes.Align():
                 return copy(node.inputs[0])
+            case nodes.Lookup() if is_template(view):
+                raise CatalogError(
+                    f"rows that template {template_of(view)} has told of a stream are not explained: each met the "
+                    "subscriptions of its time, which are not kept. Read the stream for what it retains"
+                )
             case nodes.Lookup():
                 raise CatalogError(
                     f'"{view}" joins a stream with a relation as it was when each row came, which cannot be replayed: '
                     "make it WITH (provenance = 'lineage') to have what is behind its results"
+                )
+            case nodes.WindowJoin(limit=nodes.MemoryLimit()):
+                raise CatalogError(
+                    f'"{view}" keeps a part of the rows that it joins, which depends on all rows that ever came: make '
+                    "it WITH (provenance = 'lineage') to have what is behind its results"
                 )
             case nodes.ProvenanceJoin() | nodes.StreamToRelation() | nodes.Latest():
                 raise CatalogError(f'"{view}" reads provenance(), which cannot be replayed: ask of the view it is of')

@@ -164,6 +164,7 @@ def load(path: Path, functions: Program, disk: Disk, progress: Progress | None =
 def check_views(coordinator: Coordinator, progress: Progress | None = None) -> Iterator[CheckedView]:
     """Compare each view, as it is kept, with what its definition gives over the tables."""
     with coordinator.looking():
+        coordinator.held.refresh(*coordinator.reader.views())
         fresh = _derive(coordinator, progress)
         kept, derived = coordinator.catalog.flow.views, fresh.flow.views
         known = {op.fingerprint: op for op in fresh.flow.order}

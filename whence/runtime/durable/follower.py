@@ -140,6 +140,9 @@ class Follower:
     def write_forgotten(self, codes: Codes) -> None:
         raise WhenceError(_READ_ONLY)
 
+    def write_plans(self, record: bytes) -> None:
+        raise WhenceError(_READ_ONLY)
+
     def snapshot(self) -> bool:
         raise WhenceError(_READ_ONLY)
 

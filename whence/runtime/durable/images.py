@@ -21,6 +21,7 @@ from whence.engine.core.dataflow import Dataflow
 from whence.engine.core.image import Image
 from whence.engine.core.operator import Operator
 from whence.model.codes import Dictionary
+from whence.plan.rewrite.keep_joins import to_json
 from whence.state.chain import Writer
 from whence.state.codec import pack_words
 from whence.state.directory import Directory
@@ -84,9 +85,11 @@ def begin_image(coordinator: Coordinator, flow: Dataflow, store: Store) -> Calla
     capture = Capture(flow, known)
     meta: dict[str, Any] = {"epoch": epoch, "time": coordinator.time}
     meta |= {"statements": coordinator.catalog.statements(), **words_meta(words)}
+    meta["keeps"] = to_json(coordinator.catalog.planner.keeps)
     meta["marks"] = dict(coordinator.source_positions)
     meta["horizons"] = coordinator.horizon_history.image()
     meta["arrivals"] = coordinator.arrivals.image()
+    meta["plans"] = coordinator.adaptation.image()
     return partial(_write_image, coordinator, store, capture, writer, before, words, meta)
 
 

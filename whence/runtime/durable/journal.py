@@ -140,6 +140,13 @@ class Journal:
             )
         self.last = ticket
 
+    def write_plans(self, record: bytes) -> None:
+        """Append which plans are switched, which an error undoes."""
+        coordinator = self._coordinator
+        with self.store.appending():
+            ticket = self.store.write_plans(record, coordinator.epoch, coordinator.time)
+        self.last = ticket
+
     def wait_durable(self, ticket: int) -> None:
         """Return when what was written up to a ticket is stable. No lock may be held."""
         self.store.sync(ticket)

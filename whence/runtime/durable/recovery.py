@@ -18,13 +18,14 @@ from whence.engine.core.image import Images, SoundImages
 from whence.io.grid import FactSheet
 from whence.model.errors import CorruptionError, SqlError, StorageError, WhenceError
 from whence.model.progress import Progress
+from whence.plan.rewrite.keep_joins import from_json
 from whence.runtime.durable.uniting import United
 from whence.runtime.writing.inputs import read_rows
 from whence.sql.parse import parse_stored
 from whence.state.codec import unpack_epoch, unpack_forgotten, unpack_schema, unpack_words
 from whence.state.folder import WORDS, Folder, RecoveryPoint
 from whence.state.inputs import unpack_inputs
-from whence.state.log import EPOCHS, FORGET, INPUT, SCHEMA, Reader, Record, Torn
+from whence.state.log import EPOCHS, FORGET, INPUT, PLANS, SCHEMA, Reader, Record, Torn
 
 if TYPE_CHECKING:
     from whence.runtime.coordinator import Coordinator
@@ -146,6 +147,8 @@ def load_image(
         parts = United(shares, meta["partitions"]["tables"])
     images = SoundImages(parts)
     creates = [parse_stored(sql) for sql in meta["statements"]]
+    coordinator.adaptation.restore(meta.get("plans", {}))
+    coordinator.catalog.planner.keeps = from_json(meta.get("keeps", ()))
     coordinator.deployment.restore(coordinator, creates, images, folder, start, meta, progress)
     coordinator.source_positions = dict(meta.get("marks", {}))
     coordinator.horizon_history.restore(meta.get("horizons", {}), meta["epoch"])
@@ -170,6 +173,8 @@ def replay(coordinator: Coordinator, record: Record, folder: Folder) -> int:
             coordinator.definitions.redo(statements)
         elif record.kind == FORGET:
             coordinator.words.forget(unpack_forgotten(record.payload))
+        elif record.kind == PLANS:
+            coordinator.adaptation.redo(bytes(record.payload))
     except ValueError as error:
         raise CorruptionError(record.path, record.offset, str(error)) from None
     except StorageError:

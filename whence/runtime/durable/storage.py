@@ -64,6 +64,9 @@ class Storage(Protocol):
     def write_forgotten(self, codes: Codes) -> None:
         """Write which words are about to be forgotten; `epoch_done` must follow when they are."""
 
+    def write_plans(self, record: bytes) -> None:
+        """Write which plans are about to be switched; an error here switches them back."""
+
     def wait_durable(self, ticket: int) -> None:
         """Wait, without a lock, until what was written up to a ticket is stable."""
 
@@ -110,6 +113,8 @@ class InMemory:
     def write_statements(self, statements: list[str]) -> None: ...
 
     def write_forgotten(self, codes: Codes) -> None: ...
+
+    def write_plans(self, record: bytes) -> None: ...
 
     def wait_durable(self, ticket: int) -> None: ...
 

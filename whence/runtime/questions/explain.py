@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pyarrow as pa
 
 from whence.engine.core.operator import Operator, upwards
-from whence.engine.core.operator_stats import OperatorStats
+from whence.engine.core.operator_stats import OperatorStats, OperatorWork
 from whence.engine.recursion.fixpoint import Fixpoint, annotated_policy
 from whence.engine.recursion.policies.annotated import AnnotatedPolicy
 from whence.engine.relational.scan import Scan
@@ -35,7 +35,7 @@ from whence.plan.rewrite.select_aggregates import selections
 from whence.plan.streams import model as streams
 from whence.plan.streams.instrument import traces_of
 from whence.plan.streams.networks import is_stream_node
-from whence.plan.templates import recognise
+from whence.plan.templates.recognise import recognise
 from whence.runtime.reading.late_rows import late_count
 from whence.runtime.transient_views import SUBSCRIPTION, without_name
 
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from whence.runtime.coordinator import Coordinator
 
 
-def explain_view(coordinator: Coordinator, name: str) -> str:
-    """Return everything about a view that EXPLAIN says."""
+def explain_view(coordinator: Coordinator, name: str, analyze: bool = False) -> str:
+    """Return everything about a view that EXPLAIN says; with `analyze` what its operators have done so far."""
     catalog, program = coordinator.catalog, coordinator.program
     view = program.views[name]
     op, measure = catalog.backend.operator(name), catalog.backend.measure()
@@ -84,10 +84,11 @@ def explain_view(coordinator: Coordinator, name: str) -> str:
     lines += catalog.backend.placement(name, catalog.program)
     if coordinator.broker is not None:
         lines += coordinator.broker.curiosity.describe(_tables_under(op))
+    lines += coordinator.adaptation.explain(name)
     lines.append("logical plan")
     lines += _plan(view.query)
     lines.append("physical plan")
-    lines += tree(op, lambda o: describe_operator(o, measure(o)), lambda o: o.inputs, "  ")
+    lines += tree(op, lambda o: describe_operator(o, measure(o), analyze), lambda o: o.inputs, "  ")
     return "\n".join(lines)
 
 
@@ -104,6 +105,8 @@ def _stream_lines(coordinator: Coordinator, view: View, op: Operator) -> list[st
     if streams.AT in op.schema.names[-1:]:
         lines.append(f"stream, keeps {retention_of(view).text}")
         lines.append(_provenance_line(view.name, planned))
+    if view.memory is not None:
+        lines.append(f"approximate: its join keeps {view.memory.describe()}, and misses results; db.missed counts them")
     late = late_count(coordinator, view.name)
     if late:
         lines.append(f"{late:,} row{'s' * (late != 1)} came too late")
@@ -214,8 +217,9 @@ def tree(root: T, say: Callable[[T], str], children: Callable[[T], Iterable[T]],
     return lines(root, indent, indent)
 
 
-def describe_operator(op: Operator, size: OperatorStats) -> str:
-    """Describe an operator in one line: what it does, what it holds, and the relation kept of its output."""
+def describe_operator(op: Operator, size: OperatorStats, analyze: bool = False) -> str:
+    """Describe an operator in one line: what it does, what it holds, and the relation kept of its output. Under it
+    stands what it decided and, with `analyze`, what it has done since it was built."""
     out = op.describe()
     if size.rows or size.bytes:
         out += f"  [{size.rows:,} rows, {in_bytes(size.bytes)}]"
@@ -223,7 +227,19 @@ def describe_operator(op: Operator, size: OperatorStats) -> str:
         indexes = "".join(f", index ({', '.join(f'#{c}' for c in cols)})" for cols in op.arranged.indexes)
         indexes += "".join(f", ordered ({', '.join(f'#{c}' for c in cols)})" for cols in op.arranged.ranges)
         out += f"  [kept: {size.kept_rows:,} rows, {in_bytes(size.kept_bytes)}{indexes}]"
-    return "\n".join([out, *(f"order of {note}" for note in size.notes)])
+    done = [_describe_work(size.work)] if analyze and size.work.runs else []
+    return "\n".join([out, *done, *size.notes])
+
+
+def _describe_work(work: OperatorWork) -> str:
+    """Return what an operator has done, for people.
+
+    >>> _describe_work(OperatorWork(1, 2000, 5, 0, 0.0123))
+    'ran once: 2,000 rows in, 5 out, 12.3 ms'
+    """
+    times = "once" if work.runs == 1 else f"{work.runs:,} times"
+    probes = f", {work.probes:,} probes" if work.probes else ""
+    return f"ran {times}: {work.rows_in:,} rows in, {work.rows_out:,} out{probes}, {1000 * work.seconds:,.1f} ms"
 
 
 def _is_table(op: Operator) -> bool:
@@ -298,7 +314,9 @@ def _counters(coordinator: Coordinator) -> dict[str, Any]:
         "state_bytes": flow.state_bytes + sum(life.nbytes for life in lifetimes.values()),
         "dictionary": coordinator.dictionary.words,
         "words_forgotten": coordinator.dictionary.holes,
+        "adapt": coordinator.adaptation.metrics(),
         "provenance": {op.name: provenance(policy, measure(op)) for op, policy in annotated if measure},
+        "held": coordinator.held.figures(),
     }
 
 

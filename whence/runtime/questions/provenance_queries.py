@@ -477,6 +477,7 @@ def looking_into(coordinator: Coordinator, name: str) -> Iterator[Catalog]:
         pass  # so that waiting for it can be cancelled
     with coordinator.reading():
         coordinator.reader.schema(name)  # or it is an error
+        coordinator.held.refresh(name)
         catalog = coordinator.catalog
         here = catalog.backend.at_hand or coordinator.reader.is_stream(name)  # streams are asked where they are
         found = catalog if here else _twin(coordinator, name)
@@ -504,7 +505,7 @@ def _copy(coordinator: Coordinator, views: list[str], tables: list[str]) -> Cata
     """Build an embedded catalog of its own with these tables and views."""
     program, dictionary = coordinator.program, Dictionary()
     dictionary.extend(0, coordinator.dictionary.since(0))
-    found = InlineDeployment().open(coordinator.recursion_limit, dictionary=dictionary)
+    found = InlineDeployment(holds=False).open(coordinator.recursion_limit, dictionary=dictionary)
     found.program = Program(scalars=program.scalars, table_functions=program.table_functions)
     for table in tables:
         create = parse_stored(program.tables[table].sql)

@@ -16,4 +16,5 @@
 | `notifications`    | what changes for the subscriptions of a template |
 | `template_messages` | what changes for ranges, as messages that are routed by content |
 | `late_rows`        | rows that came too late |
+| `missed_pairs`     | results that joins in bounded memory have missed |
 """

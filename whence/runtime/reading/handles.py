@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import polars
 
     from whence.runtime.coordinator import Coordinator
+    from whence.runtime.held_views import Refreshed
 
 __all__ = ["Handle", "Result", "Row", "python_rows"]
 
@@ -83,6 +84,20 @@ class Handle:
     def columns(self) -> list[str]:
         """The names of the columns."""
         return list(self.schema.names)
+
+    @property
+    def refreshed(self) -> Refreshed | None:
+        """What the last read of a view `WITH (respond_within = …)` took: `seconds`, `rows`, and the rows by table; None
+        before it was read.
+
+        >>> db = whence.open(); _ = db.execute("CREATE TABLE a (x INT)")
+        >>> _ = db.execute("CREATE VIEW v WITH (respond_within = '1 s') AS SELECT x, COUNT(*) AS n FROM a GROUP BY x")
+        >>> for x in (1, 2): _ = db.insert("a", [(1,), (x,)])
+        >>> sorted(db["v"].rows), db["v"].refreshed.epoch
+        ([(1, 3), (2, 1)], 2)
+        """
+        with self._coordinator.state:
+            return self._coordinator.held.last_refresh(self.name)
 
     def _read(self) -> tuple[Codes, Codes, Schema, Dictionary]:
         """Return the distinct rows, how often each is there, and what decodes them."""

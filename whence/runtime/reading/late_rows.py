@@ -25,6 +25,7 @@ from whence.model.types import Schema
 from whence.plan.algebra.program import is_transient
 from whence.plan.streams.model import without_at
 from whence.runtime.reading.handles import Result
+from whence.runtime.reading.missed_pairs import missed_rows
 
 if TYPE_CHECKING:
     from whence.runtime.coordinator import Coordinator
@@ -94,7 +95,8 @@ def stream_figures(flow: Dataflow) -> dict[str, dict[str, int]]:
 
 def metrics(coordinator: Coordinator) -> dict[str, Any]:
     """What metrics say of streams: how many rows came, how many are kept and were dropped since the database was
-    opened, and how many came too late for each view; nothing, if there are no streams."""
+    opened, how many came too late for each view, and what joins in bounded memory have missed; nothing, if there are no
+    streams."""
     with coordinator.looking():
         return _metrics(coordinator)
 
@@ -109,4 +111,5 @@ def _metrics(coordinator: Coordinator) -> dict[str, Any]:
     if not streams:
         return {}
     late = {name: count for name in coordinator.reader.views() if (count := late_count(coordinator, name))}
-    return {"streams": streams, "late": late}
+    missed = missed_rows(coordinator)
+    return {"streams": streams, "late": late} | ({"missed": missed} if missed else {})

@@ -9,16 +9,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from whence.adapt.statistics import JoinReading
 from whence.engine.core.operator import Batch
 from whence.engine.core.operator_stats import OperatorStats, measure
 from whence.engine.streams.retain import is_stream
+from whence.engine.streams.stream import Missed
 from whence.io import files
 from whence.io.rows import to_arrow
 from whence.model.codes import Codes
+from whence.plan.algebra.logical import HoldKey
 from whence.plan.algebra.program import Program, is_owed
 from whence.plan.streams.model import without_at
 from whence.runtime.partition import Partition
 from whence.runtime.reading.late_rows import lates_under, stream_figures
+from whence.runtime.reading.missed_pairs import missed_under
 from whence.runtime.spark.frames import frames
 from whence.state.chain import ImageChain, Writer
 from whence.state.manifest import STATE, Link
@@ -52,6 +56,10 @@ class PartitionReader:
         tables = {n: scan.size if is_owed(n) else scan.state_rows for n, scan in self._flow.tables.items()}
         return {**tables, **{name: op.size for name, op in self._flow.views.items()}}
 
+    def read_joins(self, wanted: tuple[str, ...]) -> dict[str, JoinReading]:
+        """Return readings of some joins, by fingerprint."""
+        return self._partition.read_joins(wanted)
+
     def counts(self, name: str, rows: Codes) -> Codes:
         """Return how often each of these rows is there."""
         return self._partition.operator(name).count_of(np.ascontiguousarray(rows))
@@ -73,6 +81,10 @@ class PartitionReader:
         """Return when the first row of each table with a time-to-live is due."""
         return self._partition.deadlines()
 
+    def pending(self) -> dict[HoldKey, int]:
+        """Return how many rows wait before held views."""
+        return self._partition.flow.pending()
+
     def export(self, name: str, folder: str) -> None:
         """Write the rows of a table or view to a Parquet file."""
         op = self._partition.operator(name)
@@ -88,6 +100,10 @@ class PartitionReader:
     def lates(self, name: str) -> list[tuple[int, Codes]]:
         """Return what came too late for each operator of a view that notes it: how many rows, and the last of them."""
         return [(late.count, late.rows) for late, _ in lates_under(self._flow, name)]
+
+    def missed(self, name: str) -> list[Missed]:
+        """Return what each join of a view has missed here."""
+        return missed_under(self._flow, name)
 
     def stream_figures(self) -> dict[str, dict[str, int]]:
         return stream_figures(self._flow)

@@ -22,6 +22,7 @@ from whence.model.budget import held, memory_limit
 from whence.model.codes import Codes, Dictionary
 from whence.model.errors import CatalogError
 from whence.model.types import Schema
+from whence.plan.algebra.constructors import names_read
 from whence.plan.algebra.logical import Node, TopK
 from whence.plan.algebra.program import (
     Table,
@@ -151,6 +152,7 @@ class DatabaseReader:
         if name in coordinator.program.tables:
             return flow.tables[name]
         self.relation(name)
+        coordinator.held.refresh(name)
         return flow.views[name]
 
     def is_stream(self, name: str) -> bool:
@@ -209,6 +211,7 @@ class DatabaseReader:
 
     def arrow_contents(self, name: str) -> tuple[int, pa.Table]:
         """Return as `read_arrow` does. Called while `reading`."""
+        self._coordinator.held.refresh(name)
         schema, changed = self.schema(name), self._coordinator.changed.get(name, 0)
         kept = self._arrow.get(name)
         if kept is None or kept[0] != changed:
@@ -337,13 +340,17 @@ class DatabaseReader:
         The tables are taken as the open transaction sees them, if it is given; views always as committed.
         """
         with self._coordinator.state:
+            self._coordinator.held.refresh(
+                *names_read(plan), *(n for v in (hidden or {}).values() for n in names_read(v.query))
+            )
             batch = self._coordinator.catalog.evaluate(
                 plan, hidden or {}, writes.contents if writes is not None else None
             )
             return batch.rows, batch.ann
 
-    def explain(self, what: str | st.Query | st.CreateView) -> str:
-        """Explain how a view is kept, or how a query would be planned."""
+    def explain(self, what: str | st.Query | st.CreateView, analyze: bool = False) -> str:
+        """Explain how a view is kept, or how a query would be planned; with `analyze` what the operators of a view have
+        done."""
         with self._coordinator.state:
             if isinstance(what, st.CreateView):
                 bound = bind_views([replace(what, replace=True, if_not_exists=False)], self._coordinator.program)
@@ -358,11 +365,11 @@ class DatabaseReader:
                 return explaining.explain_query(plan, hidden, flowed)
             self.schema(what)
             if what in self._coordinator.program.templates:
-                return explaining.explain_view(self._coordinator, template_name(what))
+                return explaining.explain_view(self._coordinator, template_name(what), analyze)
             if what in self._coordinator.program.tables:
                 kind = table_kind(self._coordinator.program.tables[what])
                 raise CatalogError(f'"{what}" is a {kind}; EXPLAIN is for views and queries')
-            return explaining.explain_view(self._coordinator, what)
+            return explaining.explain_view(self._coordinator, what, analyze)
 
     def notifications(self, template: str) -> Notifications:
         """Return a feed of what changes from now on for the subscriptions of a template."""
@@ -386,9 +393,10 @@ class DatabaseReader:
                 name,
                 self.schema(name),
                 self._coordinator.dictionary,
-                self.stable_epoch,
+                lambda: self.stable_epoch(name),
                 self._coordinator.storage.poll,
             )
+            self._coordinator.held.refresh(name)
             if snapshot:
                 rows, counts = self.contents(name)
                 if len(rows):
@@ -396,11 +404,14 @@ class DatabaseReader:
             self._coordinator.feeds.add(feed)
             return feed
 
-    def stable_epoch(self) -> int:
-        """Return the last epoch that feeds may report; a follower fetches what is new."""
+    def stable_epoch(self, name: str | None = None) -> int:
+        """Return the last epoch that feeds may report, those of a held view after it was refreshed; a follower fetches
+        what is new."""
         if self._coordinator.closed:
             return self._coordinator.epoch
         with self._coordinator.reading():
+            if name is not None:
+                self._coordinator.held.refresh(name)
             epoch = self._coordinator.epoch
         return epoch
 

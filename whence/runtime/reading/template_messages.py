@@ -2,7 +2,8 @@
 
 The feed follows the query of a template without its parameters, in a view of its own that nobody else sees. For a
 MIN, MAX or DISTINCT over one range it has the points of that view in order (`engine/matching/range_minima.py`) and
-turns each epoch's change into rectangles when it is read. Subscriptions are not looked at: their number does not
+turns each epoch's change into rectangles when it is read; for a MIN or MAX over several ranges, into contours
+(`engine/matching/box_minima.py`). Subscriptions are not looked at: their number does not
 matter.
 """
 
@@ -10,26 +11,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 
+from whence.engine.matching.box_minima import BoxMinima
 from whence.engine.matching.kernels.hull import HIGHEST, LOWEST
 from whence.engine.matching.range_minima import RangeMinima, Rectangles
 from whence.io.rows import expand, to_tuples
 from whence.model.codes import NULL, Codes
 from whence.model.errors import WhenceError
 from whence.model.types import BIGINT, BOOLEAN, Column, Schema
-from whence.plan.algebra.logical import Join, MatchDistinct, MatchLeast, Node, Scan, walk
-from whence.plan.templates import recognise
+from whence.plan.algebra.logical import Join, MatchDistinct, MatchLeast, MatchTop, Node, Scan, walk
+from whence.plan.templates.recognise import recognise
 from whence.runtime.reading.changes import ChangeQueue
 from whence.subscribe.rectangles import (
+    CONTOUR_ENDS,
     ENDS,
     KEY,
     ROW,
     STRICT,
     VALUE,
     VALUES,
+    ContourMessage,
     Message,
     RectangleMessage,
     RowMessage,
@@ -39,6 +43,7 @@ if TYPE_CHECKING:
     from whence.runtime.coordinator import Coordinator
 
 
+_Matched = MatchLeast | MatchDistinct | MatchTop
 _DATED = (Column("epoch", BIGINT, nullable=False), Column("sign", BIGINT, nullable=False))
 
 
@@ -62,6 +67,9 @@ class Messages(ChangeQueue[Message]):
     template: str
     since: int
     _drop: Callable[[], None]
+
+    def _fill(self, node: _Matched, rows: Codes, counts: Codes) -> None:
+        """Begin with the rows that there are of the data of a node."""
 
     def close(self) -> None:
         """End: the view that it follows is dropped.
@@ -97,8 +105,8 @@ class RectangleMessages(Messages):
     _points: RangeMinima
     _shown: Schema  # of key, value, inner ends, outer ends
 
-    def fill(self, node: MatchLeast | MatchDistinct, rows: Codes, counts: Codes) -> None:
-        """Begin with the points that there are."""
+    def _fill(self, node: _Matched, rows: Codes, counts: Codes) -> None:
+        assert not isinstance(node, MatchTop)
         self._node = node
         columns, types, equal = self.schema.columns, self.schema.types, len(node.equal)
         if isinstance(node, MatchLeast):
@@ -137,6 +145,35 @@ class RectangleMessages(Messages):
         return to_tuples(np.column_stack([*told, high1, low2, left, right]), self._shown, self._dictionary)
 
 
+class ContourMessages(Messages):
+    """Messages of a MIN or MAX over several ranges."""
+
+    _node: MatchTop
+    _points: BoxMinima
+
+    def _fill(self, node: _Matched, rows: Codes, counts: Codes) -> None:
+        assert isinstance(node, MatchTop)
+        self._node = node
+        dims = len(node.ranges)
+        greatest = node.order[0].descending
+        self._points = BoxMinima(len(node.equal), dims, self.schema.types[-1], self._dictionary, greatest)
+        self._points.add(*self._points_of(rows, counts))
+
+    def _points_of(self, rows: Codes, counts: Codes) -> tuple[Codes, Codes]:
+        kept = (rows[:, len(self._node.equal) :] != NULL).all(axis=1)
+        return np.ascontiguousarray(rows[kept]), counts[kept]
+
+    def _decode(self, epoch: int, rows: Codes, counts: Codes) -> Iterator[Message]:
+        found = self._points.change(*self._points_of(rows, counts))
+        equal, strict = len(self._node.equal), tuple((r.open_low, r.open_high) for r in self._node.ranges)
+        for one in found:
+            points = [(*one.group, *at, one.value) for at in (one.low, one.high, *one.outside)]
+            low, high, *others = to_tuples(np.array(points, np.int64), self.schema, self._dictionary)
+            inner = tuple(zip(low[equal:-1], high[equal:-1], strict=True))
+            outside = tuple(point[equal:-1] for point in others)
+            yield ContourMessage(epoch, low[-1], inner, outside, low[:equal], strict)
+
+
 def is_ended(feed: Messages) -> bool:
     """Return whether no more will come, since what a feed follows was dropped."""
     return feed._end is not None
@@ -148,7 +185,17 @@ def reached(feed: Messages) -> int:
 
 
 def wire_schema(feed: Messages) -> Schema:
-    """Return the columns of the messages of a feed as rows (`wire_row`)."""
+    """Return the columns of the messages of a feed as rows (`wire_rows`)."""
+    if isinstance(feed, ContourMessages):
+        equal, columns = len(feed._node.equal), feed.schema.columns
+        kinds = [None, None, BOOLEAN, BOOLEAN]  # ends have the type of their column
+        ends = [
+            Column(f"{prefix}{c.name}", kind or c.type)
+            for c in columns[equal:-1]
+            for prefix, kind in zip(CONTOUR_ENDS, kinds, strict=True)
+        ]
+        keys = [replace(c, name=f"{KEY}{c.name}", nullable=True) for c in columns[:equal]]
+        return Schema((*_DATED, *ends, *keys, replace(columns[-1], name=f"{VALUE}{columns[-1].name}", nullable=True)))
     if not isinstance(feed, RectangleMessages):
         return Schema((*_DATED, *(replace(c, name=f"{ROW}{c.name}") for c in feed.schema.columns)))
     equal, columns = len(feed._node.equal), feed._shown.columns
@@ -163,29 +210,35 @@ def wire_schema(feed: Messages) -> Schema:
 def follow_messages(coordinator: Coordinator, template: str) -> Messages:
     """Return a feed of the messages of a template from now on."""
     view, program = coordinator.reader.template_view(template), coordinator.program
-    node = recognise(view.query, program.tables[template], program).plan
-    if isinstance(node, MatchLeast | MatchDistinct):
-        if node.data.schema.types[len(node.equal)].needs_dictionary:
-            raise WhenceError(
-                f"template {template} has a range of {node.data.schema.types[len(node.equal)]}, which has "
-                "no rectangles: ask for its notifications"
-            )
-        data: Node = node.data
-    else:
-        node, data = None, _without_parameters(view.query, template)
+    plan = recognise(view.query, program.tables[template], program).plan
+    kind: type[Messages] = RowMessages
+    data, node = None, None if plan is None else next(filter(_is_matched_by_value, walk(plan)), None)
+    if node is not None:
+        ends = node.data.schema.types[len(node.equal) :][: len(node.ranges) if isinstance(node, MatchTop) else 1]
+        for type in ends:
+            if type.needs_dictionary:
+                raise WhenceError(
+                    f"template {template} has a range of {type}, which has no rectangles: ask for its notifications"
+                )
+        kind, data = (ContourMessages if isinstance(node, MatchTop) else RectangleMessages), node.data
+    if data is None:
+        data = _without_parameters(view.query, template)
     definitions = coordinator.definitions
     name = definitions.create_transient_plan(data)
     with coordinator.reading():
-        kind = RowMessages if node is None else RectangleMessages
         reader, storage = coordinator.reader, coordinator.storage
         feed = kind(name, data.schema, coordinator.dictionary, reader.stable_epoch, storage.poll)
-        if isinstance(feed, RectangleMessages):
-            assert node is not None
-            feed.fill(node, *reader.contents(name))
+        if node is not None:
+            feed._fill(node, *reader.contents(name))
         feed.since = coordinator.epoch
         coordinator.feeds.add(feed)
     feed.template, feed._drop = template, lambda: definitions.drop_transient(name)
     return feed
+
+
+def _is_matched_by_value(node: Node) -> TypeGuard[_Matched]:
+    """Return whether a node is a MIN, MAX or DISTINCT, whose changes are contours or rectangles."""
+    return isinstance(node, MatchLeast | MatchDistinct) or (isinstance(node, MatchTop) and node.is_value)
 
 
 def _without_parameters(plan: Node, template: str) -> Node:

@@ -12,5 +12,6 @@ or view is kept by a transient view, which all who ask for it share.
 | `hub`       | opens and closes channels, and says what may be told |
 | `witnesses` | why the rows of an update are there, as of its epoch |
 | `local`     | `db.subscribe`: a subscription in this process |
+| `triggers`  | conditions that subscriptions wait for |
 | `templates` | subscriptions to templates |
 """

@@ -192,6 +192,7 @@ class Channel:
         self.moves: list[Followed] = [*self.recents, *self.closings]
         """What is told of: changes of rows, and rows that become final."""
         self.users = 0
+        self.conditional = 0  # of these, those who are told when a condition turns true
         self.doubt: Any = None  # what it reflects of sources, once that was asked for (`runtime/sources/doubt.py`)
         self.idle_since = 0.0
         self._snapshot: weakref.ref[Snapshot] | None = None
@@ -241,13 +242,18 @@ class Channel:
         found = self.changes(since, upto)
         return None if found is None else found.net()
 
-    def snapshot(self, coordinator: Coordinator) -> Snapshot:
-        """Return the state: that which others are being sent, while the changes since are known; else a new one.
+    def snapshot(self, coordinator: Coordinator, is_unfit: Callable[[int], bool]) -> Snapshot:
+        """Return the state: that which others are being sent, while the changes since are known; else a new one. One of
+        an epoch that `is_unfit` to be shown is not used again.
 
         It waits for epochs to end and to be stable: not for an event loop."""
         with self._guard:
             shared = self._snapshot() if self._snapshot is not None else None
-            if shared is not None and all(recent.reaches(shared.epoch) for recent in self.recents):
+            if (
+                shared is not None
+                and not is_unfit(shared.epoch)
+                and all(recent.reaches(shared.epoch) for recent in self.recents)
+            ):
                 return shared
             with coordinator.reading():
                 reader = coordinator.reader

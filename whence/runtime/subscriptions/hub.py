@@ -68,12 +68,18 @@ class SubscriptionHub:
     def told(self) -> int:
         """The last epoch that may be told of: it is stable, and no source has been asked for rows that it needs."""
         durable, broker = self._coordinator.durable_epoch, self._coordinator.broker
-        held = broker.curiosity.held if broker is not None else None
-        if held is None or durable < self._told:
+        if broker is None or durable < self._told:
             self._told = durable
         else:
-            self._told = max(self._told, min(durable, held - 1))
+            held = broker.curiosity.held
+            upto = durable if held is None else min(durable, held - 1)
+            self._told = max(self._told, broker.curiosity.last_whole(upto))
         return self._told
+
+    def lacks_rows(self, epoch: int) -> bool:
+        """Return whether a state as of an epoch must not be shown: rows of a source were, or are, on their way."""
+        broker = self._coordinator.broker
+        return broker is not None and broker.curiosity.lacks_rows(epoch)
 
     def catch_up(self) -> int:
         """Make everything that is committed stable, whatever the durability; return the last epoch."""
@@ -102,9 +108,12 @@ class SubscriptionHub:
 
     # -- channels ----------------------------------------------------------------------------------------------------
 
-    def open(self, queries: Sequence[exp.Expr], extras: bool = True, ordered: bool = False) -> Channel:
+    def open(
+        self, queries: Sequence[exp.Expr], extras: bool = True, ordered: bool = False, conditional: bool = False
+    ) -> Channel:
         """Return the channel of some queries, opened if it is new; `release` it in the end. With `extras` its rows have
-        the columns that their bounds need; with `ordered` they come in the order of the publishers' ticks.
+        the columns that their bounds need; with `ordered` they come in the order of the publishers' ticks. A
+        `conditional` subscriber is told when a condition turns true, so held views stay held.
 
         It may make views, and waits for epochs to end: not for an event loop."""
         if not queries:
@@ -116,22 +125,24 @@ class SubscriptionHub:
             if channel is None or is_new:
                 channel = self._make(key, queries, extras, ordered)
             channel.users += 1
+            channel.conditional += conditional
         broker = self._coordinator.broker
         if is_new and broker is not None:  # sources may have to be asked for more
             broker.curiosity.reconcile(wait=True)
         return channel
 
-    def open_again(self, channel: Channel) -> Channel:
+    def open_again(self, channel: Channel, conditional: bool = False) -> Channel:
         """Open the queries of a channel that has ended again, and release that one."""
         try:
-            return self.open(channel.queries, channel.extras, channel.ordered)
+            return self.open(channel.queries, channel.extras, channel.ordered, conditional)
         finally:
-            self.release(channel)
+            self.release(channel, conditional)
 
-    def release(self, channel: Channel) -> None:
+    def release(self, channel: Channel, conditional: bool = False) -> None:
         """Note that one subscriber of a channel is gone."""
         with self._opening:
             channel.users -= 1
+            channel.conditional -= conditional
             channel.idle_since = time.monotonic()
         self.sweep()
 
@@ -209,6 +220,7 @@ class SubscriptionHub:
         coordinator = self._coordinator
         coordinator.before_reading()
         with coordinator.looking():
+            coordinator.held.refresh(name)
             relation = self._relations.get(name)
             if relation is None or relation.ended is not None:
                 known = self._known(name)
@@ -295,9 +307,18 @@ class SubscriptionHub:
         relation = self._relations.get(name)
         return relation is not None and relation.ended is None and relation.users > 0
 
+    def followed_eagerly(self) -> set[str]:
+        """Return the relations of which somebody is told with every epoch, not only when a condition turns true."""
+        return {
+            part.name
+            for channel in list(self._channels.values())
+            if channel.users > channel.conditional
+            for part in channel.parts
+        }
+
     def snapshot(self, channel: Channel) -> Snapshot:
         """Return the state of a channel at a stable epoch; see `Channel.snapshot`."""
-        found = channel.snapshot(self._coordinator)
+        found = channel.snapshot(self._coordinator, self.lacks_rows)
         channel.advance(found.epoch)
         return found
 

@@ -15,6 +15,7 @@ from whence.model.errors import CatalogError, QuestionTimeout, WhenceError
 from whence.model.types import Schema
 from whence.runtime.subscriptions.channels import Channel, signs_of
 from whence.runtime.subscriptions.queries import parse_subscription
+from whence.runtime.subscriptions.triggers import Trigger
 from whence.runtime.subscriptions.witnesses import WITNESSES, Explained, at_one_epoch, explain_rows
 from whence.sql.parameters import Params
 from whence.subscribe.cursor import Cursor, Step, TellLost, TellState, TellUpdate
@@ -61,6 +62,7 @@ class LocalSubscription:
         every_change: bool = False,
         ordered: bool = False,
         reflects: Mapping[str, str] | None = None,
+        when: str | None = None,
     ) -> None:
         names, texts = named_queries(queries)
         self._coordinator, self._hub, self._why = coordinator, coordinator.hub, why
@@ -74,13 +76,19 @@ class LocalSubscription:
         self._closed = False
         self._seen = dict(reflects or {}) if since is None else {}  # at another broker
         parsed = [parse_subscription(text, params) for text in texts]
-        self._channel: Channel = self._hub.open(parsed, not why, ordered)  # rows are explained as they are shown
+        waits = when is not None
+        self._channel: Channel = self._hub.open(parsed, not why, ordered, waits)  # rows are explained as they are shown
+        self._trigger: Trigger | None = None
         try:
+            if when is not None:
+                self._trigger = Trigger(coordinator, when, params, [part.name for part in self._channel.parts])
             self._describe()
             if since is not None:
                 self._state.begin(self._channel.horizons(since))
         except BaseException:
-            self._hub.release(self._channel)
+            if self._trigger is not None:
+                self._trigger.close()
+            self._hub.release(self._channel, waits)
             raise
         self._hub.listen(self._wake)
 
@@ -147,7 +155,9 @@ class LocalSubscription:
         if not self._closed:
             self._closed = True
             self._hub.unlisten(self._wake)
-            self._hub.release(self._channel)
+            if self._trigger is not None:
+                self._trigger.close()
+            self._hub.release(self._channel, self._trigger is not None)
             self._wake(set())
 
     def cancel(self) -> None:
@@ -180,19 +190,34 @@ class LocalSubscription:
         while not self._closed:
             if self._channel.ended is not None:
                 self._reopen()
+            due = told = self._hub.catch_up() if not self._why or self._trigger is not None else 0
+            if self._trigger is not None:
+                found = self._trigger.due(told)
+                if found is None:
+                    return None
+                due = told = found
             if self._why:
-                return at_one_epoch(self._coordinator, self._explained_step)()
-            told = self._hub.catch_up()
+                explained = at_one_epoch(self._coordinator, self._explained_step)()
+                self._note_told(due)
+                return explained
             self._channel.advance(told)
             if not self._reflects_as_much(told):
                 return None
             step = self._cursor.next(self._channel.moves, told, time.monotonic())
             if step is None:
+                self._note_told(due)
+                return None
+            if isinstance(step, TellState) and self._hub.lacks_rows(self._coordinator.epoch):
                 return None
             update = self._take(step)
             if update is not None and not update._is_idle:
                 return update
         return None
+
+    def _note_told(self, epoch: int) -> None:
+        """Wait for the condition to turn true again, if there is one."""
+        if self._trigger is not None:
+            self._trigger.done(epoch)
 
     def _reflects_as_much(self, told: int) -> bool:
         """Note what is reflected of sources; return whether that is as much as was seen elsewhere."""
@@ -212,7 +237,7 @@ class LocalSubscription:
             return
         why = self._channel.ended
         try:
-            self._channel = self._hub.open_again(self._channel)
+            self._channel = self._hub.open_again(self._channel, self._trigger is not None)
         except WhenceError as error:
             self.close()
             raise CatalogError(f"{why}; {error}") from None

@@ -78,6 +78,12 @@ class Transaction:
         found = {name: pending.written_since(savepoint.get(name, 0)) for name, pending in self._pending.items()}
         return {name: written for name, written in found.items() if len(written.ann)}
 
+    @property
+    def appended(self) -> int:
+        """How many rows it has for streams."""
+        streams = (pending for pending in self._pending.values() if isinstance(pending, StreamWriteSet))
+        return sum(len(rows) for stream in streams for _, rows in stream.parts)
+
     def savepoint(self) -> Savepoint:
         """Return where the writes stand, for `rollback_to`."""
         return {name: pending.savepoint() for name, pending in self._pending.items()}

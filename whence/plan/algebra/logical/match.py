@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from whence.plan.algebra.distribution import ALL, DistributionProperty
+from whence.plan.algebra.distribution import ALL, DistributionProperty, match_columns
 from whence.plan.algebra.expressions import Col, Expr
+from whence.plan.algebra.logical.join import routable_keys
 from whence.plan.algebra.logical.node import Node
 
 if TYPE_CHECKING:
@@ -57,10 +58,17 @@ class MatchRows(Node):
         return f"match subscriptions with rows by {describe_sides(self.equal, self.ranges)}"
 
     def place(self, planner: DistributionEnforcer) -> Placed:
-        """Subscriptions are copied to the rows."""
-        data, parameters = planner.place(self.data), planner.place(self.parameters).copied()
+        """Subscriptions come to the rows: to those of their key, where rows live by it, else copied to all of them."""
+        data, parameters = planner.place(self.data), planner.place(self.parameters)
+        cols = match_columns(data.place, key_pairs(self.data, self.parameters, self.equal))
+        parameters = parameters.moved(cols) if cols and not data.everywhere else parameters.copied()
         made = self.with_inputs([data.node, parameters.node])
         return planner.at(made, ALL if data.everywhere else shown_place(data.place, self.exprs, 1))
+
+
+def key_pairs(data: Node, parameters: Node, equal: Sequence[int]) -> tuple[tuple[int, int], ...]:
+    """Return the columns of the data that equal parameters, with these, by which both can be routed."""
+    return tuple(routable_keys(data, parameters, tuple(enumerate(equal))))
 
 
 def describe_sides(equal: Sequence[int], ranges: Sequence[Range]) -> str:

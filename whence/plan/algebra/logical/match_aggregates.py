@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from whence.plan.algebra.distribution import ALL
 from whence.plan.algebra.expressions import Col, Expr
-from whence.plan.algebra.logical.match import Range, describe_sides, shown_place
+from whence.plan.algebra.logical.match import Range, describe_sides, key_pairs
 from whence.plan.algebra.logical.node import Node
 from whence.plan.algebra.logical.topk import Order
 
@@ -43,10 +43,18 @@ class _MatchRange(Node):
 
 
 def _place_rows(node: _MatchRange | MatchTop, planner: DistributionEnforcer) -> Placed:
-    """Copy rows to the subscriptions: an answer needs all of them."""
-    data, parameters = planner.place(node.data).copied(), planner.place(node.parameters)
+    """Bring rows to the subscriptions, whose answers need all of theirs: both by their key, or rows to all of them."""
+    data, parameters = planner.place(node.data), planner.place(node.parameters)
+    pairs = key_pairs(node.data, node.parameters, node.equal)
+    if pairs:
+        data, parameters = planner.align(data, parameters, pairs, (True, False))
+    else:
+        data = data.copied()
     made = node.with_inputs([data.node, parameters.node])
-    return planner.at(made, ALL if parameters.everywhere else shown_place(parameters.place, node.exprs, 0))
+    if parameters.everywhere:
+        return planner.at(made, ALL)
+    ids = [at for at, expr in enumerate(node.exprs) if isinstance(expr, Col) and expr.index == 0]
+    return planner.at(made, parameters.place.mapped(lambda c: () if c else ids))
 
 
 @dataclass(frozen=True)
@@ -89,6 +97,11 @@ class MatchTop(Node):
     offset: int
     exprs: tuple[Expr, ...]
     is_read: bool = False
+
+    @property
+    def is_value(self) -> bool:
+        """Whether it is the least or greatest value of a selection, which a join reads."""
+        return self.is_read
 
     @property
     def inputs(self) -> tuple[Node, ...]:

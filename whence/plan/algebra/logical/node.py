@@ -65,6 +65,11 @@ class Node:
         """The streams whose kept rows its operator fetches, beside its inputs."""
         return ()
 
+    @property
+    def generation(self) -> int:
+        """Which of the operators of this shape it is: one of another generation begins anew, see `Hold`."""
+        return 0
+
     def shape(self) -> object:
         """Return what distinguishes it from others over the same inputs; it is hashed into stored images."""
         own = (getattr(self, f.name) for f in fields(self) if f.compare and f.name != "schema")

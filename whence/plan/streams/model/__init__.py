@@ -20,7 +20,7 @@ those, and `plan/streams/instrument.py` adds Generate, DropProvenance and Align.
 
 from whence.plan.algebra.arrival import AT, AT_COLUMN, has_at, with_arrival, with_at, without_at
 from whence.plan.streams.model.network import Lookup, Merge, Retain, Stream, StreamToRelation
-from whence.plan.streams.model.spans import ADDED, DEFAULT_RETENTION, FIRST, Retention, Span, Tracing
+from whence.plan.streams.model.spans import ADDED, DEFAULT_RETENTION, FIRST, MemoryLimit, Retention, Span, Tracing
 from whence.plan.streams.model.tracing import Align, DropProvenance, Generate, ProvenanceJoin, streams_read
 from whence.plan.streams.model.windows import BSort, Latest, Slide, Window, WindowJoin, counterparts
 
@@ -36,6 +36,7 @@ __all__ = [
     "Generate",
     "Latest",
     "Lookup",
+    "MemoryLimit",
     "Merge",
     "ProvenanceJoin",
     "Retain",

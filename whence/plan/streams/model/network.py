@@ -57,13 +57,16 @@ class Merge(Branching):
 class Lookup(Node):
     """A stream joined with a relation as it is when the row comes. Schema: the stream's columns without `$at`, the
     relation's (of inner and left), whether there is a match (of mark), `$at`; `residual` is over the stream's without
-    `$at` and then the relation's. The relation's rows come to where the stream is; the stream does not move."""
+    `$at` and then the relation's. The relation's rows come to where the stream is; the stream does not move.
+    `is_matched`: the relation is the parameters of a template, whose first column identifies its rows. That changes how
+    matches are found, not which, so it is no part of the shape that images go by."""
 
     input: Node
     relation: Node
     kind: JoinKind  # inner, left, semi, anti, mark
     keys: tuple[tuple[int, int], ...] = ()
     residual: Expr | None = None
+    is_matched: bool = False
 
     passes: ClassVar[bool] = True
 

@@ -63,6 +63,31 @@ class Retention:
         return replace(self, rows=rows, nbytes=nbytes)
 
 
+@dataclass(frozen=True)
+class MemoryLimit:
+    """How many rows a join of streams keeps at most, and which: those with the greatest score by `keep`.
+
+    `model` and `period` are how the join values go on; `lifetime` is how many arrivals rows are expected to stay for.
+    What is not given is learnt."""
+
+    rows: int | None = None
+    nbytes: int | None = None
+    text: str = ""
+    keep: Literal["heeb", "prob", "life", "random", "lru", "lfu"] = "heeb"
+    model: Literal["auto", "stationary", "trend", "walk", "ar1", "seasonal"] = "auto"
+    period: int | None = None
+    lifetime: float | None = None
+
+    def share(self, partitions: int) -> MemoryLimit:
+        """Return the limit of one of some partitions."""
+        rows = None if self.rows is None else max(self.rows // partitions, 1)
+        nbytes = None if self.nbytes is None else max(self.nbytes // partitions, 1)
+        return replace(self, rows=rows, nbytes=nbytes)
+
+    def describe(self) -> str:
+        return f"at most {self.text}"
+
+
 DEFAULT_RETENTION = Retention(nbytes=64 << 20, text="64 MB")
 
 

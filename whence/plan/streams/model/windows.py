@@ -8,7 +8,7 @@ rows together that may be paired, and rows of one key of either side.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from whence.plan.algebra.distribution import ALL, are_together, equate_columns, match_columns
@@ -16,7 +16,7 @@ from whence.plan.algebra.expressions import Expr
 from whence.plan.algebra.logical.aggregate import Agg, describe_groups
 from whence.plan.algebra.logical.join import describe_match, routable_keys
 from whence.plan.algebra.logical.node import Binary, Columns, Unary
-from whence.plan.streams.model.spans import ADDED, Span
+from whence.plan.streams.model.spans import ADDED, MemoryLimit, Span
 from whence.plan.streams.model.tracing import DropProvenance
 
 if TYPE_CHECKING:
@@ -93,22 +93,25 @@ class Window(Unary):
 @dataclass(frozen=True)
 class WindowJoin(Binary):
     """Schema: left without `$at`, right without `$at`, `$at`. `keys` pairs columns; `residual` is over left columns
-    and then right ones, both without `$at`."""
+    and then right ones, both without `$at`. With a `limit` only so many rows are kept, of windows of rows or of all."""
 
     left_span: Span
     right_span: Span
     keys: tuple[tuple[int, int], ...] = ()
     residual: Expr | None = None
     owner: str = ""
+    limit: MemoryLimit | None = field(default=None, metadata=ADDED)
 
     passes: ClassVar[bool] = True
 
     def shape(self) -> object:
-        return ("window join", (self.left_span, self.right_span), self.keys, self.residual, self.owner)
+        limit = () if self.limit is None else (self.limit,)
+        return ("window join", (self.left_span, self.right_span), self.keys, self.residual, self.owner, *limit)
 
     def describe(self) -> str:
         spans = f"{self.left_span.describe()} with {self.right_span.describe()}"
-        return f"window join of {spans} on {describe_match(self.keys, self.residual)}"
+        join = f"window join of {spans} on {describe_match(self.keys, self.residual)}"
+        return join if self.limit is None else f"{join}, approximate: {self.limit.describe()}"
 
     def knows(self, deriver: KnowledgeDeriver) -> Facts:
         return deriver.flowing(self, delayed=True)
@@ -139,7 +142,10 @@ class WindowJoin(Binary):
             right = right.moved(tuple(b for _, b in pairs) if cols is None else cols)
         width = len(self.left.schema) - 1
         place = ALL if everywhere else equate_columns(left.place, [(a, b + width) for a, b in pairs])
-        return planner.at(self.with_inputs([left.node, right.node]), place)
+        join = replace(self, left=left.node, right=right.node)
+        if self.limit is not None and pairs and not everywhere:
+            join = replace(join, limit=self.limit.share(planner.partitions))
+        return planner.at(join, place)
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from whence.model.progress import Progress
 from whence.plan.algebra.distribution import Distribution
 from whence.plan.algebra.program import Program, Table, closed_name, is_beside, owed_name, owner_of
 from whence.plan.recursion.strata import Component
+from whence.plan.rewrite.hold_inputs import holds_in
 from whence.plan.streams.model import Retention
 from whence.runtime.catalog import Catalog
 from whence.runtime.durable.uniting import check_recomputable
@@ -164,6 +165,8 @@ class PartitionedDeployment:
         backend.flow.restored, backend.flow.primed = (sum(count) for count in zip(*counts, strict=True))
         if backend.lifetimes:
             runner.deadlines = runner.ask_all("deadlines")
+        if any(holds_in(node, {}) for piece in backend.plan.distributed.pieces for node in piece.plans):
+            runner.pending = runner.ask_all("pending")
         return True
 
     def _restore_tables(

@@ -180,6 +180,14 @@ class SparkDriver:
             disk.remove(folder / INPUTS / file)
         return found
 
+    def _routed_again(self, name: str, parts: Sequence[Part]) -> Sequence[Part]:
+        """Return the rows of a table without those of files that were written for every partition, if they live
+        elsewhere by now: those are read."""
+        copied = self._deployment.backend.dist(name).kind == "all"
+        if copied or not any(isinstance(part, InputSection) and part.partition == EVERY for part in parts):
+            return parts
+        return self._read_back(name, parts)
+
     def _take_in_here(
         self,
         parts: Mapping[str, Sequence[Batch]],
@@ -209,6 +217,8 @@ class SparkDriver:
         """Commit an epoch whose rows are in files, where the partitions find them. Under the writer's lock."""
         coordinator, deployment = self._coordinator, self._deployment
         number = coordinator.epoch + 1
+        coordinator.replan({name: sum(map(_rows_in, some)) for name, some in parts.items()})
+        parts = {name: self._routed_again(name, some) for name, some in parts.items()}
         listed, unwritten, begins = self._listed(parts)
         written: list[InputSection] = []
         if unwritten:
@@ -289,3 +299,7 @@ class SparkDriver:
     def figures(self) -> dict[str, Any]:
         """Return what metrics say of rows that were taken in."""
         return {"missing_deletions": self.missing.passed, "held_deletions": self.missing.held}
+
+
+def _rows_in(part: Part) -> int:
+    return part.rows if isinstance(part, InputSection) else len(part)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from whence.plan.rewrite.keep_joins import to_json
 from whence.runtime.durable.images import words_meta, write_words
 from whence.state.folder import chain_name
 from whence.state.store import Store
@@ -43,9 +44,11 @@ def write_image(coordinator: Coordinator, backend: PartitionedBackend, store: St
         write_words(writer, before, words, meta)
         files = {p: store.partition_image(p, epoch) for p in range(backend.partitions)}
         chains = runner.save(files, epoch)
+        meta["keeps"] = to_json(catalog.planner.keeps)
         meta["marks"] = dict(coordinator.source_positions)
         meta["horizons"] = coordinator.horizon_history.image()
         meta["arrivals"] = coordinator.arrivals.image()
+        meta["plans"] = coordinator.adaptation.image()
         plan = backend.plan
         meta["partitions"] = {
             "count": backend.partitions,

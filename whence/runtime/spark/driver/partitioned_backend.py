@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from whence.adapt.statistics import JoinReading, combined
 from whence.engine.core.batch import consolidate
 from whence.engine.core.epoch import Epoch, InputSection
 from whence.engine.core.fingerprint import fingerprint
@@ -25,7 +26,7 @@ from whence.engine.exchange.traffic import Shipped, Traffic
 from whence.engine.relational.scan import Scan
 from whence.engine.streams.promise import promise_in
 from whence.engine.streams.retain import is_stream
-from whence.engine.streams.stream import Late
+from whence.engine.streams.stream import Late, Missed
 from whence.engine.streams.stream_scan import StreamScan
 from whence.model.codes import Codes, Dictionary
 from whence.model.progress import Progress
@@ -33,7 +34,7 @@ from whence.model.sizes import in_bytes
 from whence.model.types import Schema
 from whence.plan.algebra import logical
 from whence.plan.algebra.distribution import Distribution, describe_distribution
-from whence.plan.algebra.logical import Node, bottom_up
+from whence.plan.algebra.logical import HoldKey, Node, bottom_up
 from whence.plan.algebra.program import Program, Table, View, has_closed_keys, owner_of, with_beside
 from whence.plan.streams.model import ProvenanceJoin, Retention, has_at, with_at, without_at
 from whence.runtime.backend import Scratch
@@ -227,7 +228,7 @@ class PartitionedBackend:
         for section in epoch.sections:  # with them what is due leaves everywhere
             for p in every if section.partition == EVERY else (section.partition,):
                 sections.setdefault(p, []).append(section)
-        promised = every if promise_in(epoch.source_positions) is not None else ()
+        promised = every if epoch.released or promise_in(epoch.source_positions) is not None else ()
         return {
             p: Epoch(
                 epoch.number,
@@ -238,6 +239,7 @@ class PartitionedBackend:
                 epoch.source_positions,
                 epoch.layout if p in sections else "",
                 epoch.early,
+                epoch.released,
             )
             for p in sorted({*deltas, *refreshed, *sections, *promised})
         }
@@ -249,6 +251,13 @@ class PartitionedBackend:
             where = range(self.partitions) if every is None else (every,)
             return dict.fromkeys(where, batch) if len(batch.ann) else {}
         return parted(batch, dist.cols, self.partitions)
+
+    def pending(self) -> dict[HoldKey, int]:
+        found: dict[HoldKey, int] = {}
+        for part in self.runner.pending:
+            for hold, rows in part.items():
+                found[hold] = found.get(hold, 0) + rows
+        return found
 
     def commit(self, epoch: Epoch | None = None) -> None:
         self.runner.commit()
@@ -347,6 +356,9 @@ class PartitionedBackend:
                 whole.count += count - len(rows)
             yield whole, schema
 
+    def missed(self, name: str) -> list[Missed]:
+        return [found for share in self.runner.ask_all("missed", name) for found in share]
+
     def stream_figures(self) -> dict[str, dict[str, int]]:
         parts = self.runner.ask_all("stream_figures") if self.flow.arrivals else [{}]
         once = {name for name in parts[0] if self.dist(name).kind == "all"}
@@ -371,6 +383,11 @@ class PartitionedBackend:
             return added._replace(rows=shares[0].rows) if op.fingerprint in copied else added
 
         return summed
+
+    def read_joins(self, wanted: Collection[str]) -> dict[str, JoinReading]:
+        parts = self.runner.ask_all("read_joins", tuple(wanted))
+        found = {name: [part[name] for part in parts if name in part] for name in wanted}
+        return {name: combined(readings) for name, readings in found.items() if readings}
 
     def sizes(self) -> dict[str, int]:
         parts = self.runner.ask_all("sizes")

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from whence.engine.core.batch import concat
 from whence.engine.core.epoch import Epoch
@@ -24,6 +24,7 @@ from whence.engine.exchange.messages import EVERYWHERE, PartitionMessage
 from whence.engine.exchange.traffic import Shipped, Traffic, after_epoch, counted
 from whence.model.codes import Dictionary
 from whence.model.errors import StorageError
+from whence.plan.algebra.logical import HoldKey
 from whence.runtime.epoch_result import EpochResult
 from whence.runtime.partition_plan import PartitionPlan
 from whence.runtime.spark.worker.commands import Call, CommandLog, PartitionCommand
@@ -63,6 +64,16 @@ class Counters:
             setattr(self, name, getattr(self, name) + value)
 
 
+class _Standing(NamedTuple):
+    """How partitions stood before a run."""
+
+    deadlines: list[dict[str, int]]
+    owed: list[dict[str, int]]
+    pending: list[dict[HoldKey, int]]
+    bytes: list[int]
+    latest: Counters
+
+
 class SuperstepRunner:
     """All partitions of a database. One thread at a time runs or saves; a reader and a writer may ask at once."""
 
@@ -76,6 +87,7 @@ class SuperstepRunner:
         self.bytes = [0] * partitions  # of state
         self.deadlines: list[dict[str, int]] = [{} for _ in range(partitions)]
         self.owed: list[dict[str, int]] = [{} for _ in range(partitions)]  # distinct rows, by table
+        self.pending: list[dict[HoldKey, int]] = [{} for _ in range(partitions)]  # rows before held views
         self.copied: Callable[[str], bool] = lambda name: False  # whether all partitions have all rows of it
         self.total, self.latest = Counters(), Counters()
         self.replaying = False  # derives rows that were derived before
@@ -88,7 +100,7 @@ class SuperstepRunner:
         self._run: list[list[PartitionCommand]] = [[] for _ in range(partitions)]  # of the run under way
         self._written: list[list[int]] = [[] for _ in range(partitions)]  # where the first of these are in the file
         self._number: int | None = None
-        self._former: tuple[list[dict[str, int]], list[dict[str, int]], list[int], Counters] = ([], [], [], Counters())
+        self._former: _Standing | None = None  # before the run under way
         self._ready = False  # the folder of the exchange
         self._moving = threading.RLock()  # held while commands are written down, or a copy catches up
 
@@ -110,7 +122,9 @@ class SuperstepRunner:
         self.commit()  # what was left to be committed when a thread was interrupted
         self._runs += 1
         self._number = self._runs
-        self._former = list(self.deadlines), list(self.owed), list(self.bytes), self.latest
+        self._former = _Standing(
+            list(self.deadlines), list(self.owed), list(self.pending), list(self.bytes), self.latest
+        )
         self.latest, self._traffic = Counters(runs=1), {}
         inline, found, stage = self.is_inline(rows), EpochResult({}, {}), 0
         later = next(
@@ -125,6 +139,7 @@ class SuperstepRunner:
             for p in sorted(results):
                 result = results[p]
                 self.bytes[p], self.deadlines[p], self.owed[p] = result.bytes, result.deadlines, result.owed
+                self.pending[p] = result.pending
                 self._gather(found, p, result)
                 waits.pop(p, None)
                 if result.waits is not None:
@@ -213,7 +228,8 @@ class SuperstepRunner:
         """Undo the run. Remote partitions undo their part when the next task reaches them."""
         if self._number is None:
             return
-        self.deadlines, self.owed, self.bytes, self.latest = self._former
+        assert self._former is not None
+        self.deadlines, self.owed, self.pending, self.bytes, self.latest = self._former
         for p in [p for p, local in self._local.items() if local.run is not None]:
             try:
                 self._local[p].undo()

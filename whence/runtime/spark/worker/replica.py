@@ -112,6 +112,7 @@ class Replica:
         self._reported |= result.changed.keys()
         partition = self.partition
         result.deadlines, result.owed = partition.deadlines(), partition.owed()
+        result.pending = partition.flow.pending()
         result.bytes, result.seconds = partition.state_bytes, time.perf_counter() - start
         self.last, self._result = command.token, result
         return result
