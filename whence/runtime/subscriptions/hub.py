@@ -316,9 +316,9 @@ class SubscriptionHub:
             for part in channel.parts
         }
 
-    def snapshot(self, channel: Channel) -> Snapshot:
-        """Return the state of a channel at a stable epoch; see `Channel.snapshot`."""
-        found = channel.snapshot(self._coordinator, self.lacks_rows)
+    def snapshot(self, channel: Channel, since: int = 0) -> Snapshot:
+        """Return the state of a channel at a stable epoch, none before `since`; see `Channel.snapshot`."""
+        found = channel.snapshot(self._coordinator, lambda epoch: epoch < since or self.lacks_rows(epoch))
         channel.advance(found.epoch)
         return found
 

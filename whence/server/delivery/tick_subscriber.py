@@ -95,12 +95,13 @@ class TickSubscriber(Subscriber):
         if job != self._job:
             delivery.admissions.release(admission)
             return
-        await self._begin(admission, self.request.have)
+        self._join(admission)
+        await self._begin(job, admission, self.request.have)
 
     async def _reopen(self, job: int, reason: str, why: str | None) -> None:
         await super()._reopen(job, reason, why)
         if job == self._job and self.admission is not None:
-            await self._begin(self.admission, None)
+            await self._begin(job, self.admission, None)
 
     def _join(self, admission: Admission) -> None:
         """Follow the channel of an admission; `_begin` tells its columns."""
@@ -109,11 +110,12 @@ class TickSubscriber(Subscriber):
         self.audience.members[self] = None
         self._lineage = delivery.coordinator.lineage
 
-    async def _begin(self, admission: Admission, have: str | None) -> None:
+    async def _begin(self, job: int, admission: Admission, have: str | None) -> None:
         delivery = self._delivery
+        await delivery.reaches(admission.changed)
         await delivery.workers.run(partial(self._prepare, admission, have))
-        if self.admission is None:
-            self._join(admission)
+        if job != self._job:  # its rights have changed meanwhile
+            return
         relation = self._relation
         assert relation is not None
         self._begun = relation.lineage
