@@ -158,7 +158,7 @@ class LocalSubscription:
             if self._trigger is not None:
                 self._trigger.close()
             self._hub.release(self._channel, self._trigger is not None)
-            self._wake(set())
+            self._wake(())
 
     def cancel(self) -> None:
         """End the subscription, and if it is to a template delete it from the template's table.
@@ -175,7 +175,7 @@ class LocalSubscription:
 
     # -- one step ----------------------------------------------------------------------------------------------------
 
-    def _wake(self, changed: set[Channel]) -> None:
+    def _wake(self, changed: Sequence[Channel]) -> None:
         with self._news:
             self._news.notify_all()
 
