@@ -64,12 +64,15 @@ def test_a_table_that_is_restored_empty_tells_its_subscribers() -> None:
     assert not client.content
 
 
-DATABASE_SEEDS, DATABASE_PARTS = (300, 10) if DEEP else (10, 2)
+DATABASE_SEEDS, DATABASE_PARTS = ([*range(300), 702, 714, 761], 10) if DEEP else ([*range(9)], 2)
+DATABASE_SEEDS.append(735)
+"""With those that have failed. 702: a guest that follows again is followed by itself, for ever; 714, 735: a state that
+was told while a source was waited for is told to the next without saying so; 761: so does a broker behind that one."""
 
 
 @pytest.mark.parametrize("part", range(DATABASE_PARTS))
 def test_everything_told_is_true_over_real_databases(part: int) -> None:
-    seeds = range(part, DATABASE_SEEDS, DATABASE_PARTS)
+    seeds = DATABASE_SEEDS[part::DATABASE_PARTS]
     failed = [str(result) for result in run_seeds(seeds, depth="databases") if result.failure is not None]
     assert not failed, "\n".join(failed)
 
