@@ -11,6 +11,7 @@ from collections import Counter
 
 import pytest
 
+import whence
 from tests.depth import DEEP, deep_only, some
 from whence.subscribe.cells import evaluate
 from whence.subscribe.horizons import KnownHorizons
@@ -25,6 +26,7 @@ from whence.subscribe.simulate.network import LinkFaults, VirtualTime
 from whence.subscribe.simulate.oracle import Cut, Oracle, SimulationError
 from whence.subscribe.simulate.plans import PLANS, ViewTree
 from whence.subscribe.simulate.runs import RunResult, find_failure, run_seed, run_seeds
+from whence.subscribe.simulate.stage_completions import outside
 from whence.subscribe.simulate.world import World
 
 SEEDS, PARTS = (10_000, 20) if DEEP else (300, 6)
@@ -75,6 +77,21 @@ def test_everything_told_is_true_over_real_databases(part: int) -> None:
     seeds = DATABASE_SEEDS[part::DATABASE_PARTS]
     failed = [str(result) for result in run_seeds(seeds, depth="databases") if result.failure is not None]
     assert not failed, "\n".join(failed)
+
+
+def test_completions_over_databases_are_held_against_what_is_shown() -> None:
+    db = whence.open()
+    db.execute("CREATE STREAM s (t INT, k INT, v INT) WITH (ordered = 't')")
+    subscription = db.subscribe("SELECT k, MAX(v) AS high, COUNT(*) AS n FROM s GROUP BY k")
+    db.insert("s", [(1, 0, 2), (1, 1, 3)])
+    update = list(subscription)[-1]
+    for final, wrong in [
+        ({(0, 2, 1): 1, (1, 9, 5): 1, (2, 0, 1): 1}, 0),
+        ({(0, 1, 2): 1, (1, 3, 1): 1}, 1),  # a maximum that falls
+        ({(0, 2, 0): 1, (1, 3, 1): 1}, 1),  # a count that falls
+        ({(0, 2, 1): 1}, 1),  # a group that goes
+    ]:
+        assert len(list(outside(update, Counter(final)))) == wrong
 
 
 def test_a_failure_over_databases_says_how_to_repeat_it() -> None:
