@@ -224,7 +224,7 @@ class LocalSubscription:
         doubt = self._coordinator.doubt_of(self._channel)
         if doubt is None:
             return True
-        self._state.reflects, self._state.waiting_for = doubt.reflects(told), doubt.waiting_for()
+        self._state.reflects, self._state.waiting_for = doubt.reflects(told), doubt.waiting_for(told)
         if self._seen and not doubt.has_seen(self._seen, told):
             return False
         self._seen = {}

@@ -241,7 +241,7 @@ class Audience:
     def doubt(self, epoch: int) -> tuple[dict[str, str] | None, dict[str, Any] | None]:
         """Return what the rows of an epoch reflect of sources, and which of these are waited for, as it is sent."""
         found = self._coordinator.doubt_of(self.channel)
-        return (None, None) if found is None else (found.reflects(epoch), plain_waiting(found.waiting_for()))
+        return (None, None) if found is None else (found.reflects(epoch), plain_waiting(found.waiting_for(epoch)))
 
     def time_of(self, epoch: int) -> int:
         """Return the time of the last change up to an epoch."""

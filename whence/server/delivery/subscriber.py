@@ -327,7 +327,7 @@ class Subscriber:
     def _begin_state(self, reason: str) -> bool:
         assert self.admission is not None
         snapshot = self.audience.usable_snapshot(self.admission.changed, self._delivery.told)
-        if snapshot is not None:
+        if snapshot is not None and not self._delivery.hub.lacks_rows(snapshot.epoch):
             self._send_state(snapshot, reason)
         else:
             self._work(self._fetch_state, reason)
