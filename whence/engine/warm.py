@@ -23,6 +23,7 @@ from whence.engine.core.operator import Batch
 from whence.engine.core.ordered import Ordered, Rank
 from whence.engine.core.relation import Relation
 from whence.engine.core.statistics import distinct_keys
+from whence.engine.exchange.heavy_keys import with_key
 from whence.engine.exchange.kernels import routing
 from whence.engine.exchange.messages import PartitionMessage
 from whence.engine.exchange.wire import MessageWriter, packed_size, packets
@@ -70,6 +71,7 @@ def _relations() -> None:
     batches.number_rows(rows)
     batches.split_signs(rows, ones)
     routing.split(routing.route(rows, first, 2), 2)
+    with_key(rows, (0,), first.reshape(1, 1))
     batches.sum_by(aggregate.group_rows(rows, first, ones)[0], ones, 1)
     conditions.decide(np.array([[conditions.COLUMN, 0, 0]]), rows)
     conditions.select_each(np.array([[conditions.COLUMN, 0, 0]]), np.ones(1, np.int64), rows)

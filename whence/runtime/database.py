@@ -112,7 +112,8 @@ def open(
     spark            a SparkSession: tables and views are then in partitions, and large epochs run as jobs
     partitions       the number of partitions; by default as the database has, or one per core. Without `spark` all of
                      them are in this process
-    on_spark         more settings: inline_rows, inline_bytes, copied_rows, worker_memory, host, port (docs/spark.md)
+    on_spark         more settings: inline_rows, inline_bytes, copied_rows, heavy_rows, worker_memory, host, port
+                     (docs/spark.md)
 
     >>> with whence.open() as db:
     ...     _ = db.execute("CREATE TABLE link (src TEXT, dst TEXT)")

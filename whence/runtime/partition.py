@@ -20,7 +20,8 @@ from whence.engine.core.epoch import Epoch
 from whence.engine.core.image import Images, StaleImage
 from whence.engine.core.lifetimes import Lifetimes
 from whence.engine.core.operator import Batch, Operator
-from whence.engine.exchange.ship import parted
+from whence.engine.exchange.heavy_keys import Key, KeyCounts, count_heavy
+from whence.engine.exchange.ship import Ship, parted
 from whence.engine.recursion.components import build_fixpoint, build_outputs
 from whence.engine.relational.join import Join
 from whence.engine.relational.scan import Scan
@@ -32,6 +33,7 @@ from whence.model.progress import Progress
 from whence.plan.algebra.join_paths import JoinOrders
 from whence.plan.algebra.program import Table, is_beside, is_owed, owner_of, with_beside
 from whence.plan.partitions.distribute import PlannedComponent
+from whence.plan.partitions.heavy_keys import RowsBy
 from whence.runtime.epoch_result import EpochResult
 from whence.runtime.partition_plan import NOTHING, PartitionPlan
 from whence.runtime.writing.expiry import say_expired
@@ -363,6 +365,16 @@ class Partition:
             for name, join in joins.items()
         }
         return {name: reader.read() for name, reader in self._readers.items()}
+
+    def heavy_keys(self, source: RowsBy, room: int, known: tuple[Key, ...]) -> KeyCounts:
+        """Count the most frequent keys of some rows that are here, at most `room` of them, and those that are `known`;
+        none if the rows are not kept."""
+        if source.relation:
+            found = self.operator(source.relation).arranged
+        else:
+            ships = (op for op in self.flow.order if isinstance(op, Ship) and op.rows_of == source.moved)
+            found = next((ship.arranged for ship in ships if ship.arranged is not None), None)
+        return KeyCounts(0, {}) if found is None else count_heavy(found, source.cols, room, known)
 
     # -- how it stands -----------------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from whence.engine.core.kernels.index import has_null
-from whence.engine.core.kernels.table import find_row, hash_key, hash_row, same_key
+from whence.engine.core.kernels.table import BLOCK, find_row, hash_key, hash_row, same_key, touch_rows
 from whence.model.codes import Codes
 from whence.model.jit import allocating
 
@@ -23,16 +23,21 @@ def number_rows(batch: Codes) -> tuple[Codes, Codes]:
     number = np.empty(n, np.int64)
     first = np.empty(n, np.int64)
     distinct = 0
-    for i in range(n):
-        tag = hash_row(batch, i)
-        r = find_row(batch, slots, batch, i, tag)
-        if r < 0:
-            slots[~r] = (tag << 32) | (i + 1)
-            first[distinct] = i
-            number[i] = distinct
-            distinct += 1
-        else:
-            number[i] = number[r]
+    for start in range(0, n, BLOCK):
+        end = min(start + BLOCK, n)
+        for i in range(start, end):
+            number[i] = hash_row(batch, i)
+        first[start] = touch_rows(batch, slots, number[start:end])
+        for i in range(start, end):
+            tag = number[i]
+            r = find_row(batch, slots, batch, i, tag)
+            if r < 0:
+                slots[~r] = (tag << 32) | (i + 1)
+                first[distinct] = i
+                number[i] = distinct
+                distinct += 1
+            else:
+                number[i] = number[r]
     return number, first[:distinct]
 
 

@@ -9,6 +9,8 @@
 | `supersteps`           | runs an epoch, superstep by superstep |
 | `jobs`                 | supersteps and questions as Spark jobs |
 | `planner`              | where tables and views live |
+| `heavy_joins`          | keys whose rows joins divide among partitions |
+| `explain_skew`         | what EXPLAIN says of keys that many rows have |
 | `images`               | images of all partitions |
 | `retrieving`           | questions about streams in partitions |
 | `arrival_counter`      | numbers the rows of a stream |

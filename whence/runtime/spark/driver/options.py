@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 INLINE_ROWS = 10_000
 INLINE_BYTES = 1 << 30
 COPIED_ROWS = 1_000_000
-SETTINGS = ("inline_rows", "inline_bytes", "copied_rows", "worker_memory", "host", "port")
+HEAVY_ROWS = 10_000
+SETTINGS = ("inline_rows", "inline_bytes", "copied_rows", "heavy_rows", "worker_memory", "host", "port")
 
 
 class Options:
@@ -28,6 +29,7 @@ class Options:
         inline_rows: int = INLINE_ROWS,
         inline_bytes: int = INLINE_BYTES,
         copied_rows: int = COPIED_ROWS,
+        heavy_rows: int = HEAVY_ROWS,
         worker_memory: int | str | None = None,
         host: str | None = None,
         port: int = 0,
@@ -39,7 +41,8 @@ class Options:
         if partitions is not None and not 1 <= partitions <= 10_000:
             raise WhenceError(f"partitions is a number from 1 to 10,000, not {partitions}")
         self.spark, self.partitions = spark, partitions
-        self.inline_rows, self.inline_bytes, self.copied_rows = inline_rows, inline_bytes, copied_rows
+        self.inline_rows, self.inline_bytes = inline_rows, inline_bytes
+        self.copied_rows, self.heavy_rows = copied_rows, heavy_rows
         self.worker_memory = None if worker_memory is None else read_bytes(worker_memory)
         self.host, self.port = host, port
 

@@ -36,6 +36,7 @@ from whence.plan.algebra import logical
 from whence.plan.algebra.distribution import Distribution, describe_distribution
 from whence.plan.algebra.logical import HoldKey, Node, bottom_up
 from whence.plan.algebra.program import Program, Table, View, has_closed_keys, owner_of, with_beside
+from whence.plan.partitions.heavy_keys import HeavyKeys
 from whence.plan.streams.model import ProvenanceJoin, Retention, has_at, with_at, without_at
 from whence.runtime.backend import Scratch
 from whence.runtime.catalog import table_kind
@@ -44,6 +45,7 @@ from whence.runtime.partition import Partition
 from whence.runtime.partition_plan import NOTHING, PartitionPlan
 from whence.runtime.reading.late_rows import lates_under
 from whence.runtime.spark.driver.arrival_counter import ArrivalCounter
+from whence.runtime.spark.driver.explain_skew import describe_heavy, two_steps
 from whence.runtime.spark.driver.partitioned_relation import PartitionedLifetimes, PartitionedRelation
 from whence.runtime.spark.driver.planner import tables_in, tables_of
 from whence.runtime.spark.driver.supersteps import SuperstepRunner
@@ -405,6 +407,12 @@ class PartitionedBackend:
         for table in sorted(tables_of(piece)):
             found = program.tables[table]
             lines.append(f"{table_kind(found)} {table} {describe_distribution(placed.tables[table], found.schema)}")
+        lines += [f"aggregate in two steps by {groups}" for groups in two_steps(piece)]
+        lines += [
+            described
+            for join in piece.joins
+            if (described := describe_heavy(join, self.plan.heavy.get(join.name, HeavyKeys()), self.dictionary))
+        ]
         stages = 1 + max((op.stage for op in upwards([self.operator(name)])), default=0)
         lines.append(f"{stages} superstep{'s' * (stages != 1)} an epoch" + (" or more" if piece.exchange else ""))
         epoch, total = self._shipped_under(upwards([self.operator(name)]))
