@@ -7,7 +7,8 @@
 | `partitioned_backend`  | all partitions, for a coordinator |
 | `partitioned_relation` | tables and views in partitions |
 | `supersteps`           | runs an epoch, superstep by superstep |
-| `jobs`                 | supersteps and questions as Spark jobs |
+| `jobs`                 | epochs, supersteps and questions as Spark jobs |
+| `meeting`              | the tasks of one epoch: who gets which partitions, and when a round is over |
 | `planner`              | where tables and views live |
 | `images`               | images of all partitions |
 | `retrieving`           | questions about streams in partitions |
