@@ -34,7 +34,13 @@ from whence.model.errors import SparkError, WhenceError
 from whence.runtime.epoch_result import EpochResult
 from whence.runtime.spark.worker import worker
 from whence.runtime.spark.worker.commands import CommandLog, Entry, PartitionCommand, spill_commands
-from whence.runtime.spark.worker.connections import Address, StrangerError, connect_for_frames
+from whence.runtime.spark.worker.connections import (
+    GREETING_PATIENCE,
+    Address,
+    FrameConnection,
+    StrangerError,
+    connect_for_frames,
+)
 from whence.runtime.spark.worker.dictionary_server import DRIVER, TASK
 from whence.runtime.spark.worker.peers import PATIENCE, Frame, HungUp, Peers
 from whence.runtime.spark.worker.spill import Payload
@@ -161,7 +167,7 @@ class ExchangeTask:
                     self._receive(peers, order)
                     driver.send(self._run_round(peers, order))
             except WhenceError as error:
-                _tell(driver, Trouble(error))
+                self._give_up(peers, driver, error)
                 return None
             except (OSError, StrangerError, _EndedError):
                 return None  # the driver has gone, or wants no more of it
@@ -169,6 +175,13 @@ class ExchangeTask:
     def _begin(self, assigned: Any) -> None:
         self._assigned = assigned
         self._logs = {p: replace(log, tokens=[*log.tokens], entries=[*log.entries]) for p, log in assigned.logs.items()}
+
+    def _give_up(self, peers: Peers, driver: FrameConnection, error: WhenceError) -> None:
+        """Say why this task cannot go on, and wait until that has been heard."""
+        with contextlib.suppress(OSError, queue.Empty):  # it has gone
+            driver.send(Trouble(error))
+            while not isinstance(peers.events.get(timeout=GREETING_PATIENCE), (HungUp, Abandoned)):
+                pass
 
     # -- what comes --------------------------------------------------------------------------------------------------
 
@@ -282,8 +295,3 @@ class ExchangeTask:
 
     def _trouble(self, what: str) -> WhenceError:
         return SparkError(f"task {self._task} of the epoch's job: {what}")
-
-
-def _tell(driver: Any, trouble: Trouble) -> None:
-    with contextlib.suppress(OSError):  # it has gone
-        driver.send(trouble)
