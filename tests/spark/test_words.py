@@ -16,7 +16,8 @@ import pytest
 from whence import DataError, Interval, StorageError
 from whence.model.codes import NULL, Dictionary
 from whence.runtime.spark.worker import dictionary_server as words
-from whence.runtime.spark.worker.dictionary_server import Address, DictionaryServer, RemoteDictionary
+from whence.runtime.spark.worker.connections import Address, connect
+from whence.runtime.spark.worker.dictionary_server import DictionaryServer, RemoteDictionary
 
 
 @pytest.fixture
@@ -223,7 +224,7 @@ def test_hostile_bytes_cost_only_their_connection(driver: Dictionary, server: Di
         attacks.append(bytes(broken))
     for attack in attacks:
         if greeted:
-            connection = words._connect(server.address)
+            connection, _ = connect(server.address, words.WORKER, words.DRIVER)
         else:
             connection = socket.create_connection((server.address.host, server.address.port), 5)
         with connection:

@@ -35,6 +35,11 @@ def counted(message: PartitionMessage, sender: int, partitions: int) -> Traffic:
     return Traffic(others, others * message.rows, others * message.bytes)
 
 
+def sender_of(message: PartitionMessage) -> str:
+    """Return the fingerprint of the operator that sends a message."""
+    return message.channel.partition("/")[0]
+
+
 def after_epoch(shipped: Mapping[str, Shipped], epoch: Mapping[str, Traffic]) -> dict[str, Shipped]:
     """Return the counts of all senders after an epoch in which some of them sent something."""
     names = dict.fromkeys((*shipped, *epoch))

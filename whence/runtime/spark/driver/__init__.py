@@ -7,7 +7,8 @@
 | `partitioned_backend`  | all partitions, for a coordinator |
 | `partitioned_relation` | tables and views in partitions |
 | `supersteps`           | runs an epoch, superstep by superstep |
-| `jobs`                 | supersteps and questions as Spark jobs |
+| `jobs`                 | epochs, supersteps and questions as Spark jobs |
+| `meeting`              | the tasks of one epoch: who gets which partitions, and when a round is over |
 | `planner`              | where tables and views live |
 | `heavy_joins`          | keys whose rows joins divide among partitions |
 | `explain_skew`         | what EXPLAIN says of keys that many rows have |

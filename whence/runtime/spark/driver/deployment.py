@@ -92,7 +92,9 @@ class PartitionedDeployment:
             from whence.runtime.spark.driver.jobs import SparkJobBackend
 
             self.words = DictionaryServer(dictionary, host=options.host or driver_host(self.spark), port=options.port)
-            runner.jobs = SparkJobBackend(self.spark, runner, self.words.address, self.nonce, options.worker_memory)
+            runner.jobs = SparkJobBackend(
+                self.spark, runner, self.words, self.nonce, options.worker_memory, options.choose_mail()
+            )
         self.backend = PartitionedBackend(dictionary, runner)
         self.planner = PartitionPlanner(self.backend, recursion_limit, options.copied_rows, options.heavy_rows)
         return Catalog(recursion_limit, dictionary, self.backend, self.planner, _RECOMPUTED)

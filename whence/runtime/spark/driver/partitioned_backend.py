@@ -414,7 +414,10 @@ class PartitionedBackend:
             if (described := describe_heavy(join, self.plan.heavy.get(join.name, HeavyKeys()), self.dictionary))
         ]
         stages = 1 + max((op.stage for op in upwards([self.operator(name)])), default=0)
-        lines.append(f"{stages} superstep{'s' * (stages != 1)} an epoch" + (" or more" if piece.exchange else ""))
+        steps = f"{stages} superstep{'s' * (stages != 1)} an epoch" + (" or more" if piece.exchange else "")
+        if self.runner.jobs is not None:
+            steps += ", inline or in one job" if self.runner.jobs.exchanges else ", inline or a job each"
+        lines.append(steps)
         epoch, total = self._shipped_under(upwards([self.operator(name)]))
         if total.messages:
             lines.append(f"shipped {_traffic(total)}; in the last epoch {_traffic(epoch)}")
@@ -444,6 +447,7 @@ class PartitionedBackend:
         return {
             "partitions": self.partitions,
             "partition_bytes": list(runner.bytes),
+            "mail": runner.jobs.mail if runner.jobs is not None else "inline",
             "runs": asdict(runner.total),
             "last_run": asdict(runner.latest),
             "shipped": {

@@ -1,9 +1,10 @@
-"""Run an epoch over all partitions, superstep by superstep, inline or as Spark jobs.
+"""Run an epoch over all partitions, superstep by superstep: inline, in one Spark job, or in a job each.
 
 A run goes from stage to stage: a superstep lets every partition that has something to do run one stage, and what they
 send is given to its receivers with the next one. A stage that something is addressed to is run again, and when nothing
-is left the run is committed or undone. A superstep happens *inline*, in this process, or as one Spark job (`jobs.py`);
-both move the same command logs, so that one way can follow the other at any time.
+is left the run is committed or undone. All supersteps happen *inline*, in this process; or in one job, whose tasks
+exchange messages among themselves; or each as a job of its own (`jobs.py`). All ways move the same command logs, so
+that one can follow the other at any time.
 """
 
 from __future__ import annotations
@@ -20,14 +21,15 @@ from typing import Any, NamedTuple, Protocol
 
 from whence.engine.core.batch import concat
 from whence.engine.core.epoch import Epoch
-from whence.engine.exchange.messages import EVERYWHERE, PartitionMessage
-from whence.engine.exchange.traffic import Shipped, Traffic, after_epoch, counted
+from whence.engine.exchange.messages import EVERYWHERE
+from whence.engine.exchange.traffic import Shipped, Traffic, after_epoch, counted, sender_of
 from whence.model.codes import Dictionary
 from whence.model.errors import StorageError
 from whence.plan.algebra.logical import HoldKey
 from whence.runtime.epoch_result import EpochResult
 from whence.runtime.partition_plan import PartitionPlan
-from whence.runtime.spark.worker.commands import Call, CommandLog, PartitionCommand
+from whence.runtime.spark.worker.commands import Call, CommandList, CommandLog, PartitionCommand
+from whence.runtime.spark.worker.exchange import PartitionRecord
 from whence.runtime.spark.worker.replica import DivergedError, Replica
 from whence.runtime.spark.worker.spill import fetch
 from whence.runtime.writing.tables import Unmatched
@@ -37,8 +39,27 @@ from whence.state.manifest import EXCHANGE, Link
 log = logging.getLogger("whence")
 
 
+class ExchangeResult(NamedTuple):
+    """What came of a run that was one job."""
+
+    rounds: int
+    records: Mapping[int, PartitionRecord]  # by partition
+    traffic: Mapping[str, Traffic]  # by the operators that send
+
+
 class Jobs(Protocol):
     """Partitions in other processes."""
+
+    mail: str  # how messages travel
+
+    @property
+    def exchanges(self) -> bool:
+        """Whether a run is one job."""
+
+    def exchange(
+        self, first: Mapping[int, PartitionCommand], later: PartitionCommand, wanted: Collection[str]
+    ) -> ExchangeResult:
+        """Carry commands of the first stage to the end in one job; `later` is what follows them, without messages."""
 
     def run(self, commands: Mapping[int, PartitionCommand], wanted: Collection[str]) -> dict[int, EpochResult]:
         """Run one superstep."""
@@ -95,10 +116,7 @@ class SuperstepRunner:
         self._traffic: dict[str, Traffic] = {}  # of the run under way
         self._local: dict[int, Replica] = {}
         self._tokens = self._runs = 0
-        # The last commands, not in the file yet:
-        self._unwritten: list[list[PartitionCommand]] = [[] for _ in range(partitions)]
-        self._run: list[list[PartitionCommand]] = [[] for _ in range(partitions)]  # of the run under way
-        self._written: list[list[int]] = [[] for _ in range(partitions)]  # where the first of these are in the file
+        self._run = [CommandList() for _ in range(partitions)]  # the commands of the run under way
         self._number: int | None = None
         self._former: _Standing | None = None  # before the run under way
         self._ready = False  # the folder of the exchange
@@ -126,20 +144,62 @@ class SuperstepRunner:
             list(self.deadlines), list(self.owed), list(self.pending), list(self.bytes), self.latest
         )
         self.latest, self._traffic = Counters(runs=1), {}
-        inline, found, stage = self.is_inline(rows), EpochResult({}, {}), 0
-        later = next(
-            (replace(c, epoch=Epoch(c.epoch.number, c.epoch.time, {}), deadlines={}) for c in first.values()), None
-        )
+        inline, found = self.is_inline(rows), EpochResult({}, {})
+        for command in first.values():
+            later = replace(command, epoch=Epoch(command.epoch.number, command.epoch.time, {}), deadlines={})
+            if inline or self.jobs is None or not self.jobs.exchanges:
+                self._run_supersteps(first, later, wanted, inline, found)
+            else:
+                self._run_exchange(self.jobs.exchange(first, later, wanted), first, found)
+            break
+        self.latest.seconds = time.perf_counter() - start
+        return found
+
+    def begin_attempt(self) -> int:
+        """Return a number for the run under way as it is begun in a job: what was done under another is undone."""
+        self.latest.jobs += 1
+        self._runs += 1
+        self._number = self._runs
+        return self._number
+
+    def next_token(self) -> int:
+        """Return a name that no command has had."""
+        self._tokens += 1
+        return self._tokens
+
+    def _run_exchange(self, result: ExchangeResult, first: Mapping[int, PartitionCommand], found: EpochResult) -> None:
+        """Take in what came of a run that was one job."""
+        self.latest.supersteps += result.rounds
+        results: list[tuple[int, int, EpochResult]] = []
+        for p, record in result.records.items():
+            entry = record.entry
+            if isinstance(entry, tuple) and p in first:  # what came from here did not have to come back
+                entry = (replace(entry[0], epoch=first[p].epoch, deadlines=first[p].deadlines), *entry[1:])
+            self._run[p].add(record.token, entry)
+            self._note_standing(p, record.standing)
+            results += [(round_, p, result) for round_, result in record.results]
+        for _, p, of_partition in sorted(results, key=lambda found: found[:2]):
+            self._gather(found, p, of_partition)
+        for sender, traffic in result.traffic.items():
+            self._count(sender, traffic)
+
+    def _run_supersteps(
+        self,
+        first: Mapping[int, PartitionCommand],
+        later: PartitionCommand,
+        wanted: Collection[str],
+        inline: bool,
+        found: EpochResult,
+    ) -> None:
         waits: dict[int, int] = {}
         inbox: dict[int, dict[int, list[tuple[str, Any]]]] = {}
-        work = dict(first)
+        work, stage = dict(first), 0
         while work:
             commands = {p: self._named(command, stage) for p, command in work.items()}
             results = self._superstep(commands, wanted, inline)
             for p in sorted(results):
                 result = results[p]
-                self.bytes[p], self.deadlines[p], self.owed[p] = result.bytes, result.deadlines, result.owed
-                self.pending[p] = result.pending
+                self._note_standing(p, result)
                 self._gather(found, p, result)
                 waits.pop(p, None)
                 if result.waits is not None:
@@ -150,26 +210,25 @@ class SuperstepRunner:
                         inbox.setdefault(message.stage, {}).setdefault(target, []).append(
                             (message.channel, message.batch)
                         )
-                    self._count(p, message)
+                    self._count(sender_of(message), counted(message, p, self.partitions))
             stage = min((*inbox, *waits.values()), default=-1)
             received = inbox.pop(stage, {})
             due = {*received, *(p for p, s in waits.items() if s == stage)}
-            work = {p: replace(later, received=received.get(p, ())) for p in sorted(due)} if later is not None else {}
-        self.latest.seconds = time.perf_counter() - start
-        return found
+            work = {p: replace(later, received=received.get(p, ())) for p in sorted(due)}
 
-    def _count(self, sender: int, message: PartitionMessage) -> None:
-        traffic = counted(message, sender, self.partitions)
-        by = message.channel.partition("/")[0]
-        self._traffic[by] = self._traffic.get(by, Traffic()).plus(traffic)
+    def _note_standing(self, p: int, result: EpochResult) -> None:
+        self.bytes[p], self.deadlines[p], self.owed[p] = result.bytes, result.deadlines, result.owed
+        self.pending[p] = result.pending
+
+    def _count(self, sender: str, traffic: Traffic) -> None:
+        self._traffic[sender] = self._traffic.get(sender, Traffic()).plus(traffic)
         self.latest.messages += traffic.messages
         self.latest.rows_shipped += traffic.rows
         self.latest.bytes_shipped += traffic.bytes
 
     def _named(self, command: PartitionCommand, stage: int) -> PartitionCommand:
-        self._tokens += 1
         assert self._number is not None
-        return replace(command, token=self._tokens, run=self._number, stage=stage)
+        return replace(command, token=self.next_token(), run=self._number, stage=stage)
 
     def _superstep(
         self, commands: dict[int, PartitionCommand], wanted: Collection[str], inline: bool
@@ -182,7 +241,7 @@ class SuperstepRunner:
             self.latest.jobs += 1
             results = self.jobs.run(commands, wanted)
         for p, command in commands.items():
-            self._run[p].append(command)
+            self._run[p].add(command.token, (command,))
         return results
 
     def _gather(self, found: EpochResult, partition: int, result: EpochResult) -> None:
@@ -206,12 +265,10 @@ class SuperstepRunner:
         """Commit the run."""
         if self._number is None:
             return
-        for p, commands in enumerate(self._run):
-            if commands:
-                log = self.logs[p]
-                log.tokens += [command.token for command in commands]
-                log.offsets += self._written[p]
-                self._unwritten[p] += commands[len(self._written[p]) :]
+        for p, run in enumerate(self._run):
+            if run.entries:
+                run.join()
+                self.logs[p].extend(run)
                 local = self._local.get(p)
                 if local is not None and local.run == self._number:
                     local.commit()
@@ -238,8 +295,7 @@ class SuperstepRunner:
         self._end()
 
     def _end(self) -> None:
-        self._run = [[] for _ in range(self.partitions)]
-        self._written = [[] for _ in range(self.partitions)]
+        self._run = [CommandList() for _ in range(self.partitions)]
         self._number = None
 
     # -- where partitions are ----------------------------------------------------------------------------------------
@@ -251,7 +307,7 @@ class SuperstepRunner:
 
     def _caught_up(self, p: int) -> Replica:
         local, log_ = self._local.get(p), self.logs[p]
-        if local is None or local.last != (self._run[p][-1].token if self._run[p] else log_.last):
+        if local is None or local.last != (self._run[p].tokens or [log_.last])[-1]:
             self.write_down()
             if local is not None:
                 try:
@@ -268,12 +324,7 @@ class SuperstepRunner:
 
     def with_run(self, p: int) -> CommandLog:
         """Return the log of a partition with the commands of the open run. Call `write_down` first."""
-        log_, commands = self.logs[p], self._run[p]
-        tail = [*self._unwritten[p], *commands[len(self._written[p]) :]]
-        if not commands and not tail:
-            return log_
-        tokens = log_.tokens + [command.token for command in commands]
-        return replace(log_, tokens=tokens, offsets=log_.offsets + self._written[p], tail=tail)
+        return self.logs[p].followed_by(self._run[p])
 
     def write_down(self) -> None:
         """Write all commands so far to files, for stale partitions to replay.
@@ -293,21 +344,24 @@ class SuperstepRunner:
                 (self.folder / EXCHANGE).mkdir(parents=True)
             self._ready = True
         for p, log_ in enumerate(self.logs):
-            fresh = self._run[p][len(self._written[p]) :]
-            if not self._unwritten[p] and not fresh:
-                continue
-            if not log_.file:
-                log_.file = f"p{p:04d}-{log_.base}.steps"
-            path = self.folder / EXCHANGE / log_.file
-            with storage_errors(path, "write"), open(path, "ab") as file:
-                places = []
-                for command in (*self._unwritten[p], *fresh):
-                    places.append(file.tell())
-                    pickle.dump(command, file, protocol=5)
-            # Only now: an error half way leaves what is written there unnamed.
-            kept, self._unwritten[p] = len(self._unwritten[p]), []
-            log_.offsets += places[:kept]
-            self._written[p] += places[kept:]
+            for commands in (log_, self._run[p]):
+                self._write_entries(p, commands)
+
+    def _write_entries(self, p: int, commands: CommandList) -> None:
+        start, log_ = commands.written, self.logs[p]
+        if start == len(commands.entries):
+            return
+        if not log_.file:
+            log_.file = f"p{p:04d}-{log_.base}.steps"
+        path = self.folder / EXCHANGE / log_.file
+        entries = commands.entries[start:]
+        with storage_errors(path, "write"), open(path, "ab") as file:
+            for place, entry in enumerate(entries):
+                if isinstance(entry, tuple):
+                    entries[place] = file.tell()
+                    pickle.dump(entry, file, protocol=5)
+        # Only now: an error half way leaves what is written there unnamed.
+        commands.entries[start:], commands.written = entries, len(commands.entries)
 
     # -- questions ---------------------------------------------------------------------------------------------------
 
@@ -335,13 +389,13 @@ class SuperstepRunner:
         """Forget the commands before some images, which stand for all of them."""
         for p, links in chains.items():
             old = self.logs[p]
-            self.logs[p] = CommandLog(old.last, links, plan)
-            self._unwritten[p] = []
+            self.logs[p] = CommandLog(base=old.last, links=links, plan=plan)
             if old.file:
                 (self.folder / EXCHANGE / old.file).unlink(missing_ok=True)
         self.plans = {plan: self.plans[plan]}
-        for path in (self.folder / EXCHANGE).glob("*.npy"):
-            path.unlink(missing_ok=True)
+        for pattern in ("x*.npy", "x*.steps"):
+            for path in (self.folder / EXCHANGE).glob(pattern):
+                path.unlink(missing_ok=True)
 
     def close(self) -> None:
         self._local.clear()

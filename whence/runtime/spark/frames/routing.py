@@ -39,7 +39,8 @@ from whence.model.codes import Codes, Dictionary
 from whence.model.errors import DataError, StorageError
 from whence.model.types import Kind, Schema
 from whence.plan.algebra.program import Table
-from whence.runtime.spark.worker.dictionary_server import Address, RemoteDictionary
+from whence.runtime.spark.worker.connections import Address
+from whence.runtime.spark.worker.dictionary_server import RemoteDictionary
 from whence.runtime.writing.promise_guard import PromiseGuard
 from whence.state.disk import Disk
 from whence.state.inputs import write_input

@@ -20,6 +20,7 @@ from whence.model.errors import CorruptionError, SparkError, SqlError, WhenceErr
 
 FOREIGN = (PySparkException, Py4JError, ConnectionError)
 WORKER_DIED = "a Python worker has died"
+_LOST_EXCHANGE = "failed barrier"  # what Spark says when a task is lost of a stage whose tasks need each other
 _LONGEST = 600  # characters of a cause
 _STACK = r"\n\s*at [\w.$/@<>]+\(|\n+(?:Driver|JVM) stacktrace|\n\s*SQLSTATE: \w{5}\b"  # where Java's part begins
 _RAISED = re.compile(
@@ -54,6 +55,15 @@ def translate_error(error: BaseException, what: str = "") -> WhenceError:
     if ours is not None:
         return ours
     return SparkError(f"{what}: {_cause(error, text)}" if what else _cause(error, text))
+
+
+def is_lost_exchange(error: WhenceError) -> bool:
+    """Tell whether a job failed because one of its tasks was lost while they exchanged messages."""
+    cause: BaseException | None = error
+    while isinstance(cause, WhenceError):
+        cause = cause.__cause__
+    text = _text(cause) if cause is not None else ""
+    return _LOST_EXCHANGE in text and raised_in_python(text) is None
 
 
 def with_place(error: WhenceError, place: str) -> WhenceError:

@@ -22,6 +22,7 @@ from whence.model.errors import SparkError
 from whence.runtime.spark.session.java import java_home
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 _log = logging.getLogger(__name__)
@@ -170,6 +171,28 @@ def driver_host(spark: SparkSession) -> str:
     if _is_local(_master(spark)):
         return "127.0.0.1"
     return str(spark.sparkContext.getConf().get("spark.driver.host", "127.0.0.1"))
+
+
+def slots_of(context: SparkContext) -> int:
+    """Return how many tasks can run at once on the executors that are there, as Spark counts for a barrier stage. What
+    `defaultParallelism` says may be more, and then such a stage would never begin."""
+    spark = context._jsc.sc()
+    return int(spark.maxNumConcurrentTasks(spark.resourceProfileManager().defaultResourceProfile()))
+
+
+def attempts_of(context: SparkContext) -> int:
+    """Return how often Spark begins a task until it gives up."""
+    master = str(context.master)
+    if _is_local(master) and not master.startswith("local-cluster"):
+        match = re.fullmatch(r"local\[[^,\]]*,\s*(\d+)\]", master)
+        return int(match[1]) if match else 1
+    return int(context.getConf().get("spark.task.maxFailures", "4"))
+
+
+def grows_by_itself(context: SparkContext) -> bool:
+    """Tell whether executors come and go by the work there is (dynamic allocation): Spark then starts no stage whose
+    tasks need each other."""
+    return str(context.getConf().get("spark.dynamicAllocation.enabled", "false")).lower() == "true"
 
 
 def advise(spark: SparkSession) -> list[str]:

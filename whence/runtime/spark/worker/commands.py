@@ -3,20 +3,22 @@
 The law: copies of a partition that do the same commands in the same order are in the same state, wherever they live. A
 *run* (an epoch, or a change of the catalog) is some commands to each partition, one a superstep; it is committed or
 undone whole. A token names a command for ever: a copy whose last token stands in the driver's log has done all commands
-of that log up to there.
+of that log up to there. What other partitions sent is part of a command, so each can be brought to the present alone.
 """
 
 from __future__ import annotations
 
 import pickle
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from whence.engine.core.epoch import Epoch
+from whence.engine.core.operator import Batch
 from whence.model.codes import Codes
-from whence.runtime.spark.worker.spill import Payload
+from whence.runtime.spark.worker.spill import BULKY, Payload
 from whence.state.disk import storage_errors
 from whence.state.manifest import EXCHANGE, Link
 
@@ -41,27 +43,51 @@ class PartitionCommand:
     stage: int = 0
 
 
-@dataclass
-class CommandLog:
-    """What a partition has been through since its image, as the driver knows it; the commands themselves in a file.
+Entry = int | str | tuple[PartitionCommand, ...]
+"""Commands that were done together: at an offset of the log's file, in a file of their own, or here."""
 
-    `tokens` and `offsets` go together: a command's name, and where it is in the file.
-    """
+
+@dataclass
+class CommandList:
+    """Commands in their order. `tokens` and `entries` go together: an entry's last command has the token. Entries
+    before `written` are in files."""
+
+    tokens: list[int] = field(default_factory=list)
+    entries: list[Entry] = field(default_factory=list)
+    written: int = 0
+
+    def add(self, token: int, entry: Entry) -> None:
+        self.tokens.append(token)
+        self.entries.append(entry)
+
+    def join(self) -> None:
+        """Make one entry of all, which a copy does as one, unless some are in files."""
+        commands = [command for entry in self.entries if isinstance(entry, tuple) for command in entry]
+        if len(self.entries) > 1 and all(isinstance(entry, tuple) for entry in self.entries):
+            self.tokens, self.entries = self.tokens[-1:], [tuple(commands)]
+
+    def extend(self, other: CommandList) -> None:
+        self.tokens += other.tokens
+        self.entries += other.entries
+
+
+@dataclass
+class CommandLog(CommandList):
+    """What a partition has been through since its image, as the driver knows it; the commands themselves in files."""
 
     base: int = 0  # the token of the image
     links: tuple[Link, ...] = ()
     plan: int | None = None  # the version of the one by which the image was made
     file: str = ""
-    tokens: list[int] = field(default_factory=list)
-    offsets: list[int] = field(default_factory=list)
-    tail: list[PartitionCommand] = field(default_factory=list)  # the last commands, if they could not be written
 
     @property
     def last(self) -> int:
         return self.tokens[-1] if self.tokens else self.base
 
     def place(self, token: int) -> int | None:
-        """Return how many of the commands a copy has done whose last token this is; None if it is not in the log."""
+        """Return how many of the entries a copy has done whose last token this is; None if it is not in the log."""
+        if token == self.last:  # as a rule
+            return len(self.tokens)
         if token == self.base:
             return 0
         try:
@@ -69,13 +95,44 @@ class CommandLog:
         except ValueError:
             return None
 
+    def followed_by(self, run: CommandList) -> CommandLog:
+        """Return the log with the commands of a run that is open."""
+        if not run.entries:
+            return self
+        return replace(self, tokens=self.tokens + run.tokens, entries=self.entries + run.entries)
+
     def read(self, folder: Path, start: int) -> list[PartitionCommand]:
         """Return the commands from a place on."""
-        commands, written = [], self.offsets[start:]
-        if written:
-            path = folder / EXCHANGE / self.file
-            with storage_errors(path, "read"), open(path, "rb") as file:
-                for offset in written:
-                    file.seek(offset)
-                    commands.append(pickle.load(file))
-        return [*commands, *self.tail[max(start - len(self.offsets), 0) :]]
+        commands: list[PartitionCommand] = []
+        with ExitStack() as stack:
+            own: BinaryIO | None = None
+            for entry in self.entries[start:]:
+                if isinstance(entry, tuple):
+                    commands += entry
+                    continue
+                path = folder / EXCHANGE / (self.file if isinstance(entry, int) else entry)
+                with storage_errors(path, "read"):
+                    if isinstance(entry, str):
+                        commands += pickle.loads(path.read_bytes())
+                        continue
+                    own = own or stack.enter_context(open(path, "rb"))
+                    own.seek(entry)
+                    commands += pickle.load(own)
+        return commands
+
+
+def spill_commands(folder: Path, name: str, commands: tuple[PartitionCommand, ...]) -> Entry:
+    """Write commands that are bulky to a file of their own, and return the name; return any others as they are."""
+    size = sum(
+        payload.rows.nbytes + payload.ann.nbytes
+        for command in commands
+        for _, payload in command.received
+        if isinstance(payload, Batch)
+    )
+    if size < BULKY:
+        return commands
+    try:
+        (folder / EXCHANGE / name).write_bytes(pickle.dumps(commands, protocol=5))
+    except OSError:  # a full disk, as a rule: the slow way is still open
+        return commands
+    return name

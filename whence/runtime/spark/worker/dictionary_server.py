@@ -1,22 +1,22 @@
 """The dictionary of a database that runs on Spark: kept in the driver, asked by workers through a socket.
 
+Tasks of an exchange meet at the same port (`admit`).
+
 The invariant: a worker's dictionary is a prefix of the driver's, so a code means the same word everywhere. A worker
 that meets unknown words says how many words it has and which it lacks; the driver gives those a code and answers with
 all words from there on. One question brings a whole column, however many words of it are new.
 
-    greeting    server: 16 random bytes; client: 16 of its own and a proof; server: a proof of its own
+    greeting    see `connections.py`
     question    <length> have, count, the words: their lengths, then all of their text (`state.codec.pack_words`)
     answer      <length> NEWS, the driver's total, count, the words; or TAKEN, the total, 0: there is no other news than
                 the words of the question, in their order; or REFUSED, 0, 0, and why
 
-A proof is an HMAC of both sides' random bytes under a secret that the workers get with their task and that never
-travels. Whoever cannot give it, or sends anything else than the above, loses the connection and nothing more.
+Whoever does not know the secret, or sends anything else than the above, loses the connection and nothing more.
 """
 
 from __future__ import annotations
 
 import contextlib
-import hmac
 import logging
 import os
 import secrets
@@ -24,14 +24,15 @@ import socket
 import socketserver
 import struct
 import threading
-from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 from whence.model.codes import FORGOTTEN, NULL, Codes, Dictionary
 from whence.model.errors import DataError, StorageError
+from whence.runtime.spark.worker.connections import Address, FrameConnection, connect, greet, receive_exactly
 from whence.state.codec import pack_words, unpack_words
 
 _log = logging.getLogger(__name__)
@@ -39,20 +40,10 @@ _LENGTH = struct.Struct("<I")
 _QUESTION = struct.Struct("<QI")
 _ANSWER = struct.Struct("<BQI")
 _REFUSED, _NEWS, _TAKEN = 0, 1, 2
-_NONCE, _PROOF = 16, 32
 _LIMIT = 1 << 30  # bytes of a message
 _WORDS, _CHARACTERS = 1 << 18, 1 << 26  # of a message; more are sent in several
 _PATIENCE = 60.0  # seconds for the other side to say something
-_GREETING_PATIENCE = 10.0
-
-
-@dataclass(frozen=True)
-class Address:
-    """Where the driver's words are to be had; goes to the workers with their tasks."""
-
-    host: str
-    port: int
-    secret: str = field(repr=False)
+WORKER, TASK, DRIVER = b"worker", b"task", b"driver"  # who asks for words, who comes to a meeting, who listens
 
 
 class DictionaryServer:
@@ -73,11 +64,30 @@ class DictionaryServer:
         host = host or "127.0.0.1"
         self._server = _listen(host, port)
         self._server.dictionary, self._server.secret = dictionary, secrets.token_hex(32)
+        self._server.admitted = {}
         self.address = Address(host, self._server.server_address[1], self._server.secret)
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(0.1,), name="whence-words", daemon=True
         )
         self._thread.start()
+
+    @contextmanager
+    def admit(self, receive: Callable[[FrameConnection], None]) -> Iterator[Address]:
+        """Let tasks in that know the secret of the address; each is received in a thread of its own. Hang up on them
+        at the end."""
+        secret, open_ = secrets.token_hex(32), set[FrameConnection]()
+
+        def received(connection: FrameConnection) -> None:
+            open_.add(connection)
+            receive(connection)
+
+        self._server.admitted[secret] = received
+        try:
+            yield Address(self.address.host, self.address.port, secret)
+        finally:
+            del self._server.admitted[secret]
+            for connection in list(open_):
+                connection.close()
 
     def close(self) -> None:
         """Hang up on everybody. Closing twice is the same as once."""
@@ -207,7 +217,8 @@ class RemoteDictionary(Dictionary):
 
     def _converse(self, message: bytes, words: list[Any]) -> tuple[int, list[Any]]:
         if self._connection is None:
-            self._connection = _connect(self.address)
+            self._connection, _ = connect(self.address, WORKER, DRIVER)
+            self._connection.settimeout(_PATIENCE)
         self._connection.sendall(message)
         answer = _receive(self._connection)
         try:
@@ -239,6 +250,7 @@ class _Server(socketserver.ThreadingTCPServer):
     request_queue_size = 256
     dictionary: Dictionary
     secret: str
+    admitted: dict[str, Callable[[FrameConnection], None]]  # tasks, by the secrets of their meetings
 
     def __init__(self, address: tuple[str, int], family: socket.AddressFamily):
         self.address_family = family
@@ -268,11 +280,13 @@ class _Conversation(socketserver.BaseRequestHandler):
     def handle(self) -> None:
         connection = self.request
         try:
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            connection.settimeout(_GREETING_PATIENCE)
-            _greet_client(connection, self.server.secret)
+            admitted = dict(self.server.admitted)
+            known = [(self.server.secret, WORKER, DRIVER), *((secret, TASK, DRIVER) for secret in admitted)]
+            place, key = greet(connection, known)
             connection.settimeout(None)  # a worker may have nothing to ask for hours
+            if place:
+                admitted[known[place][0]](FrameConnection(connection, key, is_server=True))
+                return
             while True:
                 connection.sendall(self._answer(_receive(connection)))
         except OSError:
@@ -310,52 +324,11 @@ def _listen(host: str, port: int) -> _Server:
 # The wire
 
 
-def _connect(address: Address) -> socket.socket:
-    connection = socket.create_connection((address.host, address.port), _GREETING_PATIENCE)
-    try:
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        theirs, ours = _exactly(connection, _NONCE), secrets.token_bytes(_NONCE)
-        connection.sendall(ours + _proof(address.secret, b"worker", theirs + ours))
-        if not hmac.compare_digest(_exactly(connection, _PROOF), _proof(address.secret, b"driver", theirs + ours)):
-            raise ConnectionError("somebody else listens there")
-        connection.settimeout(_PATIENCE)
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
-def _greet_client(connection: socket.socket, secret: str) -> None:
-    ours = secrets.token_bytes(_NONCE)
-    connection.sendall(ours)
-    answer = _exactly(connection, _NONCE + _PROOF)
-    theirs = bytes(answer[:_NONCE])
-    if not hmac.compare_digest(answer[_NONCE:], _proof(secret, b"worker", ours + theirs)):
-        raise ValueError("a wrong secret")
-    connection.sendall(_proof(secret, b"driver", ours + theirs))
-
-
-def _proof(secret: str, role: bytes, nonces: bytes) -> bytes:
-    return hmac.digest(secret.encode(), role + nonces, "sha256")
-
-
 def _receive(connection: socket.socket) -> memoryview:
-    (length,) = _LENGTH.unpack(_exactly(connection, _LENGTH.size))
+    (length,) = _LENGTH.unpack(receive_exactly(connection, _LENGTH.size))
     if length > _LIMIT:
         raise ValueError(f"a message of {length} bytes")
-    return memoryview(_exactly(connection, length))
-
-
-def _exactly(connection: socket.socket, size: int) -> bytes:
-    """As many bytes; takes memory as they come, not as they are announced."""
-    parts = []
-    while size:
-        part = connection.recv(min(size, 1 << 20))
-        if not part:
-            raise ConnectionError("the connection was closed")
-        parts.append(part)
-        size -= len(part)
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+    return memoryview(receive_exactly(connection, length))
 
 
 def _message(head: bytes, words: Sequence[Any]) -> bytes:

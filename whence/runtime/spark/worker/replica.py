@@ -38,7 +38,7 @@ class Replica:
         self.number, self._folder, self._plans = number, folder, plans
         self.last = 0  # the token of the last command
         self.run: int | None = None  # the run that is open
-        self._before = 0  # the token before it
+        self.before = 0  # the last token before that run
         self._result: EpochResult | None = None  # of the last command
         self._reported: set[str] = set()  # whose changes the open run has reported: a stage may have many rounds
         self._reader = PartitionReader(self.partition)
@@ -91,7 +91,7 @@ class Replica:
             self.partition.undo()
         except WhenceError as error:
             raise DivergedError from error
-        self.run, self.last, self._result = None, self._before, None
+        self.run, self.last, self._result = None, self.before, None
 
     # -- what it does ------------------------------------------------------------------------------------------------
 
@@ -101,7 +101,7 @@ class Replica:
             return self._result
         start = time.perf_counter()
         if self.run is None:
-            self.run, self._before, self._reported = command.run, self.last, set()
+            self.run, self.before, self._reported = command.run, self.last, set()
         try:
             result = self._done(command, wanted)
         except BaseException:

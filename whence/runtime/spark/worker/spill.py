@@ -15,7 +15,7 @@ import numpy as np
 from whence.engine.core.operator import Batch
 from whence.state.manifest import EXCHANGE
 
-_BULKY = 1 << 20  # bytes that are passed on as a file
+BULKY = 1 << 20  # bytes that are passed on as a file
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ Payload = Batch | SpilledBatch
 
 def spill(folder: Path, name: str, batch: Batch) -> Payload:
     """Write a batch that is bulky to a file, and return the reference; return any other as it is."""
-    if batch.rows.nbytes < _BULKY:
+    if batch.rows.nbytes < BULKY:
         return batch
     path = folder / EXCHANGE / name
     unfinished = path.with_name(f"{path.name}.{os.getpid()}.tmp")

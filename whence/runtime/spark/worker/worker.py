@@ -22,7 +22,8 @@ from whence.model.sizes import in_bytes
 from whence.runtime.epoch_result import EpochResult
 from whence.runtime.partition_plan import PartitionPlan
 from whence.runtime.spark.worker.commands import Call, CommandLog, PartitionCommand
-from whence.runtime.spark.worker.dictionary_server import Address, RemoteDictionary
+from whence.runtime.spark.worker.connections import Address
+from whence.runtime.spark.worker.dictionary_server import RemoteDictionary
 from whence.runtime.spark.worker.replica import DivergedError, Replica
 from whence.runtime.spark.worker.spill import fetch, spill
 from whence.state.manifest import EXCHANGE
@@ -59,9 +60,13 @@ class PartitionCache:
     def __init__(self, setup: Setup):
         self.nonce = setup.nonce
         self._dictionary = RemoteDictionary(setup.words)
-        self._folder = Path(setup.folder)
+        self.folder = Path(setup.folder)
         self._partitions: OrderedDict[int, Replica] = OrderedDict()
         self._plans: dict[int, PartitionPlan] = {}
+
+    def held(self) -> dict[int, tuple[int, int]]:
+        """Return how far each partition here has come: its last token, and the one that it can go back to."""
+        return {p: (replica.last, replica.before) for p, replica in self._partitions.items()}
 
     def answer(self, setup: Setup, request: Request) -> Any:
         """Bring a partition to the present and let it do its work."""
@@ -75,9 +80,18 @@ class PartitionCache:
         else:
             answer = replica.ask(work)
             if isinstance(answer, Batch):
-                answer = spill(self._folder, self._file(replica), answer)
+                answer = spill(self.folder, self._file(replica), answer)
         self._bound(setup, replica)
         return answer
+
+    def attempt(self, setup: Setup, request: Request) -> tuple[Any, WhenceError | None]:
+        """Return the answer, or the error of ours that came instead."""
+        try:
+            return self.answer(setup, request), None
+        except WhenceError as raised:
+            return None, raised
+        except MemoryError:
+            return None, self.out_of_memory(setup, request.partition)
 
     def _at_present(self, setup: Setup, request: Request) -> Replica:
         found = self._partitions.pop(request.partition, None)
@@ -91,7 +105,7 @@ class PartitionCache:
         if found is None:
             if setup.memory is not None:
                 self._evict(setup.memory // 2)  # to make room for it
-            found = Replica(request.partition, setup.partitions, self._dictionary, self._folder, self._plan)
+            found = Replica(request.partition, setup.partitions, self._dictionary, self.folder, self._plan)
             found.load(request.log)
             found.catch_up(request.log, setup.run)
         found.partition.flow.context.replaying = setup.replaying
@@ -100,17 +114,17 @@ class PartitionCache:
 
     def _plan(self, version: int) -> PartitionPlan:
         if version not in self._plans:
-            self._plans[version] = pickle.loads((self._folder / EXCHANGE / plan_file(version)).read_bytes())
+            self._plans[version] = pickle.loads((self.folder / EXCHANGE / plan_file(version)).read_bytes())
         return self._plans[version]
 
     def _sendable(self, result: EpochResult, replica: Replica) -> EpochResult:
         """Return a result with what is bulky in files."""
         messages = [
-            message._replace(batch=spill(self._folder, self._file(replica), fetch(self._folder, message.batch)))
+            message._replace(batch=spill(self.folder, self._file(replica), fetch(self.folder, message.batch)))
             for message in result.messages
         ]
         changes = {
-            name: spill(self._folder, self._file(replica), fetch(self._folder, batch))
+            name: spill(self.folder, self._file(replica), fetch(self.folder, batch))
             for name, batch in result.changes.items()
         }
         return replace(result, messages=messages, changes=changes)
@@ -161,18 +175,19 @@ def plan_file(version: int) -> str:
     return f"plan-{version}.pickle"
 
 
-def work(setup: Setup, items: Iterable[bytes]) -> Iterator[bytes]:
-    """A task: the answers to requests, as (partition, answer, error). An error of ours is an answer, not a failure: to
-    try again would not help."""
+def cache_of(setup: Setup) -> PartitionCache:
+    """Return the partitions of this process."""
     global _roster
     if _roster is None or _roster.nonce != setup.nonce:
         _roster = PartitionCache(setup)
+    return _roster
+
+
+def work(setup: Setup, items: Iterable[bytes]) -> Iterator[bytes]:
+    """A task: the answers to requests, as (partition, answer, error). An error of ours is an answer, not a failure: to
+    try again would not help."""
+    cache = cache_of(setup)
     for item in items:  # to the end: a worker that leaves some is not used again
         for request in pickle.loads(item):
-            try:
-                answer, error = _roster.answer(setup, request), None
-            except WhenceError as raised:
-                answer, error = None, raised
-            except MemoryError:
-                answer, error = None, _roster.out_of_memory(setup, request.partition)
+            answer, error = cache.attempt(setup, request)
             yield pickle.dumps((request.partition, answer, error), protocol=5)
