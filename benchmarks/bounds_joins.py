@@ -1,4 +1,4 @@
-"""Joins in bounded memory: Figures 3.7, 3.9 to 3.13, 3.15 and 3.18 of paper 002, and what eviction costs.
+"""Joins in bounded memory: Figures 3.7, 3.9 to 3.13, 3.15, 3.18 and 3.20 of paper 002, and what eviction costs.
 
 Streams as in the paper: TOWER, ROOF and FLOOR are a trend of 1 per step with noise of ±10 (R) and ±15 (S), R a step
 behind; WALK are two random walks. Both streams have a row per step; pairs of rows of different steps are counted, after
@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.bounds_flow import flow_expect
 from benchmarks.bounds_measured import Measured
 from benchmarks.report import Check
 from whence.engine.core.operator import Batch, Operator
@@ -46,9 +47,11 @@ class JoinSizes:
     optimal_runs: int = 3
     kept: int = 1_000_000
     arrivals: int = 4_000_000
+    ahead: tuple[int, ...] = (1, 2, 3, 5, 8)
+    looking_steps: int = 500
 
 
-QUICK_JOINS = JoinSizes(600, 3, (5, 10, 20), 1, 10_000, 40_000)
+QUICK_JOINS = JoinSizes(600, 3, (5, 10, 20), 1, 10_000, 40_000, (1, 3), 120)
 
 
 def streams(name: str, steps: int, rng: np.random.Generator, lag: int = 1, wider: float = 1.0) -> tuple[Numbers, ...]:
@@ -156,7 +159,7 @@ def measure_joins(sizes: JoinSizes) -> Measured:
     """Return everything that is run of joins in bounded memory."""
     compared, checks, figures = compare(sizes)
     rated, more = rates(sizes)
-    lines = [*walk_curves(), *allocation(sizes), *compared, *rated]
+    lines = [*walk_curves(), *allocation(sizes), *looking_ahead(sizes), *compared, *rated]
     return Measured("joins", lines, [*checks, *more], figures)
 
 
@@ -183,6 +186,16 @@ def allocation(sizes: JoinSizes) -> list[str]:
         kept = [int(side.meta[bk.LIVE]) for side in op._kept.sides]
         lines.append(f"{what}: {kept[0]} of {sum(kept)} at the end")
     return lines
+
+
+def looking_ahead(sizes: JoinSizes, memory: int = 20) -> list[str]:
+    """Return what FlowExpect finds when it looks further ahead, and what HEEB does (Figure 3.20)."""
+    r, s = streams("FLOOR", sizes.looking_steps, np.random.default_rng(6))
+    noises = Noise.uniform(10), Noise.uniform(15)
+    found = ", ".join(f"{d} steps {flow_expect(r, s, noises, 1, memory, d):,}" for d in sizes.ahead)
+    heeb = join(r, s, memory, "heeb")[0]
+    best = optimum(r, s, memory)
+    return [f"FLOOR, {len(r):,} steps, {memory} rows: FlowExpect {found}; HEEB {heeb:,}; OPT {best:,}"]
 
 
 def walk_curves() -> list[str]:

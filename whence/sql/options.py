@@ -50,6 +50,10 @@ _OPTIONS: dict[Target, tuple[Option, ...]] = {
         Option("ttl", kind="duration"),
         Option("ttl_column", kind="column"),
         Option("partition_by", kind="column"),
+        Option("memory", kind="memory"),
+        Option("keep", ("heeb", "prob", "random", "lru", "lfu")),
+        Option("model", kind="model"),
+        Option("lifetime"),
     ),
     "stream": (
         Option("retain", kind="retention"),
@@ -249,7 +253,7 @@ def read_memory(text: str) -> Retention:
     except ValueError:
         found = Retention()
     if found.rows is None and found.nbytes is None:
-        raise ValueError(f"memory is what a join keeps at most, such as '300 rows' or '64 MB', not {text!r}")
+        raise ValueError(f"memory is what is kept at most, such as '300 rows' or '64 MB', not {text!r}")
     return found
 
 
@@ -270,12 +274,12 @@ def read_model(text: str) -> tuple[str, int | None]:
 
 
 def memory_option(options: tuple[tuple[str, str], ...]) -> MemoryLimit | None:
-    """Return how much the join of a view keeps, and which rows, if the options limit it."""
+    """Return how much the join of a view, or a lookup, keeps, and which rows, if the options limit it."""
     given = dict(options)
     if "memory" not in given:
         wrong = next((name for name in ("keep", "model", "lifetime") if name in given), None)
         if wrong is not None:
-            raise ValueError(f"{wrong} says which rows a join keeps in bounded memory: say how many, with memory")
+            raise ValueError(f"{wrong} says which rows are kept in bounded memory: say how many, with memory")
         return None
     kept, keep = read_memory(given["memory"]), given.get("keep", "heeb")
     wrong = next((name for name in ("model", "lifetime") if name in given and keep != "heeb"), None)
@@ -284,6 +288,22 @@ def memory_option(options: tuple[tuple[str, str], ...]) -> MemoryLimit | None:
     model, period = read_model(given.get("model", "auto"))
     lifetime = float(given["lifetime"]) if "lifetime" in given else None
     return MemoryLimit(kept.rows, kept.nbytes, kept.text, keep, model, period, lifetime)  # type: ignore[arg-type]  # read
+
+
+def read_lookup(options: tuple[tuple[str, str], ...], table: Table) -> MemoryLimit | None:
+    """Read how much a lookup keeps, if a table is one; raise ValueError if it cannot be."""
+    limit = memory_option(options)
+    if limit is None:
+        return None
+    if len(table.key) != 1:
+        raise ValueError("memory makes a table a lookup: it needs a PRIMARY KEY of one column, to fetch rows by")
+    if table.promises.checks:
+        raise ValueError("memory makes a table a lookup, whose rows come from outside: leave CHECK out")
+    if any(not column.nullable for at, column in enumerate(table.schema.columns) if at not in table.key):
+        raise ValueError("memory makes a table a lookup: columns beside its key are NULL where there is no row outside")
+    if "ttl_column" in dict(options):
+        raise ValueError("rows of a lookup live from when they are fetched: leave ttl_column out")
+    return limit
 
 
 def read_placement(options: tuple[tuple[str, str], ...], table: Table) -> Placement | None:

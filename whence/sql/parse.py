@@ -24,7 +24,7 @@ from whence.sql import statements as st
 from whence.sql.addresses import source_address
 from whence.sql.ledger import is_given, refuse_others
 from whence.sql.open_bounds import open_bounds
-from whence.sql.options import Target, check_name, read_lifetime, read_placement, read_value, retain_option
+from whence.sql.options import Target, check_name, read_lifetime, read_lookup, read_placement, read_value, retain_option
 from whence.sql.parameter_tokens import Parameter, read_parameter
 from whence.sql.promises import read_closes, read_ordered
 from whence.sql.reader import Script
@@ -415,12 +415,14 @@ class _Reader:
             ordered = read_ordered(given, table.schema, table.tick)
             option = "closes"
             closes = read_closes(given, table.schema, name, table.tick)
+            option = next((name for name in ("memory", "keep", "model", "lifetime") if name in given), "memory")
+            lookup = read_lookup(options, table) if kind == "table" else None
         except ValueError as failure:
             raise self.source.error(str(failure), self.values[option]) from None
         promises = replace(table.promises, ordered=ordered, closes=closes) or NO_PROMISES
         if ordered is not None:
             table = replace(table, schema=_required(table.schema, ordered.column))
-        table = replace(table, lifetime=lifetime, placement=placement, promises=promises)
+        table = replace(table, lifetime=lifetime, placement=placement, promises=promises, lookup=lookup)
         return table
 
     def _create_source(self, is_replace: bool) -> st.Statement:

@@ -39,6 +39,10 @@ def _provenance_join(node: streams.ProvenanceJoin, inputs: list[Operator], to: B
 
 
 def _lookup(node: streams.Lookup, inputs: list[Operator], to: Builder) -> Operator:
+    if node.outside:
+        from whence.engine.streams.outside_lookup import OutsideLookup  # seldom
+
+        return OutsideLookup(inputs, node, to.dictionary)
     width = len(node.input.schema) - 1
     box = box_of(node.keys, node.residual, width) if node.is_matched and node.kind == "inner" else None
     return Lookup(inputs, node, to.dictionary) if box is None else BoxLookup(inputs, node, box, to.dictionary)

@@ -317,6 +317,7 @@ def _counters(coordinator: Coordinator) -> dict[str, Any]:
         "adapt": coordinator.adaptation.metrics(),
         "provenance": {op.name: provenance(policy, measure(op)) for op, policy in annotated if measure},
         "held": coordinator.held.figures(),
+        "lookups": coordinator.lookups.figures(),
     }
 
 

@@ -16,23 +16,20 @@ from whence.engine.core.operator import Batch, Operator
 from whence.engine.expressions.evaluate import compile_expr
 from whence.engine.streams.arrivals import Arrivals, data
 from whence.engine.streams.stream import Missed, StreamOperator
-from whence.engine.streams.windows.eviction_tuner import EvictionTuner
-from whence.engine.streams.windows.kept_rows import KeptRows
+from whence.engine.streams.windows.eviction_tuner import EvictionTuner, has_numbers
+from whence.engine.streams.windows.kept_rows import KeptRows, rows_within
 from whence.engine.streams.windows.kernels import bounded as bk
 from whence.engine.streams.windows.latest import describe_window
 from whence.engine.streams.windows.recent import KeyNumbers
 from whence.engine.streams.windows.window_join import BLOCK, tested_pairs
 from whence.model.codes import NULL, Codes, Dictionary
-from whence.model.types import Kind, Schema
+from whence.model.types import Schema
 from whence.model.word_marks import WordMarks
 from whence.plan.algebra.expressions import Expr
 from whence.plan.eviction.scoring import Scoring
 from whence.plan.streams.model import MemoryLimit, Span
 
 _NAMES = ("left", "right")
-_NUMERIC = (Kind.INTEGER, Kind.BIGINT, Kind.DATE, Kind.TIMESTAMP, Kind.DECIMAL)  # codes are numbers
-_ROW_BYTES, _KEY_BYTES = 9 * 8, 20 * 8  # of a kept row beside its columns, and of a key
-_COLUMN_BYTES = 8
 
 
 class BoundedJoin(StreamOperator):
@@ -62,7 +59,7 @@ class BoundedJoin(StreamOperator):
         self._tuner: EvictionTuner | None = None
         if limit.keep == "heeb":
             types = [input.schema.types[pair[s]] for pair in keys for s, input in enumerate(self.inputs)]
-            is_numeric = len(keys) == 1 and all(t.kind in _NUMERIC and not t.is_wide for t in types)
+            is_numeric = len(keys) == 1 and all(has_numbers(t) for t in types)
             self._tuner = EvictionTuner(
                 self._kept.capacity, self._kept.windows, is_numeric, limit.model, limit.period, limit.lifetime
             )
@@ -73,9 +70,7 @@ class BoundedJoin(StreamOperator):
         """Return how many rows fit into the limit, with all that is kept of them and of their keys."""
         if limit.nbytes is None:
             return max(limit.rows or 1, 1)
-        width = max(len(i.schema) for i in self.inputs)
-        # Arrays have room for as many rows again and as many that have left, and four keys are known per kept row.
-        return max(limit.nbytes // (3 * (_COLUMN_BYTES * width + _ROW_BYTES) + 4 * _KEY_BYTES), 1)
+        return rows_within(limit.nbytes, max(len(i.schema) for i in self.inputs))
 
     def _rescore(self) -> None:
         """Score rows by what is known now."""

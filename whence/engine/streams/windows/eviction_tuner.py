@@ -14,6 +14,7 @@ from whence.engine.core.image import Image, expect, with_room
 from whence.engine.streams.windows.kept_rows import KeptRows
 from whence.engine.streams.windows.kernels import bounded as bk
 from whence.model.codes import Codes
+from whence.model.types import Kind, Type
 from whence.plan.eviction.scoring import Scoring, heeb
 from whence.plan.eviction.value_models import Counted, ValueModel, choose_model
 
@@ -22,6 +23,12 @@ _REMEMBERED = 4096  # arrivals that models are fitted to
 _TRIED = 128  # rows that are kept at most when a time constant is tried
 _GAIN = 0.99  # of the most pairs: with so many the time constant stays
 _PARTS = (32, 10, 3, 1)  # time constants that are tried: the capacity by these
+_NUMERIC = (Kind.INTEGER, Kind.BIGINT, Kind.DATE, Kind.TIMESTAMP, Kind.DECIMAL)
+
+
+def has_numbers(type: Type) -> bool:
+    """Return whether the codes of a type are numbers, whose course can be foretold."""
+    return type.kind in _NUMERIC and not type.is_wide
 
 
 class EvictionTuner:

@@ -23,23 +23,32 @@ from whence.model.record import KernelRecord
 from whence.plan.eviction.scoring import BITS, CENTERS, KINDS, Scoring
 
 _AGEING = 1 << 16
-_SMALL = 64  # rows of a capacity that are evicted one by one
+SMALL = 64
 _SPARE = 1024
 _BLANK = np.array([-1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, -1], np.int64)
 _ROWS = ("ids", "came", "after", "prior", "place", "queued")  # one word per position
 _NAMES = ("left", "right")
+_ROW_BYTES, _KEY_BYTES = 9 * 8, 20 * 8  # of a kept row beside its columns, and of a key
+_COLUMN_BYTES = 8
+
+
+def rows_within(nbytes: int, columns: int) -> int:
+    """Return how many rows fit into so many bytes, with all that is kept of them and of their keys."""
+    # Arrays have room for as many rows again and as many that have left, and four keys are known per kept row.
+    return max(nbytes // (3 * (_COLUMN_BYTES * columns + _ROW_BYTES) + 4 * _KEY_BYTES), 1)
 
 
 class KeptRows:
     """The rows that are kept of two sides. Positions are those of `append`, until `commit` renumbers them."""
 
-    def __init__(self, capacity: int, windows: tuple[int | None, int | None]) -> None:
-        self.capacity, self.windows = capacity, windows
+    def __init__(self, capacity: int, windows: tuple[int | None, int | None], small: int = SMALL) -> None:
+        """Rows of a `small` capacity are evicted one by one."""
+        self.capacity, self.windows, self._small = capacity, windows, small
         self.clear()
 
     def clear(self) -> None:
         """Reset to the initial state."""
-        batch = 1 if self.capacity <= _SMALL else self.capacity >> 4
+        batch = 1 if self.capacity <= self._small else self.capacity >> 4
         none, words = np.empty(0, np.int64), {name: np.empty(0, np.int64) for name in _ROWS}
         self.shared = KernelRecord(
             bk.SHARED, attrs=np.empty((0, bk.FIELDS), np.int64), values=none, log=np.empty((0, bk.FIELDS), np.int64),
@@ -113,6 +122,15 @@ class KeptRows:
         found = bk.join_bounded(left.address, right.address, self.shared.address, order, end, state, lpos, rpos)
         self.arrivals += int(state[0]) - before
         return int(found)
+
+    def refer(self, ids: Codes) -> NDArray[np.bool_]:
+        """Let references to keys arrive: see `kernels.bounded.refer_bounded`."""
+        left, right = self.sides
+        found = np.empty(len(ids), np.bool_)
+        first = self.append(0, ids), self.append(1, ids)
+        bk.refer_bounded(left.address, right.address, self.shared.address, *first, found)
+        self.arrivals += len(ids)
+        return found
 
     @property
     def ageing(self) -> int:

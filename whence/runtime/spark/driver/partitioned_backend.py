@@ -104,6 +104,7 @@ class PartitionedBackend:
         self.flow = PartitionedFlow(runner, self._template)
         self.lifetimes: dict[str, PartitionedLifetimes] = {}
         self.input_bytes = 0
+        self._asked: dict[str, Codes] = {}  # by views that were filled
         runner.copied = lambda name: self.dist(name).kind == "all"
 
     @property
@@ -146,7 +147,7 @@ class PartitionedBackend:
         try:
             self._template.pretend(plan)  # first: what cannot be built fails here
             command = PartitionCommand(Epoch(0, 0, {}), plan=plan.version)
-            runner.run(dict.fromkeys(range(self.partitions), command), (), rows)
+            self._asked = runner.run(dict.fromkeys(range(self.partitions), command), (), rows).asked
         except BaseException:
             runner.undo()
             if self._template.plan is plan:
@@ -260,6 +261,10 @@ class PartitionedBackend:
             for hold, rows in part.items():
                 found[hold] = found.get(hold, 0) + rows
         return found
+
+    def take_asked(self) -> dict[str, Codes]:
+        asked, self._asked = self._asked, {}
+        return asked
 
     def commit(self, epoch: Epoch | None = None) -> None:
         self.runner.commit()
