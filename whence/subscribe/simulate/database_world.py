@@ -205,7 +205,7 @@ class DatabaseWorld:
             self.time.after(1.0, lambda: self._allow(broker, view))
             return
         self.stage.allow(broker, view)
-        for client in self.stage.clients:
+        for client in list(self.stage.clients):  # whoever follows again is one more
             if client.token == GUEST and client.query == view and not client.is_closed:
                 self._follow_again(client)
 
