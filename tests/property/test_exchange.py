@@ -486,6 +486,44 @@ def test_a_cycle_does_not_keep_itself_alive(count: int) -> None:
     assert not any(op.live(r).size for op in cluster.exchanges() for r in range(len(op.program.relations)))
 
 
+SEARCHED = program(
+    [LINK, relation("start", 1, "external"), relation("reach", 1, "set")],
+    rule(2, (0,), Atom(1, (0,))),
+    rule(2, (1,), Atom(2, (0,)), Atom(0, (0, 1))),
+)
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_mail_is_of_rows_that_change(count: int) -> None:
+    """A row is sent when a partition begins or ceases to derive it, or derives it again with another rank; nothing else
+    is, however much can be reached from what is deleted."""
+    rng = random.Random(count)
+    links = sorted({(rng.randrange(200), rng.randrange(200)) for _ in range(400)})
+    sent = dict.fromkeys(("support", "dred"), 0)
+    for policy in sent:
+        cluster = Cluster(
+            SEARCHED, count, rows={"link": dict.fromkeys(links, 1), "start": {(0,): 1, (1,): 1}}, policy=policy
+        )
+        ((head, (copy,)),) = cluster.spec.copies
+        for link in links[:: 40 if policy == "support" else 120]:
+            for sign in (-1, 1):
+                before = [ranks(op, head) for op in cluster.exchanges()]
+                cluster.epoch({"link": {link: sign}})
+                mail = sum(len(m.batch) for m in cluster.mail if m.channel.endswith(f"/{copy.relation}"))
+                sent[policy] += mail
+                wanted = 0
+                for p, op in enumerate(cluster.exchanges()):
+                    after = ranks(op, head)
+                    for row in before[p].keys() | after.keys():
+                        there = targets(np.array([row], np.int64), copy.cols or (), count)[0]
+                        if before[p].get(row) != after.get(row) and there != p:
+                            wanted += (row in before[p]) + (row in after)
+                assert mail == wanted or policy == "dred"
+        cluster.check()
+    assert sum(len(op.live(head)) for op in cluster.exchanges()) > 100
+    assert 0 < 5 * sent["support"] < sent["dred"]
+
+
 def test_what_dies_and_comes_back_in_an_epoch_is_no_change() -> None:
     cluster = Cluster(PROGRAMS["reachable"], 3, rows={"link": {(0, 1): 1, (1, 2): 1, (0, 3): 1, (3, 2): 1}})
     changes = cluster.drive(cluster.deltas({"link": {(0, 1): -1, (0, 4): 1, (4, 1): 1}}))

@@ -24,7 +24,7 @@ from whence.plan.recursion.rule_model import RuleProgram, RuleRelation
 
 class Mailbox:
     """The addresses of one partition's share of a component; `channel` begins the names of its channels, which are the
-    same in every partition. Masks are by relation."""
+    same in every partition: by `channels`, one for each copy, rows come. Masks are by relation."""
 
     def __init__(
         self,
@@ -36,6 +36,7 @@ class Mailbox:
     ):
         self.spec, self.partition, self.partitions, self.channel = spec, partition, partitions, channel
         self.copies: dict[int, tuple[Copy, ...]] = {} if spec is None else dict(spec.copies)  # by derived relation
+        self.channels = [f"{channel}/{copy.relation}" for copies in self.copies.values() for copy in copies]
         self.copied = {copy.relation for copies in self.copies.values() for copy in copies}
         relations = program.relations
         derived = [number for number, r in enumerate(relations) if r.kind in ("set", "best")]
@@ -53,11 +54,6 @@ class Mailbox:
     def shared(self) -> bool:
         """Return whether the component is shared with other partitions, so that an epoch takes messages."""
         return self.spec is not None
-
-    @property
-    def channels(self) -> list[str]:
-        """Return the names of the channels that have rows, one for each copy."""
-        return [f"{self.channel}/{copy.relation}" for copies in self.copies.values() for copy in copies]
 
     def route(self, copy: Copy, cells: Codes) -> Codes | None:
         """Return the partition that each row of a copy belongs to; None: each belongs to all of them."""

@@ -74,6 +74,7 @@ from whence.engine.recursion.kernels.store import (
     S_PAUSE,
     S_PEERS,
     S_POLICY,
+    S_RETRIES,
     S_SCRATCH,
     S_STATUS,
     S_TAIL,
@@ -182,6 +183,7 @@ def withdraw(address: int) -> None:
             meta[row, m] = (meta[row, m] & ~ALIVE) | WITHDRAWN
             if scalar[S_CANDIDATE]:
                 meta[row, m] |= RETRY
+                scalar[S_RETRIES] += 1
             for i in range(hopes, scalar[S_HOPES]):
                 k.hopes[i, 1] = row
             scalar[S_DEAD] += 1
@@ -246,6 +248,7 @@ def rederive(address: int) -> None:
         if meta[k.hopes[i, 0], m] & ALIVE:
             meta[k.hopes[i, 1], m] |= RETRY
     scalar[S_HOPES] = 0
+    scalar[S_RETRIES] = 0
     while scalar[S_CURSOR] < scalar[S_TOUCHED]:
         scalar[S_PAUSE] -= 1
         if scalar[S_WORK] > scalar[S_PAUSE]:
@@ -364,9 +367,8 @@ def collect(address: int, wanted: Ints, out: Ints) -> int:
                 out[n, 2 + c] = k.cells[row, c]
             n += 1
     scalar[S_TOUCHED] = 0
-    scalar[S_WITHDRAWN] = 0
-    scalar[S_OPENED] = 0
-    scalar[S_DOUBTS] = 0
+    for field in (S_WITHDRAWN, S_OPENED, S_DOUBTS, S_HOPES, S_RETRIES):
+        scalar[field] = 0
     return n
 
 
@@ -390,7 +392,9 @@ def unwind(address: int, touched: Ints) -> None:
         keys = k.relations[relation, R_KEYS]
         if keys < k.relations[relation, R_WIDTH]:
             k.cells[row, keys] = touched[i, 1]
-    for field in (S_HEAD, S_TAIL, S_TOUCHED, S_WITHDRAWN, S_FOREIGN, S_HOPES, S_BUCKET, S_MAXRANK, S_OPENED, S_DOUBTS):
+    for field in (S_HEAD, S_TAIL, S_TOUCHED, S_WITHDRAWN, S_FOREIGN, S_BUCKET, S_MAXRANK):
+        scalar[field] = 0
+    for field in (S_OPENED, S_DOUBTS, S_HOPES, S_RETRIES):
         scalar[field] = 0
 
 

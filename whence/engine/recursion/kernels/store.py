@@ -109,6 +109,7 @@ S_PARTITION = 146
 S_PARTITIONS = 147
 S_OPENED = 148  # entries in opened
 S_DOUBTS = 149  # rows that are DOUBTED
+S_RETRIES = 150  # rows withdrawn although a derivation was passed over that may yet do, but for hopes
 S_FIELDS = 160
 MAX_ATOMS = 16
 MAX_COPIES = 1 << 31  # of an external row: its multiplicity stands in an int32

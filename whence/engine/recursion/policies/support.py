@@ -66,15 +66,17 @@ class Support(PlainPolicy):
 
     def begin(self, context: EpochContext, logged: bool = True, known: int = 0) -> None:
         super().begin(context, logged, known)
-        self._touched, self._withdrawn = None, 0
+        self._touched = None
 
     def waits(self, phase: int) -> bool:
-        if phase <= self._phase or phase < REMOVE_AGAIN:
-            return super().waits(phase)
+        if phase <= self._phase:
+            return False
         scalar = self.runner.store.k.scalar
+        if phase == REMOVE:
+            return len(self.removing) > 0
         if phase == REMOVE_AGAIN:
             return int(scalar[st.S_DOUBTS]) > 0
-        return self._phase == REMOVE_AGAIN and int(scalar[st.S_WITHDRAWN]) > self._withdrawn
+        return (phase == DERIVE and len(self.adding) > 0) or int(scalar[st.S_HOPES] + scalar[st.S_RETRIES]) > 0
 
     def work(self, phase: int, received: Mapping[str, Batch]) -> list[PartitionMessage]:
         if not self.mailbox.shared:
@@ -84,7 +86,6 @@ class Support(PlainPolicy):
             if first and phase == REMOVE:
                 self._feed(self.removing, True)
             elif first:
-                self._withdrawn = int(self.runner.store.k.scalar[st.S_WITHDRAWN])
                 self.runner.call(fx.suspect_doubted, restart=True)
             self.messages.receive(received)
             self.withdraw()
