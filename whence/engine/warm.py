@@ -39,6 +39,7 @@ from whence.engine.matching.range_minima import RangeMinima
 from whence.engine.recursion.components import build_fixpoint, build_outputs
 from whence.engine.recursion.fixpoint import Fixpoint, annotated_policy
 from whence.engine.recursion.kernels import fixpoint as fixpoint_kernels
+from whence.engine.recursion.kernels import mailbox as mb
 from whence.engine.recursion.kernels.search import GATHER
 from whence.engine.relational.aggregate import Aggregate
 from whence.engine.relational.kernels import aggregate, float_sum
@@ -98,7 +99,8 @@ def _recursion() -> None:
     for policy in POLICIES:
         _fixpoint(policy)
     for kind in ("set", "best"):
-        _exchange(kind)
+        for policy in POLICIES:
+            _exchange(kind, policy=policy)
     _provenance()
     _letters()
 
@@ -295,19 +297,20 @@ def _letters() -> None:
     packed_size(numbers)
 
 
-def _exchange(kind: RelationKind, maintain: Maintain | None = None) -> None:
+def _exchange(kind: RelationKind, maintain: Maintain | None = None, policy: str = "support") -> None:
     """A closure, or cheapest paths, in a partition that could exchange rows with others, with an epoch taken back."""
     triple = Schema(tuple(Column(name, BIGINT) for name in "abc"))
     link = RuleRelation("link", triple, "external", source=logical.Scan(triple, "link"))
     found = RuleRelation("found", triple, kind, sign=int(kind == "best"))
     base = Rule(1, (0, 1, 2), (Atom(0, (0, 1, 2)),), (), (), 3)
     step = Rule(1, (0, 3, 4), (Atom(0, (0, 1, 2)), Atom(1, (1, 3, 4))), (), (), 5)
-    spec = plan_exchange(RuleProgram([link, found], [base, step], {"found": 1}), lambda _: False)
+    ranked = policy == "support" and maintain is None
+    spec = plan_exchange(RuleProgram([link, found], [base, step], {"found": 1}), lambda _: False, ranked)
     assert spec is not None
     flow = Dataflow()
     flow.table("link", triple)
     builder = Builder(flow, Dictionary(), flow.views.__getitem__)
-    operator = build_fixpoint(spec.rules, builder, ("found",), Settings("found", "dred", 100, 1000, maintain), spec)
+    operator = build_fixpoint(spec.rules, builder, ("found",), Settings("found", policy, 100, 1000, maintain), spec)
     flow.install(build_outputs(operator, ("found",), (), builder))
     _run(flow, {})
     flow.commit()
@@ -316,6 +319,10 @@ def _exchange(kind: RelationKind, maintain: Maintain | None = None) -> None:
     flow.commit()
     _run(flow, {"link": Batch(rows[:1], np.full(1, -1, np.int64), True)})
     flow.undo()
+    if ranked:  # alone it is sent nothing, and doubts nothing
+        operator.runner.call(mb.deliver, operator.runner.joined([]), restart=True)
+        operator.runner.call(mb.settle_doubts, restart=True)
+        operator.runner.call(fixpoint_kernels.suspect_doubted, restart=True)
 
 
 def _run(flow: Dataflow, deltas: dict[str, Batch]) -> None:

@@ -70,7 +70,7 @@ class Fixpoint(IterativeOperator):
         self.mailbox = mailbox or Mailbox(program)
         self.limits = RecursionLimits(depth_limit, row_limit, makes_values(program, self.mailbox.copied))
         self.runner = RuleRunner(program, dictionary, pipelines, self.mailbox, self.limits, name)
-        self.policy = make_policy(self.mailbox.admit(policy), self.runner, self.mailbox)
+        self.policy = make_policy(policy, self.runner, self.mailbox)
         self._orders = RuleOrders(program, self.mailbox.shared)
         self._rows = 0  # after the last epoch
         self.delay = self.policy.phases if self.mailbox.shared else 0
@@ -303,7 +303,9 @@ class Fixpoint(IterativeOperator):
         return self._orders.notes(self.store.compiled)
 
     def describe(self) -> str:
-        derived = ", ".join(r.name for r in self.program.relations if r.kind in ("set", "best"))
+        relations, box = self.program.relations, self.mailbox
+        shown = [relations[n] for n in box.copies] if box.ranked else relations
+        derived = ", ".join(r.name for r in shown if r.kind in ("set", "best"))
         text = f"fixpoint {derived} [{len(self.program.rules)} rules, {self.policy.text}]"
         return text if self.mailbox.spec is None else f"{text}, {self.mailbox.spec.text}"
 

@@ -22,7 +22,7 @@ from whence.engine.recursion.mailbox import Mailbox
 from whence.engine.recursion.rule_plans import CompiledRules
 from whence.engine.recursion.slot_store import SlotStore
 from whence.model.codes import Codes, Dictionary
-from whence.model.errors import EvaluationError
+from whence.model.errors import DataError, EvaluationError
 from whence.plan.recursion.rule_model import RuleProgram
 
 Pipeline = Callable[[Codes], Codes]
@@ -65,7 +65,8 @@ class RuleRunner:
         before: SlotStore | None = getattr(self, "store", None)
         orders = None if before is None else before.compiled.orders
         self.rules = CompiledRules(self.program, self.dictionary, policy, orders)
-        self.store = SlotStore(self.rules, policy)
+        box = self._mailbox
+        self.store = SlotStore(self.rules, policy, (box.partition, box.partitions) if box.ranked else None)
 
     def limit(self, limited: bool, known: int = 0) -> None:
         """Begin an epoch: set its limits, or none, and then pass over derivations that fail
@@ -75,7 +76,10 @@ class RuleRunner:
         scalar, shared = self.store.k.scalar, self._mailbox.shared
         effort = self.limits.effort // self._shares
         rows = int(scalar[st.S_ROWS]) + known + self.budget // self._shares
-        scalar[st.S_DEPTH] = min(self.limits.depth, NO_LIMIT) if limited and not shared else NO_LIMIT
+        ranked = self._mailbox.ranked
+        depth = self.limits.depth * (2 if ranked else 1)  # a row has a rank, and its copy the next one
+        counted = limited and (ranked or not shared)
+        scalar[st.S_DEPTH] = min(depth, NO_LIMIT) if counted else NO_LIMIT
         scalar[st.S_BUDGET] = min(rows, NO_LIMIT) if limited else NO_LIMIT
         scalar[st.S_EFFORT] = int(scalar[st.S_WORK]) + effort if limited and effort else 0
         scalar[st.S_KNOWN] = not limited
@@ -96,6 +100,8 @@ class RuleRunner:
             raise LimitReached()
         if status == st.OVERFLOW:
             raise EvaluationError(f"a number (or the copies of a row) went out of its range while deriving {self.name}")
+        if status == st.UNFOUNDED:
+            raise DataError(f"an epoch of {self.name} cannot be undone: a row of its state has no derivation")
         if status == st.MISSING:
             raise EvaluationError(
                 f"a group of {self.name} whose best value is NULL reached LEAST or GREATEST in the recursion: these "

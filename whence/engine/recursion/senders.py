@@ -1,4 +1,4 @@
-"""Senders: messages of rows that partitions derive for each other, without annotations.
+"""Senders: messages of rows that partitions derive for each other, under DRed.
 
 Law: between two epochs the multiplicity of a row of a copy is the number of its **senders**, the partitions that derive
 it. A message adds a sender (+1) or takes one away (-1).
@@ -41,12 +41,6 @@ class Senders:
         self._found: list[tuple[int, Codes]] = []  # derived rows with values that were sent while deriving
         self._suspended: list[Codes] = []  # rows taken out of copies: +senders before, and -1 for each that is gone
         self._touched = NO_LIMIT  # rows touched before deriving began
-
-    @property
-    def channels(self) -> list[str]:
-        """Return the names of the channels, one for each copy."""
-        copies = (copy for copies in self._mailbox.copies.values() for copy in copies)
-        return [f"{self._mailbox.channel}/{copy.relation}" for copy in copies]
 
     @property
     def are_suspended(self) -> bool:

@@ -233,6 +233,12 @@ class _Draft:
         """The plain plans in it."""
         return _plans(self.node, self.rules, self.after)
 
+    @property
+    def ranked(self) -> bool:
+        """Return whether rows that cross partitions are kept by the policy support."""
+        own = self.settings
+        return own is not None and own.maintain is None and own.policy == "support"
+
     def whole(self) -> PlannedComponent:
         """Return it as it is built where all rows are."""
         return PlannedComponent(self.views, self.node, self.rules, tuple(self.after), settings=self.settings)
@@ -382,13 +388,13 @@ def _choose_strategy(draft: _Draft, program: Program, small: Callable[[Node], bo
     if wish == "one" or draft.everywhere:
         return
     if wish == "exchange":
-        draft.exchange = plan_exchange(draft.rules, small)
+        draft.exchange = plan_exchange(draft.rules, small, draft.ranked)
         if draft.exchange is not None:
             return
         log.warning("%s cannot be partitioned by exchange, as its option wishes", names)
     local = localize(draft.rules, small)
     if local is None:
-        draft.exchange = plan_exchange(draft.rules, small)
+        draft.exchange = plan_exchange(draft.rules, small, draft.ranked)
         if wish == "broadcast":
             log.warning(
                 "no copy of a table lets %s recurse in each partition alone, as its option wishes: no column goes "
@@ -400,7 +406,7 @@ def _choose_strategy(draft: _Draft, program: Program, small: Callable[[Node], bo
     if wish == "broadcast" or all(small(node) for node in copies if node is not None):
         draft.local = local
     else:
-        draft.exchange = plan_exchange(draft.rules, small)
+        draft.exchange = plan_exchange(draft.rules, small, draft.ranked)
 
 
 def _recursive(draft: _Draft, placer: DistributionEnforcer, views: dict[str, DistributionProperty]) -> PlannedComponent:
