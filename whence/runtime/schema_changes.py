@@ -294,7 +294,7 @@ class SchemaChanges:
     # -- transient views ---------------------------------------------------------------------------------------------
 
     def create_transient(
-        self, sql: str, progress: Progress | None = None, extras: bool = False, ordered: bool = False
+        self, select: str | exp.Expr, progress: Progress | None = None, extras: bool = False, ordered: bool = False
     ) -> str:
         """Make and fill a view of one SELECT, for as long as somebody subscribes to it; return its name. With `extras`
         it has the columns that bounds of its rows need, behind those of the SELECT. With `ordered` it takes the rows of
@@ -303,7 +303,8 @@ class SchemaChanges:
         It is in no log and no image, and only its name leads to it. It is gone when `drop_transient` says so, when what
         it reads is dropped or redefined, when it fails on new rows, and when the database begins again after a failed
         sync: then its feeds end, and say why."""
-        coordinator, query = self._coordinator, parse_query(sql).query.copy()
+        coordinator, sql = self._coordinator, select if isinstance(select, str) else ""
+        query = parse_query(select).query.copy() if isinstance(select, str) else select.copy()
         broker = coordinator.broker
         with broker.preparing_query(query, ordered) if broker is not None else nullcontext():
             return self._create_transient(query, sql, progress, extras, ordered)

@@ -128,7 +128,7 @@ def _split(tokens: Sequence[Token]) -> Iterator[list[Token]]:
 def _begins_another(tokens: Sequence[Token], at: int, current: list[Token]) -> bool:
     """Tell whether a statement begins at this token although no semicolon ended the one before."""
     if tokens[at].token_type is TokenType.CREATE:
-        return current[-1].text.upper() != "EXPLAIN"
+        return [token.text.upper() for token in current[:3]] not in (["EXPLAIN"], ["EXPLAIN", "ANALYZE"])
     following = tokens[at + 1].text.upper() if at + 1 < len(tokens) else ""
     return (
         tokens[at].token_type is TokenType.WITH
@@ -599,9 +599,12 @@ class _Reader:
         self.expect("EXPLAIN")
         if self.peek() == "ANALYZE" and self.at < len(self.tokens) - 1:
             self.at += 1
-            if self.at < len(self.tokens) - 1 or self.peek() in ("SELECT", "WITH"):
-                raise self.error("expected a view's name: EXPLAIN ANALYZE says what a view has done since it is kept")
-            return st.Explain(what=self.name("view"), analyze=True)
+            if self.at == len(self.tokens) - 1 and self.peek() not in ("SELECT", "WITH"):
+                return st.Explain(what=self.name("view"), analyze=True)
+            what = _Reader(self.source, self.tokens[self.at :]).statements()
+            if len(what) != 1 or not isinstance(what[0], st.Query):
+                raise self.error("expected a view's name or a query: EXPLAIN ANALYZE says what has been done")
+            return st.Explain(what=what[0], analyze=True)
         if self.at == len(self.tokens) - 1 and self.peek() not in ("SELECT", "WITH"):
             return st.Explain(what=self.name("view"))
         if self.peek() == "EXPLAIN":

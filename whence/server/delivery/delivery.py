@@ -22,7 +22,6 @@ from collections import Counter, deque
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from itertools import count
-from time import perf_counter
 from typing import Any
 
 from whence.runtime.coordinator import Coordinator
@@ -314,7 +313,7 @@ class Delivery:
         self._turning = False
         if self._closed:
             return
-        start, now, told, left = perf_counter(), self.now(), self.told, SLICE
+        now, told, left = self.now(), self.told, SLICE
         round, metrics = self._round, self.metrics
         while round and left:
             left -= 1
@@ -335,10 +334,10 @@ class Delivery:
                     outlet.send(frame)
                     continue
             subscriber.pump(now)
-            if perf_counter() - start > self._budget:
+            if self.now() - now > self._budget:
                 break
         others = self._others
-        while others and perf_counter() - start < self._budget:
+        while others and self.now() - now < self._budget:
             subscriber = others.popleft()
             subscriber.queued = False
             subscriber.pump(now)

@@ -17,6 +17,9 @@ from whence.subscribe.ranges import RangeSet
 from whence.subscribe.simulate.node_histories import AnyRow, EraLog
 from whence.subscribe.updates import Update
 
+RANDOM_STREAM = ("t", "k", "v")
+"""The columns of the streams of random runs (`random_selects.py`), of which these are completions."""
+
 STILL_TO_COME = 3
 """Rows that come at most after the last tick of each stream."""
 

@@ -28,7 +28,7 @@ from whence.subscribe.positions import HistoryLineage, Position
 from whence.subscribe.ranges import RangeSet, reflects_as_much
 from whence.subscribe.simulate.node_histories import AnyRow, EraLog, SourceMark
 from whence.subscribe.simulate.oracle import SimulationError
-from whence.subscribe.simulate.stage_completions import StreamSeen, complete, outside
+from whence.subscribe.simulate.stage_completions import RANDOM_STREAM, StreamSeen, complete, outside
 from whence.subscribe.updates import Update
 
 if TYPE_CHECKING:
@@ -104,7 +104,9 @@ class StageOracle:
         found, records = dict[str, StreamSeen](), node.history.records_read(node.db._coordinator, name)
         for source in self._tables_beneath(node, name):
             table, mark = node.history.tables[source], era.mark_at(records.get(source, source), epoch)
-            if table.stream is None or table.source is None or mark is None or mark.lineage is None or len(mark.lost):
+            if table.source is None or (*table.schema.names,) != RANDOM_STREAM:
+                return {}
+            if mark is None or mark.lineage is None or len(mark.lost):
                 return {}
             address = source_address(table.source.urls[0])
             upstream, position = self._find(address.server), mark.lineage.at(mark.reflected.last)
