@@ -74,6 +74,7 @@ def _relations() -> None:
     routing.split(routing.route(rows, first, 2), 2)
     with_key(rows, (0,), first.reshape(1, 1))
     batches.sum_by(aggregate.group_rows(rows, first, ones)[0], ones, 1)
+    batches.run_sums(first, first, 1)
     conditions.decide(np.array([[conditions.COLUMN, 0, 0]]), rows)
     conditions.select_each(np.array([[conditions.COLUMN, 0, 0]]), np.ones(1, np.int64), rows)
     index.pair_rows(rows, ones, first, rows, ones, first, first)

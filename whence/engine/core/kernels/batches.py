@@ -51,6 +51,18 @@ def sum_by(number: Codes, values: Codes, distinct: int) -> Codes:
 
 
 @allocating
+def run_sums(number: Codes, values: Codes, distinct: int) -> tuple[Codes, Codes]:
+    """Sums of values by group number, and the least that each was on the way, zero at its beginning."""
+    out = np.zeros(distinct, np.int64)
+    least = np.zeros(distinct, np.int64)
+    for i in range(number.shape[0]):
+        g = number[i]
+        out[g] += values[i]
+        least[g] = min(least[g], out[g])
+    return out, least
+
+
+@allocating
 def add_up(batch: Codes, ann: Codes) -> tuple[Codes, Codes]:
     """Distinct rows with the sum of their changes, without zeros, in order of first occurrence."""
     number, first = number_rows(batch)
