@@ -249,6 +249,21 @@ def test_a_task_with_nothing_to_do_comes_to_its_end(server: DictionaryServer) ->
     assert found == exchange.TaskRecord([], {})
 
 
+def test_a_frame_that_is_quicker_than_the_assignment_is_kept(server: DictionaryServer) -> None:
+    def assign(arrivals: Sequence[Arrival]) -> list[Assignment]:
+        (arrival,) = arrivals
+        for address in server._server.admitted:
+            there = Address(arrival.host, arrival.port, address)
+            with connect_for_frames(there, b"peer", b"peer") as quicker:
+                quicker.send(frame(0))
+                threading.Event().wait(0.1)
+        return nothing(arrivals)
+
+    meeting, found = task_at(server, 1, assign)
+    assert (meeting.ended, meeting.error) == (True, None)
+    assert found == exchange.TaskRecord([], {})
+
+
 def test_a_task_does_not_wait_for_ever_for_others(server: DictionaryServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exchange, "MEETING_PATIENCE", 0.1)
     meeting, found = task_at(server, 2, nothing)

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests import inside
 from tests.oracle import assert_rows
 from tests.spark.test_jobs import opened
 from whence.runtime import database
@@ -27,12 +28,42 @@ PROGRAM = """
 """
 
 
+EXCHANGED = PROGRAM.replace("VIEW reachable AS", "VIEW reachable WITH (partition = 'exchange') AS")
+
+
 def expected(rows: list[tuple[int, int]]) -> dict[str, list[Any]]:
     with database.open() as db:
         db.create_function("touch", lambda x: x, args=["INT"], returns="INT")
         db.execute(PROGRAM)
         db.insert("link", rows)
         return {name: db[name].rows for name in db.views}
+
+
+def test_worker_killed_while_tasks_exchange_rows(spark: Any, tmp_path: Path) -> None:
+    """In a late round, when its peers wait for it. The epoch is done again, and the driver catches up by its log."""
+    driver, armed, died = os.getpid(), tmp_path / "armed", tmp_path / "died"
+
+    def touch(x: int) -> int:
+        if os.getpid() != driver and armed.exists():
+            armed.unlink(missing_ok=True)
+            died.write_text(f"{os.getpid()}")
+            os.kill(os.getpid(), signal.SIGKILL)
+        return x
+
+    with opened(spark, tmp_path / "db", partitions=3) as db:
+        db.create_function("touch", touch, args=["INT"], returns="INT")
+        db.execute(EXCHANGED)
+        for write, rows, left in ((db.insert, LINKS, LINKS), (db.delete, LINKS[::2], LINKS[1::2])):
+            armed.touch()
+            died.unlink(missing_ok=True)
+            write("link", rows)
+            assert died.exists()
+            run = inside.driver(db).progress()
+            assert (run["jobs"], run["supersteps"] > 3) == (2, True)
+            inside.run_as(db, "inline")
+            for name, found in expected(left).items():
+                assert_rows(db[name], found, name)
+            inside.run_as(db, "job")
 
 
 def test_a_worker_that_is_killed_in_the_middle_of_a_step(spark: Any, tmp_path: Path) -> None:

@@ -58,12 +58,13 @@ def translate_error(error: BaseException, what: str = "") -> WhenceError:
 
 
 def is_lost_exchange(error: WhenceError) -> bool:
-    """Tell whether a job failed because one of its tasks was lost while they exchanged messages."""
+    """Tell whether a job failed because one of its tasks was lost while they exchanged messages, with its process; what
+    Python raised would be raised again."""
     cause: BaseException | None = error
     while isinstance(cause, WhenceError):
         cause = cause.__cause__
     text = _text(cause) if cause is not None else ""
-    return _LOST_EXCHANGE in text and raised_in_python(text) is None
+    return _LOST_EXCHANGE in text and _last_raised(text) is None
 
 
 def with_place(error: WhenceError, place: str) -> WhenceError:

@@ -159,7 +159,7 @@ class ExchangeTask:
         with Peers(driver, meeting.secret) as peers:
             try:
                 driver.send(Arrival(self._task, driver.own_host, peers.port, self._cache.held()))
-                self._begin(self._next_event(peers, MEETING_PATIENCE, "the other tasks of its job have not come"))
+                self._begin(peers)
                 while True:
                     order = self._next_order(peers)
                     if order.stage is None:
@@ -172,7 +172,11 @@ class ExchangeTask:
             except (OSError, StrangerError, _EndedError):
                 return None  # the driver has gone, or wants no more of it
 
-    def _begin(self, assigned: Any) -> None:
+    def _begin(self, peers: Peers) -> None:
+        """Wait for the others, and for what there is to do. A task that has heard before may be quicker to send."""
+        late = "the other tasks of its job have not come"
+        while not isinstance(assigned := self._next_event(peers, MEETING_PATIENCE, late), Assignment):
+            self._sort(assigned)
         self._assigned = assigned
         self._logs = {p: replace(log, tokens=[*log.tokens], entries=[*log.entries]) for p, log in assigned.logs.items()}
 
