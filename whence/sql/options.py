@@ -77,6 +77,7 @@ _OPTIONS: dict[Target, tuple[Option, ...]] = {
         Option("keep", ("heeb", "prob", "life", "random", "lru", "lfu")),
         Option("model", kind="model"),
         Option("lifetime"),
+        Option("pool", kind="text"),
         Option("adapt", ("off", "advise", "on")),
         Option("respond_within", kind="bound"),
         Option("refresh", kind="schedule"),
@@ -107,7 +108,7 @@ def check_name(target: Target, name: str) -> None:
     Traceback (most recent call last):
     ValueError: a view has no option "polcy"; did you mean "policy"? Its options are policy, recursion_limit, \
 recursion_rows, aggregate_selection, partition, maintain, propagate, provenance, provenance_of, encoding, retain, \
-memory, keep, model, lifetime, adapt, respond_within, refresh
+memory, keep, model, lifetime, pool, adapt, respond_within, refresh
     """
     known = [option.name for option in _OPTIONS[target]]
     if name in known:
@@ -277,17 +278,18 @@ def memory_option(options: tuple[tuple[str, str], ...]) -> MemoryLimit | None:
     """Return how much the join of a view, or a lookup, keeps, and which rows, if the options limit it."""
     given = dict(options)
     if "memory" not in given:
-        wrong = next((name for name in ("keep", "model", "lifetime") if name in given), None)
+        wrong = next((name for name in ("keep", "model", "lifetime", "pool") if name in given), None)
         if wrong is not None:
             raise ValueError(f"{wrong} says which rows are kept in bounded memory: say how many, with memory")
         return None
     kept, keep = read_memory(given["memory"]), given.get("keep", "heeb")
-    wrong = next((name for name in ("model", "lifetime") if name in given and keep != "heeb"), None)
+    wrong = next((name for name in ("model", "lifetime", "pool") if name in given and keep != "heeb"), None)
     if wrong is not None:
         raise ValueError(f"{wrong} is for keep = 'heeb', not for '{keep}'")
     model, period = read_model(given.get("model", "auto"))
     lifetime = float(given["lifetime"]) if "lifetime" in given else None
-    return MemoryLimit(kept.rows, kept.nbytes, kept.text, keep, model, period, lifetime)  # type: ignore[arg-type]  # read
+    pool = given.get("pool", "")
+    return MemoryLimit(kept.rows, kept.nbytes, kept.text, keep, model, period, lifetime, pool)  # type: ignore[arg-type]  # read
 
 
 def read_lookup(options: tuple[tuple[str, str], ...], table: Table) -> MemoryLimit | None:

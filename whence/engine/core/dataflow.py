@@ -59,10 +59,11 @@ from whence.model.progress import Progress
 from whence.model.types import Schema
 from whence.model.word_marks import WordMarks
 from whence.plan.algebra.logical import HoldKey
-from whence.plan.streams.model import Retention, Tracing
+from whence.plan.streams.model import MemoryLimit, Retention, Tracing
 
 if TYPE_CHECKING:
     from whence.engine.streams.outside_lookup import OutsideLookup
+    from whence.engine.streams.windows.memory_pool import MemoryPool
 
 log = logging.getLogger("whence")
 _FEW = 3  # selections that are not worth deciding together
@@ -106,6 +107,7 @@ class Dataflow:
         self._ships: dict[str, Ship] = {}  # by channel
         self._iterative: list[IterativeOperator] = []
         self.outside_lookups: list[OutsideLookup] = []
+        self._pools: dict[tuple[str, int], MemoryPool] = {}
         self._checkpointed: list[Retain] = []
         self._holds: dict[HoldKey, list[Hold]] = {}
         self._releasing: list[Hold] = []  # in this epoch
@@ -134,6 +136,13 @@ class Dataflow:
     def last_at(self) -> int:
         """When the last row, or promise, of any stream arrived."""
         return max((scan.kept.reached for scan in self.tables.values() if isinstance(scan, StreamScan)), default=0)
+
+    def pool(self, limit: MemoryLimit) -> MemoryPool:
+        """Return the memory that the joins of one pool share."""
+        from whence.engine.streams.windows.memory_pool import MemoryPool  # seldom
+
+        size = limit.rows or limit.nbytes or 1
+        return self._pools.setdefault((limit.pool, size), MemoryPool(size))
 
     def tracer(self, tracing: Tracing) -> Tracer:
         """Return the tracer that all operators of one tracing share."""

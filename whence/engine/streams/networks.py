@@ -54,7 +54,8 @@ def _window_join(node: streams.WindowJoin, inputs: list[Operator], to: Builder) 
         return WindowJoin(left, right, *spans, node.keys, node.residual, node.schema, to.dictionary)
     from whence.engine.streams.windows.bounded_join import BoundedJoin  # seldom
 
-    return BoundedJoin(left, right, *spans, node.keys, node.residual, node.schema, to.dictionary, node.limit)
+    pool = to.dataflow.pool(node.limit) if node.limit.pool else None
+    return BoundedJoin(left, right, *spans, node.keys, node.residual, node.schema, to.dictionary, node.limit, pool)
 
 
 STREAM_OPERATORS: dict[type[Node], Factory] = {

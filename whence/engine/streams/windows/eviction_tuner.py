@@ -87,6 +87,14 @@ class EvictionTuner:
         self._fit()
         return True
 
+    def finds(self, capacity: int) -> float:
+        """Return the pairs per arrival that a join of the last arrivals finds, if it keeps so many rows."""
+        recent = self._recent[max(self._end - _REMEMBERED, 0) : self._end]
+        if len(recent) < 2:
+            return 0.0
+        pairs, arrivals = self._found(recent, self.models, self.alpha, capacity)
+        return 2 * pairs / max(arrivals, 1)
+
     def scorings(self) -> list[Scoring]:
         """Return how rows that wait for each side are scored now."""
         return self._scorings(self.models, self.alpha, self.windows)
@@ -123,16 +131,19 @@ class EvictionTuner:
 
     def _best_alpha(self, recent: Codes, models: list[ValueModel]) -> float:
         """Return the time constant with which a join of the recent arrivals finds most pairs."""
-        bits = max(int(np.ceil(np.log2(self.capacity / _TRIED))), 0)
-        some = recent
-        if bits:
-            chosen = bk.sampled(np.ascontiguousarray(recent[:, 1]), bits, np.empty(len(recent), np.bool_))
-            some = recent[chosen]
-        windows = tuple(None if w is None else max(w >> bits, 1) for w in self.windows)
-        found = [self._pairs(some, models, alpha, max(self.capacity >> bits, 1), windows) for alpha in self._alphas]
+        found = [self._found(recent, models, alpha, self.capacity)[0] for alpha in self._alphas]
         if found[self._alphas.index(self.alpha)] >= _GAIN * max(found):
             return self.alpha
         return self._alphas[max(range(len(found)), key=lambda i: (found[i], i))]
+
+    def _found(self, recent: Codes, models: list[ValueModel], alpha: float, capacity: int) -> tuple[int, int]:
+        """Return the pairs that a join finds in the second half of some arrivals, and of how many. Where it keeps many
+        rows, it is as much smaller as some of the values are fewer."""
+        bits = max(int(np.ceil(np.log2(capacity / _TRIED))), 0)
+        if bits:
+            recent = recent[bk.sampled(np.ascontiguousarray(recent[:, 1]), bits, np.empty(len(recent), np.bool_))]
+        windows = tuple(None if w is None else max(w >> bits, 1) for w in self.windows)
+        return self._pairs(recent, models, alpha, max(capacity >> bits, 1), windows), len(recent)
 
     def _pairs(
         self, recent: Codes, models: list[ValueModel], alpha: float, capacity: int, windows: tuple[int | None, ...]

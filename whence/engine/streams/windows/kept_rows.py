@@ -48,11 +48,10 @@ class KeptRows:
 
     def clear(self) -> None:
         """Reset to the initial state."""
-        batch = 1 if self.capacity <= self._small else self.capacity >> 4
         none, words = np.empty(0, np.int64), {name: np.empty(0, np.int64) for name in _ROWS}
         self.shared = KernelRecord(
             bk.SHARED, attrs=np.empty((0, bk.FIELDS), np.int64), values=none, log=np.empty((0, bk.FIELDS), np.int64),
-            meta=np.array([0, 0, self.capacity, batch, 0, 0, 0], np.int64),
+            meta=np.array([0, 0, self.capacity, self._batch, 0, 0, 0], np.int64),
             scores=np.empty(self.capacity + 1, np.int64), ranked=np.empty(self.capacity + 1, np.int64),
         )  # fmt: skip
         self.sides = [
@@ -122,6 +121,22 @@ class KeptRows:
         found = bk.join_bounded(left.address, right.address, self.shared.address, order, end, state, lpos, rpos)
         self.arrivals += int(state[0]) - before
         return int(found)
+
+    def resize(self, capacity: int) -> None:
+        """Keep another number of rows at most, from the next arrival on; undone with the epoch."""
+        if capacity == self.capacity:
+            return
+        self.capacity = capacity
+        self.shared.meta[[bk.CAPACITY, bk.BATCH]] = capacity, self._batch
+        if capacity >= len(self.shared.scores):
+            room = np.empty(2 * capacity, np.int64)
+            self.shared.replace(scores=room, ranked=room.copy())
+            for side in self.sides:
+                side.replace(live=with_room(side.live, 2 * capacity + 1))
+
+    @property
+    def _batch(self) -> int:
+        return 1 if self.capacity <= self._small else self.capacity >> 4
 
     def refer(self, ids: Codes) -> NDArray[np.bool_]:
         """Let references to keys arrive: see `kernels.bounded.refer_bounded`."""
@@ -276,6 +291,7 @@ class KeptRows:
                 side.queue[side.queued[back]] = back
         epoch = int(self.shared.meta[bk.EPOCH])
         self.shared.meta[:] = shared
+        self.capacity = int(shared[bk.CAPACITY])
         self.shared.meta[bk.EPOCH] = epoch
         self.shared.attrs[: self.keys, bk.STAMP] = -1
         for s, side in enumerate(self.sides):
@@ -313,16 +329,18 @@ class KeptRows:
         attrs[:, : bk.COUNT] = -1
         return attrs
 
-    def restore(self, image: Image) -> None:
-        """Take an image; raise StaleImage if it is not one of such a state."""
+    def restore(self, image: Image, is_resized: bool = False) -> None:
+        """Take an image; raise StaleImage if it is not one of such a state. It may be of another capacity if that is
+        changed while it runs."""
         expected = {"keys_attrs": 2, "keys_values": 1, "meta": 1, "missed": 1, "arrivals": 1}
         expected |= {f"{name}_{part}": 1 for name in _NAMES for part in ("ids", "came", "queued", "queue", "meta")}
         for name, dimensions in expected.items():
             array = image.get(name)
             if array is None or array.ndim != dimensions or array.dtype != np.int64:
                 raise StaleImage(f"no {name} of a bounded join")
-        if len(image["meta"]) != bk.SHARED_META or image["meta"][bk.CAPACITY] != self.capacity:
+        if len(image["meta"]) != bk.SHARED_META or (image["meta"][bk.CAPACITY] != self.capacity and not is_resized):
             raise StaleImage("a bounded join of another capacity")
+        self.capacity = int(image["meta"][bk.CAPACITY])
         self.clear()
         self.know_keys(image["keys_values"])
         self.shared.attrs[: self.keys, : bk.STAMP] = image["keys_attrs"]

@@ -370,7 +370,7 @@ def join_bounded(
                 n += 1
                 q = other.after[q]
         _arrive(own, shared, s, p)
-        if left.meta[LIVE] + right.meta[LIVE] > shared.meta[CAPACITY]:
+        while left.meta[LIVE] + right.meta[LIVE] > shared.meta[CAPACITY]:
             if shared.meta[BATCH] == 1:
                 _evict_one(left, right, shared)
             else:
