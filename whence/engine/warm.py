@@ -307,7 +307,6 @@ def _exchange(kind: RelationKind, maintain: Maintain | None = None, policy: str 
     step = Rule(1, (0, 3, 4), (Atom(0, (0, 1, 2)), Atom(1, (1, 3, 4))), (), (), 5)
     ranked = policy == "support" and maintain is None
     spec = plan_exchange(RuleProgram([link, found], [base, step], {"found": 1}), lambda _: False, ranked)
-    assert spec is not None
     flow = Dataflow()
     flow.table("link", triple)
     builder = Builder(flow, Dictionary(), flow.views.__getitem__)

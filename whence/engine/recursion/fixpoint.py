@@ -169,6 +169,7 @@ class Fixpoint(IterativeOperator):
 
     def finish(self) -> None:
         if not self._finished:
+            self.runner.check_values()
             self._finished = True
             self.out = self.policy.collect()
 
@@ -303,9 +304,12 @@ class Fixpoint(IterativeOperator):
         return self._orders.notes(self.store.compiled)
 
     def describe(self) -> str:
-        relations, box = self.program.relations, self.mailbox
-        shown = [relations[n] for n in box.copies] if box.ranked else relations
-        derived = ", ".join(r.name for r in shown if r.kind in ("set", "best"))
+        relations, copies = self.program.relations, set()
+        if self.mailbox.ranked:  # what is derived from a relation that is sent stands behind it
+            copies = {copy + 1 for copy in self.mailbox.copied}
+        derived = ", ".join(
+            r.name for number, r in enumerate(relations) if r.kind in ("set", "best") and number not in copies
+        )
         text = f"fixpoint {derived} [{len(self.program.rules)} rules, {self.policy.text}]"
         return text if self.mailbox.spec is None else f"{text}, {self.mailbox.spec.text}"
 

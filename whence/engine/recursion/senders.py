@@ -83,12 +83,12 @@ class Senders:
         """Address the derived rows that kernels have written down; return what is for this partition itself."""
         if not self._mailbox.shared:
             return self._runner.joined([])
-        block = self._runner.written()
+        block = self._runner.take_sent()
         own: list[Codes] = []
         start = 1 + self._runner.rules.atoms
         for head in self._mailbox.copies:
             relation = self._runner.program.relations[head]
-            rows = block[block[:, 0] == head, start : start + len(relation.schema)]
+            rows = block[block[:, 0] == -1 - head, start : start + len(relation.schema)]
             if len(rows):
                 rows = np.ascontiguousarray(rows)
                 if sign > 0 and relation.kind == "best":

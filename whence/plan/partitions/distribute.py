@@ -382,31 +382,23 @@ def _choose_strategy(draft: _Draft, program: Program, small: Callable[[Node], bo
     partition."""
     assert draft.rules is not None
     wish = partition_option(draft.views, program)
-    names = ", ".join(draft.views)
     if wish == "one":
         draft.everywhere = False
     if wish == "one" or draft.everywhere:
         return
-    if wish == "exchange":
-        draft.exchange = plan_exchange(draft.rules, small, draft.ranked)
-        if draft.exchange is not None:
+    local = None if wish == "exchange" else localize(draft.rules, small)
+    if local is not None:
+        copies = [draft.rules.relations[r].source for r in local.copies(draft.rules)]
+        if wish == "broadcast" or all(small(node) for node in copies if node is not None):
+            draft.local = local
             return
-        log.warning("%s cannot be partitioned by exchange, as its option wishes", names)
-    local = localize(draft.rules, small)
-    if local is None:
-        draft.exchange = plan_exchange(draft.rules, small, draft.ranked)
-        if wish == "broadcast":
-            log.warning(
-                "no copy of a table lets %s recurse in each partition alone, as its option wishes: no column goes "
-                "through the recursion unchanged",
-                names,
-            )
-        return
-    copies = [draft.rules.relations[r].source for r in local.copies(draft.rules)]
-    if wish == "broadcast" or all(small(node) for node in copies if node is not None):
-        draft.local = local
-    else:
-        draft.exchange = plan_exchange(draft.rules, small, draft.ranked)
+    elif wish == "broadcast":
+        log.warning(
+            "no copy of a table lets %s recurse in each partition alone, as its option wishes: no column goes "
+            "through the recursion unchanged",
+            ", ".join(draft.views),
+        )
+    draft.exchange = plan_exchange(draft.rules, small, draft.ranked)
 
 
 def _recursive(draft: _Draft, placer: DistributionEnforcer, views: dict[str, DistributionProperty]) -> PlannedComponent:

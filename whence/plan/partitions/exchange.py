@@ -11,7 +11,9 @@ rules are not recursive: to them a copy is one more external relation.
     reachable(x, y) <- link(x, y)                    link by dst, as the other rule wants it anyway
     reachable(x, y) <- link(x, z), reachable(z, y)   join variable z: link by dst, reachable by src
 
-A view is read from its **home**, one copy by a column, so that each of its rows is in exactly one partition.
+A view is read from its **home**, one copy by a column, so that each of its rows is in exactly one partition. A set that
+is no view, and that rules read wherever its rows lie, has no copy: it is read where it is derived. Such are the rows
+that Python computes.
 
 Under MIN and MAX a partition sends the best value it derives for a group. A copy then has two relations: the values as
 they were sent, and the best of them, which is what rules read; it is kept by a local rule of its own. Rows are never
@@ -99,14 +101,11 @@ class Exchange:
         return "exchange " + ", ".join(name.removesuffix(_SENT) for name in names)
 
 
-def plan_exchange(rules: RuleProgram, small: Callable[[Node], bool], ranked: bool = False) -> Exchange | None:
-    """Return how to run rules over partitions that exchange rows; None where Python computes rows, or where a best
-    value that is NULL is an error, for on its way to the best one a group may be NULL at first.
+def plan_exchange(rules: RuleProgram, small: Callable[[Node], bool], ranked: bool = False) -> Exchange:
+    """Return how to run rules over partitions that exchange rows.
 
     `small` says of an external source that a copy of it everywhere does no harm. With `ranked` rows are sent with their
     ranks, as the policy `support` needs it."""
-    if any(rule.foreign is not None or any(op.name == "must_be" for op in rule.ops) for rule in rules.rules):
-        return None
     light = [r.source is not None and small(r.source) for r in rules.relations]
     chosen = _choose(rules, light)
     return _Rewriter(rules, _wants(rules.rules, chosen), ranked).rewrite(chosen)
@@ -173,8 +172,13 @@ def _weight(wants: _Wants, rules: RuleProgram, light: list[bool]) -> int:
             case "hash":
                 total += 20 if derived else 1 if light[relation] else 4
             case "any":
-                total += 0 if relation in routed else 20 if derived else 1
+                total += 0 if relation in routed or _is_passed_on(rules, relation) else 20 if derived else 1
     return total
+
+
+def _is_passed_on(rules: RuleProgram, relation: int) -> bool:
+    """Return whether a derived relation needs no copies where rules read it wherever its rows lie."""
+    return rules.relations[relation].kind == "set" and relation not in rules.outputs.values()
 
 
 # -- rewriting ---------------------------------------------------------------------------------------------------------
@@ -202,6 +206,8 @@ class _Rewriter:
         for number, relation in enumerate(rules.relations):
             mine = {wish for of, wish in wants if of == number}
             derived = relation.kind in ("set", "best")
+            if mine == {ANY} and _is_passed_on(rules, number):
+                continue  # it is read where it is derived
             if derived and number not in self.routed and (ANY in mine or number in outputs):
                 self.routed[number] = RequiredDistribution("hash", (0,) if relation.keys else ())
                 mine.add(self.routed[number])
@@ -244,6 +250,7 @@ class _Rewriter:
         for number, relation in enumerate(self.rules.relations):
             if relation.kind in ("set", "best"):
                 heads[number] = len(self.relations)
+                self.numbers.setdefault((number, ANY), len(self.relations))
                 self._place(relation, number)
         local = [
             replace(
@@ -260,7 +267,7 @@ class _Rewriter:
             terms = tuple(range(len(self.rules.relations[number].schema)))
             tests = () if wish == ALL else (Op("here", wish.cols[0] if wish.cols else -1),)
             self.local.append(Rule(copy, terms, (Atom(heads[number], terms),), tests, (), len(terms)))
-        copies = tuple((head, tuple(self.copies.get(number, ()))) for number, head in heads.items())
+        copies = tuple((head, tuple(self.copies[number])) for number, head in heads.items() if number in self.copies)
         outputs = {name: self.numbers[number, self.routed[number]] for name, number in self.rules.outputs.items()}
         homes = tuple((name, self.routed[number].cols) for name, number in self.rules.outputs.items())
         program = RuleProgram(self.relations, local + self.local, outputs, list(self.rules.after))

@@ -197,12 +197,12 @@ def withdraw(address: int) -> None:
 
 @kernel
 def _send(k, row, relation):
-    """Write a row down in `foreign`, as (relation, …, cells), to be sent; False if there is no room."""
+    """Write a row down in `foreign`, as (-1 - relation, …, cells), to be sent; False if there is no room."""
     n, atoms = k.scalar[S_FOREIGN], k.scalar[S_ATOMS]
     if n >= len(k.foreign):
         k.scalar[S_STATUS] = FOREIGN_FULL
         return False
-    k.foreign[n, 0] = relation
+    k.foreign[n, 0] = -1 - relation  # bindings stand there with their rules
     for c in range(k.relations[relation, R_WIDTH]):
         k.foreign[n, 1 + atoms + c] = k.cells[row, c]
     k.scalar[S_FOREIGN] = n + 1
