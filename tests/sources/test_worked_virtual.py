@@ -12,7 +12,7 @@ from tests.depth import DEEP
 from tests.sources.worked_numbers import SCENARIOS
 from whence.subscribe.simulate.stages import VirtualStage, seeded
 
-SEEDS = 60 if DEEP else 4
+SEEDS = 60 if DEEP else 2
 
 
 @pytest.mark.parametrize("name", list(SCENARIOS))

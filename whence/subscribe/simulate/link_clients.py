@@ -88,11 +88,15 @@ class LinkClient:
         request = self.feed.elsewhere()
         self.protocol.unsubscribe(self.feed)
         self._flush()
-        if self.link is not None:
-            self.link.hang_up()
-            self._lost("moved")
+        self.connect_anew()
         self.node = node
         self.feed = self.protocol.subscribe(request)
+
+    def connect_anew(self) -> None:
+        """Give the connection up, and make another one soon."""
+        if self.link is not None:
+            self.link.hang_up()
+            self._lost("given up")
 
     def take(self) -> None:
         """Take what has come."""

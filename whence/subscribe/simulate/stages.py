@@ -163,8 +163,12 @@ class VirtualStage:
             self.time.run(self.time.now + STEP)
 
     def settle(self) -> None:
-        """Let links heal, and everyone come to hold the final state (L1)."""
+        """Let links heal, and everyone come to hold the final state (L1). Who has heard nothing yet connects anew, as
+        over a connection that broke, instead of waiting the minutes that asking in vain has come to."""
         self.network.heal()
+        for client in self.clients:
+            if client.feed.rows.position is None:
+                client.connect_anew()
         self.until(lambda: self.first_wrong() is None)
 
     def first_wrong(self) -> str | None:
