@@ -50,8 +50,8 @@ def read_run(folder: Path, name: str) -> dict[str, Any]:
     for part in sorted((json.loads(path.read_text()) for path in paths if path.exists()), key=lambda run: run["at"]):
         for key, value in part.items():
             if key in ("figures", "checks") and key in whole:
-                known = {one["what"]: one for one in whole[key]}
-                value = list((known | {one["what"]: one for one in value}).values())
+                known = {(one["what"], one.get("unit")): one for one in whole[key]}
+                value = list((known | {(one["what"], one.get("unit")): one for one in value}).values())
             if key == "settings" and "only" in value:
                 before = whole.get(key, {}).get("only", [])
                 value = value | {"only": [*before, *(one for one in value["only"] if one not in before)]}
