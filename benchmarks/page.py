@@ -30,6 +30,7 @@ RUNS = (
     "subscriptions_scale",
     "subscriptions_routing",
     "spark_pipeline",
+    "spark_scale",
     "provenance_paper",
     "explain",
     "lineage_paper",
@@ -49,8 +50,8 @@ def read_run(folder: Path, name: str) -> dict[str, Any]:
     for part in sorted((json.loads(path.read_text()) for path in paths if path.exists()), key=lambda run: run["at"]):
         for key, value in part.items():
             if key in ("figures", "checks") and key in whole:
-                known = {one["what"]: one for one in whole[key]}
-                value = list((known | {one["what"]: one for one in value}).values())
+                known = {(one["what"], one.get("unit")): one for one in whole[key]}
+                value = list((known | {(one["what"], one.get("unit")): one for one in value}).values())
             if key == "settings" and "only" in value:
                 before = whole.get(key, {}).get("only", [])
                 value = value | {"only": [*before, *(one for one in value["only"] if one not in before)]}
@@ -94,6 +95,10 @@ def main() -> None:
         run = runs["spark_pipeline"]
         made |= {"spark": figures(run["figures"]), "scale": scale(run["scale"])}
         made["spark promises"] = promises(run["checks"])
+    if "spark_scale" in runs:
+        run = runs["spark_scale"]
+        made |= {"spark scale": figures(run["figures"]), "executors": executors(run["predictions"])}
+        made["spark scale promises"] = promises(run["checks"])
     if "provenance_paper" in runs:
         run = runs["provenance_paper"]
         made["paper promises"] = paper["promises"] = promises(run["checks"])
@@ -324,6 +329,28 @@ def scale(lines: list[dict[str, Any]]) -> str:
             (s,) = (s for s in lines if (s["view"], s["way"], s["partitions"], s["epoch"]) == (view, way, count, kind))
             cells += [f"{s['supersteps']:.0f}", f"{s['rows_shipped']:,.0f}"]
             cells += [f"{s['bytes_shipped'] / 1000:,.1f}", _number(s["seconds"] * 1000)]
+        out.append("| " + " | ".join(cells) + " |")
+    return "\n".join(out)
+
+
+def executors(lines: list[dict[str, Any]]) -> str:
+    """A row a workload and number of executors: what was counted, and the time that the model gives."""
+    head = [
+        "workload",
+        "epoch",
+        "executors",
+        "supersteps",
+        "messages",
+        "KB",
+        "busiest, times even",
+        "ms",
+        "not rows, %",
+    ]
+    out = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
+    for line in lines:
+        cells = [line["workload"], line["epoch"], str(line["partitions"]), str(line["supersteps"])]
+        cells += [f"{line['messages']:,}", f"{line['bytes'] / 1000:,.0f}", f"{line['busiest']:.2f}"]
+        cells += [_number(line["seconds"] * 1000), f"{100 * line['waiting'] / line['seconds']:.0f}"]
         out.append("| " + " | ".join(cells) + " |")
     return "\n".join(out)
 

@@ -68,6 +68,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="100,000 rows: a check that all of it runs")
     parser.add_argument("--parts", type=lambda t: t.split(","), default=list(PARTS), help=f"some of {','.join(PARTS)}")
     parser.add_argument("--rounds", type=int, help="rounds of each comparison, in place of those of each part")
+    parser.add_argument("--backfill-rows", type=int, help="rows of the backfill (default 10,000,000)")
     parser.add_argument("--dir", type=Path, help="where files and databases are made (default: here)")
     parser.add_argument("--json", type=Path, help="write all figures to this file")
     parser.add_argument("--plot", type=Path, help=f"draw to this file (default {report.RESULTS}/spark_scale.png)")
@@ -117,8 +118,7 @@ def _epochs(spark: Any, folder: Path, sizes: dict[str, int], found: Found) -> No
 
 def _simulation(spark: Any, folder: Path, sizes: dict[str, int], found: Found) -> None:
     found.costs = spark_simulation.calibrate(spark)
-    found.predictions, checks = spark_simulation.run(found.costs, **sizes)
-    found.checks += checks
+    found.predictions = spark_simulation.run(found.costs, **sizes)
 
 
 def _plain(part: Callable[..., tuple[list[Figure], list[Check]]]) -> Callable[[Any, Path, dict[str, int], Found], None]:
@@ -155,6 +155,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sizes = {
             part: {**some, **({"rounds": options.rounds} if "rounds" in some else {})} for part, some in sizes.items()
         }
+    if options.backfill_rows:
+        sizes["backfill"]["rows"] = options.backfill_rows
     spark = whence.spark_session(master=MASTER, conf={"spark.driver.memory": "4g"})
     spark.sparkContext.setLogLevel("OFF")
     found = Found()
@@ -183,7 +185,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.json:
         figures = [asdict(f) | {"median": {peer: f.of(peer) for peer in f.samples}} for f in found.figures]
         settings = sizes | {"quick": options.quick, "parts": options.parts, "master": MASTER}
-        more = {"predictions": [asdict(line) for line in found.predictions], "costs": found.costs}
+        more: dict[str, Any] = {}
+        if found.predictions:
+            more = {"predictions": [asdict(line) for line in found.predictions], "costs": found.costs}
         report.save(options.json, [], found.checks, settings, figures=figures, where=found.where, **more)
     return 0
 
