@@ -87,6 +87,7 @@ bench: setup $(BENCH)
 	$(BIN)/python -m benchmarks.subscriptions_joins --json results/subscriptions_joins.json
 	$(BIN)/python -m benchmarks.reoptimize --json results/reoptimize.json
 	$(BIN)/python -m benchmarks.spark_pipeline --json results/spark_pipeline.json
+	$(BIN)/python -m benchmarks.exchange_deletions --json results/exchange_deletions.json
 	$(BIN)/python -m benchmarks.provenance_paper --json results/provenance_paper.json
 	$(BIN)/python -m benchmarks.explain --json results/explain.json
 	$(BIN)/python -m benchmarks.lineage_paper --json results/lineage_paper.json

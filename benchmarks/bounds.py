@@ -10,7 +10,8 @@
 | followed | 2.5 | the same schedules on the database, release by release: simulated cost beside measured cost |
 | gain | | a recursive view whose deletions have a large fixed cost: a bound kept naively, on line, and at every epoch |
 | spark | | the same with jobs, whose cost tables share (with `--spark`) |
-| joins | 3.7, 3.9-3.13, 3.15, 3.18 | joins in bounded memory under each policy beside the offline optimum; rates |
+| joins | 3.7, 3.9-3.13, 3.15, 3.18, 3.20 | joins in bounded memory under each policy, the optimum, FlowExpect; rates |
+| caches | 3.14, 3.16, 3.17 | a cache of daily temperatures under each policy beside LFD (`--temperatures FILE`) |
 
 Simulated costs are those of the functions. Measured times are wall-clock of releases, garbage collection off.
 """
@@ -20,24 +21,41 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from rich.console import Console
 
 from benchmarks import report
+from benchmarks.bounds_caches import measure_caches
 from benchmarks.bounds_joins import QUICK_JOINS, JoinSizes, measure_joins
 from benchmarks.bounds_measured import Measured, measure_gain, measure_spark, measure_tpch
 from benchmarks.bounds_schedules import QUICK, Sizes, simulate_schedules
 from benchmarks.report import Check
 from whence.runtime import held_views
 
+PARTS = ("schedules", "tpch", "gain", "joins", "caches")
 
-def run(sizes: Sizes, joins: JoinSizes, console: Console, save: Path | None = None, spark: bool = False) -> list[Check]:
-    """Simulate and measure everything, print it, and write it where asked for."""
-    lines, checks = simulate_schedules(sizes)
-    parts: list[Measured] = [measure_tpch(sizes), measure_gain(sizes), measure_joins(joins)]
+
+def run(
+    sizes: Sizes,
+    joins: JoinSizes,
+    console: Console,
+    save: Path | None = None,
+    spark: bool = False,
+    temperatures: Path | None = None,
+    only: Collection[str] = PARTS,
+) -> list[Check]:
+    """Simulate and measure everything, or `only` some parts; print it, and write it where asked for."""
+    lines, checks = simulate_schedules(sizes) if "schedules" in only else ([], [])
+    made: dict[str, Callable[[], Measured]] = {
+        "tpch": lambda: measure_tpch(sizes),
+        "gain": lambda: measure_gain(sizes),
+        "joins": lambda: measure_joins(joins),
+        "caches": lambda: measure_caches(temperatures, quick=joins.steps == QUICK_JOINS.steps),
+    }
+    parts = [make() for name, make in made.items() if name in only]
     if spark:
         parts.append(measure_spark(sizes))
     for part in parts:
@@ -59,12 +77,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help="small sizes, some seconds")
     parser.add_argument("--spark", action="store_true", help="measure on Spark, too")
     parser.add_argument("--cpu", action="store_true", help="count the thread's CPU time: for a machine that is busy")
+    parser.add_argument("--temperatures", type=Path, help="a file of days and degrees, for the part caches")
+    parser.add_argument("--runs", type=int, help="how many runs of each kind of streams, in the part joins")
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, help="run these parts only")
     parser.add_argument("--json", type=Path, default=report.RESULTS / "bounds.json", help="write all figures there")
     given = parser.parse_args(arguments)
     if given.cpu:
         held_views._clock = time.thread_time
     sizes, joins = (QUICK, QUICK_JOINS) if given.quick else (Sizes(), JoinSizes())
-    run(sizes, joins, Console(width=140), given.json, given.spark)
+    if given.runs is not None:
+        joins = replace(joins, runs=given.runs)
+    run(sizes, joins, Console(width=140), given.json, given.spark, given.temperatures, given.only)
     return 0
 
 

@@ -228,13 +228,13 @@ def run(
     for figure in (*rate.values(), *cpu.values()):  # Whence first
         figure.samples = {WHENCE: figure.samples.pop(WHENCE), **figure.samples}
     checks = [
-        Check(f"aggregation, {what}: times {store} (of insertions)", _times(rate, what, store), wanted)
+        Check(f"aggregation, {what}: times {store} (of insertions)", times(rate, what, store), wanted)
         for what in streams
         for store, wanted in ((DEFAULT, 0.8), (ROCKSDB, 1.0))
     ]
     return [*rate.values(), *cpu.values()], checks, {"aggregation": where}
 
 
-def _times(rate: Mapping[str, Figure], what: str, store: str) -> float:
+def times(rate: Mapping[str, Figure], what: str, store: str) -> float:
     theirs = rate[INSERTIONS].samples[store]
     return Figure("", "", {WHENCE: rate[what].samples[WHENCE], store: theirs}).times(WHENCE, store)

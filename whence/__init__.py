@@ -21,6 +21,7 @@ from whence.model.errors import (
     DisconnectedError,
     EvaluationError,
     ExpiredError,
+    FetchError,
     ForbiddenError,
     LimitError,
     LockedError,
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from whence.runtime.durable.recovery import Recovery
     from whence.runtime.durable.upkeep import backup, check
     from whence.runtime.following import FollowedEpoch
+    from whence.runtime.lookups.services import HttpService, PostgresTable
     from whence.runtime.questions.annotated import Annotation
     from whence.runtime.questions.what_if import Difference, WhatIf
     from whence.runtime.reading.changes import Change, Changes
@@ -103,9 +105,11 @@ __all__ = [
     "EvaluationError",
     "ExpiredError",
     "Explanation",
+    "FetchError",
     "FollowedEpoch",
     "ForbiddenError",
     "Handle",
+    "HttpService",
     "Imported",
     "Interval",
     "KnownRow",
@@ -123,6 +127,7 @@ __all__ = [
     "OutOfMemoryError",
     "PartUpdate",
     "Position",
+    "PostgresTable",
     "QuestionTimeout",
     "Reached",
     "Recovery",
@@ -181,6 +186,7 @@ _MODULES = {
     "Explanation": "whence.explain.show.explanation",
     "FollowedEpoch": "whence.runtime.following",
     "Handle": "whence.runtime.reading.handles",
+    "HttpService": "whence.runtime.lookups.services",
     "Imported": "whence.runtime.durable.importing",
     "Interval": "whence.model.codes",
     "KnownRow": "whence.subscribe.known_rows",
@@ -194,6 +200,7 @@ _MODULES = {
     "PartUpdate": "whence.subscribe.part_updates",
     "Position": "whence.subscribe.positions",
     "Reached": "whence.explain.show.trace",
+    "PostgresTable": "whence.runtime.lookups.services",
     "Recovery": "whence.runtime.durable.recovery",
     "RectangleMessage": "whence.subscribe.rectangles",
     "Reliability": "whence.explain.show.answers",

@@ -40,7 +40,7 @@ import whence
 # A name stands under the first heading whose modules it comes from.
 HEADINGS = {
     "Errors": ("whence.model.errors",),
-    "Databases": ("whence.runtime.database", "whence.runtime.following"),
+    "Databases": ("whence.runtime.database", "whence.runtime.following", "whence.runtime.lookups"),
     "Reading": (
         "whence.runtime.reading",
         "whence.runtime.subscriptions",

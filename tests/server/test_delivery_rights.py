@@ -149,6 +149,17 @@ def test_rights_come_back(place: Served) -> None:
         assert len(ann.rows[2][0]) == 2
 
 
+def test_state_is_not_of_an_epoch_before_the_right_was_given(place: Served) -> None:
+    """Others were just sent the state of the epoch before, and nothing has changed in it."""
+    with place.client("ann") as ann, place.client("boss") as boss:
+        boss.subscribe("secret")
+        boss.follow()
+        place.db.insert("allowed", ("ann", "secret", "read"))
+        given = place.db.position
+        ann.subscribe("secret")
+        assert ann.follow().at == str(given)
+
+
 def test_without_the_relation_nobody_may(place: Served) -> None:
     with place.client("ann") as ann:
         ann.subscribe("sale")

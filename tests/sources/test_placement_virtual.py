@@ -102,3 +102,27 @@ def test_view_moves_without_loss_or_repeat(seed: int) -> None:
             assert set(update.went) <= held
             held = (held - set(update.went)) | set(update.came)
         assert held == set(other["total"].rows)
+
+
+@pytest.mark.parametrize("relayed", ["high", "trade"])
+def test_a_dead_publisher_is_waited_for_beyond_the_next_broker(relayed: str) -> None:
+    """Whether the first broker passes on a view of it or the source itself."""
+    with staged(f"doubt {relayed}", "exchange", "b0", "b1") as stage:
+        exchange, first, second = (stage.nodes[name] for name in ("exchange", "b0", "b1"))
+        high = "CREATE VIEW {} AS SELECT issue, MAX(price) AS high FROM trade GROUP BY issue"
+        exchange.execute("CREATE STREAM trade (issue TEXT, price INT)")
+        stage.source(first, "trade", exchange)
+        first.execute(high.format("high"))
+        stage.source(second, relayed, first)
+        second.execute("CREATE VIEW seen AS SELECT * FROM high" if relayed == "high" else high.format("seen"))
+        client = stage.follow(second, "seen")
+        stage.network.heal()  # doubt is told once: over a connection, nothing else is lost
+        exchange.insert("trade", ("A", 1))
+        stage.until(lambda: client.updates and client.rows == [("A", 1)])
+        stage.pause(exchange)
+        stage.until(lambda: client.updates[-1].waiting_for)
+        [waiting] = client.updates[-1].waiting_for
+        assert (waiting.source, waiting.url) == ("trade", "ws://exchange/trade")
+        stage.resume(exchange)
+        stage.until(lambda: not client.updates[-1].waiting_for)
+        assert client.rows == [("A", 1)]

@@ -125,9 +125,9 @@ def test_explain_says_that_the_view_is_approximate_and_what_was_learnt():
 @pytest.mark.parametrize(
     ("options", "query", "message"),
     [
-        ("memory = '3 s'", JOIN, "memory is what a join keeps at most, such as '300 rows' or '64 MB'"),
-        ("memory = '0 rows'", JOIN, "memory is what a join keeps"),
-        ("keep = 'lru'", JOIN, "keep says which rows a join keeps in bounded memory: say how many"),
+        ("memory = '3 s'", JOIN, "memory is what is kept at most, such as '300 rows' or '64 MB'"),
+        ("memory = '0 rows'", JOIN, "memory is what is kept"),
+        ("keep = 'lru'", JOIN, "keep says which rows are kept in bounded memory: say how many"),
         ("memory = '3 rows', keep = 'best'", JOIN, "there is no keep 'best'"),
         ("memory = '3 rows', model = 'seasonal'", JOIN, "'seasonal' with the rows of a period"),
         ("memory = '3 rows', keep = 'lru', lifetime = '3'", JOIN, "lifetime is for keep = 'heeb'"),

@@ -9,6 +9,7 @@ import pytest
 
 import whence
 from benchmarks.curious_source import CuriousSource, databases
+from tests.depth import seeds
 
 _SCHEMA = """
 CREATE TABLE t (id INT PRIMARY KEY, a INT, b INT, c INT);
@@ -114,7 +115,7 @@ def run(seed: int, steps: int = 90) -> tuple[int, int]:
     return sum(s.rows for s in sources), sum(m.rows for m in mirrors)
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", seeds(10))
 def test_views_equal_those_with_everything_forwarded(seed: int) -> None:
     run(seed)
 

@@ -11,6 +11,7 @@ from collections import Counter
 
 import pytest
 
+import whence
 from tests.depth import DEEP, deep_only, some
 from whence.subscribe.cells import evaluate
 from whence.subscribe.horizons import KnownHorizons
@@ -25,6 +26,7 @@ from whence.subscribe.simulate.network import LinkFaults, VirtualTime
 from whence.subscribe.simulate.oracle import Cut, Oracle, SimulationError
 from whence.subscribe.simulate.plans import PLANS, ViewTree
 from whence.subscribe.simulate.runs import RunResult, find_failure, run_seed, run_seeds
+from whence.subscribe.simulate.stage_completions import outside
 from whence.subscribe.simulate.world import World
 
 SEEDS, PARTS = (10_000, 20) if DEEP else (300, 6)
@@ -64,14 +66,32 @@ def test_a_table_that_is_restored_empty_tells_its_subscribers() -> None:
     assert not client.content
 
 
-DATABASE_SEEDS, DATABASE_PARTS = (300, 10) if DEEP else (10, 2)
+DATABASE_SEEDS, DATABASE_PARTS = ([*range(300), 702, 714, 761], 10) if DEEP else ([*range(9)], 2)
+DATABASE_SEEDS.append(735)
+"""With those that have failed. 702: a guest that follows again is followed by itself, for ever; 714, 735: a state that
+was told while a source was waited for is told to the next without saying so; 761: so does a broker behind that one."""
 
 
 @pytest.mark.parametrize("part", range(DATABASE_PARTS))
 def test_everything_told_is_true_over_real_databases(part: int) -> None:
-    seeds = range(part, DATABASE_SEEDS, DATABASE_PARTS)
+    seeds = DATABASE_SEEDS[part::DATABASE_PARTS]
     failed = [str(result) for result in run_seeds(seeds, depth="databases") if result.failure is not None]
     assert not failed, "\n".join(failed)
+
+
+def test_completions_over_databases_are_held_against_what_is_shown() -> None:
+    db = whence.open()
+    db.execute("CREATE STREAM s (t INT, k INT, v INT) WITH (ordered = 't')")
+    subscription = db.subscribe("SELECT k, MAX(v) AS high, COUNT(*) AS n FROM s GROUP BY k")
+    db.insert("s", [(1, 0, 2), (1, 1, 3)])
+    update = list(subscription)[-1]
+    for final, wrong in [
+        ({(0, 2, 1): 1, (1, 9, 5): 1, (2, 0, 1): 1}, 0),
+        ({(0, 1, 2): 1, (1, 3, 1): 1}, 1),  # a maximum that falls
+        ({(0, 2, 0): 1, (1, 3, 1): 1}, 1),  # a count that falls
+        ({(0, 2, 1): 1}, 1),  # a group that goes
+    ]:
+        assert len(list(outside(update, Counter(final)))) == wrong
 
 
 def test_a_failure_over_databases_says_how_to_repeat_it() -> None:

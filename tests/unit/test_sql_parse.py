@@ -57,7 +57,7 @@ def test_options_are_read_as_the_planner_takes_them(given: str, kept: str) -> No
         ("polcy = 'dred'", 21, 'no option "polcy"; did you mean "policy"? Its options are policy, recursion_limit,'),
         ("fish = 1", 21, 'no option "fish". Its options are policy, recursion_limit, recursion_rows, aggregate_sel'),
         ("ttl = '1 h'", 21, 'no option "ttl"'),
-        ("refresh = 'on'", 21, "not available yet"),
+        ("refresh = 'on'", 31, "refresh is 'online', 'naive', 'planned'"),
         ("provenance = 'on'", 34, "there is no provenance 'on'"),
         ("policy = 'hope'", 30, "it is 'support' or 'dred'"),
         ("aggregate_selection = 1", 43, "it is 'on' or 'off'"),

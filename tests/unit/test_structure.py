@@ -65,7 +65,7 @@ INSIDE = {
     "plan.rewrite": "algebra recursion streams",
     "plan.streams": "algebra recursion rewrite",
     "plan.templates": "algebra streams",
-    "runtime.": "durable questions reading sources spark.driver spark.frames subscriptions writing",
+    "runtime.": "durable lookups questions reading sources spark.driver spark.frames subscriptions writing",
     "runtime.durable": ". writing",
     "runtime.questions": ". durable reading sources writing",
     "runtime.reading": ". questions spark.driver spark.frames writing",

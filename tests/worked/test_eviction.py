@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from whence.engine.streams.windows.cached_keys import CachedKeys
 from whence.plan.eviction.benefit import benefits, expected_benefit
 from whence.plan.eviction.lifetimes import lifetime
 from whence.plan.eviction.value_models import Chain, Independent, Noise, choose_model
+from whence.plan.streams.model import MemoryLimit
 
 W_R, W_S, NOW = 10, 15, 100
 STEPS = 60
@@ -115,3 +117,58 @@ def test_models_are_told_apart_by_what_came():
     assert isinstance(found, Chain)
     assert len(found.mean) == 100
     assert choose_model(rng.integers(0, 9, 1200)).describe() == "stationary"
+
+
+def reduced(references: str) -> tuple[list[tuple[str, int]], list[tuple[str, int]]]:
+    """Streams R and S whose join is the caching of some references (section 3.2.1)."""
+    seen: dict[str, int] = {}
+    r, s = [], []
+    for value in references:
+        count = seen.get(value, 0)
+        r.append((value, count))
+        s.append((value, count + 1))
+        seen[value] = count + 1
+    return r, s
+
+
+def test_caching_reduces_to_joining_as_in_the_text():
+    assert reduced("abaca") == (
+        [("a", 0), ("b", 0), ("a", 1), ("c", 0), ("a", 2)],
+        [("a", 1), ("b", 1), ("a", 2), ("c", 1), ("a", 3)],
+    )
+
+
+@pytest.mark.parametrize("keep", ["lru", "lfu", "heeb", "random"])
+def test_hits_of_a_cache_are_the_pairs_of_the_reduced_join(keep):
+    """Theorem 7: the row of S for a kept key, of its last reference, meets the next reference and no other."""
+    rng = np.random.default_rng(5)
+    references = "".join(rng.choice(list("abcdefgh"), 300, p=[0.3, 0.2, 0.1, 0.1, 0.1, 0.1, 0.05, 0.05]))
+    r, s = reduced(references)
+    cache = CachedKeys(3, MemoryLimit(3, keep=keep), is_numeric=True)  # type: ignore[arg-type]  # one of the policies
+    kept: dict[str, tuple[str, int]] = {}  # rows of S
+    pairs = hits = 0
+    for value, from_r, from_s in zip(references, r, s, strict=True):
+        found, evicted = cache.refer(np.array([ord(value)]))
+        pairs += sum(row == from_r for row in kept.values())
+        hits += int(found[0])
+        kept[value] = from_s  # in place of the row before it
+        for code in evicted.tolist():
+            del kept[chr(code)]
+        assert len(kept) <= 3
+    assert pairs == hits > 50
+
+
+def test_benefits_of_a_row_for_several_joins_add_up():
+    """Appendix A.3: a row that serves several joins is worth what it is worth to all."""
+    weights = lifetime("exponential", STEPS, 5.0)
+    one, other = future(W_R, NOW + 3)[:, None], future(W_S, NOW + 3)[:, None]
+    both = expected_benefit(one, weights) + expected_benefit(other, weights)
+    assert expected_benefit(one + other, weights) == pytest.approx(both)
+
+
+def test_cached_walk_is_worth_more_the_nearer_it_is():
+    low, table = benefits(Chain(1.0, Noise.uniform(2)), 10.0, cached=True)
+    assert table.shape[0] == 1
+    score = {o: table[0, o - low] for o in range(-9, 10)}
+    assert all(score[o] > score[o + 1] and score[-o] > score[-o - 1] for o in range(1, 9))
+    assert 0 < score[0] < 1

@@ -43,6 +43,7 @@ _CLASSES["UnknownHistoryError"] = errors.DataError  # as a local database says i
 _ATTRIBUTES: dict[type[WhenceError], tuple[str, ...]] = {
     SqlError: ("message", "line", "column", "text"),
     errors.CorruptionError: ("path", "offset"),
+    errors.FetchError: ("lookup", "key"),
     QuestionTimeout: ("seconds", "reached", "done", "total"),
 }
 

@@ -70,7 +70,9 @@ OPERATORS: dict[type[Node], Factory] = {
     logical.MatchTop: lambda node, inputs, to: MatchTop(inputs, node, to.dictionary),
     logical.MatchPairs: lambda node, inputs, to: MatchPairs(inputs, node, to.dictionary),
     logical.Hold: lambda node, inputs, to: Hold(inputs[0], node.key),
-    logical.Ship: lambda node, inputs, to: Ship(inputs[0], node.to, node.cols, to.partitions),
+    logical.Ship: lambda node, inputs, to: Ship(
+        inputs[0], node.to, node.cols, to.partitions, rows_of=node.rows_of, divided=node.divided, copied=node.copied
+    ),
     logical.LocalFilter: lambda node, inputs, to: LocalFilter(inputs[0], node.cols, to.partition, to.partitions),
 }
 

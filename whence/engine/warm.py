@@ -23,6 +23,7 @@ from whence.engine.core.operator import Batch
 from whence.engine.core.ordered import Ordered, Rank
 from whence.engine.core.relation import Relation
 from whence.engine.core.statistics import distinct_keys
+from whence.engine.exchange.heavy_keys import with_key
 from whence.engine.exchange.kernels import routing
 from whence.engine.exchange.messages import PartitionMessage
 from whence.engine.exchange.wire import MessageWriter, packed_size, packets
@@ -38,6 +39,7 @@ from whence.engine.matching.range_minima import RangeMinima
 from whence.engine.recursion.components import build_fixpoint, build_outputs
 from whence.engine.recursion.fixpoint import Fixpoint, annotated_policy
 from whence.engine.recursion.kernels import fixpoint as fixpoint_kernels
+from whence.engine.recursion.kernels import mailbox as mb
 from whence.engine.recursion.kernels.search import GATHER
 from whence.engine.relational.aggregate import Aggregate
 from whence.engine.relational.kernels import aggregate, float_sum
@@ -70,7 +72,9 @@ def _relations() -> None:
     batches.number_rows(rows)
     batches.split_signs(rows, ones)
     routing.split(routing.route(rows, first, 2), 2)
+    with_key(rows, (0,), first.reshape(1, 1))
     batches.sum_by(aggregate.group_rows(rows, first, ones)[0], ones, 1)
+    batches.run_sums(first, first, 1)
     conditions.decide(np.array([[conditions.COLUMN, 0, 0]]), rows)
     conditions.select_each(np.array([[conditions.COLUMN, 0, 0]]), np.ones(1, np.int64), rows)
     index.pair_rows(rows, ones, first, rows, ones, first, first)
@@ -96,7 +100,8 @@ def _recursion() -> None:
     for policy in POLICIES:
         _fixpoint(policy)
     for kind in ("set", "best"):
-        _exchange(kind)
+        for policy in POLICIES:
+            _exchange(kind, policy=policy)
     _provenance()
     _letters()
 
@@ -293,19 +298,19 @@ def _letters() -> None:
     packed_size(numbers)
 
 
-def _exchange(kind: RelationKind, maintain: Maintain | None = None) -> None:
+def _exchange(kind: RelationKind, maintain: Maintain | None = None, policy: str = "support") -> None:
     """A closure, or cheapest paths, in a partition that could exchange rows with others, with an epoch taken back."""
     triple = Schema(tuple(Column(name, BIGINT) for name in "abc"))
     link = RuleRelation("link", triple, "external", source=logical.Scan(triple, "link"))
     found = RuleRelation("found", triple, kind, sign=int(kind == "best"))
     base = Rule(1, (0, 1, 2), (Atom(0, (0, 1, 2)),), (), (), 3)
     step = Rule(1, (0, 3, 4), (Atom(0, (0, 1, 2)), Atom(1, (1, 3, 4))), (), (), 5)
-    spec = plan_exchange(RuleProgram([link, found], [base, step], {"found": 1}), lambda _: False)
-    assert spec is not None
+    ranked = policy == "support" and maintain is None
+    spec = plan_exchange(RuleProgram([link, found], [base, step], {"found": 1}), lambda _: False, ranked)
     flow = Dataflow()
     flow.table("link", triple)
     builder = Builder(flow, Dictionary(), flow.views.__getitem__)
-    operator = build_fixpoint(spec.rules, builder, ("found",), Settings("found", "dred", 100, 1000, maintain), spec)
+    operator = build_fixpoint(spec.rules, builder, ("found",), Settings("found", policy, 100, 1000, maintain), spec)
     flow.install(build_outputs(operator, ("found",), (), builder))
     _run(flow, {})
     flow.commit()
@@ -314,6 +319,10 @@ def _exchange(kind: RelationKind, maintain: Maintain | None = None) -> None:
     flow.commit()
     _run(flow, {"link": Batch(rows[:1], np.full(1, -1, np.int64), True)})
     flow.undo()
+    if ranked:  # alone it is sent nothing, and doubts nothing
+        operator.runner.call(mb.deliver, operator.runner.joined([]), restart=True)
+        operator.runner.call(mb.settle_doubts, restart=True)
+        operator.runner.call(fixpoint_kernels.suspect_doubted, restart=True)
 
 
 def _run(flow: Dataflow, deltas: dict[str, Batch]) -> None:

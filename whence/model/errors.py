@@ -3,6 +3,8 @@ raised."""
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class WhenceError(Exception):
     """Any error that Whence raises on purpose: catch it to catch all of them. Nothing has changed when one is raised.
@@ -115,6 +117,31 @@ class EvaluationError(WhenceError):
     ... except whence.EvaluationError as error: print(error, len(db["a"]))
     cannot be read as INTEGER in CAST(#0 AS INTEGER) with 'seven' 0
     """
+
+
+class FetchError(WhenceError):
+    """A row of a lookup that could not be fetched: the outside failed, took longer than its `timeout`, or gave what is
+    no row. The epoch that asked for it is undone. Try again when the outside is back.
+
+    lookup  the lookup
+    key     the key whose row was asked for, or a list of them if they were asked for together
+
+    >>> db = whence.open()
+    >>> db.create_lookup("rate", {"EUR": 1.0}.__getitem__, key="TEXT", returns="DOUBLE", memory="300 rows")
+    >>> _ = db.execute("CREATE STREAM t (paid TEXT); CREATE VIEW v AS SELECT value FROM t JOIN rate ON paid = key")
+    >>> try: db.insert("t", [("EUR",), ("XYZ",)])
+    ... except whence.FetchError as error: print(error, len(db["t"]))
+    the row of 'XYZ' was not fetched, which rate was asked for: KeyError: 'XYZ' 0
+    """
+
+    def __init__(self, lookup: str, key: Any, why: str) -> None:
+        self.lookup, self.key = lookup, key
+        shown = f"{len(key)} keys" if isinstance(key, list) else repr(key)
+        what = "rows of" if isinstance(key, list) else "row of"
+        super().__init__(
+            f"the {what} {shown:.100} {'were' if isinstance(key, list) else 'was'} not fetched, "
+            f"which {lookup} was asked for: {why}"
+        )
 
 
 class RecursionLimitError(WhenceError):

@@ -105,11 +105,13 @@ class KernelRecord:
         self.header = np.zeros(3 * len(record.fields), np.int64)
         self.address = int(self.header.ctypes.data)  # which kernels take
         self._arrays: dict[str, Any] = {}
+        self._nbytes = -1  # not counted
         self._layout = _layout(record)
         self.replace(**arrays)
 
     def replace(self, **arrays: np.ndarray | KernelRecord) -> None:
         """Replace arrays, and update the header."""
+        self._nbytes = -1
         for name, array in arrays.items():
             position, dtype, dimensions = self._layout[name]
             if isinstance(array, KernelRecord):
@@ -135,5 +137,7 @@ class KernelRecord:
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays, not counting nested records; two views of one memory count once."""
-        arrays = (a for a in self._arrays.values() if isinstance(a, np.ndarray))
-        return sum({a.ctypes.data: a.nbytes for a in arrays}.values())
+        if self._nbytes < 0:
+            arrays = (a for a in self._arrays.values() if isinstance(a, np.ndarray))
+            self._nbytes = sum({a.ctypes.data: a.nbytes for a in arrays}.values())
+        return self._nbytes

@@ -26,6 +26,7 @@ them in its partitions, which own tables, lifetimes and a dataflow; embedded the
 | `warm`           | compiles every kernel |
 | `writing`        | transactions and writes to tables and streams |
 | `reading`        | handles, ad-hoc queries and change feeds |
+| `lookups`        | relations from outside, of which some rows are kept |
 | `questions`      | why, what-if, tracing and EXPLAIN |
 | `subscriptions`  | relations and queries that are followed |
 | `sources`        | relations that come from other databases |

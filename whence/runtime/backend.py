@@ -72,6 +72,9 @@ class PartitionBackend(Protocol):
     def pending(self) -> dict[HoldKey, int]:
         """Return how many rows wait before held views, where any do."""
 
+    def take_asked(self) -> dict[str, Codes]:
+        """Return what views that have just been filled asked for of relations from outside."""
+
     def can_take(self, epoch: Epoch) -> bool:
         """Return whether `run` takes an epoch's rows in files as they are."""
 
@@ -138,12 +141,13 @@ class InlineBackend:
     def __init__(self, dictionary: Dictionary) -> None:
         self._dictionary = dictionary
         self.partition = partition = Partition(dictionary)
-        self.flow, self.operator, self.resolve, self.undo, self.pending = (
+        self.flow, self.operator, self.resolve, self.undo, self.pending, self.take_asked = (
             partition.flow,
             partition.operator,
             partition.resolve,
             partition.undo,
             partition.flow.pending,
+            partition.take_asked,
         )
 
     @property

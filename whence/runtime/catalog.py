@@ -228,7 +228,7 @@ class Catalog:
     def replan(self, added: Mapping[str, int]) -> bool:
         """Let the partitions run a better plan for the same program, if there is one, before so many rows come to
         tables; return whether there was. One that cannot be taken up is left: the running one is as right."""
-        if not self.planner.follows_sizes or self.plan.small.isdisjoint(added):
+        if not self.planner.follows_sizes:
             return False
         planned, ordered = beside(self.planned, self.components, self.transient)
         plan = self.planner.replanned(self.plan, self.program, planned, ordered, added)

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from whence.engine.core.epoch import Epoch
 from whence.engine.core.operator import Batch
 from whence.model.budget import has_budget, held, shielded
-from whence.model.codes import Dictionary
+from whence.model.codes import Codes, Dictionary
 from whence.model.errors import CatalogError, OutOfMemoryError, SparkError, WhenceError
 from whence.model.progress import Progress
 from whence.model.sizes import in_bytes
@@ -46,6 +46,7 @@ from whence.runtime.durable.durable_epochs import DurableEpochs
 from whence.runtime.durable.storage import InMemory, Storage, at, retained
 from whence.runtime.epoch_result import EpochResult
 from whence.runtime.held_views import HeldViews
+from whence.runtime.lookups.caches import LookupCaches, UnansweredError, unanswered
 from whence.runtime.reading.changes import Feeds
 from whence.runtime.reading.reader import DatabaseReader
 from whence.runtime.schema_changes import SchemaChanges
@@ -130,6 +131,7 @@ class Coordinator:
         self.silence = SilenceEpochs(self)
         self.reader = DatabaseReader(self)
         self.held = HeldViews(self)
+        self.lookups = LookupCaches(self)
         self.words = WordCollector(self)
         self.adaptation = Adaptation(self)
         self.definitions = SchemaChanges(self)
@@ -378,6 +380,8 @@ class Coordinator:
                 raise CatalogError(f'"{table.name}" is a source: its rows come from {table.source.urls[0]} only')
             if is_internal(name):
                 raise CatalogError(f'"{name}" is a table of the database\'s own: it is not for writing to')
+            if table.lookup is not None:
+                raise CatalogError(f'"{name}" is a lookup: its rows are fetched. db.refresh_lookup fetches them again')
         return self.open_table(name)
 
     @contextmanager
@@ -397,12 +401,24 @@ class Coordinator:
             self.apply(epoch, record=False)
 
     def apply(self, epoch: Epoch, record: bool) -> EpochResult:
-        """Carry an epoch through tables and views, all of it or nothing; write it to the storage, if it is to be."""
+        """Carry an epoch through tables and views, all of it or nothing; write it to the storage, if it is to be. What
+        it lacks of relations from outside is fetched without the state lock."""
+        if record:
+            epoch = self.lookups.prepare(epoch)
+        while True:
+            try:
+                return self._apply(epoch, record)
+            except UnansweredError as missing:
+                epoch = self.lookups.answer(epoch, missing.keys)
+
+    def _apply(self, epoch: Epoch, record: bool) -> EpochResult:
         number, start, backend = epoch.number, time.perf_counter(), self.catalog.backend
         processor = time.thread_time()
         with self.state:
             try:
                 result = self._run(epoch, self.followed() if self.feeds or self.sinks else ())
+                if record and result.asked:
+                    self.check_answered(result.asked)
                 if record:
                     self.adaptation.write_epoch(epoch)
             except BaseException as error:
@@ -417,6 +433,7 @@ class Coordinator:
                 self.source_positions.update(epoch.source_positions)
             self.horizon_history.note(epoch, self.program.tables)
             self.count(result, number)
+            self.lookups.note(epoch, result.asked)
             changes = self.held.after_epoch(result.changes)
             if self.feeds:
                 self.push(changes)
@@ -435,6 +452,12 @@ class Coordinator:
             what = ", ".join(sorted(result.changed)) or "nothing"
             log.debug("epoch %d committed in %.3f ms: %s", number, (time.perf_counter() - start) * 1000, what)
         return result
+
+    def check_answered(self, asked: Mapping[str, Codes]) -> None:
+        """Raise UnansweredError if rows from outside were asked for that are not here."""
+        missing = unanswered(asked)
+        if missing:
+            raise UnansweredError(missing)
 
     def _run(self, epoch: Epoch, wanted: Collection[str]) -> EpochResult:
         """Run an epoch until `commit` or `undo`; report the changes of `wanted`. Views of subscriptions that fail on it
@@ -625,7 +648,15 @@ class Coordinator:
             write(writes)
             epoch = gather(writes, backend.lifetimes, self.epoch + 1, now)
             epoch.released = self.held.holds_of(names)
-            return tell(self._run(epoch, names).changes if epoch.deltas or epoch.refreshed else {})
+            if not epoch.deltas and not epoch.refreshed:
+                return tell({})
+            while True:
+                result = self._run(epoch, names)
+                missing = unanswered(result.asked)
+                if not missing:
+                    return tell(result.changes)
+                backend.undo()
+                epoch = self.lookups.answer(epoch, missing)
         finally:
             backend.undo()
             backend.withdraw_words(words)

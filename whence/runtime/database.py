@@ -31,10 +31,13 @@ from whence.plan.algebra.program import ScalarFunction, TableFunction, is_intern
 from whence.runtime import following, statements
 from whence.runtime.catalog import table_kind
 from whence.runtime.coordinator import Coordinator
+from whence.runtime.definitions import same_table
 from whence.runtime.durable import copying
 from whence.runtime.durable.copying import Backup
 from whence.runtime.durable.recovery import Recovery
 from whence.runtime.following import FollowedEpoch, Place
+from whence.runtime.lookups.declaring import declaration
+from whence.runtime.lookups.fetching import Fetcher
 from whence.runtime.opening import StoreOptions, prepare
 from whence.runtime.questions import explain as explaining
 from whence.runtime.questions import what_if as supposing
@@ -112,7 +115,8 @@ def open(
     spark            a SparkSession: tables and views are then in partitions, and large epochs run as jobs
     partitions       the number of partitions; by default as the database has, or one per core. Without `spark` all of
                      them are in this process
-    on_spark         more settings: inline_rows, inline_bytes, copied_rows, worker_memory, host, port (docs/spark.md)
+    on_spark         more settings: inline_rows, inline_bytes, copied_rows, heavy_rows, worker_memory, host, port
+                     (docs/spark.md)
 
     >>> with whence.open() as db:
     ...     _ = db.execute("CREATE TABLE link (src TEXT, dst TEXT)")
@@ -1254,6 +1258,75 @@ class Database:
             TableFunction(_function_name(name), called, _types(args), _columns(returns))
         )
         return None
+
+    # -- relations from outside ----------------------------------------------------------------------------------------
+
+    def create_lookup(
+        self,
+        name: str,
+        fetch: Callable[..., Any] | None = None,
+        *,
+        key: str = "TEXT",
+        returns: str = "DOUBLE",
+        memory: str = "64 MB",
+        keep: str = "heeb",
+        options: Mapping[str, str] | None = None,
+        many: bool = False,
+        timeout: float | None = None,
+        parallel: int = 1,
+    ) -> Any:
+        """Make a relation from outside usable in views of streams: `fetch` gives the value of a key, or None, and the
+        rows that are worth it are kept. Without `fetch`, return a decorator. docs/limits.md has the rules.
+
+        key       the type of the key, or its name and type: `"currency TEXT"`
+        returns   the type of the value, or the names and types of several, which are fetched as a tuple or a mapping
+        memory    how many rows, or bytes, are kept at most
+        keep      which: 'heeb', 'lru', 'lfu', 'prob' or 'random'
+        options   more options of the table: model, lifetime, ttl, partition_by
+        many      `fetch` takes a list of keys and gives a mapping
+        timeout   seconds that a call may take
+        parallel  calls at a time
+
+        It is a table that is stored with the database; the function is not. When the database has been opened again,
+        this is called again.
+
+        >>> db = whence.open()
+        >>> db.create_lookup("rate", {"USD": 0.9, "GBP": 1.2}.get, memory="300 rows")
+        >>> _ = db.execute("CREATE STREAM trade (paid TEXT, price INT); CREATE VIEW in_euro AS "
+        ...                "SELECT price * value AS euro FROM trade JOIN rate ON paid = key")
+        >>> _ = db.insert("trade", [("USD", 10), ("GBP", 10), ("USD", 20)]); db["in_euro"].rows
+        [(9.0,), (12.0,), (18.0,)]
+        >>> found = db.metrics()["lookups"]["rate"]; found["hits"], found["misses"]
+        (1, 2)
+        """
+        if fetch is None:
+            return lambda f: (
+                self.create_lookup(
+                    name, f, key=key, returns=returns, memory=memory, keep=keep, options=options, many=many,
+                    timeout=timeout, parallel=parallel,
+                ) or f
+            )  # fmt: skip
+        fetcher = Fetcher(fetch, many or getattr(fetch, "many", False), timeout, parallel)
+        create = declaration(_name(name), key, returns, {"memory": memory, "keep": keep, **(options or {})})
+        coordinator = self._coordinator
+        coordinator.definitions.create_table(create)
+        if not same_table(coordinator.table_of(create.table.name), create.table):
+            raise CatalogError(f'"{name}" exists already, and is not {create.table.sql}')
+        coordinator.lookups.fetch_by(create.table.name, fetcher)
+        return None
+
+    def refresh_lookup(self, name: str, keys: Iterable[Any] | None = None) -> int:
+        """Say that the outside has changed, for some keys of a lookup or all: rows are fetched again when they are
+        asked for next. What has been joined stays as it was. Return how many rows were kept of them.
+
+        >>> db, rates = whence.open(), {"USD": 0.9}
+        >>> db.create_lookup("rate", rates.get, memory="300 rows")
+        >>> _ = db.execute("CREATE STREAM t (paid TEXT); CREATE VIEW v AS SELECT value FROM t JOIN rate ON paid = key")
+        >>> _ = db.insert("t", ("USD",)); rates["USD"] = 0.8; _ = db.insert("t", ("USD",))
+        >>> db.refresh_lookup("rate", ["USD"]), db.insert("t", ("USD",)), db["v"].rows
+        (1, 1, [(0.9,), (0.9,), (0.8,)])
+        """
+        return self._coordinator.lookups.refresh(_name(name), keys)
 
     # -- looking inside ----------------------------------------------------------------------------------------------
 

@@ -7,8 +7,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from whence.engine.exchange.messages import PartitionMessage
+from whence.model.codes import Codes
 from whence.plan.algebra.logical import HoldKey
 from whence.runtime.writing.tables import Unmatched
+
+
+def is_unanswered(asked: Mapping[str, Codes]) -> bool:
+    """Return whether rows from outside were asked for that were not there."""
+    return any(not rows[:, 2].all() for rows in asked.values())
 
 
 @dataclass(slots=True)
@@ -24,6 +30,7 @@ class EpochResult:
     owed: dict[str, int] = field(default_factory=dict)  # how many rows each table owes that owes any
     deadlines: dict[str, int] = field(default_factory=dict)
     pending: dict[HoldKey, int] = field(default_factory=dict)  # how many rows wait before held views
+    asked: dict[str, Codes] = field(default_factory=dict)  # of lookups: `$at`, key, and whether its row was there
     bytes: int = 0  # of state
     seconds: float = 0.0
 

@@ -20,7 +20,8 @@ from whence.engine.core.epoch import Epoch
 from whence.engine.core.image import Images, StaleImage
 from whence.engine.core.lifetimes import Lifetimes
 from whence.engine.core.operator import Batch, Operator
-from whence.engine.exchange.ship import parted
+from whence.engine.exchange.heavy_keys import Key, KeyCounts, count_heavy
+from whence.engine.exchange.ship import Ship, parted
 from whence.engine.recursion.components import build_fixpoint, build_outputs
 from whence.engine.relational.join import Join
 from whence.engine.relational.scan import Scan
@@ -28,11 +29,13 @@ from whence.engine.streams.promise import promise_in
 from whence.engine.streams.retain import is_stream
 from whence.model.budget import shielded
 from whence.model.codes import Codes, Dictionary
+from whence.model.errors import WhenceError
 from whence.model.progress import Progress
 from whence.plan.algebra.join_paths import JoinOrders
 from whence.plan.algebra.program import Table, is_beside, is_owed, owner_of, with_beside
 from whence.plan.partitions.distribute import PlannedComponent
-from whence.runtime.epoch_result import EpochResult
+from whence.plan.partitions.heavy_keys import RowsBy
+from whence.runtime.epoch_result import EpochResult, is_unanswered
 from whence.runtime.partition_plan import NOTHING, PartitionPlan
 from whence.runtime.writing.expiry import say_expired
 from whence.runtime.writing.inputs import joined, resolve_inputs
@@ -87,12 +90,15 @@ class Partition:
             for life, delta, refreshed in moved:
                 life.after(delta, refreshed, epoch.time)
         except BaseException as error:
+            asked = self.take_asked()
+            if isinstance(error, WhenceError) and is_unanswered(asked):  # it will be run again, with what is missing
+                return EpochResult({}, {}, asked=asked)
             say_expired(error, expired)
             raise
         finally:
             flow.context.enter(0, 0)
         changed = {name: len(delta.ann) for name, delta in deltas.items()} | flow.row_counts
-        return EpochResult(changed, deltas | views if views else deltas, expired)
+        return EpochResult(changed, deltas | views if views else deltas, expired, asked=self.take_asked())
 
     def run_stage(
         self,
@@ -123,10 +129,14 @@ class Partition:
                 relation.acc[relation.lookup(epoch.deltas[name].rows), 0] = due
                 self.lifetimes[name].rebuild()
         except BaseException as error:
+            asked = self.take_asked()
+            if isinstance(error, WhenceError) and is_unanswered(asked):
+                return EpochResult({}, {}, asked=asked)
             say_expired(error, result.expired)
             raise
         finally:
             flow.context.enter(0, 0)
+        result.asked = self.take_asked()
         found = {**deltas, **flow.changes(stage)}
         changes = {name: self.plain(name, batch) for name, batch in found.items() if name not in reported}
         result.changed = {name: len(batch.ann) for name, batch in changes.items()}
@@ -228,6 +238,7 @@ class Partition:
         cannot be taken, or what has no image cannot be computed here."""
         self._declare(plan, images, progress)
         self.flow.install(self._built(plan), images, progress, alone=self.of == 1)
+        self.take_asked()
         self._forget_built()
         self._take_up(plan)
 
@@ -351,6 +362,15 @@ class Partition:
         self._builder.forget()
         self._transient_builder.forget()
 
+    def take_asked(self) -> dict[str, Codes]:
+        """Return what the run under way has asked for of each relation from outside."""
+        found: dict[str, list[Codes]] = {}
+        for op in self.flow.outside_lookups:
+            asked = op.take_asked()
+            if asked is not None:
+                found.setdefault(op.outside, []).append(asked)
+        return {name: np.concatenate(parts) for name, parts in found.items()}
+
     def joins(self) -> list[Join]:
         """Return the joins whose orders can be decided."""
         return [op for op in self.flow.order if isinstance(op, Join) and op.follows_data]
@@ -363,6 +383,16 @@ class Partition:
             for name, join in joins.items()
         }
         return {name: reader.read() for name, reader in self._readers.items()}
+
+    def heavy_keys(self, source: RowsBy, room: int, known: tuple[Key, ...]) -> KeyCounts:
+        """Count the most frequent keys of some rows that are here, at most `room` of them, and those that are `known`;
+        none if the rows are not kept."""
+        if source.relation:
+            found = self.operator(source.relation).arranged
+        else:
+            ships = (op for op in self.flow.order if isinstance(op, Ship) and op.rows_of == source.moved)
+            found = next((ship.arranged for ship in ships if ship.arranged is not None), None)
+        return KeyCounts(0, {}) if found is None else count_heavy(found, source.cols, room, known)
 
     # -- how it stands -----------------------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from whence.plan.algebra.join_paths import JoinOrders
 from whence.plan.algebra.logical import Node
 from whence.plan.algebra.program import Program, Table, View
 from whence.plan.partitions.distribute import Distributed, undistributed
+from whence.plan.partitions.heavy_keys import Heavy
 from whence.plan.recursion.strata import Component
 from whence.plan.rewrite.hold_inputs import renewed
 from whence.plan.rewrite.keep_joins import KeptJoin
@@ -31,6 +32,7 @@ class PartitionPlan:
     small: frozenset[str] = frozenset()  # the tables that were held to be so
     transient: frozenset[str] = frozenset()  # the views that belong to subscriptions
     orders: Mapping[str, JoinOrders] = field(default_factory=dict)  # of joins, by fingerprint, that were decided
+    heavy: Heavy = field(default_factory=dict)  # keys whose rows are divided among partitions
 
 
 NOTHING = PartitionPlan(0, {}, Distributed(0, {}, {}, ()), {})

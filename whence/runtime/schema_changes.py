@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from whence.engine.core.epoch import Epoch
 from whence.engine.core.operator import Batch
 from whence.model.errors import CatalogError, WhenceError
 from whence.model.progress import Progress
@@ -32,6 +33,7 @@ from whence.plan.algebra.program import (
 from whence.plan.recursion.strata import dependents
 from whence.runtime.catalog import Catalog, Saved, reselected, table_kind
 from whence.runtime.definitions import Contents
+from whence.runtime.lookups.caches import UnansweredError
 from whence.runtime.transient_views import QUERY, reason_of_end, without_name
 from whence.sql import statements as st
 from whence.sql.parse import parse_query, parse_stored
@@ -143,10 +145,26 @@ class SchemaChanges:
     def _create_views(
         self, creates: list[st.CreateView], progress: Progress | None
     ) -> tuple[list[str], dict[str, Batch]]:
+        while True:
+            try:
+                return self._try_creating_views(creates, progress)
+            except UnansweredError as missing:  # by the rows that a stream has
+                coordinator = self._coordinator
+                epoch = Epoch(coordinator.epoch + 1, coordinator.clock.now(), {})
+                coordinator.apply(coordinator.lookups.answer(epoch, missing.keys), record=True)
+
+    def _try_creating_views(
+        self, creates: list[st.CreateView], progress: Progress | None
+    ) -> tuple[list[str], dict[str, Batch]]:
         with self._declaring() as catalog:
             before, start = catalog.save(), time.perf_counter()
             followed = self._followed(creates)
             made, remade = catalog.create_views(creates, progress)
+            try:
+                self._coordinator.check_answered(catalog.backend.take_asked())
+            except UnansweredError:
+                catalog.go_back(before)
+                raise
             if made or remade:
                 self._log([create.sql for create in creates], before, epoch=bool(remade))
             differences = self._report_redefined(remade, followed)
@@ -252,6 +270,7 @@ class SchemaChanges:
             if views:
                 followed, before = self._followed(views), catalog.save()
                 _, remade = catalog.create_views(views)
+                catalog.backend.take_asked()
                 catalog.stay()
                 self._report_redefined(remade, followed)
                 self._end_rebound(before)
@@ -275,7 +294,7 @@ class SchemaChanges:
     # -- transient views ---------------------------------------------------------------------------------------------
 
     def create_transient(
-        self, sql: str, progress: Progress | None = None, extras: bool = False, ordered: bool = False
+        self, select: str | exp.Expr, progress: Progress | None = None, extras: bool = False, ordered: bool = False
     ) -> str:
         """Make and fill a view of one SELECT, for as long as somebody subscribes to it; return its name. With `extras`
         it has the columns that bounds of its rows need, behind those of the SELECT. With `ordered` it takes the rows of
@@ -284,7 +303,8 @@ class SchemaChanges:
         It is in no log and no image, and only its name leads to it. It is gone when `drop_transient` says so, when what
         it reads is dropped or redefined, when it fails on new rows, and when the database begins again after a failed
         sync: then its feeds end, and say why."""
-        coordinator, query = self._coordinator, parse_query(sql).query.copy()
+        coordinator, sql = self._coordinator, select if isinstance(select, str) else ""
+        query = parse_query(select).query.copy() if isinstance(select, str) else select.copy()
         broker = coordinator.broker
         with broker.preparing_query(query, ordered) if broker is not None else nullcontext():
             return self._create_transient(query, sql, progress, extras, ordered)

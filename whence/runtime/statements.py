@@ -100,6 +100,8 @@ def run_group(coordinator: Coordinator, group: list[st.Statement], progress: Pro
             return _counted(count, _DONE[type(statement)])
         case st.Query() as query:
             return Result(coordinator.reader.query(query.query))
+        case st.Explain(what=st.Query() as query, analyze=True):
+            return _lines("plan", _explain_filled(coordinator, query))
         case st.Explain() as explain:
             return _lines("plan", coordinator.reader.explain(explain.what, explain.analyze))
         case st.Describe() as describe:
@@ -107,6 +109,17 @@ def run_group(coordinator: Coordinator, group: list[st.Statement], progress: Pro
         case st.Show() as show:
             return Result(explaining.listing(coordinator, show.what, show.name))
     raise WhenceError(f"{type(group[0]).__name__} statements are not supported")
+
+
+def _explain_filled(coordinator: Coordinator, query: st.Query) -> str:
+    """Fill a view of a query as a subscription has one, and say what its operators have done; it is dropped then."""
+    coordinator.check_not_writing("EXPLAIN ANALYZE of a query")
+    name = coordinator.definitions.create_transient(query.query)
+    try:
+        with coordinator.looking():
+            return explaining.explain_transient(coordinator, name)
+    finally:
+        coordinator.definitions.drop_transient(name)
 
 
 def _create_source(coordinator: Coordinator, create: st.CreateSource) -> Result:

@@ -16,6 +16,7 @@ from whence.model.errors import (
     CatalogError,
     EvaluationError,
     ExpiredError,
+    FetchError,
     ForbiddenError,
     LimitError,
     MissingRowError,
@@ -78,11 +79,12 @@ _STATUS: tuple[tuple[type[BaseException], int], ...] = (
     (OutOfMemoryError, 503),
     (StorageError, 503),
     (SparkError, 503),
+    (FetchError, 503),
     (CatalogError, 409),
     (WhenceError, 400),
 )
 _HIDDEN = (StorageError, SparkError)  # their messages name files and hosts of the server
-_OF_ROWS = (EvaluationError, RecursionLimitError, OutOfMemoryError, ReplayError)  # their messages show rows
+_OF_ROWS = (EvaluationError, FetchError, RecursionLimitError, OutOfMemoryError, ReplayError)  # their messages show rows
 
 
 def status_of(error: WhenceError) -> int:

@@ -50,6 +50,10 @@ _OPTIONS: dict[Target, tuple[Option, ...]] = {
         Option("ttl", kind="duration"),
         Option("ttl_column", kind="column"),
         Option("partition_by", kind="column"),
+        Option("memory", kind="memory"),
+        Option("keep", ("heeb", "prob", "random", "lru", "lfu")),
+        Option("model", kind="model"),
+        Option("lifetime"),
     ),
     "stream": (
         Option("retain", kind="retention"),
@@ -73,6 +77,7 @@ _OPTIONS: dict[Target, tuple[Option, ...]] = {
         Option("keep", ("heeb", "prob", "life", "random", "lru", "lfu")),
         Option("model", kind="model"),
         Option("lifetime"),
+        Option("pool", kind="text"),
         Option("adapt", ("off", "advise", "on")),
         Option("respond_within", kind="bound"),
         Option("refresh", kind="schedule"),
@@ -103,7 +108,7 @@ def check_name(target: Target, name: str) -> None:
     Traceback (most recent call last):
     ValueError: a view has no option "polcy"; did you mean "policy"? Its options are policy, recursion_limit, \
 recursion_rows, aggregate_selection, partition, maintain, propagate, provenance, provenance_of, encoding, retain, \
-memory, keep, model, lifetime, adapt, respond_within, refresh
+memory, keep, model, lifetime, pool, adapt, respond_within, refresh
     """
     known = [option.name for option in _OPTIONS[target]]
     if name in known:
@@ -249,7 +254,7 @@ def read_memory(text: str) -> Retention:
     except ValueError:
         found = Retention()
     if found.rows is None and found.nbytes is None:
-        raise ValueError(f"memory is what a join keeps at most, such as '300 rows' or '64 MB', not {text!r}")
+        raise ValueError(f"memory is what is kept at most, such as '300 rows' or '64 MB', not {text!r}")
     return found
 
 
@@ -270,20 +275,37 @@ def read_model(text: str) -> tuple[str, int | None]:
 
 
 def memory_option(options: tuple[tuple[str, str], ...]) -> MemoryLimit | None:
-    """Return how much the join of a view keeps, and which rows, if the options limit it."""
+    """Return how much the join of a view, or a lookup, keeps, and which rows, if the options limit it."""
     given = dict(options)
     if "memory" not in given:
-        wrong = next((name for name in ("keep", "model", "lifetime") if name in given), None)
+        wrong = next((name for name in ("keep", "model", "lifetime", "pool") if name in given), None)
         if wrong is not None:
-            raise ValueError(f"{wrong} says which rows a join keeps in bounded memory: say how many, with memory")
+            raise ValueError(f"{wrong} says which rows are kept in bounded memory: say how many, with memory")
         return None
     kept, keep = read_memory(given["memory"]), given.get("keep", "heeb")
-    wrong = next((name for name in ("model", "lifetime") if name in given and keep != "heeb"), None)
+    wrong = next((name for name in ("model", "lifetime", "pool") if name in given and keep != "heeb"), None)
     if wrong is not None:
         raise ValueError(f"{wrong} is for keep = 'heeb', not for '{keep}'")
     model, period = read_model(given.get("model", "auto"))
     lifetime = float(given["lifetime"]) if "lifetime" in given else None
-    return MemoryLimit(kept.rows, kept.nbytes, kept.text, keep, model, period, lifetime)  # type: ignore[arg-type]  # read
+    pool = given.get("pool", "")
+    return MemoryLimit(kept.rows, kept.nbytes, kept.text, keep, model, period, lifetime, pool)  # type: ignore[arg-type]  # read
+
+
+def read_lookup(options: tuple[tuple[str, str], ...], table: Table) -> MemoryLimit | None:
+    """Read how much a lookup keeps, if a table is one; raise ValueError if it cannot be."""
+    limit = memory_option(options)
+    if limit is None:
+        return None
+    if len(table.key) != 1:
+        raise ValueError("memory makes a table a lookup: it needs a PRIMARY KEY of one column, to fetch rows by")
+    if table.promises.checks:
+        raise ValueError("memory makes a table a lookup, whose rows come from outside: leave CHECK out")
+    if any(not column.nullable for at, column in enumerate(table.schema.columns) if at not in table.key):
+        raise ValueError("memory makes a table a lookup: columns beside its key are NULL where there is no row outside")
+    if "ttl_column" in dict(options):
+        raise ValueError("rows of a lookup live from when they are fetched: leave ttl_column out")
+    return limit
 
 
 def read_placement(options: tuple[tuple[str, str], ...], table: Table) -> Placement | None:

@@ -24,7 +24,7 @@ from whence.sql import statements as st
 from whence.sql.addresses import source_address
 from whence.sql.ledger import is_given, refuse_others
 from whence.sql.open_bounds import open_bounds
-from whence.sql.options import Target, check_name, read_lifetime, read_placement, read_value, retain_option
+from whence.sql.options import Target, check_name, read_lifetime, read_lookup, read_placement, read_value, retain_option
 from whence.sql.parameter_tokens import Parameter, read_parameter
 from whence.sql.promises import read_closes, read_ordered
 from whence.sql.reader import Script
@@ -128,7 +128,7 @@ def _split(tokens: Sequence[Token]) -> Iterator[list[Token]]:
 def _begins_another(tokens: Sequence[Token], at: int, current: list[Token]) -> bool:
     """Tell whether a statement begins at this token although no semicolon ended the one before."""
     if tokens[at].token_type is TokenType.CREATE:
-        return current[-1].text.upper() != "EXPLAIN"
+        return [token.text.upper() for token in current[:3]] not in (["EXPLAIN"], ["EXPLAIN", "ANALYZE"])
     following = tokens[at + 1].text.upper() if at + 1 < len(tokens) else ""
     return (
         tokens[at].token_type is TokenType.WITH
@@ -415,12 +415,14 @@ class _Reader:
             ordered = read_ordered(given, table.schema, table.tick)
             option = "closes"
             closes = read_closes(given, table.schema, name, table.tick)
+            option = next((name for name in ("memory", "keep", "model", "lifetime") if name in given), "memory")
+            lookup = read_lookup(options, table) if kind == "table" else None
         except ValueError as failure:
             raise self.source.error(str(failure), self.values[option]) from None
         promises = replace(table.promises, ordered=ordered, closes=closes) or NO_PROMISES
         if ordered is not None:
             table = replace(table, schema=_required(table.schema, ordered.column))
-        table = replace(table, lifetime=lifetime, placement=placement, promises=promises)
+        table = replace(table, lifetime=lifetime, placement=placement, promises=promises, lookup=lookup)
         return table
 
     def _create_source(self, is_replace: bool) -> st.Statement:
@@ -597,9 +599,12 @@ class _Reader:
         self.expect("EXPLAIN")
         if self.peek() == "ANALYZE" and self.at < len(self.tokens) - 1:
             self.at += 1
-            if self.at < len(self.tokens) - 1 or self.peek() in ("SELECT", "WITH"):
-                raise self.error("expected a view's name: EXPLAIN ANALYZE says what a view has done since it is kept")
-            return st.Explain(what=self.name("view"), analyze=True)
+            if self.at == len(self.tokens) - 1 and self.peek() not in ("SELECT", "WITH"):
+                return st.Explain(what=self.name("view"), analyze=True)
+            what = _Reader(self.source, self.tokens[self.at :]).statements()
+            if len(what) != 1 or not isinstance(what[0], st.Query):
+                raise self.error("expected a view's name or a query: EXPLAIN ANALYZE says what has been done")
+            return st.Explain(what=what[0], analyze=True)
         if self.at == len(self.tokens) - 1 and self.peek() not in ("SELECT", "WITH"):
             return st.Explain(what=self.name("view"))
         if self.peek() == "EXPLAIN":

@@ -17,6 +17,7 @@ from whence.plan.algebra.constructors import relabel
 from whence.plan.algebra.logical import Node
 from whence.plan.algebra.program import Program, View
 from whence.plan.recursion.strata import references
+from whence.plan.streams.model import MemoryLimit
 from whence.sql.options import memory_option, retain_option
 from whence.sql.parameter_join import joined_with
 from whence.sql.parse import parse_stored
@@ -83,10 +84,23 @@ def bind_views(creates: Sequence[CreateView], program: Program, declared: bool =
             options = statements[pending.owner].options
         try:
             kept = retain_option(options), memory_option(options)
+            _check_pool(kept[1], base, name)
         except ValueError as failure:
             raise SqlError(f'in "{pending.owner or name}": {failure}') from None
         base.views[name] = View(name, plan.schema, plan, options, sql, pending.owner, *kept)
     return base
+
+
+def _check_pool(limit: MemoryLimit | None, program: Program, name: str) -> None:
+    """Raise ValueError if another view says that a pool has other memory."""
+    if limit is None or not limit.pool:
+        return
+    for other in program.views.values():
+        shared = other.memory
+        if other.name != name and shared is not None and shared.pool == limit.pool and shared.text != limit.text:
+            raise ValueError(
+                f'the pool {limit.pool} has {shared.text} of memory, as "{other.name}" says, not {limit.text}'
+            )
 
 
 def resolve(session: Session) -> dict[str, Node]:

@@ -25,7 +25,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from time import perf_counter
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 
@@ -59,7 +59,11 @@ from whence.model.progress import Progress
 from whence.model.types import Schema
 from whence.model.word_marks import WordMarks
 from whence.plan.algebra.logical import HoldKey
-from whence.plan.streams.model import Retention, Tracing
+from whence.plan.streams.model import MemoryLimit, Retention, Tracing
+
+if TYPE_CHECKING:
+    from whence.engine.streams.outside_lookup import OutsideLookup
+    from whence.engine.streams.windows.memory_pool import MemoryPool
 
 log = logging.getLogger("whence")
 _FEW = 3  # selections that are not worth deciding together
@@ -102,6 +106,8 @@ class Dataflow:
         self._traffic: dict[str, Traffic] = {}  # of this epoch, by the fingerprints of those who send
         self._ships: dict[str, Ship] = {}  # by channel
         self._iterative: list[IterativeOperator] = []
+        self.outside_lookups: list[OutsideLookup] = []
+        self._pools: dict[tuple[str, int], MemoryPool] = {}
         self._checkpointed: list[Retain] = []
         self._holds: dict[HoldKey, list[Hold]] = {}
         self._releasing: list[Hold] = []  # in this epoch
@@ -131,6 +137,13 @@ class Dataflow:
         """When the last row, or promise, of any stream arrived."""
         return max((scan.kept.reached for scan in self.tables.values() if isinstance(scan, StreamScan)), default=0)
 
+    def pool(self, limit: MemoryLimit) -> MemoryPool:
+        """Return the memory that the joins of one pool share."""
+        from whence.engine.streams.windows.memory_pool import MemoryPool  # seldom
+
+        size = limit.rows or limit.nbytes or 1
+        return self._pools.setdefault((limit.pool, size), MemoryPool(size))
+
     def tracer(self, tracing: Tracing) -> Tracer:
         """Return the tracer that all operators of one tracing share."""
         found = self.tracers.get(tracing)
@@ -153,6 +166,7 @@ class Dataflow:
             op.context = self.context
         self._ships |= {op.channel: op for op in install.fresh if isinstance(op, Ship)}
         self._iterative += [op for op in install.fresh if has_peers(op)]
+        self.outside_lookups += _outside_among(install.fresh)
         if images is not None:
             try:
                 self.recomputed += install.restore(images, alone)
@@ -257,6 +271,7 @@ class Dataflow:
         self._checkpointed = [op for op in self.order if isinstance(op, Retain) and op.checkpoints is not None]
         self._ships = {op.channel: op for op in self.order if isinstance(op, Ship)}
         self._iterative = [op for op in self.order if has_peers(op)]
+        self.outside_lookups = _outside_among(self.order)
         used = {id(op.tracer) for op in self.order}
         self.tracers = {tracing: tracer for tracing, tracer in self.tracers.items() if id(tracer) in used}
 
@@ -623,6 +638,10 @@ def blamed(op: Operator) -> Iterator[None]:
     except WhenceError as error:
         blame(error, op)
         raise
+
+
+def _outside_among(ops: Iterable[Operator]) -> list[OutsideLookup]:
+    return [cast("OutsideLookup", op) for op in ops if op.outside]
 
 
 def _holds_among(ops: Iterable[Operator]) -> dict[HoldKey, list[Hold]]:

@@ -9,6 +9,7 @@ views are as they were, and `undo` leaves no trace.
 from __future__ import annotations
 
 import logging
+from time import perf_counter
 
 from whence.engine.core.arrangement import arrangement
 from whence.engine.core.batch import consolidate
@@ -116,7 +117,12 @@ class Installation:
 
     def _fill(self, op: Operator) -> None:
         """Run an operator for the first time, over the contents of its inputs."""
-        out = op.prime([self._contents.of(i) for i in op.inputs])
+        inputs, began = [self._contents.of(i) for i in op.inputs], perf_counter()
+        out = op.prime(inputs)
+        seconds, rows_in = perf_counter() - began, sum(len(each.ann) for each in inputs)
+        if rows_in or len(out.ann):
+            op.runs, op.seconds = op.runs + 1, op.seconds + seconds
+            op.rows_in, op.rows_out = op.rows_in + rows_in, op.rows_out + len(out.ann)
         if op.arranged is not None:
             out = _arrange(op, out)
         op.commit()

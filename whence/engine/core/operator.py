@@ -72,6 +72,7 @@ class Operator:
     context: EpochContext = EpochContext()  # of the dataflow it is installed in
     linear: bool = False  # keeps nothing, and maps its input's batch as it is: may run as a part of what reads it
     scanned: frozenset[tuple[int, ...]] = frozenset()  # columns by which its own state was looked up, row by row
+    outside: str = ""  # the table of rows from outside that it asks for
     replanned: bool = False  # reads its inputs by other columns since the last sweep
     transient: bool = False  # only views of subscriptions need it: other views never share it, and images may lack it
     runs: int = 0  # since it was built; with the seconds, and the rows of its batches

@@ -4,6 +4,9 @@ Law: over all partitions, what a Ship gives is what it was given; each row where
 first partition, or everything in every one. It gives it one stage later (`engine/core/dataflow.py`): what it takes in
 an epoch goes out, and what comes in by its channel is its output. State: none; cost: the delta.
 
+Of rows routed by `cols`, those with a *heavy* key may be treated apart (`plan/partitions/heavy_keys.py`): rows with a
+key that is `divided` are routed by all their columns, and rows with one that is `copied` go to every partition.
+
 Rows of a stream stay in its order: a partition sends its share as it is, and what came from all is put in the order of
 `$at` again. Rows with equal `$at` come from one partition, in the order they were made (`plan/partitions/streams.py`),
 but for those that a promise brings about (`engine/streams/promise.py`), which stand by partition.
@@ -17,6 +20,7 @@ import numpy as np
 
 from whence.engine.core.batch import consolidate, take
 from whence.engine.core.operator import Batch, Operator
+from whence.engine.exchange.heavy_keys import Key, as_codes, with_key
 from whence.engine.exchange.kernels.routing import route, split
 from whence.engine.exchange.messages import EVERYWHERE
 from whence.engine.exchange.traffic import Shipped
@@ -53,9 +57,22 @@ class Ship(Operator):
 
     delay = 1
 
-    def __init__(self, input: Operator, to: str, cols: tuple[int, ...], partitions: int):
+    def __init__(
+        self,
+        input: Operator,
+        to: str,
+        cols: tuple[int, ...],
+        partitions: int,
+        *,
+        rows_of: str = "",
+        divided: tuple[Key, ...] = (),
+        copied: tuple[Key, ...] = (),
+    ):
         self.schema, self.tracer, self.inputs = input.schema, input.tracer, [input]
         self.to, self.cols, self._partitions = to, cols, partitions
+        self.rows_of = rows_of  # a name for what it moves, whatever moves it
+        self.divided, self.copied = divided, copied
+        self._heavy = as_codes((*divided, *copied), len(cols))
         self.ordered = has_at(self.schema)
         self.outgoing = Batch.empty(len(self.schema))
         self.shipped = Shipped()  # by this partition, to others
@@ -83,7 +100,20 @@ class Ship(Operator):
                 return {EVERYWHERE: batch}
             case "one":
                 return {0: batch}
-        return parted(batch, self.cols, self._partitions)
+        return self._routed(batch) if len(self._heavy) else parted(batch, self.cols, self._partitions)
+
+    def _routed(self, batch: Batch) -> dict[int, Batch]:
+        """What is to go out, heavy keys apart; nothing has to stay in order."""
+        heavy = with_key(batch.rows, self.cols, self._heavy)
+        where = targets(batch.rows, self.cols, self._partitions)
+        divided = np.flatnonzero((heavy >= 0) & (heavy < len(self.divided)))
+        where[divided] = targets(batch.rows.take(divided, axis=0), tuple(range(len(self.schema))), self._partitions)
+        where[heavy >= len(self.divided)] = self._partitions  # behind all of them
+        order, starts = split(where, self._partitions + 1)
+        bounds = starts.tolist()
+        out = {p: take(batch, order[bounds[p] : bounds[p + 1]]) for p in range(self._partitions + 1)}
+        out[EVERYWHERE] = out.pop(self._partitions)
+        return {to: rows for to, rows in out.items() if len(rows.ann)}
 
     @property
     def recalls(self) -> bool:
@@ -102,7 +132,9 @@ class Ship(Operator):
                 return "ship to every partition"
             case "one":
                 return "ship to the first partition"
-        return f"ship by {', '.join(self.schema.names[c] for c in self.cols)}"
+        by = f"ship by {', '.join(self.schema.names[c] for c in self.cols)}"
+        heavy = ((self.divided, "divided"), (self.copied, "copied"))
+        return by + "".join(f", {len(keys)} heavy key{'s' * (len(keys) != 1)} {how}" for keys, how in heavy if keys)
 
 
 class LocalFilter(Operator):

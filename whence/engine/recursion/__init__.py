@@ -7,9 +7,10 @@ rows live in other partitions.
 |-------------|---------|
 | store, slot | all rows of a component's relations are in one array of slots of fixed size |
 | external    | a relation that rules read and do not derive; its rows come with multiplicities |
-| copy        | an external relation of rows that other partitions derive and send |
+| copy        | a relation of rows that partitions derive and send |
 | sender      | a partition that derives a row of a copy |
-| rank        | one more than the largest rank in a row's chosen derivation |
+| rank        | one more than the largest rank in a row's chosen derivation; it is sent with the row |
+| round       | one call of a policy's `work`: what a partition does between two exchanges of messages |
 | touched     | changed in this epoch |
 | published   | of an annotation: what other rows have been derived with; *buffered*: what came later |
 | variable    | the number by which formulas mention a base row |
@@ -21,7 +22,8 @@ rows live in other partitions.
 | `iterative`          | what the dataflow asks of an operator with peers |
 | `policies`           | support, dred, absorption, relative |
 | `mailbox`            | which rows live in other partitions |
-| `senders`            | messages of plain rows |
+| `ranked_messages`    | messages of rows with their ranks: support |
+| `senders`            | messages of rows without: dred |
 | `annotated_messages` | messages of annotated rows |
 | `annotated_state`    | what annotated policies keep |
 | `rule_runner`        | kernel calls, limits, rows that only Python can compute |

@@ -70,7 +70,7 @@ class Fixpoint(IterativeOperator):
         self.mailbox = mailbox or Mailbox(program)
         self.limits = RecursionLimits(depth_limit, row_limit, makes_values(program, self.mailbox.copied))
         self.runner = RuleRunner(program, dictionary, pipelines, self.mailbox, self.limits, name)
-        self.policy = make_policy(self.mailbox.admit(policy), self.runner, self.mailbox)
+        self.policy = make_policy(policy, self.runner, self.mailbox)
         self._orders = RuleOrders(program, self.mailbox.shared)
         self._rows = 0  # after the last epoch
         self.delay = self.policy.phases if self.mailbox.shared else 0
@@ -169,6 +169,7 @@ class Fixpoint(IterativeOperator):
 
     def finish(self) -> None:
         if not self._finished:
+            self.runner.check_values()
             self._finished = True
             self.out = self.policy.collect()
 
@@ -303,7 +304,12 @@ class Fixpoint(IterativeOperator):
         return self._orders.notes(self.store.compiled)
 
     def describe(self) -> str:
-        derived = ", ".join(r.name for r in self.program.relations if r.kind in ("set", "best"))
+        relations, copies = self.program.relations, set()
+        if self.mailbox.ranked:  # what is derived from a relation that is sent stands behind it
+            copies = {copy + 1 for copy in self.mailbox.copied}
+        derived = ", ".join(
+            r.name for number, r in enumerate(relations) if r.kind in ("set", "best") and number not in copies
+        )
         text = f"fixpoint {derived} [{len(self.program.rules)} rules, {self.policy.text}]"
         return text if self.mailbox.spec is None else f"{text}, {self.mailbox.spec.text}"
 

@@ -42,8 +42,9 @@ _OPS = {
     "to_float": op_codes.TO_FLOAT,
     "must_be": op_codes.MUST_BE,
     "fits": op_codes.FITS,
+    "here": op_codes.HERE,
 }
-KINDS = {"external": st.EXTERNAL, "absence": st.ABSENCE, "set": st.SET, "best": st.BEST}
+KINDS = {"external": st.EXTERNAL, "absence": st.ABSENCE, "set": st.SET, "best": st.BEST, "sent": st.SENT}
 
 
 Orders = Mapping[tuple[int, int], tuple[int, ...]]  # by rule and given atom, -1 for the head: the other atoms

@@ -22,11 +22,12 @@ from whence.engine.recursion.mailbox import Mailbox
 from whence.engine.recursion.rule_plans import CompiledRules
 from whence.engine.recursion.slot_store import SlotStore
 from whence.model.codes import Codes, Dictionary
-from whence.model.errors import EvaluationError
+from whence.model.errors import DataError, EvaluationError
 from whence.plan.recursion.rule_model import RuleProgram
 
 Pipeline = Callable[[Codes], Codes]
 NO_LIMIT = 2**31 - 1
+_AT_ONCE = 1 << 16  # rows that are looked at together
 
 
 class LimitReached(Exception):  # noqa: N818 - it is turned into the user's error by the operator
@@ -58,6 +59,7 @@ class RuleRunner:
         self._pipelines, self._mailbox = pipelines, mailbox
         self._shares = mailbox.partitions if limits.endless else 1  # partitions that share what may be derived
         self._words = self._text = 0  # of the dictionary: how many there were, and the characters computed since
+        self._sent: list[Codes] = []  # written down, not taken yet
         self._absence = np.array([r.kind == "absence" for r in program.relations])
 
     def start(self, policy: int) -> None:
@@ -65,7 +67,8 @@ class RuleRunner:
         before: SlotStore | None = getattr(self, "store", None)
         orders = None if before is None else before.compiled.orders
         self.rules = CompiledRules(self.program, self.dictionary, policy, orders)
-        self.store = SlotStore(self.rules, policy)
+        box = self._mailbox
+        self.store = SlotStore(self.rules, policy, (box.partition, box.partitions) if box.ranked else None)
 
     def limit(self, limited: bool, known: int = 0) -> None:
         """Begin an epoch: set its limits, or none, and then pass over derivations that fail
@@ -75,10 +78,14 @@ class RuleRunner:
         scalar, shared = self.store.k.scalar, self._mailbox.shared
         effort = self.limits.effort // self._shares
         rows = int(scalar[st.S_ROWS]) + known + self.budget // self._shares
-        scalar[st.S_DEPTH] = min(self.limits.depth, NO_LIMIT) if limited and not shared else NO_LIMIT
+        ranked = self._mailbox.ranked
+        depth = self.limits.depth * (2 if ranked else 1)  # a row has a rank, and its copy the next one
+        counted = limited and (ranked or not shared)
+        scalar[st.S_DEPTH] = min(depth, NO_LIMIT) if counted else NO_LIMIT
         scalar[st.S_BUDGET] = min(rows, NO_LIMIT) if limited else NO_LIMIT
         scalar[st.S_EFFORT] = int(scalar[st.S_WORK]) + effort if limited and effort else 0
         scalar[st.S_KNOWN] = not limited
+        scalar[st.S_PASSES], scalar[st.S_PASSED], self._sent = 1, 0, []
         self._words, self._text = len(self.dictionary), 0
 
     # -- kernels -----------------------------------------------------------------------------------------------------
@@ -96,6 +103,8 @@ class RuleRunner:
             raise LimitReached()
         if status == st.OVERFLOW:
             raise EvaluationError(f"a number (or the copies of a row) went out of its range while deriving {self.name}")
+        if status == st.UNFOUNDED:
+            raise DataError(f"an epoch of {self.name} cannot be undone: a row of its state has no derivation")
         if status == st.MISSING:
             raise EvaluationError(
                 f"a group of {self.name} whose best value is NULL reached LEAST or GREATEST in the recursion: these "
@@ -108,11 +117,26 @@ class RuleRunner:
         scalar = self.store.k.scalar
         while self._pipelines and scalar[st.S_FOREIGN]:
             block = self.written()
+            self._sent.append(block[block[:, 0] < 0])
+            block = block[block[:, 0] >= 0]
             for rule in np.unique(block[:, 0]).tolist():
                 made, bodies = self._compute(rule, block)
                 head = self.program.rules[rule].head
                 self.call(fx.emit_block, rule, head, np.ascontiguousarray(made[:, 1:]), bodies, restart=True)
             self.call(fx.propagate, self._mailbox.sent)
+
+    def check_values(self) -> None:
+        """Raise if a NULL reaches LEAST or GREATEST: a group may be NULL at first, so such derivations are passed over,
+        and looked at in the end."""
+        k = self.store.k
+        if k.scalar[st.S_KNOWN] or not k.scalar[st.S_PASSED]:
+            return
+        slots = k.touched[: int(k.scalar[st.S_TOUCHED]), 0] >> 1
+        slots = slots[k.meta[slots, int(k.scalar[st.S_META])] & st.ALIVE != 0]
+        k.scalar[st.S_PASSES] = 0
+        for at in range(0, len(slots), _AT_ONCE):
+            self._check(self.store.gather(slots[at : at + _AT_ONCE], GATHER, backward=False)[2])
+        k.scalar[st.S_PASSES] = 1
 
     def gather(self, slots: Codes, backward: bool) -> Codes:
         """Return the derivations through slots, or of them, as a block [n, 1 + atoms + columns]."""
@@ -150,6 +174,11 @@ class RuleRunner:
         if self._text > self.limits.text and not scalar[st.S_KNOWN]:
             scalar[st.S_CULPRIT] = row
             raise LimitReached(f"{self.limits.text:,} characters of computed text")
+
+    def take_sent(self) -> Codes:
+        """Take the rows that kernels have written down to be sent."""
+        blocks, self._sent = [*self._sent, self.written()], []
+        return blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
 
     def written(self) -> Codes:
         """Take what kernels have written down in `foreign`."""

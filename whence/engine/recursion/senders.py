@@ -1,4 +1,4 @@
-"""Senders: messages of rows that partitions derive for each other, without annotations.
+"""Senders: messages of rows that partitions derive for each other, under DRed.
 
 Law: between two epochs the multiplicity of a row of a copy is the number of its **senders**, the partitions that derive
 it. A message adds a sender (+1) or takes one away (-1).
@@ -43,12 +43,6 @@ class Senders:
         self._touched = NO_LIMIT  # rows touched before deriving began
 
     @property
-    def channels(self) -> list[str]:
-        """Return the names of the channels, one for each copy."""
-        copies = (copy for copies in self._mailbox.copies.values() for copy in copies)
-        return [f"{self._mailbox.channel}/{copy.relation}" for copy in copies]
-
-    @property
     def are_suspended(self) -> bool:
         """Return whether rows were taken out of copies."""
         return bool(self._suspended)
@@ -89,12 +83,12 @@ class Senders:
         """Address the derived rows that kernels have written down; return what is for this partition itself."""
         if not self._mailbox.shared:
             return self._runner.joined([])
-        block = self._runner.written()
+        block = self._runner.take_sent()
         own: list[Codes] = []
         start = 1 + self._runner.rules.atoms
         for head in self._mailbox.copies:
             relation = self._runner.program.relations[head]
-            rows = block[block[:, 0] == head, start : start + len(relation.schema)]
+            rows = block[block[:, 0] == -1 - head, start : start + len(relation.schema)]
             if len(rows):
                 rows = np.ascontiguousarray(rows)
                 if sign > 0 and relation.kind == "best":

@@ -26,16 +26,19 @@ _SLICE = 1 << 22  # rows and derivations that a kernel looks at before it comes 
 class SlotStore:
     """The growing arrays of a component and the calls that work on them."""
 
-    def __init__(self, compiled: CompiledRules, policy: int):
+    def __init__(self, compiled: CompiledRules, policy: int, place: tuple[int, int] | None = None):
+        """`place` is the partition, and how many there are, of a component that sends rows with their ranks."""
         self.compiled = compiled
         self._most_indexes = int(compiled.relations[:, st.R_INDEXES].max())
         self._witnesses = 0  # dead rows that the last compaction had to keep
         scalar = np.zeros(st.S_FIELDS, np.int64)
         scalar[st.S_META], scalar[st.S_BODY] = compiled.meta, compiled.body
         scalar[st.S_ATOMS], scalar[st.S_CHAIN] = compiled.atoms, compiled.chain
-        scalar[st.S_HEAP] = any(r.kind == "best" for r in compiled.program.relations)
+        scalar[st.S_HEAP] = place is not None or any(r.kind == "best" for r in compiled.program.relations)
         scalar[st.S_FORGETS] = not can_support(compiled.program)
         scalar[st.S_POLICY] = policy
+        scalar[st.S_PEERS] = place is not None
+        scalar[st.S_PARTITION], scalar[st.S_PARTITIONS] = place or (0, 1)
         self.k = KernelRecord(
             st.STORE,
             **self._slots(64),
@@ -45,8 +48,9 @@ class SlotStore:
             indexes=compiled.indexes,
             plans=compiled.plans,
             env=compiled.env,
-            queue=np.zeros((64, 2), np.int64),
-            touched=np.zeros((64, 2), np.int64),
+            queue=np.zeros((64, 3), np.int64),
+            touched=np.zeros((64, 3), np.int64),
+            opened=np.zeros(64, np.int64),
             buckets=np.full(64, -1, np.int32),
             hopes=np.zeros((4096, 2), np.int32),
             foreign=np.zeros((64, 1 + compiled.atoms + compiled.columns), np.int64),
@@ -95,12 +99,12 @@ class SlotStore:
             slots["cells"][:used] = k.cells[:used]
             change |= slots
         if _nearly(waiting + 2, k.queue):
-            change["queue"] = queue = np.zeros((2 * len(k.queue), 2), np.int64)
+            change["queue"] = queue = np.zeros((2 * len(k.queue), 3), np.int64)
             queue[:waiting] = k.queue[(int(s[st.S_HEAD]) + np.arange(waiting)) % len(k.queue)]
             s[st.S_HEAD], s[st.S_TAIL] = 0, waiting
         # A row that is done anew has taken back what it wrote, so `foreign` need not look full.
         written = len(k.foreign) if s[st.S_STATUS] == st.FOREIGN_FULL else s[st.S_FOREIGN]
-        for name, filled in (("touched", s[st.S_TOUCHED]), ("foreign", written)):
+        for name, filled in (("touched", s[st.S_TOUCHED]), ("opened", s[st.S_OPENED]), ("foreign", written)):
             if _nearly(int(filled), array := getattr(k, name)):
                 change[name] = np.concatenate([array, np.zeros_like(array)])
         old = {"rows": np.empty(0, np.int64), "keys": np.empty(0, np.int64)}

@@ -13,6 +13,7 @@ its law, its state and its cost.
 | `sort`             | bsort: sorted as far as a buffer allows |
 | `lookup`           | a stream joined with a relation |
 | `box_lookup`       | a stream joined with the subscriptions of a template, by boxes |
+| `outside_lookup`   | a stream joined with a relation that is outside |
 | `generate`         | where provenance begins and ends |
 | `promise`          | nothing more comes below a value: closes windows |
 | `late`             | warnings of rows that came too late |

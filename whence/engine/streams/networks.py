@@ -39,6 +39,10 @@ def _provenance_join(node: streams.ProvenanceJoin, inputs: list[Operator], to: B
 
 
 def _lookup(node: streams.Lookup, inputs: list[Operator], to: Builder) -> Operator:
+    if node.outside:
+        from whence.engine.streams.outside_lookup import OutsideLookup  # seldom
+
+        return OutsideLookup(inputs, node, to.dictionary)
     width = len(node.input.schema) - 1
     box = box_of(node.keys, node.residual, width) if node.is_matched and node.kind == "inner" else None
     return Lookup(inputs, node, to.dictionary) if box is None else BoxLookup(inputs, node, box, to.dictionary)
@@ -50,7 +54,8 @@ def _window_join(node: streams.WindowJoin, inputs: list[Operator], to: Builder) 
         return WindowJoin(left, right, *spans, node.keys, node.residual, node.schema, to.dictionary)
     from whence.engine.streams.windows.bounded_join import BoundedJoin  # seldom
 
-    return BoundedJoin(left, right, *spans, node.keys, node.residual, node.schema, to.dictionary, node.limit)
+    pool = to.dataflow.pool(node.limit) if node.limit.pool else None
+    return BoundedJoin(left, right, *spans, node.keys, node.residual, node.schema, to.dictionary, node.limit, pool)
 
 
 STREAM_OPERATORS: dict[type[Node], Factory] = {

@@ -69,6 +69,7 @@ class Table:
     stream is filled with the time of the epoch that brings the row.
     `promises` hold of all its rows.
     With a `source` its rows come from another database, and nobody else writes to it.
+    With `lookup` it is a relation from outside, of which it has the rows that are cached, at most so many.
     """
 
     name: str
@@ -82,6 +83,7 @@ class Table:
     tick: int | None = None
     promises: Promises = NO_PROMISES
     source: Source | None = None
+    lookup: MemoryLimit | None = None
 
     def domain(self, column: str | int) -> Domain:
         """Return the lowest and the highest value that the CHECKs allow a column, None where there is no bound."""

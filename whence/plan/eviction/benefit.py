@@ -41,8 +41,9 @@ def benefits(model: Independent | Chain, alpha: float, cached: bool = False) -> 
     has a row per newest value, from the same distance on, if the next value depends on it; else one."""
     if isinstance(model, Independent):
         return _on_a_line(model, lifetime("exponential", min(horizon(alpha), _LONGEST), alpha), cached)
-    if model.is_walk and not cached:
-        return _of_a_walk(model.noise, float(np.exp(-1 / alpha)))
+    if model.is_walk:
+        low, visits = _of_a_walk(model.noise, float(np.exp(-1 / alpha)))
+        return low, visits / (1 + visits[0, -low]) if cached else visits
     return _of_a_chain(model, float(np.exp(-1 / alpha)), cached)
 
 

@@ -99,11 +99,13 @@ class Counted:
         has a share of its own, as in Good and Turing's estimate."""
         found = np.empty(len(values) - first)
         seen: dict[int, int] = {}
+        once = 0  # values that came once
         for t, value in enumerate(values.tolist()):
+            count = seen.get(value, 0)
             if t >= first:
-                fresh = max(sum(1 for n in seen.values() if n == 1), 1) / max(t, 1) if value not in seen else 0.0
-                found[t - first] = max(seen.get(value, fresh) / (t + 1), _UNLIKELY)
-            seen[value] = seen.get(value, 0) + 1
+                found[t - first] = max((count or max(once, 1) / max(t, 1)) / (t + 1), _UNLIKELY)
+            seen[value] = count + 1
+            once += (count == 0) - (count == 1)
         return found
 
 

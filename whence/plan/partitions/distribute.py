@@ -25,6 +25,7 @@ from whence.plan.algebra.logical import HoldKey, Node, Ref, Scan, walk
 from whence.plan.algebra.program import Program, Table
 from whence.plan.partitions.enforce import DistributionEnforcer, TracedMoveError
 from whence.plan.partitions.exchange import Exchange, RequiredDistribution, plan_exchange
+from whence.plan.partitions.heavy_keys import Heavy, RoutedJoin
 from whence.plan.partitions.localize import COPY, Local, describe_local, is_derived, localize, with_sources
 from whence.plan.partitions.partition_keys import PartitionKeyUses
 from whence.plan.partitions.streams import MisplacedError
@@ -58,6 +59,7 @@ class PlannedComponent:
     strategy: str = ""
     settings: Settings | None = None  # of a recursive component
     exchange: Exchange | None = None  # where rows travel inside the recursion, see engine/recursion/mailbox.py
+    joins: tuple[RoutedJoin, ...] = ()  # that could divide the rows of heavy keys
 
     @property
     def plans(self) -> list[Node]:
@@ -104,10 +106,11 @@ def distribute(
     kept: Distributed | None = None,
     optimized: Optimized | None = None,
     keeps: Collection[KeptJoin] = (),
+    heavy: Heavy | None = None,
 ) -> Distributed:
     """Plan for `partitions` partitions. `fixed` are tables that stay where they are, `small` says of a table
     whether every partition may have a copy of it. The pieces of `kept` are taken as they are. `optimized` has plans of
-    the time before and is left with those of this one. The joins of `keeps` are kept."""
+    the time before and is left with those of this one. The joins of `keeps` are kept; those of `heavy` divide keys."""
     known = dict(optimized) if optimized is not None else {}
     drafts = [_draft(component, planned, depth_limit, known, keeps) for component in ordered]
     _hold(drafts, planned)
@@ -125,7 +128,7 @@ def distribute(
     tables = _place_tables(planned, drafts, fixed, small, uses, partitions)
     while True:
         try:
-            return _placed(drafts, tables, partitions, kept)
+            return _placed(drafts, tables, partitions, kept, heavy)
         except TracedMoveError as error:  # all that leads there goes to one place, where it can
             streams = [name for name, _ in uses.needs.sources(error.node, ()) if tables[name] != Distribution("one")]
             _check_free(streams, fixed, planned)
@@ -183,14 +186,18 @@ def _check_free(streams: Sequence[str], fixed: Mapping[str, Distribution], progr
 
 
 def _placed(
-    drafts: Sequence[_Draft], tables: dict[str, Distribution], partitions: int, kept: Distributed | None
+    drafts: Sequence[_Draft],
+    tables: dict[str, Distribution],
+    partitions: int,
+    kept: Distributed | None,
+    heavy: Heavy | None,
 ) -> Distributed:
     """Place the plans over tables in their places; raise TracedMoveError if traced streams are not where they must
     be."""
     known = {name: to_property(dist) if partitions > 1 else ALL for name, dist in tables.items()}
     views: dict[str, DistributionProperty] = {}
     traced: dict[str, bool] = {}
-    placer = DistributionEnforcer(known, views, traced, partitions)
+    placer = DistributionEnforcer(known, views, traced, partitions, heavy)
     pieces = []
     standing = {piece.views: piece for piece in kept.pieces} if kept is not None else {}
     for draft in drafts:
@@ -198,7 +205,9 @@ def _placed(
             pieces.append(standing[draft.views])
             views |= {name: kept.places[name] for name in draft.views}
         else:
-            pieces.append((_plain if draft.rules is None else _recursive)(draft, placer, views))
+            placer.joins = {}
+            piece = (_plain if draft.rules is None else _recursive)(draft, placer, views)
+            pieces.append(replace(piece, joins=tuple(placer.joins.values())))
         if draft.node is not None:
             traced[draft.views[0]] = draft.node.is_traced(traced)
     places = {name: views[name] for draft in drafts for name in draft.views}
@@ -223,6 +232,12 @@ class _Draft:
     def plans(self) -> list[Node]:
         """The plain plans in it."""
         return _plans(self.node, self.rules, self.after)
+
+    @property
+    def ranked(self) -> bool:
+        """Return whether rows that cross partitions are kept by the policy support."""
+        own = self.settings
+        return own is not None and own.maintain is None and own.policy == "support"
 
     def whole(self) -> PlannedComponent:
         """Return it as it is built where all rows are."""
@@ -367,31 +382,23 @@ def _choose_strategy(draft: _Draft, program: Program, small: Callable[[Node], bo
     partition."""
     assert draft.rules is not None
     wish = partition_option(draft.views, program)
-    names = ", ".join(draft.views)
     if wish == "one":
         draft.everywhere = False
     if wish == "one" or draft.everywhere:
         return
-    if wish == "exchange":
-        draft.exchange = plan_exchange(draft.rules, small)
-        if draft.exchange is not None:
+    local = None if wish == "exchange" else localize(draft.rules, small)
+    if local is not None:
+        copies = [draft.rules.relations[r].source for r in local.copies(draft.rules)]
+        if wish == "broadcast" or all(small(node) for node in copies if node is not None):
+            draft.local = local
             return
-        log.warning("%s cannot be partitioned by exchange, as its option wishes", names)
-    local = localize(draft.rules, small)
-    if local is None:
-        draft.exchange = plan_exchange(draft.rules, small)
-        if wish == "broadcast":
-            log.warning(
-                "no copy of a table lets %s recurse in each partition alone, as its option wishes: no column goes "
-                "through the recursion unchanged",
-                names,
-            )
-        return
-    copies = [draft.rules.relations[r].source for r in local.copies(draft.rules)]
-    if wish == "broadcast" or all(small(node) for node in copies if node is not None):
-        draft.local = local
-    else:
-        draft.exchange = plan_exchange(draft.rules, small)
+    elif wish == "broadcast":
+        log.warning(
+            "no copy of a table lets %s recurse in each partition alone, as its option wishes: no column goes "
+            "through the recursion unchanged",
+            ", ".join(draft.views),
+        )
+    draft.exchange = plan_exchange(draft.rules, small, draft.ranked)
 
 
 def _recursive(draft: _Draft, placer: DistributionEnforcer, views: dict[str, DistributionProperty]) -> PlannedComponent:

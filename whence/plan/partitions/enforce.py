@@ -16,12 +16,23 @@ partition.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from whence.model.types import Kind, Schema
 from whence.plan.algebra.arrival import has_at
-from whence.plan.algebra.distribution import ALL, ONE, DistributionProperty, Pairs, are_together, by, match_columns
-from whence.plan.algebra.logical import LocalFilter, Node, Ship
+from whence.plan.algebra.distribution import (
+    ALL,
+    ONE,
+    SPREAD,
+    DistributionProperty,
+    Pairs,
+    are_together,
+    by,
+    match_columns,
+)
+from whence.plan.algebra.logical import Join, LocalFilter, Node, Ship
+from whence.plan.partitions.heavy_keys import Heavy, HeavyKeys, Key, RoutedJoin, name_of, routed_columns, rows_by
 
 
 class TracedMoveError(Exception):
@@ -82,7 +93,8 @@ class Placed(NamedTuple):
 
 class DistributionEnforcer:
     """Places plans over tables and views whose places are known. `traced` says which views are streams whose rows
-    carry provenance; TracedMoveError if such rows are not where an operator needs them."""
+    carry provenance; TracedMoveError if such rows are not where an operator needs them. `heavy` are the keys that joins
+    divide; `joins` are those that could divide some, by name."""
 
     def __init__(
         self,
@@ -90,8 +102,12 @@ class DistributionEnforcer:
         views: Mapping[str, DistributionProperty],
         traced: Mapping[str, bool],
         partitions: int,
+        heavy: Heavy | None = None,
     ):
         self.tables, self.views, self.traced, self.partitions = tables, views, traced, partitions
+        self.heavy: Heavy = heavy if heavy is not None else {}
+        self.joins: dict[str, RoutedJoin] = {}
+        self._names: dict[int, str] = {}
 
     def place(self, node: Node) -> Placed:
         """Return the plan with every move it needs."""
@@ -149,6 +165,43 @@ class DistributionEnforcer:
         if stays or not any(copyable):
             return left.moved(()), right.moved(())
         return (left.once(), right.copied()) if copyable[1] else (left.copied(), right.once())
+
+    def divide(
+        self, join: Join, left: Placed, right: Placed, pairs: Pairs, copyable: tuple[bool, bool]
+    ) -> tuple[Placed, Placed]:
+        """Divide the rows of heavy keys of a join whose sides are routed by key, see `heavy_keys.py`."""
+        routed = routed_columns(left.place, right.place, pairs)
+        if not routed or not any(copyable) or has_at(left.node.schema) or has_at(right.node.schema):
+            return left, right
+        ours, theirs = tuple(a for a, _ in routed), tuple(b for _, b in routed)
+        name = f"{name_of(join, self._names)}:{','.join(map(str, (*ours, *theirs)))}"
+        left, right = _named(left, ours, f"{name}/left"), _named(right, theirs, f"{name}/right")
+        self.joins[name] = RoutedJoin(
+            name,
+            (rows_by(left.node, ours), rows_by(right.node, theirs)),
+            (copyable[1], copyable[0]),
+            tuple(tuple(side.node.schema.names[c] for c in cols) for side, cols in ((left, ours), (right, theirs))),  # type: ignore[arg-type]  # two of them
+            tuple(left.node.schema.types[c] for c in ours),
+        )
+        keys = self.heavy.get(name, HeavyKeys())
+        if not keys:
+            return left, right
+        return _divided(left, ours, keys.left, keys.right), _divided(right, theirs, keys.right, keys.left)
+
+
+def _named(side: Placed, cols: tuple[int, ...], name: str) -> Placed:
+    """Name what is moved to one side of a join."""
+    node = side.node
+    if isinstance(node, Ship) and node.to == "hash" and node.cols == cols:
+        return Placed(replace(node, rows_of=name), side.place)
+    return side
+
+
+def _divided(side: Placed, cols: tuple[int, ...], divided: tuple[Key, ...], copied: tuple[Key, ...]) -> Placed:
+    node = side.node
+    if not (isinstance(node, Ship) and node.to == "hash" and node.cols == cols):
+        node = Ship(node.schema, node, "hash", cols)
+    return Placed(replace(node, divided=divided, copied=copied), SPREAD)
 
 
 def _routable(schema: Schema, cols: Sequence[int]) -> tuple[int, ...]:

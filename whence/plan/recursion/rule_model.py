@@ -16,16 +16,17 @@ from typing import Any, Literal
 from whence.model.types import Schema, Type
 from whence.plan.algebra.logical import Node
 
-RelationKind = Literal["external", "absence", "set", "best"]
+RelationKind = Literal["external", "absence", "set", "best", "sent"]
 
 
 @dataclass(frozen=True)
 class Op:
     """`to := a op b` for a computation, or the test `a op b`; operands are variables.
 
-    Tests are = <> < <= > >= (never true of NULL), same, not_null, is_null, must_be (NULL is an error) and fits (a
-    number as large as b is an error); computations are + - *, the same of DOUBLE (+f -f *f), least and greatest
-    (which skip NULL), and to_float.
+    Tests are = <> < <= > >= (never true of NULL), same, not_null, is_null, must_be (NULL is an error), fits (a
+    number as large as b is an error) and here (rows that a routes live in this partition; with a below 0, all rows in
+    the first); computations are + - *, the same of DOUBLE (+f -f *f), least and greatest (which skip NULL), and
+    to_float.
     """
 
     name: str
@@ -39,6 +40,8 @@ class Op:
 
     @property
     def reads(self) -> tuple[int, ...]:
+        if self.name == "here":
+            return (self.a,) if self.a >= 0 else ()
         return (self.a,) if self.name in ("not_null", "is_null", "must_be") else (self.a, self.b)
 
 
@@ -76,7 +79,8 @@ class Rule:
 class RuleRelation:
     """A relation of the component: `sign` is +1 for MIN and -1 for MAX, whose value is the last column.
 
-    `view` names the user's view that a row of it is reported under."""
+    One that is `sent` has the rows that other partitions derive, and which partition does (`plan/partitions/
+    exchange.py`). `view` names the user's view that a row of it is reported under."""
 
     name: str
     schema: Schema
@@ -87,7 +91,7 @@ class RuleRelation:
 
     @property
     def keys(self) -> int:
-        return len(self.schema) - (self.kind == "best")
+        return len(self.schema) - (self.kind == "best" or (self.kind == "sent" and self.sign != 0))
 
 
 @dataclass

@@ -197,6 +197,9 @@ def _push_lookup(node: Lookup, terms: list[Expr]) -> Node:
     if node.kind in ("inner", "semi"):
         moved, on = _sure(on, ours)
         to_left += moved
+    if node.outside:  # a key that is not there has to be fetched, whatever is asked of its row
+        below = replace(node, input=_push(node.input, to_left), residual=conjunction(on))
+        return select(below, terms)
     to_right, on = _sure(on, theirs)
     relation = _push(node.relation, [shift(term, -width) for term in to_right])
     return select(_keyed_stream(node, _push(node.input, to_left), relation, on), terms)

@@ -12,13 +12,13 @@ streams is left as it is, to the same objects.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from whence.model.errors import SqlError
-from whence.model.types import BIGINT, Column, Schema
-from whence.plan.algebra.constructors import columns, project, relabel
-from whence.plan.algebra.expressions import Col, Expr, substitute
+from whence.model.types import BIGINT, BOOLEAN, Column, Schema
+from whence.plan.algebra.constructors import columns, conjunction, project, relabel
+from whence.plan.algebra.expressions import Call, Col, Expr, conjuncts, substitute
 from whence.plan.algebra.logical import (
     Aggregate,
     Join,
@@ -71,9 +71,12 @@ def plan_networks(program: Program) -> Program:
     if all(table.stream is None for table in program.tables.values()):
         for view in program.views.values():
             _check_tables_only(view)
+            check_outside(view.owner or view.name, view.query, program)
         return program
     found = program.copy()
     found.views = flow_views(program.views, program, _base_streams(program))
+    for view in found.views.values():
+        check_outside(view.owner or view.name, view.query, program)
     return found
 
 
@@ -87,7 +90,7 @@ def plan_query(plan: Node, hidden: dict[str, View], planned: Program, name: str)
             _check_tables_only(view)
         return found
     found = flow_views(hidden, planned, known)
-    query = _Flow(planned, known, name).node(plan)
+    query = _Flow(planned, known, name, fetches=False).node(plan)
     if is_stream_node(query):
         query = Retain(query.schema, query, Retention(), name)
     found[name] = View(name, query.schema, query)
@@ -101,6 +104,10 @@ def plan_beside(views: dict[str, View], planned: Program) -> dict[str, View]:
         for view in views.values():
             _check_tables_only(view)
         return dict(views)
+    for view in views.values():
+        read = next((n.table for n in walk(view.query) if isinstance(n, Scan) and _is_outside(n, planned)), None)
+        if read is not None:
+            raise SqlError(f'"{read}" is a lookup, and rows are fetched for views only: CREATE VIEW, and ask that')
     return _reading_networks(flow_views(views, planned, known), planned)
 
 
@@ -219,6 +226,7 @@ class _Flow:
     view: str
     shown: str = ""
     limit: MemoryLimit | None = None
+    fetches: bool = True  # rows of relations from outside
 
     def error(self, message: str) -> SqlError:
         return SqlError(f'in "{self.shown or self.view}": {message}')
@@ -331,10 +339,33 @@ class _Flow:
                 "a JOIN latest(b, …) AS b ON …; or keep so many rows, and miss others: WITH (memory = '64 MB')"
             )
         if ours and node.kind in ("inner", "left", "semi", "anti", "mark"):
-            return Lookup(with_at(node.schema), left, right, node.kind, node.keys, node.residual)
+            found = Lookup(with_at(node.schema), left, right, node.kind, node.keys, node.residual)
+            return self._outside(found)
         if theirs and node.kind in ("inner", "right"):
-            return _swapped(node, left, right, is_matched=_scans_parameters(left, self.view))
+            return _swapped(node, left, right, _scans_parameters(left, self.view), self._outside)
         return _over(node, [_related(left), _related(right)])
+
+    def _outside(self, node: Lookup) -> Lookup:
+        """Join a stream with a relation from outside by its key alone, if it is one; other conditions come after."""
+        if not (self.fetches and isinstance(node.relation, Scan) and _is_outside(node.relation, self.program)):
+            return node
+        table = self.program.tables[node.relation.table]
+        (key,) = table.key
+        width = len(node.input.schema) - 1
+        mine = next(((a, b) for a, b in node.keys if b == key), None)
+        if mine is None:
+            name = table.schema.names[key]
+            raise self.error(
+                f'"{table.name}" is fetched by its key: say which column of the stream it equals, '
+                f"JOIN {table.name} ON … = {table.name}.{name}"
+            )
+        types = node.input.schema.types, node.relation.schema.types
+        rest = [
+            Call(BOOLEAN, "=", (Col(types[0][a], a), Col(types[1][b], width + b)))
+            for a, b in node.keys
+            if (a, b) != mine
+        ]
+        return replace(node, keys=(mine,), residual=conjunction([*conjuncts(node.residual), *rest]), outside=table.name)
 
     def _window_join(self, node: Join, left: Slide, right: Slide) -> Node:
         if node.kind != "inner":
@@ -418,7 +449,27 @@ def _scans_parameters(node: Node, view: str) -> bool:
     return isinstance(node, Scan) and view == template_name(node.table)
 
 
-def _swapped(node: Join, left: Node, right: Node, is_matched: bool) -> Node:
+def check_outside(shown: str, query: Node, program: Program) -> None:
+    """Refuse a query that reads a relation from outside as if it were here."""
+    if all(table.lookup is None for table in program.tables.values()):
+        return
+    found = {id(node.relation) for node in walk(query) if isinstance(node, Lookup) and node.outside}
+    for node in walk(query):
+        if isinstance(node, Scan) and id(node) not in found and _is_outside(node, program):
+            table = program.tables[node.table]
+            name = table.schema.names[table.key[0]]
+            raise SqlError(
+                f'in "{shown}": "{table.name}" is a lookup, of which only some rows are here: a stream is joined '
+                f"with it, JOIN {table.name} ON … = {table.name}.{name}; nothing else reads it"
+            )
+
+
+def _is_outside(node: Scan, program: Program) -> bool:
+    table = program.tables.get(node.table)
+    return table is not None and table.lookup is not None
+
+
+def _swapped(node: Join, left: Node, right: Node, is_matched: bool, outside: Callable[[Lookup], Lookup]) -> Node:
     """Write a relation joined with a stream as the stream that looks the relation up."""
     ours, theirs = len(left.schema), len(right.schema) - 1
     place = [theirs + i for i in range(ours)] + list(range(theirs))
@@ -427,7 +478,7 @@ def _swapped(node: Join, left: Node, right: Node, is_matched: bool) -> Node:
     moved = None if residual is None else substitute(residual, lambda c: Col(c.type, place[c.index]))
     mixed = (*node.schema.columns[ours:], *node.schema.columns[:ours])
     kind = "left" if node.kind == "right" else node.kind
-    found = Lookup(with_at(Schema(mixed)), right, left, kind, keys, moved, is_matched)
+    found = outside(Lookup(with_at(Schema(mixed)), right, left, kind, keys, moved, is_matched))
     return _projected(found, [columns(found)[i] for i in place], node.schema)
 
 

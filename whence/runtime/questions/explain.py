@@ -138,6 +138,16 @@ def provenance(policy: AnnotatedPolicy, size: OperatorStats) -> dict[str, int | 
     }
 
 
+def explain_transient(coordinator: Coordinator, name: str) -> str:
+    """Describe a view of a query that is there for a moment, with what its operators have done."""
+    catalog = coordinator.catalog
+    op, measure, found = catalog.backend.operator(name), catalog.backend.measure(), catalog.transient[name]
+    hidden = {other: view for other, view in found.bound.items() if other != name}
+    lines = [*_logical(found.view.query, hidden), "physical plan"]
+    lines += tree(op, lambda o: describe_operator(o, measure(o), True), lambda o: o.inputs, "  ")
+    return "\n".join(lines).replace(f"{name}$", "").replace(f"{name[1:]}$", "")  # recursive CTEs, as they were named
+
+
 def explain_query(query: Node, hidden: dict[str, View], flowed: dict[str, View]) -> str:
     """Describe the logical plan of a query that is not kept, and of its recursive CTEs; `flowed`: as they read
     streams."""
@@ -317,6 +327,7 @@ def _counters(coordinator: Coordinator) -> dict[str, Any]:
         "adapt": coordinator.adaptation.metrics(),
         "provenance": {op.name: provenance(policy, measure(op)) for op, policy in annotated if measure},
         "held": coordinator.held.figures(),
+        "lookups": coordinator.lookups.figures(),
     }
 
 

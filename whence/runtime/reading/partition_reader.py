@@ -12,6 +12,7 @@ import numpy as np
 from whence.adapt.statistics import JoinReading
 from whence.engine.core.operator import Batch
 from whence.engine.core.operator_stats import OperatorStats, measure
+from whence.engine.exchange.heavy_keys import Key, KeyCounts
 from whence.engine.streams.retain import is_stream
 from whence.engine.streams.stream import Missed
 from whence.io import files
@@ -19,6 +20,7 @@ from whence.io.rows import to_arrow
 from whence.model.codes import Codes
 from whence.plan.algebra.logical import HoldKey
 from whence.plan.algebra.program import Program, is_owed
+from whence.plan.partitions.heavy_keys import RowsBy
 from whence.plan.streams.model import without_at
 from whence.runtime.partition import Partition
 from whence.runtime.reading.late_rows import lates_under, stream_figures
@@ -59,6 +61,10 @@ class PartitionReader:
     def read_joins(self, wanted: tuple[str, ...]) -> dict[str, JoinReading]:
         """Return readings of some joins, by fingerprint."""
         return self._partition.read_joins(wanted)
+
+    def heavy_keys(self, asked: tuple[tuple[RowsBy, int, tuple[Key, ...]], ...]) -> list[KeyCounts]:
+        """Count the most frequent keys of some rows, at most so many, and keys that are known."""
+        return [self._partition.heavy_keys(*each) for each in asked]
 
     def counts(self, name: str, rows: Codes) -> Codes:
         """Return how often each of these rows is there."""

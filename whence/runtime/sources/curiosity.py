@@ -23,7 +23,7 @@ from whence.model.errors import DataError, WhenceError
 from whence.plan.algebra.program import Program
 from whence.plan.order_sensitive import without_twins
 from whence.runtime.sources.asking import UpstreamQuery
-from whence.runtime.sources.source_curiosity import SourceCuriosity
+from whence.runtime.sources.source_curiosity import LackedRows, SourceCuriosity
 from whence.sql.bind import bind_query_views
 from whence.sql.options import duration
 from whence.subscribe import messages as ms
@@ -73,8 +73,7 @@ class Curiosity:
         self._replan_at: float | None = None
         self._told_held: int | None = None
         self._refilled: dict[str, _Refilling] = {}
-        self._lacked: deque[tuple[int, int]] = deque(maxlen=_MOST_LACKED)
-        """Ranges of epochs, the last ones, in which rows of a source were missing, or old."""
+        self._lacked: deque[LackedRows] = deque(maxlen=_MOST_LACKED)  # the last ones
 
         self._worker = broker.host.worker("curiosity", self._step)
 
@@ -190,8 +189,7 @@ class Curiosity:
     def _forget(self, name: str) -> None:
         former = self._sources.pop(name, None)
         if former is not None:
-            if former.behind_since is not None:
-                self._lacked.append((former.behind_since, self._coordinator.epoch))
+            former.note_lacked(self._coordinator.epoch)
             former.close()
 
     def replan_soon(self) -> None:
@@ -238,16 +236,16 @@ class Curiosity:
 
     def last_whole(self, epoch: int) -> int:
         """Return the last epoch up to one in which no rows of a source are missing, or old."""
-        for since, upto in sorted(self._lacked, reverse=True):
-            if since <= epoch <= upto:
-                epoch = since - 1
+        for each in sorted(self._lacked, reverse=True):
+            if each.since <= epoch <= each.upto:
+                epoch = each.since - 1
         return epoch
 
     def lacks_rows(self, epoch: int) -> bool:
         """Return whether rows of a source are missing, or old, as of an epoch: its state is not to be shown, although
         a later one may be told."""
         held = self.held
-        return (held is not None and epoch >= held) or any(s <= epoch <= u for s, u in list(self._lacked))
+        return (held is not None and epoch >= held) or any(e.since <= epoch <= e.upto for e in list(self._lacked))
 
     @property
     def waiting(self) -> list[str]:
@@ -260,6 +258,12 @@ class Curiosity:
         began = [refilled.began] if refilled is not None else []
         began += [found.behind_from] if found is not None and found.behind_since is not None else []
         return self._now() - min(began) if began else 0.0
+
+    def lacked_for(self, name: str, epoch: int) -> float | None:
+        """Return how long ago rows of a source began to be missing that an epoch lacks, although they are here by now;
+        None if it lacks none."""
+        began = [e.began for e in list(self._lacked) if e.source == name and e.since <= epoch <= e.upto]
+        return self._now() - min(began) if began else None
 
     # -- amendments --------------------------------------------------------------------------------------------------
 
@@ -296,7 +300,7 @@ class Curiosity:
         """Note up to which tick a source is reflected as of an epoch. Called by the writer."""
         found = self._refilled.get(name)
         if found is not None and horizon >= found.ticks:
-            self._lacked.append((found.since, epoch - 1))
+            self._lacked.append(LackedRows(found.since, epoch - 1, name, found.began))
             del self._refilled[name]
             self.poke()
 

@@ -60,8 +60,10 @@ class SourceDoubt:
             found[f"{name}@{record.lineage.history}"] = str(ranges)
         return found or None
 
-    def waiting_for(self) -> list[WaitingFor]:
-        """Return the sources that have been behind for a while, or have not sent rows that they were asked for."""
+    def waiting_for(self, epoch: int) -> list[WaitingFor]:
+        """Return the sources that have been behind for a while, or of which rows were missing in an epoch: what was
+        let go when patience ended says so also when it is told after they have come. Among them are those that the
+        servers of sources wait for."""
         broker, found = self._coordinator.broker, list[WaitingFor]()
         for name in self.sources if broker is not None else ():
             feed = broker.feeds.get(self._read_as.get(name, name))  # type: ignore[union-attr]  # there is one
@@ -69,10 +71,15 @@ class SourceDoubt:
             if feed is None or broker is None:
                 continue
             ago = 0.0 if waiting is None else broker.loop.time() - (waiting[2] or feed.began)
-            ago = max(ago, broker.curiosity.behind_for(name))
-            if ago >= PATIENCE:
+            lacked = broker.curiosity.lacked_for(name, epoch)
+            ago = max(ago, broker.curiosity.behind_for(name), lacked or 0.0)
+            if ago >= PATIENCE or lacked is not None:
                 since = dt.datetime.fromtimestamp(time.time() - ago, dt.UTC).replace(tzinfo=None, microsecond=0)
                 found.append(WaitingFor(name, feed.url, since))
+            record = broker.records.get(feed.table.name)
+            if record is not None:
+                theirs = feed.waits_for(record.as_of(epoch).reflected.last)
+                found += [each for each in theirs if each.source not in {one.source for one in found}]
         return found
 
     def has_seen(self, seen: Mapping[str, str], epoch: int) -> bool:

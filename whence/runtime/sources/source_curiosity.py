@@ -14,7 +14,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from whence.io.rows import expand, to_tuples
 from whence.model.codes import Codes
@@ -30,6 +30,15 @@ if TYPE_CHECKING:
 
 Role = tuple[Literal["keys", "live", "rows", "found"], int]
 Rows = list[tuple[Any, ...]]
+
+
+class LackedRows(NamedTuple):
+    """Epochs in which rows of a source were missing, or old: the first and the last, and when that began."""
+
+    since: int
+    upto: int
+    source: str
+    began: float
 
 
 class DecidingRelation:
@@ -78,11 +87,11 @@ class SourceCuriosity:
         poke: Callable[[], object] = lambda: None,
         reflected: Callable[[], int] = lambda: 0,
         clock: Callable[[], float] = time.monotonic,
-        lacked: deque[tuple[int, int]] | None = None,
+        lacked: deque[LackedRows] | None = None,
     ) -> None:
         """`poke` is called when there may be an amendment to send; `reflected` gives the last tick that is applied;
-        `lacked` is where ranges of epochs are noted in which rows were missing or old."""
-        self.lacked: deque[tuple[int, int]] = deque() if lacked is None else lacked
+        `lacked` is where epochs are noted in which rows were missing or old."""
+        self.lacked: deque[LackedRows] = deque() if lacked is None else lacked
         self.coordinator, self.needs, self.poke = coordinator, needs, poke
         self.ended: str | None = None
         self.is_asked = False  # whether the source is subscribed to with the filter that this keeps
@@ -173,11 +182,15 @@ class SourceCuriosity:
 
     def _note(self, epoch: int) -> None:
         if not self.keeper.is_behind:
-            if self.behind_since is not None:
-                self.lacked.append((self.behind_since, epoch - 1))
+            self.note_lacked(epoch - 1)
             self.behind_since = None
         elif self.behind_since is None:
             self.behind_since, self.behind_from = epoch, self._clock()
+
+    def note_lacked(self, upto: int) -> None:
+        """Note that rows were missing, if they were, up to an epoch."""
+        if self.behind_since is not None:
+            self.lacked.append(LackedRows(self.behind_since, upto, self.needs.table.name, self.behind_from))
 
     def amended(self, bound: Any = None, at: int | None = None, refused: frozenset[Key] = frozenset()) -> None:
         """Note that the amendment under way is in force here: its rows are committed."""

@@ -46,6 +46,7 @@ from whence.subscribe.sources import (
     SourceState,
     StartOver,
 )
+from whence.subscribe.waiting import UpstreamDoubts, WaitingFor, read_waiting
 
 if TYPE_CHECKING:
     from whence.runtime.sources.broker import Broker
@@ -94,6 +95,7 @@ class SourceFeed:
         self._bounds: dict[int, ms.WireBound | None] = {}  # of filters, by their numbers
         self._closed = False
         self.told_time = 0  # the last time that was promised
+        self._doubts = UpstreamDoubts()
         self._passed = PassedWants(ANSWER_AFTER)
         self.began = broker.loop.time()
         self.state = self._make_state()
@@ -277,6 +279,7 @@ class SourceFeed:
                 case LoseRange():
                     self.broker.writer.submit(self, action)
                 case StartOver():
+                    self._doubts = UpstreamDoubts()
                     log.warning("source %s: %s has another past; starting over", self.table.name, self.url)
                     self.broker.writer.submit(self, action)
                     self._unwritten = None
@@ -387,6 +390,8 @@ class SourceFeed:
             self._leave()
             self._failed(f"{error}")
             return
+        if isinstance(message, ms.UpdateMessage | ms.Silence | ms.State):
+            self._doubts.note(_tick(message.at), read_waiting(message.waiting_for))
         if self._passed:
             self._pass_on(told)
         if told is not None:
@@ -471,6 +476,10 @@ class SourceFeed:
     def columns(self) -> list[int] | None:
         """The columns of the source that the query gives, by their places; None if it gives all in their order."""
         return self._columns
+
+    def waits_for(self, tick: int) -> list[WaitingFor]:
+        """Return what the server said that it waits for, as of a tick."""
+        return self._doubts.as_of(tick)
 
     # -- for people --------------------------------------------------------------------------------------------------
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from whence.runtime.coordinator import Coordinator
 
 log = logging.getLogger("whence")
-Listener = Callable[[set[Channel]], None]
+Listener = Callable[[Sequence[Channel]], None]
 
 
 class SubscriptionHub:
@@ -52,11 +52,11 @@ class SubscriptionHub:
         self._relations: dict[str, FollowedRelation] = {}
         self._transient: dict[str, str] = {}  # the view of a query, by the query's identity
         self._channels: dict[tuple[str, ...], Channel] = {}
-        self._channels_of: dict[FollowedRelation, set[Channel]] = {}
+        self._channels_of: dict[FollowedRelation, dict[Channel, None]] = {}  # in the order of opening
         self._news: dict[FollowedRelation, tuple[int, int]] = {}
         """What changed and listeners were not told of: the first and the last epoch of it."""
 
-        self._closing: set[FollowedRelation] = set()  # whose rows a horizon can make final
+        self._closing: dict[FollowedRelation, None] = {}  # whose rows a horizon can make final
         self._listeners: list[Listener] = []
         self._told = 0
         self._closed_keys: dict[str, ClosedKeyLog] = {}  # by stream
@@ -191,7 +191,7 @@ class SubscriptionHub:
         with self._guard:
             self._channels[key] = channel
             for part in parts:
-                self._channels_of.setdefault(part, set()).add(channel)
+                self._channels_of.setdefault(part, {})[channel] = None
         log.info("subscription to %s opened", "; ".join(key)[:300])
         return channel
 
@@ -231,7 +231,7 @@ class SubscriptionHub:
             relation.closings.fill(relation.recent)
             with self._guard:
                 is_new = relation not in self._closing
-                self._closing.add(relation)
+                self._closing[relation] = None
             if is_new:
                 coordinator.silence.want(name)  # rows may become final with nothing but time
         return relation
@@ -270,7 +270,7 @@ class SubscriptionHub:
                 del self._relations[relation.name]
             self._channels_of.pop(relation, None)
             wanted = relation in self._closing
-            self._closing.discard(relation)
+            self._closing.pop(relation, None)
             self._news.pop(relation, None)
         if wanted:
             self._coordinator.silence.release(relation.name)
@@ -292,7 +292,7 @@ class SubscriptionHub:
             if self._channels.get(channel.key) is channel:
                 del self._channels[channel.key]
             for part in channel.parts:
-                self._channels_of.get(part, set()).discard(channel)
+                self._channels_of.get(part, {}).pop(channel, None)
         for part in channel.parts:
             self._unfollow(part)
         broker = self._coordinator.broker
@@ -316,9 +316,9 @@ class SubscriptionHub:
             for part in channel.parts
         }
 
-    def snapshot(self, channel: Channel) -> Snapshot:
-        """Return the state of a channel at a stable epoch; see `Channel.snapshot`."""
-        found = channel.snapshot(self._coordinator, self.lacks_rows)
+    def snapshot(self, channel: Channel, since: int = 0) -> Snapshot:
+        """Return the state of a channel at a stable epoch, none before `since`; see `Channel.snapshot`."""
+        found = channel.snapshot(self._coordinator, lambda epoch: epoch < since or self.lacks_rows(epoch))
         channel.advance(found.epoch)
         return found
 
@@ -354,12 +354,12 @@ class SubscriptionHub:
             if not self._listeners:
                 self._news.clear()
                 return
-            ready = {each for each, (first, _) in self._news.items() if first <= epoch or each.ended is not None}
-            ready |= {each for each in self._closing if each.closings is not None and each.closings.is_due(epoch)}
+            ready = [each for each, (first, _) in self._news.items() if first <= epoch or each.ended is not None]
+            ready += [each for each in self._closing if each.closings is not None and each.closings.is_due(epoch)]
             self._news = {
                 each: (max(first, epoch + 1), last) for each, (first, last) in self._news.items() if last > epoch
             }
-            changed = {channel for relation in ready for channel in self._channels_of.get(relation, ())}
+            changed = list(dict.fromkeys(channel for one in ready for channel in self._channels_of.get(one, ())))
             listeners = list(self._listeners)
         for listener in listeners:
             listener(changed)

@@ -158,7 +158,7 @@ class LocalSubscription:
             if self._trigger is not None:
                 self._trigger.close()
             self._hub.release(self._channel, self._trigger is not None)
-            self._wake(set())
+            self._wake(())
 
     def cancel(self) -> None:
         """End the subscription, and if it is to a template delete it from the template's table.
@@ -175,7 +175,7 @@ class LocalSubscription:
 
     # -- one step ----------------------------------------------------------------------------------------------------
 
-    def _wake(self, changed: set[Channel]) -> None:
+    def _wake(self, changed: Sequence[Channel]) -> None:
         with self._news:
             self._news.notify_all()
 
@@ -224,7 +224,7 @@ class LocalSubscription:
         doubt = self._coordinator.doubt_of(self._channel)
         if doubt is None:
             return True
-        self._state.reflects, self._state.waiting_for = doubt.reflects(told), doubt.waiting_for()
+        self._state.reflects, self._state.waiting_for = doubt.reflects(told), doubt.waiting_for(told)
         if self._seen and not doubt.has_seen(self._seen, told):
             return False
         self._seen = {}

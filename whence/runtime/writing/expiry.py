@@ -104,9 +104,11 @@ class Expiry:
     def begin(self, writes: Transaction) -> None:
         """Let a transaction see no row whose time is up, in whatever table."""
         if self._is_due():
-            now = self._coordinator.clock.now()
+            now, tables = self._coordinator.clock.now(), self._coordinator.program.tables
             for name, lifetimes in self._coordinator.catalog.backend.lifetimes.items():
-                if lifetimes.soonest <= now:
+                if lifetimes.soonest <= now and (
+                    name not in tables or tables[name].lookup is None
+                ):  # nobody writes there
                     writes.table(name)
 
     def expire(self) -> int:

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whence.engine.core.batch import codes2d, concat, consolidate
-from whence.engine.core.kernels.batches import number_rows
+from whence.engine.core.kernels.batches import number_rows, run_sums
 from whence.engine.core.operator import Batch
 from whence.engine.core.relation import Relation
 from whence.engine.exchange.kernels.routing import split
@@ -173,6 +173,13 @@ class WriteSet:
             self._add(rows, signs)
             return Unmatched()
         number, first = number_rows(rows)
+        if table.lifetime is None and debts is None:
+            sums, least = run_sums(number, signs, len(first))
+            asked = np.flatnonzero(least < 0)
+            if not len(asked) or (self.counts(rows[first[asked]]) + least[asked] >= 0).all():  # each finds its row
+                changed = np.flatnonzero(sums)
+                self._add(rows[first[changed]], sums[changed], unique=True)
+                return Unmatched()
         order, starts = split(number, len(first))
         return self._take_by_row(rows[first], signs[order], starts, debts, early)
 

@@ -131,7 +131,7 @@ class Admissions:
     def __init__(self, coordinator: Coordinator, rights: Rights, limits: Limits) -> None:
         self._coordinator, self._rights, self._limits, self._hub = coordinator, rights, limits, coordinator.hub
         self._shared: dict[tuple[Any, ...], Admission] = {}  # for the next who asks
-        self._all: set[Admission] = set()
+        self._all: dict[Admission, None] = {}  # in the order of opening
         self._opening: dict[tuple[Any, ...], asyncio.Future[Admission]] = {}
         self._checked = self._mark()
         self._unchecked = False  # whether one was given by other rights than were checked last
@@ -147,7 +147,7 @@ class Admissions:
         with self._one_at_a_time:
             self._workers = None
         for admission in list(self._all):
-            self._all.discard(admission)
+            self._all.pop(admission, None)
             self._hub.release(admission.channel)
 
     # -- opening -----------------------------------------------------------------------------------------------------
@@ -175,7 +175,7 @@ class Admissions:
             self._hub.release(admission.channel)
             return
         self._shared[key] = admission
-        self._all.add(admission)
+        self._all[admission] = None
         self._unchecked = self._unchecked or admission.mark != self._checked
 
     def _open(self, key: tuple[Any, ...], request: RequestedQueries, caller: Caller) -> Admission:
@@ -237,7 +237,7 @@ class Admissions:
         """Note that one who used an admission is gone."""
         admission.users -= 1
         if admission.users <= 0 and admission in self._all:
-            self._all.discard(admission)
+            self._all.pop(admission, None)
             if self._shared.get(admission.key) is admission:
                 del self._shared[admission.key]
             if self._workers is not None:

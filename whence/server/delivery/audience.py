@@ -241,7 +241,7 @@ class Audience:
     def doubt(self, epoch: int) -> tuple[dict[str, str] | None, dict[str, Any] | None]:
         """Return what the rows of an epoch reflect of sources, and which of these are waited for, as it is sent."""
         found = self._coordinator.doubt_of(self.channel)
-        return (None, None) if found is None else (found.reflects(epoch), plain_waiting(found.waiting_for()))
+        return (None, None) if found is None else (found.reflects(epoch), plain_waiting(found.waiting_for(epoch)))
 
     def time_of(self, epoch: int) -> int:
         """Return the time of the last change up to an epoch."""
@@ -260,10 +260,11 @@ class Audience:
     def _fetched(self, fetching: asyncio.Future[Snapshot]) -> None:
         self._fetching = None
 
-    def usable_snapshot(self, told: int) -> Snapshot | None:
-        """Return the snapshot that others were sent, if it is still the state as of `told`."""
+    def usable_snapshot(self, since: int, told: int) -> Snapshot | None:
+        """Return the snapshot that others were sent, if it is of an epoch from `since` on and still the state as of
+        `told`."""
         found = self.snapshot
-        if found is None or found.epoch > told:
+        if found is None or not since <= found.epoch <= told:
             return None
         changed = any(recent.next_change(found.epoch, told) is not None for recent in self.channel.recents)
         if changed or not self.reaches(found):

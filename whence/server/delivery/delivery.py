@@ -19,10 +19,9 @@ import heapq
 import logging
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from itertools import count
-from time import perf_counter
 from typing import Any
 
 from whence.runtime.coordinator import Coordinator
@@ -84,13 +83,13 @@ class Delivery:
         self.told = 0
         self._audiences: dict[Channel, Audience] = {}
         self._guard = threading.Lock()
-        self._changed: set[Channel] = set()  # since the loop was woken
+        self._changed: dict[Channel, None] = {}  # since the loop was woken
         self._woken = False
-        self._fresh: set[Channel] = set()  # that the next round is about
+        self._fresh: dict[Channel, None] = {}  # that the next round is about
         self._round: deque[Subscriber] = deque()  # those still to be told in this round
         self._others: deque[Subscriber] = deque()  # those to be looked at besides
         self._turning = self._checking = self._more = False
-        self._watched: set[Subscriber] = set()  # those who wait for a position
+        self._watched: dict[Subscriber, None] = {}  # those who wait for a position
         self._awaited: list[tuple[int, int, asyncio.Future[None]]] = []  # by epoch
         self._reminders: list[tuple[float, int, Subscriber]] = []  # by time
         self._reminder: asyncio.TimerHandle | None = None
@@ -157,7 +156,7 @@ class Delivery:
 
     def watch(self, subscriber: Subscriber) -> None:
         """Look at a subscriber with every epoch, until it no longer waits."""
-        self._watched.add(subscriber)
+        self._watched[subscriber] = None
 
     def remind(self, subscriber: Subscriber, at: float) -> None:
         """Look at a subscriber at a time."""
@@ -185,7 +184,7 @@ class Delivery:
 
     def forget(self, subscriber: Subscriber) -> None:
         """Note that a subscriber is gone."""
-        self._watched.discard(subscriber)
+        self._watched.pop(subscriber, None)
 
     async def reaches(self, epoch: int) -> None:
         """Wait until an epoch may be told."""
@@ -211,10 +210,10 @@ class Delivery:
 
     # -- news --------------------------------------------------------------------------------------------------------
 
-    def _news(self, changed: set[Channel]) -> None:
+    def _news(self, changed: Sequence[Channel]) -> None:
         """Wake the event loop. Called by any thread."""
         with self._guard:
-            self._changed |= changed
+            self._changed |= dict.fromkeys(changed)
             if self._woken:
                 return
             self._woken = True
@@ -225,7 +224,7 @@ class Delivery:
 
     def _wake(self) -> None:
         with self._guard:
-            changed, self._changed, self._woken = self._changed, set(), False
+            changed, self._changed, self._woken = self._changed, {}, False
         self._fresh |= changed
         self._advance()
 
@@ -254,7 +253,7 @@ class Delivery:
             reached = heapq.heappop(self._awaited)[2]
             if not reached.done():
                 reached.set_result(None)
-        fresh, self._fresh = self._fresh, set()
+        fresh, self._fresh = self._fresh, {}
         round = self._round
         for channel in fresh:
             audience = self._audiences.get(channel)
@@ -262,7 +261,7 @@ class Delivery:
                 audience.turn_to(told)
                 round.extend(audience.members)
         for subscriber in [each for each in self._watched if not each.cursor.is_waited_for]:
-            self._watched.discard(subscriber)
+            self._watched.pop(subscriber, None)
         round.extend(self._watched)
         if round:
             self._turn_soon()
@@ -314,7 +313,7 @@ class Delivery:
         self._turning = False
         if self._closed:
             return
-        start, now, told, left = perf_counter(), self.now(), self.told, SLICE
+        now, told, left = self.now(), self.told, SLICE
         round, metrics = self._round, self.metrics
         while round and left:
             left -= 1
@@ -335,10 +334,10 @@ class Delivery:
                     outlet.send(frame)
                     continue
             subscriber.pump(now)
-            if perf_counter() - start > self._budget:
+            if self.now() - now > self._budget:
                 break
         others = self._others
-        while others and perf_counter() - start < self._budget:
+        while others and self.now() - now < self._budget:
             subscriber = others.popleft()
             subscriber.queued = False
             subscriber.pump(now)

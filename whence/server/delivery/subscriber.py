@@ -5,7 +5,9 @@
 (opening, reading a state, explaining rows) runs in other threads; meanwhile the subscriber is `busy`.
 
 The law: nothing of an epoch is sent before `Delivery.told` has reached it, and that rises only when every right has
-been checked as of it. All parts of a subscription are told in one message, or in one state, so they move together.
+been checked as of it. A right that is given counts from the epoch that gives it: nothing is sent before that is stable,
+and no state of an earlier one. All parts of a subscription are told in one message, or in one state, so they move
+together.
 """
 
 from __future__ import annotations
@@ -127,6 +129,7 @@ class Subscriber:
             if since < admission.changed:  # what the client has may be rows of other rights
                 self.cursor.restart("rights")
         self._join(admission)
+        await delivery.reaches(admission.changed)
         if since is None:  # else it goes on here, where it was
             await self._reflect_as_much(job, admission)
 
@@ -214,6 +217,7 @@ class Subscriber:
         self._leave()
         self.cursor.restart(reason)
         self._join(admission)
+        await delivery.reaches(admission.changed)
 
     # -- telling -----------------------------------------------------------------------------------------------------
 
@@ -321,8 +325,9 @@ class Subscriber:
     # -- states ------------------------------------------------------------------------------------------------------
 
     def _begin_state(self, reason: str) -> bool:
-        snapshot = self.audience.usable_snapshot(self._delivery.told)
-        if snapshot is not None:
+        assert self.admission is not None
+        snapshot = self.audience.usable_snapshot(self.admission.changed, self._delivery.told)
+        if snapshot is not None and not self._delivery.hub.lacks_rows(snapshot.epoch):
             self._send_state(snapshot, reason)
         else:
             self._work(self._fetch_state, reason)
@@ -330,12 +335,16 @@ class Subscriber:
 
     async def _fetch_state(self, job: int, reason: str) -> None:
         audience, delivery, is_fit = self.audience, self._delivery, False
+        assert self.admission is not None
+        since = self.admission.changed
         while not is_fit:
-            snapshot = await audience.fetch_snapshot(delivery.workers, partial(delivery.hub.snapshot, audience.channel))
+            read = partial(delivery.hub.snapshot, audience.channel, since)
+            snapshot = await audience.fetch_snapshot(delivery.workers, read)
             if len(snapshot.parts) < len(audience.channel.parts) or job != self._job:
                 return  # a part has ended
             await delivery.reaches(snapshot.epoch)
-            is_fit = not delivery.hub.lacks_rows(snapshot.epoch)  # else later ones may be told, and this never
+            lacks_rows = delivery.hub.lacks_rows(snapshot.epoch)  # then later ones may be told, and this never
+            is_fit = not lacks_rows and snapshot.epoch >= since  # another may have asked for it, by older rights
         audience.keep_snapshot(snapshot, delivery.now())
         if job == self._job and audience.channel.ended is None:
             self._send_state(snapshot, reason)

@@ -49,6 +49,7 @@ from whence.subscribe.publishing import (
     Told,
 )
 from whence.subscribe.ranges import RangeSet
+from whence.subscribe.waiting import plain_waiting
 
 HEARTBEAT, EAGER_HEARTBEAT, EAGER = 1.0, 0.1, 2.0
 """Seconds between two messages at most, while somebody has asked for silence, and for how long that counts."""
@@ -95,12 +96,13 @@ class TickSubscriber(Subscriber):
         if job != self._job:
             delivery.admissions.release(admission)
             return
-        await self._begin(admission, self.request.have)
+        self._join(admission)
+        await self._begin(job, admission, self.request.have)
 
     async def _reopen(self, job: int, reason: str, why: str | None) -> None:
         await super()._reopen(job, reason, why)
         if job == self._job and self.admission is not None:
-            await self._begin(self.admission, None)
+            await self._begin(job, self.admission, None)
 
     def _join(self, admission: Admission) -> None:
         """Follow the channel of an admission; `_begin` tells its columns."""
@@ -109,11 +111,12 @@ class TickSubscriber(Subscriber):
         self.audience.members[self] = None
         self._lineage = delivery.coordinator.lineage
 
-    async def _begin(self, admission: Admission, have: str | None) -> None:
+    async def _begin(self, job: int, admission: Admission, have: str | None) -> None:
         delivery = self._delivery
+        await delivery.reaches(admission.changed)
         await delivery.workers.run(partial(self._prepare, admission, have))
-        if self.admission is None:
-            self._join(admission)
+        if job != self._job:  # its rights have changed meanwhile
+            return
         relation = self._relation
         assert relation is not None
         self._begun = relation.lineage
@@ -239,7 +242,7 @@ class TickSubscriber(Subscriber):
         return True
 
     def tell_doubt(self) -> None:
-        """Silence tells brokers of it."""
+        """Say nothing: silence tells brokers of it."""
 
     def begin_again_if_stalled(self, now: float) -> None:
         """Nothing is sent in parts that could stall."""
@@ -254,10 +257,25 @@ class TickSubscriber(Subscriber):
         assert isinstance(last, RangeChange)
         beat = last
         at = self._relation.lineage.at
-        self._say(ms.Silence(self.key[1], str(at(beat.since)), str(at(beat.upto)), time, number=beat.number))
+        silence = ms.Silence(self.key[1], str(at(beat.since)), str(at(beat.upto)), time, number=beat.number)
+        self._say(*self._doubtful([silence], beat, self._delivery.told))
 
-    def _say(self, message: Any) -> None:
-        self._frames.append(message_frame(message, self.key[0]))
+    def _say(self, *messages: Any) -> None:
+        self._frames.extend(message_frame(message, self.key[0]) for message in messages)
+
+    def _doubtful(self, messages: list[Any], told: Told, epoch: int) -> list[Any]:
+        """Return messages with the sources that what is told waits for: brokers behind this one pass it on, or what is
+        incomplete here would be complete there. Ticks of a relay are not its epochs."""
+        doubt = None if self.admission is None else self._delivery.coordinator.doubt_of(self.admission.channel)
+        if doubt is None:
+            return messages
+        if self._source is None:
+            epoch = told.at if isinstance(told, RangeState) else getattr(told, "upto", epoch)
+        waiting = plain_waiting(doubt.waiting_for(epoch))
+        for message in messages if waiting is not None else ():
+            if isinstance(message, ms.Silence | ms.UpdateMessage | ms.State):
+                message.waiting_for = waiting
+        return messages
 
     async def _tell_ticks(self, job: int, epoch: int) -> None:
         delivery, asked = self._delivery, self._asked
@@ -308,7 +326,7 @@ class TickSubscriber(Subscriber):
         for each in found:  # promises are those as of the last tick: they hold only when all before it are known
             is_last = getattr(each, "upto", told.last) >= told.last
             told_now = self._messages(each, *((time, horizons) if is_last else (0, None)))
-            frames += [message_frame(message, self.key[0]) for message in told_now]
+            frames += [message_frame(message, self.key[0]) for message in self._doubtful(told_now, each, epoch)]
         has_state = any(isinstance(each, RangeState) for each in found)  # as of the last epoch, stable or not
         return frames, coordinator.epoch if has_state else epoch
 

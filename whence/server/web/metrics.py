@@ -208,6 +208,13 @@ _BY_NAME: dict[str, tuple[str, str]] = {
     "late": ("late_rows", "rows that came too late for a view"),
     "missed": ("missed_rows", "rows that a join in bounded memory has missed"),
 }
+_OF_LOOKUP: dict[str, tuple[MetricKind, str]] = {
+    "rows": ("gauge", "rows that a lookup keeps"),
+    "hits": ("counter", "references to keys whose row was there"),
+    "misses": ("counter", "rows that were fetched"),
+    "failures": ("counter", "fetches that failed"),
+    "seconds": ("counter", "seconds spent fetching"),
+}
 
 
 def database_families(found: Mapping[str, Any], *, names: bool) -> Iterator[tuple[MetricFamily, Samples]]:
@@ -231,6 +238,11 @@ def database_families(found: Mapping[str, Any], *, names: bool) -> Iterator[tupl
             for part in ("rows", "kept", "dropped", "bytes"):
                 family = MetricFamily(f"whence_stream_{part}", "gauge", f"{part} of a stream", ("name",))
                 yield family, {each: figures[part] for each, figures in value.items() if part in figures}
+        elif key == "lookups" and names:
+            for part, (sort, help) in _OF_LOOKUP.items():
+                ending = "_total" if sort == "counter" else ""
+                family = MetricFamily(f"whence_lookup_{part}{ending}", sort, help, ("name",))
+                yield family, {each: figures[part] for each, figures in value.items()}
 
 
 def _is_number(value: object) -> bool:

@@ -30,6 +30,7 @@ repeat it. `oracle` and `stage_oracle` have the laws that are checked. Bugs can 
 | `link_clients` | clients of it |
 | `node_histories` | what a database has been, epoch by epoch |
 | `stage_oracle` | what its views must show, by DuckDB |
+| `stage_completions` | what may still come, held against what is shown |
 | `stages`  | all of these for a scenario that says what happens |
 | `random_selects` | random views |
 | `database_world` | a run from a seed |

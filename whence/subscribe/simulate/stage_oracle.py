@@ -6,12 +6,14 @@ is computed the same way at its epoch. A table is reflected up to its horizon; a
 
 | law | what is checked |
 |-----|-----------------|
+| S1  | what is shown as final stays; over streams, random completions lie in the bounds (`stage_completions.py`) |
 | S2  | the rows that are shown are those of the view at the position that is shown |
 | S3  | what is reflected of a history never gets less, and bounds never widen, but after a restart |
 """
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
@@ -26,6 +28,7 @@ from whence.subscribe.positions import HistoryLineage, Position
 from whence.subscribe.ranges import RangeSet, reflects_as_much
 from whence.subscribe.simulate.node_histories import AnyRow, EraLog, SourceMark
 from whence.subscribe.simulate.oracle import SimulationError
+from whence.subscribe.simulate.stage_completions import RANDOM_STREAM, StreamSeen, complete, outside
 from whence.subscribe.updates import Update
 
 if TYPE_CHECKING:
@@ -34,6 +37,9 @@ if TYPE_CHECKING:
 
 NOW = 2**40
 """An epoch that is after all others."""
+
+COMPLETED_EVERY = 2
+"""Values that are checked per completion."""
 
 UNKNOWN = ("LATEST(", "LAST(", "SLIDE(", "TICK_TIME(")
 """What DuckDB cannot say, or what depends on more than the rows: order and horizons."""
@@ -48,7 +54,8 @@ class StageOracle:
         self._duck.execute("SET threads = 1")
         self._tables: dict[str, str] = {}  # by definition and rows
         self._seen: dict[LinkClient, SeenSoFar] = {}
-        self.checked = 0
+        self._dice = random.Random(0)
+        self.checked = self.completions = 0
 
     def close(self) -> None:
         """Let go of what was computed."""
@@ -71,6 +78,51 @@ class StageOracle:
             more, less = dict(rows - expected), dict(expected - rows)
             what = f"{client.name} is shown {client.query} of {client.node.name} at {update.position.epoch}"
             raise SimulationError("S2", f"{what} with {more} too many, {less} missing; it reflects {update.reflects}")
+        if self.checked % COMPLETED_EVERY == 0:
+            self._check_completion(client, update)
+
+    def _check_completion(self, client: LinkClient, update: Update) -> None:
+        """Check what an update says of the future against one way in which things may turn out (S1)."""
+        node, relation, position = client.node, client.query, update.position
+        era = node.history.at(position)
+        seen = self._streams_beneath(node, era, relation, position.epoch)
+        if not seen:
+            return
+        rows = {name: complete(one, self._dice) for name, one in seen.items()}
+        made = {name: self._filled(node.history.tables[name], found) for name, found in rows.items()}
+        plan = self._plan(node, era, relation, position.epoch, made, {})
+        assert plan is not None
+        self.completions += 1
+        for wrong in outside(update, self._rows(node, relation, plan)):
+            what = f"{client.name} is shown {relation} of {node.name} at {position.epoch}: {wrong}"
+            raise SimulationError(
+                "S1", f"{what}, if there are { ({name: dict(found) for name, found in rows.items()}) }"
+            )
+
+    def _streams_beneath(self, node: ServedNode, era: EraLog, name: str, epoch: int) -> dict[str, StreamSeen]:
+        """Return what is reflected of the publishers' streams that a view reads; none if it reads anything else."""
+        found, records = dict[str, StreamSeen](), node.history.records_read(node.db._coordinator, name)
+        for source in self._tables_beneath(node, name):
+            table, mark = node.history.tables[source], era.mark_at(records.get(source, source), epoch)
+            if table.source is None or (*table.schema.names,) != RANDOM_STREAM:
+                return {}
+            if mark is None or mark.lineage is None or len(mark.lost):
+                return {}
+            address = source_address(table.source.urls[0])
+            upstream, position = self._find(address.server), mark.lineage.at(mark.reflected.last)
+            below = upstream.history.tables.get(address.relation)
+            if (position.history, position.era) not in upstream.history.eras or below is None or below.source:
+                return {}
+            found[source] = StreamSeen(address.relation, mark.reflected, upstream.history.at(position))
+        return found
+
+    def _tables_beneath(self, node: ServedNode, name: str) -> set[str]:
+        text = node.history.views.get(name)
+        if text is None:
+            return {name}
+        read = {each.name for each in parse_one(text, read="duckdb").find_all(exp.Table)} - {name}
+        known = read & (node.history.tables.keys() | node.history.views.keys())
+        return {below for each in known for below in self._tables_beneath(node, each)}
 
     def rows_of(self, node: ServedNode, relation: str, position: Position | None = None) -> Counter[AnyRow] | None:
         """Return what a relation is as of a position, or in the end, when everyone has everything; None if that cannot
@@ -79,6 +131,9 @@ class StageOracle:
         plan = self._view(node, era, relation, epoch)
         if plan is None:
             return None
+        return self._rows(node, relation, plan)
+
+    def _rows(self, node: ServedNode, relation: str, plan: str) -> Counter[AnyRow]:
         columns = ", ".join(f'"{name}"' for name in self._columns(node, relation))
         return Counter(self._duck.execute(f"SELECT {columns} FROM {plan}").fetchall())
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from whence.engine.core.kernels.index import has_null
-from whence.engine.core.kernels.table import find_row, hash_key, hash_row, same_key
+from whence.engine.core.kernels.table import BLOCK, find_row, hash_key, hash_row, same_key, touch_rows
 from whence.model.codes import Codes
 from whence.model.jit import allocating
 
@@ -23,16 +23,21 @@ def number_rows(batch: Codes) -> tuple[Codes, Codes]:
     number = np.empty(n, np.int64)
     first = np.empty(n, np.int64)
     distinct = 0
-    for i in range(n):
-        tag = hash_row(batch, i)
-        r = find_row(batch, slots, batch, i, tag)
-        if r < 0:
-            slots[~r] = (tag << 32) | (i + 1)
-            first[distinct] = i
-            number[i] = distinct
-            distinct += 1
-        else:
-            number[i] = number[r]
+    for start in range(0, n, BLOCK):
+        end = min(start + BLOCK, n)
+        for i in range(start, end):
+            number[i] = hash_row(batch, i)
+        first[start] = touch_rows(batch, slots, number[start:end])
+        for i in range(start, end):
+            tag = number[i]
+            r = find_row(batch, slots, batch, i, tag)
+            if r < 0:
+                slots[~r] = (tag << 32) | (i + 1)
+                first[distinct] = i
+                number[i] = distinct
+                distinct += 1
+            else:
+                number[i] = number[r]
     return number, first[:distinct]
 
 
@@ -43,6 +48,18 @@ def sum_by(number: Codes, values: Codes, distinct: int) -> Codes:
     for i in range(number.shape[0]):
         out[number[i]] += values[i]
     return out
+
+
+@allocating
+def run_sums(number: Codes, values: Codes, distinct: int) -> tuple[Codes, Codes]:
+    """Sums of values by group number, and the least that each was on the way, zero at its beginning."""
+    out = np.zeros(distinct, np.int64)
+    least = np.zeros(distinct, np.int64)
+    for i in range(number.shape[0]):
+        g = number[i]
+        out[g] += values[i]
+        least[g] = min(least[g], out[g])
+    return out, least
 
 
 @allocating

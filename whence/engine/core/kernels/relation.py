@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from whence.engine.core.kernels.table import find_row, find_word, hash_row, put_word, remove_slot, touch_rows
+from whence.engine.core.kernels.table import BLOCK, find_row, find_word, hash_row, put_word, remove_slot, touch_rows
 from whence.model.codes import Codes
 from whence.model.jit import kernel
 from whence.model.record import RecordType, at_address
@@ -66,20 +66,22 @@ def upsert(address: int, batch: Codes, n: int, change: Codes) -> int:
     rows, slots, ann = t.rows, t.slots, t.ann
     begin(t, change)
     change[4, 0] = n
-    for i in range(n):
-        change[IDS, 1 + i] = hash_row(batch, i)
-    if n > 1:
-        change[OLD, 1] = touch_rows(rows, slots, change[IDS, 1 : 1 + n])
     born = 0
-    for i in range(n):
-        tag = change[IDS, 1 + i]
-        r = find_row(rows, slots, batch, i, tag)
-        if r < 0:
-            r = insert_row(t, batch, i, tag, ~r)
-            born += 1
-            change[BORN, born] = r
-        change[IDS, 1 + i] = r
-        change[OLD, 1 + i] = ann[r]
+    for first in range(0, n, BLOCK):
+        end = min(first + BLOCK, n)
+        for i in range(first, end):
+            change[IDS, 1 + i] = hash_row(batch, i)
+        if n > 1:
+            change[OLD, 1 + first] = touch_rows(rows, slots, change[IDS, 1 + first : 1 + end])
+        for i in range(first, end):
+            tag = change[IDS, 1 + i]
+            r = find_row(rows, slots, batch, i, tag)
+            if r < 0:
+                r = insert_row(t, batch, i, tag, ~r)
+                born += 1
+                change[BORN, born] = r
+            change[IDS, 1 + i] = r
+            change[OLD, 1 + i] = ann[r]
     return born
 
 
@@ -88,18 +90,25 @@ def settle(address: int, change: Codes) -> int:
     """Set annotations to the NEW ones; rows that come to zero leave. How many left."""
     t = table(address)
     rows, slots, ann, free, meta = t.rows, t.slots, t.ann, t.free, t.meta
-    gone = 0
-    for i in range(1, 1 + change[4, 0]):
-        r = change[IDS, i]
-        ann[r] = change[NEW, i]
-        if change[NEW, i] == 0:
-            tag = hash_row(rows, r)
-            remove_slot(slots, find_word(slots, tag, (tag << 32) | (r + 1)))
-            free[meta[1]] = r  # its columns stay until the id is used again
-            meta[1] += 1
-            meta[2] -= 1
-            gone += 1
-            change[GONE, gone] = r
+    gone, n, mask = 0, change[4, 0], slots.shape[0] - 1
+    for first in range(1, 1 + n, BLOCK):
+        end = min(first + BLOCK, 1 + n)
+        seen = 0
+        for i in range(first, end):
+            if change[NEW, i] == 0:
+                seen ^= slots[hash_row(rows, change[IDS, i]) & mask]
+        change[0, 0] = seen  # see touch_rows
+        for i in range(first, end):
+            r = change[IDS, i]
+            ann[r] = change[NEW, i]
+            if change[NEW, i] == 0:
+                tag = hash_row(rows, r)
+                remove_slot(slots, find_word(slots, tag, (tag << 32) | (r + 1)))
+                free[meta[1]] = r  # its columns stay until the id is used again
+                meta[1] += 1
+                meta[2] -= 1
+                gone += 1
+                change[GONE, gone] = r
     change[0, 0] = 1
     return gone
 

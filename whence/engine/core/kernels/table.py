@@ -12,6 +12,7 @@ from __future__ import annotations
 from whence.model.codes import Codes
 from whence.model.jit import kernel
 
+BLOCK = 256  # rows that are touched together, before they are looked up: what they want stays in the cache
 _LOW = 0xFFFFFFFF
 _K = -7046029254386353131  # 0x9E3779B97F4A7C15
 

@@ -1,7 +1,8 @@
 """The compiled part of the exchange.
 
-| module    | what it is for |
-|-----------|-----------------|
-| `routing` | the partition that a row lives in |
-| `wire`    | integers in as few bytes as they need |
+| module       | what it is for |
+|--------------|-----------------|
+| `routing`    | the partition that a row lives in |
+| `wire`       | integers in as few bytes as they need |
+| `heavy_keys` | keys that many rows have |
 """

@@ -22,6 +22,12 @@ def mix(x: int) -> int:
     return x ^ ((x >> 31) & 0x1FFFFFFFF)
 
 
+@kernel
+def route_cell(cell: int, partitions: int) -> int:
+    """Return the partition of a row that is routed by one cell, as `route` does."""
+    return ((mix(_A ^ cell) >> 32) & 0xFFFFFFFF) % partitions
+
+
 @allocating
 def route(rows: Codes, cols: Codes, partitions: int) -> Codes:
     """The partition of each row, from 0; rows that are equal in `cols` share one, and without `cols` all do."""

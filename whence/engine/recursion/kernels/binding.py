@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 from whence.engine.core.kernels.doubles import to_code, to_float
-from whence.engine.recursion.kernels.store import MISSING, OVERFLOW, S_KNOWN, S_STATUS
+from whence.engine.exchange.kernels.routing import route_cell
+from whence.engine.recursion.kernels.store import (
+    MISSING,
+    OVERFLOW,
+    S_KNOWN,
+    S_PARTITION,
+    S_PARTITIONS,
+    S_PASSED,
+    S_PASSES,
+    S_STATUS,
+)
 from whence.model.jit import kernel
 
 NULL = -(2**63)
 _MOST = 2**63 - 1
 
 # Tests and computations on bound variables
-EQ, NE, LT, LE, GT, GE, SAME, NOT_NULL, IS_NULL, MUST_BE, FITS = range(11)
+EQ, NE, LT, LE, GT, GE, SAME, NOT_NULL, IS_NULL, MUST_BE, FITS, HERE = range(12)
 ADD, SUB, MUL, FADD, FSUB, FMUL, LEAST, GREATEST, TO_FLOAT = range(16, 25)
 
 
@@ -33,7 +43,12 @@ def _compute(k, rule, op, to, a, b):
     if op == IS_NULL:
         return x == NULL
     if op == MUST_BE:
+        if x == NULL and k.scalar[S_PASSES]:
+            k.scalar[S_PASSED] = 1
+            return False
         return x != NULL or _stopped(k, MISSING)
+    if op == HERE:
+        return k.scalar[S_PARTITION] == (route_cell(x, k.scalar[S_PARTITIONS]) if a >= 0 else 0)
     if op == TO_FLOAT:
         env[rule, to] = NULL if x == NULL else to_code(float(x) / float(env[rule, b]))
         return True

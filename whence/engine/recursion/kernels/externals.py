@@ -20,6 +20,7 @@ from whence.engine.recursion.kernels.store import (
     S_CURSOR,
     S_DEAD,
     S_META,
+    S_PEERS,
     S_ROWS,
     S_SCRATCH,
     S_STATUS,
@@ -62,6 +63,8 @@ def feed(address: int, rows: Ints, deleting: bool) -> None:
         if abs(before + change) >= MAX_COPIES:
             scalar[S_STATUS] = OVERFLOW
             return
+        if scalar[S_PEERS]:
+            touch(k, row, 1 if meta[row, m] & ALIVE else 0)
         meta[row, m + 1] = before + change
         if before <= 0 and before + change > 0:
             touch(k, row, 0)

@@ -22,9 +22,13 @@ items, so that the driver can be interrupted.
 from __future__ import annotations
 
 from whence.engine.recursion.kernels.derive import (
+    believe,
+    chosen_rank,
     emit,
     has_room,
+    heap_rank,
     link,
+    open_row,
     pop_heap,
     priority_of,
     push,
@@ -36,9 +40,11 @@ from whence.engine.recursion.kernels.search import FORWARD, OVERDELETE, SEARCH_A
 from whence.engine.recursion.kernels.store import (
     ALIVE,
     BEST,
+    DOUBTED,
     DRED,
     FOREIGN_FULL,
     GROW,
+    OPENED,
     PAUSED,
     R_FORWARD,
     R_FORWARDS,
@@ -56,6 +62,7 @@ from whence.engine.recursion.kernels.store import (
     S_CHOSEN,
     S_CURSOR,
     S_DEAD,
+    S_DOUBTS,
     S_FOREIGN,
     S_FOUND,
     S_HEAD,
@@ -63,8 +70,11 @@ from whence.engine.recursion.kernels.store import (
     S_HOPES,
     S_MAXRANK,
     S_META,
+    S_OPENED,
     S_PAUSE,
+    S_PEERS,
     S_POLICY,
+    S_RETRIES,
     S_SCRATCH,
     S_STATUS,
     S_TAIL,
@@ -75,6 +85,7 @@ from whence.engine.recursion.kernels.store import (
     S_WORK,
     SET,
     TOUCHED,
+    UNFOUNDED,
     WITHDRAWN,
     Ints,
     store,
@@ -83,24 +94,51 @@ from whence.model.jit import kernel
 
 
 @kernel
-def _suspect(k, row):
-    """Put every row whose chosen derivation has `row` in its body into the bucket of its rank."""
+def _suspect_row(k, row):
+    """Put a row into the bucket of its rank: it stands on nothing for now."""
     scalar, meta, buckets = k.scalar, k.meta, k.buckets
     m, body = scalar[S_META], scalar[S_BODY]
-    entry = meta[row, m + 3]
-    while entry >= 0:
-        dependent = entry // body
-        rank = meta[dependent, m + 1]
-        if rank >= len(buckets):
-            scalar[S_STATUS] = GROW
-            scalar[S_WANTED] = rank
+    rank = meta[row, m + 1]
+    if rank >= len(buckets):
+        scalar[S_STATUS] = GROW
+        scalar[S_WANTED] = rank
+        return False
+    if scalar[S_PEERS]:  # what it stood on will not be known any more: an undo has to look for it
+        if not has_room(k):
             return False
-        unlink(k, dependent)
-        meta[dependent, m + 4 + body] = buckets[rank]  # unlinked, so its first `next` is free to chain the bucket
-        buckets[rank] = dependent
-        scalar[S_MAXRANK] = max(scalar[S_MAXRANK], rank)
-        entry = meta[row, m + 3]
+        touch(k, row, 1)
+    unlink(k, row)
+    meta[row, m + 4 + body] = buckets[rank]  # unlinked, so its first `next` is free to chain the bucket
+    buckets[rank] = row
+    scalar[S_MAXRANK] = max(scalar[S_MAXRANK], rank)
     return True
+
+
+@kernel
+def _suspect(k, row):
+    """Put every row whose chosen derivation has `row` in its body into the bucket of its rank."""
+    m, body = k.scalar[S_META], k.scalar[S_BODY]
+    entry = k.meta[row, m + 3]
+    while entry >= 0:
+        if not _suspect_row(k, entry // body):
+            return False
+        entry = k.meta[row, m + 3]
+    return True
+
+
+@kernel
+def suspect_doubted(address: int) -> None:
+    """Begin to withdraw rows that stand on rows of too large a rank."""
+    k = store(address)
+    scalar, meta = k.scalar, k.meta
+    m = scalar[S_META]
+    while scalar[S_CURSOR] < scalar[S_TOUCHED]:
+        row = k.touched[scalar[S_CURSOR], 0] >> 1
+        if meta[row, m] & DOUBTED:
+            if chosen_rank(k, row) > meta[row, m + 1] and not _suspect_row(k, row):
+                return
+            believe(k, row)
+        scalar[S_CURSOR] += 1
 
 
 @kernel
@@ -140,9 +178,12 @@ def withdraw(address: int) -> None:
                 link(k, row, scalar[S_FOUND] - 1, S_CHOSEN)
                 continue
             touch(k, row, 1)
+            believe(k, row)
+            open_row(k, row)
             meta[row, m] = (meta[row, m] & ~ALIVE) | WITHDRAWN
             if scalar[S_CANDIDATE]:
                 meta[row, m] |= RETRY
+                scalar[S_RETRIES] += 1
             for i in range(hopes, scalar[S_HOPES]):
                 k.hopes[i, 1] = row
             scalar[S_DEAD] += 1
@@ -156,12 +197,12 @@ def withdraw(address: int) -> None:
 
 @kernel
 def _send(k, row, relation):
-    """Write a row down in `foreign`, as (relation, …, cells), to be sent; False if there is no room."""
+    """Write a row down in `foreign`, as (-1 - relation, …, cells), to be sent; False if there is no room."""
     n, atoms = k.scalar[S_FOREIGN], k.scalar[S_ATOMS]
     if n >= len(k.foreign):
         k.scalar[S_STATUS] = FOREIGN_FULL
         return False
-    k.foreign[n, 0] = relation
+    k.foreign[n, 0] = -1 - relation  # bindings stand there with their rules
     for c in range(k.relations[relation, R_WIDTH]):
         k.foreign[n, 1 + atoms + c] = k.cells[row, c]
     k.scalar[S_FOREIGN] = n + 1
@@ -207,6 +248,7 @@ def rederive(address: int) -> None:
         if meta[k.hopes[i, 0], m] & ALIVE:
             meta[k.hopes[i, 1], m] |= RETRY
     scalar[S_HOPES] = 0
+    scalar[S_RETRIES] = 0
     while scalar[S_CURSOR] < scalar[S_TOUCHED]:
         scalar[S_PAUSE] -= 1
         if scalar[S_WORK] > scalar[S_PAUSE]:
@@ -220,8 +262,10 @@ def rederive(address: int) -> None:
                 return
             if not search(k, row, SEARCH_ANY):
                 return
+            meta[row, m] = tag & ~RETRY
             if scalar[S_FOUND]:
                 meta[row, m] = (tag | ALIVE | REVIVED) & ~(WITHDRAWN | RETRY)
+                open_row(k, row)
                 scalar[S_DEAD] -= 1
                 scalar[S_WITHDRAWN] -= 1
                 if k.relations[relation, R_KIND] == BEST:
@@ -250,7 +294,7 @@ def propagate(address: int, sent: Ints) -> None:
         row = k.queue[0, 1] if heap else k.queue[scalar[S_HEAD] & (len(k.queue) - 1), 1]
         tag = meta[row, m]
         relation = tag & RELATION
-        stale = heap and k.queue[0, 0] != priority_of(k, row, relation)
+        stale = heap and (k.queue[0, 0] != priority_of(k, row, relation) or k.queue[0, 2] != heap_rank(k, row))
         away = sent[relation] != 0
         # What only came back can only bring others back: when none is missing, it has nothing to say.
         idle = not heap and tag & REVIVED and scalar[S_WITHDRAWN] == 0
@@ -298,7 +342,7 @@ def collect(address: int, wanted: Ints, out: Ints) -> int:
     for i in range(scalar[S_TOUCHED]):
         row, before = k.touched[i, 0] >> 1, k.touched[i, 0] & 1
         tag = meta[row, m]
-        meta[row, m] = tag & ~(TOUCHED | WITHDRAWN | RETRY | REVIVED)
+        meta[row, m] = tag & ~(TOUCHED | WITHDRAWN | RETRY | REVIVED | OPENED | DOUBTED)
         relation = tag & RELATION
         if not wanted[relation]:
             continue
@@ -323,5 +367,52 @@ def collect(address: int, wanted: Ints, out: Ints) -> int:
                 out[n, 2 + c] = k.cells[row, c]
             n += 1
     scalar[S_TOUCHED] = 0
-    scalar[S_WITHDRAWN] = 0
+    for field in (S_WITHDRAWN, S_OPENED, S_DOUBTS, S_HOPES, S_RETRIES):
+        scalar[field] = 0
     return n
+
+
+@kernel
+def unwind(address: int, touched: Ints) -> None:
+    """Return every row that was touched to what it was before, but for what it stands on; empty all queues."""
+    k = store(address)
+    scalar, meta = k.scalar, k.meta
+    m = scalar[S_META]
+    for rank in range(scalar[S_MAXRANK] + 1):
+        k.buckets[rank] = -1
+    for i in range(len(touched)):
+        row, before = touched[i, 0] >> 1, touched[i, 0] & 1
+        tag = meta[row, m] & ~(TOUCHED | WITHDRAWN | RETRY | REVIVED | OPENED | DOUBTED)
+        relation = tag & RELATION
+        unlink(k, row)
+        if (1 if tag & ALIVE else 0) != before:
+            scalar[S_DEAD] += 1 - 2 * before
+        meta[row, m] = tag | ALIVE if before else tag & ~ALIVE
+        meta[row, m + 1] = touched[i, 2]
+        keys = k.relations[relation, R_KEYS]
+        if keys < k.relations[relation, R_WIDTH]:
+            k.cells[row, keys] = touched[i, 1]
+    for field in (S_HEAD, S_TAIL, S_TOUCHED, S_WITHDRAWN, S_FOREIGN, S_BUCKET, S_MAXRANK):
+        scalar[field] = 0
+    for field in (S_OPENED, S_DOUBTS, S_HOPES, S_RETRIES):
+        scalar[field] = 0
+
+
+@kernel
+def stand_again(address: int, touched: Ints) -> None:
+    """After `unwind`: let every row that it returned stand on rows of smaller rank, as it did."""
+    k = store(address)
+    scalar, meta = k.scalar, k.meta
+    m = scalar[S_META]
+    while scalar[S_CURSOR] < len(touched):
+        row = touched[scalar[S_CURSOR], 0] >> 1
+        kind = k.relations[meta[row, m] & RELATION, R_KIND]
+        if meta[row, m] & ALIVE and (kind == SET or kind == BEST):
+            if not search(k, row, SEARCH_SAME):
+                return
+            scalar[S_HOPES] = 0
+            if not scalar[S_FOUND]:
+                scalar[S_STATUS] = UNFOUNDED
+                return
+            link(k, row, scalar[S_FOUND] - 1, S_CHOSEN)
+        scalar[S_CURSOR] += 1

@@ -13,7 +13,7 @@ A plan is a header, sections and steps in one array of integers, written by `eng
 from __future__ import annotations
 
 from whence.engine.recursion.kernels.binding import bind
-from whence.engine.recursion.kernels.derive import better, emit, kill, overdelete_row
+from whence.engine.recursion.kernels.derive import better, emit, kill, overdelete_row, rank_of
 from whence.engine.recursion.kernels.store import (
     ALIVE,
     BEST,
@@ -38,6 +38,7 @@ from whence.engine.recursion.kernels.store import (
     S_HOPES,
     S_META,
     S_PAUSE,
+    S_PEERS,
     S_SCRATCH,
     S_STACK,
     S_STATUS,
@@ -56,6 +57,20 @@ FORWARD, SEARCH_SAME, SEARCH_ANY, OVERDELETE, GATHER, GATHER_SAME = range(6)  # 
 # Steps of a plan
 PROBE, LOOKUP, ABSENT = range(3)
 STEP_PROBES, STEP_ROWS, STEP_KEY = 6, 7, 8  # fields of a step
+
+
+@kernel
+def _choose(k, rule):
+    """Let the running derivation be the one that a search has found."""
+    k.scalar[S_FOUND] = 1 + rule
+    for j in range(k.scalar[S_ATOMS]):
+        k.scalar[S_CHOSEN + j] = k.scalar[S_BODIES + j]
+
+
+@kernel
+def _outranks(k):
+    """Return whether, with peers, the running derivation has a smaller rank than the one that a search has found."""
+    return k.scalar[S_PEERS] != 0 and rank_of(k, S_BODIES) < rank_of(k, S_CHOSEN)
 
 
 @kernel
@@ -103,16 +118,18 @@ def _leaf(k, plan, mode, target):
                     scalar[S_CANDIDATE] = 1
                     return 1
             else:
-                if scalar[S_FOUND] and not better(sign, value, scalar[S_VALUE]):
-                    return 1
+                found = scalar[S_FOUND] != 0
+                if found and not better(sign, value, scalar[S_VALUE]):
+                    if value != scalar[S_VALUE] or not _outranks(k):
+                        return 1
                 scalar[S_VALUE] = value
-                scalar[S_FOUND] = 1 + rule
-                for j in range(scalar[S_ATOMS]):
-                    scalar[S_CHOSEN + j] = scalar[S_BODIES + j]
+                _choose(k, rule)
                 return 1
-        scalar[S_FOUND] = 1 + rule
-        for j in range(scalar[S_ATOMS]):
-            scalar[S_CHOSEN + j] = scalar[S_BODIES + j]
+        elif mode == SEARCH_ANY and scalar[S_PEERS]:
+            if scalar[S_FOUND] == 0 or _outranks(k):
+                _choose(k, rule)
+            return 1
+        _choose(k, rule)
         return 0
     for c in range(plans[head]):
         scalar[S_SCRATCH + c] = env[rule, plans[head + 1 + c]]
@@ -221,7 +238,10 @@ def run(k, plan, mode, row):
 
 @kernel
 def search(k, row, mode):
-    """Look for a derivation of a row through the rules of its relation. False if interrupted."""
+    """Look for a derivation of a row through the rules of its relation. False if interrupted.
+
+    SEARCH_SAME takes the first of the row's value and of rows of smaller rank, SEARCH_ANY the first of live rows, or,
+    under MIN and MAX, of the best value; with peers the one of these of the smallest rank."""
     scalar = k.scalar
     relation = k.meta[row, scalar[S_META]] & RELATION
     scalar[S_FOUND] = 0
@@ -230,6 +250,7 @@ def search(k, row, mode):
     for i in range(first, first + k.relations[relation, R_BACKWARDS]):
         if not run(k, k.plans[i], mode, row):
             return False
-        if scalar[S_FOUND] and (mode == SEARCH_SAME or k.relations[relation, R_KIND] != BEST):
+        whole = k.relations[relation, R_KIND] == BEST or scalar[S_PEERS] != 0
+        if scalar[S_FOUND] and (mode == SEARCH_SAME or not whole):
             break
     return True

@@ -6,7 +6,8 @@ and everything known of it share a cache line. `cells` (int64) and `meta` (int32
     | cells: one int64 a column … | tag | rank | rule | dependents | body[K] | next[K] | prev[K] | chain[N] |
 
     tag          relation number, and flags above bit 16
-    rank         of a derived row: one more than the largest rank in its derivation; of an external row: how often it is
+    rank         of a derived row: one more than the largest rank in its derivation; of a row that another partition has
+                 sent: the rank that it has there; of an external row: how often it is
     rule         the rule of the chosen derivation, -1 for none
     dependents   head of the list of entries `row * K + position` whose chosen derivation has this row in its body
     body         the rows of the chosen derivation; next/prev link this row's entries into their dependents lists
@@ -38,8 +39,9 @@ STORE = RecordType(
         ("indexes", "int64", 2),  # [index, 3 + columns], fields X_*
         ("plans", "int64", 1),  # flattened join plans, written by engine/recursion/rule_plans.py
         ("env", "int64", 2),  # [rule, variable]: the current binding; constants stand there for ever
-        ("queue", "int64", 2),  # (priority, row): a ring for sets, a heap where there is MIN or MAX
-        ("touched", "int64", 2),  # (row and whether it was alive, value before) of rows changed this epoch
+        ("queue", "int64", 2),  # (priority, row, rank): a ring for sets, a heap where there is MIN or MAX, or peers
+        ("touched", "int64", 2),  # (row and whether it was alive, value and rank before) of rows changed this epoch
+        ("opened", "int64", 1),  # with peers: rows changed in this round, that is, in one call of a policy's `work`
         ("buckets", "int32", 1),  # suspects by rank
         ("hopes", "int32", 2),  # (a live row of too large a rank, the withdrawn row it might yet derive)
         ("foreign", "int64", 2),  # [.., 1 + atoms + columns]: bindings whose head only Python can compute
@@ -51,13 +53,15 @@ store = at_address(STORE)
 # relations
 R_WIDTH, R_KEYS, R_KIND, R_SIGN, R_INDEX, R_INDEXES, R_FORWARD, R_FORWARDS, R_BACKWARD, R_BACKWARDS = range(10)
 R_FIELDS = 10
-EXTERNAL, ABSENCE, SET, BEST = range(4)  # ABSENCE: an external relation read only through NOT EXISTS
+EXTERNAL, ABSENCE, SET, BEST, SENT = range(5)
+# ABSENCE: an external relation read only through NOT EXISTS. SENT: rows that other partitions derive, with their ranks.
 
 # indexes
 X_RELATION, X_COUNT, X_CHAIN, X_COLUMNS = range(4)
 
 # flags in the tag word
 ALIVE, TOUCHED, WITHDRAWN, RETRY, REVIVED = (1 << 16, 1 << 17, 1 << 18, 1 << 19, 1 << 20)
+OPENED, DOUBTED = (1 << 21, 1 << 22)  # changed in this round; stands on a row whose rank may have become too large
 RELATION = 0xFFFF
 
 # scalars
@@ -100,13 +104,21 @@ S_STACK = 96  # rows bound at each step of the running plan
 S_BODIES = 112  # body rows of the running derivation, by atom
 S_CHOSEN = 128  # body rows of the best derivation found by a search
 S_PAUSE = 144  # the S_WORK at which a long kernel comes back, to be called again; less by one for each row looked at
+S_PEERS = 145  # 1 if rows are sent to other partitions with their ranks
+S_PARTITION = 146
+S_PARTITIONS = 147
+S_OPENED = 148  # entries in opened
+S_DOUBTS = 149  # rows that are DOUBTED
+S_RETRIES = 150  # rows withdrawn although a derivation was passed over that may yet do, but for hopes
+S_PASSES = 151  # 1 if a NULL under `must_be` is passed over for now, and
+S_PASSED = 152  # 1 once one was
 S_FIELDS = 160
 MAX_ATOMS = 16
 MAX_COPIES = 1 << 31  # of an external row: its multiplicity stands in an int32
 MAX_INDEXES = 1 << 15
 MAX_COLUMNS = 63
 
-OK, GROW, LIMIT, FOREIGN_FULL, OVERFLOW, MISSING, PAUSED = range(7)
+OK, GROW, LIMIT, FOREIGN_FULL, OVERFLOW, MISSING, PAUSED, UNFOUNDED = range(8)
 SUPPORT, DRED = range(2)
 
 _MULTIPLIER = -7046029254386353131  # 2**64 / golden ratio, as a signed number

@@ -1,9 +1,9 @@
 """What policies without annotations have in common: a row is there or not, and a deletion withdraws and searches again.
 
 Law: when a phase REMOVE ends in all partitions, every row that is left is derivable; DERIVE adds only what is derived
-from such rows, and all of it. A state is a function of the external rows (and, of a partition, of what its copies were
-sent), so an epoch is rewound by feeding what takes its changes back, or, if it broke off in the middle, by deriving
-anew from what the store was fed. What fails on the way back is passed over, so neither can break off.
+from such rows, and all of it. The rows of a state are a function of the external rows (and, of a partition, of what its
+copies were sent), so an epoch is rewound by feeding what takes its changes back, or, if it broke off in the middle, by
+deriving anew from what the store was fed. What fails on the way back is passed over, so neither can break off.
 """
 
 from __future__ import annotations
@@ -18,22 +18,19 @@ from whence.engine.recursion.kernels import externals as ext
 from whence.engine.recursion.kernels import fixpoint as fx
 from whence.engine.recursion.kernels import store as st
 from whence.engine.recursion.mailbox import Mailbox
-from whence.engine.recursion.policies.policy import DERIVE, PEER_ROUNDS, REMOVE, TIDY, Policy
+from whence.engine.recursion.policies.policy import PEER_ROUNDS, REMOVE, Policy
 from whence.engine.recursion.rule_runner import NO_LIMIT, LimitReached, RuleRunner
-from whence.engine.recursion.senders import Senders
 from whence.engine.recursion.slot_store import SlotStore
 from whence.model.codes import Codes
 
 
 class PlainPolicy(Policy):
-    """Rows that stand on derivations: `withdraw` is what support and dred do differently."""
+    """Rows that stand on derivations: `withdraw` is what support and dred do differently, and what they send."""
 
     def __init__(self, runner: RuleRunner, mailbox: Mailbox):
-        self.senders = Senders(runner, mailbox)
         self._log: list[Codes] = []  # all that was fed in this epoch
         self._logged = True
-        valued = any(relation.kind == "best" for relation in runner.program.relations)
-        self.phases = 3 if valued and mailbox.shared else 2
+        self.valued = any(relation.kind == "best" for relation in runner.program.relations)
         super().__init__(runner, mailbox)
 
     def withdraw(self) -> None:
@@ -48,64 +45,33 @@ class PlainPolicy(Policy):
 
     def begin(self, context: EpochContext, logged: bool = True, known: int = 0) -> None:
         super().begin(context, logged, known)
-        self.senders.begin()
         self._log, self._logged = [], logged
         limits, counted = self.runner.limits, self.mailbox.shared
-        self._steps = limits.depth if counted else NO_LIMIT  # without peers the kernels count
         self._rounds, self._most = 0, limits.rounds(PEER_ROUNDS) if counted else NO_LIMIT
 
     def waits(self, phase: int) -> bool:
         if phase <= self._phase:
             return False
-        scalar = self.runner.store.k.scalar
-        if phase == TIDY:
-            return int(scalar[st.S_TOUCHED]) > 0
         if phase == REMOVE:
             return len(self.removing) > 0
-        return len(self.adding) > 0 or self.senders.are_suspended or int(scalar[st.S_WITHDRAWN]) > 0
+        return len(self.adding) > 0 or int(self.runner.store.k.scalar[st.S_WITHDRAWN]) > 0
 
     def work(self, phase: int, received: Mapping[str, Batch]) -> list[PartitionMessage]:
-        first, mail = self._enter(phase), self.senders.read(received)
+        self._enter(phase)
         if phase == REMOVE:
-            self._remove(mail, first)
-        elif phase == DERIVE:
-            self._derive(mail, first)
-        else:
-            self._discount(mail)
-            if first:
-                self._discount(self.senders.retract())
-        return self.senders.messages()
-
-    def _remove(self, mail: Codes, first: bool) -> None:
-        if first:
             self._feed(self.removing, True)
-        while True:
-            if len(mail):
-                self._feed(self.senders.suspend(mail), True)
             self.withdraw()
-            mail = self.senders.post(-1)
-            if not len(mail):
-                return
+        else:
+            self.rederive()
+            self._feed(self.adding, False)
+            self.runner.propagate()
+        return []
 
-    def _derive(self, mail: Codes, first: bool) -> None:
+    def count_round(self) -> None:
+        """Stop a recursion that goes on for too many rounds of all partitions."""
         self._rounds += 1
         if self._rounds > self._most and not self._context.replaying:
             raise LimitReached(f"{self._most:,} rounds")
-        if first:
-            resumed = self.senders.resume()
-            self.rederive()
-            self._feed(resumed, False)
-            self._feed(self.adding, False)
-        steps = 0
-        while True:
-            self._feed(mail, False)
-            self.runner.propagate()
-            mail = self.senders.post(1)
-            if not len(mail):
-                return
-            steps += 1
-            if steps > self._steps and not self._context.replaying:
-                raise LimitReached()
 
     def _feed(self, changes: Codes, deleting: bool) -> None:
         """Apply changes that take derivations away, or that bring them; logged as far as done."""
@@ -116,11 +82,6 @@ class PlainPolicy(Policy):
         finally:
             if self._logged:
                 self._log.append(changes[: int(self.runner.store.k.scalar[st.S_CURSOR])])
-
-    def _discount(self, changes: Codes) -> None:
-        ext.discount(self.runner.store.k.address, changes)
-        if self._logged:
-            self._log.append(changes)
 
     @property
     def suspects(self) -> Codes:
@@ -168,7 +129,7 @@ class PlainPolicy(Policy):
 
     @property
     def channels(self) -> list[str]:
-        return self.senders.channels
+        return self.mailbox.channels
 
     def image(self) -> Image:
         return self.runner.store.image()

@@ -11,6 +11,8 @@
 | `window_join`  | a join of two streams over windows |
 | `bounded_join` | a join of two streams in bounded memory |
 | `kept_rows`    | which rows it keeps, and what it has missed |
+| `memory_pool`  | memory that several joins share |
+| `cached_keys`  | which keys of a relation that is outside are kept |
 | `eviction_tuner` | how the streams go on, and how long rows are worth keeping, learnt from arrivals |
 | `kernels`      | the compiled part of the above |
 """

@@ -9,6 +9,8 @@ and pair, and a share of an eviction.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from whence.engine.core.image import Image, StaleImage, inside, nested
@@ -16,23 +18,21 @@ from whence.engine.core.operator import Batch, Operator
 from whence.engine.expressions.evaluate import compile_expr
 from whence.engine.streams.arrivals import Arrivals, data
 from whence.engine.streams.stream import Missed, StreamOperator
-from whence.engine.streams.windows.eviction_tuner import EvictionTuner
-from whence.engine.streams.windows.kept_rows import KeptRows
+from whence.engine.streams.windows.eviction_tuner import EvictionTuner, has_numbers
+from whence.engine.streams.windows.kept_rows import KeptRows, rows_within
 from whence.engine.streams.windows.kernels import bounded as bk
 from whence.engine.streams.windows.latest import describe_window
+from whence.engine.streams.windows.memory_pool import MemoryPool
 from whence.engine.streams.windows.recent import KeyNumbers
 from whence.engine.streams.windows.window_join import BLOCK, tested_pairs
 from whence.model.codes import NULL, Codes, Dictionary
-from whence.model.types import Kind, Schema
+from whence.model.types import Schema
 from whence.model.word_marks import WordMarks
 from whence.plan.algebra.expressions import Expr
 from whence.plan.eviction.scoring import Scoring
 from whence.plan.streams.model import MemoryLimit, Span
 
 _NAMES = ("left", "right")
-_NUMERIC = (Kind.INTEGER, Kind.BIGINT, Kind.DATE, Kind.TIMESTAMP, Kind.DECIMAL)  # codes are numbers
-_ROW_BYTES, _KEY_BYTES = 9 * 8, 20 * 8  # of a kept row beside its columns, and of a key
-_COLUMN_BYTES = 8
 
 
 class BoundedJoin(StreamOperator):
@@ -49,6 +49,7 @@ class BoundedJoin(StreamOperator):
         schema: Schema,
         dictionary: Dictionary,
         limit: MemoryLimit,
+        pool: MemoryPool | None = None,
     ) -> None:
         self.schema, self.tracer, self.inputs = schema, left.tracer, [left, right]
         self.spans, self.keys, self.residual, self._dictionary = (left_span, right_span), keys, residual, dictionary
@@ -62,10 +63,13 @@ class BoundedJoin(StreamOperator):
         self._tuner: EvictionTuner | None = None
         if limit.keep == "heeb":
             types = [input.schema.types[pair[s]] for pair in keys for s, input in enumerate(self.inputs)]
-            is_numeric = len(keys) == 1 and all(t.kind in _NUMERIC and not t.is_wide for t in types)
+            is_numeric = len(keys) == 1 and all(has_numbers(t) for t in types)
             self._tuner = EvictionTuner(
                 self._kept.capacity, self._kept.windows, is_numeric, limit.model, limit.period, limit.lifetime
             )
+        self._pool = pool
+        if pool is not None:
+            pool.add(self)
         self._rescore()
         self._ran = False
 
@@ -73,9 +77,7 @@ class BoundedJoin(StreamOperator):
         """Return how many rows fit into the limit, with all that is kept of them and of their keys."""
         if limit.nbytes is None:
             return max(limit.rows or 1, 1)
-        width = max(len(i.schema) for i in self.inputs)
-        # Arrays have room for as many rows again and as many that have left, and four keys are known per kept row.
-        return max(limit.nbytes // (3 * (_COLUMN_BYTES * width + _ROW_BYTES) + 4 * _KEY_BYTES), 1)
+        return rows_within(limit.nbytes, max(len(i.schema) for i in self.inputs))
 
     def _rescore(self) -> None:
         """Score rows by what is known now."""
@@ -95,6 +97,7 @@ class BoundedJoin(StreamOperator):
         if not len(deltas[0]) and not len(deltas[1]):
             return Batch.empty(len(self.schema))
         self._ran = True
+        self._take_share()
         order = self._arrive(deltas)
         rows = self._arrivals[0].rows, self._arrivals[1].rows
         parts: list[tuple[Codes, Codes, Codes]] = []
@@ -114,6 +117,30 @@ class BoundedJoin(StreamOperator):
         if self.tracer is None:
             return Batch(found, np.ones(len(found), np.int64))
         return Batch(found, self.tracer.times(self._arrivals[0].carried(lpos), self._arrivals[1].carried(rpos)))
+
+    def _take_share(self) -> None:
+        """Keep as many rows as the pool gives, if there is one; while it is filled, as many as there are."""
+        if self._pool is None or not self.context.number:
+            return
+        self._pool.begin(self.context.number)
+        self._kept.resize(self._rows(self._pool.share_of(self)))
+        assert self._tuner is not None
+        self._tuner.capacity = self._kept.capacity
+
+    def _rows(self, share: int) -> int:
+        """Return how many rows fit into a share of the pool."""
+        limit = self.limit
+        rows, nbytes = (share, None) if limit.nbytes is None else (None, share)
+        return self._capacity(replace(limit, rows=rows, nbytes=nbytes))
+
+    @property
+    def arrivals(self) -> int:
+        """The rows of both sides that have arrived so far."""
+        return 0 if self._tuner is None else self._tuner.arrivals
+
+    def finds(self, share: int) -> float:
+        """Return the pairs per arrival that it would have found lately if it had this share of the pool."""
+        return 0.0 if self._tuner is None else self._tuner.finds(self._rows(share))
 
     def _arrive(self, deltas: list[Batch]) -> Codes:
         """Append rows to both sides; return the order in which they are joined, as kernels take it."""
@@ -169,6 +196,8 @@ class BoundedJoin(StreamOperator):
     def commit(self) -> None:
         if not self._ran:
             return
+        if self._pool is not None:
+            self._pool.commit()
         left, keys = self._kept.commit()
         for arrivals, positions in zip(self._arrivals, left, strict=True):
             arrivals.commit()
@@ -184,6 +213,8 @@ class BoundedJoin(StreamOperator):
     def undo(self) -> None:
         if not self._ran:
             return
+        if self._pool is not None:
+            self._pool.undo()
         self._kept.undo()
         self._numbers.undo()
         for arrivals in self._arrivals:
@@ -207,6 +238,8 @@ class BoundedJoin(StreamOperator):
             parts |= still.image(name)
         if self._tuner is not None:
             parts |= nested("tuner", self._tuner.image())
+        if self._pool is not None:
+            parts["pool"] = self._pool.image()
         return parts
 
     def restore(self, image: Image) -> None:
@@ -216,7 +249,9 @@ class BoundedJoin(StreamOperator):
             arrivals.check(own, name)
         try:
             self._numbers.restore(own["keys"])
-            self._kept.restore(inside("kept", own))
+            self._kept.restore(inside("kept", own), self._pool is not None)
+            if self._pool is not None:
+                self._pool.restore(own.get("pool"))
             for s, (arrivals, name) in enumerate(zip(self._arrivals, _NAMES, strict=True)):
                 arrivals.restore(image, name)
                 if arrivals.end != self._kept.ends[s]:

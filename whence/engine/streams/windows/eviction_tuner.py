@@ -14,6 +14,7 @@ from whence.engine.core.image import Image, expect, with_room
 from whence.engine.streams.windows.kept_rows import KeptRows
 from whence.engine.streams.windows.kernels import bounded as bk
 from whence.model.codes import Codes
+from whence.model.types import Kind, Type
 from whence.plan.eviction.scoring import Scoring, heeb
 from whence.plan.eviction.value_models import Counted, ValueModel, choose_model
 
@@ -22,6 +23,12 @@ _REMEMBERED = 4096  # arrivals that models are fitted to
 _TRIED = 128  # rows that are kept at most when a time constant is tried
 _GAIN = 0.99  # of the most pairs: with so many the time constant stays
 _PARTS = (32, 10, 3, 1)  # time constants that are tried: the capacity by these
+_NUMERIC = (Kind.INTEGER, Kind.BIGINT, Kind.DATE, Kind.TIMESTAMP, Kind.DECIMAL)
+
+
+def has_numbers(type: Type) -> bool:
+    """Return whether the codes of a type are numbers, whose course can be foretold."""
+    return type.kind in _NUMERIC and not type.is_wide
 
 
 class EvictionTuner:
@@ -80,6 +87,14 @@ class EvictionTuner:
         self._fit()
         return True
 
+    def finds(self, capacity: int) -> float:
+        """Return the pairs per arrival that a join of the last arrivals finds, if it keeps so many rows."""
+        recent = self._recent[max(self._end - _REMEMBERED, 0) : self._end]
+        if len(recent) < 2:
+            return 0.0
+        pairs, arrivals = self._found(recent, self.models, self.alpha, capacity)
+        return 2 * pairs / max(arrivals, 1)
+
     def scorings(self) -> list[Scoring]:
         """Return how rows that wait for each side are scored now."""
         return self._scorings(self.models, self.alpha, self.windows)
@@ -116,16 +131,19 @@ class EvictionTuner:
 
     def _best_alpha(self, recent: Codes, models: list[ValueModel]) -> float:
         """Return the time constant with which a join of the recent arrivals finds most pairs."""
-        bits = max(int(np.ceil(np.log2(self.capacity / _TRIED))), 0)
-        some = recent
-        if bits:
-            chosen = bk.sampled(np.ascontiguousarray(recent[:, 1]), bits, np.empty(len(recent), np.bool_))
-            some = recent[chosen]
-        windows = tuple(None if w is None else max(w >> bits, 1) for w in self.windows)
-        found = [self._pairs(some, models, alpha, max(self.capacity >> bits, 1), windows) for alpha in self._alphas]
+        found = [self._found(recent, models, alpha, self.capacity)[0] for alpha in self._alphas]
         if found[self._alphas.index(self.alpha)] >= _GAIN * max(found):
             return self.alpha
         return self._alphas[max(range(len(found)), key=lambda i: (found[i], i))]
+
+    def _found(self, recent: Codes, models: list[ValueModel], alpha: float, capacity: int) -> tuple[int, int]:
+        """Return the pairs that a join finds in the second half of some arrivals, and of how many. Where it keeps many
+        rows, it is as much smaller as some of the values are fewer."""
+        bits = max(int(np.ceil(np.log2(capacity / _TRIED))), 0)
+        if bits:
+            recent = recent[bk.sampled(np.ascontiguousarray(recent[:, 1]), bits, np.empty(len(recent), np.bool_))]
+        windows = tuple(None if w is None else max(w >> bits, 1) for w in self.windows)
+        return self._pairs(recent, models, alpha, max(capacity >> bits, 1), windows), len(recent)
 
     def _pairs(
         self, recent: Codes, models: list[ValueModel], alpha: float, capacity: int, windows: tuple[int | None, ...]

@@ -23,27 +23,35 @@ from whence.model.record import KernelRecord
 from whence.plan.eviction.scoring import BITS, CENTERS, KINDS, Scoring
 
 _AGEING = 1 << 16
-_SMALL = 64  # rows of a capacity that are evicted one by one
+SMALL = 64
 _SPARE = 1024
 _BLANK = np.array([-1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, -1], np.int64)
 _ROWS = ("ids", "came", "after", "prior", "place", "queued")  # one word per position
 _NAMES = ("left", "right")
+_ROW_BYTES, _KEY_BYTES = 9 * 8, 20 * 8  # of a kept row beside its columns, and of a key
+_COLUMN_BYTES = 8
+
+
+def rows_within(nbytes: int, columns: int) -> int:
+    """Return how many rows fit into so many bytes, with all that is kept of them and of their keys."""
+    # Arrays have room for as many rows again and as many that have left, and four keys are known per kept row.
+    return max(nbytes // (3 * (_COLUMN_BYTES * columns + _ROW_BYTES) + 4 * _KEY_BYTES), 1)
 
 
 class KeptRows:
     """The rows that are kept of two sides. Positions are those of `append`, until `commit` renumbers them."""
 
-    def __init__(self, capacity: int, windows: tuple[int | None, int | None]) -> None:
-        self.capacity, self.windows = capacity, windows
+    def __init__(self, capacity: int, windows: tuple[int | None, int | None], small: int = SMALL) -> None:
+        """Rows of a `small` capacity are evicted one by one."""
+        self.capacity, self.windows, self._small = capacity, windows, small
         self.clear()
 
     def clear(self) -> None:
         """Reset to the initial state."""
-        batch = 1 if self.capacity <= _SMALL else self.capacity >> 4
         none, words = np.empty(0, np.int64), {name: np.empty(0, np.int64) for name in _ROWS}
         self.shared = KernelRecord(
             bk.SHARED, attrs=np.empty((0, bk.FIELDS), np.int64), values=none, log=np.empty((0, bk.FIELDS), np.int64),
-            meta=np.array([0, 0, self.capacity, batch, 0, 0, 0], np.int64),
+            meta=np.array([0, 0, self.capacity, self._batch, 0, 0, 0], np.int64),
             scores=np.empty(self.capacity + 1, np.int64), ranked=np.empty(self.capacity + 1, np.int64),
         )  # fmt: skip
         self.sides = [
@@ -113,6 +121,31 @@ class KeptRows:
         found = bk.join_bounded(left.address, right.address, self.shared.address, order, end, state, lpos, rpos)
         self.arrivals += int(state[0]) - before
         return int(found)
+
+    def resize(self, capacity: int) -> None:
+        """Keep another number of rows at most, from the next arrival on; undone with the epoch."""
+        if capacity == self.capacity:
+            return
+        self.capacity = capacity
+        self.shared.meta[[bk.CAPACITY, bk.BATCH]] = capacity, self._batch
+        if capacity >= len(self.shared.scores):
+            room = np.empty(2 * capacity, np.int64)
+            self.shared.replace(scores=room, ranked=room.copy())
+            for side in self.sides:
+                side.replace(live=with_room(side.live, 2 * capacity + 1))
+
+    @property
+    def _batch(self) -> int:
+        return 1 if self.capacity <= self._small else self.capacity >> 4
+
+    def refer(self, ids: Codes) -> NDArray[np.bool_]:
+        """Let references to keys arrive: see `kernels.bounded.refer_bounded`."""
+        left, right = self.sides
+        found = np.empty(len(ids), np.bool_)
+        first = self.append(0, ids), self.append(1, ids)
+        bk.refer_bounded(left.address, right.address, self.shared.address, *first, found)
+        self.arrivals += len(ids)
+        return found
 
     @property
     def ageing(self) -> int:
@@ -258,6 +291,7 @@ class KeptRows:
                 side.queue[side.queued[back]] = back
         epoch = int(self.shared.meta[bk.EPOCH])
         self.shared.meta[:] = shared
+        self.capacity = int(shared[bk.CAPACITY])
         self.shared.meta[bk.EPOCH] = epoch
         self.shared.attrs[: self.keys, bk.STAMP] = -1
         for s, side in enumerate(self.sides):
@@ -295,16 +329,18 @@ class KeptRows:
         attrs[:, : bk.COUNT] = -1
         return attrs
 
-    def restore(self, image: Image) -> None:
-        """Take an image; raise StaleImage if it is not one of such a state."""
+    def restore(self, image: Image, is_resized: bool = False) -> None:
+        """Take an image; raise StaleImage if it is not one of such a state. It may be of another capacity if that is
+        changed while it runs."""
         expected = {"keys_attrs": 2, "keys_values": 1, "meta": 1, "missed": 1, "arrivals": 1}
         expected |= {f"{name}_{part}": 1 for name in _NAMES for part in ("ids", "came", "queued", "queue", "meta")}
         for name, dimensions in expected.items():
             array = image.get(name)
             if array is None or array.ndim != dimensions or array.dtype != np.int64:
                 raise StaleImage(f"no {name} of a bounded join")
-        if len(image["meta"]) != bk.SHARED_META or image["meta"][bk.CAPACITY] != self.capacity:
+        if len(image["meta"]) != bk.SHARED_META or (image["meta"][bk.CAPACITY] != self.capacity and not is_resized):
             raise StaleImage("a bounded join of another capacity")
+        self.capacity = int(image["meta"][bk.CAPACITY])
         self.clear()
         self.know_keys(image["keys_values"])
         self.shared.attrs[: self.keys, : bk.STAMP] = image["keys_attrs"]

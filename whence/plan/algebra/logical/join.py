@@ -80,6 +80,7 @@ class Join(Binary):
     def place(self, planner: DistributionEnforcer) -> Placed:
         pairs = routable_keys(self.left, self.right, self.keys)
         left, right = planner.align(planner.place(self.left), planner.place(self.right), pairs, _COPYABLE[self.kind])
+        left, right = planner.divide(self, left, right, pairs, _COPYABLE[self.kind])
         made = self.with_inputs([left.node, right.node])
         if left.everywhere and right.everywhere:
             return planner.at(made, ALL)

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
-from whence.plan.algebra.logical.node import Node, Unary
+from whence.plan.algebra.logical.node import Columns, Node, Unary
 
 
 @dataclass(frozen=True)
 class Ship(Unary):
     """Rows move: to the partition that `cols` route to, to all partitions, or to the first one.
 
-    `since` numbers the change of the catalog that it came with: what was shipped before is not there for newcomers."""
+    `since` numbers the change of the catalog that it came with: what was shipped before is not there for newcomers.
+    Rows with a key of `divided` move to where all their columns route to, rows with one of `copied` to all partitions.
+    `rows_of` names what is moved by these columns, whatever moves it."""
 
     to: Literal["hash", "all", "one"]
     cols: tuple[int, ...] = ()
     since: int = 0
+    divided: tuple[Columns, ...] = ()
+    copied: tuple[Columns, ...] = ()
+    rows_of: str = field(default="", compare=False)
 
     passes: ClassVar[bool] = True
 
     def shape(self) -> object:
-        return ("ship", self.to, self.cols, self.since)
+        heavy = (self.divided, self.copied) if self.divided or self.copied else ()
+        return ("ship", self.to, self.cols, self.since, *heavy)
 
     @property
     def is_small(self) -> bool:

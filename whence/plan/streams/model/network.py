@@ -59,7 +59,8 @@ class Lookup(Node):
     relation's (of inner and left), whether there is a match (of mark), `$at`; `residual` is over the stream's without
     `$at` and then the relation's. The relation's rows come to where the stream is; the stream does not move.
     `is_matched`: the relation is the parameters of a template, whose first column identifies its rows. That changes how
-    matches are found, not which, so it is no part of the shape that images go by."""
+    matches are found, not which, so it is no part of the shape that images go by.
+    `outside` names the table that is a lookup, if the relation is one, by whose key alone it is joined."""
 
     input: Node
     relation: Node
@@ -67,6 +68,7 @@ class Lookup(Node):
     keys: tuple[tuple[int, int], ...] = ()
     residual: Expr | None = None
     is_matched: bool = False
+    outside: str = ""
 
     passes: ClassVar[bool] = True
 

@@ -68,7 +68,7 @@ class MemoryLimit:
     """How many rows a join of streams keeps at most, and which: those with the greatest score by `keep`.
 
     `model` and `period` are how the join values go on; `lifetime` is how many arrivals rows are expected to stay for.
-    What is not given is learnt."""
+    What is not given is learnt. Joins of one `pool` share the memory."""
 
     rows: int | None = None
     nbytes: int | None = None
@@ -77,6 +77,7 @@ class MemoryLimit:
     model: Literal["auto", "stationary", "trend", "walk", "ar1", "seasonal"] = "auto"
     period: int | None = None
     lifetime: float | None = None
+    pool: str = field(default="", metadata=ADDED)
 
     def share(self, partitions: int) -> MemoryLimit:
         """Return the limit of one of some partitions."""
@@ -85,7 +86,7 @@ class MemoryLimit:
         return replace(self, rows=rows, nbytes=nbytes)
 
     def describe(self) -> str:
-        return f"at most {self.text}"
+        return f"at most {self.text}" + (f", shared in the pool {self.pool}" if self.pool else "")
 
 
 DEFAULT_RETENTION = Retention(nbytes=64 << 20, text="64 MB")

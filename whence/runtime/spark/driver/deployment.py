@@ -24,6 +24,7 @@ from whence.model.errors import CorruptionError
 from whence.model.progress import Progress
 from whence.plan.algebra.distribution import Distribution
 from whence.plan.algebra.program import Program, Table, closed_name, is_beside, owed_name, owner_of
+from whence.plan.partitions.heavy_keys import Heavy
 from whence.plan.recursion.strata import Component
 from whence.plan.rewrite.hold_inputs import holds_in
 from whence.plan.streams.model import Retention
@@ -32,6 +33,7 @@ from whence.runtime.durable.uniting import check_recomputable
 from whence.runtime.partition_plan import PartitionPlan
 from whence.runtime.spark.driver.arrival_counter import ArrivalCounter
 from whence.runtime.spark.driver.driver import SparkDriver
+from whence.runtime.spark.driver.heavy_joins import from_json
 from whence.runtime.spark.driver.options import Options
 from whence.runtime.spark.driver.partitioned_backend import PartitionedBackend
 from whence.runtime.spark.driver.planner import PartitionPlanner
@@ -94,7 +96,7 @@ class PartitionedDeployment:
                 self.spark, runner, self.words, self.nonce, options.worker_memory, options.choose_mail()
             )
         self.backend = PartitionedBackend(dictionary, runner)
-        self.planner = PartitionPlanner(self.backend, recursion_limit, options.copied_rows)
+        self.planner = PartitionPlanner(self.backend, recursion_limit, options.copied_rows, options.heavy_rows)
         return Catalog(recursion_limit, dictionary, self.backend, self.planner, _RECOMPUTED)
 
     def close(self) -> None:
@@ -124,7 +126,8 @@ class PartitionedDeployment:
         if placed is not None and placed["count"] == self.partitions:
             lost = images.note  # as many as before: there is no better way to open it
             fixed = {name: Distribution(d["kind"], tuple(d["cols"])) for name, d in placed["tables"].items()}
-            self._declare(coordinator.catalog, creates, fixed, frozenset(placed["small"]), placed["since"])
+            heavy = from_json(placed.get("heavy", {}))
+            self._declare(coordinator.catalog, creates, fixed, frozenset(placed["small"]), placed["since"], heavy)
             if self.backend.digest == placed["digest"] and self._begin_from(images, folder, start, placed):
                 return
             words, replaying = coordinator.dictionary.since(0), self.backend.replaying
@@ -141,11 +144,12 @@ class PartitionedDeployment:
         fixed: Mapping[str, Distribution],
         small: frozenset[str],
         since: Mapping[str, int],
+        heavy: Heavy,
     ) -> None:
         """Know tables and views, and how they are placed, without telling the partitions."""
 
         def planned(bound: Program, planned: Program, ordered: list[Component]) -> PartitionPlan:
-            return self.planner.restored(bound, planned, ordered, fixed, small, since)
+            return self.planner.restored(bound, planned, ordered, fixed, small, since, heavy)
 
         catalog.declare(creates, planned)
         self.backend.pretend(catalog.plan)
@@ -183,7 +187,7 @@ class PartitionedDeployment:
         whole = _whole_tables([c.table for c in creates if isinstance(c, st.CreateTable)], images, progress)
         few = self.planner.copied_rows
         small = (n for n, held in whole.items() if isinstance(held, Relation) and not is_beside(n) and len(held) <= few)
-        self._declare(catalog, creates, {}, frozenset(small), {})
+        self._declare(catalog, creates, {}, frozenset(small), {}, {})
         streams = {name: kept for name, kept in whole.items() if isinstance(kept, ConnectionPoint)}
         check_recomputable(catalog.planned, streams, lost=lost)
         backend, runner = self.backend, self.backend.runner

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from whence.plan.rewrite.keep_joins import to_json
 from whence.runtime.durable.images import words_meta, write_words
+from whence.runtime.spark.driver import heavy_joins
 from whence.state.folder import chain_name
 from whence.state.store import Store
 
@@ -54,6 +55,7 @@ def write_image(coordinator: Coordinator, backend: PartitionedBackend, store: St
             "count": backend.partitions,
             "digest": backend.digest,
             "small": sorted(plan.small),
+            "heavy": heavy_joins.to_json(plan.heavy),
             "bytes": list(runner.bytes),
             "owed": list(runner.owed),
             "since": {v[0]: since for v, since in plan.since.items() if v[0] not in plan.transient},

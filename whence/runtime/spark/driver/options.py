@@ -17,7 +17,8 @@ log = logging.getLogger("whence")
 INLINE_ROWS = 10_000
 INLINE_BYTES = 1 << 30
 COPIED_ROWS = 1_000_000
-SETTINGS = ("inline_rows", "inline_bytes", "copied_rows", "worker_memory", "host", "port", "mail")
+HEAVY_ROWS = 10_000
+SETTINGS = ("inline_rows", "inline_bytes", "copied_rows", "heavy_rows", "worker_memory", "host", "port", "mail")
 SOCKETS, JOBS = "sockets", "jobs"  # how messages between partitions travel: in one job, or from one job to the next
 
 
@@ -32,6 +33,7 @@ class Options:
         inline_rows: int = INLINE_ROWS,
         inline_bytes: int = INLINE_BYTES,
         copied_rows: int = COPIED_ROWS,
+        heavy_rows: int = HEAVY_ROWS,
         worker_memory: int | str | None = None,
         host: str | None = None,
         port: int = 0,
@@ -44,7 +46,8 @@ class Options:
         if partitions is not None and not 1 <= partitions <= 10_000:
             raise WhenceError(f"partitions is a number from 1 to 10,000, not {partitions}")
         self.spark, self.partitions = spark, partitions
-        self.inline_rows, self.inline_bytes, self.copied_rows = inline_rows, inline_bytes, copied_rows
+        self.inline_rows, self.inline_bytes = inline_rows, inline_bytes
+        self.copied_rows, self.heavy_rows = copied_rows, heavy_rows
         self.worker_memory = None if worker_memory is None else read_bytes(worker_memory)
         self.host, self.port = host, port
         if mail not in (None, SOCKETS, JOBS):

@@ -36,6 +36,7 @@ from whence.plan.algebra import logical
 from whence.plan.algebra.distribution import Distribution, describe_distribution
 from whence.plan.algebra.logical import HoldKey, Node, bottom_up
 from whence.plan.algebra.program import Program, Table, View, has_closed_keys, owner_of, with_beside
+from whence.plan.partitions.heavy_keys import HeavyKeys
 from whence.plan.streams.model import ProvenanceJoin, Retention, has_at, with_at, without_at
 from whence.runtime.backend import Scratch
 from whence.runtime.catalog import table_kind
@@ -44,6 +45,7 @@ from whence.runtime.partition import Partition
 from whence.runtime.partition_plan import NOTHING, PartitionPlan
 from whence.runtime.reading.late_rows import lates_under
 from whence.runtime.spark.driver.arrival_counter import ArrivalCounter
+from whence.runtime.spark.driver.explain_skew import describe_heavy, two_steps
 from whence.runtime.spark.driver.partitioned_relation import PartitionedLifetimes, PartitionedRelation
 from whence.runtime.spark.driver.planner import tables_in, tables_of
 from whence.runtime.spark.driver.supersteps import SuperstepRunner
@@ -102,6 +104,7 @@ class PartitionedBackend:
         self.flow = PartitionedFlow(runner, self._template)
         self.lifetimes: dict[str, PartitionedLifetimes] = {}
         self.input_bytes = 0
+        self._asked: dict[str, Codes] = {}  # by views that were filled
         runner.copied = lambda name: self.dist(name).kind == "all"
 
     @property
@@ -144,7 +147,7 @@ class PartitionedBackend:
         try:
             self._template.pretend(plan)  # first: what cannot be built fails here
             command = PartitionCommand(Epoch(0, 0, {}), plan=plan.version)
-            runner.run(dict.fromkeys(range(self.partitions), command), (), rows)
+            self._asked = runner.run(dict.fromkeys(range(self.partitions), command), (), rows).asked
         except BaseException:
             runner.undo()
             if self._template.plan is plan:
@@ -258,6 +261,10 @@ class PartitionedBackend:
             for hold, rows in part.items():
                 found[hold] = found.get(hold, 0) + rows
         return found
+
+    def take_asked(self) -> dict[str, Codes]:
+        asked, self._asked = self._asked, {}
+        return asked
 
     def commit(self, epoch: Epoch | None = None) -> None:
         self.runner.commit()
@@ -405,6 +412,12 @@ class PartitionedBackend:
         for table in sorted(tables_of(piece)):
             found = program.tables[table]
             lines.append(f"{table_kind(found)} {table} {describe_distribution(placed.tables[table], found.schema)}")
+        lines += [f"aggregate in two steps by {groups}" for groups in two_steps(piece)]
+        lines += [
+            described
+            for join in piece.joins
+            if (described := describe_heavy(join, self.plan.heavy.get(join.name, HeavyKeys()), self.dictionary))
+        ]
         stages = 1 + max((op.stage for op in upwards([self.operator(name)])), default=0)
         steps = f"{stages} superstep{'s' * (stages != 1)} an epoch" + (" or more" if piece.exchange else "")
         if self.runner.jobs is not None:

@@ -4,6 +4,8 @@ A table that was small when a view was created may be copied to every partition.
 it are planned again: after its first load at once, else when it has grown fourfold beyond. Every partition then keeps
 its own rows of the table and drops the others, so no row of a table travels; what views need elsewhere they ship, as
 any new view does.
+
+Views whose joins have heavy keys (`heavy_joins.py`) are planned again in the same way when such keys come or go.
 """
 
 from __future__ import annotations
@@ -19,11 +21,14 @@ from whence.plan.algebra.join_paths import JoinOrders
 from whence.plan.algebra.logical import Node
 from whence.plan.algebra.program import Program
 from whence.plan.partitions.distribute import Optimized, PlannedComponent, distribute
+from whence.plan.partitions.heavy_keys import Heavy
 from whence.plan.partitions.streams import MisplacedError
 from whence.plan.recursion.strata import Component, dependents
+from whence.plan.rewrite.hold_inputs import holds_in
 from whence.plan.rewrite.keep_joins import KeptJoin
 from whence.plan.streams.model import Stream
 from whence.runtime.partition_plan import NOTHING, PartitionPlan, made_anew
+from whence.runtime.spark.driver.heavy_joins import HeavyJoins
 
 if TYPE_CHECKING:
     from whence.runtime.spark.driver.partitioned_backend import PartitionedBackend
@@ -33,12 +38,16 @@ _OUTGROWN = 4  # how far a table that had rows may grow beyond what may be copie
 
 
 class PartitionPlanner:
-    """Plans for the partitions of a backend. Copies of tables of up to `copied_rows` may be in all of them."""
+    """Plans for the partitions of a backend. Copies of tables of up to `copied_rows` may be in all of them; a key of
+    fewer rows than `heavy_rows` is never heavy."""
 
     follows_sizes = True
 
-    def __init__(self, backend: PartitionedBackend, recursion_limit: int, copied_rows: int) -> None:
+    def __init__(self, backend: PartitionedBackend, recursion_limit: int, copied_rows: int, heavy_rows: int) -> None:
         self._backend, self._recursion_limit, self.copied_rows = backend, recursion_limit, copied_rows
+        self._heavy_joins = HeavyJoins(
+            backend.partitions, heavy_rows, lambda asked: backend.runner.ask_all("heavy_keys", asked)
+        )
         self.keeps: frozenset[KeptJoin] = frozenset()
         self.pinned: set[str] = set()  # tables that stay where they are, even empty
         self._optimized: Optimized = {}
@@ -82,17 +91,29 @@ class PartitionPlanner:
         added: Mapping[str, int],
     ) -> PartitionPlan | None:
         large = [name for name in added if self._outgrows(name, old, added[name])]
-        if not large:
-            return None
         tables = self._backend.flow.tables
-        self._rows |= {name: tables[name].size + added[name] for name in large}
-        large = [name for name in large if self._outgrows(name, old, 0) and self._can_move(name, planned)]
-        if not large:
+        if large:
+            self._rows |= {name: tables[name].size + added[name] for name in large}
+            large = [name for name in large if self._outgrows(name, old, 0) and self._can_move(name, planned)]
+        heavy, divided = self._heavy(old, planned, sum(added.values()))
+        if not large and not divided:
             return None
         sizes = self._sizes(bound) | {name: self._rows[name] for name in large}
-        new = {view for name in large for view in dependents(planned, name)}
+        new = divided | {view for name in large for view in dependents(planned, name)}
         self._empty.difference_update(large)
-        return self._plan(old, bound, planned, ordered, new, sizes, frozenset(large))
+        return self._plan(replace(old, heavy=heavy), bound, planned, ordered, new, sizes, frozenset(large))
+
+    def _heavy(self, old: PartitionPlan, planned: Program, added: int) -> tuple[Heavy, set[str]]:
+        """Return the heavy keys of joins, and the views that have to be planned again for them."""
+        pieces = [piece for piece in old.distributed.pieces if piece.joins]
+        if not self._heavy_joins.is_due(added) or not pieces:
+            return old.heavy, set()
+        movable = [(p, over) for p in pieces if (over := _made_anew(p, old, planned)) is not None]
+        joins = {join.name: join for piece, _ in movable for join in piece.joins}
+        heavy = self._heavy_joins.choose(joins.values(), old.heavy)
+        moved = {name for name in joins if heavy.get(name) != old.heavy.get(name)}
+        new = {view for piece, over in movable if any(join.name in moved for join in piece.joins) for view in over}
+        return {**{name: keys for name, keys in old.heavy.items() if name not in joins}, **heavy}, new
 
     def _outgrows(self, name: str, plan: PartitionPlan, added: int) -> bool:
         """Return whether a table that is copied to every partition, since it was small, may have too many rows."""
@@ -131,7 +152,7 @@ class PartitionPlanner:
         tables = [name for name, table in bound.tables.items() if table.stream is None]
         small = frozenset(name for name in tables if sizes.get(name, 0) <= self.copied_rows)
         self._version += 1
-        return self._placed(old, bound, planned, ordered, fixed, small, kept, {})
+        return self._placed(old, bound, planned, ordered, fixed, small, kept, {}, old.heavy)
 
     def anew(self, old: PartitionPlan, owners: Collection[str], touched: Collection[str]) -> PartitionPlan:
         self._version += 1
@@ -145,11 +166,12 @@ class PartitionPlanner:
         fixed: Mapping[str, Distribution],
         small: frozenset[str],
         since: Mapping[str, int],
+        heavy: Heavy,
     ) -> PartitionPlan:
         """Return a first plan over tables that are `fixed`, or `small`, in which components have been there `since`
-        some versions, by their first views."""
+        some versions, by their first views, and joins divide `heavy` keys."""
         self._version = 1 + max(since.values(), default=self._version)
-        return self._placed(NOTHING, bound, planned, ordered, fixed, small, {}, since)
+        return self._placed(NOTHING, bound, planned, ordered, fixed, small, {}, since, heavy)
 
     def reordered(self, old: PartitionPlan, orders: Mapping[str, JoinOrders]) -> PartitionPlan:
         self._version += 1
@@ -165,6 +187,7 @@ class PartitionPlanner:
         small: frozenset[str],
         kept: Mapping[tuple[str, ...], int],
         stamps: Mapping[str, int],
+        heavy: Heavy,
     ) -> PartitionPlan:
         before = old.distributed
         placed = distribute(
@@ -177,11 +200,14 @@ class PartitionPlanner:
             kept=replace(before, pieces=tuple(piece for piece in before.pieces if piece.views in kept)),
             optimized=self._optimized,
             keeps=self.keeps,
+            heavy=heavy,
         )
         since = {p.views: kept.get(p.views, stamps.get(p.views[0], self._version)) for p in placed.pieces}
         pieces = tuple(p if p.views in kept else _stamped(p, since[p.views]) for p in placed.pieces)
         placed = replace(placed, pieces=pieces)
-        return PartitionPlan(self._version, dict(bound.tables), placed, since, dict(planned.views), small)
+        joins = {join.name for piece in placed.pieces for join in piece.joins}
+        heavy = {name: keys for name, keys in heavy.items() if name in joins}
+        return PartitionPlan(self._version, dict(bound.tables), placed, since, dict(planned.views), small, heavy=heavy)
 
 
 def _stamped(piece: PlannedComponent, since: int) -> PlannedComponent:
@@ -193,6 +219,16 @@ def _stamped(piece: PlannedComponent, since: int) -> PlannedComponent:
         return replace(node, since=since) if isinstance(node, logical.Ship) else node
 
     return piece.with_plans(stamp)
+
+
+def _made_anew(piece: PlannedComponent, plan: PartitionPlan, planned: Program) -> set[str] | None:
+    """Return the views that would be made anew with a component; None if they may not be: streams may have dropped
+    rows, and what is held would no longer be."""
+    over = {*piece.views, *(view for name in piece.views for view in dependents(planned, name))}
+    nodes = [node for other in plan.distributed.pieces if over & {*other.views} for node in other.plans]
+    if any(isinstance(n, Stream) or has_at(n.schema) for node in nodes for n in logical.walk(node)):
+        return None
+    return None if any(holds_in(node, {}) for node in nodes) else over
 
 
 def is_copied(name: str, plan: PartitionPlan) -> bool:

@@ -19,6 +19,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
+
 from whence.engine.core.batch import concat
 from whence.engine.core.epoch import Epoch
 from whence.engine.exchange.messages import EVERYWHERE
@@ -260,6 +262,9 @@ class SuperstepRunner:
             if name in result.missing:
                 found.missing[name] = found.missing.get(name, Unmatched()).plus(result.missing[name])
         found.changes = changes
+        for name, asked in result.asked.items():
+            had = found.asked.get(name)
+            found.asked[name] = asked if had is None else np.concatenate((had, asked))
 
     def commit(self) -> None:
         """Commit the run."""

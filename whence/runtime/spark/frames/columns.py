@@ -221,10 +221,14 @@ def sign(op: str, fields: Sequence[T.StructField], table: str, keyed: bool, faul
         )
     word = F.lower(F.trim(value))
     comes = word.isin(*COMES, *(EITHER if keyed else ()))
-    return _sign_of(value, comes, word.isin(*GOES), word.isin(*EITHER), table, op, faults)
+    plain = F.when(value == "+", F.lit(1)).when(value == "-", F.lit(-1))  # nearly all are, and need no other text
+    return _sign_of(value, comes, word.isin(*GOES), word.isin(*EITHER), table, op, faults, plain.cast("tinyint"))
 
 
-def _sign_of(value: Any, comes: Any, goes: Any, either: Any, table: str, op: str, faults: Faults) -> Any:
+def _sign_of(
+    value: Any, comes: Any, goes: Any, either: Any, table: str, op: str, faults: Faults, plain: Any | None = None
+) -> Any:
+    """Return the sign by what says that a row comes, or goes; `plain` is the sign where it is known without."""
     shown = F.coalesce(F.concat(F.lit("'"), F.substring(value.cast("string"), 1, 80), F.lit("'")), F.lit("NULL"))
     unknown = F.concat(F.lit(f"table {table}, column {op}: "), shown, F.lit(f" is no operation; there are {OPS}"))
     keyless = F.concat(
@@ -235,7 +239,10 @@ def _sign_of(value: Any, comes: Any, goes: Any, either: Any, table: str, op: str
     plus, minus = F.lit(1).cast("tinyint"), F.lit(-1).cast("tinyint")
     known = F.coalesce(comes, F.lit(False)) | F.coalesce(goes, F.lit(False))
     said = F.when(F.coalesce(either, F.lit(False)), keyless).otherwise(unknown)
-    return faults.unless(~known, said, F.when(comes, plus).otherwise(minus), "tinyint").alias(SIGN)
+    sign = F.when(comes, plus).otherwise(minus)
+    if plain is None:
+        return faults.unless(~known, said, sign, "tinyint").alias(SIGN)
+    return F.coalesce(plain, faults.unless(plain.isNull() & ~known, said, sign, "tinyint")).alias(SIGN)
 
 
 def raised_in_sql(error: PySparkException) -> DataError | None:

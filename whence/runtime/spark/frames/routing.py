@@ -5,6 +5,9 @@ that Spark counted, in the order of Spark's partitions and in theirs within one.
 they are, so that a small epoch touches no file. One with many writes files that only what it returns makes known; their
 names are of the attempt and of this call, so a task that was retried, or run twice, overwrites nothing.
 
+A DataFrame that Spark estimates to be tiny is not worth a Python worker: Spark hands its rows to the driver as Arrow,
+which treats them as those of a task with few rows. If they turn out not to be few, they are routed as all others are.
+
 A task holds at most a section of rows (`section_rows`) in memory. What fails on a row fails the job, as an error of
 ours; then the files of this call are removed. A task that is killed while it writes may leave a file behind that no
 process knows; opening the database removes it.
@@ -34,7 +37,7 @@ from whence.io.reading import UnreadableError, read_texts
 from whence.io.rejects import LONGEST, MOST, OnError, isolate, reason, record_of, too_many
 from whence.model.codes import Codes, Dictionary
 from whence.model.errors import DataError, StorageError
-from whence.model.types import Schema
+from whence.model.types import Kind, Schema
 from whence.plan.algebra.program import Table
 from whence.runtime.spark.worker.connections import Address
 from whence.runtime.spark.worker.dictionary_server import RemoteDictionary
@@ -48,6 +51,8 @@ if TYPE_CHECKING:
 
 SMALL = 2_000
 """Rows up to which a task gives them back in place of writing a file."""
+
+_TINY = 64 << 10  # bytes by Spark's estimate, of files as they are stored
 
 SECTION = 1_000_000
 """Rows that a task holds in memory before it writes them."""
@@ -160,6 +165,10 @@ def route_frame(
                 chosen = _lines(df, on_error)
             else:
                 chosen = prepared(df, table, schema, op, keyed, strict, order_by, on_error)
+            few = _collected(chosen, schema, task.small)
+            if few is not None:
+                section, skipped, refused = task.section("rows", few, dictionary)
+                return Routed((section,) if section.rows else (), skipped, tuple(refused))
             found = chosen.mapInArrow(task, _RESULT).collect()
         sections, skipped, rejects = [], 0, []
         for row in sorted(found, key=lambda row: (row.partition, row.number)):
@@ -177,6 +186,17 @@ def route_frame(
         with suppress(StorageError):
             _tidy(task, set())
         raise
+
+
+def _collected(chosen: Any, schema: Schema, most: int) -> bytes | None:
+    """Return the rows of a DataFrame as a task with few rows does, if Spark estimates that they are few and they are
+    at most so many."""
+    if not most or any(type.kind is Kind.INTERVAL for type in schema.types):  # which Spark does not collect as Arrow
+        return None
+    if int(str(chosen._jdf.queryExecution().optimizedPlan().stats().sizeInBytes())) > _TINY:
+        return None
+    rows = chosen.toArrow()
+    return _pack(rows.to_batches(), rows.schema) if rows.num_rows <= most else None
 
 
 def prepared(
@@ -347,7 +367,7 @@ class Task:
             held.append(batch)
             rows += batch.num_rows
         if rows and not number and rows <= self.small:
-            yield _result(self._partition(), 0, "rows", 0, [], _pack(held))
+            yield _result(self._partition(), 0, "rows", 0, [], _pack(held, held[0].schema))
         elif rows:
             yield self._write(held, number)
 
@@ -489,9 +509,9 @@ def _concat(arrays: list[Any]) -> Any:
     return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
 
-def _pack(batches: Sequence[pa.RecordBatch]) -> bytes:
+def _pack(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> bytes:
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batches[0].schema) as writer:
+    with pa.ipc.new_stream(sink, schema) as writer:
         for batch in batches:
             writer.write_batch(batch)
     return bytes(sink.getvalue())

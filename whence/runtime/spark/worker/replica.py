@@ -130,7 +130,8 @@ class Replica:
                 command.stage, command.epoch, received, command.deadlines, self._reported, wanted
             )
         messages = partition.flow.run_stage(command.stage, {}, received)
-        return EpochResult({}, {}, messages=messages, waits=partition.flow.waits(command.stage))
+        waits = partition.flow.waits(command.stage)
+        return EpochResult({}, {}, messages=messages, waits=waits, asked=partition.take_asked())
 
     def ask(self, call: Call) -> Any:
         """Answer a question, between two runs."""

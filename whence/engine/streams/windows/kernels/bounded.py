@@ -370,7 +370,7 @@ def join_bounded(
                 n += 1
                 q = other.after[q]
         _arrive(own, shared, s, p)
-        if left.meta[LIVE] + right.meta[LIVE] > shared.meta[CAPACITY]:
+        while left.meta[LIVE] + right.meta[LIVE] > shared.meta[CAPACITY]:
             if shared.meta[BATCH] == 1:
                 _evict_one(left, right, shared)
             else:
@@ -380,6 +380,28 @@ def join_bounded(
     state[0] = k
     state[1] = NOT_BEGUN
     return n
+
+
+@kernel
+def refer_bounded(
+    left_at: int, right_at: int, shared_address: int, left_first: int, right_first: int, found: Flags
+) -> None:
+    """Let references to keys arrive, as rows of the right, whose window is empty; write of each whether its key is
+    kept, as a row of the left, and keep it if not. Their positions follow the first ones of either side."""
+    left = side_at(left_at)
+    right = side_at(right_at)
+    shared = shared_at(shared_address)
+    for k in range(found.shape[0]):
+        id = right.ids[right_first + k]
+        found[k] = shared.attrs[id, FIRST] >= 0
+        _arrive(right, shared, 1, right_first + k)
+        if not found[k]:
+            _arrive(left, shared, 0, left_first + k)
+            if left.meta[LIVE] > shared.meta[CAPACITY]:
+                if shared.meta[BATCH] == 1:
+                    _evict_one(left, right, shared)
+                else:
+                    _evict_batch(left, right, shared)
 
 
 @kernel
