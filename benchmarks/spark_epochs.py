@@ -5,7 +5,7 @@
 
 | part | what is timed |
 |---|---|
-| one link | the deletion and the insertion of one link, under reachable by exchange; after each an empty barrier job |
+| one link | the deletion and the insertion of one link under reachable by exchange; after each an empty barrier job |
 | load | all links of the network of `whence demo pipeline` in one epoch, recursion local and by exchange |
 
 One link is of a transit-stub network; *local* has all links in every partition. The first round warms up, and all ways
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOCAL, SOCKETS, JOBS = "local", "exchange, one job", "exchange, a job per superstep"
+INLINE = "exchange, inline"
 EMPTY = "an empty barrier job"
 PROGRAMS = ("reachable", "cheapest")
 _TABLES = {
@@ -62,7 +63,10 @@ def database(
     ):
         db.execute(_TABLES[key] + sql)
         assert db._coordinator.driver is not None
-        runner = db._coordinator.driver.runner
+        driver = db._coordinator.driver
+        if driver._warming is not None:
+            driver._warming.join()  # of the session: its jobs have the slots until then
+        runner = driver.runner
         runner.mode = "job"  # for measuring; else the size of an epoch decides
         yield db, runner
         runner.mode = "inline"
@@ -93,9 +97,10 @@ def one_link(
         for what, unit in (("deleted", "ms"), ("inserted", "ms"), ("deleted", "supersteps"))
     )
     ended, jobs = set[int](), dict[str, float]()
-    for way in (SOCKETS, JOBS):
+    for way in (SOCKETS, JOBS, INLINE):
         with database(spark, folder, "reachable", "INT", way, partitions) as (db, runner):
             db.insert("link", rows)
+            runner.mode = "inline" if way == INLINE else "job"
             for place, update in enumerate(updates(net, links + 1)):
                 write, figure = (db.insert, inserted) if update.sign > 0 else (db.delete, deleted)
                 milliseconds = 1e3 * timed(lambda w=write, u=update: w("link", [tuple(u.link)]))  # type: ignore[misc]

@@ -122,7 +122,7 @@ def show_scale(lines: Sequence[Scale], console: Console) -> None:
     """Print one line a number of partitions, the load beside the median deletion."""
     if not lines:
         return
-    table = Table(title="scale: every superstep a job", title_justify="left")
+    table = Table(title="scale: every epoch a job", title_justify="left")
     for column in ("view", "way", "epoch"):
         table.add_column(column)
     for column in ("partitions", "supersteps", "rows shipped", "bytes shipped", "ms"):

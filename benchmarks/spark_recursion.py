@@ -3,7 +3,7 @@
 | way | what is timed for a deletion |
 |---|---|
 | inline | the call of `db.delete`, the partitions in the driver |
-| as a job | the call of `db.delete`, every superstep a Spark job |
+| as a job | the call of `db.delete`, the epoch one Spark job |
 | through foreachBatch | from the moment a file with the deletion is there to the commit of its epoch |
 | DataFrames by hand | the loop of joins again (`peers/spark_peer.py`) |
 
@@ -11,7 +11,7 @@ The links are loaded in one epoch, deletions are of single links, each followed 
 warms up. Every other deletion takes a bridge. All ways must have the same rows in the end, and with one link missing.
 
 `scale` loads the network over several numbers of partitions, once with the links copied to all of them and the
-recursion local, once with both sides partitioned and rows exchanged, each superstep as a job.
+recursion local, once with both sides partitioned and rows exchanged, each epoch as a job.
 """
 
 from __future__ import annotations
@@ -230,7 +230,7 @@ def run(
 
 
 def scale(spark: SparkSession, folder: Path, *, nodes: int, partitions: Sequence[int], deletions: int) -> list[Scale]:
-    """Over several numbers of partitions, both ways, every superstep a job."""
+    """Over several numbers of partitions, both ways, every epoch a job."""
     net, lines = network(nodes), []
     stream = updates(net, deletions + 1)
     for view, way in ((view, way) for view in PROGRAMS for way in (BROADCAST, EXCHANGE)):
