@@ -318,7 +318,7 @@ def test_no_key_goes_through() -> None:
 
 def test_what_the_view_asks_for() -> None:
     one, exchange = (plan(REACHABLE.format(f"with (partition = '{way}')")) for way in ("one", "exchange"))
-    assert component(one) == ("one partition", ["one(link)"])
+    assert component(one) == ("one partition, as its option asks", ["one(link)"])
     assert component(exchange)[0] == "exchange reachable by src"
 
 

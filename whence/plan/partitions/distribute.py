@@ -378,8 +378,7 @@ def _plain(draft: _Draft, placer: DistributionEnforcer, views: dict[str, Distrib
 
 def _choose_strategy(draft: _Draft, program: Program, small: Callable[[Node], bool]) -> None:
     """Choose how a component recurses. Each partition does so on its own if that takes copies of small tables at most
-    (`local`); else rows travel inside the recursion (`exchange`); where neither is possible it is left to one
-    partition."""
+    (`local`); else rows travel inside the recursion (`exchange`). One partition does it all only if that is wished."""
     assert draft.rules is not None
     wish = partition_option(draft.views, program)
     if wish == "one":
@@ -436,7 +435,7 @@ def _recursive(draft: _Draft, placer: DistributionEnforcer, views: dict[str, Dis
         places = {made.outputs[name]: by(cols) if cols else ONE for name, cols in spec.homes}
     else:
         made = _over_sources(rules, [s.moved(()).node for s in sources])
-        places, strategy = dict.fromkeys(derived, ONE), "one partition"
+        places, strategy = dict.fromkeys(derived, ONE), "one partition, as its option asks"
     views |= {name: places[relation] for name, relation in made.outputs.items()}
     after = []
     for name, node in draft.after:
