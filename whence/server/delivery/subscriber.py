@@ -335,16 +335,17 @@ class Subscriber:
 
     async def _fetch_state(self, job: int, reason: str) -> None:
         audience, delivery, is_fit = self.audience, self._delivery, False
-        assert self.admission is not None
-        since = self.admission.changed
         while not is_fit:
-            read = partial(delivery.hub.snapshot, audience.channel, since)
+            admission = self.admission
+            if admission is None:
+                return
+            read = partial(delivery.hub.snapshot, audience.channel, admission.changed)
             snapshot = await audience.fetch_snapshot(delivery.workers, read)
             if len(snapshot.parts) < len(audience.channel.parts) or job != self._job:
                 return  # a part has ended
             await delivery.reaches(snapshot.epoch)
             lacks_rows = delivery.hub.lacks_rows(snapshot.epoch)  # then later ones may be told, and this never
-            is_fit = not lacks_rows and snapshot.epoch >= since  # another may have asked for it, by older rights
+            is_fit = not lacks_rows and snapshot.epoch >= admission.changed  # rights may have gone and come back since
         audience.keep_snapshot(snapshot, delivery.now())
         if job == self._job and audience.channel.ended is None:
             self._send_state(snapshot, reason)
@@ -405,7 +406,7 @@ class Subscriber:
         if found is None:
             return
         await delivery.reaches(found.epoch)
-        if job != self._job or channel.ended is not None:
+        if job != self._job or channel.ended is not None or found.epoch < admission.changed:
             return
         if found.snapshot is not None:
             self._send_state(found.snapshot, found.reason, found.why)
