@@ -156,13 +156,15 @@ class Admissions:
         """Return an admission, which is to be released; an error if the caller may not have it."""
         key = request.key(caller)
         found = self._shared.get(key)
-        if found is None or found.channel.ended is not None or found.mark != self._mark():
+        while found is None or found.channel.ended is not None or found.mark != self._mark():
             opening = self._opening.get(key)
             if opening is None:
                 assert self._workers is not None
                 opening = self._opening[key] = self._workers.run(self._open, key, request, caller)
                 opening.add_done_callback(partial(self._opened, key))
             found = await asyncio.shield(opening)
+            if found.channel.ended is not None:
+                break  # its subscriber sees to that
         found.users += 1
         return found
 
