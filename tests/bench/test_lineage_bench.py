@@ -96,6 +96,7 @@ def test_every_figure_runs(number: int) -> None:
         assert all(sample > 0 for curve in figure.curves for point in curve.points for sample in point.samples)
 
 
+@deep_only
 def test_the_paper_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lineage_paper, "QUICK", TINY)
     document = tmp_path / "figures.json"

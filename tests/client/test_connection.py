@@ -20,6 +20,7 @@ import pytest
 
 import whence
 from tests.client.relay import Relay
+from tests.depth import seeds
 from whence.client.blocking import Client
 from whence.model.codes import Interval
 from whence.runtime.database import Database
@@ -43,7 +44,7 @@ def connect(relay: Relay, server: Server, **options: Any) -> Client:
 # -- exactly once ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", seeds(4))
 def test_inserts_are_done_once_however_connections_are_cut(
     db: Database, server: Server, relay: Relay, seed: int
 ) -> None:
@@ -59,7 +60,7 @@ def test_inserts_are_done_once_however_connections_are_cut(
     assert Counter(row[0] for row in db["link"].rows) == Counter(map(str, range(320)))
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(2))
 def test_other_writes_are_done_once_however_connections_are_cut(
     db: Database, server: Server, relay: Relay, seed: int
 ) -> None:

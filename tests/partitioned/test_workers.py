@@ -23,7 +23,7 @@ from whence.runtime.spark.worker.replica import Replica
 HERE = {"host": "127.0.0.1", "inline_rows": 3}
 
 
-@pytest.mark.parametrize("seed", seeds(3))
+@pytest.mark.parametrize("seed", seeds(2))
 def test_workers_do_as_they_please(seed: int, tmp_path: Path) -> None:
     rng, pool, count = random.Random(f"pool {seed}"), Pool(seed), (2, 3, 5)[seed % 3]
     pair = Pair(tmp_path / "db", spark=pool, partitions=count, on_spark=HERE)

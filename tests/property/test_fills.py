@@ -116,7 +116,7 @@ def test_loads_in_any_parts_and_after_failures_are_recomputed(
 
 
 @every_program
-@settings(max_examples=examples(8))
+@settings(max_examples=examples(5))
 @given(batch=st.lists(update, min_size=4, max_size=30), later=st.lists(update, max_size=5))
 def test_both_orders_hold_the_same_and_no_one_has_to_listen(program: str, batch: Batch, later: Batch) -> None:
     sql, policy = PROGRAMS[program]
@@ -137,7 +137,7 @@ def test_both_orders_hold_the_same_and_no_one_has_to_listen(program: str, batch:
 
 
 @every_program
-@settings(max_examples=examples(8))
+@settings(max_examples=examples(5))
 @given(batch=st.lists(update, min_size=1, max_size=20), more=st.lists(update, max_size=4))
 def test_a_failed_load_into_empty_tables_leaves_the_very_state(program: str, batch: Batch, more: Batch) -> None:
     sql, policy = PROGRAMS[program]

@@ -32,7 +32,7 @@ from whence.model.codes import Dictionary
 from whence.plan.recursion.rule_model import Atom, Op, Rule, RuleProgram
 from whence.plan.recursion.settings import Maintain
 
-SEEDS = 200 if DEEP else 3
+SEEDS = 200 if DEEP else 2
 Fact = tuple[int, Row]  # relation, row: of an absence relation, that the row is not there
 Witness = frozenset[Fact]
 KEPT = [

@@ -403,13 +403,13 @@ def batches(draw: Any, tables: list[Relation]) -> list[list[Update]]:
     return found
 
 
-@profile(100)
+@profile(60)
 @given(cases(recursive=False))
 def test_random_queries(case: Case) -> None:
     case.run()
 
 
-@profile(100)
+@profile(60)
 @given(cases(recursive=True))
 def test_random_recursive_programs(case: Case) -> None:
     case.run()

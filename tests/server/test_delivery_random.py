@@ -110,7 +110,7 @@ class Follower:
         )
 
 
-@pytest.mark.parametrize("seed", seeds(6))
+@pytest.mark.parametrize("seed", seeds(4))
 def test_what_is_told_is_true_at_its_position(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     random_ = random.Random(seed)
     monkeypatch.setattr(audience, "LARGE_CHANGE", random_.choice((5, 50, 2000)))

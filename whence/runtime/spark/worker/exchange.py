@@ -266,7 +266,7 @@ class ExchangeTask:
             self._traffic[by] = self._traffic.get(by, Traffic()).plus(sent)
         record = self._records.setdefault(p, PartitionRecord(p))
         record.standing = replace(result, messages=(), changes={})
-        if result.changed or result.changes or result.expired or result.missing:
+        if result.changed or result.changes or result.expired or result.missing or result.asked:
             record.results.append((round_, replace(result, messages=())))
 
     def _by_task(self, messages: Iterable[PartitionMessage]) -> dict[int, list[PartitionMessage]]:
