@@ -33,6 +33,7 @@ class PartitionPlan:
     transient: frozenset[str] = frozenset()  # the views that belong to subscriptions
     orders: Mapping[str, JoinOrders] = field(default_factory=dict)  # of joins, by fingerprint, that were decided
     heavy: Heavy = field(default_factory=dict)  # keys whose rows are divided among partitions
+    ranked: bool = True  # whether recursion sends rows with ranks; not in a folder whose images have none
 
 
 NOTHING = PartitionPlan(0, {}, Distributed(0, {}, {}, ()), {})

@@ -70,7 +70,7 @@ class Fixpoint(IterativeOperator):
         self.mailbox = mailbox or Mailbox(program)
         self.limits = RecursionLimits(depth_limit, row_limit, makes_values(program, self.mailbox.copied))
         self.runner = RuleRunner(program, dictionary, pipelines, self.mailbox, self.limits, name)
-        self.policy = make_policy(policy, self.runner, self.mailbox)
+        self.policy = make_policy(self.mailbox.admit(policy), self.runner, self.mailbox)
         self._orders = RuleOrders(program, self.mailbox.shared)
         self._rows = 0  # after the last epoch
         self.delay = self.policy.phases if self.mailbox.shared else 0

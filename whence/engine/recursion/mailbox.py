@@ -20,6 +20,7 @@ from whence.engine.exchange.ship import targets
 from whence.model.codes import Codes
 from whence.plan.partitions.exchange import Copy, Exchange
 from whence.plan.recursion.rule_model import RuleProgram, RuleRelation
+from whence.plan.recursion.settings import Maintain
 
 
 class Mailbox:
@@ -54,6 +55,11 @@ class Mailbox:
     def shared(self) -> bool:
         """Return whether the component is shared with other partitions, so that an epoch takes messages."""
         return self.spec is not None
+
+    def admit(self, policy: str | Maintain) -> str | Maintain:
+        """Return the policy under which rows go through this mailbox: `support` needs the ranks of rows that others
+        send, so what was planned before these were sent goes by DRed."""
+        return "dred" if self.shared and not self.ranked and policy == "support" else policy
 
     def route(self, copy: Copy, cells: Codes) -> Codes | None:
         """Return the partition that each row of a copy belongs to; None: each belongs to all of them."""

@@ -24,7 +24,7 @@ from whence.plan.algebra.distribution import (
 from whence.plan.algebra.logical import HoldKey, Node, Ref, Scan, walk
 from whence.plan.algebra.program import Program, Table
 from whence.plan.partitions.enforce import DistributionEnforcer, TracedMoveError
-from whence.plan.partitions.exchange import Exchange, RequiredDistribution, plan_exchange
+from whence.plan.partitions.exchange import Exchange, RequiredDistribution, computes_values, plan_exchange
 from whence.plan.partitions.heavy_keys import Heavy, RoutedJoin
 from whence.plan.partitions.localize import COPY, Local, describe_local, is_derived, localize, with_sources
 from whence.plan.partitions.partition_keys import PartitionKeyUses
@@ -107,10 +107,12 @@ def distribute(
     optimized: Optimized | None = None,
     keeps: Collection[KeptJoin] = (),
     heavy: Heavy | None = None,
+    ranked: bool = True,
 ) -> Distributed:
     """Plan for `partitions` partitions. `fixed` are tables that stay where they are, `small` says of a table
     whether every partition may have a copy of it. The pieces of `kept` are taken as they are. `optimized` has plans of
-    the time before and is left with those of this one. The joins of `keeps` are kept; those of `heavy` divide keys."""
+    the time before and is left with those of this one. The joins of `keeps` are kept; those of `heavy` divide keys.
+    Without `ranked` recursion is planned as before rows were sent with ranks."""
     known = dict(optimized) if optimized is not None else {}
     drafts = [_draft(component, planned, depth_limit, known, keeps) for component in ordered]
     _hold(drafts, planned)
@@ -123,7 +125,7 @@ def distribute(
         for draft in drafts:
             if draft.rules is not None:
                 draft.everywhere = not any(map(under, _sources(draft.rules)))  # it is of constants only
-                _choose_strategy(draft, planned, lambda node: all(map(small, sorted(under(node)))))
+                _choose_strategy(draft, planned, lambda node: all(map(small, sorted(under(node)))), ranked)
     uses = PartitionKeyUses(planned.tables, {draft.views[0]: draft.node for draft in drafts if draft.node is not None})
     tables = _place_tables(planned, drafts, fixed, small, uses, partitions)
     while True:
@@ -376,9 +378,10 @@ def _plain(draft: _Draft, placer: DistributionEnforcer, views: dict[str, Distrib
     return PlannedComponent(draft.views, node=placed.node)
 
 
-def _choose_strategy(draft: _Draft, program: Program, small: Callable[[Node], bool]) -> None:
+def _choose_strategy(draft: _Draft, program: Program, small: Callable[[Node], bool], ranked: bool) -> None:
     """Choose how a component recurses. Each partition does so on its own if that takes copies of small tables at most
-    (`local`); else rows travel inside the recursion (`exchange`). One partition does it all only if that is wished."""
+    (`local`); else rows travel inside the recursion (`exchange`). One partition does it all only if that is wished, or
+    in a plan that is not `ranked`, which could not exchange all rows."""
     assert draft.rules is not None
     wish = partition_option(draft.views, program)
     if wish == "one":
@@ -397,7 +400,8 @@ def _choose_strategy(draft: _Draft, program: Program, small: Callable[[Node], bo
             "through the recursion unchanged",
             ", ".join(draft.views),
         )
-    draft.exchange = plan_exchange(draft.rules, small, draft.ranked)
+    if ranked or not computes_values(draft.rules):
+        draft.exchange = plan_exchange(draft.rules, small, ranked and draft.ranked)
 
 
 def _recursive(draft: _Draft, placer: DistributionEnforcer, views: dict[str, DistributionProperty]) -> PlannedComponent:

@@ -111,6 +111,12 @@ def plan_exchange(rules: RuleProgram, small: Callable[[Node], bool], ranked: boo
     return _Rewriter(rules, _wants(rules.rules, chosen), ranked).rewrite(chosen)
 
 
+def computes_values(rules: RuleProgram) -> bool:
+    """Return whether Python computes rows, or a best value that is NULL is an error: what could not be exchanged before
+    rows were sent with ranks."""
+    return any(rule.foreign is not None or any(op.name == "must_be" for op in rule.ops) for rule in rules.rules)
+
+
 # -- choosing ----------------------------------------------------------------------------------------------------------
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,13 +25,12 @@ from whence.model.errors import CorruptionError
 from whence.model.progress import Progress
 from whence.plan.algebra.distribution import Distribution
 from whence.plan.algebra.program import Program, Table, closed_name, is_beside, owed_name, owner_of
-from whence.plan.partitions.heavy_keys import Heavy
 from whence.plan.recursion.strata import Component
 from whence.plan.rewrite.hold_inputs import holds_in
 from whence.plan.streams.model import Retention
 from whence.runtime.catalog import Catalog
 from whence.runtime.durable.uniting import check_recomputable
-from whence.runtime.partition_plan import PartitionPlan
+from whence.runtime.partition_plan import NOTHING, PartitionPlan
 from whence.runtime.spark.driver.arrival_counter import ArrivalCounter
 from whence.runtime.spark.driver.driver import SparkDriver
 from whence.runtime.spark.driver.heavy_joins import from_json
@@ -126,8 +126,8 @@ class PartitionedDeployment:
         if placed is not None and placed["count"] == self.partitions:
             lost = images.note  # as many as before: there is no better way to open it
             fixed = {name: Distribution(d["kind"], tuple(d["cols"])) for name, d in placed["tables"].items()}
-            heavy = from_json(placed.get("heavy", {}))
-            self._declare(coordinator.catalog, creates, fixed, frozenset(placed["small"]), placed["since"], heavy)
+            plan = replace(NOTHING, heavy=from_json(placed.get("heavy", {})), ranked=placed.get("ranked", False))
+            self._declare(coordinator.catalog, creates, fixed, frozenset(placed["small"]), placed["since"], plan)
             if self.backend.digest == placed["digest"] and self._begin_from(images, folder, start, placed):
                 return
             words, replaying = coordinator.dictionary.since(0), self.backend.replaying
@@ -144,12 +144,12 @@ class PartitionedDeployment:
         fixed: Mapping[str, Distribution],
         small: frozenset[str],
         since: Mapping[str, int],
-        heavy: Heavy,
+        decided: PartitionPlan,
     ) -> None:
         """Know tables and views, and how they are placed, without telling the partitions."""
 
         def planned(bound: Program, planned: Program, ordered: list[Component]) -> PartitionPlan:
-            return self.planner.restored(bound, planned, ordered, fixed, small, since, heavy)
+            return self.planner.restored(bound, planned, ordered, fixed, small, since, decided)
 
         catalog.declare(creates, planned)
         self.backend.pretend(catalog.plan)
@@ -187,7 +187,7 @@ class PartitionedDeployment:
         whole = _whole_tables([c.table for c in creates if isinstance(c, st.CreateTable)], images, progress)
         few = self.planner.copied_rows
         small = (n for n, held in whole.items() if isinstance(held, Relation) and not is_beside(n) and len(held) <= few)
-        self._declare(catalog, creates, {}, frozenset(small), {}, {})
+        self._declare(catalog, creates, {}, frozenset(small), {}, NOTHING)
         streams = {name: kept for name, kept in whole.items() if isinstance(kept, ConnectionPoint)}
         check_recomputable(catalog.planned, streams, lost=lost)
         backend, runner = self.backend, self.backend.runner

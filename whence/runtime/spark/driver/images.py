@@ -56,6 +56,7 @@ def write_image(coordinator: Coordinator, backend: PartitionedBackend, store: St
             "digest": backend.digest,
             "small": sorted(plan.small),
             "heavy": heavy_joins.to_json(plan.heavy),
+            "ranked": plan.ranked,
             "bytes": list(runner.bytes),
             "owed": list(runner.owed),
             "since": {v[0]: since for v, since in plan.since.items() if v[0] not in plan.transient},

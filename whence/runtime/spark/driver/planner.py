@@ -27,7 +27,7 @@ from whence.plan.recursion.strata import Component, dependents
 from whence.plan.rewrite.hold_inputs import holds_in
 from whence.plan.rewrite.keep_joins import KeptJoin
 from whence.plan.streams.model import Stream
-from whence.runtime.partition_plan import NOTHING, PartitionPlan, made_anew
+from whence.runtime.partition_plan import PartitionPlan, made_anew
 from whence.runtime.spark.driver.heavy_joins import HeavyJoins
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ class PartitionPlanner:
         tables = [name for name, table in bound.tables.items() if table.stream is None]
         small = frozenset(name for name in tables if sizes.get(name, 0) <= self.copied_rows)
         self._version += 1
-        return self._placed(old, bound, planned, ordered, fixed, small, kept, {}, old.heavy)
+        return self._placed(old, bound, planned, ordered, fixed, small, kept, {})
 
     def anew(self, old: PartitionPlan, owners: Collection[str], touched: Collection[str]) -> PartitionPlan:
         self._version += 1
@@ -166,12 +166,12 @@ class PartitionPlanner:
         fixed: Mapping[str, Distribution],
         small: frozenset[str],
         since: Mapping[str, int],
-        heavy: Heavy,
+        decided: PartitionPlan,
     ) -> PartitionPlan:
         """Return a first plan over tables that are `fixed`, or `small`, in which components have been there `since`
-        some versions, by their first views, and joins divide `heavy` keys."""
+        some versions, by their first views. Heavy keys, and whether rows have ranks, are as `decided` before."""
         self._version = 1 + max(since.values(), default=self._version)
-        return self._placed(NOTHING, bound, planned, ordered, fixed, small, {}, since, heavy)
+        return self._placed(decided, bound, planned, ordered, fixed, small, {}, since)
 
     def reordered(self, old: PartitionPlan, orders: Mapping[str, JoinOrders]) -> PartitionPlan:
         self._version += 1
@@ -187,7 +187,6 @@ class PartitionPlanner:
         small: frozenset[str],
         kept: Mapping[tuple[str, ...], int],
         stamps: Mapping[str, int],
-        heavy: Heavy,
     ) -> PartitionPlan:
         before = old.distributed
         placed = distribute(
@@ -200,14 +199,18 @@ class PartitionPlanner:
             kept=replace(before, pieces=tuple(piece for piece in before.pieces if piece.views in kept)),
             optimized=self._optimized,
             keeps=self.keeps,
-            heavy=heavy,
+            heavy=old.heavy,
+            ranked=old.ranked,
         )
         since = {p.views: kept.get(p.views, stamps.get(p.views[0], self._version)) for p in placed.pieces}
         pieces = tuple(p if p.views in kept else _stamped(p, since[p.views]) for p in placed.pieces)
         placed = replace(placed, pieces=pieces)
         joins = {join.name for piece in placed.pieces for join in piece.joins}
-        heavy = {name: keys for name, keys in heavy.items() if name in joins}
-        return PartitionPlan(self._version, dict(bound.tables), placed, since, dict(planned.views), small, heavy=heavy)
+        return replace(
+            PartitionPlan(self._version, dict(bound.tables), placed, since, dict(planned.views), small),
+            heavy={name: keys for name, keys in old.heavy.items() if name in joins},
+            ranked=old.ranked,
+        )
 
 
 def _stamped(piece: PlannedComponent, since: int) -> PlannedComponent:
